@@ -1,0 +1,56 @@
+# What `cmake --install` puts where. The component atbus_library is the library with its headers and
+# package files; the command is a component of its own.
+include(CMakePackageConfigHelpers)
+set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
+
+install(
+  TARGETS atbus
+  EXPORT atbus_targets
+  COMPONENT atbus_library
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(
+  DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${ATBUS_GENERATED_INCLUDE_DIR}/
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  COMPONENT atbus_library
+  FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT atbus_library)
+
+install(
+  EXPORT atbus_targets
+  NAMESPACE atbus::
+  DESTINATION ${atbus_package_dir}
+  COMPONENT atbus_library)
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/atbus-config.cmake.in ${PROJECT_BINARY_DIR}/generated/atbus-config.cmake
+  INSTALL_DESTINATION ${atbus_package_dir}
+  NO_SET_AND_CHECK_MACRO)
+# While the major number is 0 a new minor number may break the interface.
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/generated/atbus-config-version.cmake
+  VERSION ${PROJECT_VERSION}
+  COMPATIBILITY SameMinorVersion)
+install(
+  FILES ${PROJECT_BINARY_DIR}/generated/atbus-config.cmake
+        ${PROJECT_BINARY_DIR}/generated/atbus-config-version.cmake
+  DESTINATION ${atbus_package_dir}
+  COMPONENT atbus_library)
+
+# The pkg-config file finds its prefix from where it lies, so that an installed tree can be moved.
+file(RELATIVE_PATH atbus_prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+     "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" atbus_prefix_from_pc "${atbus_prefix_from_pc}")
+set(atbus_pc_requires "")
+set(atbus_pc_cflags "")
+if(NOT BUILD_SHARED_LIBS)
+  # Seen with `pkg-config --static` only, as for every static library.
+  set(atbus_pc_requires "libuv >= 1.43")
+  set(atbus_pc_cflags " -DATBUS_STATIC=1")
+endif()
+configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus.pc.in ${PROJECT_BINARY_DIR}/generated/atbus.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_library)
+
+if(TARGET atbus_command)
+  install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)
+endif()

@@ -1,0 +1,64 @@
+# Run by ctest with cmake -P. Installs one kind of the library, moves the installed tree elsewhere,
+# and lets a user's project find, build with and run against it, through find_package and through
+# pkg-config.
+#
+#   KIND        static or shared
+#   BUILD_DIR   a build tree of that kind; configured and built here if SOURCE_DIR is given
+#   SOURCE_DIR  the atbus sources, or empty when BUILD_DIR is the build that runs the tests
+#   WORK_DIR    scratch folder
+#   CXX_COMPILER, GENERATOR, CONFIG, PKG_CONFIG as in the build that runs the tests
+cmake_minimum_required(VERSION 3.22)
+
+function(run what)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${KIND}: ${what} failed (${code})\n${command}\n${output}")
+  endif()
+  string(STRIP "${output}" output)
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+set(shared OFF)
+set(pkg_config_flags --static)
+if(KIND STREQUAL "shared")
+  set(shared ON)
+  set(pkg_config_flags "")
+endif()
+set(first_prefix ${WORK_DIR}/installed)
+set(prefix ${WORK_DIR}/moved)
+file(REMOVE_RECURSE ${first_prefix} ${prefix} ${WORK_DIR}/user_cmake ${WORK_DIR}/user_pkg_config)
+
+if(SOURCE_DIR)
+  run("configuring the library" ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${BUILD_DIR} -G ${GENERATOR}
+      -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${CXX_COMPILER} -D BUILD_SHARED_LIBS=${shared}
+      -D ATBUS_BUILD_TESTS=OFF -D ATBUS_BUILD_TOOLS=OFF -D ATBUS_BUILD_SAMPLES=OFF)
+  run("building the library" ${CMAKE_COMMAND} --build ${BUILD_DIR} --target atbus --parallel 2)
+endif()
+run("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${first_prefix} --component
+    atbus_library)
+file(RENAME ${first_prefix} ${prefix})
+
+run("find_package" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/user_cmake
+    -G ${GENERATOR} -D CMAKE_BUILD_TYPE=${CONFIG} -D CMAKE_CXX_COMPILER=${CXX_COMPILER}
+    -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+run("building with find_package" ${CMAKE_COMMAND} --build ${WORK_DIR}/user_cmake)
+run("the program built with find_package" ${WORK_DIR}/user_cmake/atbus_user)
+message(STATUS "${KIND}, find_package: ${output}")
+
+file(GLOB_RECURSE pc_files ${prefix}/*/atbus.pc)
+list(LENGTH pc_files count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "${KIND}: expected one atbus.pc in ${prefix}, found ${count}")
+endif()
+cmake_path(GET pc_files PARENT_PATH pc_dir)
+cmake_path(GET pc_dir PARENT_PATH lib_dir)
+file(MAKE_DIRECTORY ${WORK_DIR}/user_pkg_config)
+run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG}
+    ${pkg_config_flags} --cflags --libs atbus)
+separate_arguments(flags UNIX_COMMAND "${output}")
+run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/main.cpp -o
+    ${WORK_DIR}/user_pkg_config/atbus_user ${flags})
+run("the program built with pkg-config" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}"
+    ${WORK_DIR}/user_pkg_config/atbus_user)
+message(STATUS "${KIND}, pkg-config: ${output}")

@@ -1,0 +1,80 @@
+# Shared by the scripts beside it; to be sourced, not run.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+say() { printf '%s\n' "$*"; }
+heading() { printf '\n== %s\n' "$*"; }
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# version_at_least HAVE WANT: compares dotted numbers.
+version_at_least() {
+  [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# compiler_works COMMAND: is it a GCC from 12 or a Clang from 14 on?
+compiler_works() {
+  local version
+  command -v "$1" >/dev/null 2>&1 || return 1
+  case $("$1" --version 2>/dev/null | head -n 1) in
+    *clang*) version=$("$1" -dumpversion) && version_at_least "$version" 14 ;;
+    *) version=$("$1" -dumpfullversion 2>/dev/null) && version_at_least "$version" 12 ;;
+  esac
+}
+
+# Prints the C++ compiler to build with: $CXX if set, else the first that is new enough. Some
+# systems have a default g++ that is too old beside a g++-12 that is not.
+find_compiler() {
+  local candidate
+  if [ -n "${CXX:-}" ]; then
+    printf '%s\n' "$CXX"
+    return
+  fi
+  for candidate in c++ g++ g++-14 g++-13 g++-12 clang++ clang++-14; do
+    if compiler_works "$candidate"; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+names_its_compiler() { grep -qw "$1" <<<'asan tsan fuzz coverage'; }
+
+# configure PRESET [OPTION...]: the compiler is chosen once, when the build tree is new.
+configure() {
+  local preset=$1 compiler
+  shift
+  if [ ! -f "$root/build/$preset/CMakeCache.txt" ] && ! names_its_compiler "$preset"; then
+    compiler=$(find_compiler) || fail "no C++ compiler new enough: GCC 12 or Clang 14 is needed"
+    set -- -D "CMAKE_CXX_COMPILER=$compiler" "$@"
+  fi
+  (cd "$root" && cmake --preset "$preset" "$@")
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1 targets=()
+  shift
+  [ $# -eq 0 ] || targets=(--target "$@")
+  (cd "$root" && cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}")
+}
+
+# Prints the newest atbus command of an optimized build without instrumentation; fails if none.
+find_release_command() {
+  local command cache newest=
+  for command in "$root"/build/*/bin/atbus; do
+    cache=${command%/bin/atbus}/CMakeCache.txt
+    [ -x "$command" ] || continue
+    [ -f "$cache" ] || continue
+    grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release$' "$cache" || continue
+    ! grep -Eq '^ATBUS_(SANITIZE:[A-Z]*=.|(FUZZ|COVERAGE):BOOL=(ON|1|TRUE))' "$cache" || continue
+    if [ -z "$newest" ] || [ "$command" -nt "$newest" ]; then
+      newest=$command
+    fi
+  done
+  [ -n "$newest" ] && printf '%s\n' "$newest"
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# Installs what atbus is built with, and nothing that is there already. With nothing missing it
+# changes nothing and does not touch the network.
+#
+# usage: install_dependencies.sh [--with-dev]
+#   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git
+set -euo pipefail
+# shellcheck source=tools/script/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# Each line: what it is | the check that says it is there | apt packages, the first known is taken |
+# what it is for. Checks ask for the thing itself, not for a package, because it may have come from
+# elsewhere.
+required='
+C++ compiler, GCC 12 or Clang 14|has_compiler|COMPILER|builds everything
+CMake 3.22|has_cmake|cmake|builds everything
+Ninja|has_command ninja|ninja-build|builds everything
+pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv
+libuv 1.43|has_library libuv 1.43|libuv1-dev|event loop of the library
+GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests
+CLI11|has_library CLI11 2.1|libcli11-dev|command line of atbus
+fmt|has_library fmt 8.1|libfmt-dev|tables of atbus
+nlohmann-json 3.10|has_library nlohmann_json 3.10|nlohmann-json3-dev|JSON of atbus
+jq|has_command jq|jq|reads the JSON of atbus in startup_benchmark_shm.sh
+'
+required_dev='
+Clang 14|has_command clang++-14|clang-14|second compiler, ThreadSanitizer
+LLVM symbolizer|has_command llvm-symbolizer-14|llvm-14|readable sanitizer reports
+libFuzzer|has_libfuzzer|libclang-rt-14-dev libclang-common-14-dev|fuzz targets
+clang-format 14|has_command clang-format-14|clang-format-14|format check
+clang-tidy 14|has_command clang-tidy-14|clang-tidy-14|static checks
+git|has_command git|git|lists the files to check
+Spin|has_command spin|spin|model checker
+'
+# Allocators that `atbus bench pool` compares with. It leaves out the ones that are not there.
+optional='
+jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
+mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
+tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
+'
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_compiler() { find_compiler >/dev/null; }
+has_cmake() {
+  has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22
+}
+has_library() { has_command pkg-config && pkg-config --exists "$1 >= $2"; }
+has_shared_library() {
+  local known
+  known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null) && [[ $known == *"$1"* ]]
+}
+has_libfuzzer() {
+  has_command clang++-14 || return 1
+  local found
+  found=$(find "$(clang++-14 -print-resource-dir)/" -name '*clang_rt.fuzzer*' 2>/dev/null)
+  [ -n "$found" ]
+}
+
+# missing TABLE: its lines whose check fails.
+missing() {
+  local what check packages purpose
+  while IFS='|' read -r what check packages purpose; do
+    [ -n "$what" ] || continue
+    $check || printf '%s|%s|%s|%s\n' "$what" "$check" "$packages" "$purpose"
+  done <<<"$1"
+}
+
+# Names and purposes of a table's lines, for people.
+describe() {
+  local what check packages purpose
+  while IFS='|' read -r what check packages purpose; do
+    [ -z "$what" ] || printf '  %-34s %s\n' "$what" "$purpose"
+  done <<<"$1"
+}
+
+# The version apt would install, empty if it knows no such package.
+apt_candidate() {
+  LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *//p' | grep -v '^(none)$' || true
+}
+
+# The system's g++ if it is new enough, else the numbered one beside it.
+apt_compiler() {
+  local candidate
+  candidate=$(apt_candidate g++)
+  candidate=${candidate#*:}
+  if [ -n "$candidate" ] && version_at_least "$candidate" 12; then
+    printf 'g++\n'
+  else
+    printf 'g++-12\n'
+  fi
+}
+
+# apt_packages TABLE: one package per line of it, the first that apt knows; unknown ones left out.
+apt_packages() {
+  local what check packages purpose package
+  while IFS='|' read -r what check packages purpose; do
+    [ -n "$what" ] || continue
+    [ "$packages" != COMPILER ] || packages=$(apt_compiler)
+    for package in $packages; do
+      if [ -n "$(apt_candidate "$package")" ]; then
+        printf '%s\n' "$package"
+        break
+      fi
+    done
+  done <<<"$1"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif [ -t 0 ]; then
+    sudo "$@"
+  else
+    sudo -n "$@"
+  fi
+}
+
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null
+}
+
+with_dev=no
+for argument in "$@"; do
+  case $argument in
+    --with-dev) with_dev=yes ;;
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev]" ;;
+  esac
+done
+if [ "$with_dev" = yes ]; then
+  required+=$required_dev
+fi
+
+lacking=$(missing "$required")
+wished=$(missing "$optional")
+
+if ! has_command apt-get; then
+  if [ -n "$lacking" ]; then
+    say "This system has no apt-get. Install these with its own package manager, then run this again:"
+    describe "$lacking"
+    exit 1
+  fi
+  say "Everything atbus is built with is here."
+  exit 0
+fi
+
+if [ -z "$lacking" ]; then
+  # Optional things are taken if apt knows them already; they are no reason to go looking.
+  if [ -z "$wished" ] || [ -z "$(apt_packages "$wished")" ]; then
+    say "Everything atbus is built with is here; nothing to install."
+    exit 0
+  fi
+fi
+
+if [ "$(id -u)" -ne 0 ] && ! has_command sudo; then
+  say "Missing:"
+  describe "$lacking"
+  describe "$wished"
+  if [ -z "$lacking" ]; then
+    exit 0
+  fi
+  fail "packages can't be installed by this user and there is no sudo; run this script as root once"
+fi
+
+say "Missing:"
+describe "$lacking"
+describe "$wished"
+apt_get update || say "apt-get update failed; going on with the package lists that are here."
+packages=$({ apt_packages "$lacking"; apt_packages "$wished"; } | sort -u | tr '\n' ' ')
+say "Installing with apt-get: $packages"
+# shellcheck disable=SC2086  # one word per package
+apt_get install -y --no-install-recommends $packages
+
+hash -r
+lacking=$(missing "$required")
+if [ -n "$lacking" ]; then
+  say "Still missing:"
+  describe "$lacking"
+  fail "apt has no package that brings these; install them by hand, then run this again"
+fi
+say "Everything atbus is built with is here now."

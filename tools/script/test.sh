@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs all tests. Arguments go to ctest, so
+# `test.sh -R channel` runs only the tests whose names contain "channel".
+set -euo pipefail
+# shellcheck source=tools/script/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+"$root/tools/script/install_dependencies.sh"
+heading "build"
+configure release -D ATBUS_BUILD_TESTS=ON -D ATBUS_BUILD_TOOLS=ON -D ATBUS_BUILD_SAMPLES=ON
+build release
+heading "test"
+cd "$root/build/release"
+exec ctest --output-on-failure --no-tests=error --parallel "$(nproc)" "$@" </dev/null
