@@ -1,0 +1,58 @@
+// Reading and showing small pieces of text: what bus ids, ranges and addresses have in common.
+//
+// All functions are pure. The parsers are strict (no spaces, no signs, no leading zeros in decimal
+// numbers, nothing left over) and their errors quote the text at fault, made safe for logs; the
+// caller puts in front where it stands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "atbus/core/status.hpp"
+
+namespace atbus::detail {
+
+// How much of a text in_quotes() shows before it ends in "...".
+inline constexpr std::size_t quoted_bytes_max = 120;
+
+// The character in quotes, or its value as 0x.. if it can't be printed.
+std::string shown(char character);
+
+// The text in quotes, other than printable ASCII as \x.., long text cut off.
+std::string in_quotes(std::string_view text);
+
+// "'a/b': character 2, '/', is not allowed (<allowed>)", counted from 1.
+std::string bad_character(std::string_view text, std::size_t index, std::string_view allowed);
+
+// Decimal, or hexadecimal after 0x. Anything above `max` is an error.
+result<std::uint64_t> parse_number(std::string_view text,
+                                   std::uint64_t max = std::numeric_limits<std::uint64_t>::max());
+
+// Bytes: a number, times 2^10, 2^20 or 2^30 after K, M or G.
+result<std::uint64_t> parse_size(std::string_view text);
+
+// The shortest text that parse_size() reads as `bytes`: 1048576 is "1M".
+std::string format_size(std::uint64_t bytes);
+
+// true, false, 1 or 0.
+result<bool> parse_flag(std::string_view text);
+
+// Takes what stands before the first `separator` off the front of `rest`, and the separator with
+// it; all if there is none.
+std::string_view take_part(std::string_view& rest, char separator) noexcept;
+
+// Independent of the locale, unlike <cctype>.
+constexpr bool is_digit(char c) noexcept {
+  return c >= '0' && c <= '9';
+}
+constexpr bool is_letter(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+constexpr bool is_printable(char c) noexcept {
+  return c >= ' ' && c <= '~';
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,71 @@
+#include "atbus/core/clock.hpp"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Clock, NeverGoesBack) {
+  auto before = now();
+  for (int i = 0; i < 1000; ++i) {
+    const auto after = now();
+    ASSERT_GE(after, before);
+    before = after;
+  }
+}
+
+TEST(Clock, MovesOn) {
+  const auto start = now();
+  // Bounded by readings, not by time: each takes nanoseconds, so a clock that stands still ends the
+  // loop.
+  int readings = 0;
+  while (now() == start && readings < 1'000'000)
+    ++readings;
+  EXPECT_GT(now(), start);
+}
+
+TEST(Clock, IsTheOneTheKernelCallsMonotonic) {
+  timespec time{};
+  const auto before = now();
+  ASSERT_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+  const auto after = now();
+  const auto kernel = std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+  EXPECT_LE(before, kernel);
+  EXPECT_GE(after, kernel);
+}
+
+TEST(Clock, CoarseIsNeverAheadAndAtMostATickBehind) {
+  const auto before = now();
+  const auto coarse = coarse_now();
+  const auto after = now();
+  EXPECT_LE(coarse, after);
+  EXPECT_GT(coarse, before - 100ms);  // ticks are 1 to 10 ms; the rest is for a slow machine
+}
+
+TEST(ClockSource, OfTheSystemReadsTheMonotonicClock) {
+  const clock_source& clock = system_clock_source();
+  const auto before = now();
+  const auto read = clock.now();
+  const auto after = now();
+  EXPECT_LE(before, read);
+  EXPECT_LE(read, after);
+}
+
+TEST(ManualClock, StandsStillUntilMoved) {
+  manual_clock clock{5s};
+  const clock_source& source = clock;
+  EXPECT_EQ(source.now(), 5s);
+  EXPECT_EQ(source.now(), 5s);
+  clock.advance(20ms);
+  EXPECT_EQ(source.now(), 5020ms);
+}
+
+TEST(ManualClock, StartsAtZero) {
+  EXPECT_EQ(manual_clock{}.now(), 0ns);
+}
+
+}  // namespace
+}  // namespace atbus
