@@ -1,0 +1,26 @@
+// Counts calls of malloc and its kin, operator new included, by the calling thread.
+#pragma once
+
+#include <cstdint>
+
+namespace atbus::test {
+
+// False where this build has no way to count; tests that need it skip then.
+[[nodiscard]] bool counts_allocations() noexcept;
+
+// Allocations by this thread since it started.
+[[nodiscard]] std::uint64_t allocations() noexcept;
+
+// While one lives, allocations of this thread fail.
+class allocation_failure {
+ public:
+  allocation_failure() noexcept;
+  ~allocation_failure();
+  allocation_failure(const allocation_failure&) = delete;
+  allocation_failure& operator=(const allocation_failure&) = delete;
+};
+
+// False where allocation_failure has no effect.
+[[nodiscard]] bool can_fail_allocations() noexcept;
+
+}  // namespace atbus::test
