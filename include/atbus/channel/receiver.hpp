@@ -1,0 +1,113 @@
+// The receiving end of a channel: `shm://name` between processes of one host, `mem://name` between
+// threads of one.
+//
+//   auto inbox = atbus::receiver::open("shm://12345679");  // makes the segment, or takes it over
+//   if (!inbox) return inbox.error().print(), 1;
+//   for (;;) {
+//     inbox->wait(std::chrono::seconds{1});                // sleeps until something is there
+//     inbox->poll([](atbus::bytes_view message) { ... });  // in place, valid until this returns
+//   }
+//
+// Ownership: one receiver owns a segment, proven by a kernel lock that ends with its process.
+//   Closing or destroying it leaves the segment and the messages in it for a successor, which goes
+//   on exactly there; `remove` ends the segment.
+// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
+// Errors: `open` says what is wrong and what to do. After that nothing a sender does makes a
+//   receiver fail: a lane with impossible values is quarantined, counted and reported to
+//   `on_problem`, the others go on. Nothing here throws but what a handler throws.
+// Fork: in a forked child the receiver is unusable (poll delivers nothing, wait says
+//   used_after_fork); the parent's goes on undisturbed.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/receiver_core.hpp"
+#include "atbus/core/export.hpp"
+#include "atbus/core/status.hpp"
+
+namespace atbus {
+
+namespace detail {
+class receiver_state;
+}
+
+class ATBUS_API receiver {
+ public:
+  // Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
+  // the segment or, if its receiver is gone, takes it over with everything in it.
+  // Errors: invalid_address, invalid_name, invalid_argument, not_supported (another kind of
+  // address), receiver_exists (text: who), no_space (text: wanted and free), not_a_segment,
+  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error.
+  static result<receiver> open(std::string_view address, const receiver_options& options = {});
+
+  receiver(receiver&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  receiver& operator=(receiver&& other) noexcept {
+    if (this != &other) {
+      close();
+      state_ = std::exchange(other.state_, nullptr);
+    }
+    return *this;
+  }
+  ~receiver() { close(); }
+
+  // Hands waiting messages to `handler`, which takes std::span<const std::byte> (bytes_view) or
+  // const atbus::received_message&. Returns how many it delivered; 0 at once if nothing is there.
+  // Never blocks. A handler may throw (the message counts as handled), close or destroy this
+  // receiver, or fork; called from a handler, poll delivers nothing and returns 0.
+  template <class Handler>
+  std::size_t poll(Handler&& handler, const poll_limits& limits = {}) {
+    return state_ == nullptr ? 0 : core().poll(handler, limits);
+  }
+
+  // Sleeps until a message is there (ok), or `timeout` has passed (timed_out); negative: for ever.
+  // Uses no CPU while it sleeps, after a spin bounded by `receiver_options::spin`. Errors: closed,
+  // used_after_fork, invalid_argument (from a handler).
+  status wait(std::chrono::nanoseconds timeout);
+
+  // For event loops: a descriptor that becomes readable when something arrives while the receiver
+  // is prepared to sleep. Watch it level-triggered; don't read from it, don't close it.
+  //   1. prepare_sleep(): true = nothing is there, the descriptor will wake you; false = go to 3.
+  //   2. Sleep in the loop, at most longest_sleep(); then finish_sleep().
+  //   3. poll().
+  // atbus/channel/loop.hpp does this for libuv. -1 once the receiver is closed.
+  [[nodiscard]] int descriptor() const noexcept;
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  // How long a prepared receiver may sleep before finish_sleep and poll are due even though the
+  // descriptor is quiet: where the kernel refuses membarrier, and for a moment after a sender's
+  // death; else negative, for ever.
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+
+  // Called with what went wrong inside, at most once per cause and lane (a quarantined lane, a
+  // kernel without membarrier): from poll, wait, prepare_sleep and finish_sleep, and from here with
+  // what was found before. May close or destroy this receiver, or fork; within it the receiver
+  // delivers and waits for nothing. Must not throw.
+  void on_problem(std::function<void(const error&)> handler);
+
+  // Sums over all lanes.
+  [[nodiscard]] channel_stats stats() const;
+  // The most a message may carry, in payload bytes.
+  [[nodiscard]] std::uint64_t message_limit() const noexcept;
+  [[nodiscard]] std::uint32_t lane_count() const noexcept;
+
+  // Ends the segment and closes this receiver: the name is free, senders are told `retired`, and
+  // what it still holds is not delivered. Errors: closed, used_after_fork, system_error.
+  error remove();
+  // Lets go; the segment, unless removed, waits for a successor. Idempotent; allowed in a handler.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept;
+
+ private:
+  explicit receiver(detail::receiver_state* state) noexcept : state_(state) {}
+  [[nodiscard]] detail::receiver_core& core() const noexcept;
+
+  detail::receiver_state* state_ = nullptr;
+};
+
+}  // namespace atbus

@@ -1,0 +1,249 @@
+// The sending end of a channel: `shm://name` between processes of one host, `mem://name` between
+// threads of one.
+//
+//   auto out = atbus::sender::open("shm://12345679");  // a lane of its own
+//   if (!out) return out.error().print(), 1;
+//   if (auto s = out->send(bytes); !s) ...             // one copy; published when it returns ok
+//   if (auto slot = out->claim(256)) {                 // no copy
+//     fill(slot.bytes());
+//     slot.commit();
+//   }
+//   {
+//     auto batch = out->batch();
+//     for (auto& m : many) batch.send(m);
+//   }                                                  // published together
+//
+// Ownership: each sender has a lane of its own, proven by a kernel lock that ends with its process.
+//   What it published outlives it. A receiver that is away does not matter: messages wait in the
+//   lane.
+// Threads: one thread at a time uses a sender; any number of senders work side by side without
+//   touching each other.
+// Errors of send and claim: would_block (the lane is full: wait_writable), message_too_large,
+//   retired (the receiver removed the segment: open anew), quarantined (somebody wrote into the
+//   lane's control words), closed, used_after_fork. A refused message is not accepted; nothing else
+//   happens to it, except that a would_block is counted. Nothing here throws but what a handler
+//   throws.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/copy_payload.hpp"
+#include "atbus/channel/sender_core.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/export.hpp"
+#include "atbus/core/status.hpp"
+
+namespace atbus {
+
+namespace detail {
+class sender_state;
+}
+
+// Writable bytes of one message in the lane itself. Until `commit` nobody else can see them;
+// destroying the slot without a commit gives them up. A sender has at most one slot at a time: a
+// new claim replaces an open one.
+class message_slot {
+ public:
+  message_slot(message_slot&& other) noexcept
+      : core_(std::exchange(other.core_, nullptr)),
+        bytes_(other.bytes_),
+        why_(other.why_),
+        publish_(other.publish_) {}
+  message_slot& operator=(message_slot&&) = delete;
+  ~message_slot() = default;
+
+  explicit operator bool() const noexcept { return core_ != nullptr; }
+  // Why there is none: an error of send, or ok once it was committed.
+  [[nodiscard]] status why() const noexcept { return why_; }
+
+  // As many as were claimed, 8-byte aligned, not initialized.
+  [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
+  message_slot* operator->() noexcept { return this; }
+
+  // Sends the first `length` bytes, by default all that were claimed. More than that, or a second
+  // commit, does nothing.
+  void commit() noexcept { commit(bytes_.size()); }
+  void commit(std::size_t length) noexcept {
+    if (core_ == nullptr || length > bytes_.size())
+      return;
+    core_->append(bytes_.size(), length);
+    if (publish_)
+      core_->publish();
+    core_ = nullptr;
+  }
+
+ private:
+  friend class sender;
+  friend class message_batch;
+  message_slot(detail::sender_core* core, std::size_t length, bool publish) noexcept
+      : publish_(publish) {
+    if (core == nullptr) [[unlikely]] {
+      why_ = errc::closed;
+      return;
+    }
+    std::byte* const at = core->claim(length, why_);
+    if (at == nullptr) [[unlikely]]
+      return;
+    core_ = core;
+    bytes_ = {at, length};
+  }
+
+  detail::sender_core* core_ = nullptr;
+  mutable_bytes bytes_;
+  status why_;
+  bool publish_ = true;
+};
+
+// Messages that become visible together when the batch is flushed or destroyed; they count as
+// accepted then. When the lane is full, what is in the batch is flushed and the send refused with
+// would_block. Use only the batch while it lives.
+class message_batch {
+ public:
+  message_batch(message_batch&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  message_batch& operator=(message_batch&&) = delete;
+  ~message_batch() { flush(); }
+
+  status send(bytes_view message) noexcept {
+    auto slot = claim(message.size());
+    if (!slot) [[unlikely]]
+      return slot.why();
+    detail::copy_payload(slot.bytes().data(), message.data(), message.size());
+    slot.commit();
+    return {};
+  }
+  [[nodiscard]] message_slot claim(std::size_t length) noexcept {
+    message_slot slot{core_, length, false};
+    if (!slot && slot.why() == errc::would_block)
+      flush();
+    return slot;
+  }
+  void flush() noexcept {
+    if (core_ != nullptr)
+      core_->publish();
+  }
+
+ private:
+  friend class sender;
+  explicit message_batch(detail::sender_core* core) noexcept : core_(core) {}
+
+  detail::sender_core* core_;
+};
+
+class ATBUS_API sender {
+ public:
+  // Takes a lane in the segment that a receiver made.
+  // Errors: not_found (no receiver has made it yet), no_free_lane (all are held by living senders),
+  // no_space (the lane's memory; text: wanted and free), invalid_address, invalid_name,
+  // not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner, wrong_mode,
+  // would_block (what a dead sender left fills the lane), retired (its removal is not finished:
+  // start the receiver), out_of_memory, system_error.
+  static result<sender> open(std::string_view address, const sender_options& options = {});
+
+  sender(sender&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), core_(std::exchange(other.core_, nullptr)) {}
+  sender& operator=(sender&& other) noexcept {
+    if (this != &other) {
+      close();
+      state_ = std::exchange(other.state_, nullptr);
+      core_ = std::exchange(other.core_, nullptr);
+    }
+    return *this;
+  }
+  ~sender() { close(); }
+
+  // Sends a copy of `message`; visible to the receiver when this returns ok.
+  status send(bytes_view message) noexcept {
+    auto slot = claim(message.size());
+    if (!slot) [[unlikely]]
+      return slot.why();
+    detail::copy_payload(slot.bytes().data(), message.data(), message.size());
+    slot.commit();
+    return {};
+  }
+
+  // Sends the pieces, one behind the other, as one message.
+  status send(std::span<const bytes_view> pieces) noexcept {
+    std::size_t length = 0;
+    for (const bytes_view piece : pieces) {
+      // Saturate: an absurd total must be refused, not wrap around.
+      length =
+          length + piece.size() < length ? static_cast<std::size_t>(-1) : length + piece.size();
+    }
+    auto slot = claim(length);
+    if (!slot) [[unlikely]]
+      return slot.why();
+    std::byte* at = slot.bytes().data();
+    for (const bytes_view piece : pieces) {
+      if (piece.empty())
+        continue;
+      std::memcpy(at, piece.data(), piece.size());
+      at += piece.size();
+    }
+    slot.commit();
+    return {};
+  }
+  status send(std::initializer_list<bytes_view> pieces) noexcept {
+    return send(std::span<const bytes_view>{pieces.begin(), pieces.size()});
+  }
+
+  // `length` writable bytes in the lane. The slot is false, and says why, if there is no room or
+  // the length is too large. What was not committed when the next claim begins was never sent.
+  [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {core_, length, true}; }
+
+  [[nodiscard]] message_batch batch() noexcept { return message_batch{core_}; }
+
+  // Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
+  // negative: for ever). 0 stands for the length that was refused last. Then calls the
+  // `on_writable` handler, if there is one. Also waits while no receiver lives; its successor makes
+  // room. Errors: message_too_large, retired, quarantined, closed, used_after_fork.
+  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length = 0);
+
+  // Called when there is room again after a would_block: by wait_writable, and on an event loop
+  // (atbus/channel/loop.hpp). May send, close or destroy this sender.
+  void on_writable(std::function<void()> handler);
+
+  // For event loops, as in receiver: prepare_sleep true = nothing to do, the descriptor will become
+  // readable when there is room for what was refused last.
+  [[nodiscard]] int descriptor();
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  // As in receiver. Not negative also while no receiver lives and nothing tells of a new one.
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  // Calls the on_writable handler if a send was refused and another would not be: there is room, or
+  // the channel has ended and the next send says why. True: it did. Never blocks.
+  bool poll_writable();
+
+  // Takes back what was published and not yet handled, when no receiver lives: to send it
+  // elsewhere, or to report it. `each` gets every such message of this sender in order, with
+  // errc::not_delivered, or errc::outcome_unknown for one that a receiver had begun to handle when
+  // it died. Returns their number. Errors: receiver_alive, quarantined, closed, used_after_fork.
+  // `each` must not use this sender.
+  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
+
+  // Whether a receiver holds the segment right now (asks the kernel).
+  [[nodiscard]] bool receiver_alive() const;
+  [[nodiscard]] channel_stats stats() const;  // of its lane
+  // The most a message may carry, in payload bytes.
+  [[nodiscard]] std::uint64_t message_limit() const noexcept;
+  [[nodiscard]] std::uint32_t lane() const noexcept;  // its number, as received_message::lane
+
+  // Gives the lane up; what was published stays. Idempotent.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return state_ != nullptr; }
+
+ private:
+  explicit sender(detail::sender_state* state) noexcept;
+
+  detail::sender_state* state_ = nullptr;
+  detail::sender_core* core_ = nullptr;  // the same object
+};
+
+}  // namespace atbus

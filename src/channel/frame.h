@@ -1,0 +1,118 @@
+// A frame: one message on a stream, or a few words between the two ends of it.
+//
+//    0                  4                  8                    8 + length    next multiple of 8
+//   | word              | CRC-32C          | payload             | zeroes      |
+//   | length, kind      | word and payload | 8-byte aligned      | not covered |
+//
+// All numbers are little endian. doc/design/frame.md is the reference: the bytes with an example,
+// and what a receiver does about each violation.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "atbus/core/bytes.hpp"
+
+namespace atbus::detail {
+
+static_assert(std::endian::native == std::endian::little, "frames are read as they lie in memory");
+
+enum class frame_kind : std::uint8_t {
+  data = 0,     // the user's bytes
+  control = 1,  // see control_type
+};
+
+inline constexpr std::size_t frame_header_size = 8;
+inline constexpr std::size_t frame_alignment = 8;
+
+// What a frame can carry at most; each end announces a limit of its own that is at most this.
+inline constexpr std::uint32_t frame_payload_max = std::uint32_t{64} << 20;
+inline constexpr std::uint32_t control_payload_max = 256;
+
+// The first word: the length in the low 27 bits, then a bit that is 0, then the kind.
+inline constexpr std::uint32_t frame_length_mask = (std::uint32_t{1} << 27) - 1;
+inline constexpr std::uint32_t frame_reserved_bit = std::uint32_t{1} << 27;
+inline constexpr unsigned frame_kind_shift = 28;
+static_assert(frame_payload_max <= frame_length_mask);
+
+[[nodiscard]] constexpr std::uint32_t make_frame_word(frame_kind kind,
+                                                      std::size_t length) noexcept {
+  return static_cast<std::uint32_t>(kind) << frame_kind_shift | static_cast<std::uint32_t>(length);
+}
+[[nodiscard]] constexpr std::size_t frame_length(std::uint32_t word) noexcept {
+  return word & frame_length_mask;
+}
+// Bytes on the stream of a frame with this payload length: header, payload, padding.
+[[nodiscard]] constexpr std::size_t frame_size(std::size_t length) noexcept {
+  return (length + frame_header_size + frame_alignment - 1) & ~(frame_alignment - 1);
+}
+
+template <class Word>
+[[nodiscard]] Word load_little_endian(const std::byte* at) noexcept {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+template <class Word>
+void store_little_endian(std::byte* at, Word word) noexcept {
+  std::memcpy(at, &word, sizeof word);
+}
+
+// Both words: the first one in the low half, the checksum in the high half.
+[[nodiscard]] inline std::uint64_t load_frame_header(const std::byte* at) noexcept {
+  return load_little_endian<std::uint64_t>(at);
+}
+
+// Begins a frame in `frame_size(length)` bytes at `at`: header without checksum, and the padding.
+// Returns where the payload goes. The padding comes first, so that not a byte of older memory
+// leaves with it, and no branch asks whether there is any.
+inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length) noexcept {
+  assert(length <= frame_payload_max);
+  store_little_endian<std::uint64_t>(at + frame_size(length) - 8, 0);
+  store_little_endian<std::uint64_t>(at, make_frame_word(kind, length));
+  return at + frame_header_size;
+}
+
+// Makes a begun frame, its payload in place, shorter than it was begun. Returns its new size.
+std::size_t shorten_frame(std::byte* at, std::size_t length) noexcept;
+
+// Fills in the checksum of one complete frame.
+void seal_frame(std::byte* at) noexcept;
+
+// Fills in the checksums of the complete frames in a run of queue memory, which begins with a
+// frame. Returns how many bytes they take: the run's, unless it ends inside a frame.
+std::size_t seal(mutable_bytes run) noexcept;
+
+// What a peer did that no correct peer does. Each has a counter and a sentence of its own; each
+// ends the stream.
+enum class frame_fault : std::uint8_t {
+  none,
+  unknown_kind,         // neither data nor control
+  reserved_bits,        // a bit or field that has to be 0 is not
+  too_large,            // a data frame longer than was announced as the limit
+  control_too_large,    // a control frame longer than any may be
+  unexpected_checksum,  // not 0 although none was agreed on
+  bad_checksum,
+  truncated_control,   // too short for its type
+  overlong_control,    // bytes left over behind its body
+  unknown_control,     // a type that may not be ignored
+  bad_opening,         // does not begin as a stream of ours does: another protocol
+  own_opening,         // our own bytes come back: connected to itself, or to an echo
+  no_common_version,   // the only one that is no breach of protocol
+  unexpected_control,  // a known type where it does not belong
+  after_goodbye,
+};
+inline constexpr std::size_t frame_fault_count =
+    static_cast<std::size_t>(frame_fault::after_goodbye) + 1;
+
+// The identifier as written above.
+[[nodiscard]] std::string_view name(frame_fault fault) noexcept;
+
+// What was found, as a sentence for logs and people.
+[[nodiscard]] std::string_view explain(frame_fault fault) noexcept;
+
+}  // namespace atbus::detail

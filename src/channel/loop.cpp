@@ -1,0 +1,192 @@
+#include "atbus/channel/loop.hpp"
+
+#include <cassert>
+
+#include "channel/loop_binding.h"
+
+namespace atbus {
+namespace detail {
+
+message_dispatch::~message_dispatch() = default;
+
+class receiver_on_loop final : public loop_binding {
+ public:
+  receiver_on_loop(receiver inbox, std::unique_ptr<message_dispatch> dispatch,
+                   const poll_limits& per_turn)
+      : inbox_(std::move(inbox)), dispatch_(std::move(dispatch)), per_turn_(per_turn) {}
+
+  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, inbox_.descriptor()); }
+  [[nodiscard]] receiver& inbox() noexcept { return inbox_; }
+
+ private:
+  void before_wait() override {
+    if (ended())
+      return;
+    if (!inbox_.is_open())
+      return retire();
+    if (asleep_ && woken_)
+      return stay_awake();
+    // Also when it is asleep: whoever polled it since then has woken it.
+    asleep_ = inbox_.prepare_sleep();
+    if (ended())
+      return;  // let go in a handler of problems
+    if (asleep_) {
+      sleep(inbox_.longest_sleep());
+    } else {
+      stay_awake();
+    }
+  }
+
+  void after_wait() override {
+    // Asleep and not rung: a turn for something else on the loop. Sleeping on costs nothing.
+    if (ended() || (asleep_ && !woken_))
+      return;
+    asleep_ = woken_ = false;
+    inbox_.finish_sleep();
+    if (ended())
+      return;
+    guarded([this] { dispatch_->poll(inbox_, per_turn_); });
+  }
+
+  void close_channel() noexcept override { inbox_.close(); }
+  void drop_handler() noexcept override { dispatch_.reset(); }
+
+  receiver inbox_;
+  std::unique_ptr<message_dispatch> dispatch_;
+  poll_limits per_turn_;
+  bool asleep_ = false;
+};
+
+class sender_on_loop final : public loop_binding {
+ public:
+  explicit sender_on_loop(sender out) : out_(std::move(out)) {}
+
+  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, out_.descriptor()); }
+  [[nodiscard]] sender& out() noexcept { return out_; }
+
+ private:
+  void before_wait() override {
+    if (ended())
+      return;
+    if (!out_.is_open())
+      return retire();
+    if (asleep_ && woken_)
+      wake_up();
+    if (out_.prepare_sleep()) {
+      asleep_ = true;
+      return sleep(out_.longest_sleep());
+    }
+    if (asleep_)
+      wake_up();
+    bool called = false;
+    if (!guarded([&] { called = out_.poll_writable(); }))
+      return;
+    // A handler that ran may have filled the lane anew, and whoever turns the loop by hand should
+    // see what it did before the loop waits.
+    if (called) {
+      stay_awake();
+    } else {
+      rest();
+    }
+  }
+
+  void after_wait() override {
+    if (ended() || !woken_)
+      return;
+    wake_up();
+    guarded([this] { out_.poll_writable(); });
+  }
+
+  void wake_up() {
+    asleep_ = woken_ = false;
+    out_.finish_sleep();
+  }
+
+  void close_channel() noexcept override { out_.close(); }
+
+  sender out_;
+  bool asleep_ = false;
+};
+
+}  // namespace detail
+
+result<loop_receiver> loop_receiver::attach_dispatch(
+    uv_loop_s* loop, receiver inbox, std::unique_ptr<detail::message_dispatch> dispatch,
+    const poll_limits& per_turn) {
+  if (!inbox.is_open())
+    return error{errc::closed, "a receiver that is not open can't be attached to a loop"};
+  if (loop == nullptr)
+    return error{errc::invalid_argument, "a receiver can't be attached to a null loop"};
+  if (per_turn.messages == 0)
+    return error{errc::invalid_argument,
+                 "a receiver on a loop must be allowed at least one message per turn"};
+  // Owned by the binding from here on, also when it fails.
+  loop_receiver bound{
+      new detail::receiver_on_loop{std::move(inbox), std::move(dispatch), per_turn}};
+  if (auto e = bound.binding_->start_on(loop); !e)
+    return e;
+  return bound;
+}
+
+receiver& loop_receiver::operator*() const {
+  assert(binding_ != nullptr);
+  binding_->rethrow();
+  return binding_->inbox();
+}
+void loop_receiver::rethrow() {
+  if (binding_ != nullptr)
+    binding_->rethrow();
+}
+bool loop_receiver::failed() const noexcept {
+  return binding_ != nullptr && binding_->failed();
+}
+void loop_receiver::ref() noexcept {
+  if (binding_ != nullptr)
+    binding_->ref();
+}
+void loop_receiver::unref() noexcept {
+  if (binding_ != nullptr)
+    binding_->unref();
+}
+void loop_receiver::close() noexcept {
+  if (binding_ != nullptr)
+    std::exchange(binding_, nullptr)->let_go();
+}
+
+result<loop_sender> loop_sender::attach(uv_loop_s* loop, sender out) {
+  if (!out.is_open())
+    return error{errc::closed, "a sender that is not open can't be attached to a loop"};
+  if (loop == nullptr)
+    return error{errc::invalid_argument, "a sender can't be attached to a null loop"};
+  loop_sender bound{new detail::sender_on_loop{std::move(out)}};
+  if (auto e = bound.binding_->start_on(loop); !e)
+    return e;
+  return bound;
+}
+
+sender& loop_sender::operator*() const {
+  assert(binding_ != nullptr);
+  binding_->rethrow();
+  return binding_->out();
+}
+void loop_sender::rethrow() {
+  if (binding_ != nullptr)
+    binding_->rethrow();
+}
+bool loop_sender::failed() const noexcept {
+  return binding_ != nullptr && binding_->failed();
+}
+void loop_sender::ref() noexcept {
+  if (binding_ != nullptr)
+    binding_->ref();
+}
+void loop_sender::unref() noexcept {
+  if (binding_ != nullptr)
+    binding_->unref();
+}
+void loop_sender::close() noexcept {
+  if (binding_ != nullptr)
+    std::exchange(binding_, nullptr)->let_go();
+}
+
+}  // namespace atbus

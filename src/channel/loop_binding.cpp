@@ -1,0 +1,131 @@
+#include "channel/loop_binding.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+template <class Handle>
+uv_handle_t* as_handle(Handle& handle) noexcept {
+  return reinterpret_cast<uv_handle_t*>(&handle);
+}
+
+}  // namespace
+
+error loop_binding::start(uv_loop_t* loop, int descriptor) {
+  loop_ = loop;
+  // The duplicate shares the channel's epoll instance. Once the channel has closed its sockets and
+  // its own descriptor, nothing is left in it that could become readable.
+  descriptor_ = file{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
+  if (!descriptor_)
+    return {errc::system_error, "can't duplicate the channel's descriptor for the loop", errno};
+  uv_prepare_init(loop, &prepare_);
+  uv_check_init(loop, &check_);
+  uv_idle_init(loop, &idle_);
+  uv_timer_init(loop, &timer_);
+  open_handles_ = 4;
+  prepare_.data = check_.data = idle_.data = timer_.data = this;
+  if (const int code = uv_poll_init(loop, &poll_, descriptor_.get()); code != 0) {
+    return {errc::system_error,
+            std::string{"libuv can't watch the channel's descriptor: "} + uv_strerror(code), -code};
+  }
+  poll_open_ = true;
+  open_handles_ = 5;
+  poll_.data = this;
+  // Only the prepare handle says whether the loop is kept alive.
+  uv_unref(as_handle(check_));
+  uv_unref(as_handle(idle_));
+  uv_unref(as_handle(timer_));
+  uv_unref(as_handle(poll_));
+  uv_prepare_start(&prepare_, [](uv_prepare_t* handle) { from(handle->data).before_wait(); });
+  uv_check_start(&check_, [](uv_check_t* handle) { from(handle->data).after_wait(); });
+  return {};
+}
+
+void loop_binding::sleep(std::chrono::nanoseconds longest) noexcept {
+  uv_idle_stop(&idle_);
+  if (!watching_) {
+    watching_ = uv_poll_start(&poll_, UV_READABLE, [](uv_poll_t* handle, int, int) {
+                  from(handle->data).woken_ = true;
+                }) == 0;
+  }
+  if (longest < std::chrono::nanoseconds{0}) {
+    uv_timer_stop(&timer_);
+  } else if (uv_is_active(as_handle(timer_)) == 0) {
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
+    uv_timer_start(
+        &timer_, [](uv_timer_t* handle) { from(handle->data).woken_ = true; },
+        static_cast<std::uint64_t>(ms), 0);
+  }
+}
+
+void loop_binding::stay_awake() noexcept {
+  uv_idle_start(&idle_, [](uv_idle_t*) {});
+}
+
+void loop_binding::rest() noexcept {
+  uv_idle_stop(&idle_);
+  uv_timer_stop(&timer_);
+  if (watching_)
+    uv_poll_stop(&poll_);
+  watching_ = false;
+}
+
+void loop_binding::retire() noexcept {
+  rest();
+  uv_prepare_stop(&prepare_);
+  uv_check_stop(&check_);
+}
+
+void loop_binding::rethrow() {
+  if (exception_ != nullptr)
+    std::rethrow_exception(std::exchange(exception_, nullptr));
+}
+
+void loop_binding::handler_done(std::exception_ptr left) noexcept {
+  in_handler_ = false;
+  if (let_go_) {
+    drop_handler();
+    delete_if_closed();
+  } else if (left != nullptr) {
+    exception_ = std::move(left);
+    rest();
+    // So that the code around uv_run comes to see it.
+    uv_stop(loop_);
+  }
+}
+
+void loop_binding::let_go() noexcept {
+  let_go_ = true;
+  close_channel();
+  if (!in_handler_)
+    drop_handler();
+  if (open_handles_ == 0)
+    return delete_if_closed();
+  const auto close = [](uv_handle_t* handle) {
+    uv_close(handle, [](uv_handle_t* closed) {
+      loop_binding& self = from(closed->data);
+      --self.open_handles_;
+      self.delete_if_closed();
+    });
+  };
+  close(as_handle(prepare_));
+  close(as_handle(check_));
+  close(as_handle(idle_));
+  close(as_handle(timer_));
+  if (poll_open_)
+    close(as_handle(poll_));
+  // libuv no longer watches it.
+  descriptor_.reset();
+}
+
+void loop_binding::delete_if_closed() noexcept {
+  if (let_go_ && open_handles_ == 0 && !in_handler_)
+    delete this;
+}
+
+}  // namespace atbus::detail

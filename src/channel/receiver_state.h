@@ -1,0 +1,110 @@
+// Everything of a receiver that is not on the per-message path: taking over, sleeping, bells,
+// parking, quarantine.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "atbus/channel/receiver_core.hpp"
+#include "channel/doorbell.h"
+#include "channel/fork_guard.h"
+#include "channel/segment.h"
+#include "channel/spin_budget.h"
+
+namespace atbus::detail {
+
+class receiver_state final : public receiver_core, public fork_guard {
+ public:
+  // `opened` is mapped with all lanes, and its receiver's lock is held through its descriptor.
+  receiver_state(segment opened, const receiver_options& options);
+
+  // Takes over what is in the segment. On failure the caller releases the state.
+  [[nodiscard]] error start();
+
+  // The public object lets go. Deletes the state, at once or when the dispatch frame ends.
+  void release() noexcept;
+
+  status wait(std::chrono::nanoseconds timeout);
+  bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  error remove();
+  void on_problem(std::function<void(const error&)> handler);
+  // Tells the handler what has been found, as a dispatch of its own: it may close or destroy the
+  // receiver, or fork. So only where nothing of ours is under way; touch nothing after it unless it
+  // says ok.
+  status report_problems() noexcept;
+  [[nodiscard]] channel_stats stats() const;
+  [[nodiscard]] int descriptor() const noexcept { return bell_.descriptor(); }
+  [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
+  [[nodiscard]] status usable() const noexcept;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  friend class receiver_core;
+  // A dying process hangs up a moment before or after its locks end: how long we look for that.
+  static constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
+
+  ~receiver_state();
+  void destroy() noexcept;
+
+  // A segment's lanes at opening, and lanes whose sender withdrew them and changed its mind.
+  void take_over_lane(std::uint32_t index) noexcept;
+  void wake_lane(std::uint32_t index) noexcept;
+  void activate(lane_reader& lane) noexcept;
+  void set_notice(lane_reader& lane, std::uint64_t flags) noexcept;
+  void look_at_everything() noexcept;
+  void handle(const bell_server::events& seen) noexcept;
+  // Executes a barrier on every core; if the kernel can't, asks the senders to fence.
+  bool barrier() noexcept;
+  [[nodiscard]] bool every_sender_fences() const noexcept;
+
+  // Frees lanes whose sender is gone and which are drained.
+  void free_orphans() noexcept;
+  void look_for_orphans() noexcept;
+  // Lanes that are held and not connected: their deaths have to be events.
+  void watch_unconnected() noexcept;
+  void suspect_unconnected() noexcept;
+  void free_if_orphaned(lane_reader& lane) noexcept;
+  void reset_lane(lane_reader& lane) noexcept;
+
+  [[nodiscard]] bool anything() noexcept;
+  // Activates the lanes of `parked` that got records before their notice was seen.
+  bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
+  // Quarantines without a report.
+  void stop_reading(lane_reader& lane) noexcept;
+  // Keeps it for report_problems, or for the end of the dispatch.
+  void problem(error what) noexcept;
+  void tell_problems() noexcept;
+  [[nodiscard]] bool has_news() const noexcept {
+    return !problems_.empty() && static_cast<bool>(on_problem_);
+  }
+  [[nodiscard]] std::uint32_t index_of(const lane_reader& lane) const noexcept {
+    return static_cast<std::uint32_t>(&lane - lanes_.get());
+  }
+
+  segment segment_;
+  bell_server bell_;
+  std::unique_ptr<lane_reader[]> lanes_;
+  std::unique_ptr<std::byte[]> copy_buffer_;
+  std::vector<lane_reader*> parked_now_;  // scratch, capacity: the number of lanes
+  spin_budget spin_;
+  std::uint64_t generation_ = 0;
+  std::uint32_t sleep_count_ = 0;
+  std::uint32_t bell_interval_ = 1;  // polls between two looks at the bells
+  std::chrono::nanoseconds bells_seen_at_{0};
+  std::size_t orphans_ = 0;
+  bool unwatched_ =
+      false;  // some lane is unconnected, and the kernel does not let us watch the file
+  bool prefault_ = false;
+  bool asleep_ = false;
+  bool fence_needed_ = false;
+  bool owned_ = true;
+  std::function<void(const error&)> on_problem_;
+  std::vector<error> problems_;  // not told yet; while nobody asks, at most a few
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,564 @@
+#include "channel/segment.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+#include <utility>
+
+#include "channel/fork_guard.h"
+#include "channel/in_process_names.h"
+
+namespace atbus::detail {
+namespace {
+
+error system_error_at(const std::string& what, int code) {
+  return {errc::system_error, what, code};
+}
+
+// A second, independent open file description of the same file.
+file reopen(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  return file{kernel().open(path.c_str(), O_RDWR | O_CLOEXEC, 0)};
+}
+
+result<file> open_in_process(const segment_name& name) {
+  const fork_pause no_fork;
+  auto& names = in_process_names::instance();
+  const std::lock_guard lock{names.mutex};
+  names.forget_if_forked();
+  const auto entry = names.entries.find(name.name);
+  if (entry == names.entries.end()) {
+    return error{errc::not_found, name.text() + ": no receiver in this process has opened it yet"};
+  }
+  file fd = reopen(entry->second.fd.get());
+  if (!fd)
+    return system_error_at(name.text() + ": can't open it again through /proc/self/fd", errno);
+  return fd;
+}
+
+// What an error adds when a file can't be made or filled, for a reason other than want of room.
+constexpr const char* fit_directory =
+    "; the directory must be writable and on a tmpfs, or another file system with O_TMPFILE and "
+    "fallocate";
+
+error no_regular_file(const segment_name& name) {
+  return {errc::not_a_segment, name.text() + ": " + name.path() +
+                                   " is not a regular file; remove it, or choose another name"};
+}
+
+error owner_error(const segment_name& name, uid_t owner) {
+  return {errc::wrong_owner, name.text() + ": it belongs to user " + std::to_string(owner) +
+                                 ", this process runs as " + std::to_string(geteuid()) +
+                                 "; run both as one user, or choose another name or directory"};
+}
+
+std::string octal(mode_t mode) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(mode & 07777));
+  return text;
+}
+
+error mode_error(const segment_name& name, mode_t mode, const char* why) {
+  return {errc::wrong_mode, name.text() + ": its mode is " + octal(mode) +
+                                ", expected 0600: " + why + "; set it back or remove the file"};
+}
+
+// Why the file may not be opened, as far as the directory tells.
+error denied_error(const segment_name& name, int directory) {
+  const int code = errno;
+  struct stat st {};
+  if (kernel().fstatat(directory, name.file_name().c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
+    return system_error_at(name.text() + ": can't open " + name.path(), code);
+  if (st.st_uid != geteuid())
+    return owner_error(name, st.st_uid);
+  if ((st.st_mode & 0600) != 0600)
+    return mode_error(name, st.st_mode, "this process can't read and write it");
+  return system_error_at(name.text() + ": may not open " + name.path(), code);
+}
+
+result<file> open_file(const segment_name& name) {
+  auto directory = open_directory(name);
+  if (!directory)
+    return directory.error();
+  // O_NOFOLLOW: a symbolic link made in advance by somebody else leads nowhere. O_NONBLOCK: nor
+  // does a fifo stop us.
+  file fd{kernel().openat(directory->get(), name.file_name().c_str(),
+                          O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
+  if (fd)
+    return fd;
+  const std::string path = name.path();
+  switch (errno) {
+    case ENOENT:
+      return error{errc::not_found, name.text() + ": no segment of that name (" + path +
+                                        "); its receiver makes it, start that first"};
+    case ELOOP:
+      return error{
+          errc::not_a_segment,
+          name.text() + ": " + path + " is a symbolic link; remove it, or choose another name"};
+    case EISDIR:
+    case ENXIO:  // a socket
+      return no_regular_file(name);
+    case EACCES:
+    case EPERM:
+      return denied_error(name, directory->get());
+    default:
+      return system_error_at(name.text() + ": can't open " + path, errno);
+  }
+}
+
+// What to do about a header that makes no sense.
+error bad_geometry(const segment_name& name, const std::string& what) {
+  return {errc::geometry_mismatch, name.text() + ": " + what +
+                                       "; it was damaged or made by an incompatible build; "
+                                       "`atbus shm clean --force " +
+                                       name.name + "` removes it"};
+}
+
+error geometry_error(const segment_name& name, const char* field, std::uint64_t found,
+                     std::uint64_t expected) {
+  return bad_geometry(name, std::string{field} + " is " + std::to_string(found) + ", expected " +
+                                std::to_string(expected));
+}
+
+// The first four fields decide whether the rest means anything.
+error check_format(const segment_name& name, const segment_identity& id) {
+  if (std::memcmp(id.magic, segment_magic, sizeof segment_magic) != 0) {
+    return {errc::not_a_segment, name.text() + ": the file is no atbus segment: it begins with '" +
+                                     printable(id.magic, sizeof id.magic) + "', not with '" +
+                                     printable(segment_magic, sizeof segment_magic) + "'"};
+  }
+  if (id.version != layout_version) {
+    return {errc::version_mismatch, name.text() + ": its layout has version " +
+                                        std::to_string(id.version) + ", this program speaks " +
+                                        std::to_string(layout_version) +
+                                        "; run both sides with the same atbus, or remove what an "
+                                        "old one left with `atbus shm clean --force " +
+                                        name.name + "`"};
+  }
+  if (id.header_size != sizeof(segment_header)) {
+    return geometry_error(name, "header size", id.header_size, sizeof(segment_header));
+  }
+  if (id.slot_size != sizeof(lane_slot)) {
+    return geometry_error(name, "lane table entry size", id.slot_size, sizeof(lane_slot));
+  }
+  return {};
+}
+
+result<segment_geometry> check_geometry(const segment_name& name, const segment_identity& id,
+                                        std::uint64_t file_size) {
+  if (auto e = check_format(name, id); !e)
+    return e;
+  const segment_geometry g{id.lane_count, id.lane_size, id.message_limit};
+  if (g.lane_count == 0 || g.lane_count > max_lanes) {
+    return bad_geometry(name, "it claims " + std::to_string(g.lane_count) + " lanes, where 1 to " +
+                                  std::to_string(max_lanes) + " are possible");
+  }
+  if (g.lane_size < min_lane_size || g.lane_size > max_lane_size ||
+      (g.lane_size & (g.lane_size - 1)) != 0) {
+    return bad_geometry(name, "it claims lanes of " + std::to_string(g.lane_size) +
+                                  " bytes, where a power of two from " +
+                                  std::to_string(min_lane_size) + " to " +
+                                  std::to_string(max_lane_size) + " is possible");
+  }
+  if (g.message_limit == 0 || g.message_limit > max_message_limit ||
+      g.lane_size < 2 * (g.message_limit + record_header_size)) {
+    return bad_geometry(name, "it claims messages of up to " + std::to_string(g.message_limit) +
+                                  " bytes in lanes of " + std::to_string(g.lane_size) +
+                                  " bytes, which do not fit twice");
+  }
+  if (id.table_offset != g.table_offset()) {
+    return geometry_error(name, "lane table offset", id.table_offset, g.table_offset());
+  }
+  if (id.lanes_offset != g.lanes_offset()) {
+    return geometry_error(name, "offset of the lanes", id.lanes_offset, g.lanes_offset());
+  }
+  if (id.file_size != g.file_size())
+    return geometry_error(name, "file size in the header", id.file_size, g.file_size());
+  if (file_size != g.file_size())
+    return geometry_error(name, "size of the file", file_size, g.file_size());
+  return g;
+}
+
+result<file> make_file(const segment_name& name) {
+  if (name.in_process) {
+    file fd{kernel().memfd_create(name.file_name().c_str(), MFD_CLOEXEC)};
+    if (!fd)
+      return system_error_at(name.text() + ": memfd_create failed", errno);
+    return fd;
+  }
+  file fd{kernel().open(name.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
+  if (fd)
+    return fd;
+  if (errno == ENOSPC)
+    return no_inode_error(name);
+  return system_error_at(name.text() + ": can't make a file in " + name.directory + fit_directory,
+                         errno);
+}
+
+// Free bytes of the file system that holds `fd`.
+std::string space_left(int fd) {
+  struct statvfs fs {};
+  if (kernel().fstatvfs(fd, &fs) != 0)
+    return "unknown";
+  return std::to_string(static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize) + " bytes";
+}
+
+error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, const char* what) {
+  const auto try_once = [&] {
+    return kernel().fallocate(s.fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                              static_cast<off_t>(length)) == 0
+               ? 0
+               : errno;
+  };
+  int code = try_once();
+  if (code == EINTR) {
+    // A tmpfs gives back what it has reserved so far: under a fast timer a large lane would never be
+    // done.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (code == EINTR)
+      code = try_once();
+    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  if (code == 0)
+    return {};
+  if (code != ENOSPC && code != EDQUOT && code != ENOMEM) {
+    return system_error_at(s.name.text() + ": can't reserve memory for " + what +
+                               (s.name.in_process ? "" : fit_directory),
+                           code);
+  }
+  return {errc::no_space,
+          s.name.text() + ": " + what + " needs " + std::to_string(length) + " bytes of " +
+              (s.name.in_process ? "memory" : s.name.directory) + ", which has " +
+              space_left(s.fd.get()) + " free; make room, or choose fewer or smaller lanes",
+          code};
+}
+
+// Whether the name leads to this very file, or why that can't be told.
+result<bool> look_up(const segment& opened) {
+  const auto unknown = [&] {
+    return system_error_at(opened.name.text() + ": can't see which file has its name", errno);
+  };
+  struct stat mine {};
+  struct stat named {};
+  if (kernel().fstat(opened.fd.get(), &mine) != 0)
+    return unknown();
+  if (opened.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    const auto entry = names.entries.find(opened.name.name);
+    if (entry == names.entries.end())
+      return false;
+    if (kernel().fstat(entry->second.fd.get(), &named) != 0)
+      return unknown();
+  } else {
+    auto directory = open_directory(opened.name);
+    if (!directory)
+      return directory.error();
+    if (kernel().fstatat(directory->get(), opened.name.file_name().c_str(), &named,
+                         AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT)
+        return false;
+      return unknown();
+    }
+  }
+  return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+result<segment_geometry> check_segment_file(const segment_name& name, int fd) {
+  struct stat st {};
+  if (kernel().fstat(fd, &st) != 0)
+    return system_error_at(name.text() + ": can't look at the file (fstat)", errno);
+  if (!S_ISREG(st.st_mode))
+    return no_regular_file(name);
+  if (st.st_uid != geteuid()) {
+    return owner_error(name, st.st_uid);
+  }
+  if ((st.st_mode & 0077) != 0) {
+    return mode_error(name, st.st_mode, "others could read it or write into it");
+  }
+  segment_identity id{};
+  const ssize_t n = pread(fd, &id, sizeof id, 0);
+  if (n < 0)
+    return system_error_at(name.text() + ": can't read its header", errno);
+  if (static_cast<std::size_t>(n) < sizeof id) {
+    return error{errc::not_a_segment, name.text() + ": the file is no atbus segment: it has " +
+                                          std::to_string(st.st_size) + " bytes, too few for the " +
+                                          std::to_string(sizeof id) + " that name its layout"};
+  }
+  return check_geometry(name, id, static_cast<std::uint64_t>(st.st_size));
+}
+
+error no_inode_error(const segment_name& name) {
+  return {errc::no_space,
+          name.text() + ": " + name.directory +
+              " can hold no more files: a segment takes two inodes, and none is free; remove "
+              "some, or mount it with more (nr_inodes)",
+          ENOSPC};
+}
+
+result<file> open_directory(const segment_name& name) {
+  file fd{kernel().open(name.directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0)};
+  if (fd)
+    return fd;
+  return system_error_at(name.text() + ": can't open the directory " + name.directory, errno);
+}
+
+result<std::shared_ptr<mapping>> map_shared(int fd, std::uint64_t offset, std::uint64_t size,
+                                            const std::string& what) {
+  void* const at = kernel().mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                                 static_cast<off_t>(offset));
+  if (at == MAP_FAILED) {
+    return error{errno == ENOMEM ? errc::out_of_memory : errc::system_error,
+                 what + ": can't map " + std::to_string(size) + " bytes", errno};
+  }
+  auto memory = std::make_shared<mapping>(static_cast<std::byte*>(at), size);
+  if (kernel().madvise(at, size, MADV_DONTFORK) != 0) {
+    return system_error_at(what + ": can't keep the mapping from forked children", errno);
+  }
+  return memory;
+}
+
+std::string segment::describe_receiver() const {
+  const auto note = load_words<receiver_note>(header().note);
+  return "'" + printable(note.program, sizeof note.program) + "', pid " + std::to_string(note.pid) +
+         ", generation " + std::to_string(header().generation.load(std::memory_order_relaxed));
+}
+
+void segment::abandon() noexcept {
+  fd.reset();
+  if (control)
+    control->abandon();
+  if (lanes)
+    lanes->abandon();
+}
+
+result<segment> build_segment(segment_name name, const segment_geometry& geometry) {
+  segment s;
+  s.name = std::move(name);
+  s.geometry = geometry;
+  auto fd = make_file(s.name);
+  if (!fd)
+    return fd.error();
+  s.fd = std::move(*fd);
+  // The umask may have taken bits from the mode asked for; the checks of those who open it want
+  // exactly these.
+  if (fchmod(s.fd.get(), 0600) != 0 ||
+      kernel().ftruncate(s.fd.get(), static_cast<off_t>(geometry.file_size())) != 0) {
+    return system_error_at(s.name.text() + ": can't size the new segment", errno);
+  }
+  if (auto e = reserve(s, 0, geometry.lanes_offset(), "the lane table"); !e) {
+    return e;
+  }
+  // A mapping keeps its open file description alive, and with it the locks held there. The one of
+  // an in-process segment outlives its receiver, so it is made through a description that holds
+  // none.
+  file lockless;
+  if (s.name.in_process) {
+    lockless = reopen(s.fd.get());
+    if (!lockless) {
+      return system_error_at(s.name.text() + ": can't open it again through /proc/self/fd", errno);
+    }
+  }
+  auto control = s.name.in_process
+                     ? map_shared(lockless.get(), 0, geometry.file_size(), s.name.text())
+                     : map_shared(s.fd.get(), 0, geometry.lanes_offset(), s.name.text());
+  if (!control)
+    return control.error();
+  s.control = std::move(*control);
+  segment_identity& id = s.header().identity;
+  id = segment_identity{.magic = {},
+                        .version = layout_version,
+                        .header_size = sizeof(segment_header),
+                        .lane_count = geometry.lane_count,
+                        .slot_size = sizeof(lane_slot),
+                        .lane_size = geometry.lane_size,
+                        .message_limit = geometry.message_limit,
+                        .table_offset = geometry.table_offset(),
+                        .lanes_offset = geometry.lanes_offset(),
+                        .file_size = geometry.file_size(),
+                        .created_at = wall_clock_ns(),
+                        .segment_id = random_word()};
+  std::memcpy(id.magic, segment_magic, sizeof segment_magic);
+  test_hook(step::segment_built);
+  return s;
+}
+
+error link_segment(const segment& built) {
+  if (built.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    names.forget_if_forked();
+    if (names.entries.contains(built.name.name))
+      return {errc::receiver_exists, built.name.text() + ": name taken"};
+    file fd = reopen(built.fd.get());
+    if (!fd)
+      return system_error_at(built.name.text() + ": can't open it again through /proc/self/fd",
+                             errno);
+    names.entries.emplace(built.name.name, in_process_entry{std::move(fd), built.control, {}});
+    return {};
+  }
+  auto directory = open_directory(built.name);
+  if (!directory)
+    return directory.error();
+  const std::string source = "/proc/self/fd/" + std::to_string(built.fd.get());
+  if (kernel().linkat(AT_FDCWD, source.c_str(), directory->get(), built.name.file_name().c_str(),
+                      AT_SYMLINK_FOLLOW) == 0) {
+    test_hook(step::segment_linked);
+    return {};
+  }
+  if (errno == EEXIST)
+    return {errc::receiver_exists, built.name.text() + ": name taken"};
+  if (errno == ENOSPC)
+    return no_inode_error(built.name);
+  return system_error_at(built.name.text() + ": can't name the new segment (is /proc mounted?)",
+                         errno);
+}
+
+result<segment> open_segment(segment_name name) {
+  segment s;
+  s.name = std::move(name);
+  auto fd = s.name.in_process ? open_in_process(s.name) : open_file(s.name);
+  if (!fd)
+    return fd.error();
+  s.fd = std::move(*fd);
+  auto geometry = check_segment_file(s.name, s.fd.get());
+  if (!geometry)
+    return geometry.error();
+  s.geometry = *geometry;
+  if (s.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    const auto entry = names.entries.find(s.name.name);
+    if (entry == names.entries.end())
+      return error{errc::retired, s.name.text() + ": removed while it was opened"};
+    s.control = entry->second.memory;
+    return s;
+  }
+  // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
+  if (auto e = reserve(s, 0, s.geometry.lanes_offset(), "the lane table"); !e)
+    return e;
+  auto control = map_shared(s.fd.get(), 0, s.geometry.lanes_offset(), s.name.text());
+  if (!control)
+    return control.error();
+  s.control = std::move(*control);
+  return s;
+}
+
+bool is_named(const segment& opened) {
+  const auto named = look_up(opened);
+  return named && *named;
+}
+
+error retire_segment(const segment& opened) {
+  opened.header().retired.store(1, std::memory_order_seq_cst);
+  for (std::uint32_t i = 0; i < opened.geometry.lane_count; ++i) {
+    shared_word& notice = opened.slot(i).notice;
+    // One writer (the receiver's lock is ours). Release: a sender that sees the notice also sees
+    // `retired`.
+    notice.store((notice.load(std::memory_order_relaxed) + notice_step) | notice_retired,
+                 std::memory_order_release);
+  }
+  test_hook(step::retired_stored);
+  // A name of which we can't tell stays: its next receiver, finding it retired, takes it away.
+  const auto named = look_up(opened);
+  if (!named)
+    return named.error();
+  if (!*named)
+    return {};
+  if (opened.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    names.entries.erase(opened.name.name);
+    return {};
+  }
+  auto directory = open_directory(opened.name);
+  if (!directory)
+    return directory.error();
+  // The segment last: as long as it has its name, somebody will look for its bell. What stands in the
+  // bell's place and can't be removed does not keep the segment.
+  error problem;
+  for (const std::string& file_name : {opened.name.bell_name(), opened.name.file_name()}) {
+    if (kernel().unlinkat(directory->get(), file_name.c_str(), 0) != 0 && errno != ENOENT) {
+      problem = system_error_at(
+          opened.name.text() + ": can't remove " + opened.name.directory + "/" + file_name, errno);
+    }
+  }
+  test_hook(step::name_unlinked);
+  return problem;
+}
+
+error map_all_lanes(segment& s) {
+  s.lanes_base = s.geometry.lanes_offset();
+  if (s.name.in_process) {
+    s.lanes = s.control;
+    s.lanes_base = 0;
+    return {};
+  }
+  auto lanes =
+      map_shared(s.fd.get(), s.lanes_base, s.geometry.file_size() - s.lanes_base, s.name.text());
+  if (!lanes)
+    return lanes.error();
+  s.lanes = std::move(*lanes);
+  return {};
+}
+
+error map_lane(segment& s, std::uint32_t lane) {
+  if (s.name.in_process)
+    return map_all_lanes(s);
+  // Only its own lane: a stray pointer in one sender can't reach another's records.
+  s.lanes_base = s.geometry.lane_offset(lane);
+  auto lanes = map_shared(s.fd.get(), s.lanes_base, s.geometry.lane_size, s.name.text());
+  if (!lanes)
+    return lanes.error();
+  s.lanes = std::move(*lanes);
+  return {};
+}
+
+error reserve_lane(const segment& s, std::uint32_t lane) {
+  return reserve(s, s.geometry.lane_offset(lane), s.geometry.lane_size, "a lane");
+}
+
+void release_lane_memory(const segment& s, std::uint32_t lane) noexcept {
+  // A failure costs memory, nothing else: the next sender reserves what is there already.
+  (void)kernel().fallocate(s.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           static_cast<off_t>(s.geometry.lane_offset(lane)),
+                           static_cast<off_t>(s.geometry.lane_size));
+}
+
+std::string printable(const char* text, std::size_t size) {
+  std::string out;
+  for (std::size_t i = 0; i < size && text[i] != '\0'; ++i) {
+    out += text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
+  }
+  return out;
+}
+
+std::uint64_t random_word() noexcept {
+  std::uint64_t word = 0;
+  if (getrandom(&word, sizeof word, 0) != sizeof word)
+    word = wall_clock_ns() * 0x9e3779b97f4a7c15U;
+  return word;
+}
+
+std::uint64_t wall_clock_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace atbus::detail

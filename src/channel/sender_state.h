@@ -1,0 +1,98 @@
+// Everything of a sender that is not on the per-message path: taking a lane, notices, bells,
+// waiting, taking back.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/sender_core.hpp"
+#include "atbus/core/bytes.hpp"
+#include "channel/doorbell.h"
+#include "channel/fork_guard.h"
+#include "channel/segment.h"
+#include "channel/spin_budget.h"
+
+namespace atbus::detail {
+
+class sender_state final : public sender_core, public fork_guard {
+ public:
+  // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.
+  sender_state(segment opened, std::uint32_t lane, const sender_options& options);
+
+  // Announces itself in the lane. would_block if what a predecessor left fills it; system_error if
+  // no connection to the bell can be made (errno says why).
+  [[nodiscard]] status start();
+  void release() noexcept;
+
+  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length);
+  void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
+  [[nodiscard]] int descriptor();
+  bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  bool poll_writable();
+
+  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
+
+  [[nodiscard]] bool receiver_alive() const noexcept;
+  [[nodiscard]] channel_stats stats() const;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept {
+    return segment_.geometry.message_limit;
+  }
+  [[nodiscard]] std::uint32_t lane() const noexcept { return lane_; }
+  [[nodiscard]] status usable() const noexcept;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  friend class sender_core;
+  enum class condition : std::uint8_t { open, retired, quarantined, closed, forked };
+  // The lane's lock ends before the bell: the end-of-file is the event, the lock the proof.
+  ~sender_state() { segment_.fd.reset(); }
+
+  void destroy() noexcept;
+  void end(condition why) noexcept;
+  void rouse_receiver() noexcept;
+  void connect_bell() noexcept;
+  [[nodiscard]] bool has_room() noexcept;
+  // False: the kernel can't tell of it.
+  [[nodiscard]] bool watch(int fd) noexcept;
+  // Waits on bell and directory; reads what came.
+  void sleep(std::int64_t timeout_ns) noexcept;
+  void call_on_writable();
+
+  // Taking back, after the receiver's lock was found free.
+  struct own_records {
+    std::uint64_t begin = 0;  // first record to hand back
+    std::uint64_t end = 0;
+    std::uint64_t keep = 0;      // the new tail
+    bool unknown_first = false;  // the first one's handler was entered
+  };
+  [[nodiscard]] bool find_own_records(own_records& own) const noexcept;
+  [[nodiscard]] std::vector<bytes_view> list_records(const own_records& own) const;
+
+  segment segment_;
+  std::uint32_t lane_ = 0;
+  std::uint64_t first_own_ = 0;  // position behind our open record
+  condition condition_ = condition::open;
+  std::uint64_t notice_handled_ = ~std::uint64_t{0};
+  bool always_fence_ = false;
+  std::uint64_t last_rung_ = 0;
+  bell_client bell_;
+  std::uint64_t bell_generation_ = 0;
+  bool bell_watched_ = false;
+  bool bell_busy_ = false;  // it is there, but could not be connected to
+  file epoll_;              // made at the first wait: bell and directory
+  file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
+  std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
+  bool wishing_ = false;
+  bool in_callback_ = false;
+  bool owned_ = true;
+  spin_budget spin_;
+  std::function<void()> on_writable_;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,185 @@
+#include "channel/stream_link.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace atbus::detail {
+namespace {
+
+// Pieces of a gather list. A ring has at most two; chunks of 64 KiB make a write of 1 MiB of these.
+constexpr std::size_t most_pieces = 16;
+
+error broken(const char* what, int code) {
+  if (code == EPIPE || code == ECONNRESET)
+    return {errc::peer_closed, "the other end has closed the connection", code};
+  if (code == ETIMEDOUT)
+    return {errc::timed_out, "the other end does not answer any more", code};
+  return {errc::system_error, what, code};
+}
+
+mutable_bytes writable(bytes_view queued) noexcept {
+  // The queue's memory is ours; only its listing is for reading.
+  return {const_cast<std::byte*>(queued.data()), queued.size()};
+}
+
+}  // namespace
+
+stream_link::stream_link(file socket, bool connected, const hello& own,
+                         std::unique_ptr<send_queue> queue, read_space& space) noexcept
+    : socket_(std::move(socket)),
+      queue_(std::move(queue)),
+      reader_(space, own),
+      send_limit_(own.payload_max),
+      checksums_(own.wants_checksums),
+      state_(connected ? state::open : state::connecting) {
+  const auto frame = hello_frame(own);
+  if (const status queued = queue_->push(frame); !queued)
+    close(queued);
+  sealed_ = queue_->committed();  // a hello comes sealed
+}
+
+void stream_link::close(error why) noexcept {
+  if (state_ == state::closed)
+    return;
+  state_ = state::closed;
+  why_ = std::move(why);
+  socket_.reset();
+}
+
+void stream_link::abandon() noexcept {
+  state_ = state::closed;
+  socket_.reset();
+}
+
+status stream_link::refuse(std::size_t length) noexcept {
+  return {errc::message_too_large, length, send_limit_};
+}
+
+void stream_link::seal_committed() noexcept {
+  const std::uint64_t committed = queue_->committed();
+  if (!checksums_ && !settled_)
+    return;  // whether there are any is not agreed on yet
+  if (!checksums_) {
+    sealed_ = committed;
+    return;
+  }
+  if (sealed_ == committed)
+    return;
+  std::array<bytes_view, most_pieces> runs;
+  const std::size_t found = queue_->gather_unreleased(runs);
+  std::uint64_t at = queue_->released();
+  for (const bytes_view run : std::span{runs}.first(found)) {
+    if (at + run.size() > sealed_) {
+      const std::size_t done = sealed_ > at ? static_cast<std::size_t>(sealed_ - at) : 0;
+      sealed_ += seal(writable(run.subspan(done)));  // frames never lie across two runs
+    }
+    at += run.size();
+  }
+  // What the list had no room for is sealed when this is written.
+}
+
+void stream_link::release_written() noexcept {
+  if (queue_->unwritten() == 0)
+    return queue_->release(queue_->size());
+  std::array<bytes_view, most_pieces> runs;
+  const std::size_t found = queue_->gather_unreleased(runs);
+  std::size_t left = queue_->in_flight();
+  std::size_t whole = 0;
+  for (const bytes_view run : std::span{runs}.first(found)) {
+    for (std::size_t at = 0; at != run.size();) {
+      const std::size_t size =
+          frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
+      if (size > left)
+        return queue_->release(whole);
+      whole += size;
+      left -= size;
+      at += size;
+    }
+  }
+  queue_->release(whole);
+}
+
+bool stream_link::flush() noexcept {
+  if (state_ != state::open)
+    return state_ == state::closed;
+  while (queue_->unwritten() != 0) {
+    seal_committed();
+    std::array<bytes_view, most_pieces> runs;
+    const auto ready = static_cast<std::size_t>(sealed_ - queue_->written());
+    if (ready == 0)
+      return false;
+    const std::size_t found = queue_->gather(runs, ready);
+    std::array<iovec, most_pieces> pieces;
+    for (std::size_t i = 0; i != found; ++i)
+      pieces[i] = {.iov_base = writable(runs[i]).data(), .iov_len = runs[i].size()};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = found;
+    const ssize_t written = kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (written < 0) {
+      if (errno == EINTR)
+        continue;
+      // ENOBUFS, ENOMEM: the kernel has no memory for now; what is queued stays.
+      if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+        return false;
+      close(broken("can't write to the connection", errno));
+      return true;
+    }
+    queue_->mark_written(static_cast<std::size_t>(written));
+    release_written();
+  }
+  return true;
+}
+
+void stream_link::say_goodbye(errc reason) noexcept {
+  seal_committed();
+  const auto frame = goodbye_frame(reason, checksums_);
+  if (queue_->push(frame))
+    sealed_ = queue_->committed();
+}
+
+void stream_link::shut_down() noexcept {
+  if (state_ == state::open)
+    (void)kernel().shutdown(socket_.get(), SHUT_WR);
+}
+
+bool stream_link::receive() noexcept {
+  if (state_ != state::open)
+    return false;
+  mutable_bytes place;
+  if (!reader_.prepare(place))
+    return false;  // no memory, or messages wait: later
+  ssize_t n = 0;
+  do {
+    n = kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n > 0) {
+    reader_.received(static_cast<std::size_t>(n));
+    return true;
+  }
+  if (n < 0 && errno == EAGAIN)
+    return false;
+  if (n < 0) {
+    close(broken("can't read from the connection", errno));
+  } else if (reader_.reader().goodbye()) {
+    close({errc::peer_closed, "the other end has said goodbye"});
+  } else {
+    close({errc::peer_closed, reader_.pending() == 0
+                                  ? "the other end has closed the connection without a goodbye"
+                                  : "the other end has closed the connection inside a message"});
+  }
+  return false;
+}
+
+void stream_link::settle_opening() noexcept {
+  settled_ = true;
+  const agreement& agreed = reader_.reader().agreed();
+  send_limit_ = std::min<std::size_t>(send_limit_, agreed.send_payload_max);
+  checksums_ = agreed.checksums;
+}
+
+}  // namespace atbus::detail

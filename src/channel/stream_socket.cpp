@@ -1,0 +1,334 @@
+#include "channel/stream_socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "channel/segment.h"
+
+namespace atbus::detail {
+namespace {
+
+// A name changes hands while we look at it; each round ends in success, an error, or a name that
+// has changed.
+constexpr int most_rounds = 100;
+
+file stream_socket(int family) {
+  return file{kernel().socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+}
+
+bool set_int(int fd, int level, int option, int value) noexcept {
+  return kernel().setsockopt(fd, level, option, &value, sizeof value) == 0;
+}
+
+error socket_error(const std::string& text, int code) {
+  const bool descriptors = code == EMFILE || code == ENFILE;
+  return {errc::system_error,
+          text + ": can't make a socket" +
+              (descriptors ? "; close something, or raise the limit (ulimit -n)" : ""),
+          code};
+}
+
+error bind_error(const std::string& text, int code) {
+  switch (code) {
+    case EADDRINUSE:
+      return {errc::receiver_exists, text +
+                                         ": somebody listens there already; stop that one, or "
+                                         "choose another port or name"};
+    case EADDRNOTAVAIL:
+      return {errc::invalid_argument, text + ": no interface of this host has that address"};
+    case EACCES:
+    case EPERM:
+      return {errc::denied,
+              text +
+                  ": may not bind it (ports below 1024 and directories of others "
+                  "need rights)",
+              code};
+    case ENOENT:
+    case ENOTDIR:
+      return {errc::not_found, text + ": its directory does not exist; make it first"};
+    case ENOSPC:
+      return {errc::no_space, text + ": its file system has no room for a socket", code};
+    default:
+      return {errc::system_error, text + ": can't bind it", code};
+  }
+}
+
+error dial_error(const std::string& text, int code) {
+  switch (code) {
+    case ECONNREFUSED:
+    case ENOENT:
+      return {errc::not_found, text + ": nobody listens there (yet)"};
+    case EAGAIN:
+      return {errc::would_block, text + ": more dial than it accepts; try again"};
+    case EACCES:
+    case EPERM:
+      return {errc::denied, text + ": may not connect to it", code};
+    case ETIMEDOUT:
+      return {errc::timed_out, text + ": no answer", code};
+    default:
+      return {errc::system_error, text + ": can't connect to it", code};
+  }
+}
+
+// The directory of a path, and the path's last part.
+struct place_in_directory {
+  file directory;
+  std::string name;
+};
+
+result<place_in_directory> find_place(const std::string& path, const std::string& text) {
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == 0 ? "/" : path.substr(0, slash);
+  place_in_directory place;
+  place.name = path.substr(slash + 1);
+  place.directory = file{kernel().open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0)};
+  if (!place.directory)
+    return bind_error(text, errno);
+  return place;
+}
+
+// Reached through its directory, so that a second, longer name fits into sun_path too.
+socket_address path_in(const place_in_directory& place, const std::string& name) {
+  socket_address to;
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(place.directory.get()) + "/" + name;
+  const std::size_t n = std::min(path.size(), sizeof un.sun_path - 1);
+  std::memcpy(un.sun_path, path.data(), n);
+  std::memcpy(&to.storage, &un, sizeof un);
+  to.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n + 1);
+  return to;
+}
+
+bool is_same(const struct stat& a, const struct stat& b) noexcept {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+}  // namespace
+
+socket_address to_socket_address(const address& of) noexcept {
+  socket_address to;
+  if (of.kind() == address_kind::ipv4) {
+    sockaddr_in in{};
+    in.sin_family = AF_INET;
+    in.sin_port = htons(of.port());
+    inet_pton(AF_INET, of.name().c_str(), &in.sin_addr);
+    std::memcpy(&to.storage, &in, sizeof in);
+    to.length = sizeof in;
+  } else if (of.kind() == address_kind::ipv6) {
+    sockaddr_in6 in{};
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(of.port());
+    inet_pton(AF_INET6, of.name().c_str(), &in.sin6_addr);
+    std::memcpy(&to.storage, &in, sizeof in);
+    to.length = sizeof in;
+  } else if (of.kind() == address_kind::unix_socket) {
+    sockaddr_un un{};
+    un.sun_family = AF_UNIX;
+    // An abstract name begins with a NUL and has no end but its length.
+    const std::size_t begin = of.is_abstract() ? 1 : 0;
+    const std::size_t n = std::min(of.name().size(), sizeof un.sun_path - 1);
+    std::memcpy(un.sun_path + begin, of.name().data(), n);
+    std::memcpy(&to.storage, &un, sizeof un);
+    to.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n + 1);
+  }
+  return to;
+}
+
+std::string describe_peer(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return "unknown";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, &storage, sizeof in);
+    inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+    return std::string{"ipv4://"} + text + ":" + std::to_string(ntohs(in.sin_port));
+  }
+  if (storage.ss_family == AF_INET6) {
+    sockaddr_in6 in{};
+    std::memcpy(&in, &storage, sizeof in);
+    inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
+    return std::string{"ipv6://["} + text + "]:" + std::to_string(ntohs(in.sin6_port));
+  }
+  return "unix://";
+}
+
+void set_stream_options(int fd, const stream_options& wish) noexcept {
+  int domain = AF_UNIX;
+  socklen_t length = sizeof domain;
+  (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
+  if (domain != AF_UNIX) {
+    (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, wish.keepalive ? 1 : 0);
+  }
+  // Beyond the system's limit only with rights; without them up to the limit.
+  const auto set_buffer = [fd](int forced, int usual, int bytes) {
+    if (bytes > 0 && !set_int(fd, SOL_SOCKET, forced, bytes))
+      (void)set_int(fd, SOL_SOCKET, usual, bytes);
+  };
+  set_buffer(SO_SNDBUFFORCE, SO_SNDBUF, wish.send_buffer);
+  set_buffer(SO_RCVBUFFORCE, SO_RCVBUF, wish.receive_buffer);
+}
+
+int granted_buffer(int fd, int option) noexcept {
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  // The kernel doubles what was asked for, for its own book-keeping, and reports the double.
+  return getsockopt(fd, SOL_SOCKET, option, &bytes, &length) == 0 ? bytes / 2 : 0;
+}
+
+result<listening_socket> listening_socket::open(const address& where, int backlog,
+                                                const stream_options& options) {
+  const std::string text = where.to_string();
+  const socket_address to = to_socket_address(where);
+  listening_socket opened;
+  opened.fd_ = stream_socket(to.family());
+  if (!opened.fd_)
+    return socket_error(text, errno);
+  const int fd = opened.fd_.get();
+  // Accepted sockets inherit these.
+  set_stream_options(fd, options);
+  opened.bound_to_ = text;
+  if (where.kind() == address_kind::unix_socket && !where.is_abstract()) {
+    if (auto e = opened.bind_path(where, backlog); !e)
+      return e;
+    return opened;
+  }
+  if (to.family() != AF_UNIX)
+    (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (to.family() == AF_INET6)
+    (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (kernel().bind(fd, to.get(), to.length) != 0 || kernel().listen(fd, backlog) != 0)
+    return bind_error(text, errno);
+  if (to.family() != AF_UNIX) {
+    sockaddr_storage bound{};
+    socklen_t length = sizeof bound;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0)
+      return error{errc::system_error, text + ": can't ask for its port", errno};
+    // The port is at the same place in both families.
+    sockaddr_in in{};
+    std::memcpy(&in, &bound, sizeof in);
+    opened.bound_to_ = where.with_port(ntohs(in.sin_port)).to_string();
+  }
+  return opened;
+}
+
+// The socket listens under a second name before it gets its own, so that whoever finds the name
+// finds a living listener. A name that is taken is asked: if nobody listens there, the two names
+// change places, and what came to us has to be what was asked, or they change back.
+error listening_socket::bind_path(const address& where, int backlog) {
+  const std::string text = where.to_string();
+  auto place = find_place(where.name(), text);
+  if (!place)
+    return place.error();
+  const int directory = place->directory.get();
+  const std::string name = place->name;
+  const std::string first_name = ".atbus-" + std::to_string(random_word());
+  const socket_address first = path_in(*place, first_name);
+  if (kernel().bind(fd_.get(), first.get(), first.length) != 0)
+    return bind_error(text, errno);
+  const auto give_up = [&](error why) {
+    (void)kernel().unlinkat(directory, first_name.c_str(), 0);
+    return why;
+  };
+  struct stat mine {};
+  if (kernel().listen(fd_.get(), backlog) != 0 ||
+      kernel().fstatat(directory, first_name.c_str(), &mine, AT_SYMLINK_NOFOLLOW) != 0) {
+    return give_up(bind_error(text, errno));
+  }
+  for (int round = 0; round < most_rounds; ++round) {
+    if (kernel().linkat(directory, first_name.c_str(), directory, name.c_str(), 0) == 0) {
+      (void)kernel().unlinkat(directory, first_name.c_str(), 0);
+      path_ = where.name();
+      device_ = mine.st_dev;
+      inode_ = mine.st_ino;
+      return {};
+    }
+    if (errno != EEXIST)
+      return give_up(bind_error(text, errno));
+    struct stat asked {};
+    if (kernel().fstatat(directory, name.c_str(), &asked, AT_SYMLINK_NOFOLLOW) != 0)
+      continue;  // gone meanwhile
+    if (!S_ISSOCK(asked.st_mode)) {
+      return give_up({errc::receiver_exists,
+                      text + ": something that is no socket has that name; remove it, or choose "
+                             "another name"});
+    }
+    auto there = dial(path_in(*place, name), text, {});
+    if (there || !(there.error() == errc::not_found))
+      return give_up(bind_error(text, EADDRINUSE));
+    if (kernel().exchangeat(directory, first_name.c_str(), name.c_str()) != 0) {
+      if (errno == ENOENT)
+        continue;
+      return give_up(bind_error(text, errno));
+    }
+    struct stat came {};
+    if (kernel().fstatat(directory, first_name.c_str(), &came, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !is_same(came, asked)) {
+      // Somebody was faster with the dead one: theirs is alive.
+      (void)kernel().exchangeat(directory, first_name.c_str(), name.c_str());
+      continue;
+    }
+    (void)kernel().unlinkat(directory, first_name.c_str(), 0);
+    path_ = where.name();
+    device_ = mine.st_dev;
+    inode_ = mine.st_ino;
+    return {};
+  }
+  return give_up({errc::system_error, text + ": its name keeps changing hands; is something "
+                                             "creating and removing it in a loop?"});
+}
+
+void listening_socket::close() noexcept {
+  if (!fd_)
+    return;
+  if (!path_.empty()) {
+    struct stat named {};
+    if (kernel().fstatat(AT_FDCWD, path_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        named.st_dev == device_ && named.st_ino == inode_) {
+      (void)kernel().unlinkat(AT_FDCWD, path_.c_str(), 0);
+    }
+    path_.clear();
+  }
+  fd_.reset();
+}
+
+result<dialled_socket> dial(const socket_address& to, const std::string& text,
+                            const stream_options& options) {
+  dialled_socket dialled;
+  dialled.fd = stream_socket(to.family());
+  if (!dialled.fd)
+    return socket_error(text, errno);
+  set_stream_options(dialled.fd.get(), options);
+  if (kernel().connect(dialled.fd.get(), to.get(), to.length) == 0) {
+    dialled.connected = true;
+    return dialled;
+  }
+  if (errno != EINPROGRESS && errno != EINTR)
+    return dial_error(text, errno);
+  return dialled;
+}
+
+error dial_result(int fd, const std::string& text) {
+  int code = 0;
+  socklen_t length = sizeof code;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) != 0)
+    code = errno;
+  if (code == 0)
+    return {};
+  return dial_error(text, code);
+}
+
+}  // namespace atbus::detail

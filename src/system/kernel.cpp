@@ -1,0 +1,127 @@
+#include "system/kernel.h"
+
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+namespace atbus::detail {
+namespace {
+
+int epoll_wait_ns(int epoll, epoll_event* events, int count, std::int64_t timeout_ns) {
+  if (timeout_ns > 0) {
+#if defined(SYS_epoll_pwait2)
+    timespec timeout{.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000),
+                     .tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000)};
+    const long n = syscall(SYS_epoll_pwait2, epoll, events, count, &timeout, nullptr, 0);
+    if (n >= 0 || errno != ENOSYS)
+      return static_cast<int>(n);
+#endif
+  }
+  // Kernels before 5.11 count in milliseconds: round up, so that a deadline is never cut short into
+  // a busy loop.
+  const std::int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + 999'999) / 1'000'000;
+  return epoll_wait(epoll, events, count, ms > 0x7fffffff ? 0x7fffffff : static_cast<int>(ms));
+}
+
+kernel_calls table{
+    .open = [](const char* p, int f, mode_t m) { return ::open(p, f, m); },
+    .openat = [](int d, const char* p, int f, mode_t m) { return ::openat(d, p, f, m); },
+    .close = ::close,
+    .fstat = ::fstat,
+    .fstatat = ::fstatat,
+    .fstatvfs = ::fstatvfs,
+    .ftruncate = ::ftruncate,
+    .fallocate = ::fallocate,
+    .futimens = ::futimens,
+    .linkat = ::linkat,
+    .renameat = ::renameat,
+    .exchangeat =
+        [](int directory, const char* one, const char* other) {
+          // By number: a C library older than the call has no wrapper.
+          constexpr unsigned exchange = 2;
+          return static_cast<int>(
+              ::syscall(SYS_renameat2, directory, one, directory, other, exchange));
+        },
+    .unlinkat = ::unlinkat,
+    .memfd_create = [](const char* n, unsigned f) { return ::memfd_create(n, f); },
+    .mmap = ::mmap,
+    .munmap = ::munmap,
+    .madvise = ::madvise,
+    .lock = [](int fd, int command, struct flock* l) { return ::fcntl(fd, command, l); },
+    .membarrier = [](int c,
+                     unsigned f) { return static_cast<int>(::syscall(SYS_membarrier, c, f, 0)); },
+    .socket = ::socket,
+    .bind = ::bind,
+    .listen = ::listen,
+    .accept = [](int fd, int flags) { return ::accept4(fd, nullptr, nullptr, flags); },
+    .connect = ::connect,
+    .send = ::send,
+    .sendmsg = ::sendmsg,
+    .recv = ::recv,
+    .shutdown = ::shutdown,
+    .setsockopt = ::setsockopt,
+    .epoll_create = ::epoll_create1,
+    .epoll_ctl = ::epoll_ctl,
+    .epoll_wait = epoll_wait_ns,
+    .inotify_init = ::inotify_init1,
+    .inotify_add_watch = ::inotify_add_watch,
+};
+
+struct flock one_byte(short type, std::uint64_t byte) noexcept {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(byte);
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+kernel_calls& kernel() noexcept {
+  return table;
+}
+
+lock_state try_lock_byte(int fd, std::uint64_t byte) noexcept {
+  struct flock lock = one_byte(F_WRLCK, byte);
+  if (kernel().lock(fd, F_OFD_SETLK, &lock) == 0)
+    return lock_state::taken;
+  return errno == EAGAIN || errno == EACCES ? lock_state::held_elsewhere : lock_state::failed;
+}
+
+lock_state query_byte(int fd, std::uint64_t byte) noexcept {
+  struct flock lock = one_byte(F_WRLCK, byte);
+  if (kernel().lock(fd, F_OFD_GETLK, &lock) != 0)
+    return lock_state::failed;
+  return lock.l_type == F_UNLCK ? lock_state::taken : lock_state::held_elsewhere;
+}
+
+void unlock_byte(int fd, std::uint64_t byte) noexcept {
+  // Even this needs memory of the kernel's, and may fail for want of it. Whoever gives a byte up
+  // goes on without it: a lock that stayed would look like a living holder.
+  constexpr int tries = 3;
+  struct flock lock = one_byte(F_UNLCK, byte);
+  for (int i = 0; i < tries && kernel().lock(fd, F_OFD_SETLK, &lock) != 0; ++i) {
+  }
+}
+
+bool register_for_barriers() noexcept {
+  // Asked anew each time: after fork the registration is inherited, after exec it is gone, and it
+  // costs only at open.
+  return kernel().membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0) == 0;
+}
+
+bool barrier_on_every_core() noexcept {
+  // The fence for the calling thread itself, and the compiler's.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return kernel().membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0) == 0;
+}
+
+}  // namespace atbus::detail
