@@ -1,0 +1,48 @@
+// The kernel's table with one call that fails once.
+//
+// Every entry of `detail::kernel_calls` has a row here with the errors that real kernels answer it
+// with on the paths of a channel. The rows first count the calls of an operation, and then let each
+// of those calls fail in turn.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "system/kernel.h"
+
+namespace atbus::test {
+
+// How often an entry was called since `failing_kernel::restart`, and which call is to fail.
+struct call_record {
+  unsigned calls = 0;
+  unsigned fails_at = 0;  // 0: none
+  int code = 0;
+  bool failed = false;
+};
+
+struct failing_entry {
+  std::string_view name;
+  std::vector<int> codes;
+  call_record* record;
+  void (*intercept)(detail::kernel_calls& table);
+};
+
+// All entries of the table.
+[[nodiscard]] std::span<const failing_entry> failing_entries();
+
+// While it lives, all calls of this process go through the rows. One at a time, one thread.
+class failing_kernel {
+ public:
+  failing_kernel();
+  failing_kernel(const failing_kernel&) = delete;
+  failing_kernel& operator=(const failing_kernel&) = delete;
+  ~failing_kernel();
+
+  // Counts from 0, nothing fails.
+  void restart() const;
+  // From now on the `nth` call (from 1) of this entry fails with `code`.
+  void arm(const failing_entry& entry, unsigned nth, int code) const;
+};
+
+}  // namespace atbus::test

@@ -1,0 +1,66 @@
+#include "storm.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace atbus::test {
+
+void storm_world::violation(const std::string& what) const noexcept {
+  // The first one is kept: only its writer sees the count go from 0 to 1.
+  static_assert(std::tuple_size_v<decltype(storm_memory::first_violation)> > 1);
+  if (memory_->violations.get() == 0) {
+    const std::size_t length = std::min(what.size(), memory_->first_violation.size() - 1);
+    std::memcpy(memory_->first_violation.data(), what.data(), length);
+  }
+  memory_->violations.add();
+}
+
+bool storm_world::all_delivered() const {
+  const std::uint32_t lives = memory_->sender_lives.load();
+  for (std::uint32_t i = 1; i <= lives; ++i) {
+    const sender_life& life = memory_->senders[i];
+    if (life.taking_back.load() == 0 && life.delivered.load() < life.accepted.load())
+      return false;
+  }
+  return true;
+}
+
+std::string storm_world::account_life(std::uint32_t index) const {
+  const sender_life& life = memory_->senders[index];
+  const std::uint64_t delivered = life.delivered.load();
+  const std::uint64_t accepted = life.accepted.load();
+  const std::uint64_t attempted = life.attempted.load();
+  const std::uint64_t back = life.taken_back.load();
+  const std::uint64_t first_back = life.first_taken_back.load();
+  const std::string text = "life " + std::to_string(index) + ": " + std::to_string(attempted) +
+                           " attempted, " + std::to_string(accepted) + " accepted, " +
+                           std::to_string(delivered) + " delivered, " + std::to_string(back) +
+                           " taken back from " + std::to_string(first_back);
+  if (delivered > attempted)
+    return text;
+  // Killed while it took back: a prefix has arrived, the rest was nobody's any more.
+  if (life.taking_back.load() == 1)
+    return {};
+  if (back == 0)
+    return delivered < accepted ? text : std::string{};
+  const std::uint64_t unknown = life.unknown.load();
+  // The one of unknown outcome is the first, and a dead receiver had begun it; it may have died
+  // before it wrote that down.
+  const bool joined = delivered + 1 == first_back ||
+                      (unknown == 1 && (delivered == first_back || delivered + 1 == first_back));
+  return joined && unknown <= 1 && first_back + back == accepted + 1 ? std::string{} : text;
+}
+
+std::string storm_world::account() const {
+  if (memory_->violations.get() != 0) {
+    return std::to_string(memory_->violations.get()) +
+           " violations, the first: " + memory_->first_violation.data();
+  }
+  for (std::uint32_t i = 1; i <= memory_->sender_lives.load(); ++i) {
+    if (std::string what = account_life(i); !what.empty())
+      return what;
+  }
+  return {};
+}
+
+}  // namespace atbus::test

@@ -1,0 +1,101 @@
+#include <chrono>
+
+#include "atbus/channel/receiver.hpp"
+#include "atbus/core/clock.hpp"
+#include "child_process.h"
+#include "numbered_message.h"
+#include "storm.h"
+
+namespace atbus::test {
+namespace {
+
+constexpr const char* address = "shm://storm?lanes=7&lane_size=16K&message_limit=4000";
+
+// Checks each message against what earlier receivers, dead or alive, wrote down.
+class storm_receiver {
+ public:
+  storm_receiver(const storm_world& world, std::uint32_t life, std::uint64_t seed)
+      : world_(world), memory_(world.memory()), life_(life), random_(seed) {}
+
+  void run() {
+    for (;;) {
+      receiver_options options;
+      options.directory = world_.directory();
+      auto inbox = receiver::open(address, options);
+      if (!inbox) {
+        world_.violation("receiver::open: " + inbox.error().text());
+        return;
+      }
+      inbox->on_problem([this](const error& e) { world_.violation(e.text()); });
+      memory_.receiver_is_open.set(life_);
+      receive(*inbox);
+      // Closed in an orderly way and opened again.
+      life_ = memory_.receiver_lives.fetch_add(1) + 1;
+    }
+  }
+
+ private:
+  std::uint64_t pick(std::uint64_t below) { return random_() % below; }
+
+  void receive(receiver& inbox) {
+    for (std::uint64_t rounds = 100 + pick(5000); rounds != 0; --rounds) {
+      const poll_limits limits{.messages = 1 + pick(500)};
+      const std::size_t n = inbox.poll([this](const received_message& m) { take(m); }, limits);
+      if (n != 0)
+        memory_.progress.add();
+      if (n == 0 && pick(4) != 0) {
+        const status s = inbox.wait(std::chrono::hours{1});
+        if (!s)
+          world_.violation("wait: " + s.text());
+      }
+    }
+  }
+
+  void take(const received_message& m) {
+    message_stamp stamp;
+    if (!read_message(m.bytes, stamp) || stamp.sender == 0 || stamp.sender >= most_lives) {
+      world_.violation("a torn message was delivered");
+      return;
+    }
+    sender_life& sender = memory_.senders[stamp.sender];
+    const std::uint64_t last = sender.delivered.load();
+    const std::uint32_t last_receiver = sender.last_receiver.load();
+    const auto complain = [&](const char* what) {
+      world_.violation("message " + std::to_string(stamp.number) + " of life " +
+                       std::to_string(stamp.sender) + " after " + std::to_string(last) + ": " +
+                       what);
+    };
+    if (m.redelivered) {
+      memory_.marks.fetch_add(1);
+      if (last_receiver == life_)
+        complain("marked, though the same receiver had one before");
+    }
+    if (stamp.number == last && m.redelivered)
+      sender.repeated.fetch_add(1);
+    else if (stamp.number != last + 1)
+      complain(stamp.number == last ? "again, without a mark" : "out of order");
+    sender.last_receiver.store(life_);
+    sender.delivered.store(stamp.number);
+    memory_.deliveries.fetch_add(1);
+    if (pick(256) == 0) {
+      // Be killed in a handler more often than its few instructions would let us.
+      const auto end = now() + std::chrono::microseconds{50};
+      while (now() < end) {
+      }
+    }
+  }
+
+  const storm_world& world_;
+  storm_memory& memory_;
+  std::uint32_t life_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+int storm_world::run_receiver(std::uint32_t life) const {
+  storm_receiver{*this, life, seed_ * 999'983 + life}.run();
+  return 1;
+}
+
+}  // namespace atbus::test

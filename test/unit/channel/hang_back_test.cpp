@@ -1,0 +1,106 @@
+// When a receiver waits a moment before it reads.
+#include "atbus/channel/hang_back.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t many = hang_back::streaming;  // messages that pay for a wait
+constexpr std::size_t few = hang_back::streaming - 1;
+// So many that no timing makes another way faster.
+constexpr std::size_t flood = std::size_t{1} << 50;
+
+// Looks that bring nothing until the next wait is due.
+std::uint32_t looks_until_due(hang_back& h) {
+  std::uint32_t looks = 1;
+  while (!h.due()) {
+    h.learn(false, 0);
+    ++looks;
+  }
+  return looks;
+}
+
+void trial(hang_back& h, std::size_t messages) {
+  ASSERT_TRUE(h.due());
+  h.learn(true, messages);
+}
+
+// Up to where the eager way is timed.
+void time_waiting(hang_back& h, std::size_t messages) {
+  trial(h, many);
+  for (std::uint32_t i = 0; i < hang_back::timed_waits; ++i)
+    trial(h, messages);
+}
+void time_eager(hang_back& h, std::size_t messages) {
+  for (std::uint32_t i = 0; i < hang_back::timed_eager_looks; ++i) {
+    ASSERT_FALSE(h.due()) << "look " << i;
+    h.learn(false, messages);
+  }
+}
+
+TEST(HangBack, TriesTheFirstLook) {
+  hang_back h;
+  EXPECT_TRUE(h.due());
+}
+
+TEST(HangBack, TriesEverMoreRarelyWhereWaitingBringsLittle) {
+  hang_back h;
+  ASSERT_EQ(looks_until_due(h), 1U);
+  std::uint32_t pause = 1;
+  for (int i = 0; i < 16; ++i) {
+    h.learn(true, few);
+    pause = std::min(2 * pause, hang_back::longest_pause);
+    ASSERT_EQ(looks_until_due(h), pause) << "after trial " << i;
+  }
+  EXPECT_EQ(pause, hang_back::longest_pause);
+}
+
+TEST(HangBack, GoesOnWaitingWhereThatIsFaster) {
+  hang_back h;
+  time_waiting(h, flood);
+  time_eager(h, 0);
+  for (std::uint32_t i = 0; i + 1 < hang_back::waits_between_timings; ++i)
+    trial(h, many);
+}
+
+TEST(HangBack, ReadsAtOnceWhereThatIsFaster) {
+  hang_back h;
+  time_waiting(h, many);
+  time_eager(h, flood);
+  EXPECT_EQ(looks_until_due(h), 2U);
+}
+
+TEST(HangBack, StopsWaitingWhenAWaitBringsLittleAndTriesAgainAtOnce) {
+  hang_back h;
+  time_waiting(h, flood);
+  time_eager(h, 0);
+  trial(h, many);
+  trial(h, few);
+  EXPECT_EQ(looks_until_due(h), 1U);
+}
+
+TEST(HangBack, TimesBothWaysAgainAfterAWhile) {
+  hang_back h;
+  time_waiting(h, flood);
+  time_eager(h, 0);
+  for (std::uint32_t i = 0; i < hang_back::waits_between_timings; ++i)
+    trial(h, many);
+  for (std::uint32_t i = 0; i < hang_back::timed_waits; ++i)
+    trial(h, many);
+  time_eager(h, flood);
+  EXPECT_EQ(looks_until_due(h), 2U) << "the other way has become faster";
+}
+
+TEST(HangBack, WaitsAtLeastAMoment) {
+  const auto before = now();
+  hang_back::wait();
+  EXPECT_GE(now() - before, hang_back::moment);
+}
+
+}  // namespace
+}  // namespace atbus::detail

@@ -1,0 +1,275 @@
+#include "channel/stream_link.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <deque>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atbus/buffer/block_ring.hpp"
+#include "atbus/buffer/malloc_queue.hpp"
+
+namespace atbus {
+namespace {
+
+using detail::frame_flow;
+using detail::hello;
+using detail::stream_link;
+
+std::unique_ptr<send_queue> make_queue(bool of_malloc, std::size_t bytes = 64 * 1024) {
+  if (of_malloc)
+    return std::make_unique<malloc_queue>(malloc_queue::options{.byte_limit = bytes});
+  return std::make_unique<block_ring>(block_ring::options{.blocks = bytes / 128});
+}
+
+hello hello_of(std::uint64_t session, bool checksums = true, std::uint32_t limit = 4096) {
+  return {.wants_checksums = checksums, .payload_max = limit, .session = session};
+}
+
+class StreamLink : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends_), 0);
+  }
+  ~StreamLink() override {
+    detail::kernel() = saved_;
+    for (const int end : ends_) {
+      if (end >= 0)
+        close(end);
+    }
+  }
+
+  detail::file take_end(int index) { return detail::file{std::exchange(ends_[index], -1)}; }
+  void make_links(const hello& a = hello_of(1), const hello& b = hello_of(2),
+                  bool of_malloc = false) {
+    a_ = std::make_unique<stream_link>(take_end(0), true, a, make_queue(of_malloc), space_);
+    b_ = std::make_unique<stream_link>(take_end(1), true, b, make_queue(of_malloc), space_);
+  }
+
+  static status send(stream_link& link, std::string_view text) {
+    mutable_bytes place;
+    const status s = link.claim(text.size(), place);
+    if (s) {
+      std::copy_n(as_bytes(text).begin(), text.size(), place.begin());
+      link.commit(text.size(), text.size());
+    }
+    return s;
+  }
+  static void drain(stream_link& link, std::vector<std::string>& into) {
+    while (link.read([&](bytes_view m) {
+      into.emplace_back(as_text(m));
+      return frame_flow::go_on;
+    })) {
+    }
+  }
+  // Both write and read until nothing moves any more.
+  void settle() {
+    for (int i = 0; i < 3; ++i) {
+      (void)a_->flush();
+      (void)b_->flush();
+      drain(*a_, at_a_);
+      drain(*b_, at_b_);
+    }
+  }
+
+  int ends_[2] = {-1, -1};
+  detail::read_space space_{64 * 1024};
+  std::unique_ptr<stream_link> a_;
+  std::unique_ptr<stream_link> b_;
+  std::vector<std::string> at_a_;
+  std::vector<std::string> at_b_;
+  detail::kernel_calls saved_ = detail::kernel();
+};
+
+TEST_F(StreamLink, CarriesMessagesBothWaysBehindTheHellos) {
+  make_links();
+  EXPECT_TRUE(send(*a_, "before any hello came"));
+  EXPECT_TRUE(send(*b_, ""));
+  settle();
+  EXPECT_TRUE(a_->opened() && b_->opened());
+  EXPECT_EQ(at_b_, std::vector<std::string>{"before any hello came"});
+  EXPECT_EQ(at_a_, std::vector<std::string>{""});
+  EXPECT_TRUE(send(*a_, "later"));
+  settle();
+  EXPECT_EQ(at_b_.back(), "later");
+  EXPECT_TRUE(a_->queue().empty());
+}
+
+TEST_F(StreamLink, AgreesOnChecksumsWhileMessagesAreOnTheirWay) {
+  for (const auto& [one, other] :
+       {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
+    SetUp();
+    at_b_.clear();
+    make_links(hello_of(1, one), hello_of(2, other));
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(send(*a_, "early " + std::to_string(i)));
+      settle();
+    }
+    EXPECT_EQ(at_b_.size(), 3U) << one << other;
+    EXPECT_EQ(a_->now(), stream_link::state::open) << a_->why().text();
+    EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+  }
+}
+
+TEST_F(StreamLink, CommitMayBeShorterThanTheClaim) {
+  make_links();
+  mutable_bytes place;
+  ASSERT_TRUE(a_->claim(100, place));
+  std::fill(place.begin(), place.end(), std::byte{'x'});
+  a_->commit(100, 3);
+  ASSERT_TRUE(a_->claim(100, place));
+  a_->abort();
+  EXPECT_TRUE(send(*a_, "next"));
+  settle();
+  EXPECT_EQ(at_b_, (std::vector<std::string>{"xxx", "next"}));
+}
+
+TEST_F(StreamLink, RefusesWhatTheOtherEndDoesNotAccept) {
+  make_links(hello_of(1, true, 4096), hello_of(2, true, 100));
+  mutable_bytes place;
+  EXPECT_EQ(a_->claim(4097, place), errc::message_too_large);
+  settle();
+  EXPECT_EQ(a_->claim(101, place), errc::message_too_large);
+  EXPECT_TRUE(send(*a_, std::string(100, 'x')));
+  settle();
+  EXPECT_EQ(at_b_.size(), 1U);
+}
+
+TEST_F(StreamLink, AFullQueueRefusesAndCounts) {
+  make_links();
+  std::uint64_t accepted = 0;
+  while (send(*a_, std::string(1000, 'x')))
+    ++accepted;
+  EXPECT_GT(accepted, 50U);
+  EXPECT_EQ(a_->refused(), 1U);
+  settle();
+  EXPECT_EQ(at_b_.size(), accepted);
+  EXPECT_TRUE(send(*a_, "room again"));
+}
+
+// However the kernel splits writes, whatever the queue: everything arrives, in order, once.
+class ShortWrites : public StreamLink, public testing::WithParamInterface<bool> {};
+
+TEST_P(ShortWrites, LoseAndTearNothing) {
+  static std::mt19937_64 random;
+  random.seed(7);
+  make_links(hello_of(1), hello_of(2), GetParam());
+  detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) -> ssize_t {
+    EXPECT_NE(flags & MSG_NOSIGNAL, 0);
+    if (random() % 4 == 0) {
+      errno = random() % 2 == 0 ? EAGAIN : EINTR;
+      return -1;
+    }
+    // A part of the first piece.
+    iovec piece = message->msg_iov[0];
+    piece.iov_len = std::min<std::size_t>(piece.iov_len, 1 + random() % 700);
+    msghdr part = *message;
+    part.msg_iov = &piece;
+    part.msg_iovlen = 1;
+    return ::sendmsg(fd, &part, flags);
+  };
+  std::deque<std::string> expected;
+  std::size_t got = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text(random() % (random() % 8 == 0 ? 4096 : 60), static_cast<char>('a' + i % 26));
+    if (send(*a_, text))
+      expected.push_back(std::move(text));
+    if (random() % 3 == 0)
+      (void)a_->flush();
+    if (random() % 3 == 0)
+      drain(*b_, at_b_);
+    for (; got < at_b_.size(); ++got) {
+      ASSERT_FALSE(expected.empty());
+      ASSERT_EQ(at_b_[got], expected.front());
+      expected.pop_front();
+    }
+  }
+  while (!expected.empty()) {
+    (void)a_->flush();
+    drain(*b_, at_b_);
+    ASSERT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+    for (; got < at_b_.size(); ++got) {
+      ASSERT_EQ(at_b_[got], expected.front());
+      expected.pop_front();
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Queue, ShortWrites, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& of) {
+                           return std::string{of.param ? "Malloc" : "Static"};
+                         });
+
+TEST_F(StreamLink, SaysWhatWasNotWrittenWhenTheOtherEndIsGone) {
+  make_links();
+  settle();
+  // The kernel takes half of the first message.
+  detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) -> ssize_t {
+    static bool first = true;
+    if (!std::exchange(first, false)) {
+      errno = EAGAIN;
+      return -1;
+    }
+    return ::send(fd, message->msg_iov[0].iov_base, 20, flags);
+  };
+  for (const char* text : {"the first of three messages", "second", "third"})
+    EXPECT_TRUE(send(*a_, text));
+  EXPECT_FALSE(a_->flush());
+  detail::kernel().sendmsg = saved_.sendmsg;
+  drain(*b_, at_b_);
+  b_.reset();
+  (void)a_->flush();
+  EXPECT_EQ(a_->now(), stream_link::state::closed);
+  EXPECT_EQ(a_->why(), errc::peer_closed);
+  std::vector<std::string> unsent;
+  EXPECT_EQ(a_->unsent([&](bytes_view m) { unsent.emplace_back(as_text(m)); }), 3U);
+  EXPECT_EQ(unsent, (std::vector<std::string>{"the first of three messages", "second", "third"}));
+  EXPECT_TRUE(at_b_.empty());
+}
+
+TEST_F(StreamLink, AClosedEndIsAReasonAndNeverASignal) {
+  std::signal(SIGPIPE, SIG_DFL);
+  make_links();
+  settle();
+  b_.reset();
+  EXPECT_TRUE(send(*a_, "to nobody"));
+  drain(*a_, at_a_);
+  EXPECT_EQ(a_->now(), stream_link::state::closed);
+  EXPECT_EQ(a_->why(), errc::peer_closed);
+  EXPECT_TRUE(a_->flush());
+}
+
+TEST_F(StreamLink, AGoodbyeComesBehindAllThatWasAccepted) {
+  make_links();
+  for (int i = 0; i < 40; ++i)
+    EXPECT_TRUE(send(*a_, std::string(1000, 'x')));
+  a_->say_goodbye(errc::closed);
+  settle();
+  a_->shut_down();
+  drain(*b_, at_b_);
+  EXPECT_EQ(at_b_.size(), 40U);
+  EXPECT_EQ(b_->now(), stream_link::state::closed);
+  EXPECT_NE(b_->why().text().find("goodbye"), std::string::npos) << b_->why().text();
+}
+
+TEST_F(StreamLink, BytesOfAnotherProtocolEndIt) {
+  const int peer = dup(ends_[1]);
+  make_links();
+  const std::string request = "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n";
+  b_->abandon();
+  ASSERT_EQ(::send(peer, request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  drain(*a_, at_a_);
+  EXPECT_EQ(a_->now(), stream_link::state::closed);
+  EXPECT_TRUE(at_a_.empty());
+  close(peer);
+}
+
+}  // namespace
+}  // namespace atbus
