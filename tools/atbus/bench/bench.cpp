@@ -1,0 +1,20 @@
+#include "atbus/bench/bench.h"
+
+#include "atbus/bench/latency_command.h"
+#include "atbus/bench/limit_command.h"
+#include "atbus/bench/pool.h"
+#include "atbus/bench/throughput_command.h"
+#include "atbus/subcommands.h"
+
+namespace atbus::bench {
+
+void add_bench(CLI::App& app) {
+  CLI::App* const bench = app.add_subcommand("bench", "Measure the channels and the machine");
+  command::require_one_subcommand(*bench);
+  add_bench_throughput(*bench);
+  add_bench_latency(*bench);
+  add_bench_limit(*bench);
+  add_bench_pool(*bench);
+}
+
+}  // namespace atbus::bench

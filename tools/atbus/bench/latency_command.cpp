@@ -1,0 +1,213 @@
+#include "atbus/bench/latency_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "atbus/bench/interrupt.h"
+#include "atbus/bench/limit.h"
+#include "atbus/bench/options.h"
+#include "atbus/bench/report.h"
+#include "atbus/channel/receiver.hpp"
+
+namespace atbus::bench {
+namespace {
+
+struct latency_options {
+  common_options common{.seconds = 2, .repeat = 1, .json = {}, .cpus = {}};
+  std::vector<std::string> addresses;
+  std::uint64_t size = 64;
+  bool limit = false;
+  workload work;
+};
+
+struct latency_results {
+  run_series ours;
+  run_series limit;
+  machine_speed machine;
+  histogram times;  // of the last run
+
+  // The limit's median time by ours: 1 is as fast, 0.5 takes twice the time. Of each pair of runs
+  // made side by side.
+  spread shares() const;
+};
+
+spread latency_results::shares() const {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i != std::min(ours.runs.size(), limit.runs.size()); ++i) {
+    const auto& mine = ours.runs[i].latency;
+    const auto& theirs = limit.runs[i].latency;
+    if (mine && theirs && mine->p50_us > 0) {
+      ratios.push_back(theirs->p50_us / mine->p50_us);
+    }
+  }
+  return spread_of(std::move(ratios));
+}
+
+const char* limit_name(const workload& work) noexcept {
+  return work.sleep ? "eventfd" : "bare ring";
+}
+
+std::string_view scheme_of(std::string_view address) noexcept {
+  return address.substr(0, std::min(address.find("://"), address.size()));
+}
+
+void set_address(const std::string& address, std::array<char, workload::most_address_bytes>& to) {
+  require_channel_address("ADDRESS", address);
+  std::memcpy(to.data(), address.c_str(), address.size() + 1);
+}
+
+// Completes the workload from the options; refuses what can't be measured.
+workload plan(const latency_options& options) {
+  workload work = options.work;
+  work.duration_ns = options.common.duration_ns();
+  work.unit_size = 0;
+  work.size = options.size;
+  const std::string first = options.addresses.empty()
+                                ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
+                                : options.addresses.front();
+  const std::string second = options.addresses.size() < 2
+                                 ? std::string{first.substr(0, first.find('?'))} + "-reply"
+                                 : options.addresses[1];
+  if (first == second) {
+    throw CLI::ValidationError("ADDRESS", "the two must differ: each side receives at its own");
+  }
+  if ((scheme_of(first) == "mem") != (scheme_of(second) == "mem")) {
+    throw CLI::ValidationError("ADDRESS",
+                               "mem:// lives in one process; use it for both or neither");
+  }
+  set_address(first, work.address);
+  set_address(second, work.reply_address);
+  return work;
+}
+
+// A run that broke off may have left its segments.
+void remove_leftovers(const workload& work) {
+  for (const char* const address : {work.address.data(), work.reply_address.data()}) {
+    if (scheme_of(address) == "shm") {
+      if (auto inbox = receiver::open(address)) {
+        static_cast<void>(inbox->remove());
+      }
+    }
+  }
+}
+
+latency_results measure(const latency_options& options, const workload& work) {
+  const std::vector<int> cpus = options.common.chosen_cpus();
+  constexpr std::array tasks{task::channel_ping, task::channel_pong};
+  const run_setup setup{.cpus = cpus,
+                        .threads = scheme_of(work.address.data()) == "mem",
+                        .label = length_text(work) + " there and back"};
+  latency_results results;
+  for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
+    const run_outcome outcome = run_workers(work, tasks, setup);
+    results.ours.add(outcome);
+    results.times = outcome.latency;
+    if (!outcome.problems.empty()) {
+      remove_leftovers(work);
+      break;
+    }
+    if (options.limit && !interrupted()) {
+      results.machine.probe(cpus);
+      results.limit.add(work.sleep ? run_event_round_trip(work, cpus)
+                                   : run_ring_round_trip(work, cpus));
+    }
+  }
+  return results;
+}
+
+void print_table(const workload& work, const latency_results& results) {
+  if (results.ours.runs.empty()) {
+    return;
+  }
+  fmt::print("{}\n", histogram_text(results.times));
+  const auto what = fmt::format("{} there and back", length_text(work));
+  fmt::print(" {:<26} {}\n", what, latency_text(median_latency(results.ours)));
+  if (!results.limit.runs.empty()) {
+    fmt::print(" {:<26} {}\n", limit_name(work), latency_text(median_latency(results.limit)));
+    if (const spread share = results.shares(); share.min > 0) {
+      fmt::print(" p50 is {:.2f} x that of the {} ({:.2f} to {:.2f})\n", 1 / share.median,
+                 limit_name(work), 1 / share.max, 1 / share.min);
+    }
+    if (const std::string warning = results.machine.warning(); !warning.empty()) {
+      fmt::print(" note: {}\n", warning);
+    }
+  }
+}
+
+nlohmann::json json_of(const workload& work, const latency_results& results) {
+  nlohmann::json result = bench::json_of(results.ours);
+  result.erase("sender");
+  result.erase("receiver");
+  result["workload"] = "latency";
+  result["address"] = work.address.data();
+  result["reply_address"] = work.reply_address.data();
+  result["size"] = work.size;
+  result["sleep"] = work.sleep;
+  if (!results.limit.runs.empty()) {
+    result["limit"] = {{"latency_us", bench::json_of(median_latency(results.limit))},
+                       {"cache_line_us", results.machine.cache_line_us().median},
+                       {"share", results.shares().median}};
+  }
+  return result;
+}
+
+void run(const latency_options& options) {
+  const workload work = plan(options);
+  json_output output{options.common.json};
+  const interrupt_guard guard;
+  const latency_results results = measure(options, work);
+  if (!output.takes_stdout()) {
+    print_table(work, results);
+  }
+  print_problems(results.ours.problems);
+  print_problems(results.limit.problems);
+  const bool written = results.ours.runs.empty() || output.write(json_of(work, results));
+  if (!written || results.ours.runs.empty() || results.ours.failed() || results.limit.failed()) {
+    throw CLI::RuntimeError(1);
+  }
+}
+
+}  // namespace
+
+void add_bench_latency(CLI::App& bench) {
+  CLI::App* const command =
+      bench.add_subcommand("latency", "Time of a message there and back, over any two addresses");
+  const auto options = std::make_shared<latency_options>();
+  command
+      ->add_option(
+          "ADDRESS", options->addresses,
+          "where the answering and where the asking side receives (default: two of shm://)")
+      ->expected(0, 2);
+  command->add_option("--size", options->size, "bytes of a message")
+      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command
+      ->add_option("--count", options->work.round_trips,
+                   "end after so many round trips, even before --seconds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
+      ->type_name("N");
+  command->add_flag("--sleep", options->work.sleep,
+                    "both sides sleep when nothing is there, instead of polling");
+  command
+      ->add_option_function<double>(
+          "--spin",
+          [options = options.get()](double us) {
+            options->work.spin_ns = static_cast<std::int64_t>(us * 1e3);
+          },
+          "the longest that --sleep spins before it sleeps, in microseconds")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("US");
+  command->add_flag("--prefault", options->work.prefault, "touch all memory of the lanes at once");
+  add_common_options(*command, options->common);
+  command->add_flag("--limit", options->limit,
+                    "run the bare ring (with --sleep an eventfd) in turns with it and compare");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace atbus::bench

@@ -1,0 +1,59 @@
+// What this machine allows, measured by code that shares nothing with the channels. Each function
+// makes one run; repeat and alternate as you like.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "atbus/bench/figures.h"
+#include "atbus/bench/workload.h"
+
+namespace atbus::bench {
+
+// The bare ring doing the work's lengths, check and api, one sender.
+run_outcome run_bare_ring(const workload& work, bool hang_back, const std::vector<int>& cpus);
+
+// One message of the work's (longest) length there and back over two bare rings.
+run_outcome run_ring_round_trip(const workload& work, const std::vector<int>& cpus);
+
+// A sleeping reader woken through an eventfd, there and back.
+run_outcome run_event_round_trip(const workload& work, const std::vector<int>& cpus);
+
+// A cache line there and back between two cores; the first worker's messages are round trips.
+run_outcome run_cache_line_round_trip(const workload& work, const std::vector<int>& cpus);
+
+// 16 KiB blocks copied one after the other into an area of that many bytes.
+run_outcome run_copy(const workload& work, std::uint64_t area_bytes, const std::vector<int>& cpus);
+
+// How fast the machine was while we measured. On a virtual machine the cores of one moment may
+// share a cache and those of the next may not, which changes everything by a factor of five.
+class machine_speed {
+ public:
+  // Measures the cache line for a moment.
+  void probe(const std::vector<int>& cpus);
+
+  spread cache_line_us() const { return spread_of(cache_line_us_); }
+  // A sentence if figures of different runs can't be compared; empty if they can.
+  std::string warning() const;
+
+ private:
+  std::vector<double> cache_line_us_;
+};
+
+// The bare ring as the yardstick of a throughput benchmark: which receiver is faster, the one that
+// hangs back or the one that does not, depends on machine and workload; both run and the better one
+// counts.
+class ring_limit {
+ public:
+  void measure(const workload& work, const std::vector<int>& cpus);
+
+  // The better series; meaningful after the first measure().
+  const run_series& best() const;
+  bool best_hangs_back() const { return &best() == &hanging_back_; }
+
+ private:
+  run_series hanging_back_;
+  run_series eager_;
+};
+
+}  // namespace atbus::bench

@@ -1,0 +1,72 @@
+#include "atbus/bench/options.h"
+
+#include <map>
+#include <stdexcept>
+
+#include "atbus/bench/cpus.h"
+#include "channel/channel_address.h"
+
+namespace atbus::bench {
+
+std::vector<int> common_options::chosen_cpus() const {
+  if (cpus.empty()) {
+    return allowed_cpus();
+  }
+  try {
+    return parse_cpus(cpus);
+  } catch (const std::invalid_argument& problem) {
+    throw CLI::ValidationError("--cpus", problem.what());
+  }
+}
+
+void add_common_options(CLI::App& command, common_options& options) {
+  command.add_option("--seconds", options.seconds, "how long a run lasts")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->capture_default_str();
+  command
+      .add_option("--repeat", options.repeat,
+                  "runs; the median counts, the smallest and largest are shown")
+      ->check(CLI::Range(1U, 1000U))
+      ->capture_default_str();
+  command
+      .add_option("--json", options.json, "write the result there as JSON; - is standard output")
+      ->type_name("FILE");
+  command
+      .add_option("--cpus", options.cpus,
+                  "cores, such as 0,2-5: the first for the receiver, the rest for the senders "
+                  "(default: all that are allowed)")
+      ->type_name("LIST");
+}
+
+void add_check_option(CLI::App& command, check_kind& check) {
+  static const std::map<std::string, check_kind> kinds{
+      {"full", check_kind::full}, {"sequence", check_kind::sequence}, {"none", check_kind::none}};
+  command
+      .add_option("--check", check,
+                  "full: every byte is written and compared (default); sequence: the number alone; "
+                  "none")
+      ->transform(CLI::CheckedTransformer(kinds).description(""))
+      ->type_name("full|sequence|none");
+}
+
+void require_channel_address(const std::string& option, const std::string& address) {
+  if (address.size() >= workload::most_address_bytes) {
+    throw CLI::ValidationError(
+        option,
+        "is longer than " + std::to_string(workload::most_address_bytes - 1) + " characters");
+  }
+  const auto parsed = atbus::detail::parse_segment_address(address, receiver_options{}.directory);
+  if (!parsed) {
+    throw CLI::ValidationError(option, parsed.error().text());
+  }
+}
+
+void require_room_for_number(std::uint64_t shortest, check_kind check) {
+  if (shortest < sizeof(std::uint64_t) && check != check_kind::none) {
+    throw CLI::ValidationError("--size",
+                               "messages below 8 bytes have no room for the number that is "
+                               "checked; use --check none");
+  }
+}
+
+}  // namespace atbus::bench

@@ -1,0 +1,58 @@
+// Results for people and for programs.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "atbus/bench/figures.h"
+#include "atbus/bench/workload.h"
+
+namespace atbus::bench {
+
+// "8-128 B", "8-16384 B", "64 B".
+std::string length_text(const workload& work);
+// "1 sender", "4 senders".
+std::string sender_text(std::uint32_t senders);
+// Three significant digits: "58.2 M msg/s", "730 msg/s"; "1.94 GB/s".
+std::string message_rate_text(double per_second);
+std::string byte_rate_text(double per_second);
+// A duration of so many microseconds with three significant digits: "0.42 us", "79.1 us".
+std::string us_text(double microseconds);
+
+// "p50 0.42  p90 0.45  p99 0.65  p99.9 1.8  max 31 us".
+std::string latency_text(const latency_figures& latency);
+// The medians of several.
+latency_figures median_latency(const run_series& series);
+// A bar for each span of times, finer up to p99 than beyond; empty if nothing was recorded.
+std::string histogram_text(const histogram& latency);
+
+// The figures of a series by the names that programs read: medians, sums for what was lost, corrupt
+// or out of order; for several runs also "min" and "max" with the same names.
+nlohmann::json json_of(const run_series& series);
+nlohmann::json json_of(const latency_figures& latency);
+
+// Where --json goes. Opened before the run, so that a path that can't be written is known at once.
+class json_output {
+ public:
+  // `path` empty: nowhere. Throws CLI::ValidationError.
+  explicit json_output(const std::string& path);
+  ~json_output();
+  json_output(const json_output&) = delete;
+  json_output& operator=(const json_output&) = delete;
+
+  // True if standard output belongs to the JSON.
+  bool takes_stdout() const noexcept { return to_stdout_; }
+  // False: it could not be written completely; said on standard error.
+  [[nodiscard]] bool write(const nlohmann::json& result);
+
+ private:
+  bool to_stdout_ = false;
+  std::FILE* file_ = nullptr;
+  std::string path_;
+};
+
+// Says each problem once on standard error.
+void print_problems(const std::vector<std::string>& problems);
+
+}  // namespace atbus::bench

@@ -1,0 +1,79 @@
+// What a run does. Plain data: it lies in memory that the parent and its workers share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "atbus/bench/clock.h"
+#include "atbus/bench/message.h"
+
+namespace atbus::bench {
+
+enum class api_kind : std::uint8_t { send, claim };
+
+// What one worker does.
+enum class task : std::uint8_t {
+  none,
+  channel_receiver,
+  channel_sender,
+  channel_ping,
+  channel_pong,
+  ring_receiver,
+  ring_sender,
+  ring_ping,
+  ring_pong,
+  cache_line_ping,
+  cache_line_pong,
+  event_ping,
+  event_pong,
+  socket_reader,
+  socket_writer,
+  socket_ping,
+  socket_pong,
+  frame_receiver,
+  frame_sender,
+  copy,
+};
+
+struct workload {
+  static constexpr std::size_t most_address_bytes = 256;
+
+  std::array<char, most_address_bytes> address{};        // NUL-terminated
+  std::array<char, most_address_bytes> reply_address{};  // of a ping-pong's way back
+
+  std::uint32_t unit_size = 16;  // 0: every message is `size` bytes long
+  std::uint64_t size = 0;
+  std::uint32_t senders = 1;
+  std::uint32_t idle_senders = 0;  // lanes that are held and never used
+  check_kind check = check_kind::full;
+  api_kind api = api_kind::send;
+  std::uint32_t batch = 1;  // messages published together
+  std::uint64_t rate = 0;   // messages per second of all senders together; 0: no limit
+  std::int64_t duration_ns = ns_per_s;
+  std::uint64_t round_trips = 0;  // 0: until the time is over
+
+  bool sleep = false;         // receivers sleep instead of polling
+  std::int64_t spin_ns = -1;  // how long they may spin before; -1: the library's default
+  bool prefault = false;
+  std::uint32_t lanes = 0;  // 0: the library's default, as below
+  std::uint64_t lane_size = 0;
+
+  bool hang_back = false;             // bare ring: wait a moment when little is there
+  std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back
+  std::uint64_t copy_area = 0;        // copy: bytes of the destination
+
+  // Bare sockets. The two ends of a connection: the reader's (or ping's) and the writer's.
+  std::array<int, 2> sockets{-1, -1};
+  std::uint32_t write_bytes = 0;  // handed to the kernel at once, or a little more
+  std::uint32_t read_bytes = 0;   // taken from it at most at once
+  bool checksum = false;          // frames carry one
+
+  message_lengths lengths() const noexcept {
+    return unit_size != 0 ? message_lengths::uniform(unit_size) : message_lengths::fixed(size);
+  }
+};
+static_assert(std::is_trivially_copyable_v<workload>);
+
+}  // namespace atbus::bench

@@ -1,0 +1,50 @@
+// The `atbus` command: one binary, a subcommand for each thing to do.
+//
+// Exit codes: 0 done; 1 it was tried and did not work (the reason is on standard error), or a
+// benchmark found lost, corrupt or reordered messages; 2 the command line makes no sense.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "atbus/bench/bench.h"
+#include "atbus/bench/worker.h"
+#include "atbus/errors.h"
+#include "atbus/shm/shm.h"
+#include "atbus/subcommands.h"
+
+namespace {
+
+constexpr int usage_error = 2;
+
+int run(int argc, const char* const* argv) {
+  CLI::App app{"atbus: a message bus between processes", "atbus"};
+  atbus::command::require_one_subcommand(app);
+  app.set_help_all_flag("--help-all", "help of all subcommands");
+  atbus::bench::add_bench(app);
+  atbus::command::add_shm(app);
+  atbus::command::add_errors(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& failure) {
+    return failure.get_exit_code();  // the subcommand has said why
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : usage_error;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Workers of a benchmark are this program started anew. They come first, so that what they are
+  // measured for holds nothing of the command line's machinery.
+  if (atbus::bench::is_worker_call(argc, argv)) {
+    return atbus::bench::run_worker_process(argc, argv);
+  }
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "error: %s\n", problem.what());
+    return 1;
+  }
+}

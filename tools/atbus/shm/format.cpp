@@ -1,0 +1,83 @@
+#include "atbus/shm/format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+namespace atbus::command {
+
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3)
+    text.insert(at - 3, " ");
+  return text;
+}
+
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+}
+
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  if (part == 0 || whole == 0)
+    return "0 %";
+  if (part >= whole)
+    return "100 %";
+  const double exact = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  return fmt::format("{} %", std::clamp(static_cast<int>(exact + 0.5), 1, 99));
+}
+
+std::string date(std::uint64_t ns_since_1970) {
+  const auto seconds = static_cast<std::time_t>(ns_since_1970 / 1'000'000'000);
+  std::tm parts{};
+  char text[32];
+  // Whatever a segment says fits in a time_t; years beyond four digits are no dates of ours.
+  if (ns_since_1970 == 0 || localtime_r(&seconds, &parts) == nullptr ||
+      std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts) == 0) {
+    return "-";
+  }
+  return text;
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes)
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return text;
+}
+
+std::string hex_dump(std::span<const std::byte> bytes) {
+  std::string text;
+  std::string shown;
+  for (const std::byte byte : bytes) {
+    const auto value = std::to_integer<unsigned char>(byte);
+    text += fmt::format("{:02x} ", static_cast<unsigned>(value));
+    shown += value >= 0x20 && value < 0x7f ? static_cast<char>(value) : '.';
+  }
+  return bytes.empty() ? std::string{} : text + " |" + shown + "|";
+}
+
+void table::print(std::string_view indent) const {
+  std::vector<std::size_t> widths;
+  for (const column& c : columns_)
+    widths.push_back(c.title.size());
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      widths[i] = std::max(widths[i], row[i].size());
+  }
+  const auto print_row = [&](auto cell) {
+    std::string line{indent};
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      line += columns_[i].side == align::left ? fmt::format("{:<{}}  ", cell(i), widths[i])
+                                              : fmt::format("{:>{}}  ", cell(i), widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print("{}\n", line);
+  };
+  print_row([&](std::size_t i) { return columns_[i].title; });
+  for (const auto& row : rows_)
+    print_row([&](std::size_t i) { return row[i]; });
+}
+
+}  // namespace atbus::command

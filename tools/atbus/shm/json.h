@@ -1,0 +1,17 @@
+// Reports as JSON, for programs. Keys are the names of the structs in atbus/channel/inspect.hpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "atbus/channel/inspect.hpp"
+
+namespace atbus::command {
+
+nlohmann::ordered_json to_json(const channel_stats& stats);
+nlohmann::ordered_json to_json(const lane_report& lane);
+// `lanes`: with those in use, or without any.
+nlohmann::ordered_json to_json(const segment_report& segment, bool lanes);
+nlohmann::ordered_json to_json(const records_report& records);
+nlohmann::ordered_json to_json(const clean_report& report);
+
+}  // namespace atbus::command
