@@ -63,6 +63,43 @@ build() {
   (cd "$root" && cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}")
 }
 
+# What the sanitizers call themselves in their reports.
+sanitizer_report='(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:'
+
+# run_ctest BUILD COMMAND...: runs COMMAND, a ctest for the tests of the folder BUILD. Tests that fail
+# have a second chance, alone: on a busy machine they may have had too little time. There is none
+# after the report of a sanitizer: what it finds is there, however seldom it shows.
+run_ctest() {
+  local logs=$1/Testing/Temporary code=0 name
+  local failed=$logs/LastTestsFailed.log start=$logs/start alone=$logs/alone.log
+  local names passed=()
+  shift
+  mkdir -p "$logs"
+  : >"$start"
+  "$@" || code=$?
+  # Without a new list it is not the tests that failed.
+  if [ "$code" -eq 0 ] || ! [ "$failed" -nt "$start" ]; then
+    return "$code"
+  fi
+  if grep -Eq "$sanitizer_report" "$logs/LastTest.log"; then
+    heading "no second chance: a sanitizer has reported"
+    return "$code"
+  fi
+  mapfile -t names < <(cut -d : -f 2- "$failed")
+  heading "again, alone: ${names[*]}"
+  code=0
+  "$@" --rerun-failed --parallel 1 >"$alone" || code=$?
+  for name in "${names[@]}"; do
+    if [ "$code" -eq 0 ] || ! grep -Fqxe "$name" <(cut -d : -f 2- "$failed"); then
+      passed+=("$name")
+    fi
+  done
+  # The closing lines of ctest stay the last.
+  [ ${#passed[@]} -eq 0 ] || say "passed only when run alone: ${passed[*]}"
+  cat "$alone"
+  return "$code"
+}
+
 # Prints the newest atbus command of an optimized build without instrumentation; fails if none.
 find_release_command() {
   local command cache newest=
