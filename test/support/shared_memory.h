@@ -16,9 +16,9 @@
 
 namespace atbus::test {
 
-// How long a test waits for what should take milliseconds: long enough for a loaded machine, short
-// enough for a person.
-inline constexpr std::chrono::seconds patience{10};
+// How long a test waits for what should take milliseconds: long enough for a machine that is slow
+// and busy, short enough for a person.
+inline constexpr std::chrono::seconds patience{30};
 
 // A number that only grows, in memory that processes share. Waiting sleeps in the kernel.
 class shared_counter {

@@ -86,7 +86,7 @@ run_ctest() {
     return "$code"
   fi
   mapfile -t names < <(cut -d : -f 2- "$failed")
-  heading "again, alone: ${names[*]}"
+  heading "again, alone: ${#names[@]} tests that failed among others"
   code=0
   "$@" --rerun-failed --parallel 1 >"$alone" || code=$?
   for name in "${names[@]}"; do
@@ -95,7 +95,7 @@ run_ctest() {
     fi
   done
   # The closing lines of ctest stay the last.
-  [ ${#passed[@]} -eq 0 ] || say "passed only when run alone: ${passed[*]}"
+  [ ${#passed[@]} -eq 0 ] || printf 'passed only when run alone: %s\n' "${passed[@]}"
   cat "$alone"
   return "$code"
 }

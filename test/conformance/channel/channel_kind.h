@@ -54,10 +54,10 @@ class ChannelTest : public testing::TestWithParam<channel_kind> {
     }
     return texts;
   }
-  // Polls until `count` messages came or five seconds have passed.
+  // Polls until `count` messages came or thirty seconds have passed.
   static std::vector<std::string> collect(receiver& inbox, std::size_t count) {
     std::vector<std::string> texts;
-    const auto deadline = now() + 5s;
+    const auto deadline = now() + 30s;
     while (texts.size() < count && now() < deadline) {
       if (inbox.poll([&](bytes_view m) { texts.emplace_back(as_text(m)); }) == 0) {
         (void)inbox.wait(deadline - now());

@@ -294,7 +294,7 @@ TEST_P(Delivery, FourThreadsAtFullSpeedLoseNothing) {
         auto slot = out.claim(length);
         if (!slot) {
           ASSERT_EQ(slot.why(), errc::would_block);
-          ASSERT_TRUE(out.wait_writable(10s));
+          ASSERT_TRUE(out.wait_writable(30s));
           continue;
         }
         const std::uint64_t words[2] = {id, n};
@@ -309,7 +309,7 @@ TEST_P(Delivery, FourThreadsAtFullSpeedLoseNothing) {
   std::uint64_t next[4] = {};
   std::uint64_t total = 0;
   std::uint64_t wrong = 0;
-  const auto deadline = now() + 60s;
+  const auto deadline = now() + 120s;
   while (total < 4 * each && now() < deadline) {
     const auto delivered = inbox.poll([&](bytes_view m) {
       std::uint64_t words[2];

@@ -194,7 +194,7 @@ TEST_P(Life, SenderMayBeDestroyedByItsCallback) {
   });
   drain(inbox);
   auto* const raw = out.get();
-  EXPECT_TRUE(raw->wait_writable(5s));
+  EXPECT_TRUE(raw->wait_writable(30s));
   EXPECT_EQ(called, 1);
 }
 

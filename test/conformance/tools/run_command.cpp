@@ -130,7 +130,7 @@ command_result running_command::finish(std::chrono::seconds deadline) {
 }
 
 command_result run_command(const std::vector<std::string>& arguments) {
-  return running_command{arguments}.finish(std::chrono::seconds{40});
+  return running_command{arguments}.finish(std::chrono::seconds{120});
 }
 
 }  // namespace atbus::test

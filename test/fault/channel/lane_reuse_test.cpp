@@ -64,7 +64,7 @@ TEST_P(Death, IsAnEventThatFreesTheLane) {
     });
     ASSERT_TRUE(world.memory().may_go_on[dying].wait(i));
     sender_process.kill_and_wait();
-    ASSERT_TRUE(freed.wait(i, std::chrono::seconds{3})) << "after " << i << " deaths";
+    ASSERT_TRUE(freed.wait(i)) << "after " << i << " deaths";
   }
   EXPECT_TRUE(world.wait_all_arrived(dying));
   EXPECT_EQ(world.dismiss(inbox), "exit 0");

@@ -15,7 +15,7 @@ namespace {
 class time_frame {
  public:
   [[nodiscard]] bool goes_on(bool enough) const {
-    return now() < end_ || (!enough && now() < end_ + 20s);
+    return now() < end_ || (!enough && now() < end_ + 60s);
   }
 
  private:

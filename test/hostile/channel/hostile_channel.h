@@ -20,7 +20,7 @@ namespace atbus::hostile {
 using namespace std::chrono_literals;
 
 // No event of these tests takes longer unless something is broken.
-inline constexpr std::chrono::seconds deadline{10};
+inline constexpr std::chrono::seconds deadline{30};
 
 inline std::string copy_of(bytes_view bytes) {
   return std::string{as_text(bytes)};

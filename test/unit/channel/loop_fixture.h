@@ -51,11 +51,11 @@ class Loop : public testing::TestWithParam<const char*> {
            std::to_string(++count);
   }
 
-  // Turns the loop until `done`, ten seconds at most. True: done.
+  // Turns the loop until `done`, thirty seconds at most. True: done.
   bool run_until(const std::function<bool()>& done) {
     late_ = false;
     uv_timer_start(
-        &timer_, [](uv_timer_t* h) { static_cast<Loop*>(h->data)->late_ = true; }, 10'000, 0);
+        &timer_, [](uv_timer_t* h) { static_cast<Loop*>(h->data)->late_ = true; }, 30'000, 0);
     while (!done() && !late_)
       uv_run(&loop, UV_RUN_ONCE);
     uv_timer_stop(&timer_);
@@ -67,11 +67,11 @@ class Loop : public testing::TestWithParam<const char*> {
         0);
     uv_run(&loop, UV_RUN_DEFAULT);
   }
-  // Whether the loop comes to sleep, within ten seconds, through two windows of `window` in a row:
+  // Whether the loop comes to sleep, within thirty seconds, through two windows of `window` in a row:
   // two turns at most in each, and no CPU time to speak of. Two, because a machine busy elsewhere
   // can keep the loop from turning all through one of them.
   bool sleeps_through(std::chrono::milliseconds window) {
-    const auto deadline = now() + 10s;
+    const auto deadline = now() + 30s;
     for (int quiet = 0; quiet < 2;) {
       if (now() > deadline)
         return false;

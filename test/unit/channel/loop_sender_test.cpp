@@ -35,7 +35,7 @@ TEST_P(FullLane, SenderIsCalledWhenThereIsRoom) {
   go_on();
   std::thread reader{[&] {
     std::size_t got = 0;
-    const auto deadline = now() + 20s;
+    const auto deadline = now() + 30s;
     while (got < count && now() < deadline) {
       got += inbox.poll([](bytes_view) {}, {.messages = 50});
       (void)inbox.wait(10ms);
@@ -71,7 +71,7 @@ TEST_P(FullLane, SenderIsServedByASuccessor) {
   settle();
   std::thread successor{[&] {
     auto second = open_receiver();
-    const auto deadline = now() + 10s;
+    const auto deadline = now() + 30s;
     while (second.poll([](bytes_view) {}) != 0 || (second.wait(100ms) && now() < deadline)) {
     }
     second.close();

@@ -32,7 +32,7 @@ TEST_P(Loop, IsWokenByEachMessageOfAnotherThread) {
   auto inbox = bind_receiver([&](const received_message&) { ++got; });
   std::thread other{[&] {
     auto out = open_sender();
-    const auto deadline = now() + 10s;
+    const auto deadline = now() + 30s;
     for (int i = 0; i < count; ++i) {
       EXPECT_TRUE(out.send(as_bytes("x")));
       while (got <= i && now() < deadline)

@@ -38,11 +38,17 @@ TEST(Clock, IsTheOneTheKernelCallsMonotonic) {
 }
 
 TEST(Clock, CoarseIsNeverAheadAndAtMostATickBehind) {
-  const auto before = now();
-  const auto coarse = coarse_now();
-  const auto after = now();
-  EXPECT_LE(coarse, after);
-  EXPECT_GT(coarse, before - 100ms);  // ticks are 1 to 10 ms; the rest is for a slow machine
+  // Ticks are 1 to 10 ms. A virtual machine that was not running itself may have missed many, so
+  // ten seconds for one reading that is as fresh as that.
+  const auto deadline = now() + 10s;
+  bool fresh = false;
+  while (!fresh && now() < deadline) {
+    const auto before = now();
+    const auto coarse = coarse_now();
+    ASSERT_LE(coarse, now());
+    fresh = coarse > before - 20ms;
+  }
+  EXPECT_TRUE(fresh);
 }
 
 TEST(ClockSource, OfTheSystemReadsTheMonotonicClock) {
