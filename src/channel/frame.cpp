@@ -24,7 +24,9 @@ constexpr std::array<fault_text, frame_fault_count> fault_texts{{
     {frame_fault::control_too_large, "control_too_large",
      "The other side sent a control frame longer than any may be."},
     {frame_fault::unexpected_checksum, "unexpected_checksum",
-     "The other side sent a checksum although both had agreed on none."},
+     "The other side sent a checksum in a frame that claims to carry none."},
+    {frame_fault::missing_checksum, "missing_checksum",
+     "The other side sent a frame without a checksum although checksums were agreed on."},
     {frame_fault::bad_checksum, "bad_checksum",
      "A frame's checksum does not match its bytes: they were changed on the way."},
     {frame_fault::truncated_control, "truncated_control",
@@ -55,7 +57,8 @@ constexpr bool rows_are_in_order() noexcept {
 }
 static_assert(rows_are_in_order());
 
-void store_checksum(std::byte* at, std::size_t length) noexcept {
+void make_checked(std::byte* at, std::uint32_t word, std::size_t length) noexcept {
+  store_little_endian<std::uint32_t>(at, word | frame_checked_bit);
   store_little_endian<std::uint32_t>(at + 4, crc32c_frame(at, length));
 }
 
@@ -72,18 +75,20 @@ std::size_t shorten_frame(std::byte* at, std::size_t length) noexcept {
 }
 
 void seal_frame(std::byte* at) noexcept {
-  store_checksum(at, frame_length(load_little_endian<std::uint32_t>(at)));
+  const auto word = load_little_endian<std::uint32_t>(at);
+  make_checked(at, word, frame_length(word));
 }
 
 std::size_t seal(mutable_bytes run) noexcept {
   std::byte* at = run.data();
   std::size_t left = run.size();
   while (left >= frame_header_size) {
-    const std::size_t length = frame_length(load_little_endian<std::uint32_t>(at));
+    const auto word = load_little_endian<std::uint32_t>(at);
+    const std::size_t length = frame_length(word);
     const std::size_t size = frame_size(length);
     if (size > left)
       break;
-    store_checksum(at, length);
+    make_checked(at, word, length);
     at += size;
     left -= size;
   }

@@ -1,10 +1,10 @@
 // A frame: one message on a stream, or a few words between the two ends of it.
 //
 //    0                  4                  8                    8 + length    next multiple of 8
-//   | word              | CRC-32C          | payload             | zeroes      |
-//   | length, kind      | word and payload | 8-byte aligned      | not covered |
+//   | word              | CRC-32C, or 0    | payload             | zeroes      |
+//   | length, bit, kind | word and payload | 8-byte aligned      | not covered |
 //
-// All numbers are little endian. doc/design/frame.md is the reference: the bytes with an example,
+// Each frame says by a bit whether it is checked, that is, carries a checksum. All numbers are little endian. doc/design/frame.md is the reference: the bytes with an example,
 // and what a receiver does about each violation.
 #pragma once
 
@@ -33,9 +33,9 @@ inline constexpr std::size_t frame_alignment = 8;
 inline constexpr std::uint32_t frame_payload_max = std::uint32_t{64} << 20;
 inline constexpr std::uint32_t control_payload_max = 256;
 
-// The first word: the length in the low 27 bits, then a bit that is 0, then the kind.
+// The first word: the length in the low 27 bits, then whether it is checked, then the kind.
 inline constexpr std::uint32_t frame_length_mask = (std::uint32_t{1} << 27) - 1;
-inline constexpr std::uint32_t frame_reserved_bit = std::uint32_t{1} << 27;
+inline constexpr std::uint32_t frame_checked_bit = std::uint32_t{1} << 27;
 inline constexpr unsigned frame_kind_shift = 28;
 static_assert(frame_payload_max <= frame_length_mask);
 
@@ -45,6 +45,9 @@ static_assert(frame_payload_max <= frame_length_mask);
 }
 [[nodiscard]] constexpr std::size_t frame_length(std::uint32_t word) noexcept {
   return word & frame_length_mask;
+}
+[[nodiscard]] constexpr bool is_checked(std::uint32_t word) noexcept {
+  return (word & frame_checked_bit) != 0;
 }
 // Bytes on the stream of a frame with this payload length: header, payload, padding.
 [[nodiscard]] constexpr std::size_t frame_size(std::size_t length) noexcept {
@@ -67,7 +70,7 @@ void store_little_endian(std::byte* at, Word word) noexcept {
   return load_little_endian<std::uint64_t>(at);
 }
 
-// Begins a frame in `frame_size(length)` bytes at `at`: header without checksum, and the padding.
+// Begins an unchecked frame in `frame_size(length)` bytes at `at`: header and padding.
 // Returns where the payload goes. The padding comes first, so that not a byte of older memory
 // leaves with it, and no branch asks whether there is any.
 inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length) noexcept {
@@ -80,11 +83,11 @@ inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length
 // Makes a begun frame, its payload in place, shorter than it was begun. Returns its new size.
 std::size_t shorten_frame(std::byte* at, std::size_t length) noexcept;
 
-// Fills in the checksum of one complete frame.
+// Makes one complete frame a checked one: sets the bit and fills in the checksum.
 void seal_frame(std::byte* at) noexcept;
 
-// Fills in the checksums of the complete frames in a run of queue memory, which begins with a
-// frame. Returns how many bytes they take: the run's, unless it ends inside a frame.
+// Makes all complete frames in a run of queue memory checked ones; the run begins with a frame.
+// Returns how many bytes they take: the run's, unless it ends inside a frame.
 std::size_t seal(mutable_bytes run) noexcept;
 
 // What a peer did that no correct peer does. Each has a counter and a sentence of its own; each
@@ -92,10 +95,11 @@ std::size_t seal(mutable_bytes run) noexcept;
 enum class frame_fault : std::uint8_t {
   none,
   unknown_kind,         // neither data nor control
-  reserved_bits,        // a bit or field that has to be 0 is not
+  reserved_bits,        // a field that has to be 0 is not
   too_large,            // a data frame longer than was announced as the limit
   control_too_large,    // a control frame longer than any may be
-  unexpected_checksum,  // not 0 although none was agreed on
+  unexpected_checksum,  // not 0 in an unchecked frame
+  missing_checksum,     // an unchecked frame although checksums were agreed on
   bad_checksum,
   truncated_control,   // too short for its type
   overlong_control,    // bytes left over behind its body

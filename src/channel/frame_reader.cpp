@@ -7,10 +7,11 @@
 namespace atbus::detail {
 namespace {
 
-// A hello has the only length that the limit of this version's opening depends on.
+// A checked control frame of a length that a hello can have.
 constexpr bool can_be_hello(std::uint32_t word) noexcept {
-  return word >= make_frame_word(frame_kind::control, hello_size) &&
-         word <= make_frame_word(frame_kind::control, control_payload_max);
+  const std::uint32_t unchecked = word ^ frame_checked_bit;
+  return unchecked >= make_frame_word(frame_kind::control, hello_size) &&
+         unchecked <= make_frame_word(frame_kind::control, control_payload_max);
 }
 
 std::string hex(std::uint64_t word) {
@@ -44,8 +45,6 @@ frame_fault frame_reader::check_header(std::uint32_t word, std::uint32_t checksu
   const std::uint32_t kind = word >> frame_kind_shift;
   if (kind > static_cast<std::uint32_t>(frame_kind::control))
     return frame_fault::unknown_kind;
-  if ((word & frame_reserved_bit) != 0)
-    return frame_fault::reserved_bits;
   const std::size_t length = frame_length(word);
   if (kind == static_cast<std::uint32_t>(frame_kind::data)) {
     if (length > own_.payload_max)
@@ -55,9 +54,11 @@ frame_fault frame_reader::check_header(std::uint32_t word, std::uint32_t checksu
   } else if (length < control_head_size) {
     return frame_fault::truncated_control;
   }
-  if (!agreed_.checksums && checksum != 0)
+  if (is_checked(word))
+    return frame_fault::none;
+  if (checksum != 0)
     return frame_fault::unexpected_checksum;
-  return frame_fault::none;
+  return agreed_.checksums ? frame_fault::missing_checksum : frame_fault::none;
 }
 
 frame_reader::step frame_reader::other_frame(const std::byte* at, std::size_t left) noexcept {
@@ -79,7 +80,7 @@ frame_reader::step frame_reader::other_frame(const std::byte* at, std::size_t le
   needed_ = frame_size(length);
   if (left < needed_)
     return step::needs_more;
-  if ((state_ == state::opening || agreed_.checksums) && crc32c_frame(at, length) != checksum) {
+  if (is_checked(word) && crc32c_frame(at, length) != checksum) {
     fail_checksum(at);
     return step::failed;
   }
@@ -104,8 +105,10 @@ frame_fault frame_reader::take_hello(bytes_view payload) noexcept {
   if (unreadable != frame_fault::none)
     return unreadable;
   const frame_fault unfit = agree(own_, theirs_, agreed_);
-  if (unfit == frame_fault::none)
+  if (unfit == frame_fault::none) {
     state_ = state::open;
+    in_checked_run_ = agreed_.checksums;
+  }
   return unfit;
 }
 

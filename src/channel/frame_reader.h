@@ -3,8 +3,8 @@
 // Guarantees:
 //  - Each complete frame is handed out once, in order, in place: no copy, no allocation.
 //  - A frame's length is checked against the limit as soon as its header is there, before anyone
-//    waits or reserves memory for the rest; a payload is handed out only after its checksum held,
-//    if one is agreed on.
+//    waits or reserves memory for the rest; the payload of a checked frame is handed out only after
+//    its checksum held. If checksums are agreed on, no other frame is.
 //  - How the bytes were split into calls makes no difference to what is handed out and which fault
 //    is found.
 //  - The first frame is the other end's hello. What follows from it and from our own (checksums,
@@ -85,13 +85,22 @@ class frame_reader {
     const std::byte* at;
   };
 
-  // Why a run of data frames ended. `other`: at a frame that is no plain data frame.
+  // Why a run of data frames, all checked or all unchecked, ended. `other`: at a frame that is none
+  // of these.
   enum class run_end : std::uint8_t { needs_more, stopped, failed, other };
   template <bool Checked, class Handler>
   run_end walk_data(const std::byte*& place, const std::byte* end, Handler& handler);
 
-  // Everything that is not a plain data frame within the limit. `left` bytes are there.
+  // Everything that is not a data frame as it should be. `left` bytes are there.
   step other_frame(const std::byte* at, std::size_t left) noexcept;
+  // Without an agreement on checksums: turns from checked to unchecked frames or back when the next
+  // frame, which begins with `word`, is of the other sort.
+  bool starts_other_run(std::uint32_t word) noexcept {
+    if (agreed_.checksums || is_checked(word) == in_checked_run_)
+      return false;
+    in_checked_run_ = !in_checked_run_;
+    return true;
+  }
   frame_fault check_header(std::uint32_t word, std::uint32_t checksum) const noexcept;
   step control_frame(bytes_view payload) noexcept;
   frame_fault take_hello(bytes_view payload) noexcept;
@@ -108,6 +117,7 @@ class frame_reader {
   std::uint64_t expected_ = 0;
   errc goodbye_reason_ = errc::ok;
   state state_ = state::opening;
+  bool in_checked_run_ = true;
   frame_fault fault_ = frame_fault::none;
 };
 
@@ -124,9 +134,11 @@ frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std
     }
     const std::byte* const at = here.at;
     const std::uint64_t header = load_frame_header(at);
-    // One comparison for everything that is checked of a header: kind 0 and the reserved bit are
-    // above the length, and so is the checksum, which is 0 if there is none.
-    const std::uint64_t length = Checked ? header & 0xffffffffU : header;
+    // One comparison for everything that is looked at in a header: the kind and the checked bit,
+    // both 0 here if they are the expected ones, are above the length, and so is the checksum,
+    // which is 0 in an unchecked frame.
+    const std::uint64_t length =
+        Checked ? static_cast<std::uint32_t>(header) ^ frame_checked_bit : header;
     if (length > limit) [[unlikely]]
       return run_end::other;
     const std::size_t size = frame_size(length);
@@ -152,10 +164,12 @@ walk_end frame_reader::walk(const std::byte*& at, const std::byte* end, Handler&
     return walk_end::failed;
   for (;;) {
     if (state_ == state::open) {
-      const run_end ended = agreed_.checksums ? walk_data<true>(at, end, handler)
-                                              : walk_data<false>(at, end, handler);
+      const run_end ended =
+          in_checked_run_ ? walk_data<true>(at, end, handler) : walk_data<false>(at, end, handler);
       if (ended != run_end::other)
         return static_cast<walk_end>(ended);
+      if (starts_other_run(load_little_endian<std::uint32_t>(at)))
+        continue;
     }
     const std::byte* const frame = at;
     const step next = other_frame(frame, static_cast<std::size_t>(end - frame));

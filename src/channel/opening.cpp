@@ -57,19 +57,18 @@ std::array<std::byte, frame_size(hello_size)> hello_frame(const hello& own) noex
   return frame;
 }
 
-std::array<std::byte, frame_size(switch_size)> switch_frame(bool checksums) noexcept {
+std::array<std::byte, frame_size(switch_size)> switch_frame(bool checked) noexcept {
   auto frame = blank_frame<switch_size>(control_type::switch_to_lanes);
-  if (checksums)
+  if (checked)
     seal_frame(frame.data());
   return frame;
 }
 
-std::array<std::byte, frame_size(goodbye_size)> goodbye_frame(errc reason,
-                                                              bool checksums) noexcept {
+std::array<std::byte, frame_size(goodbye_size)> goodbye_frame(errc reason, bool checked) noexcept {
   auto frame = blank_frame<goodbye_size>(control_type::goodbye);
   store_little_endian(frame.data() + frame_header_size + reason_at,
                       static_cast<std::uint16_t>(reason));
-  if (checksums)
+  if (checked)
     seal_frame(frame.data());
   return frame;
 }

@@ -25,7 +25,7 @@ inline constexpr std::uint16_t control_ignorable = 0x8000;
 inline constexpr std::uint16_t stream_version = 1;
 inline constexpr char stream_magic[8] = {'a', 't', 'b', 'u', 's', 'S', 'T', 'R'};
 
-// What one end says of itself. Its frame always carries a checksum.
+// What one end says of itself. Its frame is always checked.
 struct hello {
   std::uint16_t version_min = stream_version;
   std::uint16_t version_max = stream_version;
@@ -54,11 +54,11 @@ inline constexpr std::size_t hello_size = 32;  // later versions may append; tha
 inline constexpr std::size_t switch_size = 4;
 inline constexpr std::size_t goodbye_size = 8;
 
-// Complete frames, sealed. The last two carry a checksum only if one was agreed on.
+// Complete frames. A hello is always checked; the last two are if `checked`.
 [[nodiscard]] std::array<std::byte, frame_size(hello_size)> hello_frame(const hello& own) noexcept;
-[[nodiscard]] std::array<std::byte, frame_size(switch_size)> switch_frame(bool checksums) noexcept;
-[[nodiscard]] std::array<std::byte, frame_size(goodbye_size)> goodbye_frame(
-    errc reason, bool checksums) noexcept;
+[[nodiscard]] std::array<std::byte, frame_size(switch_size)> switch_frame(bool checked) noexcept;
+[[nodiscard]] std::array<std::byte, frame_size(goodbye_size)> goodbye_frame(errc reason,
+                                                                            bool checked) noexcept;
 
 // Reads the payload of a control frame in its version 1 form. `type` need not be a known one.
 [[nodiscard]] frame_fault read_control_type(bytes_view payload, control_type& type) noexcept;

@@ -34,7 +34,6 @@ stream_link::stream_link(file socket, bool connected, const hello& own,
       queue_(std::move(queue)),
       reader_(space, own),
       send_limit_(own.payload_max),
-      checksums_(own.wants_checksums),
       state_(connected ? state::open : state::connecting) {
   const auto frame = hello_frame(own);
   if (const status queued = queue_->push(frame); !queued)
@@ -61,8 +60,6 @@ status stream_link::refuse(std::size_t length) noexcept {
 
 void stream_link::seal_committed() noexcept {
   const std::uint64_t committed = queue_->committed();
-  if (!checksums_ && !settled_)
-    return;  // whether there are any is not agreed on yet
   if (!checksums_) {
     sealed_ = committed;
     return;

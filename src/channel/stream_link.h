@@ -5,8 +5,8 @@
 //
 // Guarantees:
 //  - What was committed leaves in order and whole, or is still in the queue when the link ends.
-//  - Our hello goes first. If it wishes for checksums, data follows at once, because then they are
-//    agreed on whatever the other end says; else data waits for the other's hello.
+//  - Our hello goes first, and data follows it at once. Until the other's hello has come, all of it
+//    is checked, because the other end may wish so; from then on as agreed.
 //  - Writing never raises SIGPIPE, never blocks, and allocates nothing beyond the queue's memory.
 //
 // One thread.
@@ -113,7 +113,7 @@ class stream_link {
   // One recv into the read buffer. False: nothing was read.
   bool receive() noexcept;
   void settle_opening() noexcept;
-  // Makes ready what was committed since the last time: fills in checksums.
+  // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
   void seal_committed() noexcept;
   // Lets go of the frames that are completely written.
   void release_written() noexcept;
@@ -126,8 +126,8 @@ class stream_link {
   std::uint64_t sealed_ = 0;    // ready to be written, in the queue's count of committed bytes
   std::uint64_t sent_ = 0;
   std::uint64_t refused_ = 0;
-  bool checksums_;        // of what we send
-  bool settled_ = false;  // what was agreed on is in force
+  bool checksums_ = true;  // in what we send; true until settled
+  bool settled_ = false;   // what was agreed on is in force
   state state_;
   error why_;
 };

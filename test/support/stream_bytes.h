@@ -21,26 +21,26 @@ inline void append(byte_string& stream, bytes_view bytes) {
   stream.insert(stream.end(), bytes.begin(), bytes.end());
 }
 
-inline byte_string data_frame(bytes_view payload, bool checksums) {
+inline byte_string data_frame(bytes_view payload, bool checked) {
   byte_string frame(frame_size(payload.size()));
   std::byte* const place = begin_frame(frame.data(), frame_kind::data, payload.size());
   if (!payload.empty())
     std::memcpy(place, payload.data(), payload.size());
-  if (checksums)
+  if (checked)
     seal_frame(frame.data());
   return frame;
 }
 
 // A control frame with any bytes in it.
-inline byte_string raw_control_frame(bytes_view payload, bool checksums) {
+inline byte_string raw_control_frame(bytes_view payload, bool checked) {
   byte_string frame = data_frame(payload, false);
   store_little_endian(frame.data(), make_frame_word(frame_kind::control, payload.size()));
-  if (checksums)
+  if (checked)
     seal_frame(frame.data());
   return frame;
 }
 
-// The two ends of the tests' streams. The checksum is used if `checksums`.
+// The two ends of the tests' streams. They agree on checksums if `checksums`.
 inline hello receiving_end(bool checksums) {
   return {.wants_checksums = checksums, .offers_lanes = true, .session = 1};
 }

@@ -26,6 +26,8 @@ byte_string control(std::initializer_list<int> payload, bool checksums) {
   return raw_control_frame(bytes, checksums);
 }
 
+constexpr std::uint64_t checked = frame_checked_bit;
+
 // A header on its own, such as a frame that never comes would have.
 byte_string header(std::uint64_t words) {
   byte_string bytes(8);
@@ -131,29 +133,33 @@ TEST_P(FrameReader, AcceptsTheLimitAndNotAByteMore) {
       << beyond.problem.text();
   EXPECT_EQ(fault_of(header(frame_payload_max)), frame_fault::too_large);
   EXPECT_EQ(fault_of(header(frame_length_mask)), frame_fault::too_large);
+  EXPECT_EQ(fault_of(header(checked | (limit + 1))), frame_fault::too_large);
+  EXPECT_EQ(fault_of(header(checked | frame_length_mask)), frame_fault::too_large);
 }
 
 TEST(FrameReaderLimit, CanBeAllThatAFrameHolds) {
   hello own = receiving_end(true);
   own.payload_max = frame_payload_max;
   byte_string stream = opened_stream(true);
-  append(stream, header(frame_payload_max));
+  append(stream, header(checked | frame_payload_max));
   const found result = read_all(stream, own);
   EXPECT_EQ(result.fault, frame_fault::none);
   EXPECT_EQ(result.needed, std::size_t{frame_payload_max} + 8);
-  append(stream, header(frame_payload_max + 1));
+  append(stream, header(checked | (frame_payload_max + 1)));
   stream.erase(stream.end() - 16, stream.end() - 8);
   EXPECT_EQ(read_all(stream, own).fault, frame_fault::too_large);
 }
 
 TEST_P(FrameReader, RefusesHeadersThatNoPeerWrites) {
-  for (std::uint64_t kind = 2; kind < 16; ++kind)
+  for (std::uint64_t kind = 2; kind < 16; ++kind) {
     EXPECT_EQ(fault_of(header(kind << 28)), frame_fault::unknown_kind);
-  EXPECT_EQ(fault_of(header(std::uint64_t{1} << 27)), frame_fault::reserved_bits);
-  EXPECT_EQ(fault_of(header(0x18000008)), frame_fault::reserved_bits);
+    EXPECT_EQ(fault_of(header(kind << 28 | checked)), frame_fault::unknown_kind);
+  }
   EXPECT_EQ(fault_of(header(0x10000000)), frame_fault::truncated_control);
   EXPECT_EQ(fault_of(header(0x10000003)), frame_fault::truncated_control);
+  EXPECT_EQ(fault_of(header(0x18000003)), frame_fault::truncated_control);
   EXPECT_EQ(fault_of(header(0x10000000 + control_payload_max + 1)), frame_fault::control_too_large);
+  EXPECT_EQ(fault_of(header(0x18000000 + control_payload_max + 1)), frame_fault::control_too_large);
   EXPECT_EQ(fault_of(header(0x80000000)), frame_fault::unknown_kind);
   EXPECT_EQ(fault_of(header(0xffffffff)), frame_fault::unknown_kind);
   EXPECT_EQ(fault_of(header(0xffffffffffffffff)), frame_fault::unknown_kind);
@@ -167,8 +173,7 @@ TEST_P(FrameReader, KnowsTheControlFramesAndWhereTheyBelong) {
   EXPECT_EQ(fault_of(control({0, 0, 0, 0}, checksums())), frame_fault::unknown_control);
   EXPECT_EQ(fault_of(control({4, 0, 0, 0}, checksums())), frame_fault::unknown_control);
   EXPECT_EQ(fault_of(control({0xff, 0x7f, 0, 0}, checksums())), frame_fault::unknown_control);
-  EXPECT_EQ(fault_of(opened_stream(checksums())),
-            checksums() ? frame_fault::unexpected_control : frame_fault::unexpected_checksum);
+  EXPECT_EQ(fault_of(opened_stream(checksums())), frame_fault::unexpected_control);
 }
 
 TEST_P(FrameReader, PassesOverControlFramesThatMayBeIgnored) {
@@ -264,19 +269,93 @@ TEST(FrameReaderChecksum, IsWrongInTheThousandthFrame) {
   EXPECT_EQ(result.frames.size(), 1000U);  // with the hello
 }
 
-TEST(FrameReaderChecksum, IsZeroWhenNoneIsAgreedOn) {
-  EXPECT_EQ(after_opening(data_frame(as_bytes("hello"), true), false).fault,
-            frame_fault::unexpected_checksum);
-  EXPECT_EQ(after_opening(control({2, 0, 0, 0}, true), false).fault,
-            frame_fault::unexpected_checksum);
-  EXPECT_EQ(after_opening(data_frame(as_bytes("hello"), false), true).fault,
-            frame_fault::bad_checksum);
+TEST_P(FrameReader, RefusesAChecksumInAnUncheckedFrame) {
+  for (byte_string frame :
+       {data_frame(as_bytes("hello"), false), control({2, 0, 0, 0}, false), header(1)}) {
+    frame[4] = std::byte{1};
+    EXPECT_EQ(fault_of(frame), frame_fault::unexpected_checksum);
+  }
+}
+
+// The other end did not know yet, or did not mind the work.
+TEST(FrameReaderChecksum, MayBeThereThoughNoneIsAgreedOn) {
+  byte_string bytes;
+  append(bytes, data_frame(as_bytes("early"), true));
+  append(bytes, data_frame({}, true));
+  append(bytes, control({4, 0x80, 0, 0}, true));
+  append(bytes, data_frame(as_bytes("later"), false));
+  append(bytes, data_frame(as_bytes("late, and checked"), true));
+  append(bytes, goodbye_frame(errc::ok, true));
+  const found result = after_opening(bytes, false);
+  EXPECT_EQ(result.fault, frame_fault::none);
+  EXPECT_EQ(result.left, 0U);
+  ASSERT_EQ(result.frames.size(), 6U);
+  EXPECT_EQ(result.frames[1], copy_of(frame_kind::data, as_bytes("early")));
+  EXPECT_EQ(result.frames[2], copy_of(frame_kind::data, {}));
+  EXPECT_EQ(result.frames[3], copy_of(frame_kind::data, as_bytes("later")));
+  EXPECT_EQ(result.frames[4], copy_of(frame_kind::data, as_bytes("late, and checked")));
+}
+
+TEST_P(FrameReader, VerifiesEveryFrameThatCarriesAChecksum) {
+  for (byte_string frame : {data_frame(as_bytes("hello"), true), control({2, 0, 0, 0}, true)}) {
+    frame[4] ^= std::byte{1};
+    EXPECT_EQ(fault_of(frame), frame_fault::bad_checksum);
+    store_little_endian<std::uint32_t>(frame.data() + 4, 0);
+    EXPECT_EQ(fault_of(frame), frame_fault::bad_checksum) << "0 passes as none";
+  }
+  // Behind frames of the other sort too.
+  byte_string bytes = data_frame(as_bytes("first"), checksums());
+  append(bytes, data_frame(as_bytes("second"), true));
+  bytes.back() ^= std::byte{1};  // padding
+  EXPECT_EQ(fault_of(bytes), frame_fault::none);
+  bytes[bytes.size() - 8] ^= std::byte{1};
+  EXPECT_EQ(fault_of(bytes), frame_fault::bad_checksum);
+}
+
+TEST(FrameReaderChecksum, IsMissedWhereItIsAgreedOn) {
+  const found data = after_opening(data_frame(as_bytes("hello"), false), true);
+  EXPECT_EQ(data.fault, frame_fault::missing_checksum);
+  EXPECT_EQ(data.problem, errc::protocol_error);
+  EXPECT_EQ(data.frames.size(), 1U);  // the hello
+  EXPECT_EQ(after_opening(header(5), true).fault, frame_fault::missing_checksum)
+      << "waits for the rest";
+  EXPECT_EQ(after_opening(goodbye_frame(errc::ok, false), true).fault,
+            frame_fault::missing_checksum);
+  byte_string second = data_frame(as_bytes("one"), true);
+  append(second, data_frame(as_bytes("two"), false));
+  EXPECT_EQ(after_opening(second, true).fault, frame_fault::missing_checksum);
+  // Whichever end wished for them.
+  byte_string stream;
+  append(stream, hello_frame(sending_end(false)));
+  append(stream, data_frame(as_bytes("hello"), false));
+  EXPECT_EQ(read_all(stream, receiving_end(true)).fault, frame_fault::missing_checksum);
+  EXPECT_EQ(read_all(stream, receiving_end(false)).fault, frame_fault::none);
+}
+
+TEST_P(FrameReader, FindsAFlippedCheckedBit) {
+  for (const std::size_t length : {std::size_t{0}, std::size_t{5}, std::size_t{64}}) {
+    byte_string frame = data_frame(byte_string(length, std::byte{0x5a}), true);
+    frame[3] ^= std::byte{0x08};
+    EXPECT_EQ(fault_of(frame), frame_fault::unexpected_checksum);
+    frame = data_frame(byte_string(length, std::byte{0x5a}), false);
+    frame[3] ^= std::byte{0x08};
+    EXPECT_EQ(fault_of(frame), frame_fault::bad_checksum);
+  }
+  byte_string frame = control({2, 0, 0, 0}, true);
+  frame[3] ^= std::byte{0x08};
+  EXPECT_EQ(fault_of(frame), frame_fault::unexpected_checksum);
 }
 
 TEST(FrameReaderChecksum, IsNotOmittedFromAnOpening) {
   byte_string stream = opened_stream(false);
   store_little_endian<std::uint32_t>(stream.data() + 4, 0);
   EXPECT_EQ(read_all(stream, receiving_end(false)).fault, frame_fault::bad_checksum);
+  stream[3] ^= std::byte{0x08};
+  EXPECT_EQ(read_all(stream, receiving_end(false)).fault, frame_fault::bad_opening);
+  stream = opened_stream(false);
+  stream[3] ^= std::byte{0x08};
+  EXPECT_EQ(read_all(bytes_view{stream}.first(8), receiving_end(false)).fault,
+            frame_fault::bad_opening);
 }
 
 // The first eight bytes are enough: nobody waits for the rest.
@@ -355,9 +434,10 @@ TEST(FrameReaderSplit, ChangesNothing) {
     const bool checksums = random() % 2 == 0;
     byte_string stream = opened_stream(checksums);
     for (int i = 0; i < 5; ++i) {
-      append(stream, data_frame(byte_string(random() % 40, std::byte{7}), checksums));
+      const auto of_either_sort = [&] { return checksums || random() % 2 == 0; };
+      append(stream, data_frame(byte_string(random() % 40, std::byte{7}), of_either_sort()));
       if (random() % 4 == 0)
-        append(stream, control({5, 0x80, 0, 0}, checksums));
+        append(stream, control({5, 0x80, 0, 0}, of_either_sort()));
     }
     if (random() % 2 == 0)
       stream[random() % stream.size()] ^= static_cast<std::byte>(1U << (random() % 8));
@@ -382,6 +462,37 @@ TEST(FrameReaderSplit, ChangesNothing) {
       ASSERT_EQ(frames, whole.frames) << "cut at " << cut;
       ASSERT_EQ(reader.fault(), whole.fault) << "cut at " << cut;
     }
+  }
+}
+
+// Every order of checked and unchecked frames, byte by byte.
+TEST(FrameReaderSplit, ChangesNothingWhereCheckedAndUncheckedFramesAlternate) {
+  constexpr unsigned frames = 6;
+  for (unsigned sorts = 0; sorts < 1U << frames; ++sorts) {
+    byte_string stream = opened_stream(false);
+    for (unsigned i = 0; i < frames; ++i) {
+      const bool with_checksum = (sorts >> i & 1) != 0;
+      append(stream, i == 3 ? control({2, 0, 0, 0}, with_checksum)
+                            : data_frame(byte_string(i * 3, std::byte{1}), with_checksum));
+    }
+    const found whole = read_all(stream, receiving_end(false));
+    ASSERT_EQ(whole.frames.size(), 1 + frames);
+    ASSERT_EQ(whole.left, 0U);
+
+    frame_reader reader{receiving_end(false)};
+    std::vector<handed_out> handed;
+    const std::byte* at = stream.data();
+    for (std::size_t there = 1; there <= stream.size(); ++there) {
+      const walk_end ended =
+          reader.walk(at, stream.data() + there, [&handed](frame_kind kind, bytes_view payload) {
+            handed.push_back(copy_of(kind, payload));
+            return frame_flow::go_on;
+          });
+      ASSERT_EQ(ended, walk_end::needs_more);
+      ASSERT_GT(at + reader.needed(), stream.data() + there);
+    }
+    EXPECT_EQ(handed, whole.frames);
+    EXPECT_EQ(at, stream.data() + stream.size());
   }
 }
 

@@ -21,6 +21,9 @@ static_assert(frame_size(0) == 8 && frame_size(1) == 16 && frame_size(8) == 16);
 static_assert(frame_size(9) == 24 && frame_size(frame_payload_max) == frame_payload_max + 8);
 static_assert(make_frame_word(frame_kind::data, 5) == 5);
 static_assert(make_frame_word(frame_kind::control, 32) == 0x10000020);
+static_assert(!is_checked(make_frame_word(frame_kind::control, frame_payload_max)));
+static_assert(is_checked(0x08000000) && is_checked(0xffffffff) && !is_checked(0xf7ffffff));
+static_assert(frame_length(0x18000020) == 32);
 static_assert(frame_length(make_frame_word(frame_kind::control, frame_payload_max)) ==
               frame_payload_max);
 
@@ -56,6 +59,7 @@ TEST(Frame, CanBeMadeShorterWhenItsPayloadIsKnown) {
 
 TEST(Frame, CarriesTheChecksumOfItsFirstWordAndPayload) {
   byte_string frame = data_frame(as_bytes("hello"), true);
+  EXPECT_EQ(load_little_endian<std::uint32_t>(frame.data()), 0x08000005U) << "does not say so";
   const byte_string covered{frame.begin(), frame.begin() + 4};
   const std::uint32_t expected = crc32c_extend(crc32c(covered), as_bytes("hello"));
   EXPECT_EQ(load_little_endian<std::uint32_t>(frame.data() + 4), expected);

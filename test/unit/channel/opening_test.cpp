@@ -50,17 +50,17 @@ TEST(Opening, HasTheDocumentedBytes) {
   append(stream, goodbye_frame(errc::ok, true));
 
   const byte_string documented = bytes_of({
-      0x20, 0x00, 0x00, 0x10, 0x1a, 0x29, 0x30, 0x33,  // 00: hello, 32 bytes of control
+      0x20, 0x00, 0x00, 0x18, 0x80, 0x9d, 0x21, 0xe9,  // 00: hello, 32 bytes of control
       0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,  // type 1, flags 3
       0x61, 0x74, 0x62, 0x75, 0x73, 0x53, 0x54, 0x52,  // "atbusSTR"
       0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x00,  // versions 1 to 1, payloads up to 65536
       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,  // session
-      0x05, 0x00, 0x00, 0x00, 0xa1, 0xb1, 0x17, 0x4e,  // 28: data, 5 bytes
+      0x05, 0x00, 0x00, 0x08, 0xbe, 0xa9, 0x11, 0x2e,  // 28: data, 5 bytes
       0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00,  // "hello" and padding
-      0x08, 0x00, 0x00, 0x00, 0x8c, 0x22, 0xab, 0x26,  // 38: data, 8 bytes
+      0x08, 0x00, 0x00, 0x08, 0x1b, 0xd0, 0xd8, 0x9e,  // 38: data, 8 bytes
       0x74, 0x6f, 0x20, 0x61, 0x6c, 0x6c, 0x20, 0x38,  // "to all 8"
-      0x00, 0x00, 0x00, 0x00, 0xc7, 0x4b, 0x67, 0x48,  // 48: data, empty
-      0x08, 0x00, 0x00, 0x10, 0x9a, 0x76, 0x4d, 0x0b,  // 50: goodbye, 8 bytes of control
+      0x00, 0x00, 0x00, 0x08, 0x08, 0x13, 0xbe, 0xc2,  // 48: data, empty
+      0x08, 0x00, 0x00, 0x18, 0x0d, 0x84, 0x3e, 0xb3,  // 50: goodbye, 8 bytes of control
       0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,  // type 3, reason 0
   });
   EXPECT_EQ(stream, documented);
@@ -76,6 +76,7 @@ TEST(Opening, IsReadAsItWasWritten) {
                           .payload_max = 0x04000000,
                           .session = 0xfedcba9876543210};
       const auto frame = hello_frame(written);
+      EXPECT_TRUE(is_checked(load_little_endian<std::uint32_t>(frame.data())));
       EXPECT_EQ(load_little_endian<std::uint32_t>(frame.data() + 4),
                 crc32c_frame(frame.data(), hello_size));
       hello read;
@@ -179,11 +180,18 @@ TEST(ControlFrame, HasItsVeryLengthAndNoReservedBits) {
   EXPECT_EQ(read_control_type(bytes_of({2, 0, 0}), type), frame_fault::truncated_control);
 }
 
-TEST(ControlFrame, CarriesAChecksumOnlyIfAgreed) {
+TEST(ControlFrame, CarriesAChecksumOnlyIfWished) {
   EXPECT_EQ(load_frame_header(switch_frame(false).data()) >> 32, 0U);
   EXPECT_EQ(load_frame_header(goodbye_frame(errc::ok, false).data()) >> 32, 0U);
   EXPECT_NE(load_frame_header(switch_frame(true).data()) >> 32, 0U);
   EXPECT_NE(load_frame_header(goodbye_frame(errc::ok, true).data()) >> 32, 0U);
+  const auto word_of = [](bytes_view frame) {
+    return load_little_endian<std::uint32_t>(frame.data());
+  };
+  EXPECT_FALSE(is_checked(word_of(switch_frame(false))));
+  EXPECT_FALSE(is_checked(word_of(goodbye_frame(errc::ok, false))));
+  EXPECT_TRUE(is_checked(word_of(switch_frame(true))));
+  EXPECT_TRUE(is_checked(word_of(goodbye_frame(errc::ok, true))));
 }
 
 }  // namespace

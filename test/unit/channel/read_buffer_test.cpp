@@ -145,7 +145,8 @@ TEST(ReadBuffer, ReservesWhatHasArrivedAndNotWhatWasAnnounced) {
   own.payload_max = frame_payload_max;
   byte_string stream = opened_stream(true);
   stream.resize(stream.size() + 8 + 100000);
-  store_little_endian<std::uint64_t>(stream.data() + frame_size(hello_size), frame_payload_max);
+  store_little_endian<std::uint64_t>(stream.data() + frame_size(hello_size),
+                                     frame_checked_bit | frame_payload_max);
   connection one{space, stream, own};
   while (one.read(1000) != 0) {
     (void)one.walk();
@@ -158,7 +159,8 @@ TEST(ReadBuffer, RefusesALengthBeyondTheLimitBeforeItReservesAnything) {
   read_space space{4096};
   byte_string stream = opened_stream(true);
   stream.resize(stream.size() + 8);
-  store_little_endian<std::uint64_t>(stream.data() + frame_size(hello_size), frame_payload_max);
+  store_little_endian<std::uint64_t>(stream.data() + frame_size(hello_size),
+                                     frame_checked_bit | frame_payload_max);
   connection one{space, stream};
   (void)one.read(SIZE_MAX);
   EXPECT_EQ(one.walk(), walk_end::failed);

@@ -118,6 +118,73 @@ TEST_F(StreamLink, AgreesOnChecksumsWhileMessagesAreOnTheirWay) {
   }
 }
 
+// The words of the data frames that wait on a socket, in order; they stay there.
+std::vector<std::uint32_t> data_words(int end) {
+  std::vector<std::byte> bytes(64 * 1024);
+  const ssize_t there = ::recv(end, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+  std::vector<std::uint32_t> words;
+  for (ssize_t at = 0; at < there;) {
+    const auto word = detail::load_little_endian<std::uint32_t>(bytes.data() + at);
+    at += static_cast<ssize_t>(detail::frame_size(detail::frame_length(word)));
+    if (word >> detail::frame_kind_shift == 0)
+      words.push_back(word);
+  }
+  return words;
+}
+
+TEST_F(StreamLink, WritesDataRightBehindItsHelloWhateverIsAgreedOnLater) {
+  for (const auto& [one, other] :
+       {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
+    SetUp();
+    at_b_.clear();
+    const detail::file peer{dup(ends_[1])};
+    make_links(hello_of(1, one), hello_of(2, other));
+    EXPECT_TRUE(send(*a_, "early"));
+    EXPECT_TRUE(send(*a_, "as well"));
+    EXPECT_TRUE(a_->flush()) << "waits for the other's hello";
+    EXPECT_FALSE(a_->opened());
+    const std::uint32_t bit = detail::frame_checked_bit;
+    EXPECT_EQ(data_words(peer.get()), (std::vector{bit | 5, bit | 7}));
+    drain(*b_, at_b_);
+    EXPECT_EQ(at_b_, (std::vector<std::string>{"early", "as well"})) << one << other;
+    EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+
+    settle();
+    EXPECT_TRUE(a_->opened());
+    EXPECT_TRUE(send(*a_, "agreed"));
+    EXPECT_TRUE(a_->flush());
+    EXPECT_EQ(data_words(peer.get()), (std::vector{one || other ? bit | 6 : 6}));
+    a_->say_goodbye(errc::closed);
+    settle();
+    EXPECT_EQ(at_b_.size(), 3U);
+    drain(*b_, at_b_);
+    EXPECT_TRUE(a_->flush());
+    a_->shut_down();
+    drain(*b_, at_b_);
+    EXPECT_NE(b_->why().text().find("said goodbye"), std::string::npos) << b_->why().text();
+  }
+}
+
+// The hello that ends the need for checksums comes while sealed frames wait in the queue.
+TEST_F(StreamLink, LeavesSealedFramesAsTheyAreWhenNoChecksumsAreAgreedOn) {
+  make_links(hello_of(1, false), hello_of(2, false));
+  detail::kernel().sendmsg = [](int, const msghdr*, int) -> ssize_t {
+    errno = EAGAIN;
+    return -1;
+  };
+  EXPECT_TRUE(send(*a_, "sealed before"));
+  EXPECT_FALSE(a_->flush());
+  detail::kernel().sendmsg = saved_.sendmsg;
+  EXPECT_TRUE(send(*a_, "committed before"));
+  (void)b_->flush();
+  drain(*a_, at_a_);
+  EXPECT_TRUE(a_->opened());
+  EXPECT_TRUE(send(*a_, "after"));
+  settle();
+  EXPECT_EQ(at_b_, (std::vector<std::string>{"sealed before", "committed before", "after"}));
+  EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+}
+
 TEST_F(StreamLink, CommitMayBeShorterThanTheClaim) {
   make_links();
   mutable_bytes place;
