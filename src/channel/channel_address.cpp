@@ -22,32 +22,40 @@ error bad_number(const segment_name& name, const char* what, std::uint64_t value
 
 }  // namespace
 
-result<segment_address> parse_segment_address(std::string_view text, const std::string& directory) {
-  auto parsed = address::parse(text);
-  if (!parsed)
-    return parsed.error();
-  if (parsed->kind() != address_kind::mem && parsed->kind() != address_kind::shm) {
-    return error{errc::not_supported, std::string{text} + ": channels of kind " +
-                                          std::string{name(parsed->kind())} +
-                                          ":// are not in this version; use shm:// or mem://"};
-  }
-  if (parsed->name().empty()) {
+bool is_stream(address_kind kind) noexcept {
+  return kind != address_kind::mem && kind != address_kind::shm;
+}
+
+result<segment_address> to_segment_address(const address& where, const std::string& directory) {
+  if (where.name().empty()) {
     return error{errc::invalid_name,
-                 std::string{text} + ": the name is missing, as in shm://zone-1"};
+                 where.to_string() + ": the name is missing, as in shm://zone-1"};
   }
-  if (parsed->flag(address_option::durable).value_or(false)) {
+  if (where.flag(address_option::durable).value_or(false)) {
     return error{errc::not_supported,
-                 std::string{text} + ": durable channels are not in this version; leave it out"};
+                 where.to_string() + ": durable channels are not in this version; leave it out"};
   }
   segment_address wish;
-  wish.name.in_process = parsed->kind() == address_kind::mem;
-  wish.name.name = parsed->name();
+  wish.name.in_process = where.kind() == address_kind::mem;
+  wish.name.name = where.name();
   wish.name.directory = directory;
-  wish.lanes = parsed->option(address_option::lanes).value_or(0);
-  wish.lane_size = parsed->option(address_option::lane_size).value_or(0);
-  wish.message_limit = parsed->option(address_option::message_limit).value_or(0);
-  wish.prefault = parsed->flag(address_option::prefault).value_or(false);
+  wish.lanes = where.option(address_option::lanes).value_or(0);
+  wish.lane_size = where.option(address_option::lane_size).value_or(0);
+  wish.message_limit = where.option(address_option::message_limit).value_or(0);
+  wish.prefault = where.flag(address_option::prefault).value_or(false);
   return wish;
+}
+
+result<segment_address> parse_segment_address(std::string_view text, const std::string& directory) {
+  const auto where = address::parse(text);
+  if (!where)
+    return where.error();
+  if (is_stream(where->kind())) {
+    return error{errc::not_supported, std::string{text} + ": channels of kind " +
+                                          std::string{name(where->kind())} +
+                                          ":// have no segment; only shm:// and mem:// do"};
+  }
+  return to_segment_address(*where, directory);
 }
 
 result<segment_geometry> choose_geometry(const segment_address& wish) {

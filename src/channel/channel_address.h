@@ -1,6 +1,7 @@
 // From the text of an address to the segment it names and the geometry it asks for.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "atbus/channel/channel_options.hpp"
@@ -22,6 +23,13 @@ struct segment_address {
   bool prefault = false;
 };
 
+// Whether channels there go through sockets; else through a segment.
+[[nodiscard]] bool is_stream(address_kind kind) noexcept;
+
+// Of a mem or shm address.
+[[nodiscard]] result<segment_address> to_segment_address(const address& where,
+                                                         const std::string& directory);
+// The same from text; not_supported for other kinds.
 [[nodiscard]] result<segment_address> parse_segment_address(std::string_view text,
                                                             const std::string& directory);
 

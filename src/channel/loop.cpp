@@ -59,7 +59,7 @@ class receiver_on_loop final : public loop_binding {
 
 class sender_on_loop final : public loop_binding {
  public:
-  explicit sender_on_loop(sender out) : out_(std::move(out)) {}
+  explicit sender_on_loop(sender out) : out_(std::move(out)) { out_.backend_->ride_on_loop(); }
 
   [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, out_.descriptor()); }
   [[nodiscard]] sender& out() noexcept { return out_; }

@@ -4,6 +4,7 @@
 
 #include "channel/channel_address.h"
 #include "channel/receiver_state.h"
+#include "channel/stream_receiver.h"
 
 namespace atbus {
 namespace {
@@ -93,7 +94,16 @@ result<opened_segment> make_or_take(const segment_address& wish) {
 }  // namespace
 
 result<receiver> receiver::open(std::string_view address, const receiver_options& options) {
-  auto wish = parse_segment_address(address, options.directory);
+  const auto where = atbus::address::parse(address);
+  if (!where)
+    return where.error();
+  if (is_stream(where->kind())) {
+    const auto opened = stream_receiver::open(*where, options);
+    if (!opened)
+      return opened.error();
+    return receiver{*opened};
+  }
+  auto wish = to_segment_address(*where, options.directory);
   if (!wish)
     return wish.error();
   if (wish->lanes == 0)
@@ -114,85 +124,84 @@ result<receiver> receiver::open(std::string_view address, const receiver_options
   }
   receiver_options resolved = options;
   resolved.prefault |= wish->prefault;
-  receiver opened{new receiver_state(std::move(segment->opened), resolved)};
-  if (auto e = opened.state_->start(); !e) {
+  auto* const state = new receiver_state(std::move(segment->opened), resolved);
+  receiver opened{state};
+  if (auto e = state->start(); !e) {
     if (segment->made)
-      (void)opened.state_->remove();
+      (void)state->remove();
     return e;
   }
   return opened;
 }
 
-receiver_core& receiver::core() const noexcept {
-  return *state_;
-}
-
 status receiver::wait(std::chrono::nanoseconds timeout) {
-  if (state_ == nullptr)
+  if (backend_ == nullptr)
     return errc::closed;
-  // The handler of problems may destroy this object: only the state is asked, and only as long as it
-  // says that it is there.
-  receiver_state& state = *state_;
-  const status waited = state.wait(timeout);
+  // The handler of problems may destroy this object: only the backend is asked, and only as long as
+  // it says that it is there.
+  receiver_backend& backend = *backend_;
+  const status waited = backend.wait(timeout);
   if (waited == errc::closed || waited == errc::used_after_fork)
     return waited;
-  (void)state.report_problems();
+  (void)backend.report_problems();
   return waited;
 }
 
 int receiver::descriptor() const noexcept {
-  return state_ == nullptr ? -1 : state_->descriptor();
+  return backend_ == nullptr ? -1 : backend_->descriptor();
 }
 bool receiver::prepare_sleep() {
-  if (state_ == nullptr)
+  if (backend_ == nullptr)
     return false;
-  receiver_state& state = *state_;
-  const bool asleep = state.prepare_sleep();
-  return state.report_problems() && asleep;
+  receiver_backend& backend = *backend_;
+  const bool asleep = backend.prepare_sleep();
+  return backend.report_problems() && asleep;
 }
 void receiver::finish_sleep() {
-  if (state_ == nullptr)
+  if (backend_ == nullptr)
     return;
-  receiver_state& state = *state_;
-  state.finish_sleep();
-  (void)state.report_problems();
+  receiver_backend& backend = *backend_;
+  backend.finish_sleep();
+  (void)backend.report_problems();
 }
 
 std::chrono::nanoseconds receiver::longest_sleep() const noexcept {
-  return state_ == nullptr ? std::chrono::nanoseconds{-1} : state_->longest_sleep();
+  return backend_ == nullptr ? std::chrono::nanoseconds{-1} : backend_->longest_sleep();
 }
 
 void receiver::on_problem(std::function<void(const error&)> handler) {
-  if (state_ != nullptr)
-    state_->on_problem(std::move(handler));
+  if (backend_ != nullptr)
+    backend_->on_problem(std::move(handler));
 }
 
 channel_stats receiver::stats() const {
-  return state_ == nullptr ? channel_stats{} : state_->stats();
+  return backend_ == nullptr ? channel_stats{} : backend_->stats();
 }
-
+std::string receiver::address() const {
+  return backend_ == nullptr ? std::string{} : backend_->address();
+}
 std::uint64_t receiver::message_limit() const noexcept {
-  return state_ == nullptr ? 0 : state_->geometry().message_limit;
+  return backend_ == nullptr ? 0 : backend_->message_limit();
 }
 std::uint32_t receiver::lane_count() const noexcept {
-  return state_ == nullptr ? 0 : state_->geometry().lane_count;
+  return backend_ == nullptr ? 0 : backend_->lane_count();
 }
 
 error receiver::remove() {
-  if (state_ == nullptr)
+  if (backend_ == nullptr)
     return errc::closed;
-  auto e = state_->remove();
+  auto e = backend_->remove();
   close();
   return e;
 }
 
 void receiver::close() noexcept {
-  if (state_ != nullptr)
-    std::exchange(state_, nullptr)->release();
+  if (backend_ != nullptr)
+    std::exchange(backend_, nullptr)->release();
 }
 
 bool receiver::is_open() const noexcept {
-  return state_ != nullptr && state_->usable();
+  return backend_ != nullptr && backend_->usable();
 }
 
 }  // namespace atbus

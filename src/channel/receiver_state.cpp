@@ -14,7 +14,6 @@ namespace {
 
 // 28 bits: they fit above the counting bits of a notice.
 constexpr std::uint64_t generation_mask = 0xfffffff;
-constexpr std::size_t problems_kept = 16;
 constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 // How often we look for the death of a sender without a connection where inotify is refused.
 constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
@@ -250,39 +249,7 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
 
 // --- life
 
-status receiver_state::usable() const noexcept {
-  switch (interrupted_) {
-    case interruption::none:
-      return {};
-    case interruption::closed:
-      return errc::closed;
-    case interruption::forked:
-      return errc::used_after_fork;
-  }
-  return errc::closed;
-}
-
-void receiver_core::end_dispatch() noexcept {
-  auto& self = static_cast<receiver_state&>(*this);
-  if (!self.problems_.empty()) [[unlikely]]
-    self.tell_problems();
-  dispatching_ = false;
-  if (!self.owned_)
-    self.destroy();
-}
-
-void receiver_state::release() noexcept {
-  owned_ = false;
-  if (interrupted_ == interruption::none) {
-    interrupted_ = interruption::closed;
-    finish_sleep();
-  }
-  if (!dispatching_)
-    destroy();
-}
-
 void receiver_state::destroy() noexcept {
-  const auto handler = std::move(on_problem_);  // the user's: it ends outside of the pause
   const fork_pause no_fork;
   delete this;
 }
@@ -297,36 +264,6 @@ void receiver_state::abandon_in_child() noexcept {
   interrupted_ = interruption::forked;
   segment_.abandon();
   bell_.abandon();
-}
-
-void receiver_state::on_problem(std::function<void(const error&)> handler) {
-  on_problem_ = std::move(handler);
-  (void)report_problems();
-}
-
-void receiver_state::problem(error what) noexcept {
-  if (on_problem_ || problems_.size() < problems_kept)
-    problems_.push_back(std::move(what));
-}
-
-status receiver_state::report_problems() noexcept {
-  if (dispatching_ || problems_.empty() || !on_problem_)
-    return usable();
-  dispatching_ = true;
-  tell_problems();
-  const status after = usable();
-  end_dispatch();
-  return after;
-}
-
-void receiver_state::tell_problems() noexcept {
-  // Who has closed us, or is a forked child, is told no more.
-  while (on_problem_ && !problems_.empty() && interrupted_ == interruption::none) {
-    const auto handler = on_problem_;  // it may replace itself
-    const error what = std::move(problems_.front());
-    problems_.erase(problems_.begin());
-    handler(what);
-  }
 }
 
 channel_stats receiver_state::stats() const {

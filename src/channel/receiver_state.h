@@ -23,23 +23,19 @@ class receiver_state final : public receiver_core, public fork_guard {
   // Takes over what is in the segment. On failure the caller releases the state.
   [[nodiscard]] error start();
 
-  // The public object lets go. Deletes the state, at once or when the dispatch frame ends.
-  void release() noexcept;
-
-  status wait(std::chrono::nanoseconds timeout);
-  bool prepare_sleep();
-  void finish_sleep();
-  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
-  error remove();
-  void on_problem(std::function<void(const error&)> handler);
-  // Tells the handler what has been found, as a dispatch of its own: it may close or destroy the
-  // receiver, or fork. So only where nothing of ours is under way; touch nothing after it unless it
-  // says ok.
-  status report_problems() noexcept;
-  [[nodiscard]] channel_stats stats() const;
-  [[nodiscard]] int descriptor() const noexcept { return bell_.descriptor(); }
+  status wait(std::chrono::nanoseconds timeout) override;
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  error remove() override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::string address() const override { return segment_.name.text(); }
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
+  [[nodiscard]] std::uint32_t lane_count() const noexcept override {
+    return segment_.geometry.lane_count;
+  }
+  [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
-  [[nodiscard]] status usable() const noexcept;
 
   void abandon_in_child() noexcept override;
 
@@ -48,8 +44,9 @@ class receiver_state final : public receiver_core, public fork_guard {
   // A dying process hangs up a moment before or after its locks end: how long we look for that.
   static constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
 
-  ~receiver_state();
-  void destroy() noexcept;
+  ~receiver_state() override;
+  void stop() noexcept override { finish_sleep(); }
+  void destroy() noexcept override;
 
   // A segment's lanes at opening, and lanes whose sender withdrew them and changed its mind.
   void take_over_lane(std::uint32_t index) noexcept;
@@ -76,12 +73,6 @@ class receiver_state final : public receiver_core, public fork_guard {
   bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
   // Quarantines without a report.
   void stop_reading(lane_reader& lane) noexcept;
-  // Keeps it for report_problems, or for the end of the dispatch.
-  void problem(error what) noexcept;
-  void tell_problems() noexcept;
-  [[nodiscard]] bool has_news() const noexcept {
-    return !problems_.empty() && static_cast<bool>(on_problem_);
-  }
   [[nodiscard]] std::uint32_t index_of(const lane_reader& lane) const noexcept {
     return static_cast<std::uint32_t>(&lane - lanes_.get());
   }
@@ -102,9 +93,6 @@ class receiver_state final : public receiver_core, public fork_guard {
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;
-  bool owned_ = true;
-  std::function<void(const error&)> on_problem_;
-  std::vector<error> problems_;  // not told yet; while nobody asks, at most a few
 };
 
 }  // namespace atbus::detail

@@ -8,6 +8,7 @@
 
 #include "channel/channel_address.h"
 #include "channel/sender_state.h"
+#include "channel/stream_sender.h"
 
 namespace atbus {
 namespace {
@@ -132,10 +133,17 @@ void prefault_lane(const taken_lane& t) {
 
 }  // namespace
 
-sender::sender(sender_state* state) noexcept : state_(state), core_(state) {}
-
 result<sender> sender::open(std::string_view address, const sender_options& options) {
-  auto wish = parse_segment_address(address, options.directory);
+  const auto where = atbus::address::parse(address);
+  if (!where)
+    return where.error();
+  if (is_stream(where->kind())) {
+    const auto opened = stream_sender::open(*where, options);
+    if (!opened)
+      return opened.error();
+    return sender{*opened};
+  }
+  const auto wish = to_segment_address(*where, options.directory);
   if (!wish)
     return wish.error();
   const fork_pause no_fork;
@@ -148,8 +156,9 @@ result<sender> sender::open(std::string_view address, const sender_options& opti
     prefault_lane(*taken);
   const std::string text = taken->opened.name.text();
   const std::uint32_t lane = taken->lane;
-  sender opened{new sender_state(std::move(taken->opened), taken->lane, options)};
-  if (auto s = opened.state_->start(); !s) {
+  auto* const state = new sender_state(std::move(taken->opened), taken->lane, options);
+  sender opened{state};
+  if (auto s = state->start(); !s) {
     const int code = errno;
     if (s == errc::system_error)
       return error{s.code(), text + ": can't connect to its doorbell", code};
@@ -161,55 +170,58 @@ result<sender> sender::open(std::string_view address, const sender_options& opti
   return opened;
 }
 
+status sender::flush(std::chrono::nanoseconds timeout) {
+  return backend_ == nullptr ? status{errc::closed} : backend_->flush(timeout);
+}
+
 status sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
-  return state_ == nullptr ? status{errc::closed} : state_->wait_writable(timeout, length);
+  return backend_ == nullptr ? status{errc::closed} : backend_->wait_writable(timeout, length);
 }
 
 void sender::on_writable(std::function<void()> handler) {
-  if (state_ != nullptr)
-    state_->on_writable(std::move(handler));
+  if (backend_ != nullptr)
+    backend_->on_writable(std::move(handler));
 }
 
 int sender::descriptor() {
-  return state_ == nullptr ? -1 : state_->descriptor();
+  return backend_ == nullptr ? -1 : backend_->descriptor();
 }
 bool sender::prepare_sleep() {
-  return state_ != nullptr && state_->prepare_sleep();
+  return backend_ != nullptr && backend_->prepare_sleep();
 }
 void sender::finish_sleep() {
-  if (state_ != nullptr)
-    state_->finish_sleep();
+  if (backend_ != nullptr)
+    backend_->finish_sleep();
 }
 std::chrono::nanoseconds sender::longest_sleep() const noexcept {
-  return state_ == nullptr ? std::chrono::nanoseconds{-1} : state_->longest_sleep();
+  return backend_ == nullptr ? std::chrono::nanoseconds{-1} : backend_->longest_sleep();
 }
 bool sender::poll_writable() {
-  return state_ != nullptr && state_->poll_writable();
+  return backend_ != nullptr && backend_->poll_writable();
 }
 
 result<std::size_t> sender::take_back(const std::function<void(bytes_view, errc)>& each) {
-  if (state_ == nullptr)
+  if (backend_ == nullptr)
     return error{errc::closed};
-  return state_->take_back(each);
+  return backend_->take_back(each);
 }
 
 bool sender::receiver_alive() const {
-  return state_ != nullptr && state_->usable() && state_->receiver_alive();
+  return backend_ != nullptr && backend_->receiver_alive();
 }
 channel_stats sender::stats() const {
-  return state_ == nullptr ? channel_stats{} : state_->stats();
+  return backend_ == nullptr ? channel_stats{} : backend_->stats();
 }
 std::uint64_t sender::message_limit() const noexcept {
-  return state_ == nullptr ? 0 : state_->message_limit();
+  return backend_ == nullptr ? 0 : backend_->message_limit();
 }
 std::uint32_t sender::lane() const noexcept {
-  return state_ == nullptr ? 0 : state_->lane();
+  return backend_ == nullptr ? 0 : backend_->lane();
 }
 
 void sender::close() noexcept {
-  core_ = nullptr;
-  if (state_ != nullptr)
-    std::exchange(state_, nullptr)->release();
+  if (backend_ != nullptr)
+    std::exchange(backend_, nullptr)->release();
 }
 
 }  // namespace atbus

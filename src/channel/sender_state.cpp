@@ -69,9 +69,8 @@ status sender_state::start() {
 
 // --- the slow half of claim and commit
 
-status sender_core::make_room(std::uint64_t size) noexcept {
-  auto& self = static_cast<sender_state&>(*this);
-  if (auto s = self.usable(); !s)
+status sender_state::make_room(std::uint64_t size) noexcept {
+  if (auto s = usable(); !s)
     return s;
   switch (writer_.make_room(size)) {
     case lane_writer::room::made:
@@ -79,40 +78,39 @@ status sender_core::make_room(std::uint64_t size) noexcept {
     case lane_writer::room::none:
       break;
     case lane_writer::room::impossible_head:
-      self.end(sender_state::condition::quarantined);
+      end(condition::quarantined);
       return errc::quarantined;
   }
   lane_writer::count(writer_.slot()->full, 1);
-  self.refused_size_ = size;
+  refused_size_ = size;
   return errc::would_block;
 }
 
-void sender_core::answer_notice() noexcept {
-  auto& self = static_cast<sender_state&>(*this);
+void sender_state::answer_notice() noexcept {
   // For senders that can't rely on the receiver's barrier: the full fence between `tail` and the
   // notice.
-  if (self.always_fence_)
+  if (always_fence_)
     std::atomic_thread_fence(std::memory_order_seq_cst);
   // Acquire: pairs with set_notice; `sleeping` and `retired` are as new as the notice.
   std::uint64_t notice = writer_.slot()->notice.load(std::memory_order_acquire);
-  if ((notice & notice_fence) != 0 && !self.always_fence_) {
-    self.always_fence_ = true;
+  if ((notice & notice_fence) != 0 && !always_fence_) {
+    always_fence_ = true;
     // Release: the receiver that sees the echo knows that all our later publishes fence.
     writer_.slot()->fence_echo.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     notice = writer_.slot()->notice.load(std::memory_order_acquire);
   }
   // A fencing sender remembers no notice, so that each publish comes here.
-  writer_.notice_seen(self.always_fence_ ? no_notice : notice);
-  if (notice == self.notice_handled_)
+  writer_.notice_seen(always_fence_ ? no_notice : notice);
+  if (notice == notice_handled_)
     return;
-  self.notice_handled_ = notice;
+  notice_handled_ = notice;
   if ((notice & notice_retired) != 0)
-    return self.end(sender_state::condition::retired);
+    return end(condition::retired);
   if ((notice & notice_quarantined) != 0)
-    return self.end(sender_state::condition::quarantined);
+    return end(condition::quarantined);
   if ((notice & notice_parked) != 0)
-    self.rouse_receiver();
+    rouse_receiver();
 }
 
 void sender_state::rouse_receiver() noexcept {
@@ -332,7 +330,7 @@ status sender_state::wait_writable(std::chrono::nanoseconds timeout, std::size_t
       return s;
   }
   spin_.learn(now() - start);
-  call_on_writable();
+  room_found();
   return {};
 }
 
@@ -342,32 +340,19 @@ bool sender_state::poll_writable() {
   // A channel that has ended counts as writable: the next send says why.
   if (condition_ == condition::open && !has_room())
     return false;
-  call_on_writable();
+  room_found();
   return true;
 }
 
-void sender_state::call_on_writable() {
+void sender_state::room_found() {
   refused_size_ = 0;
-  if (!on_writable_ || in_callback_)
-    return;
-  in_callback_ = true;
-  // The callback may destroy us, and may throw.
-  struct frame {
-    sender_state& self;
-    ~frame() {
-      self.in_callback_ = false;
-      if (!self.owned_)
-        self.destroy();
-    }
-  } const guard{*this};
-  const auto callback = on_writable_;  // it may replace itself
-  callback();
+  call_on_writable();
 }
 
 // --- taking back
 
 bool sender_state::receiver_alive() const noexcept {
-  return query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
+  return usable() && query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
 }
 
 bool sender_state::find_own_records(own_records& own) const noexcept {
@@ -464,20 +449,16 @@ channel_stats sender_state::stats() const {
   return sum;
 }
 
-void sender_state::release() noexcept {
-  owned_ = false;
-  if (condition_ != condition::forked) {
-    finish_sleep();
-    end(condition::closed);
-    // The lock before the bell: who is told of our end by the end-of-file finds the lane free.
-    unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
-  }
-  if (!in_callback_)
-    destroy();
+void sender_state::stop() noexcept {
+  if (condition_ == condition::forked)
+    return;
+  finish_sleep();
+  end(condition::closed);
+  // The lock before the bell: who is told of our end by the end-of-file finds the lane free.
+  unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
 }
 
 void sender_state::destroy() noexcept {
-  const auto handler = std::move(on_writable_);  // the user's: it ends outside of the pause
   const fork_pause no_fork;
   delete this;
 }

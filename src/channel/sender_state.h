@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "atbus/channel/channel_options.hpp"
-#include "atbus/channel/sender_core.hpp"
+#include "atbus/channel/sender_backend.hpp"
 #include "atbus/core/bytes.hpp"
 #include "channel/doorbell.h"
 #include "channel/fork_guard.h"
@@ -17,7 +17,7 @@
 
 namespace atbus::detail {
 
-class sender_state final : public sender_core, public fork_guard {
+class sender_state final : public sender_backend, public fork_guard {
  public:
   // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.
   sender_state(segment opened, std::uint32_t lane, const sender_options& options);
@@ -25,35 +25,36 @@ class sender_state final : public sender_core, public fork_guard {
   // Announces itself in the lane. would_block if what a predecessor left fills it; system_error if
   // no connection to the bell can be made (errno says why).
   [[nodiscard]] status start();
-  void release() noexcept;
 
-  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length);
-  void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
-  [[nodiscard]] int descriptor();
-  bool prepare_sleep();
-  void finish_sleep();
-  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
-  bool poll_writable();
-
-  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
-
-  [[nodiscard]] bool receiver_alive() const noexcept;
-  [[nodiscard]] channel_stats stats() const;
-  [[nodiscard]] std::uint64_t message_limit() const noexcept {
-    return segment_.geometry.message_limit;
-  }
-  [[nodiscard]] std::uint32_t lane() const noexcept { return lane_; }
-  [[nodiscard]] status usable() const noexcept;
+  // Nothing waits here: what is published is where the receiver reads it.
+  status flush(std::chrono::nanoseconds) override { return usable(); }
+  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
+  [[nodiscard]] int descriptor() override;
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  bool poll_writable() override;
+  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
+  [[nodiscard]] bool receiver_alive() const noexcept override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }
 
   void abandon_in_child() noexcept override;
 
  private:
-  friend class sender_core;
   enum class condition : std::uint8_t { open, retired, quarantined, closed, forked };
   // The lane's lock ends before the bell: the end-of-file is the event, the lock the proof.
-  ~sender_state() { segment_.fd.reset(); }
+  ~sender_state() override { segment_.fd.reset(); }
 
-  void destroy() noexcept;
+  [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
+  void answer_notice() noexcept override;
+  // Its messages are no frames.
+  std::byte* claim_frame(std::size_t, status&) noexcept override { return nullptr; }
+  void append_frame(std::size_t, std::size_t) noexcept override {}
+  void publish_frames() noexcept override {}
+  void stop() noexcept override;
+  void destroy() noexcept override;
+  [[nodiscard]] status usable() const noexcept;
   void end(condition why) noexcept;
   void rouse_receiver() noexcept;
   void connect_bell() noexcept;
@@ -62,7 +63,7 @@ class sender_state final : public sender_core, public fork_guard {
   [[nodiscard]] bool watch(int fd) noexcept;
   // Waits on bell and directory; reads what came.
   void sleep(std::int64_t timeout_ns) noexcept;
-  void call_on_writable();
+  void room_found();
 
   // Taking back, after the receiver's lock was found free.
   struct own_records {
@@ -89,10 +90,7 @@ class sender_state final : public sender_core, public fork_guard {
   file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
   std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
   bool wishing_ = false;
-  bool in_callback_ = false;
-  bool owned_ = true;
   spin_budget spin_;
-  std::function<void()> on_writable_;
 };
 
 }  // namespace atbus::detail

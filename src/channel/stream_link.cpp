@@ -1,5 +1,7 @@
 #include "channel/stream_link.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -28,17 +30,17 @@ mutable_bytes writable(bytes_view queued) noexcept {
 
 }  // namespace
 
-stream_link::stream_link(file socket, bool connected, const hello& own,
-                         std::unique_ptr<send_queue> queue, read_space& space) noexcept
+stream_link::stream_link(file socket, bool connected, const hello& own, send_queue* queue,
+                         read_space& space) noexcept
     : socket_(std::move(socket)),
-      queue_(std::move(queue)),
+      queue_(queue),
       reader_(space, own),
+      opening_(hello_frame(own)),
       send_limit_(own.payload_max),
+      sealed_(queue == nullptr ? 0 : queue->released()),
       state_(connected ? state::open : state::connecting) {
-  const auto frame = hello_frame(own);
-  if (const status queued = queue_->push(frame); !queued)
-    close(queued);
-  sealed_ = queue_->committed();  // a hello comes sealed
+  if (queue_ != nullptr)
+    queue_->rewind();  // what another link has written a part of goes out again whole
 }
 
 void stream_link::close(error why) noexcept {
@@ -52,10 +54,6 @@ void stream_link::close(error why) noexcept {
 void stream_link::abandon() noexcept {
   state_ = state::closed;
   socket_.reset();
-}
-
-status stream_link::refuse(std::size_t length) noexcept {
-  return {errc::message_too_large, length, send_limit_};
 }
 
 void stream_link::seal_committed() noexcept {
@@ -103,40 +101,80 @@ void stream_link::release_written() noexcept {
 bool stream_link::flush() noexcept {
   if (state_ != state::open)
     return state_ == state::closed;
-  while (queue_->unwritten() != 0) {
-    seal_committed();
-    std::array<bytes_view, most_pieces> runs;
-    const auto ready = static_cast<std::size_t>(sealed_ - queue_->written());
-    if (ready == 0)
-      return false;
-    const std::size_t found = queue_->gather(runs, ready);
-    std::array<iovec, most_pieces> pieces;
-    for (std::size_t i = 0; i != found; ++i)
-      pieces[i] = {.iov_base = writable(runs[i]).data(), .iov_len = runs[i].size()};
+  while (has_unwritten()) {
+    std::array<iovec, most_pieces + 2> pieces;
+    std::size_t count = 0;
+    std::size_t total = 0;
+    const auto add = [&](const void* at, std::size_t size) {
+      if (size != 0)
+        pieces[count++] = {.iov_base = const_cast<void*>(at), .iov_len = size};
+      total += size;
+    };
+    add(opening_.data() + opening_written_, opening_.size() - opening_written_);
+    std::size_t queued = 0;
+    if (unwritten() != 0) {
+      seal_committed();
+      std::array<bytes_view, most_pieces> runs;
+      const std::size_t found =
+          queue_->gather(runs, static_cast<std::size_t>(sealed_ - queue_->written()));
+      for (const bytes_view run : std::span{runs}.first(found)) {
+        add(run.data(), run.size());
+        queued += run.size();
+      }
+    }
+    if (queued == unwritten())
+      add(closing_.data() + closing_written_, closing_size_ - closing_written_);
     msghdr message{};
     message.msg_iov = pieces.data();
-    message.msg_iovlen = found;
-    const ssize_t written = kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (written < 0) {
+    message.msg_iovlen = count;
+    const ssize_t n = kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) {
       if (errno == EINTR)
         continue;
       // ENOBUFS, ENOMEM: the kernel has no memory for now; what is queued stays.
       if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
         return false;
+      if (queue_ == nullptr) {
+        // Who only reads has nothing to lose: what came before the other end's end is read first.
+        opening_written_ = opening_.size();
+        closing_written_ = closing_size_;
+        return true;
+      }
       close(broken("can't write to the connection", errno));
       return true;
     }
-    queue_->mark_written(static_cast<std::size_t>(written));
-    release_written();
+    written(static_cast<std::size_t>(n));
+    // It took less than there was: it is full.
+    if (static_cast<std::size_t>(n) < total)
+      return false;
   }
   return true;
 }
 
+void stream_link::written(std::size_t bytes) noexcept {
+  const std::size_t of_opening = std::min(bytes, opening_.size() - opening_written_);
+  opening_written_ += of_opening;
+  bytes -= of_opening;
+  const std::size_t of_queue = std::min(bytes, unwritten());
+  if (of_queue != 0) {
+    queue_->mark_written(of_queue);
+    release_written();
+  }
+  closing_written_ += bytes - of_queue;
+}
+
 void stream_link::say_goodbye(errc reason) noexcept {
-  seal_committed();
-  const auto frame = goodbye_frame(reason, checksums_);
-  if (queue_->push(frame))
-    sealed_ = queue_->committed();
+  if (closing_size_ != 0)
+    return;
+  closing_ = goodbye_frame(reason, checksums_);
+  closing_size_ = closing_.size();
+}
+
+std::size_t stream_link::unacknowledged() const noexcept {
+  int bytes = 0;
+  return state_ == state::open && ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0
+             ? static_cast<std::size_t>(bytes)
+             : 0;
 }
 
 void stream_link::shut_down() noexcept {
@@ -145,6 +183,7 @@ void stream_link::shut_down() noexcept {
 }
 
 bool stream_link::receive() noexcept {
+  drained_ = true;
   if (state_ != state::open)
     return false;
   mutable_bytes place;
@@ -155,6 +194,7 @@ bool stream_link::receive() noexcept {
     n = kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
+    drained_ = static_cast<std::size_t>(n) < place.size();
     reader_.received(static_cast<std::size_t>(n));
     return true;
   }

@@ -1,13 +1,14 @@
-// One socket that carries frames both ways: its send queue, its read buffer, its opening.
+// One socket that carries frames both ways: what it reads, what it writes, its opening.
 //
 // Knows no loop and no user: whoever owns it calls it when the socket is ready, hands the frames on
 // and decides what a failure means. doc/design/connection.md has the states and rules.
 //
 // Guarantees:
-//  - What was committed leaves in order and whole, or is still in the queue when the link ends.
-//  - Our hello goes first, and data follows it at once. Until the other's hello has come, all of it
-//    is checked, because the other end may wish so; from then on as agreed.
-//  - Writing never raises SIGPIPE, never blocks, and allocates nothing beyond the queue's memory.
+//  - Our hello goes first, a goodbye last. Between them what is committed to the queue leaves in
+//    order and whole, or is still in the queue when the link ends.
+//  - Data follows our hello at once. It carries checksums until the other's hello has told that
+//    none are wanted.
+//  - Writing never raises SIGPIPE, never blocks and allocates nothing.
 //
 // One thread.
 #pragma once
@@ -15,9 +16,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "atbus/buffer/send_queue.hpp"
 #include "atbus/core/bytes.hpp"
@@ -37,8 +38,9 @@ class stream_link {
     closed,      // why() says what ended it
   };
 
-  // `connected`: the socket is. `queue` is empty and this link's alone.
-  stream_link(file socket, bool connected, const hello& own, std::unique_ptr<send_queue> queue,
+  // `connected`: the socket is. `queue` outlives the link and is written by nobody else; what is in
+  // it leaves first. Null: this end sends nothing.
+  stream_link(file socket, bool connected, const hello& own, send_queue* queue,
               read_space& space) noexcept;
   stream_link(const stream_link&) = delete;
   stream_link& operator=(const stream_link&) = delete;
@@ -58,76 +60,60 @@ class stream_link {
 
   // --- sending
 
-  // Writable bytes of one message. Errors: message_too_large (length, limit), would_block (wanted
-  // and largest that would fit), out_of_memory, or why the link is closed.
-  [[nodiscard]] status claim(std::size_t length, mutable_bytes& payload) noexcept {
-    if (length > send_limit_) [[unlikely]]
-      return refuse(length);
-    mutable_bytes frame;
-    const status claimed = queue_->claim(frame_size(length), frame);
-    if (!claimed) [[unlikely]] {
-      ++refused_;
-      return claimed;
-    }
-    frame_ = frame.data();
-    payload = {begin_frame(frame_, frame_kind::data, length), length};
-    return {};
-  }
-  // Of the claimed bytes, `length` are sent.
-  void commit(std::size_t claimed, std::size_t length) noexcept {
-    queue_->commit(length == claimed ? frame_size(length) : shorten_frame(frame_, length));
-    ++sent_;
-  }
-  void abort() noexcept { queue_->abort(); }
-
-  // Writes as much as the socket takes and the opening allows. True: nothing is left to write, or
-  // ever will be.
+  // Writes as much as the socket takes. True: nothing is left to write, or ever will be.
   bool flush() noexcept;
-  [[nodiscard]] bool has_unwritten() const noexcept { return queue_->unwritten() != 0; }
-  [[nodiscard]] const send_queue& queue() const noexcept { return *queue_; }
-  // Says that nothing follows; what is queued before it is still written by flush().
+  [[nodiscard]] bool has_unwritten() const noexcept {
+    return opening_written_ != opening_.size() || unwritten() != 0 ||
+           closing_written_ != closing_size_;
+  }
+  // Says that nothing follows; flush() writes it behind what is queued.
   void say_goodbye(errc reason) noexcept;
   // Nothing more is written (the other end reads an end of file behind what was).
   void shut_down() noexcept;
+  // Bytes that the other end's kernel has not acknowledged; 0 where there is no such thing.
+  [[nodiscard]] std::size_t unacknowledged() const noexcept;
 
-  // Hands over the messages that were accepted and not completely written, in order. The other end
-  // hands none of them out.
-  template <class Each>
-  std::size_t unsent(Each&& each) const;
+  // The most the other end takes, in payload bytes; our own limit until it has said so.
+  [[nodiscard]] std::size_t send_limit() const noexcept { return send_limit_; }
 
   // --- receiving
 
-  // Reads once and hands out what is complete: `handler(bytes_view)` returns a frame_flow. False:
-  // nothing was there, or the link has ended (now() tells).
-  template <class Handler>
-  bool read(Handler&& handler);
-  // The same without reading, for what a handler left behind when it stopped.
+  // One read. False: nothing was there, or the link has ended (now() tells), or what is there has to
+  // be walked first.
+  bool receive() noexcept;
+  // Whether that read took less than it had room for: most likely nothing more is there.
+  [[nodiscard]] bool drained() const noexcept { return drained_; }
+  // Hands out the complete frames: `handler(bytes_view)` returns a frame_flow. They stay where they
+  // are until anybody reads into the same space.
   template <class Handler>
   walk_end walk(Handler&& handler);
-
-  [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
-  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
+  // The other end has said that nothing follows.
+  [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }
 
  private:
-  [[gnu::cold]] status refuse(std::size_t length) noexcept;
-  // One recv into the read buffer. False: nothing was read.
-  bool receive() noexcept;
   void settle_opening() noexcept;
-  // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
+  [[nodiscard]] std::size_t unwritten() const noexcept {
+    return queue_ == nullptr ? 0 : queue_->unwritten();
+  }
+  // Makes ready what was committed since the last time: fills in checksums.
   void seal_committed() noexcept;
+  void written(std::size_t bytes) noexcept;
   // Lets go of the frames that are completely written.
   void release_written() noexcept;
 
   file socket_;
-  std::unique_ptr<send_queue> queue_;
+  send_queue* queue_;
   read_buffer reader_;
-  std::byte* frame_ = nullptr;  // of the open claim
-  std::size_t send_limit_;      // payload bytes
-  std::uint64_t sealed_ = 0;    // ready to be written, in the queue's count of committed bytes
-  std::uint64_t sent_ = 0;
-  std::uint64_t refused_ = 0;
-  bool checksums_ = true;  // in what we send; true until settled
-  bool settled_ = false;   // what was agreed on is in force
+  std::array<std::byte, frame_size(hello_size)> opening_;
+  std::size_t opening_written_ = 0;
+  std::array<std::byte, frame_size(goodbye_size)> closing_{};
+  std::size_t closing_size_ = 0;
+  std::size_t closing_written_ = 0;
+  std::size_t send_limit_;    // payload bytes
+  std::uint64_t sealed_ = 0;  // ready to be written, in the queue's count of committed bytes
+  bool checksums_ = true;     // of what we send
+  bool settled_ = false;      // what was agreed on is in force
+  bool drained_ = false;
   state state_;
   error why_;
 };
@@ -144,35 +130,25 @@ walk_end stream_link::walk(Handler&& handler) {
   return ended;
 }
 
-template <class Handler>
-bool stream_link::read(Handler&& handler) {
-  if (!receive())
-    return false;
-  (void)walk(handler);
-  return true;
-}
-
+// Hands over the messages of a queue of frames that were accepted and not completely written, in
+// order: `each(bytes_view)`. The other end hands none of them out. Returns their number.
 template <class Each>
-std::size_t stream_link::unsent(Each&& each) const {
-  // Begins with a frame: only whole ones are released. One of which the other end has a part is never
-  // handed out there.
+std::size_t for_each_unsent(const send_queue& queue, Each&& each) {
+  // Begins with a frame: only whole ones are released.
+  std::vector<bytes_view> runs(64);
+  std::size_t found = 0;
+  while ((found = queue.gather_unreleased(runs)) == runs.size())
+    runs.resize(2 * runs.size());
   std::size_t count = 0;
-  std::array<bytes_view, 64> runs;
-  const std::size_t found = queue_->gather_unreleased(runs);
   for (const bytes_view run : std::span{runs}.first(found)) {
-    const std::byte* at = run.data();
-    std::size_t left = run.size();
-    while (left >= frame_header_size) {
-      const auto word = load_little_endian<std::uint32_t>(at);
+    for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
+      const auto word = load_little_endian<std::uint32_t>(run.data() + at);
       const std::size_t size = frame_size(frame_length(word));
-      if (size > left)
+      if (size > run.size() - at)
         break;
-      if (word >> frame_kind_shift == static_cast<std::uint32_t>(frame_kind::data)) {
-        each(bytes_view{at + frame_header_size, frame_length(word)});
-        ++count;
-      }
+      each(bytes_view{run.data() + at + frame_header_size, frame_length(word)});
+      ++count;
       at += size;
-      left -= size;
     }
   }
   return count;

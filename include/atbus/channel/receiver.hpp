@@ -22,20 +22,18 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/frame_inbox.hpp"
 #include "atbus/channel/receiver_core.hpp"
 #include "atbus/core/export.hpp"
 #include "atbus/core/status.hpp"
 
 namespace atbus {
-
-namespace detail {
-class receiver_state;
-}
 
 class ATBUS_API receiver {
  public:
@@ -46,11 +44,11 @@ class ATBUS_API receiver {
   // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error.
   static result<receiver> open(std::string_view address, const receiver_options& options = {});
 
-  receiver(receiver&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  receiver(receiver&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
   receiver& operator=(receiver&& other) noexcept {
     if (this != &other) {
       close();
-      state_ = std::exchange(other.state_, nullptr);
+      backend_ = std::exchange(other.backend_, nullptr);
     }
     return *this;
   }
@@ -62,7 +60,11 @@ class ATBUS_API receiver {
   // receiver, or fork; called from a handler, poll delivers nothing and returns 0.
   template <class Handler>
   std::size_t poll(Handler&& handler, const poll_limits& limits = {}) {
-    return state_ == nullptr ? 0 : core().poll(handler, limits);
+    if (backend_ == nullptr)
+      return 0;
+    if (backend_->kind() == detail::backend_kind::streams)
+      return static_cast<detail::frame_inbox*>(backend_)->poll(handler, limits);
+    return static_cast<detail::receiver_core*>(backend_)->poll(handler, limits);
   }
 
   // Sleeps until a message is there (ok), or `timeout` has passed (timed_out); negative: for ever.
@@ -90,7 +92,9 @@ class ATBUS_API receiver {
   // delivers and waits for nothing. Must not throw.
   void on_problem(std::function<void(const error&)> handler);
 
-  // Sums over all lanes.
+  // Where senders find it: with the port that was bound, if port 0 was asked for.
+  [[nodiscard]] std::string address() const;
+  // Sums over all lanes or connections.
   [[nodiscard]] channel_stats stats() const;
   // The most a message may carry, in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
@@ -104,10 +108,9 @@ class ATBUS_API receiver {
   [[nodiscard]] bool is_open() const noexcept;
 
  private:
-  explicit receiver(detail::receiver_state* state) noexcept : state_(state) {}
-  [[nodiscard]] detail::receiver_core& core() const noexcept;
+  explicit receiver(detail::receiver_backend* backend) noexcept : backend_(backend) {}
 
-  detail::receiver_state* state_ = nullptr;
+  detail::receiver_backend* backend_ = nullptr;
 };
 
 }  // namespace atbus

@@ -24,6 +24,7 @@
 #include "atbus/channel/channel_options.hpp"
 #include "atbus/channel/hang_back.hpp"
 #include "atbus/channel/lane.hpp"
+#include "atbus/channel/receiver_backend.hpp"
 #include "atbus/channel/test_hook.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
@@ -32,49 +33,16 @@
 
 namespace atbus {
 
-// One message as a handler may ask for it (a handler may also take just the bytes).
-struct received_message {
-  bytes_view bytes;          // in place; valid until the handler returns
-  std::uint32_t lane = 0;    // the sender's lane; a sender keeps it for its life
-  bool redelivered = false;  // an earlier receiver died while it handled this message
-};
-
 namespace detail {
 
-class ATBUS_API receiver_core {
+class ATBUS_API receiver_core : public receiver_backend {
  public:
-  receiver_core(const receiver_core&) = delete;
-  receiver_core& operator=(const receiver_core&) = delete;
-
   template <class Handler>
   std::size_t poll(Handler& handler, const poll_limits& limits);
 
  protected:
-  enum class interruption : std::uint8_t { none, closed, forked };
-
-  receiver_core() = default;
-  ~receiver_core() = default;
-
-  // Keeps the state alive while a handler may destroy the receiver; refuses nested dispatch.
-  class dispatch_frame {
-   public:
-    explicit dispatch_frame(receiver_core& core) noexcept
-        : core_(core), entered_(!core.dispatching_ && core.interrupted_ == interruption::none) {
-      if (entered_)
-        core.dispatching_ = true;
-    }
-    ~dispatch_frame() {
-      if (entered_)
-        core_.end_dispatch();
-    }
-    dispatch_frame(const dispatch_frame&) = delete;
-    dispatch_frame& operator=(const dispatch_frame&) = delete;
-    [[nodiscard]] bool entered() const noexcept { return entered_; }
-
-   private:
-    receiver_core& core_;
-    bool entered_;
-  };
+  receiver_core() noexcept : receiver_backend(backend_kind::lanes) {}
+  ~receiver_core() override = default;
 
   // Accounts for the records of one visit, also when a handler throws or interrupts.
   class visit_frame {
@@ -168,7 +136,6 @@ class ATBUS_API receiver_core {
   void remove_inactive() noexcept;
   void look_at_bells() noexcept;
   void park_idle_lanes() noexcept;
-  void end_dispatch() noexcept;
 
   static constexpr std::uint64_t visit_bytes = 64 * 1024;  // a lane's turn ends after these
   static constexpr std::uint64_t parking_interval = 256;   // productive passes
@@ -188,8 +155,6 @@ class ATBUS_API receiver_core {
   std::uint64_t productive_passes_ = 0;
   std::byte* private_copy_ = nullptr;  // copy_on_receive
   const lane_reader* lanes_begin_ = nullptr;
-  interruption interrupted_ = interruption::none;
-  bool dispatching_ = false;
   bool always_fence_ = false;   // the kernel refused to register us for barriers
   bool inactive_seen_ = false;  // some lane in active_ is not active any more
 };

@@ -36,7 +36,7 @@
 
 #include "atbus/channel/channel_options.hpp"
 #include "atbus/channel/copy_payload.hpp"
-#include "atbus/channel/sender_core.hpp"
+#include "atbus/channel/sender_backend.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/export.hpp"
 #include "atbus/core/status.hpp"
@@ -44,7 +44,7 @@
 namespace atbus {
 
 namespace detail {
-class sender_state;
+class sender_on_loop;
 }
 
 // Writable bytes of one message in the lane itself. Until `commit` nobody else can see them;
@@ -53,14 +53,14 @@ class sender_state;
 class message_slot {
  public:
   message_slot(message_slot&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)),
+      : backend_(std::exchange(other.backend_, nullptr)),
         bytes_(other.bytes_),
         why_(other.why_),
         publish_(other.publish_) {}
   message_slot& operator=(message_slot&&) = delete;
   ~message_slot() = default;
 
-  explicit operator bool() const noexcept { return core_ != nullptr; }
+  explicit operator bool() const noexcept { return backend_ != nullptr; }
   // Why there is none: an error of send, or ok once it was committed.
   [[nodiscard]] status why() const noexcept { return why_; }
 
@@ -72,31 +72,31 @@ class message_slot {
   // commit, does nothing.
   void commit() noexcept { commit(bytes_.size()); }
   void commit(std::size_t length) noexcept {
-    if (core_ == nullptr || length > bytes_.size())
+    if (backend_ == nullptr || length > bytes_.size())
       return;
-    core_->append(bytes_.size(), length);
+    backend_->append(bytes_.size(), length);
     if (publish_)
-      core_->publish();
-    core_ = nullptr;
+      backend_->publish();
+    backend_ = nullptr;
   }
 
  private:
   friend class sender;
   friend class message_batch;
-  message_slot(detail::sender_core* core, std::size_t length, bool publish) noexcept
+  message_slot(detail::sender_backend* backend, std::size_t length, bool publish) noexcept
       : publish_(publish) {
-    if (core == nullptr) [[unlikely]] {
+    if (backend == nullptr) [[unlikely]] {
       why_ = errc::closed;
       return;
     }
-    std::byte* const at = core->claim(length, why_);
+    std::byte* const at = backend->claim(length, why_);
     if (at == nullptr) [[unlikely]]
       return;
-    core_ = core;
+    backend_ = backend;
     bytes_ = {at, length};
   }
 
-  detail::sender_core* core_ = nullptr;
+  detail::sender_backend* backend_ = nullptr;
   mutable_bytes bytes_;
   status why_;
   bool publish_ = true;
@@ -107,7 +107,8 @@ class message_slot {
 // would_block. Use only the batch while it lives.
 class message_batch {
  public:
-  message_batch(message_batch&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  message_batch(message_batch&& other) noexcept
+      : backend_(std::exchange(other.backend_, nullptr)) {}
   message_batch& operator=(message_batch&&) = delete;
   ~message_batch() { flush(); }
 
@@ -120,21 +121,21 @@ class message_batch {
     return {};
   }
   [[nodiscard]] message_slot claim(std::size_t length) noexcept {
-    message_slot slot{core_, length, false};
+    message_slot slot{backend_, length, false};
     if (!slot && slot.why() == errc::would_block)
       flush();
     return slot;
   }
   void flush() noexcept {
-    if (core_ != nullptr)
-      core_->publish();
+    if (backend_ != nullptr)
+      backend_->publish();
   }
 
  private:
   friend class sender;
-  explicit message_batch(detail::sender_core* core) noexcept : core_(core) {}
+  explicit message_batch(detail::sender_backend* backend) noexcept : backend_(backend) {}
 
-  detail::sender_core* core_;
+  detail::sender_backend* backend_;
 };
 
 class ATBUS_API sender {
@@ -147,13 +148,11 @@ class ATBUS_API sender {
   // start the receiver), out_of_memory, system_error.
   static result<sender> open(std::string_view address, const sender_options& options = {});
 
-  sender(sender&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)), core_(std::exchange(other.core_, nullptr)) {}
+  sender(sender&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
   sender& operator=(sender&& other) noexcept {
     if (this != &other) {
       close();
-      state_ = std::exchange(other.state_, nullptr);
-      core_ = std::exchange(other.core_, nullptr);
+      backend_ = std::exchange(other.backend_, nullptr);
     }
     return *this;
   }
@@ -196,9 +195,14 @@ class ATBUS_API sender {
 
   // `length` writable bytes in the lane. The slot is false, and says why, if there is no room or
   // the length is too large. What was not committed when the next claim begins was never sent.
-  [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {core_, length, true}; }
+  [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {backend_, length, true}; }
 
-  [[nodiscard]] message_batch batch() noexcept { return message_batch{core_}; }
+  [[nodiscard]] message_batch batch() noexcept { return message_batch{backend_}; }
+
+  // Of streams: hands the kernel what it has not taken yet, and waits at most `timeout` until it has
+  // taken all (negative: for ever). Errors: would_block (something is left), and those of send. Of
+  // lanes: ok at once, what is sent is where the receiver reads it.
+  status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
   // Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
   // negative: for ever). 0 stands for the length that was refused last. Then calls the
@@ -237,13 +241,13 @@ class ATBUS_API sender {
 
   // Gives the lane up; what was published stays. Idempotent.
   void close() noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }
 
  private:
-  explicit sender(detail::sender_state* state) noexcept;
+  friend class detail::sender_on_loop;
+  explicit sender(detail::sender_backend* backend) noexcept : backend_(backend) {}
 
-  detail::sender_state* state_ = nullptr;
-  detail::sender_core* core_ = nullptr;  // the same object
+  detail::sender_backend* backend_ = nullptr;
 };
 
 }  // namespace atbus

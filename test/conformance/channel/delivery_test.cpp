@@ -11,6 +11,10 @@ namespace {
 using Delivery = ChannelTest;
 INSTANTIATE_TEST_SUITE_P(Channel, Delivery, testing::ValuesIn(channel_kinds), kind_name);
 
+// What only shared memory promises.
+class LaneDelivery : public ChannelTest {};
+INSTANTIATE_TEST_SUITE_P(Channel, LaneDelivery, testing::ValuesIn(lane_kinds), kind_name);
+
 TEST_P(Delivery, SentBytesArriveAsTheyWere) {
   auto inbox = open_receiver();
   auto out = open_sender();
@@ -83,7 +87,7 @@ TEST_P(Delivery, FullLaneIsWouldBlockAndNothingIsLost) {
   EXPECT_EQ(last, errc::would_block);
   EXPECT_GT(accepted, 100);
   EXPECT_EQ(out.stats().full, 1U);
-  const auto got = drain(inbox);
+  const auto got = drain(inbox, out);
   ASSERT_EQ(got.size(), static_cast<std::size_t>(accepted));
   for (int i = 0; i < accepted; ++i)
     EXPECT_EQ(got[static_cast<std::size_t>(i)], std::to_string(i));
@@ -132,14 +136,15 @@ TEST_P(Delivery, RandomLengthsSurviveManyLaps) {
       sent.push_back(std::move(message));
     } else {
       ASSERT_EQ(s, errc::would_block);
-      for (auto& m : drain(inbox))
+      for (auto& m : drain(inbox, out))
         got.push_back(std::move(m));
     }
   }
-  for (auto& m : drain(inbox))
+  for (auto& m : drain(inbox, out))
     got.push_back(std::move(m));
   EXPECT_EQ(got, sent);
-  EXPECT_GT(out.stats().padding_bytes, 0U);
+  if (!GetParam().stream)
+    EXPECT_GT(out.stats().padding_bytes, 0U);
 }
 
 TEST_P(Delivery, BatchLargerThanTheLaneIsFlushedWhenItIsFull) {
@@ -149,7 +154,7 @@ TEST_P(Delivery, BatchLargerThanTheLaneIsFlushedWhenItIsFull) {
   int sent = 0;
   while (batch.send(as_bytes("0123456789abcdef")))
     ++sent;
-  EXPECT_EQ(drain(inbox).size(), static_cast<std::size_t>(sent));
+  EXPECT_EQ(drain(inbox, out).size(), static_cast<std::size_t>(sent));
   EXPECT_TRUE(batch.send(as_bytes("more")));
 }
 
@@ -172,12 +177,12 @@ TEST_P(Delivery, EverySendersOrderHoldsAndAllGetTheirTurn) {
     EXPECT_EQ(n, 100);
 }
 
-TEST_P(Delivery, BusyLaneDoesNotStarveTheOthers) {
+TEST_P(Delivery, BusySenderDoesNotStarveTheOthers) {
   auto inbox = open_receiver({.lanes = 2});
   auto busy = open_sender();
   auto quiet = open_sender();
   const std::string big(10000, 'b');
-  while (busy.send(as_bytes(big))) {
+  for (int i = 0; i < 200 && busy.send(as_bytes(big)); ++i) {
   }
   ASSERT_TRUE(quiet.send(as_bytes("me too")));
   int before = 0;
@@ -189,7 +194,8 @@ TEST_P(Delivery, BusyLaneDoesNotStarveTheOthers) {
       ++before;
   });
   EXPECT_TRUE(heard);
-  EXPECT_LT(before, 20);  // one turn of 64 KiB, not the whole lane
+  // One turn of 64 KiB, or of 512 KiB through a socket, not the whole lane or buffer.
+  EXPECT_LT(before, GetParam().stream ? 70 : 20);
 }
 
 TEST_P(Delivery, LimitsBoundOnePoll) {
@@ -270,7 +276,7 @@ TEST_P(Delivery, SendWithinAHandlerGoesThrough) {
   EXPECT_EQ(count, 50);
 }
 
-TEST_P(Delivery, PrivateCopiesAreDeliveredWhenAskedFor) {
+TEST_P(LaneDelivery, PrivateCopiesAreDeliveredWhenAskedFor) {
   auto inbox = open_receiver({.copy_on_receive = true});
   auto out = open_sender();
   ASSERT_TRUE(out.send(as_bytes("first")));

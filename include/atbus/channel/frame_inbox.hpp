@@ -1,0 +1,89 @@
+// A stream receiver's dispatch: the part of `atbus::receiver` that is inlined into user code.
+// Programs include atbus/channel/receiver.hpp.
+//
+// Frames are found and checked a batch at a time, out of line, and handed out here, where they were
+// read. A batch is small, so that what was checked is still in the first cache when the handler
+// sees it.
+//
+// Guarantees:
+//  - A handler runs on the bytes in place, once per message, in the order of its connection;
+//    connections take turns.
+//  - A message whose handler throws counts as handled. A handler may close or destroy the receiver,
+//    or fork.
+//
+// Threads: the receiver's one. Errors: none here.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/receiver_backend.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/clock.hpp"
+#include "atbus/core/export.hpp"
+
+namespace atbus::detail {
+
+class ATBUS_API frame_inbox : public receiver_backend {
+ public:
+  template <class Handler>
+  std::size_t poll(Handler& handler, const poll_limits& limits);
+
+ protected:
+  frame_inbox() noexcept : receiver_backend(backend_kind::streams) {}
+  ~frame_inbox() override = default;
+
+  // Makes the next batch, all of one connection; only when the last one is used up. False: nothing
+  // is there. `quick`: what takes more than a look at connections known to be busy may wait.
+  virtual bool fill(bool quick) noexcept = 0;
+
+  static constexpr std::size_t batch_messages = 64;
+  static constexpr std::size_t batch_bytes = 32 * 1024;  // it ends with the message that reaches it
+
+  std::array<bytes_view, batch_messages> batch_;
+  std::size_t batch_next_ = 0;
+  std::size_t batch_size_ = 0;
+  std::uint32_t connection_ = 0;  // whose messages they are
+  std::uint64_t messages_ = 0;    // handed out
+  std::uint64_t bytes_ = 0;
+
+ private:
+  static constexpr std::size_t messages_per_clock = 32;
+};
+
+template <class Handler>
+std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
+  const dispatch_frame frame{*this};
+  if (!frame.entered())
+    return 0;
+  const bool timed = limits.time > std::chrono::nanoseconds{0};
+  const std::chrono::nanoseconds deadline = timed ? now() + limits.time : limits.time;
+  std::size_t delivered = 0;
+  while (delivered < limits.messages) {
+    if (batch_next_ == batch_size_ && !fill(delivered != 0))
+      break;
+    const bytes_view bytes = batch_[batch_next_++];
+    // Before the handler, so that one that throws leaves its message counted as handled.
+    ++delivered;
+    ++messages_;
+    bytes_ += bytes.size();
+    if constexpr (std::is_invocable_v<Handler&, bytes_view>) {
+      handler(bytes);
+    } else {
+      static_assert(std::is_invocable_v<Handler&, const received_message&>,
+                    "a handler takes std::span<const std::byte> or const atbus::received_message&");
+      handler(received_message{bytes, connection_, false});
+    }
+    if (interrupted_ != interruption::none) [[unlikely]]
+      break;
+    if (timed && delivered % messages_per_clock == 0 && now() >= deadline)
+      break;
+  }
+  return delivered;
+}
+
+}  // namespace atbus::detail

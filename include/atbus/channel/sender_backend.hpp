@@ -1,0 +1,113 @@
+// What `atbus::sender` stands on: one kind of channel each, and the hot path of lanes, which is
+// inlined into user code. Programs include atbus/channel/sender.hpp.
+//
+// A message goes into a lane of shared memory or, as a frame, into the queue of a stream. Which of
+// them is one test per message; streams pay a call beside their system calls.
+//
+// Threads: the sender's one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/lane.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/export.hpp"
+#include "atbus/core/status.hpp"
+
+namespace atbus::detail {
+
+class ATBUS_API sender_backend {
+ public:
+  sender_backend(const sender_backend&) = delete;
+  sender_backend& operator=(const sender_backend&) = delete;
+
+  // Begins a message with so many bytes of payload and says where they go; else null and why.
+  [[nodiscard]] std::byte* claim(std::size_t length, status& why) noexcept {
+    if (length > message_limit_) [[unlikely]] {
+      why = status{errc::message_too_large, length, message_limit_};
+      return nullptr;
+    }
+    if (through_stream_)
+      return claim_frame(length, why);
+    const std::uint64_t size = record_size(length);
+    if (!writer_.fits(size)) [[unlikely]] {
+      why = make_room(size);
+      if (!why)
+        return nullptr;
+    }
+    return writer_.begin(record_kind::message, length);
+  }
+
+  // Of the `claimed` bytes, `length` are sent.
+  void append(std::size_t claimed, std::size_t length) noexcept {
+    if (through_stream_)
+      return append_frame(claimed, length);
+    if (length != claimed) [[unlikely]]
+      writer_.begin(record_kind::message, length);
+    writer_.append(length);
+  }
+  void publish() noexcept {
+    if (through_stream_)
+      return publish_frames();
+    if (writer_.publish()) [[unlikely]]
+      answer_notice();
+  }
+
+  // As in atbus::sender.
+  virtual status flush(std::chrono::nanoseconds timeout) = 0;
+  virtual status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) = 0;
+  [[nodiscard]] virtual int descriptor() = 0;
+  virtual bool prepare_sleep() = 0;
+  virtual void finish_sleep() = 0;
+  [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
+  virtual bool poll_writable() = 0;
+  virtual result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) = 0;
+  [[nodiscard]] virtual bool receiver_alive() const noexcept = 0;
+  [[nodiscard]] virtual channel_stats stats() const = 0;
+  [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }
+  void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
+
+  // Its loop flushes it at the end of each turn: single messages need not leave at once.
+  virtual void ride_on_loop() noexcept {}
+
+  // The public object lets go. Ends the backend, at once or when the handler that runs returns.
+  void release() noexcept;
+
+ protected:
+  sender_backend() = default;
+  virtual ~sender_backend();
+
+  // Cold paths of lanes.
+  [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
+  virtual void answer_notice() noexcept = 0;
+  // claim, append and publish of a stream.
+  [[nodiscard]] virtual std::byte* claim_frame(std::size_t length, status& why) noexcept = 0;
+  virtual void append_frame(std::size_t claimed, std::size_t length) noexcept = 0;
+  virtual void publish_frames() noexcept = 0;
+
+  // The public object has let go.
+  virtual void stop() noexcept = 0;
+  // delete this, within a fork_pause.
+  virtual void destroy() noexcept = 0;
+
+  // Calls the handler, which may destroy us, and may throw.
+  void call_on_writable();
+
+  lane_writer writer_;
+  std::uint64_t message_limit_ = 0;
+  bool through_stream_ = false;
+
+ private:
+  void end() noexcept;
+
+  bool in_callback_ = false;
+  bool owned_ = true;
+  std::function<void()> on_writable_;
+};
+
+}  // namespace atbus::detail

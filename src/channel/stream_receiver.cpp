@@ -1,0 +1,446 @@
+#include "channel/stream_receiver.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "channel/segment.h"
+#include "channel/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t read_space_size = 512 * 1024;
+// Reads of one fill without a message: a peer that sends nothing but control frames, or its message
+// in crumbs, can't keep poll from returning.
+constexpr int most_reads = 16;
+constexpr int accepts_per_look = 64;
+constexpr std::chrono::nanoseconds out_of_descriptors_pause = std::chrono::milliseconds{100};
+constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
+// Up to so many connections are read from on the chance that something is there.
+constexpr std::size_t few_connections = 4;
+constexpr unsigned spins_per_look = 32;
+
+}  // namespace
+
+struct stream_receiver::connection {
+  connection(file socket, const hello& own, read_space& space) noexcept
+      : link(std::move(socket), true, own, nullptr, space) {}
+
+  stream_link link;
+  std::uint32_t number = 0;
+  std::size_t open_at = 0;  // in open_
+  std::size_t busy_at = 0;  // in busy_
+  bool busy = false;
+  bool confirmed = false;
+  bool more = false;      // complete frames may be left from the last read
+  bool has_read = false;  // in this turn
+  bool watching_write = false;
+  std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
+};
+
+result<receiver_backend*> stream_receiver::open(const atbus::address& where,
+                                                const receiver_options& options) {
+  if (where.kind() == address_kind::dns) {
+    return error{errc::invalid_argument,
+                 where.to_string() +
+                     ": a name is to connect to; listen on an address of this host, "
+                     "such as ipv6://[::]:" +
+                     std::to_string(where.port())};
+  }
+  const std::uint64_t limit = options.message_limit == 0
+                                  ? static_cast<std::uint64_t>(build_settings::message_limit)
+                                  : options.message_limit;
+  if (limit > frame_payload_max) {
+    return error{errc::invalid_argument, where.to_string() + ": a message limit of " +
+                                             std::to_string(limit) + " is above 64 MiB"};
+  }
+  const stream_options sockets{.send_buffer = 0,
+                               .receive_buffer = options.socket.receive_buffer,
+                               .keepalive = options.socket.keepalive};
+  const fork_pause no_fork;
+  auto listener = listening_socket::open(where, options.backlog, sockets);
+  if (!listener)
+    return listener.error();
+  file epoll{kernel().epoll_create(EPOLL_CLOEXEC)};
+  if (!epoll)
+    return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
+  const bool local = where.kind() == address_kind::unix_socket;
+  auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options,
+                                         options.socket.checksums.value_or(!local));
+  made->watch_listener(true);
+  if (!made->listening_) {
+    error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
+    made->release();
+    return failed;
+  }
+  return static_cast<receiver_backend*>(made);
+}
+
+stream_receiver::stream_receiver(listening_socket listener, file epoll,
+                                 const receiver_options& options, bool wants_checksums)
+    : listener_(std::move(listener)),
+      epoll_(std::move(epoll)),
+      address_(listener_.bound_to()),
+      message_limit_(options.message_limit == 0
+                         ? static_cast<std::uint64_t>(build_settings::message_limit)
+                         : options.message_limit),
+      most_connections_(std::max(options.connections, 1U)),
+      most_unconfirmed_(std::max(options.unconfirmed, 1U)),
+      confirm_timeout_(options.confirm_timeout),
+      space_(read_space_size),
+      spin_(options.spin),
+      reported_at_(-between_reports) {
+  own_.wants_checksums = wants_checksums;
+  own_.payload_max = static_cast<std::uint32_t>(message_limit_);
+}
+
+stream_receiver::~stream_receiver() = default;
+
+// --- reading
+
+void stream_receiver::heat(connection& busy) noexcept {
+  if (busy.busy)
+    return;
+  busy.busy = true;
+  busy.busy_at = busy_.size();
+  busy_.push_back(&busy);  // has room for all
+}
+
+void stream_receiver::cool(connection& idle) noexcept {
+  if (!idle.busy)
+    return;
+  idle.busy = false;
+  busy_[idle.busy_at] = busy_.back();
+  busy_[idle.busy_at]->busy_at = idle.busy_at;
+  busy_.pop_back();
+}
+
+bool stream_receiver::fill(bool quick) noexcept {
+  batch_next_ = batch_size_ = 0;
+  if (interrupted_ != interruption::none)
+    return false;
+  bool looked = quick;
+  for (int reads = 0;;) {
+    if (current_ == nullptr) {
+      if (busy_.empty() && !std::exchange(looked, true))
+        look(0);
+      if (busy_.empty())
+        return false;
+      if (turn_ >= busy_.size())
+        turn_ = 0;
+      current_ = busy_[turn_];
+      current_->has_read = false;
+    }
+    connection& c = *current_;
+    if (c.more) {
+      collect(c);
+      if (batch_size_ != 0)
+        return true;
+    }
+    if (c.link.now() == stream_link::state::closed) {
+      drop(c);
+      continue;
+    }
+    if (c.has_read) {
+      // Its turn is over: the next one's, and its own again if more is there.
+      if (c.link.drained())
+        cool(c);
+      else
+        ++turn_;
+      current_ = nullptr;
+      continue;
+    }
+    if (reads++ == most_reads)
+      return false;
+    c.has_read = true;
+    if (c.link.receive())
+      c.more = true;
+  }
+}
+
+void stream_receiver::collect(connection& from) noexcept {
+  connection_ = from.number;
+  std::size_t bytes = 0;
+  const walk_end ended = from.link.walk([&](bytes_view message) {
+    batch_[batch_size_++] = message;
+    bytes += message.size() + frame_header_size;
+    return batch_size_ == batch_messages || bytes >= batch_bytes ? frame_flow::stop
+                                                                 : frame_flow::go_on;
+  });
+  from.more = ended == walk_end::stopped;
+  if (ended == walk_end::failed) {
+    ++faulty_;
+    report(from);
+  }
+  if (!from.confirmed && from.link.opened())
+    opening_moved(from);
+  if (ended == walk_end::needs_more && from.link.ended_by_goodbye())
+    from.link.close({errc::peer_closed});
+}
+
+// The other end has said hello: ours is the answer.
+void stream_receiver::opening_moved(connection& of) noexcept {
+  of.confirmed = true;
+  forget_unconfirmed(of);
+  write_controls(of);
+}
+
+void stream_receiver::write_controls(connection& of) noexcept {
+  const bool wanted = !of.link.flush();
+  if (of.link.now() == stream_link::state::closed || wanted == of.watching_write)
+    return;
+  epoll_event interest{.events = EPOLLIN | (wanted ? EPOLLOUT : 0U), .data = {.ptr = &of}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, of.link.descriptor(), &interest) == 0)
+    of.watching_write = wanted;
+}
+
+void stream_receiver::report(const connection& of) noexcept {
+  const auto time = now();
+  if (time - reported_at_ < between_reports)
+    return;
+  reported_at_ = time;
+  problem({of.link.why().code(), address_ + ": connection " + std::to_string(of.number) +
+                                     " is closed, " + of.link.why().text()});
+}
+
+// --- waiting
+
+void stream_receiver::look(std::int64_t timeout_ns) noexcept {
+  look_at_clock();
+  ended_.clear();
+  std::array<epoll_event, 64> events;
+  const int n =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  bool newcomers = false;
+  for (int i = 0; i < n; ++i) {
+    auto* const c = static_cast<connection*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (c == nullptr) {
+      newcomers = true;
+      continue;
+    }
+    if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
+      write_controls(*c);
+    heat(*c);
+  }
+  // Last: it may end connections that events speak of.
+  if (newcomers)
+    accept_some();
+}
+
+void stream_receiver::look_at_clock() noexcept {
+  if (!listening_ || !unconfirmed_.empty()) {
+    const auto time = now();
+    while (!unconfirmed_.empty() && unconfirmed_.front()->close_at <= time) {
+      ++dropped_;
+      drop(*unconfirmed_.front());
+    }
+    if (!listening_ && accept_again_ <= time && open_.size() < most_connections_)
+      watch_listener(true);
+  }
+}
+
+std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
+  constexpr std::chrono::nanoseconds none{-1};
+  if (interrupted_ != interruption::none)
+    return none;
+  std::chrono::nanoseconds next = none;
+  const auto consider = [&](std::chrono::nanoseconds at) {
+    const auto left = std::max(at - now(), std::chrono::nanoseconds{0});
+    next = next < std::chrono::nanoseconds{0} ? left : std::min(next, left);
+  };
+  if (!unconfirmed_.empty())
+    consider(unconfirmed_.front()->close_at);
+  if (!listening_ && open_.size() < most_connections_)
+    consider(accept_again_);
+  return next;
+}
+
+bool stream_receiver::anything_soon() noexcept {
+  if (batch_next_ != batch_size_)
+    return true;
+  if (open_.empty() || open_.size() > few_connections || ++spins_ % spins_per_look == 0)
+    return fill(false);
+  for (connection* c : open_)
+    heat(*c);
+  return fill(true);
+}
+
+bool stream_receiver::prepare_sleep() {
+  // What is in the kernel makes the descriptor readable; what was read has to be handed out first.
+  return interrupted_ == interruption::none && !dispatching_ && batch_next_ == batch_size_ &&
+         std::none_of(busy_.begin(), busy_.end(), [](const connection* c) { return c->more; });
+}
+
+status stream_receiver::wait(std::chrono::nanoseconds timeout) {
+  if (auto s = usable(); !s)
+    return s;
+  if (dispatching_)
+    return errc::invalid_argument;
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  if (anything())
+    return {};
+  if (!spin_.spin(start, deadline.at(), [this] { return anything_soon(); })) {
+    for (;;) {
+      if (has_news()) {
+        if (auto s = report_problems(); !s)
+          return s;
+      }
+      const std::int64_t sleep_ns = deadline.left_ns(longest_sleep());
+      look(sleep_ns);
+      if (batch_next_ != batch_size_ || fill(true))
+        break;
+      if (deadline.over())
+        return errc::timed_out;
+    }
+  }
+  spin_.learn(now() - start);
+  return {};
+}
+
+// --- connections come and go
+
+void stream_receiver::watch_listener(bool wanted) noexcept {
+  if (wanted == listening_)
+    return;
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
+  if (kernel().epoll_ctl(epoll_.get(), operation, listener_.get(), &interest) == 0)
+    listening_ = wanted;
+}
+
+void stream_receiver::pause_accepting(std::chrono::nanoseconds time) noexcept {
+  accept_again_ = now() + time;
+  watch_listener(false);
+}
+
+void stream_receiver::accept_some() noexcept {
+  const fork_pause no_fork;
+  for (int i = 0; i < accepts_per_look; ++i) {
+    if (open_.size() >= most_connections_)
+      return pause_accepting({});
+    file socket{kernel().accept(listener_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED)
+        continue;
+      if (errno != EAGAIN) {
+        const int code = errno;
+        pause_accepting(out_of_descriptors_pause);
+        if (now() - reported_at_ >= between_reports) {
+          reported_at_ = now();
+          problem({errc::system_error,
+                   address_ + ": can't accept connections for now, what is connected goes on" +
+                       (code == EMFILE || code == ENFILE
+                            ? "; close something, or raise the limit (ulimit -n)"
+                            : ""),
+                   code});
+        }
+      }
+      return;
+    }
+    add(std::move(socket));
+  }
+}
+
+void stream_receiver::add(file socket) noexcept {
+  if (unconfirmed_.size() >= most_unconfirmed_) {
+    ++dropped_;
+    drop(*unconfirmed_.front());
+  }
+  set_stream_options(socket.get(), {});
+  std::uint32_t number = 0;
+  if (free_.empty()) {
+    number = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+    // So that the lists never have to grow where that could fail.
+    const std::size_t most = slots_.size();
+    free_.reserve(most);
+    open_.reserve(most);
+    busy_.reserve(most);
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  hello own = own_;
+  own.session = random_word();
+  slots_[number] = std::make_unique<connection>(std::move(socket), own, space_);
+  connection& c = *slots_[number];
+  c.number = number;
+  c.close_at = now() + confirm_timeout_;
+  c.open_at = open_.size();
+  open_.push_back(&c);
+  unconfirmed_.push_back(&c);
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = &c}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
+    return drop(c);
+  heat(c);  // who dials mostly has said something already
+}
+
+void stream_receiver::forget_unconfirmed(const connection& which) noexcept {
+  const auto at = std::find(unconfirmed_.begin(), unconfirmed_.end(), &which);
+  if (at != unconfirmed_.end())
+    unconfirmed_.erase(at);
+}
+
+void stream_receiver::drop(connection& ended) noexcept {
+  cool(ended);
+  if (!ended.confirmed)
+    forget_unconfirmed(ended);
+  if (current_ == &ended)
+    current_ = nullptr;
+  open_[ended.open_at] = open_.back();
+  open_[ended.open_at]->open_at = ended.open_at;
+  open_.pop_back();
+  ended.link.close({errc::closed});
+  free_.push_back(ended.number);
+  ended_.push_back(std::move(slots_[ended.number]));
+}
+
+// --- life
+
+channel_stats stream_receiver::stats() const {
+  channel_stats sum;
+  if (interrupted_ == interruption::forked)
+    return sum;
+  sum.messages = messages_;
+  sum.bytes = bytes_;
+  sum.quarantined = faulty_;
+  sum.connections = open_.size();
+  sum.unconfirmed_dropped = dropped_;
+  return sum;
+}
+
+error stream_receiver::remove() {
+  return usable();
+}
+
+void stream_receiver::stop() noexcept {
+  const fork_pause no_fork;
+  listener_.close();
+  for (connection* c : open_) {
+    c->link.say_goodbye(errc::closed);
+    (void)c->link.flush();
+    c->link.close({errc::closed});
+  }
+  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  epoll_.reset();
+}
+
+void stream_receiver::destroy() noexcept {
+  const fork_pause no_fork;
+  delete this;
+}
+
+void stream_receiver::abandon_in_child() noexcept {
+  interrupted_ = interruption::forked;
+  listener_.abandon();
+  for (const auto& c : slots_) {
+    if (c != nullptr)
+      c->link.abandon();
+  }
+  epoll_.reset();
+}
+
+}  // namespace atbus::detail

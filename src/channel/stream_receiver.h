@@ -1,0 +1,113 @@
+// A listener and the connections it accepted, as one receiver.
+//
+// One epoll instance watches everything; its descriptor is the receiver's. Connections that have
+// something to read are on a list of busy ones and take turns, one read each.
+//
+// Guarantees:
+//  - A peer costs at most: its slot, a partial frame (read_buffer.h), one read of its turn. What it
+//    announces reserves nothing.
+//  - Who says nothing is closed after the confirm timeout, or earlier when others want in: beyond
+//    `most_unconfirmed` the oldest goes first.
+//  - Impossible bytes end their connection, are counted and reported (at most once a second); the
+//    others go on.
+//  - Out of descriptors: accepting pauses for a moment, what is connected goes on.
+//
+// Threads: the receiver's one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atbus/channel/frame_inbox.hpp"
+#include "atbus/core/address.hpp"
+#include "channel/fork_guard.h"
+#include "channel/opening.h"
+#include "channel/read_buffer.h"
+#include "channel/spin_budget.h"
+#include "channel/stream_link.h"
+#include "channel/stream_socket.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+class stream_receiver final : public frame_inbox, public fork_guard {
+ public:
+  [[nodiscard]] static result<receiver_backend*> open(const atbus::address& where,
+                                                      const receiver_options& options);
+
+  status wait(std::chrono::nanoseconds timeout) override;
+  [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
+  bool prepare_sleep() override;
+  void finish_sleep() override {}
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::string address() const override { return address_; }
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
+  [[nodiscard]] std::uint32_t lane_count() const noexcept override { return most_connections_; }
+  error remove() override;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  struct connection;
+
+  stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
+                  bool wants_checksums);
+  ~stream_receiver() override;
+  void stop() noexcept override;
+  void destroy() noexcept override;
+
+  bool fill(bool quick) noexcept override;
+  [[nodiscard]] bool anything() noexcept { return batch_next_ != batch_size_ || fill(false); }
+  // For who looks again and again: a read of each connection, if they are few, is cheaper than
+  // asking which of them have something.
+  [[nodiscard]] bool anything_soon() noexcept;
+  // Asks the kernel who is ready, and waits for it so long (negative: for ever).
+  void look(std::int64_t timeout_ns) noexcept;
+  void look_at_clock() noexcept;
+
+  void accept_some() noexcept;
+  void pause_accepting(std::chrono::nanoseconds time) noexcept;
+  void watch_listener(bool wanted) noexcept;
+  void add(file socket) noexcept;
+  // Finds the frames that are there.
+  void collect(connection& from) noexcept;
+  void opening_moved(connection& of) noexcept;
+  void write_controls(connection& of) noexcept;
+  void heat(connection& busy) noexcept;
+  void cool(connection& idle) noexcept;
+  void drop(connection& ended) noexcept;
+  void forget_unconfirmed(const connection& which) noexcept;
+  void report(const connection& of) noexcept;
+
+  listening_socket listener_;
+  file epoll_;
+  std::string address_;
+  hello own_;
+  std::uint64_t message_limit_;
+  std::uint32_t most_connections_;
+  std::uint32_t most_unconfirmed_;
+  std::chrono::nanoseconds confirm_timeout_;
+  read_space space_;
+  spin_budget spin_;
+
+  std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
+  std::vector<std::uint32_t> free_;                 // numbers
+  std::vector<connection*> open_;
+  std::vector<connection*> busy_;
+  std::vector<connection*> unconfirmed_;            // the oldest first
+  std::vector<std::unique_ptr<connection>> ended_;  // until nothing can refer to them
+  connection* current_ = nullptr;                   // whose batch it is, or whose turn
+  std::size_t turn_ = 0;                            // in busy_
+  unsigned spins_ = 0;
+  bool listening_ = false;  // the listener is watched
+  std::chrono::nanoseconds accept_again_{0};
+  std::chrono::nanoseconds reported_at_;
+  std::uint64_t faulty_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace atbus::detail

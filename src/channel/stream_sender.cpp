@@ -1,0 +1,494 @@
+#include "channel/stream_sender.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "atbus/buffer/block_ring.hpp"
+#include "atbus/buffer/malloc_queue.hpp"
+#include "channel/frame.h"
+#include "channel/segment.h"
+#include "channel/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
+// What a write takes at a time while more is being queued (doc/design/stream.md has the figures).
+constexpr std::uint64_t write_size = 256 * 1024;
+constexpr std::uint64_t write_size_on_loop = 128 * 1024;
+// Only control frames come back.
+constexpr std::size_t read_space_size = 4096;
+constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
+
+std::unique_ptr<send_queue> make_queue(const sender_options& options, std::uint64_t limit) {
+  // The longest message always finds room beside what is half written, wherever a ring's end is.
+  const std::uint64_t least = 2 * frame_size(limit);
+  if (options.buffer == send_buffer_kind::growing) {
+    const std::uint64_t size =
+        options.send_buffer_size == 0 ? default_queue_size : options.send_buffer_size;
+    return std::make_unique<malloc_queue>(
+        malloc_queue::options{.byte_limit = std::max(size, least)});
+  }
+  constexpr std::uint64_t block = build_settings::data_node_size;
+  const std::uint64_t blocks =
+      options.send_buffer_number == 0 ? default_queue_size / block : options.send_buffer_number;
+  return std::make_unique<block_ring>(block_ring::options{
+      .blocks = std::max(blocks, (least + block - 1) / block), .block_size = block});
+}
+
+}  // namespace
+
+result<sender_backend*> stream_sender::open(const address& where, const sender_options& options) {
+  const std::string text = where.to_string();
+  if (options.message_limit > frame_payload_max) {
+    return error{errc::invalid_argument, text + ": a message limit of " +
+                                             std::to_string(options.message_limit) +
+                                             " is above 64 MiB"};
+  }
+  if (options.send_buffer_size > send_queue::no_limit / 2 ||
+      options.send_buffer_number > send_queue::no_limit / 2 / build_settings::data_node_size) {
+    return error{errc::invalid_argument, text + ": the send buffer is larger than any memory"};
+  }
+  if (where.kind() != address_kind::unix_socket && where.port() == 0)
+    return error{errc::invalid_address, text + ": port 0 can be listened on, not connected to"};
+  const bool local = where.kind() == address_kind::unix_socket;
+  const fork_pause no_fork;
+  auto* const made = new stream_sender(where, options, options.socket.checksums.value_or(!local));
+  const auto fail = [&](error why) {
+    made->release();
+    return why;
+  };
+  made->epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+  if (!made->epoll_)
+    return fail({errc::system_error, text + ": can't make an epoll instance", errno});
+  made->begin();
+  if (options.connect_timeout > std::chrono::nanoseconds{0} &&
+      options.reconnect_min == std::chrono::nanoseconds{0})
+    (void)made->wait_connected(options.connect_timeout);
+  if (made->phase_ == phase::ended)
+    return fail(made->why_);
+  return static_cast<sender_backend*>(made);
+}
+
+stream_sender::stream_sender(const address& where, const sender_options& options,
+                             bool wants_checksums)
+    : where_(where),
+      text_(where.to_string()),
+      options_(options),
+      space_(read_space_size),
+      spin_(options.spin),
+      backoff_(options.reconnect_min) {
+  through_stream_ = true;
+  message_limit_ = options.message_limit == 0
+                       ? static_cast<std::uint64_t>(build_settings::message_limit)
+                       : options.message_limit;
+  own_.wants_checksums = wants_checksums;
+  own_.payload_max = static_cast<std::uint32_t>(message_limit_);
+  queue_ = make_queue(options, message_limit_);
+  write_at_ = write_size;
+}
+
+stream_sender::~stream_sender() = default;
+
+status stream_sender::usable() const noexcept {
+  if (forked_)
+    return errc::used_after_fork;
+  return phase_ == phase::ended ? status{why_.code()} : status{};
+}
+
+// --- connecting
+
+void stream_sender::begin() noexcept {
+  next_target_ = 0;
+  targets_.clear();
+  if (where_.kind() != address_kind::dns) {
+    targets_.push_back(to_socket_address(where_));
+    return dial_next();
+  }
+  const fork_pause no_fork;
+  auto asked = dns_lookup::start(where_.name(), where_.port());
+  if (!asked)
+    return lost(asked.error());
+  lookup_ = std::move(*asked);
+  phase_ = phase::resolving;
+  epoll_event interest{.events = EPOLLIN, .data = {.fd = lookup_->descriptor()}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lookup_->descriptor(), &interest) != 0)
+    lost({errc::system_error, text_ + ": can't wait for its name", errno});
+}
+
+void stream_sender::dial_next() noexcept {
+  const fork_pause no_fork;
+  error last{errc::not_found, text_ + ": it has no address"};
+  while (next_target_ < targets_.size()) {
+    const stream_options sockets{.send_buffer = options_.socket.send_buffer,
+                                 .receive_buffer = 0,
+                                 .keepalive = options_.socket.keepalive};
+    auto dialled = dial(targets_[next_target_++], text_, sockets);
+    if (!dialled) {
+      last = dialled.error();
+      continue;
+    }
+    hello own = own_;
+    own.session = random_word();
+    const int fd = dialled->fd.get();
+    link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
+                                          queue_.get(), space_);
+    watched_ = EPOLLIN | EPOLLOUT;
+    epoll_event interest{.events = watched_, .data = {.fd = fd}};
+    if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
+      return lost({errc::system_error, text_ + ": can't watch its socket", errno});
+    phase_ = phase::connecting;
+    if (dialled->connected)
+      connected();
+    return;
+  }
+  lost(std::move(last));
+}
+
+void stream_sender::connected() noexcept {
+  phase_ = phase::linked;
+  ++connections_;
+  backoff_ = options_.reconnect_min;
+  if (link_->now() == stream_link::state::connecting)
+    link_->connected();
+  write_now();
+}
+
+void stream_sender::lost(error why) noexcept {
+  const fork_pause no_fork;
+  if (link_ != nullptr)
+    link_->close(why);
+  lookup_.reset();
+  if (options_.reconnect_min <= std::chrono::nanoseconds{0})
+    return end(std::move(why));
+  why_ = std::move(why);
+  phase_ = phase::waiting;
+  // By chance between 3/4 and 5/4: many that lost the same receiver don't come back together.
+  const auto quarter = backoff_.count() / 4;
+  const auto spread =
+      quarter == 0
+          ? 0
+          : static_cast<std::int64_t>(random_word() % static_cast<std::uint64_t>(2 * quarter));
+  dial_again_ = now() + backoff_ + std::chrono::nanoseconds{spread - quarter};
+  backoff_ = std::min(2 * backoff_, std::max(options_.reconnect_max, options_.reconnect_min));
+}
+
+void stream_sender::end(error why) noexcept {
+  phase_ = phase::ended;
+  why_ = std::move(why);
+  if (why_.code() == errc::ok)
+    why_ = error{errc::closed};
+}
+
+status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept {
+  const wait_deadline deadline{now(), timeout};
+  while (phase_ == phase::resolving || phase_ == phase::connecting) {
+    if (deadline.over()) {
+      lost({errc::timed_out, text_ + ": no answer within the connect timeout"});
+      return errc::timed_out;
+    }
+    look(deadline.left_ns(longest_sleep()));
+  }
+  return usable();
+}
+
+// --- sending
+
+std::byte* stream_sender::claim_frame(std::size_t length, status& why) noexcept {
+  mutable_bytes frame;
+  status claimed = phase_ == phase::ended ? usable() : queue_->claim(frame_size(length), frame);
+  if (!claimed) [[unlikely]] {
+    if (claimed == errc::invalid_argument) {
+      queue_->abort();  // what was not committed when the next claim begins was never sent
+      claimed = queue_->claim(frame_size(length), frame);
+    }
+    if (claimed == errc::would_block) {
+      write_now();
+      claimed = phase_ == phase::ended ? usable() : queue_->claim(frame_size(length), frame);
+    }
+    if (!claimed) {
+      if (claimed == errc::would_block) {
+        ++full_;
+        refused_length_ = length;
+      }
+      why = claimed;
+      return nullptr;
+    }
+  }
+  frame_ = frame.data();
+  return begin_frame(frame_, frame_kind::data, length);
+}
+
+void stream_sender::append_frame(std::size_t claimed, std::size_t length) noexcept {
+  queue_->commit(length == claimed ? frame_size(length) : shorten_frame(frame_, length));
+  ++messages_;
+  bytes_ += length;
+  if (queue_->committed() >= write_at_) [[unlikely]]
+    write_now();
+}
+
+void stream_sender::publish_frames() noexcept {
+  if (!on_loop_)
+    write_now();
+}
+
+void stream_sender::write_now() noexcept {
+  high_water_mark_ = std::max<std::uint64_t>(high_water_mark_, queue_->size());
+  write_at_ = queue_->committed() + (on_loop_ ? write_size_on_loop : write_size);
+  if (phase_ == phase::linked) {
+    if (!link_->opened())
+      read_controls();
+    (void)link_->flush();
+    if (link_->now() == stream_link::state::closed)
+      lost(link_->why());
+  } else if (phase_ != phase::ended) {
+    look(0);
+  }
+}
+
+void stream_sender::read_controls() noexcept {
+  const bool was_opened = link_->opened();
+  while (link_->receive()) {
+    const walk_end ended = link_->walk([this](bytes_view) {
+      link_->close({errc::protocol_error, text_ + ": it sends messages where none are expected"});
+      return frame_flow::stop;
+    });
+    if (ended != walk_end::needs_more || link_->drained())
+      break;
+  }
+  if (!was_opened && link_->opened())
+    message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
+  if (link_->ended_by_goodbye())
+    link_->close({errc::peer_closed, text_ + ": the receiver has closed it"});
+}
+
+status stream_sender::flush(std::chrono::nanoseconds timeout) {
+  const wait_deadline deadline{now(), timeout};
+  for (;;) {
+    if (auto s = usable(); !s)
+      return s;
+    write_now();
+    if (phase_ == phase::linked && !has_unwritten())
+      return {};
+    if (auto s = usable(); !s)
+      return s;
+    if (deadline.over())
+      return errc::would_block;
+    look(deadline.left_ns(longest_sleep()));
+  }
+}
+
+bool stream_sender::has_unwritten() const noexcept {
+  return phase_ == phase::linked ? link_->has_unwritten() : queue_->size() != 0;
+}
+
+bool stream_sender::fits(std::size_t length) noexcept {
+  mutable_bytes place;
+  if (!queue_->claim(frame_size(length), place))
+    return false;
+  queue_->abort();
+  return true;
+}
+
+status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
+  if (auto s = usable(); !s)
+    return s;
+  if (length > message_limit_)
+    return status{errc::message_too_large, length, message_limit_};
+  const std::size_t wanted =
+      length != 0 ? length : (refused_length_ == no_length ? 0 : refused_length_);
+  const wait_deadline deadline{now(), timeout};
+  for (bool first = true; !fits(wanted); first = false) {
+    if (first) {
+      write_now();
+    } else {
+      if (deadline.over())
+        return errc::timed_out;
+      look(deadline.left_ns(longest_sleep()));
+    }
+    if (auto s = usable(); !s)
+      return s;
+  }
+  refused_length_ = no_length;
+  call_on_writable();
+  return {};
+}
+
+bool stream_sender::poll_writable() {
+  if (forked_ || refused_length_ == no_length)
+    return false;
+  // A channel that has ended counts as writable: the next send says why. Else it is told when there
+  // is room for more than a few.
+  if (phase_ != phase::ended &&
+      (queue_->size() > queue_->byte_limit() / 2 || !fits(refused_length_))) {
+    return false;
+  }
+  refused_length_ = no_length;
+  call_on_writable();
+  return true;
+}
+
+// --- waiting
+
+void stream_sender::set_interest() noexcept {
+  if (link_ == nullptr || phase_ != phase::linked)
+    return;
+  const std::uint32_t wanted = EPOLLIN | (link_->has_unwritten() ? EPOLLOUT : 0U);
+  if (wanted == watched_)
+    return;
+  epoll_event interest{.events = wanted, .data = {.fd = link_->descriptor()}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link_->descriptor(), &interest) == 0)
+    watched_ = wanted;
+}
+
+void stream_sender::look(std::int64_t timeout_ns) noexcept {
+  set_interest();
+  std::array<epoll_event, 2> events;
+  const int n =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  switch (phase_) {
+    case phase::resolving: {
+      error why;
+      if (!lookup_->poll(targets_, why))
+        return;
+      {
+        const fork_pause no_fork;
+        lookup_.reset();
+      }
+      if (!why)
+        return lost(std::move(why));
+      return dial_next();
+    }
+    case phase::connecting:
+      if (n > 0) {
+        auto failed = dial_result(link_->descriptor(), text_);
+        if (failed)
+          return connected();
+        {
+          const fork_pause no_fork;
+          link_->close(failed);
+        }
+        if (next_target_ < targets_.size())
+          return dial_next();
+        return lost(std::move(failed));
+      }
+      return;
+    case phase::linked:
+      if (n > 0)
+        read_controls();
+      (void)link_->flush();
+      if (link_->now() == stream_link::state::closed)
+        lost(link_->why());
+      return;
+    case phase::waiting:
+      if (now() >= dial_again_)
+        begin();
+      return;
+    case phase::ended:
+      return;
+  }
+}
+
+bool stream_sender::prepare_sleep() {
+  if (!usable())
+    return false;
+  write_now();
+  if (!usable() || (refused_length_ != no_length && fits(refused_length_) &&
+                    queue_->size() <= queue_->byte_limit() / 2))
+    return false;
+  set_interest();
+  return true;
+}
+
+std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
+  if (forked_ || phase_ != phase::waiting)
+    return std::chrono::nanoseconds{-1};
+  return std::max(dial_again_ - now(), std::chrono::nanoseconds{0});
+}
+
+// --- the rest
+
+result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view, errc)>& each) {
+  if (forked_)
+    return error{errc::used_after_fork};
+  if (phase_ == phase::linked)
+    return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
+  queue_->abort();
+  const std::size_t count =
+      for_each_unsent(*queue_, [&](bytes_view message) { each(message, errc::not_delivered); });
+  queue_->release(queue_->size());
+  return count;
+}
+
+bool stream_sender::receiver_alive() const noexcept {
+  return !forked_ && phase_ == phase::linked;
+}
+
+channel_stats stream_sender::stats() const {
+  channel_stats sum;
+  if (forked_)
+    return sum;
+  sum.messages = messages_;
+  sum.bytes = bytes_;
+  sum.full = full_;
+  sum.high_water_mark = high_water_mark_;
+  sum.connections = phase_ == phase::linked ? 1 : 0;
+  sum.reconnects = connections_ > 1 ? connections_ - 1 : 0;
+  return sum;
+}
+
+// Everything accepted is written, and the other host's kernel has it: a socket that is closed with
+// unread bytes (a late hello) takes what was not acknowledged with it.
+void stream_sender::linger() noexcept {
+  const wait_deadline deadline{now(), options_.linger};
+  queue_->abort();
+  while (phase_ != phase::ended && phase_ != phase::linked && queue_->size() != 0 &&
+         !deadline.over()) {
+    look(deadline.left_ns(longest_sleep()));
+  }
+  if (phase_ != phase::linked)
+    return;
+  link_->say_goodbye(errc::ok);
+  write_now();
+  while (phase_ == phase::linked && has_unwritten() && !deadline.over())
+    look(deadline.left_ns(longest_sleep()));
+  if (where_.kind() == address_kind::unix_socket)
+    return;
+  while (phase_ == phase::linked && link_->unacknowledged() != 0 && !deadline.over())
+    look(deadline.left_ns(look_at_acknowledgement));
+}
+
+void stream_sender::stop() noexcept {
+  if (forked_)
+    return;
+  options_.reconnect_min = std::chrono::nanoseconds{0};
+  if (phase_ != phase::ended)
+    linger();
+  const fork_pause no_fork;
+  if (phase_ == phase::linked)
+    read_controls();
+  if (link_ != nullptr)
+    link_->close({errc::closed});
+  lookup_.reset();
+  end({errc::closed});
+  epoll_.reset();
+}
+
+void stream_sender::destroy() noexcept {
+  const fork_pause no_fork;
+  delete this;
+}
+
+void stream_sender::abandon_in_child() noexcept {
+  forked_ = true;
+  phase_ = phase::ended;
+  if (link_ != nullptr)
+    link_->abandon();
+  if (lookup_ != nullptr)
+    lookup_->abandon();
+  epoll_.reset();
+}
+
+}  // namespace atbus::detail

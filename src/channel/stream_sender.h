@@ -1,0 +1,123 @@
+// A dialled connection as a sender: resolving, dialling, the queue, what becomes of it when the
+// connection is lost.
+//
+//    resolving -> connecting -> linked -> ended
+//        ^            |           |
+//        '--- waiting <-----------'      only if it is to dial again
+//
+// Guarantees:
+//  - What was accepted leaves in order and whole, or is in the queue when the sender ends: to be
+//    taken back, or reported by close. A message of which a part was written when the connection was
+//    lost goes out again whole; one that was written is the receiver's or lost with it.
+//  - Nothing blocks but open, flush, wait_writable and close, each to its deadline.
+//
+// Threads: the sender's one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atbus/buffer/send_queue.hpp"
+#include "atbus/channel/sender_backend.hpp"
+#include "atbus/core/address.hpp"
+#include "channel/dns_lookup.h"
+#include "channel/fork_guard.h"
+#include "channel/opening.h"
+#include "channel/read_buffer.h"
+#include "channel/spin_budget.h"
+#include "channel/stream_link.h"
+#include "channel/stream_socket.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+class stream_sender final : public sender_backend, public fork_guard {
+ public:
+  [[nodiscard]] static result<sender_backend*> open(const address& where,
+                                                    const sender_options& options);
+
+  status flush(std::chrono::nanoseconds timeout) override;
+  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
+  [[nodiscard]] int descriptor() override { return epoll_.get(); }
+  bool prepare_sleep() override;
+  void finish_sleep() override { look(0); }
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  bool poll_writable() override;
+  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
+  [[nodiscard]] bool receiver_alive() const noexcept override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::uint32_t lane() const noexcept override { return 0; }
+  void ride_on_loop() noexcept override { on_loop_ = true; }
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  enum class phase : std::uint8_t { resolving, connecting, linked, waiting, ended };
+
+  stream_sender(const address& where, const sender_options& options, bool wants_checksums);
+  ~stream_sender() override;
+
+  [[nodiscard]] status make_room(std::uint64_t) noexcept override { return errc::closed; }
+  void answer_notice() noexcept override {}
+  [[nodiscard]] std::byte* claim_frame(std::size_t length, status& why) noexcept override;
+  void append_frame(std::size_t claimed, std::size_t length) noexcept override;
+  void publish_frames() noexcept override;
+  void stop() noexcept override;
+  void destroy() noexcept override;
+
+  // Begins anew: asks for the name, or dials.
+  void begin() noexcept;
+  void dial_next() noexcept;
+  void connected() noexcept;
+  // This attempt or connection has failed.
+  void lost(error why) noexcept;
+  void end(error why) noexcept;
+  [[nodiscard]] status usable() const noexcept;
+  [[nodiscard]] status wait_connected(std::chrono::nanoseconds timeout) noexcept;
+
+  // Hands the kernel what it takes.
+  void write_now() noexcept;
+  void read_controls() noexcept;
+  // Does what is due, waiting so long for it (negative: for ever).
+  void look(std::int64_t timeout_ns) noexcept;
+  void set_interest() noexcept;
+  [[nodiscard]] bool fits(std::size_t length) noexcept;
+  [[nodiscard]] bool has_unwritten() const noexcept;
+  void linger() noexcept;
+
+  address where_;
+  std::string text_;
+  sender_options options_;
+  hello own_;
+  read_space space_;
+  std::unique_ptr<send_queue> queue_;
+  std::unique_ptr<stream_link> link_;
+  std::unique_ptr<dns_lookup> lookup_;
+  file epoll_;
+  std::vector<socket_address> targets_;
+  std::size_t next_target_ = 0;
+  spin_budget spin_;
+  phase phase_ = phase::ended;
+  error why_;                   // of the end, or of the last attempt that failed
+  std::uint32_t watched_ = 0;   // epoll's events for the socket
+  std::byte* frame_ = nullptr;  // of the open claim
+  std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
+  std::size_t refused_length_ = no_length;
+  std::chrono::nanoseconds dial_again_{0};
+  std::chrono::nanoseconds backoff_{0};
+  std::uint64_t messages_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t full_ = 0;
+  std::uint64_t connections_ = 0;
+  std::uint64_t high_water_mark_ = 0;
+  bool on_loop_ = false;
+  bool forked_ = false;
+
+  static constexpr std::size_t no_length = static_cast<std::size_t>(-1);
+};
+
+}  // namespace atbus::detail
