@@ -30,8 +30,9 @@ struct stream_receiver::connection {
 
   stream_link link;
   std::uint32_t number = 0;
-  std::size_t open_at = 0;  // in open_
-  std::size_t busy_at = 0;  // in busy_
+  std::size_t open_at = 0;       // in open_
+  connection* before = nullptr;  // in the line of busy ones
+  connection* behind = nullptr;
   bool busy = false;
   bool confirmed = false;
   bool more = false;      // complete frames may be left from the last read
@@ -100,21 +101,23 @@ stream_receiver::~stream_receiver() = default;
 
 // --- reading
 
+// To the end of the line.
 void stream_receiver::heat(connection& busy) noexcept {
   if (busy.busy)
     return;
   busy.busy = true;
-  busy.busy_at = busy_.size();
-  busy_.push_back(&busy);  // has room for all
+  busy.before = last_busy_;
+  busy.behind = nullptr;
+  (last_busy_ == nullptr ? first_busy_ : last_busy_->behind) = &busy;
+  last_busy_ = &busy;
 }
 
 void stream_receiver::cool(connection& idle) noexcept {
   if (!idle.busy)
     return;
   idle.busy = false;
-  busy_[idle.busy_at] = busy_.back();
-  busy_[idle.busy_at]->busy_at = idle.busy_at;
-  busy_.pop_back();
+  (idle.before == nullptr ? first_busy_ : idle.before->behind) = idle.behind;
+  (idle.behind == nullptr ? last_busy_ : idle.behind->before) = idle.before;
 }
 
 bool stream_receiver::fill(bool quick) noexcept {
@@ -124,13 +127,11 @@ bool stream_receiver::fill(bool quick) noexcept {
   bool looked = quick;
   for (int reads = 0;;) {
     if (current_ == nullptr) {
-      if (busy_.empty() && !std::exchange(looked, true))
+      if (first_busy_ == nullptr && !std::exchange(looked, true))
         look(0);
-      if (busy_.empty())
+      if (first_busy_ == nullptr)
         return false;
-      if (turn_ >= busy_.size())
-        turn_ = 0;
-      current_ = busy_[turn_];
+      current_ = first_busy_;
       current_->has_read = false;
     }
     connection& c = *current_;
@@ -144,11 +145,10 @@ bool stream_receiver::fill(bool quick) noexcept {
       continue;
     }
     if (c.has_read) {
-      // Its turn is over: the next one's, and its own again if more is there.
-      if (c.link.drained())
-        cool(c);
-      else
-        ++turn_;
+      // Its turn is over, and comes again if more is there.
+      cool(c);
+      if (!c.link.drained())
+        heat(c);
       current_ = nullptr;
       continue;
     }
@@ -268,9 +268,8 @@ bool stream_receiver::anything_soon() noexcept {
 }
 
 bool stream_receiver::prepare_sleep() {
-  // What is in the kernel makes the descriptor readable; what was read has to be handed out first.
-  return interrupted_ == interruption::none && !dispatching_ && batch_next_ == batch_size_ &&
-         std::none_of(busy_.begin(), busy_.end(), [](const connection* c) { return c->more; });
+  // What comes from now on makes the descriptor readable; what was read has to be handed out first.
+  return interrupted_ == interruption::none && !dispatching_ && !anything();
 }
 
 status stream_receiver::wait(std::chrono::nanoseconds timeout) {
@@ -358,7 +357,6 @@ void stream_receiver::add(file socket) noexcept {
     const std::size_t most = slots_.size();
     free_.reserve(most);
     open_.reserve(most);
-    busy_.reserve(most);
   } else {
     number = free_.back();
     free_.pop_back();

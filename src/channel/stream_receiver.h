@@ -97,7 +97,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
   std::vector<std::uint32_t> free_;                 // numbers
   std::vector<connection*> open_;
-  std::vector<connection*> busy_;
+  connection* first_busy_ = nullptr;  // whose turn it is, or comes
+  connection* last_busy_ = nullptr;
   std::vector<connection*> unconfirmed_;            // the oldest first
   std::vector<std::unique_ptr<connection>> ended_;  // until nothing can refer to them
   connection* current_ = nullptr;                   // whose batch it is, or whose turn

@@ -439,8 +439,8 @@ channel_stats stream_sender::stats() const {
   return sum;
 }
 
-// Everything accepted is written, and the other host's kernel has it: a socket that is closed with
-// unread bytes (a late hello) takes what was not acknowledged with it.
+// Everything accepted is written. If the other's hello has not come, the other host's kernel has to
+// have it too: a hello that finds the socket closed would take what is still on its way with it.
 void stream_sender::linger() noexcept {
   const wait_deadline deadline{now(), options_.linger};
   queue_->abort();
@@ -456,8 +456,10 @@ void stream_sender::linger() noexcept {
     look(deadline.left_ns(longest_sleep()));
   if (where_.kind() == address_kind::unix_socket)
     return;
-  while (phase_ == phase::linked && link_->unacknowledged() != 0 && !deadline.over())
+  while (phase_ == phase::linked && !link_->opened() && link_->unacknowledged() != 0 &&
+         !deadline.over()) {
     look(deadline.left_ns(look_at_acknowledgement));
+  }
 }
 
 void stream_sender::stop() noexcept {

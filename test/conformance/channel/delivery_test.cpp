@@ -99,7 +99,7 @@ TEST_P(Delivery, LargestMessageFitsAndOneByteMoreIsRefused) {
   auto out = open_sender();
   EXPECT_EQ(out.message_limit(), 5000U);
   const std::string largest(5000, 'L');
-  for (int i = 0; i < 1000; ++i) {  // at every offset of the ring
+  for (int i = 0; i < (GetParam().stream ? 100 : 1000); ++i) {  // at every offset of a lane
     ASSERT_TRUE(out.send(as_bytes(largest))) << i;
     ASSERT_EQ(drain(inbox), std::vector<std::string>{largest}) << i;
     ASSERT_TRUE(out.send(as_bytes(std::string(static_cast<std::size_t>(i), 'x'))));
@@ -143,8 +143,7 @@ TEST_P(Delivery, RandomLengthsSurviveManyLaps) {
   for (auto& m : drain(inbox, out))
     got.push_back(std::move(m));
   EXPECT_EQ(got, sent);
-  if (!GetParam().stream)
-    EXPECT_GT(out.stats().padding_bytes, 0U);
+  EXPECT_EQ(out.stats().padding_bytes == 0, GetParam().stream);
 }
 
 TEST_P(Delivery, BatchLargerThanTheLaneIsFlushedWhenItIsFull) {
@@ -204,9 +203,19 @@ TEST_P(Delivery, LimitsBoundOnePoll) {
   for (int i = 0; i < 100; ++i)
     ASSERT_TRUE(out.send(as_bytes("m")));
   const auto nothing = [](bytes_view) {};
-  EXPECT_EQ(inbox.poll(nothing, {.messages = 30}), 30U);
   EXPECT_EQ(inbox.poll(nothing, {.messages = 0}), 0U);
-  EXPECT_EQ(inbox.poll(nothing, {.messages = 1000}), 70U);
+  std::size_t got = 0;
+  std::size_t most = 0;
+  const auto deadline = now() + 10s;
+  while (got < 100 && now() < deadline) {
+    const std::size_t one = inbox.poll(nothing, {.messages = 30});
+    most = std::max(most, one);
+    got += one;
+    (void)inbox.wait(1s);  // the network may deliver in parts
+  }
+  EXPECT_EQ(got, 100U);
+  EXPECT_LE(most, 30U);
+  EXPECT_GT(most, 1U);
 }
 
 TEST_P(Delivery, TimeLimitEndsAPollThatTakesTooLong) {

@@ -100,11 +100,17 @@ TEST_P(Waiting, FullSenderSleepsUntilThereIsRoom) {
 TEST_P(Waiting, WaitForRoomEndsAtItsDeadline) {
   auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
   auto out = open_sender();
-  while (out.send(as_bytes("fill"))) {
-  }
-  const auto start = now();
-  EXPECT_EQ(out.wait_writable(20ms), errc::timed_out);
-  EXPECT_GE(now() - start, 20ms);
+  status waited;
+  std::chrono::nanoseconds took{0};
+  do {  // a network takes some more while one waits
+    while (out.send(as_bytes("fill"))) {
+    }
+    const auto start = now();
+    waited = out.wait_writable(20ms);
+    took = now() - start;
+  } while (waited);
+  EXPECT_EQ(waited, errc::timed_out);
+  EXPECT_GE(took, 20ms);
   EXPECT_EQ(out.wait_writable(20ms, 5000), errc::message_too_large);
 }
 
@@ -171,7 +177,7 @@ TEST_P(Waiting, PreparingFailsWhenSomethingIsThere) {
   EXPECT_EQ(drain(inbox).size(), 1U);
 }
 
-TEST_P(Waiting, LaneParkedWhileOthersAreBusyIsHeardAgain) {
+TEST_P(LaneWaiting, LaneParkedWhileOthersAreBusyIsHeardAgain) {
   auto inbox = open_receiver({.lanes = 2});
   auto busy = open_sender();
   auto quiet = open_sender();
