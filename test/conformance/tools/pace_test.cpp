@@ -15,10 +15,10 @@ TEST(Pace, SpreadsMessagesEvenlyOverTheSecond) {
   EXPECT_EQ(plan.intended_ns(0, 1000), 500 + ns_per_s);
 }
 
-TEST(Pace, LetsSendersTakeTurns) {
+TEST(Pace, LetsConnectionsTakeTurns) {
   workload work;
   work.rate = 1000;
-  work.senders = 4;
+  work.connections = 4;
   const pace plan{work, 0};
   EXPECT_EQ(plan.intended_ns(0, 0), 0);
   EXPECT_EQ(plan.intended_ns(1, 0), 1'000'000);

@@ -52,9 +52,12 @@ long user_ticks(pid_t pid) {
 }  // namespace
 
 running_command::running_command(const std::vector<std::string>& arguments)
+    : running_command{std::string{ATBUS_TEST_PROGRAMS_DIR} + "/atbus", arguments} {}
+
+running_command::running_command(const std::string& program,
+                                 const std::vector<std::string>& arguments)
     : output_path_{make_file()}, errors_path_{make_file()} {
-  const std::string program = std::string{ATBUS_TEST_PROGRAMS_DIR} + "/atbus";
-  std::vector<char*> argv{const_cast<char*>("atbus")};
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
@@ -131,6 +134,11 @@ command_result running_command::finish(std::chrono::seconds deadline) {
 
 command_result run_command(const std::vector<std::string>& arguments) {
   return running_command{arguments}.finish(std::chrono::seconds{120});
+}
+
+command_result run_script(const std::string& name, const std::vector<std::string>& arguments) {
+  const std::string path = std::string{ATBUS_TEST_SOURCE_DIR} + "/../tools/script/" + name;
+  return running_command{path, arguments}.finish(std::chrono::seconds{120});
 }
 
 }  // namespace atbus::test

@@ -19,6 +19,8 @@ struct command_result {
 class running_command {
  public:
   explicit running_command(const std::vector<std::string>& arguments);
+  // Another program than `atbus`.
+  running_command(const std::string& program, const std::vector<std::string>& arguments);
   ~running_command();
   running_command(const running_command&) = delete;
   running_command& operator=(const running_command&) = delete;
@@ -41,5 +43,7 @@ class running_command {
 
 // From start to end.
 command_result run_command(const std::vector<std::string>& arguments);
+// A script of tools/script.
+command_result run_script(const std::string& name, const std::vector<std::string>& arguments);
 
 }  // namespace atbus::test

@@ -1,6 +1,6 @@
-// The receiving worker of `bench shm` and `bench mem`.
+// The receiving worker of `bench shm`, `bench mem` and `bench stream`.
 #include <chrono>
-#include <vector>
+#include <span>
 
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/dispatch.h"
@@ -11,13 +11,41 @@
 namespace atbus::bench {
 namespace {
 
-bool senders_are_over(worker& self) noexcept {
+// What a socket has taken may be on its way for a while after the sender is over; not that long.
+constexpr std::int64_t lost_after_ns = 5 * ns_per_s;
+
+bool senders_have_reached(const worker& self, worker_state state) noexcept {
   for (std::size_t sender = 1; sender <= self.work().senders; ++sender) {
-    if (!self.over(sender)) {
+    if (!self.reached(sender, state)) {
       return false;
     }
   }
   return true;
+}
+
+// Messages that each connection has sent, once all senders are over.
+std::span<const std::uint64_t> sent_messages(worker& self) noexcept {
+  return sent_counts(self.block());
+}
+
+// Those who dial are accepted by polling only.
+void accept_senders(worker& self, receiver& inbox) {
+  while (!self.stopped() && !senders_have_reached(self, worker_state::ready)) {
+    inbox.poll([](std::span<const std::byte>) {});
+    static_cast<void>(inbox.wait(std::chrono::milliseconds{1}));
+  }
+}
+
+// Whether, with all senders over, nothing is left that could still come.
+bool nothing_follows(worker& self, const ledger& account, std::int64_t last_ns) noexcept {
+  if (!self.work().stream) {
+    return true;
+  }
+  std::uint64_t sent = 0;
+  for (const std::uint64_t count : sent_messages(self)) {
+    sent += count;
+  }
+  return account.messages() >= sent || now_ns() - last_ns > lost_after_ns;
 }
 
 // Polls until all senders are over and nothing is left. Returns when that was.
@@ -30,17 +58,17 @@ std::int64_t receive_until_over(worker& self, receiver& inbox, const ledger& acc
   for (;;) {
     const bool stopped = self.stopped();
     // Before the poll: what they published before they were over is there by then.
-    const bool over = stopped && senders_are_over(self);
+    const bool over = stopped && senders_have_reached(self, worker_state::finished);
     if (inbox.poll(handler) != 0) {
       self.progress(account.messages());
       end_ns = stopped ? now_ns() : 0;
       continue;
     }
-    if (over) {
-      return end_ns;
-    }
     if (stopped && end_ns == 0) {
       end_ns = now_ns();
+    }
+    if (over && nothing_follows(self, account, end_ns)) {
+      return end_ns;
     }
     if (sleeps) {
       // Bounded, to notice the end of the run.
@@ -54,7 +82,10 @@ std::int64_t receive_until_over(worker& self, receiver& inbox, const ledger& acc
 template <check_kind Check>
 void receive_all(worker& self, receiver& inbox) {
   const workload& work = self.work();
-  ledger account{work.lengths(), work.senders};
+  ledger account{work.lengths(), work.connections};
+  if (work.stream) {
+    accept_senders(self, inbox);
+  }
   if (!self.wait_for_start()) {
     return;
   }
@@ -75,11 +106,7 @@ void receive_all(worker& self, receiver& inbox) {
     });
   }
 
-  std::vector<std::uint64_t> sent;
-  for (std::size_t sender = 1; sender <= work.senders; ++sender) {
-    sent.push_back(self.figures_of(sender).messages);
-  }
-  const verdict found = account.close(Check, sent);
+  const verdict found = account.close(Check, sent_messages(self));
   self.finish({.messages = found.messages,
                .bytes = found.bytes,
                .lost = found.lost,
@@ -92,7 +119,7 @@ void receive_all(worker& self, receiver& inbox) {
 
 void receive_from_channel(worker& self) {
   receiver inbox = open_receiver(self.work(), self.work().address.data());
-  self.listening();
+  self.listening(inbox.address());
   with_check(self.work().check, [&]<check_kind Check>() { receive_all<Check>(self, inbox); });
   if (const error problem = inbox.remove(); !problem) {
     throw failure("remove", problem);

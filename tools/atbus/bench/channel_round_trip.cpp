@@ -46,11 +46,11 @@ void remove(receiver& inbox) {
 void ping_over_channels(worker& self) {
   const workload& work = self.work();
   receiver inbox = open_receiver(work, work.reply_address.data());
-  self.listening();
+  self.listening(inbox.address());
   if (!self.wait_for(1, worker_state::listening)) {
     return;
   }
-  sender out = open_sender(work, work.address.data());
+  sender out = open_sender(work, self.address_of(1));
   const std::uint64_t length = work.lengths().longest();
   histogram& latency = self.block().latency;
   if (!self.wait_for_start()) {
@@ -77,11 +77,11 @@ void ping_over_channels(worker& self) {
 void pong_over_channels(worker& self) {
   const workload& work = self.work();
   receiver inbox = open_receiver(work, work.address.data());
-  self.listening();
+  self.listening(inbox.address());
   if (!self.wait_for(0, worker_state::listening)) {
     return;
   }
-  sender out = open_sender(work, work.reply_address.data());
+  sender out = open_sender(work, self.address_of(0));
   const std::uint64_t length = work.lengths().longest();
   if (!self.wait_for_start()) {
     return;

@@ -1,4 +1,5 @@
-// The sending worker of `bench shm` and `bench mem`.
+// The sending worker of `bench shm`, `bench mem` and `bench stream`.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <stdexcept>
@@ -15,23 +16,28 @@ namespace {
 constexpr unsigned hasty_retries = 64;
 constexpr std::int64_t worth_sleeping_ns = 200'000;
 constexpr std::int64_t wake_up_early_ns = 100'000;
+// A batch of a stream is about one write of it.
+constexpr std::uint64_t stream_batch_bytes = 240 * 1024;
+constexpr std::uint64_t frame_header_bytes = 8;
+constexpr std::chrono::seconds longest_flush{8};
 
 // What to do while the lane is full. Alone on its core a sender just tries again. One that shares
-// it lets the others run, and when that does not help either, sleeps until there is room.
+// it lets the others run, and when that does not help either, sleeps until there is room. One that
+// waits for the kernel sleeps at once: it has left enough to write to be woken before that is gone.
 class patience {
  public:
-  patience(const worker& self, sender& out) noexcept
-      : out_{out}, shares_core_{self.shares_core()} {}
+  explicit patience(const worker& self) noexcept
+      : stream_{self.work().stream}, shares_core_{self.shares_core()} {}
 
-  void wait() noexcept {
+  void wait(sender& out) noexcept {
     ++refusals_;
-    if (!shares_core_) {
+    if (!stream_ && !shares_core_) {
       spin_pause();
-    } else if (refusals_ < hasty_retries) {
+    } else if (!stream_ && refusals_ < hasty_retries) {
       sched_yield();
     } else {
       // Whatever it says, the next try finds out. Bounded, to notice the end of the run.
-      static_cast<void>(out_.wait_writable(std::chrono::milliseconds{10}));
+      static_cast<void>(out.wait_writable(std::chrono::milliseconds{10}));
     }
   }
   // Not a store per message: it would take part in what is measured.
@@ -41,7 +47,7 @@ class patience {
   }
 
  private:
-  sender& out_;
+  bool stream_;
   bool shares_core_;
   unsigned refusals_ = 0;
 };
@@ -89,45 +95,60 @@ void require_full(const status& why) {
   }
 }
 
+// One lane or connection of this worker.
+struct outlet {
+  sender out;
+  std::uint64_t who;         // among those of all senders
+  std::uint64_t number = 0;  // of the next message
+};
+
 template <class Writer>
-std::uint64_t send_freely(worker& self, sender& out, std::uint64_t who, Writer& writer) {
-  patience room{self, out};
+void send_freely(worker& self, outlet& only, Writer& writer) {
+  patience room{self};
+  const std::uint64_t who = only.who;
   std::uint64_t number = 0;
   while (!self.stopped()) {
-    const status sent = writer.write(out, first_word(who, number));
+    const status sent = writer.write(only.out, first_word(who, number));
     if (sent) [[likely]] {
       ++number;
       room.reset();
       continue;
     }
     require_full(sent);
-    room.wait();
+    room.wait(only.out);
   }
-  return number;
+  only.number = number;
 }
 
+// One batch each, in turns.
 template <class Writer>
-std::uint64_t send_batches(worker& self, sender& out, std::uint64_t who, Writer& writer) {
-  patience room{self, out};
-  const std::uint32_t most = self.work().batch;
-  std::uint64_t number = 0;
-  while (!self.stopped()) {
+void send_batches(worker& self, std::vector<outlet>& all, std::uint32_t most, Writer& writer) {
+  patience room{self};
+  std::size_t refused = 0;  // one after the other
+  for (std::size_t turn = 0; !self.stopped();) {
+    outlet& one = all[turn];
+    turn = turn + 1 == all.size() ? 0 : turn + 1;
     status sent;
     {
-      auto batch = out.batch();
+      auto batch = one.out.batch();
+      std::uint64_t number = one.number;
       for (std::uint32_t i = 0; i != most && sent; ++i) {
-        sent = writer.write(batch, first_word(who, number));
+        sent = writer.write(batch, first_word(one.who, number));
         number += sent ? 1 : 0;
       }
+      one.number = number;
     }
     if (sent) {
+      refused = 0;
       room.reset();
       continue;
     }
     require_full(sent);
-    room.wait();
+    // All are full: the one that has been so for longest comes next.
+    if (++refused >= all.size()) {
+      room.wait(all[turn].out);
+    }
   }
-  return number;
 }
 
 // False: the run was stopped first.
@@ -147,32 +168,60 @@ bool wait_until(worker& self, std::int64_t due_ns) noexcept {
 }
 
 template <class Writer>
-std::uint64_t send_paced(worker& self, sender& out, std::uint64_t who, Writer& writer) {
+void send_paced(worker& self, std::vector<outlet>& all, Writer& writer) {
   const pace plan{self.work(), self.start_ns()};
-  patience room{self, out};
-  std::uint64_t number = 0;
-  while (wait_until(self, plan.intended_ns(who, number))) {
-    const status sent = writer.write(out, first_word(who, number));
+  patience room{self};
+  for (std::size_t turn = 0; wait_until(self, plan.intended_ns(all[turn].who, all[turn].number));) {
+    outlet& one = all[turn];
+    const status sent = writer.write(one.out, first_word(one.who, one.number));
     if (sent) {
-      ++number;
+      ++one.number;
+      turn = turn + 1 == all.size() ? 0 : turn + 1;
       room.reset();
       continue;
     }
     require_full(sent);
-    room.wait();
+    room.wait(one.out);
   }
-  return number;
+}
+
+std::uint32_t batch_of(const workload& work) noexcept {
+  if (work.batch != 0 || !work.stream) {
+    return std::max(work.batch, 1U);
+  }
+  const message_lengths lengths = work.lengths();
+  const std::uint64_t mean = (lengths.shortest() + lengths.longest()) / 2 + frame_header_bytes;
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(stream_batch_bytes / mean, 1));
 }
 
 template <check_kind Check, api_kind Api>
-std::uint64_t send_all(worker& self, sender& out) {
+void send_all(worker& self, std::vector<outlet>& all) {
   message_writer<Check, Api> writer{self.work().lengths()};
-  const std::uint64_t who = self.index() - 1;
+  const std::uint32_t batch = batch_of(self.work());
   if (self.work().rate != 0) {
-    return send_paced(self, out, who, writer);
+    send_paced(self, all, writer);
+  } else if (batch == 1 && all.size() == 1) {
+    send_freely(self, all.front(), writer);
+  } else {
+    send_batches(self, all, batch, writer);
   }
-  return self.work().batch > 1 ? send_batches(self, out, who, writer)
-                               : send_freely(self, out, who, writer);
+}
+
+std::vector<outlet> open_outlets(worker& self, const char* address) {
+  const workload& work = self.work();
+  const std::uint64_t end = work.first_connection(self.index());
+  std::vector<outlet> all;
+  for (std::uint64_t who = work.first_connection(self.index() - 1); who != end; ++who) {
+    all.push_back({open_sender(work, address), who});
+  }
+  return all;
+}
+
+// Messages in a queue of our own end with this process.
+void flush(sender& out) {
+  if (const status flushed = out.flush(longest_flush); !flushed) {
+    throw std::runtime_error("flush: " + std::string{name(flushed.code())} + ": " + flushed.text());
+  }
 }
 
 }  // namespace
@@ -181,21 +230,28 @@ void send_to_channel(worker& self) {
   if (!self.wait_for(0, worker_state::listening)) {
     return;
   }
-  const char* const address = self.work().address.data();
+  const workload& work = self.work();
+  const char* const address = self.address_of(0);
+  allow_many_descriptors(work);
   // All of them in one process: silence is the same from everywhere.
   std::vector<sender> idle;
   if (self.index() == 1) {
-    idle = open_idle_senders(self.work(), address);
+    idle = open_idle_senders(work, address);
   }
-  sender out = open_sender(self.work(), address);
+  std::vector<outlet> all = open_outlets(self, address);
   if (!self.wait_for_start()) {
     return;
   }
-  std::uint64_t sent = 0;
-  with_check(self.work().check, [&]<check_kind Check>() {
-    sent = self.work().api == api_kind::claim ? send_all<Check, api_kind::claim>(self, out)
-                                              : send_all<Check, api_kind::send>(self, out);
+  with_check(work.check, [&]<check_kind Check>() {
+    work.api == api_kind::claim ? send_all<Check, api_kind::claim>(self, all)
+                                : send_all<Check, api_kind::send>(self, all);
   });
+  std::uint64_t sent = 0;
+  for (outlet& one : all) {
+    flush(one.out);
+    sent_counts(self.block())[one.who] = one.number;
+    sent += one.number;
+  }
   self.finish({.messages = sent});
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "atbus/bench/histogram.h"
@@ -42,6 +43,8 @@ struct worker_slot {
   alignas(line_bytes) std::atomic<worker_state> state = worker_state::starting;
   worker_figures figures;
   std::array<char, 256> problem{};  // why it failed, NUL-terminated
+  // Where it listens, NUL-terminated; written before the state becomes `listening`.
+  std::array<char, workload::most_address_bytes> address{};
 
   // Messages so far, for the progress line. Relaxed: a figure for people.
   alignas(line_bytes) std::atomic<std::uint64_t> progress = 0;
@@ -52,7 +55,7 @@ struct control_block {
 
   workload work;
   std::uint32_t workers = 0;
-  std::uint64_t arena_bytes = 0;  // zeroed memory behind this block, for rings
+  std::uint64_t arena_bytes = 0;  // zeroed memory behind this block, for rings and counts
 
   // Written once by the parent, together. `go` is stored with release after `start_ns`.
   alignas(line_bytes) std::int64_t start_ns = 0;
@@ -69,5 +72,14 @@ struct control_block {
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// How many messages each connection of a channel has sent, in the arena. Written by its sender
+// before that is over.
+constexpr std::uint64_t sent_counts_bytes(const workload& work) noexcept {
+  return work.connections * sizeof(std::uint64_t);
+}
+inline std::span<std::uint64_t> sent_counts(control_block& block) noexcept {
+  return {reinterpret_cast<std::uint64_t*>(block.arena()), block.work.connections};
+}
 
 }  // namespace atbus::bench

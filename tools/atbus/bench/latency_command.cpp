@@ -8,11 +8,12 @@
 #include <cstring>
 #include <memory>
 
+#include "atbus/bench/channel_open.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
-#include "atbus/channel/receiver.hpp"
+#include "atbus/bench/socket_limit.h"
 
 namespace atbus::bench {
 namespace {
@@ -49,6 +50,9 @@ spread latency_results::shares() const {
 }
 
 const char* limit_name(const workload& work) noexcept {
+  if (work.stream) {
+    return work.sleep ? "sleeping socket" : "spinning socket";
+  }
   return work.sleep ? "eventfd" : "bare ring";
 }
 
@@ -56,9 +60,17 @@ std::string_view scheme_of(std::string_view address) noexcept {
   return address.substr(0, std::min(address.find("://"), address.size()));
 }
 
-void set_address(const std::string& address, std::array<char, workload::most_address_bytes>& to) {
-  require_channel_address("ADDRESS", address);
-  std::memcpy(to.data(), address.c_str(), address.size() + 1);
+bool is_tcp(std::string_view address) noexcept {
+  const auto kind = kind_of(address);
+  return kind && kind != socket_kind::local;
+}
+
+// Another one of the same kind.
+std::string reply_address_for(const std::string& first) {
+  if (is_tcp(first)) {
+    return first.substr(0, first.rfind(':')) + ":0";
+  }
+  return first.substr(0, first.find('?')) + "-reply";
 }
 
 // Completes the workload from the options; refuses what can't be measured.
@@ -70,30 +82,27 @@ workload plan(const latency_options& options) {
   const std::string first = options.addresses.empty()
                                 ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
                                 : options.addresses.front();
-  const std::string second = options.addresses.size() < 2
-                                 ? std::string{first.substr(0, first.find('?'))} + "-reply"
-                                 : options.addresses[1];
-  if (first == second) {
+  const std::string second =
+      options.addresses.size() < 2 ? reply_address_for(first) : options.addresses[1];
+  set_channel_address("ADDRESS", first, work.address);
+  set_channel_address("ADDRESS", second, work.reply_address);
+  work.stream = kind_of(first).has_value();
+  work.checksum = is_tcp(first);  // as the library does
+  if (first == second && !(is_tcp(first) && first.ends_with(":0"))) {
     throw CLI::ValidationError("ADDRESS", "the two must differ: each side receives at its own");
   }
   if ((scheme_of(first) == "mem") != (scheme_of(second) == "mem")) {
     throw CLI::ValidationError("ADDRESS",
                                "mem:// lives in one process; use it for both or neither");
   }
-  set_address(first, work.address);
-  set_address(second, work.reply_address);
   return work;
 }
 
-// A run that broke off may have left its segments.
-void remove_leftovers(const workload& work) {
-  for (const char* const address : {work.address.data(), work.reply_address.data()}) {
-    if (scheme_of(address) == "shm") {
-      if (auto inbox = receiver::open(address)) {
-        static_cast<void>(inbox->remove());
-      }
-    }
+run_outcome run_limit(const workload& work, const std::vector<int>& cpus) {
+  if (const auto kind = kind_of(work.address.data())) {
+    return run_socket_round_trip(work, *kind, cpus);
   }
+  return work.sleep ? run_event_round_trip(work, cpus) : run_ring_round_trip(work, cpus);
 }
 
 latency_results measure(const latency_options& options, const workload& work) {
@@ -108,13 +117,13 @@ latency_results measure(const latency_options& options, const workload& work) {
     results.ours.add(outcome);
     results.times = outcome.latency;
     if (!outcome.problems.empty()) {
-      remove_leftovers(work);
+      remove_leftovers(work.address.data());
+      remove_leftovers(work.reply_address.data());
       break;
     }
     if (options.limit && !interrupted()) {
       results.machine.probe(cpus);
-      results.limit.add(work.sleep ? run_event_round_trip(work, cpus)
-                                   : run_ring_round_trip(work, cpus));
+      results.limit.add(run_limit(work, cpus));
     }
   }
   return results;
@@ -180,7 +189,7 @@ void add_bench_latency(CLI::App& bench) {
   const auto options = std::make_shared<latency_options>();
   command
       ->add_option(
-          "ADDRESS", options->addresses,
+          "ADDRESS,--address", options->addresses,
           "where the answering and where the asking side receives (default: two of shm://)")
       ->expected(0, 2);
   command->add_option("--size", options->size, "bytes of a message")
@@ -206,7 +215,8 @@ void add_bench_latency(CLI::App& bench) {
   command->add_flag("--prefault", options->work.prefault, "touch all memory of the lanes at once");
   add_common_options(*command, options->common);
   command->add_flag("--limit", options->limit,
-                    "run the bare ring (with --sleep an eventfd) in turns with it and compare");
+                    "run the bare ring (with --sleep an eventfd), for streams a bare socket, in "
+                    "turns with it and compare");
   command->callback([options] { run(*options); });
 }
 

@@ -38,6 +38,7 @@ run_outcome run_bare_ring(const workload& work, bool hang_back, const std::vecto
   workload ring = work;
   ring.hang_back = hang_back;
   ring.senders = 1;
+  ring.connections = 1;
   constexpr std::array tasks{task::ring_receiver, task::ring_sender};
   return run_workers(
       ring, tasks,
@@ -105,6 +106,10 @@ void ring_limit::measure(const workload& work, const std::vector<int>& cpus) {
   if (!interrupted()) {
     eager_.add(run_bare_ring(work, false, cpus));
   }
+}
+
+std::string ring_limit::name() const {
+  return best_hangs_back() ? "bare ring, hanging back" : "bare ring, eager";
 }
 
 const run_series& ring_limit::best() const {

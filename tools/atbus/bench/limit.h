@@ -40,15 +40,29 @@ class machine_speed {
   std::vector<double> cache_line_us_;
 };
 
-// The bare ring as the yardstick of a throughput benchmark: which receiver is faster, the one that
+// What a throughput benchmark is compared with.
+class yardstick {
+ public:
+  yardstick() = default;
+  virtual ~yardstick() = default;
+  yardstick(const yardstick&) = default;
+  yardstick& operator=(const yardstick&) = default;
+
+  virtual void measure(const workload& work, const std::vector<int>& cpus) = 0;
+  // The better series; meaningful after the first measure().
+  virtual const run_series& best() const = 0;
+  // What it is, for people.
+  virtual std::string name() const = 0;
+};
+
+// The bare ring as the yardstick of lanes: which receiver is faster, the one that
 // hangs back or the one that does not, depends on machine and workload; both run and the better one
 // counts.
-class ring_limit {
+class ring_limit final : public yardstick {
  public:
-  void measure(const workload& work, const std::vector<int>& cpus);
-
-  // The better series; meaningful after the first measure().
-  const run_series& best() const;
+  void measure(const workload& work, const std::vector<int>& cpus) override;
+  const run_series& best() const override;
+  std::string name() const override;
   bool best_hangs_back() const { return &best() == &hanging_back_; }
 
  private:

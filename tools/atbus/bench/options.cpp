@@ -1,9 +1,12 @@
 #include "atbus/bench/options.h"
 
+#include <cstring>
 #include <map>
 #include <stdexcept>
 
 #include "atbus/bench/cpus.h"
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/core/address.hpp"
 #include "channel/channel_address.h"
 
 namespace atbus::bench {
@@ -49,16 +52,37 @@ void add_check_option(CLI::App& command, check_kind& check) {
       ->type_name("full|sequence|none");
 }
 
-void require_channel_address(const std::string& option, const std::string& address) {
+namespace {
+
+error problem_of(const std::string& text) {
+  const auto parsed = address::parse(text);
+  if (!parsed) {
+    return parsed.error();
+  }
+  if (parsed->kind() == address_kind::dns) {
+    return {errc::invalid_address,
+            "a name is to connect to; use an address of this host, such as ipv6://[::1]:0"};
+  }
+  if (parsed->kind() == address_kind::mem || parsed->kind() == address_kind::shm) {
+    const auto segment = atbus::detail::parse_segment_address(text, receiver_options{}.directory);
+    return segment ? error{} : segment.error();
+  }
+  return {};
+}
+
+}  // namespace
+
+void set_channel_address(const std::string& option, const std::string& address,
+                         std::array<char, workload::most_address_bytes>& to) {
   if (address.size() >= workload::most_address_bytes) {
     throw CLI::ValidationError(
         option,
         "is longer than " + std::to_string(workload::most_address_bytes - 1) + " characters");
   }
-  const auto parsed = atbus::detail::parse_segment_address(address, receiver_options{}.directory);
-  if (!parsed) {
-    throw CLI::ValidationError(option, parsed.error().text());
+  if (const error problem = problem_of(address); !problem) {
+    throw CLI::ValidationError(option, problem.text());
   }
+  std::memcpy(to.data(), address.c_str(), address.size() + 1);
 }
 
 void require_room_for_number(std::uint64_t shortest, check_kind check) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,8 +27,10 @@ void add_common_options(CLI::App& command, common_options& options);
 // --check.
 void add_check_option(CLI::App& command, check_kind& check);
 
-// Refuses an address that no channel can have. Throws CLI::ValidationError that names the option.
-void require_channel_address(const std::string& option, const std::string& address);
+// Refuses an address that nothing can receive at; the rest becomes the workload's. Throws
+// CLI::ValidationError that names the option.
+void set_channel_address(const std::string& option, const std::string& address,
+                         std::array<char, workload::most_address_bytes>& to);
 
 // Refuses sizes that leave no room for what the receiver checks. Throws CLI::ValidationError.
 void require_room_for_number(std::uint64_t shortest, check_kind check);

@@ -126,8 +126,11 @@ std::string length_text(const workload& work) {
              : fmt::format("{}-{} B", lengths.shortest(), lengths.longest());
 }
 
-std::string sender_text(std::uint32_t senders) {
-  return fmt::format("{} sender{}", senders, senders == 1 ? "" : "s");
+std::string sender_text(const workload& work) {
+  if (work.connections != work.senders) {
+    return fmt::format("{} connections", work.connections);
+  }
+  return fmt::format("{} sender{}", work.senders, work.senders == 1 ? "" : "s");
 }
 
 std::string message_rate_text(double per_second) {

@@ -12,8 +12,8 @@ namespace atbus::bench {
 
 // "8-128 B", "8-16384 B", "64 B".
 std::string length_text(const workload& work);
-// "1 sender", "4 senders".
-std::string sender_text(std::uint32_t senders);
+// "1 sender", "4 senders"; "10 connections" if they are more.
+std::string sender_text(const workload& work);
 // Three significant digits: "58.2 M msg/s", "730 msg/s"; "1.94 GB/s".
 std::string message_rate_text(double per_second);
 std::string byte_rate_text(double per_second);

@@ -117,6 +117,7 @@ std::array<int, 2> connect_local(std::uint64_t buffer_bytes) {
 workload shaped(const workload& work, const connected_pair& pair, const socket_shape& shape) {
   workload result = work;
   result.senders = 1;
+  result.connections = 1;
   result.sockets = pair.descriptors();
   result.write_bytes = shape.write_bytes;
   result.read_bytes = shape.read_bytes;
@@ -136,6 +137,23 @@ const char* address_of(socket_kind kind) noexcept {
       break;
   }
   return "unix";
+}
+
+std::optional<socket_kind> kind_of(std::string_view address) noexcept {
+  if (address.starts_with("ipv6://")) {
+    return socket_kind::ipv6;
+  }
+  if (address.starts_with("ipv4://")) {
+    return socket_kind::ipv4;
+  }
+  if (address.starts_with("unix://")) {
+    return socket_kind::local;
+  }
+  return {};
+}
+
+std::string socket_limit::name() const {
+  return std::string{"frames over "} + atbus::bench::address_of(kind_);
 }
 
 nlohmann::json json_of(const socket_buffers& buffers) {
@@ -188,9 +206,7 @@ void socket_limit::measure(const workload& work, const std::vector<int>& cpus) {
   const connected_pair pair{kind_, shape_.buffer_bytes};
   buffers_ = pair.buffers();
   constexpr std::array tasks{task::frame_receiver, task::frame_sender};
-  series_.add(
-      run_workers(shaped(work, pair, shape_), tasks,
-                  {.cpus = cpus, .label = std::string{"frames over "} + address_of(kind_)}));
+  series_.add(run_workers(shaped(work, pair, shape_), tasks, {.cpus = cpus, .label = name()}));
 }
 
 }  // namespace atbus::bench

@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "atbus/bench/figures.h"
+#include "atbus/bench/limit.h"
 #include "atbus/bench/workload.h"
 
 namespace atbus::bench {
@@ -20,6 +22,8 @@ inline constexpr std::array all_socket_kinds{socket_kind::ipv6, socket_kind::ipv
 
 // As --address has it: "ipv6://::1", "ipv4://127.0.0.1", "unix".
 const char* address_of(socket_kind kind) noexcept;
+// The kind that a channel's address is of, if it is of one.
+std::optional<socket_kind> kind_of(std::string_view address) noexcept;
 
 // What the two sides do besides reading and writing.
 struct socket_shape {
@@ -68,16 +72,17 @@ run_outcome run_socket_round_trip(const workload& work, socket_kind kind,
 
 // Framed messages of the work's lengths, check, api and checksum over one connection: the yardstick
 // of the stream channels.
-class socket_limit {
+class socket_limit final : public yardstick {
  public:
   socket_limit(socket_kind kind, const socket_shape& shape) noexcept : kind_{kind}, shape_{shape} {}
 
-  void measure(const workload& work, const std::vector<int>& cpus);
+  void measure(const workload& work, const std::vector<int>& cpus) override;
+  const run_series& best() const override { return series_; }
+  std::string name() const override;
 
   socket_kind kind() const noexcept { return kind_; }
   const socket_shape& shape() const noexcept { return shape_; }
   // Meaningful after the first measure().
-  const run_series& best() const noexcept { return series_; }
   const socket_buffers& buffers() const noexcept { return buffers_; }
 
  private:

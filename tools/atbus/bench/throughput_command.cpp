@@ -10,37 +10,39 @@
 #include <memory>
 #include <optional>
 
+#include "atbus/bench/channel_open.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
-#include "atbus/channel/receiver.hpp"
+#include "atbus/bench/socket_limit.h"
 
 namespace atbus::bench {
 namespace {
 
 struct throughput_options {
   common_options common{.seconds = 3, .repeat = 1, .json = {}, .cpus = {}};
-  std::string kind;  // shm or mem
+  std::string kind;  // shm, mem or stream
   std::string address;
   std::optional<std::uint64_t> size;
+  std::optional<bool> checksum;
   bool limit = false;
   workload work;
 };
 
 struct throughput_results {
   run_series ours;
-  ring_limit limit;
+  std::unique_ptr<yardstick> limit;  // null: not wanted
   machine_speed machine;
-  bool limited = false;
 
-  // How fast we are compared with the bare ring: of each pair of runs made side by side, because a
+  bool has_limit() const { return limit != nullptr && !limit->best().runs.empty(); }
+  // How fast we are compared with the limit: of each pair of runs made side by side, because a
   // machine may change between pairs.
   spread shares() const;
 };
 
 spread throughput_results::shares() const {
-  const run_series& theirs = limit.best();
+  const run_series& theirs = limit->best();
   std::vector<double> ratios;
   for (std::size_t i = 0; i != std::min(ours.runs.size(), theirs.runs.size()); ++i) {
     ratios.push_back(ours.runs[i].messages_per_second() /
@@ -49,9 +51,39 @@ spread throughput_results::shares() const {
   return spread_of(std::move(ratios));
 }
 
-void set_address(const std::string& address, std::array<char, workload::most_address_bytes>& to) {
-  require_channel_address("--address", address);
-  std::memcpy(to.data(), address.c_str(), address.size() + 1);
+// Completes what a run through lanes is.
+void plan_lanes(const throughput_options& options, workload& work) {
+  work.connections = work.senders;
+  const std::uint32_t wanted_lanes = work.senders + work.idle_senders;
+  if (work.lanes != 0 && work.lanes < wanted_lanes) {
+    throw CLI::ValidationError(
+        "--lanes", "is less than --senders and --idle-senders together; each needs a lane");
+  }
+  const std::string scheme = options.kind + "://";
+  const std::string address = options.address.empty()
+                                  ? fmt::format("{}bench-{}", scheme, static_cast<int>(getpid()))
+                                  : options.address;
+  if (!address.starts_with(scheme)) {
+    throw CLI::ValidationError("--address", "\"" + address + "\" does not begin with " + scheme);
+  }
+  constexpr std::uint32_t usual_lanes = 64;
+  work.lanes = work.lanes == 0 && wanted_lanes > usual_lanes ? wanted_lanes : work.lanes;
+  set_channel_address("--address", address, work.address);
+}
+
+// The same for sockets.
+void plan_stream(const throughput_options& options, workload& work) {
+  work.stream = true;
+  work.connections = std::max(work.connections, work.senders);
+  const std::string address = options.address.empty() ? "ipv6://::1:0" : options.address;
+  set_channel_address("--address", address, work.address);
+  const auto kind = kind_of(address);
+  if (!kind) {
+    throw CLI::ValidationError(
+        "--address", "\"" + address + "\" does not begin with ipv4://, ipv6:// or unix://");
+  }
+  // As the library does.
+  work.checksum = options.checksum.value_or(kind != socket_kind::local);
 }
 
 // Completes the workload from the options; refuses what can't be measured.
@@ -71,53 +103,47 @@ workload plan(const throughput_options& options) {
   if (work.rate != 0 && work.batch > 1) {
     throw CLI::ValidationError("--rate", "paced messages are sent one by one, not in batches");
   }
-  const std::uint32_t wanted_lanes = work.senders + work.idle_senders;
-  if (work.lanes != 0 && work.lanes < wanted_lanes) {
-    throw CLI::ValidationError(
-        "--lanes", "is less than --senders and --idle-senders together; each needs a lane");
-  }
-  const std::string scheme = options.kind + "://";
-  const std::string address = options.address.empty()
-                                  ? fmt::format("{}bench-{}", scheme, static_cast<int>(getpid()))
-                                  : options.address;
-  if (address.rfind(scheme, 0) != 0) {
-    throw CLI::ValidationError("--address", "\"" + address + "\" does not begin with " + scheme);
-  }
-  constexpr std::uint32_t usual_lanes = 64;
-  work.lanes = work.lanes == 0 && wanted_lanes > usual_lanes ? wanted_lanes : work.lanes;
-  set_address(address, work.address);
+  options.kind == "stream" ? plan_stream(options, work) : plan_lanes(options, work);
   return work;
 }
 
-// A run that broke off may have left its segment; nobody else knows of it.
-void remove_leftovers(const workload& work) {
-  if (std::string_view{work.address.data()}.rfind("shm://", 0) == 0) {
-    if (auto inbox = receiver::open(work.address.data())) {
-      static_cast<void>(inbox->remove());
-    }
+std::unique_ptr<yardstick> yardstick_for(const workload& work) {
+  const auto kind = kind_of(work.address.data());
+  if (!kind) {
+    return std::make_unique<ring_limit>();
   }
+  socket_shape shape;
+  shape.buffer_bytes = work.socket_buffer_bytes < 0
+                           ? static_cast<std::uint64_t>(socket_options{}.send_buffer)
+                           : static_cast<std::uint64_t>(work.socket_buffer_bytes);
+  if (work.spin_ns >= 0) {
+    shape.spin_ns = work.spin_ns;
+  }
+  return std::make_unique<socket_limit>(*kind, shape);
 }
 
 throughput_results measure(const throughput_options& options, const workload& work) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   std::vector<task> tasks(1 + work.senders, task::channel_sender);
   tasks.front() = task::channel_receiver;
-  const run_setup setup{
-      .cpus = cpus,
-      .threads = options.kind == "mem",
-      .label = fmt::format("{}  {}", length_text(work), sender_text(work.senders))};
+  const run_setup setup{.cpus = cpus,
+                        .threads = options.kind == "mem",
+                        .label = fmt::format("{}  {}", length_text(work), sender_text(work)),
+                        .arena_bytes = sent_counts_bytes(work)};
   throughput_results results;
-  results.limited = options.limit;
+  if (options.limit) {
+    results.limit = yardstick_for(work);
+  }
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
     const run_outcome outcome = run_workers(work, tasks, setup);
     results.ours.add(outcome);
     if (!outcome.problems.empty()) {
-      remove_leftovers(work);
+      remove_leftovers(work.address.data());
       break;
     }
     if (options.limit) {
       results.machine.probe(cpus);
-      results.limit.measure(work, cpus);
+      results.limit->measure(work, cpus);
     }
   }
   return results;
@@ -127,12 +153,13 @@ const char* name_of(check_kind check) noexcept {
   return check == check_kind::full ? "full" : check == check_kind::sequence ? "sequence" : "none";
 }
 
-std::string share_text(const throughput_results& results) {
-  if (!results.limited || results.limit.best().runs.empty()) {
+std::string share_text(const workload& work, const throughput_results& results) {
+  if (!results.has_limit()) {
     return {};
   }
   const spread share = results.shares();
-  std::string text = fmt::format("   {:.0f} % of the bare ring", 100 * share.median);
+  std::string text = fmt::format("   {:.0f} % of the bare {}", 100 * share.median,
+                                 work.stream ? "socket" : "ring");
   if (results.ours.runs.size() > 1) {
     text += fmt::format(" ({:.0f}-{:.0f} %)", 100 * share.min, 100 * share.max);
   }
@@ -151,9 +178,9 @@ std::string summary(const workload& work, const throughput_results& results) {
     return figures[side]["max_rss_kib"].get<double>() * 1024 / 1e6;
   };
   std::string line =
-      fmt::format(" {}   {}   {}   {}{}", length_text(work), sender_text(work.senders),
+      fmt::format(" {}   {}   {}   {}{}", length_text(work), sender_text(work),
                   message_rate_text(ours.messages_per_second().median),
-                  byte_rate_text(ours.bytes_per_second().median), share_text(results));
+                  byte_rate_text(ours.bytes_per_second().median), share_text(work, results));
   line += fmt::format("   cpu {:.0f}/{:.0f} %   rss {:.1f}/{:.1f} MB   lost {}  corrupt {}",
                       cpu("sender"), cpu("receiver"), megabytes("sender"), megabytes("receiver"),
                       count("lost"), count("corrupt"));
@@ -173,11 +200,10 @@ void print_table(const workload& work, const throughput_results& results) {
   if (ours.runs.size() > 1) {
     fmt::print(" {} runs: {}\n", ours.runs.size(), range_text(ours.messages_per_second()));
   }
-  if (results.limited && !results.limit.best().runs.empty()) {
-    const spread limit = results.limit.best().messages_per_second();
-    fmt::print(" bare ring, {}: {} ({})\n",
-               results.limit.best_hangs_back() ? "hanging back" : "eager",
-               message_rate_text(limit.median), range_text(limit));
+  if (results.has_limit()) {
+    const spread limit = results.limit->best().messages_per_second();
+    fmt::print(" {}: {}  {} ({})\n", results.limit->name(), message_rate_text(limit.median),
+               byte_rate_text(results.limit->best().bytes_per_second().median), range_text(limit));
   }
   if (const std::string warning = results.machine.warning(); !warning.empty()) {
     fmt::print(" note: {}\n", warning);
@@ -185,6 +211,23 @@ void print_table(const workload& work, const throughput_results& results) {
   if (ours.runs.front().latency) {
     fmt::print(" latency from the intended send time: {}\n", latency_text(median_latency(ours)));
   }
+}
+
+// What a stream was told, and what it was told by default.
+void add_stream(const workload& work, nlohmann::json& result) {
+  const socket_options sockets;
+  result["connections"] = work.connections;
+  result["buffer"] = work.growing_buffer ? "malloc" : "static";
+  if (work.send_buffer_bytes != 0) {
+    result["send_buffer_bytes"] = work.send_buffer_bytes;
+  }
+  if (work.send_buffer_blocks != 0) {
+    result["send_buffer_blocks"] = work.send_buffer_blocks;
+  }
+  result["crc"] = work.checksum;
+  result["socket_buffer"] =
+      work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
+  result["sleep"] = work.sleep;
 }
 
 nlohmann::json json_of(const throughput_options& options, const workload& work,
@@ -206,8 +249,11 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   if (work.rate != 0) {
     result["rate"] = work.rate;
   }
-  if (results.limited && !results.limit.best().runs.empty()) {
-    const run_series& limit = results.limit.best();
+  if (work.stream) {
+    add_stream(work, result);
+  }
+  if (results.has_limit()) {
+    const run_series& limit = results.limit->best();
     const spread share = results.shares();
     const spread machine_us = results.machine.cache_line_us();
     const auto part = [&limit, &machine_us](double (*choose)(const spread&),
@@ -218,6 +264,9 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
               {"share", of}};
     };
     result["limit"] = part([](const spread& s) { return s.median; }, share.median);
+    if (const auto* const sockets = dynamic_cast<const socket_limit*>(results.limit.get())) {
+      result["limit"]["buffers"] = json_of(sockets->buffers());
+    }
     if (results.ours.runs.size() > 1) {
       result["min"]["limit"] = part([](const spread& s) { return s.min; }, share.min);
       result["max"]["limit"] = part([](const spread& s) { return s.max; }, share.max);
@@ -235,10 +284,12 @@ void run(const throughput_options& options) {
     print_table(work, results);
   }
   print_problems(results.ours.problems);
-  print_problems(results.limit.best().problems);
+  if (results.limit != nullptr) {
+    print_problems(results.limit->best().problems);
+  }
   const bool written = results.ours.runs.empty() || output.write(json_of(options, work, results));
   if (!written || results.ours.runs.empty() || results.ours.failed() ||
-      (results.limited && results.limit.best().failed())) {
+      (results.limit != nullptr && results.limit->best().failed())) {
     throw CLI::RuntimeError(1);
   }
 }
@@ -266,7 +317,10 @@ void add_message_options(CLI::App& command, throughput_options& options) {
           "claim: messages are written in place; send: written elsewhere and copied (default)")
       ->transform(CLI::CheckedTransformer(apis).description(""))
       ->type_name("claim|send");
-  command.add_option("--batch", options.work.batch, "publish so many messages together")
+  command
+      .add_option("--batch", options.work.batch,
+                  options.kind == "stream" ? "publish so many messages together (default: 240 KiB)"
+                                           : "publish so many messages together")
       ->check(CLI::Range(1U, 1U << 20))
       ->type_name("N");
   command
@@ -285,9 +339,19 @@ void add_channel_options(CLI::App& command, throughput_options& options) {
       ->capture_default_str();
   command
       .add_option("--idle-senders", options.work.idle_senders,
-                  "so many more that hold a lane and never send; needs two descriptors each")
+                  "so many more that are there and never send; needs two descriptors each")
       ->check(CLI::Range(0U, 3000U))
       ->type_name("N");
+  command
+      .add_option_function<double>(
+          "--spin",
+          [&options](double us) { options.work.spin_ns = static_cast<std::int64_t>(us * 1e3); },
+          "the longest that a receiver spins before it sleeps, in microseconds")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("US");
+}
+
+void add_lane_options(CLI::App& command, throughput_options& options) {
   command.add_option("--address", options.address,
                      "where the receiver listens (default: a name with the process id)");
   command.add_option("--lanes", options.work.lanes, "lanes of the segment")
@@ -300,32 +364,78 @@ void add_channel_options(CLI::App& command, throughput_options& options) {
   command.add_flag("--prefault", options.work.prefault, "touch all memory of the lanes at once");
   command.add_flag("--sleep", options.work.sleep,
                    "the receiver sleeps when nothing is there, instead of polling");
-  command
-      .add_option_function<double>(
-          "--spin",
-          [&options](double us) { options.work.spin_ns = static_cast<std::int64_t>(us * 1e3); },
-          "the longest that --sleep spins before it sleeps, in microseconds")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("US");
 }
 
-void add_kind(CLI::App& bench, const char* kind, const char* what) {
+void add_stream_options(CLI::App& command, throughput_options& options) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+  static const std::map<std::string, bool> buffers{{"static", false}, {"malloc", true}};
+  static const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
+  options.work.batch = 0;
+  options.work.sleep = true;
+  command.add_option("--address", options.address,
+                     "where the receiver listens: ipv4://, ipv6:// or unix:// (default: "
+                     "ipv6://::1:0); port 0 is a free one");
+  command
+      .add_option("--connections", options.work.connections,
+                  "connections of all senders together; each sender serves its own in turns "
+                  "(default: one a sender)")
+      ->check(CLI::Range(1U, 4096U))
+      ->type_name("N");
+  command
+      .add_option("--buffer", options.work.growing_buffer,
+                  "a sender's buffer: static is a ring of blocks (default), malloc grows as needed")
+      ->transform(CLI::CheckedTransformer(buffers).description(""))
+      ->type_name("static|malloc");
+  command
+      .add_option("--send-buffer-bytes", options.work.send_buffer_bytes,
+                  "the most a sender's buffer holds, such as 4M")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{4096}, most_bytes))
+      ->type_name("BYTES");
+  command
+      .add_option("--send-buffer-blocks", options.work.send_buffer_blocks,
+                  fmt::format("blocks of {} bytes of a static one", build_settings::data_node_size))
+      ->check(CLI::Range(std::uint64_t{1}, most_bytes / build_settings::data_node_size))
+      ->type_name("N");
+  command
+      .add_option("--crc", options.checksum,
+                  "whether messages carry a checksum (default: not over unix://)")
+      ->transform(CLI::CheckedTransformer(switches).description(""))
+      ->type_name("on|off");
+  command
+      .add_option("--socket-buffer", options.work.socket_buffer_bytes,
+                  "buffers to ask the kernel for, such as 4M; 0: its own choice")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{0}, most_bytes))
+      ->type_name("BYTES");
+  command.add_flag("--sleep,!--poll", options.work.sleep,
+                   "when nothing is there the receiver spins a little and sleeps (default), or "
+                   "polls without end");
+}
+
+void add_kind(CLI::App& bench, const char* kind, const char* what,
+              void (*add_own_options)(CLI::App&, throughput_options&), const char* limit) {
   CLI::App* const command = bench.add_subcommand(kind, what);
   const auto options = std::make_shared<throughput_options>();
   options->kind = kind;
   add_message_options(*command, *options);
   add_channel_options(*command, *options);
+  add_own_options(*command, *options);
   add_common_options(*command, options->common);
   command->add_flag("--limit", options->limit,
-                    "run the matching bare ring in turns with it and print the share");
+                    fmt::format("run the matching {} in turns with it and print the share", limit));
   command->callback([options] { run(*options); });
 }
 
 }  // namespace
 
 void add_bench_throughput(CLI::App& bench) {
-  add_kind(bench, "shm", "Throughput through shared memory, between processes");
-  add_kind(bench, "mem", "Throughput through memory, between threads");
+  add_kind(bench, "shm", "Throughput through shared memory, between processes", add_lane_options,
+           "bare ring");
+  add_kind(bench, "mem", "Throughput through memory, between threads", add_lane_options,
+           "bare ring");
+  add_kind(bench, "stream", "Throughput through sockets, between processes", add_stream_options,
+           "frames over a bare socket");
 }
 
 }  // namespace atbus::bench

@@ -1,4 +1,4 @@
-// `atbus bench shm` and `atbus bench mem`
+// `atbus bench shm`, `atbus bench mem` and `atbus bench stream`
 #pragma once
 
 #include <CLI/CLI.hpp>

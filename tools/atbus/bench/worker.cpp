@@ -82,6 +82,12 @@ void bound_run(control_block& block) noexcept {
 
 }  // namespace
 
+void worker::listening(std::string_view address) noexcept {
+  const std::size_t length = std::min(address.size(), slot_.address.size() - 1);
+  std::memcpy(slot_.address.data(), address.data(), length);
+  slot_.state.store(worker_state::listening, std::memory_order_release);
+}
+
 bool worker::wait_for(std::size_t other, worker_state state) noexcept {
   const std::atomic<worker_state>& theirs = block_.slots[other].state;
   for (;;) {

@@ -20,12 +20,19 @@ class worker {
   std::size_t index() const noexcept { return index_; }
   bool shares_core() const noexcept { return slot_.shares_core; }
 
-  // Lets others know that this worker's address can be dialled.
-  void listening() noexcept {
-    slot_.state.store(worker_state::listening, std::memory_order_release);
+  // Lets others know that this worker can be dialled, and where.
+  void listening(std::string_view address) noexcept;
+  // Where that worker listens, once it does.
+  const char* address_of(std::size_t other) const noexcept {
+    return block_.slots[other].address.data();
   }
   // Waits until that worker has come at least so far. False: it failed, or the run was stopped.
   [[nodiscard]] bool wait_for(std::size_t other, worker_state state) noexcept;
+
+  // Whether that worker has come at least so far.
+  [[nodiscard]] bool reached(std::size_t other, worker_state state) const noexcept {
+    return block_.slots[other].state.load(std::memory_order_acquire) >= state;
+  }
 
   // Reports readiness, waits for the common start. False: there will be none.
   [[nodiscard]] bool wait_for_start() noexcept;
@@ -47,7 +54,7 @@ class worker {
 
   // True when that worker has handed in its figures or is known to be dead.
   [[nodiscard]] bool over(std::size_t other) const noexcept {
-    return block_.slots[other].state.load(std::memory_order_acquire) >= worker_state::finished;
+    return reached(other, worker_state::finished);
   }
   // Its figures, once it is over.
   const worker_figures& figures_of(std::size_t other) const noexcept {

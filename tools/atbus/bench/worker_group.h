@@ -18,7 +18,7 @@ struct run_setup {
   std::vector<int> cpus;          // see cpu_of_worker
   bool threads = false;           // workers are threads of one process
   std::string label;              // for the progress line; empty: none
-  std::uint64_t arena_bytes = 0;  // shared memory for rings
+  std::uint64_t arena_bytes = 0;  // shared memory for rings or counts
 };
 
 struct run_outcome {

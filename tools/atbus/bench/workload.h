@@ -46,7 +46,8 @@ struct workload {
   std::uint32_t unit_size = 16;  // 0: every message is `size` bytes long
   std::uint64_t size = 0;
   std::uint32_t senders = 1;
-  std::uint32_t idle_senders = 0;  // lanes that are held and never used
+  std::uint32_t connections = 1;   // of all senders together; at least one each
+  std::uint32_t idle_senders = 0;  // lanes or connections that are held and never used
   check_kind check = check_kind::full;
   api_kind api = api_kind::send;
   std::uint32_t batch = 1;  // messages published together
@@ -60,6 +61,13 @@ struct workload {
   std::uint32_t lanes = 0;  // 0: the library's default, as below
   std::uint64_t lane_size = 0;
 
+  // Streams.
+  bool stream = false;                  // the addresses are of sockets
+  bool growing_buffer = false;          // of a sender: allocated as needed
+  std::uint64_t send_buffer_bytes = 0;  // 0: the library's default, as below
+  std::uint64_t send_buffer_blocks = 0;
+  std::int64_t socket_buffer_bytes = -1;  // asked of the kernel, which has its own choice at 0
+
   bool hang_back = false;             // bare ring: wait a moment when little is there
   std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back
   std::uint64_t copy_area = 0;        // copy: bytes of the destination
@@ -68,7 +76,13 @@ struct workload {
   std::array<int, 2> sockets{-1, -1};
   std::uint32_t write_bytes = 0;  // handed to the kernel at once, or a little more
   std::uint32_t read_bytes = 0;   // taken from it at most at once
-  bool checksum = false;          // frames carry one
+
+  bool checksum = false;  // frames carry one, of streams too
+
+  // The first connection of a sender; those of the next begin where its own end.
+  std::uint32_t first_connection(std::uint64_t sender) const noexcept {
+    return static_cast<std::uint32_t>(sender * connections / senders);
+  }
 
   message_lengths lengths() const noexcept {
     return unit_size != 0 ? message_lengths::uniform(unit_size) : message_lengths::fixed(size);
