@@ -70,6 +70,11 @@ error bell_server::open(const segment& s) {
   ended_.assign(lane_count_, 0);
   limit_ = 2 * std::size_t{lane_count_} + 16;
   epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+  if (s.name.handed) {
+    if (!epoll_)
+      return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
+    return {};
+  }
   listener_ = bell_socket();
   spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
   if (!epoll_ || !listener_)
@@ -243,6 +248,20 @@ void bell_server::admit(file peer, events& seen) noexcept {
   // An honest sender says its lane at once.
   if (!read_from(c, seen))
     end(c);
+}
+
+bool bell_server::adopt(file peer, std::uint32_t lane) noexcept {
+  const std::size_t index = find_place();
+  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = index}};
+  if (index == limit_ ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
+    return false;
+  }
+  if (index == connections_.size())
+    connections_.emplace_back();
+  connections_[index] = {std::move(peer), lane};
+  ended_[lane] = 0;
+  return true;
 }
 
 std::size_t bell_server::find_place() noexcept {

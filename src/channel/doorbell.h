@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atbus/core/status.hpp"
@@ -33,6 +34,9 @@ class bell_server {
 
   // The caller holds the receiver's lock on `s`. Replaces what a dead receiver left.
   [[nodiscard]] error open(const segment& s);
+
+  // Takes over a connection of a lane; for handed segments, whose bells nobody can connect to.
+  [[nodiscard]] bool adopt(file peer, std::uint32_t lane) noexcept;
 
   // Level-triggered: readable while there is something for `take_events`. Owned by this object.
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
@@ -93,6 +97,8 @@ class bell_client {
   // Connects to the receiver's bell; the connection itself rings. False: nobody listens (errno says
   // why).
   [[nodiscard]] bool connect(const segment_name& name, std::uint32_t lane) noexcept;
+  // One that was handed over with the segment.
+  void adopt(file fd) noexcept { fd_ = std::move(fd); }
   [[nodiscard]] bool connected() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
   // False: the other side is gone, and the connection is closed.

@@ -122,6 +122,10 @@ frame_fault frame_reader::take_control(bytes_view payload, bool& known) noexcept
       return frame_fault::unexpected_control;
     case control_type::switch_to_lanes:
       return agreed_.lanes ? read_switch(payload) : frame_fault::unexpected_control;
+    case control_type::lanes: {
+      std::uint32_t lane = no_lane;
+      return agreed_.lanes ? read_lanes(payload, lane) : frame_fault::unexpected_control;
+    }
     case control_type::goodbye: {
       const frame_fault unreadable = read_goodbye(payload, goodbye_reason_);
       if (unreadable == frame_fault::none)

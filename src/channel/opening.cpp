@@ -22,6 +22,9 @@ constexpr std::uint32_t flag_offers_lanes = 2;
 constexpr std::size_t reason_at = 4;
 constexpr std::size_t goodbye_reserved_at = 6;
 
+// Offset in the payload of lanes.
+constexpr std::size_t lane_at = 4;
+
 // A control frame with nothing but its type in the payload.
 template <std::size_t PayloadSize>
 std::array<std::byte, frame_size(PayloadSize)> blank_frame(control_type type) noexcept {
@@ -68,6 +71,15 @@ std::array<std::byte, frame_size(goodbye_size)> goodbye_frame(errc reason, bool 
   auto frame = blank_frame<goodbye_size>(control_type::goodbye);
   store_little_endian(frame.data() + frame_header_size + reason_at,
                       static_cast<std::uint16_t>(reason));
+  if (checked)
+    seal_frame(frame.data());
+  return frame;
+}
+
+std::array<std::byte, frame_size(lanes_size)> lanes_frame(std::uint32_t lane,
+                                                          bool checked) noexcept {
+  auto frame = blank_frame<lanes_size>(control_type::lanes);
+  store_little_endian(frame.data() + frame_header_size + lane_at, lane);
   if (checked)
     seal_frame(frame.data());
   return frame;
@@ -121,6 +133,14 @@ frame_fault read_goodbye(bytes_view payload, errc& reason) noexcept {
     return frame_fault::reserved_bits;
   reason = static_cast<errc>(load_little_endian<std::uint16_t>(at + reason_at));
   return frame_fault::none;
+}
+
+frame_fault read_lanes(bytes_view payload, std::uint32_t& lane) noexcept {
+  const frame_fault size = check_size(payload, lanes_size);
+  if (size != frame_fault::none)
+    return size;
+  lane = load_little_endian<std::uint32_t>(payload.data() + lane_at);
+  return has_reserved_bits(payload) ? frame_fault::reserved_bits : frame_fault::none;
 }
 
 frame_fault agree(const hello& own, const hello& theirs, agreement& agreed) noexcept {

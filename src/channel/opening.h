@@ -19,6 +19,7 @@ enum class control_type : std::uint16_t {
   hello = 1,            // the opening, both directions, first and once
   switch_to_lanes = 2,  // from here on this direction's data goes through the lanes
   goodbye = 3,          // nothing follows
+  lanes = 4,            // which lane the other end may use; with the descriptors it takes
 };
 inline constexpr std::uint16_t control_ignorable = 0x8000;
 
@@ -53,6 +54,8 @@ inline constexpr std::size_t control_head_size = 4;
 inline constexpr std::size_t hello_size = 32;  // later versions may append; that is passed over
 inline constexpr std::size_t switch_size = 4;
 inline constexpr std::size_t goodbye_size = 8;
+inline constexpr std::size_t lanes_size = 8;
+inline constexpr std::uint32_t no_lane = 0xffffffff;  // it may use none
 
 // Complete frames. A hello is always checked; the last two are if `checked`.
 [[nodiscard]] std::array<std::byte, frame_size(hello_size)> hello_frame(const hello& own) noexcept;
@@ -61,11 +64,15 @@ inline constexpr std::size_t goodbye_size = 8;
                                                                             bool checked) noexcept;
 
 // Reads the payload of a control frame in its version 1 form. `type` need not be a known one.
+[[nodiscard]] std::array<std::byte, frame_size(lanes_size)> lanes_frame(std::uint32_t lane,
+                                                                        bool checked) noexcept;
+
 [[nodiscard]] frame_fault read_control_type(bytes_view payload, control_type& type) noexcept;
 [[nodiscard]] frame_fault read_hello(bytes_view payload, hello& theirs) noexcept;
 [[nodiscard]] frame_fault read_switch(bytes_view payload) noexcept;
 // `reason` may be a value that this build has no name for.
 [[nodiscard]] frame_fault read_goodbye(bytes_view payload, errc& reason) noexcept;
+[[nodiscard]] frame_fault read_lanes(bytes_view payload, std::uint32_t& lane) noexcept;
 
 // The highest common version; checksums if either side wants them; lanes if both offer them.
 [[nodiscard]] frame_fault agree(const hello& own, const hello& theirs, agreement& agreed) noexcept;

@@ -39,6 +39,8 @@ void receiver_core::take_ready_lanes() noexcept {
 
 void receiver_state::wake_lane(std::uint32_t index) noexcept {
   lane_reader& lane = lanes_[index];
+  if (!gates_.empty() && gates_[index] != 0)
+    return;
   if (lane.skipped) {
     if (lane.slot->withdrawn.load(std::memory_order_acquire) != 0)
       return;
@@ -48,6 +50,35 @@ void receiver_state::wake_lane(std::uint32_t index) noexcept {
   if (lane.quarantined || lane.skipped || lane.active)
     return;
   activate(lane);
+}
+
+result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) {
+  const lane_reader& lane = lanes_[index];
+  if (lane.adopted || lane.quarantined || lane.skipped ||
+      lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0) {
+    return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
+                                         " still holds what a dead sender left"};
+  }
+  auto shared = share_segment(segment_);
+  if (!shared)
+    return shared.error();
+  int ends[2];
+  if (kernel().socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return error{errc::system_error, segment_.name.text() + ": can't make a doorbell", errno};
+  lane_ends out{std::move(*shared), file{ends[1]}};
+  if (!bell_.adopt(file{ends[0]}, index))
+    return error{errc::system_error, segment_.name.text() + ": can't watch a doorbell", errno};
+  gates_[index] = 1;
+  return out;
+}
+
+void receiver_state::open_gate(std::uint32_t index) noexcept {
+  if (std::exchange(gates_[index], 0) == 0)
+    return;
+  // What was published before, and found the gate shut, has been heard of already. Acquire: as in
+  // lane_reader::refresh, which checks the value.
+  if (lanes_[index].slot->tail.load(std::memory_order_acquire) != lanes_[index].position)
+    wake_lane(index);
 }
 
 void receiver_state::activate(lane_reader& lane) noexcept {

@@ -35,6 +35,8 @@ receiver_state::receiver_state(segment opened, const receiver_options& options)
   parked_now_.reserve(lane_count);
   message_limit_ = segment_.geometry.message_limit;
   lanes_begin_ = lanes_.get();
+  if (segment_.name.handed)
+    gates_.assign(lane_count, 1);
   ready_ = segment_.header().ready;
   ready_words_ = (lane_count + 63) / 64;
   if (options.copy_on_receive) {

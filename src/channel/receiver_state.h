@@ -37,6 +37,21 @@ class receiver_state final : public receiver_core, public fork_guard {
   [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
 
+  // Reads what has rung; for who waits for our descriptor among others.
+  void read_bells() noexcept { handle(bell_.take_events(0)); }
+  // Whether a poll would find something.
+  [[nodiscard]] bool anything() noexcept;
+
+  // Of a handed segment: what a sender needs to use that lane, which nobody uses.
+  struct lane_ends {
+    file segment;
+    file bell;
+  };
+  [[nodiscard]] result<lane_ends> hand_out(std::uint32_t lane);
+  // From now on what is in a lane that was handed out is delivered. Not before: what its sender sent
+  // through the socket goes first.
+  void open_gate(std::uint32_t lane) noexcept;
+
   void abandon_in_child() noexcept override;
 
  private:
@@ -68,7 +83,6 @@ class receiver_state final : public receiver_core, public fork_guard {
   void free_if_orphaned(lane_reader& lane) noexcept;
   void reset_lane(lane_reader& lane) noexcept;
 
-  [[nodiscard]] bool anything() noexcept;
   // Activates the lanes of `parked` that got records before their notice was seen.
   bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
   // Quarantines without a report.
@@ -81,6 +95,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   bell_server bell_;
   std::unique_ptr<lane_reader[]> lanes_;
   std::unique_ptr<std::byte[]> copy_buffer_;
+  std::vector<char> gates_;  // of a handed segment, per lane: 1 if it is not to be read yet
   std::vector<lane_reader*> parked_now_;  // scratch, capacity: the number of lanes
   spin_budget spin_;
   std::uint64_t generation_ = 0;

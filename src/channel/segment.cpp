@@ -185,8 +185,9 @@ result<segment_geometry> check_geometry(const segment_name& name, const segment_
 }
 
 result<file> make_file(const segment_name& name) {
-  if (name.in_process) {
-    file fd{kernel().memfd_create(name.file_name().c_str(), MFD_CLOEXEC)};
+  if (name.in_memory()) {
+    file fd{kernel().memfd_create(name.handed ? "atbus-lanes" : name.file_name().c_str(),
+                                  MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (!fd)
       return system_error_at(name.text() + ": memfd_create failed", errno);
     return fd;
@@ -231,18 +232,32 @@ error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, cons
     return {};
   if (code != ENOSPC && code != EDQUOT && code != ENOMEM) {
     return system_error_at(s.name.text() + ": can't reserve memory for " + what +
-                               (s.name.in_process ? "" : fit_directory),
+                               (s.name.in_memory() ? "" : fit_directory),
                            code);
   }
   return {errc::no_space,
           s.name.text() + ": " + what + " needs " + std::to_string(length) + " bytes of " +
-              (s.name.in_process ? "memory" : s.name.directory) + ", which has " +
+              (s.name.in_memory() ? "memory" : s.name.directory) + ", which has " +
               space_left(s.fd.get()) + " free; make room, or choose fewer or smaller lanes",
           code};
 }
 
+// Header and lane table of an opened segment.
+error map_control(segment& s) {
+  // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
+  if (auto e = reserve(s, 0, s.geometry.lanes_offset(), "the lane table"); !e)
+    return e;
+  auto control = map_shared(s.fd.get(), 0, s.geometry.lanes_offset(), s.name.text());
+  if (!control)
+    return control.error();
+  s.control = std::move(*control);
+  return {};
+}
+
 // Whether the name leads to this very file, or why that can't be told.
 result<bool> look_up(const segment& opened) {
+  if (opened.name.handed)
+    return true;
   const auto unknown = [&] {
     return system_error_at(opened.name.text() + ": can't see which file has its name", errno);
   };
@@ -357,6 +372,11 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
       kernel().ftruncate(s.fd.get(), static_cast<off_t>(geometry.file_size())) != 0) {
     return system_error_at(s.name.text() + ": can't size the new segment", errno);
   }
+  // Who maps it must be able to rely on its size.
+  if (s.name.handed &&
+      ::fcntl(s.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error_at(s.name.text() + ": can't seal the size of the new segment", errno);
+  }
   if (auto e = reserve(s, 0, geometry.lanes_offset(), "the lane table"); !e) {
     return e;
   }
@@ -447,13 +467,32 @@ result<segment> open_segment(segment_name name) {
     s.control = entry->second.memory;
     return s;
   }
-  // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
-  if (auto e = reserve(s, 0, s.geometry.lanes_offset(), "the lane table"); !e)
+  if (auto e = map_control(s); !e)
     return e;
-  auto control = map_shared(s.fd.get(), 0, s.geometry.lanes_offset(), s.name.text());
-  if (!control)
-    return control.error();
-  s.control = std::move(*control);
+  return s;
+}
+
+result<file> share_segment(const segment& built) {
+  file fd = reopen(built.fd.get());
+  if (!fd)
+    return system_error_at(built.name.text() + ": can't open its lanes again", errno);
+  return fd;
+}
+
+result<segment> adopt_segment(file fd, std::string text) {
+  segment s;
+  s.name.handed = true;
+  s.name.name = std::move(text);
+  s.fd = std::move(fd);
+  const int seals = ::fcntl(s.fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return error{errc::not_a_segment, s.name.text() + ": its lanes could shrink while in use"};
+  auto geometry = check_segment_file(s.name, s.fd.get());
+  if (!geometry)
+    return geometry.error();
+  s.geometry = *geometry;
+  if (auto e = map_control(s); !e)
+    return e;
   return s;
 }
 
@@ -472,6 +511,8 @@ error retire_segment(const segment& opened) {
                  std::memory_order_release);
   }
   test_hook(step::retired_stored);
+  if (opened.name.handed)
+    return {};
   // A name of which we can't tell stays: its next receiver, finding it retired, takes it away.
   const auto named = look_up(opened);
   if (!named)

@@ -2,7 +2,8 @@
 // checked, removed.
 //
 // A `shm://` segment is a file in a tmpfs directory. A `mem://` segment is a memfd known by name
-// inside this process only; everything else (locks, bells, layout, protocol) is the same code.
+// inside this process only. A handed segment is a memfd without a name, which its receiver gives to
+// the senders of a Unix socket. Everything else (locks, bells, layout, protocol) is the same code.
 //
 // Guarantees:
 //  - A segment has its name only when it is complete: it is built without one and then linked.
@@ -26,11 +27,16 @@ inline constexpr std::string_view segment_prefix = "atbus-segment.";
 inline constexpr std::string_view bell_prefix = "atbus-bell.";
 
 struct segment_name {
-  bool in_process = false;  // mem://, else shm://
-  std::string name;         // checked by the address parser
-  std::string directory;    // of the file; unused for mem://
+  bool in_process = false;  // mem://
+  bool handed = false;      // else handed over through a socket, else shm://
+  std::string name;         // checked by the address parser; of a handed one the socket's address
+  std::string directory;    // of the file, if it has one
 
-  [[nodiscard]] std::string text() const { return (in_process ? "mem://" : "shm://") + name; }
+  [[nodiscard]] std::string text() const {
+    return handed ? name : (in_process ? "mem://" : "shm://") + name;
+  }
+  // It is no file in a directory.
+  [[nodiscard]] bool in_memory() const noexcept { return in_process || handed; }
   [[nodiscard]] std::string file_name() const { return std::string{segment_prefix} + name; }
   [[nodiscard]] std::string bell_name() const { return std::string{bell_prefix} + name; }
   // A bell on its way to its name. No segment's name has a '~', so this is no other segment's bell.
@@ -99,6 +105,11 @@ class segment {
 // Opens what has the name and checks it; maps the header and the lane table. errc::not_found if
 // nothing has it.
 [[nodiscard]] result<segment> open_segment(segment_name name);
+// A descriptor of a handed segment to give away. It shares no lock with the receiver's.
+[[nodiscard]] result<file> share_segment(const segment& built);
+// The segment behind such a descriptor, checked and mapped as open_segment does; `text` names it in
+// errors. Refuses one that could shrink while it is used.
+[[nodiscard]] result<segment> adopt_segment(file fd, std::string text);
 // Whether the file, open for reading at least, is a segment that this process may use.
 [[nodiscard]] result<segment_geometry> check_segment_file(const segment_name& name, int fd);
 // True if the name still leads to this very file.

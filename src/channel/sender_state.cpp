@@ -27,8 +27,12 @@ constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 
 }  // namespace
 
-sender_state::sender_state(segment opened, std::uint32_t lane, const sender_options& options)
-    : segment_(std::move(opened)), lane_(lane), spin_(options.spin) {
+sender_state::sender_state(segment opened, std::uint32_t lane, const sender_options& options,
+                           lane_writer* shared)
+    : segment_(std::move(opened)),
+      lane_(lane),
+      out_(shared == nullptr ? writer_ : *shared),
+      spin_(options.spin) {
   message_limit_ = segment_.geometry.message_limit;
 }
 
@@ -38,7 +42,7 @@ status sender_state::start() {
   const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
   if ((tail & 7) != 0)  // it was not when the lane was chosen
     return errc::quarantined;
-  writer_.attach(&slot, segment_.lane_data(lane_), segment_.geometry.lane_size, tail);
+  out_.attach(&slot, segment_.lane_data(lane_), segment_.geometry.lane_size, tail);
   always_fence_ = !register_for_barriers();
   // A sender that needs fences says so before its first record: a receiver that has come past that
   // record has seen the wish (longest_sleep).
@@ -52,9 +56,9 @@ status sender_state::start() {
   record.opened_at = wall_clock_ns();
   record.session = random_word();
   std::strncpy(record.program, program_invocation_short_name, sizeof record.program - 1);
-  std::memcpy(writer_.begin(record_kind::open, sizeof record), &record, sizeof record);
-  writer_.append(sizeof record);
-  first_own_ = writer_.position();
+  std::memcpy(out_.begin(record_kind::open, sizeof record), &record, sizeof record);
+  out_.append(sizeof record);
+  first_own_ = out_.position();
   refused_size_ = 0;
   // Connected before the first message, so that our death is an event from then on.
   connect_bell();
@@ -62,7 +66,8 @@ status sender_state::start() {
   // the file.
   if (bell_busy_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
     return errc::system_error;
-  publish();
+  if (out_.publish())
+    answer_notice();
   test_hook(step::open_record_published);
   return {};
 }
@@ -72,7 +77,7 @@ status sender_state::start() {
 status sender_state::make_room(std::uint64_t size) noexcept {
   if (auto s = usable(); !s)
     return s;
-  switch (writer_.make_room(size)) {
+  switch (out_.make_room(size)) {
     case lane_writer::room::made:
       return {};
     case lane_writer::room::none:
@@ -81,7 +86,7 @@ status sender_state::make_room(std::uint64_t size) noexcept {
       end(condition::quarantined);
       return errc::quarantined;
   }
-  lane_writer::count(writer_.slot()->full, 1);
+  lane_writer::count(out_.slot()->full, 1);
   refused_size_ = size;
   return errc::would_block;
 }
@@ -92,16 +97,16 @@ void sender_state::answer_notice() noexcept {
   if (always_fence_)
     std::atomic_thread_fence(std::memory_order_seq_cst);
   // Acquire: pairs with set_notice; `sleeping` and `retired` are as new as the notice.
-  std::uint64_t notice = writer_.slot()->notice.load(std::memory_order_acquire);
+  std::uint64_t notice = out_.slot()->notice.load(std::memory_order_acquire);
   if ((notice & notice_fence) != 0 && !always_fence_) {
     always_fence_ = true;
     // Release: the receiver that sees the echo knows that all our later publishes fence.
-    writer_.slot()->fence_echo.store(1, std::memory_order_release);
+    out_.slot()->fence_echo.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    notice = writer_.slot()->notice.load(std::memory_order_acquire);
+    notice = out_.slot()->notice.load(std::memory_order_acquire);
   }
   // A fencing sender remembers no notice, so that each publish comes here.
-  writer_.notice_seen(always_fence_ ? no_notice : notice);
+  out_.notice_seen(always_fence_ ? no_notice : notice);
   if (notice == notice_handled_)
     return;
   notice_handled_ = notice;
@@ -129,7 +134,7 @@ void sender_state::rouse_receiver() noexcept {
     return;
   last_rung_ = sleeping;
   test_hook(step::before_ring);
-  lane_writer::count(writer_.slot()->rings, 1);
+  lane_writer::count(out_.slot()->rings, 1);
   if (known && bell_.ring()) {
     test_hook(step::after_ring);
     return;
@@ -141,7 +146,7 @@ void sender_state::rouse_receiver() noexcept {
     bell_client::ring_by_file(segment_);
     last_rung_ = 0;
     notice_handled_ = no_notice;
-    writer_.notice_seen(no_notice);
+    out_.notice_seen(no_notice);
   }
   test_hook(step::after_ring);
 }
@@ -152,6 +157,14 @@ void sender_state::connect_bell() noexcept {
   // reconnection, never a lost ring.
   const fork_pause no_fork;
   bell_generation_ = segment_.header().generation.load(std::memory_order_acquire);
+  if (segment_.name.handed) {
+    // It came with the segment, and there is no other: neither bell nor receiver.
+    bell_busy_ = false;
+    if (!bell_.connected())
+      return end(condition::gone);
+    bell_watched_ = watch(bell_.descriptor());
+    return;
+  }
   const bool connected = bell_.connect(segment_.name, lane_);
   // Not absent but out of room for us: nothing will tell when that has changed.
   bell_busy_ = !connected && errno != ENOENT && errno != ECONNREFUSED;
@@ -160,7 +173,7 @@ void sender_state::connect_bell() noexcept {
 
 void sender_state::end(condition why) noexcept {
   condition_ = why;
-  writer_.close_window();
+  out_.close_window();
 }
 
 status sender_state::usable() const noexcept {
@@ -171,6 +184,8 @@ status sender_state::usable() const noexcept {
       return errc::retired;
     case condition::quarantined:
       return errc::quarantined;
+    case condition::gone:
+      return errc::peer_closed;
     case condition::closed:
       return errc::closed;
     case condition::forked:
@@ -182,11 +197,11 @@ status sender_state::usable() const noexcept {
 // --- waiting for room
 
 bool sender_state::has_room() noexcept {
-  if (refused_size_ == 0 || writer_.fits(refused_size_))
+  if (refused_size_ == 0 || out_.fits(refused_size_))
     return true;
-  const std::uint64_t head = writer_.slot()->head.load(std::memory_order_acquire);
-  return writer_.position() - head > writer_.capacity() ||  // impossible: let the next claim say so
-         head - writer_.head_needed_for(refused_size_) <= writer_.capacity();
+  const std::uint64_t head = out_.slot()->head.load(std::memory_order_acquire);
+  return out_.position() - head > out_.capacity() ||  // impossible: let the next claim say so
+         head - out_.head_needed_for(refused_size_) <= out_.capacity();
 }
 
 int sender_state::descriptor() {
@@ -207,9 +222,9 @@ bool sender_state::watch(int fd) noexcept {
 bool sender_state::prepare_sleep() {
   if (!usable() || has_room())
     return false;
-  lane_slot& slot = *writer_.slot();
+  lane_slot& slot = *out_.slot();
   const std::uint64_t fence = always_fence_ ? wish_fence : 0;
-  const std::uint64_t wish = writer_.head_needed_for(refused_size_) | wish_space | fence;
+  const std::uint64_t wish = out_.head_needed_for(refused_size_) | wish_space | fence;
   // Prepared already: that wish stands, and its ring comes or waits to be read.
   if (wishing_ && slot.wish.load(std::memory_order_relaxed) == wish)
     return true;
@@ -228,7 +243,7 @@ bool sender_state::prepare_sleep() {
   (void)descriptor();
   if (!bell_.connected())
     connect_bell();  // connecting makes the receiver look at every wish
-  if (!bell_.connected() && !segment_.name.in_process && !inotify_) {
+  if (!bell_.connected() && !segment_.name.in_memory() && !inotify_) {
     const fork_pause no_fork;
     inotify_ = file{kernel().inotify_init(IN_CLOEXEC | IN_NONBLOCK)};
     if (inotify_ && kernel().inotify_add_watch(inotify_.get(), segment_.name.directory.c_str(),
@@ -260,7 +275,7 @@ void sender_state::finish_sleep() {
   if (!wishing_ || condition_ == condition::forked)
     return;
   wishing_ = false;
-  shared_word& wish = writer_.slot()->wish;
+  shared_word& wish = out_.slot()->wish;
   wish.store(wish.load(std::memory_order_relaxed) & wish_fence, std::memory_order_release);
   if (bell_.connected())
     bell_.drain();
@@ -273,7 +288,7 @@ void sender_state::finish_sleep() {
   if (inotify_)
     (void)!::read(inotify_.get(), events, sizeof events);
   // A receiver may have retired the segment, or taken it over, while nothing was published.
-  if (writer_.slot()->notice.load(std::memory_order_relaxed) != writer_.notice_seen())
+  if (out_.slot()->notice.load(std::memory_order_relaxed) != out_.notice_seen())
     answer_notice();
 }
 
@@ -282,10 +297,9 @@ std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
     return std::chrono::nanoseconds{-1};
   // A receiver that could not be told to fence (see prepare_sleep) may miss the wish: never sleep
   // long on its word. An answer from before it came to our first record was a predecessor's.
-  const lane_slot& slot = *writer_.slot();
-  const bool answered =
-      slot.fence_answered.load(std::memory_order_acquire) != 0 &&
-      slot.head.load(std::memory_order_acquire) - first_own_ <= writer_.capacity();
+  const lane_slot& slot = *out_.slot();
+  const bool answered = slot.fence_answered.load(std::memory_order_acquire) != 0 &&
+                        slot.head.load(std::memory_order_acquire) - first_own_ <= out_.capacity();
   if ((slot.wish.load(std::memory_order_relaxed) & wish_fence) != 0 && !answered)
     return short_sleep;
   if (bell_.connected() && bell_watched_)
@@ -356,12 +370,12 @@ bool sender_state::receiver_alive() const noexcept {
 }
 
 bool sender_state::find_own_records(own_records& own) const noexcept {
-  const lane_slot& slot = *writer_.slot();
+  const lane_slot& slot = *out_.slot();
   // Acquire: the receiver that wrote these has ended, the kernel said so.
   const std::uint64_t done = slot.done.load(std::memory_order_acquire);
   const std::uint64_t handling = slot.handling.load(std::memory_order_acquire);
-  const std::uint64_t tail = writer_.position();
-  if (tail - done > writer_.capacity() || (done & 7) != 0)
+  const std::uint64_t tail = out_.position();
+  if (tail - done > out_.capacity() || (done & 7) != 0)
     return false;
   // Records before `first_own_` are a predecessor's, and not ours to take.
   own.begin = own.keep = tail - done > tail - first_own_ ? first_own_ : done;
@@ -377,7 +391,7 @@ bool sender_state::find_own_records(own_records& own) const noexcept {
 result<std::size_t> sender_state::take_back(const std::function<void(bytes_view, errc)>& each) {
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};
-  lane_slot& slot = *writer_.slot();
+  lane_slot& slot = *out_.slot();
   // Seq_cst pair with take_over_lane, through the kernel's lock: a receiver that opens takes its
   // lock and then reads `withdrawn`; we set it and then ask for the lock. One of us sees the other.
   slot.withdrawn.store(1, std::memory_order_seq_cst);
@@ -392,12 +406,12 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
     records = list_records(own);
     // Before anybody is told: if we die from here on, nobody delivers what was, or would have been,
     // taken back.
-    writer_.rewind(own.keep);
+    out_.rewind(own.keep);
     if (own.unknown_first) {
       // It must not be handed out again. As padding it stays, so that a successor's "redelivered"
       // mark falls on nothing. Not before the cut: if we died in between, the records behind it would
       // be delivered and this one not.
-      std::byte* const first = writer_.data() + (own.begin & (writer_.capacity() - 1));
+      std::byte* const first = out_.data() + (own.begin & (out_.capacity() - 1));
       store_record_header(first, make_record_header(record_kind::padding,
                                                     record_length(load_record_header(first))));
     }
@@ -424,12 +438,12 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
 std::vector<bytes_view> sender_state::list_records(const own_records& own) const {
   std::vector<bytes_view> records;
   for (std::uint64_t at = own.begin; at != own.end;) {
-    const std::uint64_t offset = at & (writer_.capacity() - 1);
-    const std::byte* const record = writer_.data() + offset;
+    const std::uint64_t offset = at & (out_.capacity() - 1);
+    const std::byte* const record = out_.data() + offset;
     // Somebody else may have written here: believed as little as the receiver believes it.
     const std::uint64_t header = load_record_header(record);
     const std::uint64_t size = record_size(record_length(header));
-    if (size > own.end - at || size > writer_.capacity() - offset)
+    if (size > own.end - at || size > out_.capacity() - offset)
       break;
     if (record_kind_of(header) == record_kind::message && record_length(header) <= message_limit_) {
       records.emplace_back(record + record_header_size,
@@ -466,9 +480,8 @@ void sender_state::destroy() noexcept {
 void sender_state::abandon_in_child() noexcept {
   // An open slot or batch still ends here, in memory that is not the lane's.
   static lane_slot nowhere;
-  writer_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.speaker), sizeof nowhere.speaker,
-                 0);
-  writer_.notice_seen(nowhere.notice.load(std::memory_order_relaxed));
+  out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.speaker), sizeof nowhere.speaker, 0);
+  out_.notice_seen(nowhere.notice.load(std::memory_order_relaxed));
   end(condition::forked);
   segment_.abandon();
   bell_.close();

@@ -20,7 +20,11 @@ namespace atbus::detail {
 class sender_state final : public sender_backend, public fork_guard {
  public:
   // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.
-  sender_state(segment opened, std::uint32_t lane, const sender_options& options);
+  // `shared`: the writer that the user's claims go through, if it is not our own; outlives this.
+  sender_state(segment opened, std::uint32_t lane, const sender_options& options,
+               lane_writer* shared = nullptr);
+  // Of a handed segment, before start().
+  void adopt_bell(file bell) noexcept { bell_.adopt(std::move(bell)); }
 
   // Announces itself in the lane. would_block if what a predecessor left fills it; system_error if
   // no connection to the bell can be made (errno says why).
@@ -39,22 +43,24 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }
 
+  [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
+  void answer_notice() noexcept override;
+  [[nodiscard]] status usable() const noexcept;
+
   void abandon_in_child() noexcept override;
 
  private:
-  enum class condition : std::uint8_t { open, retired, quarantined, closed, forked };
+  // gone: the receiver of a handed segment, which has no successor.
+  enum class condition : std::uint8_t { open, retired, quarantined, gone, closed, forked };
   // The lane's lock ends before the bell: the end-of-file is the event, the lock the proof.
   ~sender_state() override { segment_.fd.reset(); }
 
-  [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
-  void answer_notice() noexcept override;
   // Its messages are no frames.
   std::byte* claim_frame(std::size_t, status&) noexcept override { return nullptr; }
   void append_frame(std::size_t, std::size_t) noexcept override {}
   void publish_frames() noexcept override {}
   void stop() noexcept override;
   void destroy() noexcept override;
-  [[nodiscard]] status usable() const noexcept;
   void end(condition why) noexcept;
   void rouse_receiver() noexcept;
   void connect_bell() noexcept;
@@ -77,6 +83,7 @@ class sender_state final : public sender_backend, public fork_guard {
 
   segment segment_;
   std::uint32_t lane_ = 0;
+  lane_writer& out_;
   std::uint64_t first_own_ = 0;  // position behind our open record
   condition condition_ = condition::open;
   std::uint64_t notice_handled_ = ~std::uint64_t{0};

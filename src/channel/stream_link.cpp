@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "channel/fork_guard.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -35,10 +37,11 @@ stream_link::stream_link(file socket, bool connected, const hello& own, send_que
     : socket_(std::move(socket)),
       queue_(queue),
       reader_(space, own),
-      opening_(hello_frame(own)),
       send_limit_(own.payload_max),
       sealed_(queue == nullptr ? 0 : queue->released()),
       state_(connected ? state::open : state::connecting) {
+  const auto frame = hello_frame(own);
+  std::copy(frame.begin(), frame.end(), opening_.begin());
   if (queue_ != nullptr)
     queue_->rewind();  // what another link has written a part of goes out again whole
 }
@@ -53,6 +56,8 @@ void stream_link::close(error why) noexcept {
 
 void stream_link::abandon() noexcept {
   state_ = state::closed;
+  given_ = {};
+  taken_ = {};
   socket_.reset();
 }
 
@@ -110,7 +115,7 @@ bool stream_link::flush() noexcept {
         pieces[count++] = {.iov_base = const_cast<void*>(at), .iov_len = size};
       total += size;
     };
-    add(opening_.data() + opening_written_, opening_.size() - opening_written_);
+    add(opening_.data() + opening_written_, opening_size_ - opening_written_);
     std::size_t queued = 0;
     if (unwritten() != 0) {
       seal_committed();
@@ -127,6 +132,17 @@ bool stream_link::flush() noexcept {
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = count;
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
+    if (given_[0]) {
+      message.msg_control = control.data();
+      message.msg_controllen = control.size();
+      cmsghdr* const head = CMSG_FIRSTHDR(&message);
+      head->cmsg_level = SOL_SOCKET;
+      head->cmsg_type = SCM_RIGHTS;
+      head->cmsg_len = CMSG_LEN(2 * sizeof(int));
+      const int both[2] = {given_[0].get(), given_[1].get()};
+      std::memcpy(CMSG_DATA(head), both, sizeof both);
+    }
     const ssize_t n = kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR)
@@ -136,13 +152,14 @@ bool stream_link::flush() noexcept {
         return false;
       if (queue_ == nullptr) {
         // Who only reads has nothing to lose: what came before the other end's end is read first.
-        opening_written_ = opening_.size();
+        opening_written_ = opening_size_;
         closing_written_ = closing_size_;
         return true;
       }
       close(broken("can't write to the connection", errno));
       return true;
     }
+    given_ = {};  // they are with the first byte
     written(static_cast<std::size_t>(n));
     // It took less than there was: it is full.
     if (static_cast<std::size_t>(n) < total)
@@ -152,7 +169,7 @@ bool stream_link::flush() noexcept {
 }
 
 void stream_link::written(std::size_t bytes) noexcept {
-  const std::size_t of_opening = std::min(bytes, opening_.size() - opening_written_);
+  const std::size_t of_opening = std::min(bytes, opening_size_ - opening_written_);
   opening_written_ += of_opening;
   bytes -= of_opening;
   const std::size_t of_queue = std::min(bytes, unwritten());
@@ -163,11 +180,29 @@ void stream_link::written(std::size_t bytes) noexcept {
   closing_written_ += bytes - of_queue;
 }
 
+void stream_link::say(bytes_view frame) noexcept {
+  std::copy(frame.begin(), frame.end(),
+            closing_.begin() + static_cast<std::ptrdiff_t>(closing_size_));
+  closing_size_ += frame.size();
+}
+
+void stream_link::say_switch() noexcept {
+  say(switch_frame(checksums_));
+}
+
 void stream_link::say_goodbye(errc reason) noexcept {
-  if (closing_size_ != 0)
+  if (!std::exchange(goodbye_said_, true))
+    say(goodbye_frame(reason, checksums_));
+}
+
+void stream_link::offer_lane(std::uint32_t lane, file segment, file bell) noexcept {
+  if (opening_written_ != 0)
     return;
-  closing_ = goodbye_frame(reason, checksums_);
-  closing_size_ = closing_.size();
+  const auto frame = lanes_frame(lane, checksums_);
+  std::copy(frame.begin(), frame.end(),
+            opening_.begin() + static_cast<std::ptrdiff_t>(frame_size(hello_size)));
+  opening_size_ = opening_.size();
+  given_ = {std::move(segment), std::move(bell)};
 }
 
 std::size_t stream_link::unacknowledged() const noexcept {
@@ -182,6 +217,46 @@ void stream_link::shut_down() noexcept {
     (void)kernel().shutdown(socket_.get(), SHUT_WR);
 }
 
+ssize_t stream_link::receive_into(mutable_bytes place) noexcept {
+  if (!takes_descriptors_)
+    return kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
+  const fork_pause no_fork;
+  iovec piece{.iov_base = place.data(), .iov_len = place.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t n = kernel().recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // At most two fit; the kernel drops the others. Those of an earlier message end here.
+  for (cmsghdr* head = n < 0 ? nullptr : CMSG_FIRSTHDR(&message); head != nullptr;
+       head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+      continue;
+    const std::size_t count = std::min((head->cmsg_len - CMSG_LEN(0)) / sizeof(int), taken_.size());
+    for (std::size_t i = 0; i != count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+      taken_[i] = file{fd};
+    }
+  }
+  return n;
+}
+
+frame_flow stream_link::control_seen(bytes_view payload) noexcept {
+  control_type type{};
+  (void)read_control_type(payload, type);  // the reader has checked it
+  if (type == control_type::switch_to_lanes) {
+    switched_ = true;
+    return frame_flow::stop;
+  }
+  std::uint32_t lane = no_lane;
+  if (type == control_type::lanes && read_lanes(payload, lane) == frame_fault::none)
+    offered_ = lane;
+  return frame_flow::go_on;
+}
+
 bool stream_link::receive() noexcept {
   drained_ = true;
   if (state_ != state::open)
@@ -191,7 +266,7 @@ bool stream_link::receive() noexcept {
     return false;  // no memory, or messages wait: later
   ssize_t n = 0;
   do {
-    n = kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
+    n = receive_into(place);
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
     drained_ = static_cast<std::size_t>(n) < place.size();

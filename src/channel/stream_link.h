@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,9 +64,15 @@ class stream_link {
   // Writes as much as the socket takes. True: nothing is left to write, or ever will be.
   bool flush() noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept {
-    return opening_written_ != opening_.size() || unwritten() != 0 ||
+    return opening_written_ != opening_size_ || unwritten() != 0 ||
            closing_written_ != closing_size_;
   }
+  // What lanes are offered to the other end, before anything is written; flush() sends it behind our
+  // hello. Without descriptors: none.
+  void offer_lane(std::uint32_t lane, file segment, file bell) noexcept;
+  // Says that no data follows, because it goes through the lane; flush() writes it behind what is
+  // queued.
+  void say_switch() noexcept;
   // Says that nothing follows; flush() writes it behind what is queued.
   void say_goodbye(errc reason) noexcept;
   // Nothing more is written (the other end reads an end of file behind what was).
@@ -87,11 +94,24 @@ class stream_link {
   // are until anybody reads into the same space.
   template <class Handler>
   walk_end walk(Handler&& handler);
+  // From now on descriptors that the other end sends are taken; else the kernel drops them.
+  void take_descriptors() noexcept { takes_descriptors_ = true; }
+  [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
+  // What the other end has said of lanes: nothing yet, or one of them, or no_lane.
+  [[nodiscard]] std::optional<std::uint32_t> offered_lane() const noexcept { return offered_; }
+  // Those that came with it, each once.
+  [[nodiscard]] file take_segment() noexcept { return std::move(taken_[0]); }
+  [[nodiscard]] file take_bell() noexcept { return std::move(taken_[1]); }
+  // The other end's data goes through its lane from here on: walk() has stopped there.
+  [[nodiscard]] bool switched() const noexcept { return switched_; }
   // The other end has said that nothing follows.
   [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }
 
  private:
   void settle_opening() noexcept;
+  [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
+  [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
+  void say(bytes_view frame) noexcept;
   [[nodiscard]] std::size_t unwritten() const noexcept {
     return queue_ == nullptr ? 0 : queue_->unwritten();
   }
@@ -104,9 +124,11 @@ class stream_link {
   file socket_;
   send_queue* queue_;
   read_buffer reader_;
-  std::array<std::byte, frame_size(hello_size)> opening_;
+  // Ahead of the queue: hello, offer of lanes. Behind it: switch, goodbye.
+  std::array<std::byte, frame_size(hello_size) + frame_size(lanes_size)> opening_;
+  std::size_t opening_size_ = frame_size(hello_size);
   std::size_t opening_written_ = 0;
-  std::array<std::byte, frame_size(goodbye_size)> closing_{};
+  std::array<std::byte, frame_size(switch_size) + frame_size(goodbye_size)> closing_{};
   std::size_t closing_size_ = 0;
   std::size_t closing_written_ = 0;
   std::size_t send_limit_;    // payload bytes
@@ -114,6 +136,12 @@ class stream_link {
   bool checksums_ = true;     // of what we send
   bool settled_ = false;      // what was agreed on is in force
   bool drained_ = false;
+  bool takes_descriptors_ = false;
+  bool switched_ = false;
+  bool goodbye_said_ = false;
+  std::optional<std::uint32_t> offered_;
+  std::array<file, 2> given_;  // segment and bell, on their way out
+  std::array<file, 2> taken_;
   state state_;
   error why_;
 };
@@ -121,7 +149,7 @@ class stream_link {
 template <class Handler>
 walk_end stream_link::walk(Handler&& handler) {
   const walk_end ended = reader_.walk([&](frame_kind kind, bytes_view payload) {
-    return kind == frame_kind::data ? handler(payload) : frame_flow::go_on;
+    return kind == frame_kind::data ? handler(payload) : control_seen(payload);
   });
   if (!settled_ && opened()) [[unlikely]]
     settle_opening();

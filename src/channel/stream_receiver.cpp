@@ -1,10 +1,13 @@
 #include "channel/stream_receiver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
+#include "channel/channel_address.h"
 #include "channel/segment.h"
 #include "channel/wait_deadline.h"
 
@@ -22,6 +25,13 @@ constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 constexpr std::size_t few_connections = 4;
 constexpr unsigned spins_per_look = 32;
 
+// Lanes are for processes of one user: each of them can write into them.
+bool is_of_our_user(int fd) noexcept {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
 }  // namespace
 
 struct stream_receiver::connection {
@@ -38,6 +48,8 @@ struct stream_receiver::connection {
   bool more = false;      // complete frames may be left from the last read
   bool has_read = false;  // in this turn
   bool watching_write = false;
+  bool has_lane = false;                 // was offered one
+  bool uses_lane = false;                // what is in it is delivered
   std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
 };
 
@@ -69,7 +81,8 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
     return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
   const bool local = where.kind() == address_kind::unix_socket;
   auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options,
-                                         options.socket.checksums.value_or(!local));
+                                         options.socket.checksums.value_or(!local),
+                                         local && where.flag(address_option::shm).value_or(true));
   made->watch_listener(true);
   if (!made->listening_) {
     error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
@@ -80,7 +93,8 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
 }
 
 stream_receiver::stream_receiver(listening_socket listener, file epoll,
-                                 const receiver_options& options, bool wants_checksums)
+                                 const receiver_options& options, bool wants_checksums,
+                                 bool offers_lanes)
     : listener_(std::move(listener)),
       epoll_(std::move(epoll)),
       address_(listener_.bound_to()),
@@ -92,8 +106,10 @@ stream_receiver::stream_receiver(listening_socket listener, file epoll,
       confirm_timeout_(options.confirm_timeout),
       space_(read_space_size),
       spin_(options.spin),
+      lane_options_(options),
       reported_at_(-between_reports) {
   own_.wants_checksums = wants_checksums;
+  own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
 }
 
@@ -139,6 +155,8 @@ bool stream_receiver::fill(bool quick) noexcept {
       collect(c);
       if (batch_size_ != 0)
         return true;
+      if (c.more)
+        continue;
     }
     if (c.link.now() == stream_link::state::closed) {
       drop(c);
@@ -161,6 +179,8 @@ bool stream_receiver::fill(bool quick) noexcept {
 }
 
 void stream_receiver::collect(connection& from) noexcept {
+  if (from.link.switched())
+    move_on_to_lane(from);
   connection_ = from.number;
   std::size_t bytes = 0;
   const walk_end ended = from.link.walk([&](bytes_view message) {
@@ -170,6 +190,8 @@ void stream_receiver::collect(connection& from) noexcept {
                                                                  : frame_flow::go_on;
   });
   from.more = ended == walk_end::stopped;
+  if (batch_size_ == 0 && from.link.switched())
+    move_on_to_lane(from);
   if (ended == walk_end::failed) {
     ++faulty_;
     report(from);
@@ -184,7 +206,68 @@ void stream_receiver::collect(connection& from) noexcept {
 void stream_receiver::opening_moved(connection& of) noexcept {
   of.confirmed = true;
   forget_unconfirmed(of);
+  if (of.link.agreed_lanes())
+    offer_lane(of);
   write_controls(of);
+}
+
+error stream_receiver::make_lanes() {
+  segment_address wish;
+  wish.name.handed = true;
+  wish.name.name = address_;
+  wish.lanes = lane_options_.lanes;
+  wish.lane_size = lane_options_.lane_size;
+  wish.message_limit = message_limit_;
+  auto geometry = choose_geometry(wish);
+  if (!geometry)
+    return geometry.error();
+  auto built = build_segment(wish.name, *geometry);
+  if (!built)
+    return built.error();
+  if (auto e = map_all_lanes(*built); !e)
+    return e;
+  if (try_lock_byte(built->fd.get(), receiver_lock_byte) != lock_state::taken)
+    return {errc::system_error, address_ + ": can't lock its lanes", errno};
+  auto* const made = new receiver_state(std::move(*built), lane_options_);
+  error failed = made->start();
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = made}};
+  if (failed && kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0)
+    failed = {errc::system_error, address_ + ": can't watch its lanes", errno};
+  if (!failed) {
+    made->release();
+    return failed;
+  }
+  made->on_problem([this](const error& what) { problem(what); });
+  lanes_ = made;
+  return {};
+}
+
+void stream_receiver::offer_lane(connection& to) noexcept {
+  const fork_pause no_fork;
+  error refused;
+  if (lanes_ == nullptr && !lanes_refused_) {
+    refused = make_lanes();
+    lanes_refused_ = !refused;
+  }
+  if (lanes_ != nullptr && to.number < own_lanes().lane_count() &&
+      is_of_our_user(to.link.descriptor())) {
+    auto ends = own_lanes().hand_out(to.number);
+    if (ends) {
+      to.has_lane = true;
+      return to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
+    }
+    refused = ends.error();
+  }
+  if (!refused)
+    problem({refused.code(), refused.text() + "; messages go through the socket instead"});
+  to.link.offer_lane(no_lane, {}, {});
+}
+
+void stream_receiver::move_on_to_lane(connection& from) noexcept {
+  if (!from.has_lane || std::exchange(from.uses_lane, true))
+    return;
+  own_lanes().open_gate(from.number);
+  moved_on_ = true;
 }
 
 void stream_receiver::write_controls(connection& of) noexcept {
@@ -215,11 +298,12 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   bool newcomers = false;
   for (int i = 0; i < n; ++i) {
-    auto* const c = static_cast<connection*>(events[static_cast<std::size_t>(i)].data.ptr);
-    if (c == nullptr) {
+    void* const of = events[static_cast<std::size_t>(i)].data.ptr;
+    if (of == nullptr)
       newcomers = true;
-      continue;
-    }
+    if (of == nullptr || of == lanes_)
+      continue;  // lanes read their bells themselves
+    auto* const c = static_cast<connection*>(of);
     if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
       write_controls(*c);
     heat(*c);
@@ -254,12 +338,19 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
     consider(unconfirmed_.front()->close_at);
   if (!listening_ && open_.size() < most_connections_)
     consider(accept_again_);
+  if (lanes_ != nullptr) {
+    const auto of_lanes = static_cast<const receiver_state&>(*lanes_).longest_sleep();
+    if (of_lanes >= std::chrono::nanoseconds{0})
+      consider(now() + of_lanes);
+  }
   return next;
 }
 
 bool stream_receiver::anything_soon() noexcept {
-  if (batch_next_ != batch_size_)
+  if (some_lane_has_messages() || batch_next_ != batch_size_)
     return true;
+  if (lanes_ != nullptr && ++spins_ % spins_per_look != 0)
+    return false;
   if (open_.empty() || open_.size() > few_connections || ++spins_ % spins_per_look == 0)
     return fill(false);
   for (connection* c : open_)
@@ -269,7 +360,13 @@ bool stream_receiver::anything_soon() noexcept {
 
 bool stream_receiver::prepare_sleep() {
   // What comes from now on makes the descriptor readable; what was read has to be handed out first.
-  return interrupted_ == interruption::none && !dispatching_ && !anything();
+  return interrupted_ == interruption::none && !dispatching_ && !anything() &&
+         (lanes_ == nullptr || own_lanes().prepare_sleep());
+}
+
+void stream_receiver::finish_sleep() {
+  if (lanes_ != nullptr)
+    own_lanes().finish_sleep();
 }
 
 status stream_receiver::wait(std::chrono::nanoseconds timeout) {
@@ -287,9 +384,13 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
         if (auto s = report_problems(); !s)
           return s;
       }
-      const std::int64_t sleep_ns = deadline.left_ns(longest_sleep());
-      look(sleep_ns);
-      if (batch_next_ != batch_size_ || fill(true))
+      if (lanes_ != nullptr && !own_lanes().prepare_sleep())
+        break;
+      look(deadline.left_ns(longest_sleep()));
+      finish_sleep();
+      if (lanes_ != nullptr)
+        own_lanes().read_bells();
+      if (batch_next_ != batch_size_ || fill(true) || some_lane_has_messages())
         break;
       if (deadline.over())
         return errc::timed_out;
@@ -384,6 +485,11 @@ void stream_receiver::forget_unconfirmed(const connection& which) noexcept {
 
 void stream_receiver::drop(connection& ended) noexcept {
   cool(ended);
+  // Its sender may be gone; what it left in its lane is still delivered.
+  if (ended.has_lane) {
+    own_lanes().open_gate(ended.number);
+    moved_on_ = true;
+  }
   if (!ended.confirmed)
     forget_unconfirmed(ended);
   if (current_ == &ended)
@@ -402,9 +508,11 @@ channel_stats stream_receiver::stats() const {
   channel_stats sum;
   if (interrupted_ == interruption::forked)
     return sum;
-  sum.messages = messages_;
-  sum.bytes = bytes_;
-  sum.quarantined = faulty_;
+  if (lanes_ != nullptr)
+    sum = static_cast<const receiver_state&>(*lanes_).stats();
+  sum.messages += messages_;
+  sum.bytes += bytes_;
+  sum.quarantined += faulty_;
   sum.connections = open_.size();
   sum.unconfirmed_dropped = dropped_;
   return sum;
@@ -422,11 +530,17 @@ void stream_receiver::stop() noexcept {
     (void)c->link.flush();
     c->link.close({errc::closed});
   }
+  if (lanes_ != nullptr) {
+    (void)own_lanes().remove();  // tells the senders
+    std::exchange(lanes_, nullptr)->release();
+  }
   // Nothing is left in it that could become readable for whoever holds a duplicate.
   epoll_.reset();
 }
 
 void stream_receiver::destroy() noexcept {
+  if (lanes_ != nullptr)
+    std::exchange(lanes_, nullptr)->release();
   const fork_pause no_fork;
   delete this;
 }

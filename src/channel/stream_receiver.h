@@ -26,6 +26,7 @@
 #include "channel/fork_guard.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
+#include "channel/receiver_state.h"
 #include "channel/spin_budget.h"
 #include "channel/stream_link.h"
 #include "channel/stream_socket.h"
@@ -41,7 +42,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   status wait(std::chrono::nanoseconds timeout) override;
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   bool prepare_sleep() override;
-  void finish_sleep() override {}
+  void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::string address() const override { return address_; }
@@ -55,13 +56,22 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   struct connection;
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
-                  bool wants_checksums);
+                  bool wants_checksums, bool offers_lanes);
   ~stream_receiver() override;
   void stop() noexcept override;
   void destroy() noexcept override;
 
   bool fill(bool quick) noexcept override;
-  [[nodiscard]] bool anything() noexcept { return batch_next_ != batch_size_ || fill(false); }
+  [[nodiscard]] bool anything() noexcept {
+    return some_lane_has_messages() || batch_next_ != batch_size_ || fill(false) ||
+           (moved_on_ && some_lane_has_messages());
+  }
+  [[nodiscard]] bool some_lane_has_messages() noexcept {
+    return lanes_ != nullptr && own_lanes().anything();
+  }
+  [[nodiscard]] receiver_state& own_lanes() noexcept {
+    return static_cast<receiver_state&>(*lanes_);
+  }
   // For who looks again and again: a read of each connection, if they are few, is cheaper than
   // asking which of them have something.
   [[nodiscard]] bool anything_soon() noexcept;
@@ -77,6 +87,11 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void collect(connection& from) noexcept;
   void opening_moved(connection& of) noexcept;
   void write_controls(connection& of) noexcept;
+  // Lanes of shared memory for a peer of this host that wants them.
+  void offer_lane(connection& to) noexcept;
+  [[nodiscard]] error make_lanes();
+  // What the peer sent through its socket has been handed out: its lane's turn.
+  void move_on_to_lane(connection& from) noexcept;
   void heat(connection& busy) noexcept;
   void cool(connection& idle) noexcept;
   void drop(connection& ended) noexcept;
@@ -97,6 +112,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
   std::vector<std::uint32_t> free_;                 // numbers
   std::vector<connection*> open_;
+  receiver_options lane_options_;     // of the lanes, when they are made
+  bool lanes_refused_ = false;        // the kernel has: not asked again
   connection* first_busy_ = nullptr;  // whose turn it is, or comes
   connection* last_busy_ = nullptr;
   std::vector<connection*> unconfirmed_;            // the oldest first

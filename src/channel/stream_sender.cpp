@@ -7,8 +7,10 @@
 
 #include "atbus/buffer/block_ring.hpp"
 #include "atbus/buffer/malloc_queue.hpp"
+#include "atbus/channel/copy_payload.hpp"
 #include "channel/frame.h"
 #include "channel/segment.h"
+#include "channel/taken_lane.h"
 #include "channel/wait_deadline.h"
 
 namespace atbus::detail {
@@ -55,7 +57,8 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
     return error{errc::invalid_address, text + ": port 0 can be listened on, not connected to"};
   const bool local = where.kind() == address_kind::unix_socket;
   const fork_pause no_fork;
-  auto* const made = new stream_sender(where, options, options.socket.checksums.value_or(!local));
+  auto* const made = new stream_sender(where, options, options.socket.checksums.value_or(!local),
+                                       local && where.flag(address_option::shm).value_or(true));
   const auto fail = [&](error why) {
     made->release();
     return why;
@@ -73,7 +76,7 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
 }
 
 stream_sender::stream_sender(const address& where, const sender_options& options,
-                             bool wants_checksums)
+                             bool wants_checksums, bool offers_lanes)
     : where_(where),
       text_(where.to_string()),
       options_(options),
@@ -85,6 +88,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
                        ? static_cast<std::uint64_t>(build_settings::message_limit)
                        : options.message_limit;
   own_.wants_checksums = wants_checksums;
+  own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
   queue_ = make_queue(options, message_limit_);
   write_at_ = write_size;
@@ -135,6 +139,9 @@ void stream_sender::dial_next() noexcept {
     const int fd = dialled->fd.get();
     link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
                                           queue_.get(), space_);
+    if (own.offers_lanes)
+      link_->take_descriptors();
+    switch_said_ = offer_awaited_ = false;
     watched_ = EPOLLIN | EPOLLOUT;
     epoll_event interest{.events = watched_, .data = {.fd = fd}};
     if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
@@ -161,6 +168,7 @@ void stream_sender::lost(error why) noexcept {
   if (link_ != nullptr)
     link_->close(why);
   lookup_.reset();
+  leave_lane();
   if (options_.reconnect_min <= std::chrono::nanoseconds{0})
     return end(std::move(why));
   why_ = std::move(why);
@@ -197,6 +205,19 @@ status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept 
 // --- sending
 
 std::byte* stream_sender::claim_frame(std::size_t length, status& why) noexcept {
+  if (lane_ != nullptr && phase_ == phase::linked) [[unlikely]] {
+    queue_->abort();
+    frame_ = nullptr;
+    if (move_on_to_lane())
+      return claim(length, why);
+    if (phase_ == phase::linked) {
+      // First what is queued has to leave.
+      ++full_;
+      refused_length_ = length;
+      why = errc::would_block;
+      return nullptr;
+    }
+  }
   mutable_bytes frame;
   status claimed = phase_ == phase::ended ? usable() : queue_->claim(frame_size(length), frame);
   if (!claimed) [[unlikely]] {
@@ -222,7 +243,10 @@ std::byte* stream_sender::claim_frame(std::size_t length, status& why) noexcept 
 }
 
 void stream_sender::append_frame(std::size_t claimed, std::size_t length) noexcept {
+  if (frame_ == nullptr) [[unlikely]]
+    return;  // it was claimed in a lane that has ended
   queue_->commit(length == claimed ? frame_size(length) : shorten_frame(frame_, length));
+  frame_ = nullptr;
   ++messages_;
   bytes_ += length;
   if (queue_->committed() >= write_at_) [[unlikely]]
@@ -238,7 +262,7 @@ void stream_sender::write_now() noexcept {
   high_water_mark_ = std::max<std::uint64_t>(high_water_mark_, queue_->size());
   write_at_ = queue_->committed() + (on_loop_ ? write_size_on_loop : write_size);
   if (phase_ == phase::linked) {
-    if (!link_->opened())
+    if (!link_->opened() || offer_awaited_)
       read_controls();
     (void)link_->flush();
     if (link_->now() == stream_link::state::closed)
@@ -258,13 +282,92 @@ void stream_sender::read_controls() noexcept {
     if (ended != walk_end::needs_more || link_->drained())
       break;
   }
-  if (!was_opened && link_->opened())
+  if (!was_opened && link_->opened()) {
     message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
+    offer_awaited_ = link_->agreed_lanes();
+  }
+  if (offer_awaited_ && link_->offered_lane()) {
+    offer_awaited_ = false;
+    take_offer();
+  }
   if (link_->ended_by_goodbye())
     link_->close({errc::peer_closed, text_ + ": the receiver has closed it"});
 }
 
+// --- lanes
+
+void stream_sender::take_offer() noexcept {
+  const fork_pause no_fork;
+  file segment = link_->take_segment();
+  file bell = link_->take_bell();
+  if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
+    return;
+  // Whatever is wrong with it: then the socket it is.
+  auto taken = take_handed_lane(std::move(segment), text_, *link_->offered_lane());
+  if (!taken || taken->opened.geometry.message_limit < message_limit_)
+    return;
+  if (options_.prefault)
+    prefault_lane(*taken);
+  auto* const made = new sender_state(std::move(taken->opened), taken->lane, options_, &writer_);
+  made->adopt_bell(std::move(bell));
+  epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
+  if (!made->start() ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
+    made->release();
+    return;
+  }
+  made->on_writable([this] { call_on_writable(); });
+  lane_ = made;
+}
+
+bool stream_sender::move_on_to_lane() noexcept {
+  if (!std::exchange(switch_said_, true))
+    link_->say_switch();
+  write_now();
+  if (phase_ != phase::linked || link_->has_unwritten())
+    return false;
+  through_stream_ = false;
+  return true;
+}
+
+void stream_sender::leave_lane() noexcept {
+  if (lane_ == nullptr)
+    return;
+  through_stream_ = true;
+  frame_ = nullptr;
+  if (options_.reconnect_min <= std::chrono::nanoseconds{0})
+    return;  // take_back still asks it
+  // What the receiver has not come to goes to the next one; it is less than a queue holds.
+  (void)lane_->take_back([this](bytes_view message, errc outcome) {
+    mutable_bytes frame;
+    if (outcome != errc::not_delivered || !queue_->claim(frame_size(message.size()), frame))
+      return;
+    copy_payload(begin_frame(frame.data(), frame_kind::data, message.size()), message.data(),
+                 message.size());
+    queue_->commit(frame_size(message.size()));
+  });
+  std::exchange(lane_, nullptr)->release();
+}
+
+status stream_sender::make_room(std::uint64_t size) noexcept {
+  const status made = lane_->make_room(size);
+  if (made == errc::would_block) {
+    look(0);  // is anybody there?
+    if (auto s = usable(); !s)
+      return s;
+  }
+  return made;
+}
+
+void stream_sender::answer_notice() noexcept {
+  lane_->answer_notice();
+}
+
+// --- waiting for the kernel
+
 status stream_sender::flush(std::chrono::nanoseconds timeout) {
+  if (!through_stream_)
+    return usable();
   const wait_deadline deadline{now(), timeout};
   for (;;) {
     if (auto s = usable(); !s)
@@ -285,6 +388,8 @@ bool stream_sender::has_unwritten() const noexcept {
 }
 
 bool stream_sender::fits(std::size_t length) noexcept {
+  if (lane_ != nullptr && phase_ == phase::linked && frame_ == nullptr)
+    return move_on_to_lane();
   mutable_bytes place;
   if (!queue_->claim(frame_size(length), place))
     return false;
@@ -295,6 +400,8 @@ bool stream_sender::fits(std::size_t length) noexcept {
 status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
   if (auto s = usable(); !s)
     return s;
+  if (!through_stream_)
+    return lane_->wait_writable(timeout, length);
   if (length > message_limit_)
     return status{errc::message_too_large, length, message_limit_};
   const std::size_t wanted =
@@ -317,6 +424,8 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
 }
 
 bool stream_sender::poll_writable() {
+  if (!through_stream_)
+    return lane_->poll_writable();
   if (forked_ || refused_length_ == no_length)
     return false;
   // A channel that has ended counts as writable: the next send says why. Else it is told when there
@@ -394,6 +503,8 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
 bool stream_sender::prepare_sleep() {
   if (!usable())
     return false;
+  if (!through_stream_)
+    return lane_->prepare_sleep();
   write_now();
   if (!usable() || (refused_length_ != no_length && fits(refused_length_) &&
                     queue_->size() <= queue_->byte_limit() / 2))
@@ -402,7 +513,15 @@ bool stream_sender::prepare_sleep() {
   return true;
 }
 
+void stream_sender::finish_sleep() {
+  if (!through_stream_)
+    lane_->finish_sleep();
+  look(0);
+}
+
 std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
+  if (!through_stream_)
+    return lane_->longest_sleep();
   if (forked_ || phase_ != phase::waiting)
     return std::chrono::nanoseconds{-1};
   return std::max(dial_again_ - now(), std::chrono::nanoseconds{0});
@@ -413,6 +532,10 @@ std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
 result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view, errc)>& each) {
   if (forked_)
     return error{errc::used_after_fork};
+  if (phase_ == phase::linked && !through_stream_)
+    look(0);
+  if (lane_ != nullptr && phase_ != phase::linked)
+    return lane_->take_back(each);
   if (phase_ == phase::linked)
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   queue_->abort();
@@ -430,9 +553,11 @@ channel_stats stream_sender::stats() const {
   channel_stats sum;
   if (forked_)
     return sum;
-  sum.messages = messages_;
-  sum.bytes = bytes_;
-  sum.full = full_;
+  if (lane_ != nullptr)
+    sum = lane_->stats();
+  sum.messages += messages_;
+  sum.bytes += bytes_;
+  sum.full += full_;
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
   sum.reconnects = connections_ > 1 ? connections_ - 1 : 0;
@@ -475,10 +600,15 @@ void stream_sender::stop() noexcept {
     link_->close({errc::closed});
   lookup_.reset();
   end({errc::closed});
+  if (lane_ != nullptr)
+    std::exchange(lane_, nullptr)->release();
+  through_stream_ = true;
   epoll_.reset();
 }
 
 void stream_sender::destroy() noexcept {
+  if (lane_ != nullptr)
+    std::exchange(lane_, nullptr)->release();
   const fork_pause no_fork;
   delete this;
 }

@@ -5,6 +5,10 @@
 //        ^            |           |
 //        '--- waiting <-----------'      only if it is to dial again
 //
+// Through a Unix socket the receiver may offer a lane of shared memory. Then the socket carries what
+// was sent so far and the word that nothing follows (switch); all further messages go through the
+// lane, by the code of shm:// (sender_state), and the socket tells of the other's end.
+//
 // Guarantees:
 //  - What was accepted leaves in order and whole, or is in the queue when the sender ends: to be
 //    taken back, or reported by close. A message of which a part was written when the connection was
@@ -28,6 +32,7 @@
 #include "channel/fork_guard.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
+#include "channel/sender_state.h"
 #include "channel/spin_budget.h"
 #include "channel/stream_link.h"
 #include "channel/stream_socket.h"
@@ -44,7 +49,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
   [[nodiscard]] int descriptor() override { return epoll_.get(); }
   bool prepare_sleep() override;
-  void finish_sleep() override { look(0); }
+  void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
   bool poll_writable() override;
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
@@ -58,11 +63,12 @@ class stream_sender final : public sender_backend, public fork_guard {
  private:
   enum class phase : std::uint8_t { resolving, connecting, linked, waiting, ended };
 
-  stream_sender(const address& where, const sender_options& options, bool wants_checksums);
+  stream_sender(const address& where, const sender_options& options, bool wants_checksums,
+                bool offers_lanes);
   ~stream_sender() override;
 
-  [[nodiscard]] status make_room(std::uint64_t) noexcept override { return errc::closed; }
-  void answer_notice() noexcept override {}
+  [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
+  void answer_notice() noexcept override;
   [[nodiscard]] std::byte* claim_frame(std::size_t length, status& why) noexcept override;
   void append_frame(std::size_t claimed, std::size_t length) noexcept override;
   void publish_frames() noexcept override;
@@ -89,6 +95,13 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] bool has_unwritten() const noexcept;
   void linger() noexcept;
 
+  // The receiver's word about lanes has come.
+  void take_offer() noexcept;
+  // Sends what is left through the socket and goes over to the lane. True: done.
+  bool move_on_to_lane() noexcept;
+  // Its receiver is gone.
+  void leave_lane() noexcept;
+
   address where_;
   std::string text_;
   sender_options options_;
@@ -97,6 +110,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::unique_ptr<send_queue> queue_;
   std::unique_ptr<stream_link> link_;
   std::unique_ptr<dns_lookup> lookup_;
+  sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
   std::vector<socket_address> targets_;
   std::size_t next_target_ = 0;
@@ -115,6 +129,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::uint64_t connections_ = 0;
   std::uint64_t high_water_mark_ = 0;
   bool on_loop_ = false;
+  bool offer_awaited_ = false;  // of a lane, agreed on in the opening
+  bool switch_said_ = false;
   bool forked_ = false;
 
   static constexpr std::size_t no_length = static_cast<std::size_t>(-1);

@@ -65,6 +65,8 @@ kernel_calls table{
     .send = ::send,
     .sendmsg = ::sendmsg,
     .recv = ::recv,
+    .recvmsg = ::recvmsg,
+    .socketpair = ::socketpair,
     .shutdown = ::shutdown,
     .setsockopt = ::setsockopt,
     .epoll_create = ::epoll_create1,

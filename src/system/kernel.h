@@ -50,6 +50,8 @@ struct kernel_calls {
   ssize_t (*send)(int fd, const void* data, std::size_t length, int flags);
   ssize_t (*sendmsg)(int fd, const msghdr* message, int flags);
   ssize_t (*recv)(int fd, void* data, std::size_t length, int flags);
+  ssize_t (*recvmsg)(int fd, msghdr* message, int flags);
+  int (*socketpair)(int domain, int type, int protocol, int ends[2]);
   int (*shutdown)(int fd, int how);
   int (*setsockopt)(int fd, int level, int option, const void* value, socklen_t length);
   int (*epoll_create)(int flags);

@@ -5,6 +5,9 @@
 // read. A batch is small, so that what was checked is still in the first cache when the handler
 // sees it.
 //
+// Senders of the same host may move on to lanes of shared memory; those are asked first then, and
+// the sockets now and then.
+//
 // Guarantees:
 //  - A handler runs on the bytes in place, once per message, in the order of its connection;
 //    connections take turns.
@@ -22,6 +25,7 @@
 
 #include "atbus/channel/channel_options.hpp"
 #include "atbus/channel/receiver_backend.hpp"
+#include "atbus/channel/receiver_core.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/export.hpp"
@@ -44,6 +48,9 @@ class ATBUS_API frame_inbox : public receiver_backend {
   static constexpr std::size_t batch_messages = 64;
   static constexpr std::size_t batch_bytes = 32 * 1024;  // it ends with the message that reaches it
 
+  receiver_core* lanes_ = nullptr;  // of the senders that have moved on to them
+  unsigned polls_ = 0;              // of lanes
+  bool moved_on_ = false;           // some sender has, since they were asked
   std::array<bytes_view, batch_messages> batch_;
   std::size_t batch_next_ = 0;
   std::size_t batch_size_ = 0;
@@ -52,7 +59,11 @@ class ATBUS_API frame_inbox : public receiver_backend {
   std::uint64_t bytes_ = 0;
 
  private:
+  template <class Handler>
+  std::size_t poll_frames(Handler& handler, const poll_limits& limits);
+
   static constexpr std::size_t messages_per_clock = 32;
+  static constexpr unsigned polls_per_look = 64;
 };
 
 template <class Handler>
@@ -60,6 +71,30 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   const dispatch_frame frame{*this};
   if (!frame.entered())
     return 0;
+  std::size_t delivered = 0;
+  poll_limits rest = limits;
+  if (lanes_ != nullptr) {
+    delivered = lanes_->poll(handler, limits);
+    if (interrupted_ != interruption::none)
+      return delivered;
+    // With no end of messages there the sockets still get their turn.
+    if (delivered != 0 && ++polls_ % polls_per_look != 0)
+      return delivered;
+    rest.messages -= delivered;
+  }
+  const std::size_t of_frames = poll_frames(handler, rest);
+  delivered += of_frames;
+  // Behind its last frame a sender goes on in its lane.
+  if (moved_on_ && interrupted_ == interruption::none) [[unlikely]] {
+    moved_on_ = false;
+    rest.messages -= of_frames;
+    delivered += lanes_->poll(handler, rest);
+  }
+  return delivered;
+}
+
+template <class Handler>
+std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits) {
   const bool timed = limits.time > std::chrono::nanoseconds{0};
   const std::chrono::nanoseconds deadline = timed ? now() + limits.time : limits.time;
   std::size_t delivered = 0;

@@ -24,6 +24,7 @@ struct channel_kind {
   const char* scheme;
   bool stream = false;   // through sockets: nothing waits for a successor
   bool growing = false;  // the sender's buffer is allocated as it is needed
+  const char* options = "";
 
   // An address that nothing else uses, to open a receiver at.
   [[nodiscard]] std::string fresh_address() const {
@@ -31,7 +32,7 @@ struct channel_kind {
     std::string at{scheme};
     if (stream && at.find("unix") == std::string::npos)
       return at + "0";
-    return at + "conformance-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+    return at + "conformance-" + std::to_string(getpid()) + "-" + std::to_string(++count) + options;
   }
   friend void PrintTo(const channel_kind& kind, std::ostream* out) { *out << kind.name; }
 };
@@ -45,6 +46,7 @@ inline constexpr channel_kind channel_kinds[] = {
     {"ipv6_growing", "ipv6://[::1]:", true, true},
     {"unix", "unix://@", true},
     {"unix_path", "unix:///tmp/atbus-", true},
+    {"unix_without_shm", "unix://@", true, false, "?shm=false"},
 };
 
 // A receiver that is removed with its address at the end of the test.

@@ -143,7 +143,7 @@ TEST_P(Delivery, RandomLengthsSurviveManyLaps) {
   for (auto& m : drain(inbox, out))
     got.push_back(std::move(m));
   EXPECT_EQ(got, sent);
-  EXPECT_EQ(out.stats().padding_bytes == 0, GetParam().stream);
+  EXPECT_TRUE(GetParam().stream || out.stats().padding_bytes > 0);
 }
 
 TEST_P(Delivery, BatchLargerThanTheLaneIsFlushedWhenItIsFull) {

@@ -85,6 +85,8 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::send>("send", {EPIPE, ECONNRESET, ENOBUFS, ENOMEM}),
       row<&kernel_calls::sendmsg>("sendmsg", {EPIPE, ECONNRESET, ENOBUFS, ENOMEM}),
       row<&kernel_calls::recv>("recv", {ECONNRESET, ENOMEM, EINTR}),
+      row<&kernel_calls::recvmsg>("recvmsg", {ECONNRESET, ENOMEM, EINTR}),
+      row<&kernel_calls::socketpair>("socketpair", {EMFILE, ENFILE, ENOMEM}),
       row<&kernel_calls::shutdown>("shutdown", {ENOTCONN}),
       row<&kernel_calls::setsockopt>("setsockopt", {ENOPROTOOPT, EPERM}),
       row<&kernel_calls::epoll_create>("epoll_create", {EMFILE, ENFILE, ENOMEM}),

@@ -171,7 +171,10 @@ TEST_P(FrameReader, KnowsTheControlFramesAndWhereTheyBelong) {
   EXPECT_EQ(fault_of(control({2, 0, 1, 0}, checksums())), frame_fault::reserved_bits);
   EXPECT_EQ(fault_of(control({3, 0, 0, 0}, checksums())), frame_fault::truncated_control);
   EXPECT_EQ(fault_of(control({0, 0, 0, 0}, checksums())), frame_fault::unknown_control);
-  EXPECT_EQ(fault_of(control({4, 0, 0, 0}, checksums())), frame_fault::unknown_control);
+  EXPECT_EQ(fault_of(control({4, 0, 0, 0, 7, 0, 0, 0}, checksums())), frame_fault::none);
+  EXPECT_EQ(fault_of(control({4, 0, 0, 0}, checksums())), frame_fault::truncated_control);
+  EXPECT_EQ(fault_of(control({4, 0, 0, 1, 7, 0, 0, 0}, checksums())), frame_fault::reserved_bits);
+  EXPECT_EQ(fault_of(control({5, 0, 0, 0}, checksums())), frame_fault::unknown_control);
   EXPECT_EQ(fault_of(control({0xff, 0x7f, 0, 0}, checksums())), frame_fault::unknown_control);
   EXPECT_EQ(fault_of(opened_stream(checksums())), frame_fault::unexpected_control);
 }
