@@ -351,10 +351,18 @@ void stream_sender::leave_lane() noexcept {
 
 status stream_sender::make_room(std::uint64_t size) noexcept {
   const status made = lane_->make_room(size);
-  if (made == errc::would_block) {
-    look(0);  // is anybody there?
-    if (auto s = usable(); !s)
-      return s;
+  if (made)
+    return made;
+  look(0);  // is anybody there?
+  if (phase_ == phase::linked && !(made == errc::would_block))
+    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
+  if (auto s = usable(); !s)
+    return s;
+  if (through_stream_) {
+    // It will dial again; until then there is room, but not here.
+    refused_length_ = 0;
+    ++full_;
+    return errc::would_block;
   }
   return made;
 }
@@ -366,8 +374,11 @@ void stream_sender::answer_notice() noexcept {
 // --- waiting for the kernel
 
 status stream_sender::flush(std::chrono::nanoseconds timeout) {
-  if (!through_stream_)
-    return usable();
+  if (!through_stream_) {
+    look(0);  // is anybody there?
+    if (!through_stream_)
+      return usable();
+  }
   const wait_deadline deadline{now(), timeout};
   for (;;) {
     if (auto s = usable(); !s)

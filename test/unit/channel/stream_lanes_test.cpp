@@ -1,0 +1,320 @@
+// Senders of a Unix socket that move on to lanes of shared memory, and those that can't.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "atbus/atbus.hpp"
+#include "system/kernel.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StreamLanes : public testing::Test {
+ protected:
+  void SetUp() override {
+    writes() = 0;
+    detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) {
+      ++writes();
+      return ::sendmsg(fd, message, flags);
+    };
+  }
+  void TearDown() override { detail::kernel() = saved_; }
+
+  static std::atomic<int>& writes() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  static std::string fresh_address() {
+    static int count = 0;
+    return "unix://@lanes-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+  }
+  receiver open_receiver(const receiver_options& options = {}) {
+    auto opened = receiver::open(address, options);
+    EXPECT_TRUE(opened) << opened.error().text();
+    return std::move(opened).value();
+  }
+  sender open_sender(const sender_options& options = {}) {
+    auto opened = sender::open(address, options);
+    EXPECT_TRUE(opened) << opened.error().text();
+    return std::move(opened).value();
+  }
+  static std::vector<std::string> drain(receiver& inbox) {
+    std::vector<std::string> texts;
+    while (inbox.poll([&](bytes_view m) { texts.emplace_back(as_text(m)); }) != 0) {
+    }
+    return texts;
+  }
+  // Sends and receives until the sender has moved on. Its messages are no system calls from then on.
+  static void move_on(receiver& inbox, sender& out) {
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(out.send(as_bytes("opening")));
+      ASSERT_EQ(drain(inbox), std::vector<std::string>{"opening"});
+    }
+  }
+  static bool uses_lane(sender& out) {
+    const int before = writes();
+    EXPECT_TRUE(out.send(as_bytes("probe")));
+    return writes() == before;
+  }
+
+  std::string address = fresh_address();
+  detail::kernel_calls saved_ = detail::kernel();
+};
+
+TEST_F(StreamLanes, MessagesAreNoSystemCallsAnyMore) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  move_on(inbox, out);
+  EXPECT_TRUE(uses_lane(out));
+  EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+  EXPECT_EQ(inbox.stats().messages, 4U);
+  EXPECT_EQ(out.stats().messages, inbox.stats().messages);
+}
+
+TEST_F(StreamLanes, NoneIfEitherEndWantsNone) {
+  const std::string plain = address;
+  for (const bool at_receiver : {true, false}) {
+    address = plain + (at_receiver ? "?shm=false" : "");
+    auto inbox = open_receiver();
+    address = plain + (at_receiver ? "" : "?shm=false");
+    auto out = open_sender();
+    move_on(inbox, out);
+    EXPECT_FALSE(uses_lane(out));
+    EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+  }
+}
+
+// Whatever the kernel refuses, messages take the way that is there.
+TEST_F(StreamLanes, SocketServesWhereSharedMemoryIsRefused) {
+  detail::kernel().memfd_create = [](const char*, unsigned) {
+    errno = ENOSYS;
+    return -1;
+  };
+  auto inbox = open_receiver();
+  std::vector<std::string> told;
+  inbox.on_problem([&](const error& what) { told.push_back(what.text()); });
+  auto out = open_sender();
+  auto other = open_sender();
+  move_on(inbox, out);
+  move_on(inbox, other);
+  EXPECT_FALSE(uses_lane(out));
+  EXPECT_FALSE(uses_lane(other));
+  EXPECT_EQ(drain(inbox).size(), 2U);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("through the socket instead"), std::string::npos) << told[0];
+}
+
+TEST_F(StreamLanes, SendersBeyondTheLanesUseTheirSockets) {
+  auto inbox = open_receiver({.lanes = 2});
+  std::vector<sender> senders;
+  for (int i = 0; i < 4; ++i) {
+    senders.push_back(open_sender());
+    move_on(inbox, senders.back());
+  }
+  EXPECT_TRUE(uses_lane(senders[0]) && uses_lane(senders[1]));
+  EXPECT_FALSE(uses_lane(senders[2]) || uses_lane(senders[3]));
+  EXPECT_EQ(drain(inbox).size(), 4U);
+}
+
+TEST_F(StreamLanes, OrderHoldsAcrossTheSwitch) {
+  for (int round = 0; round < 50; ++round) {
+    address = fresh_address();
+    auto inbox = open_receiver();
+    constexpr int count = 2000;
+    std::thread other{[&] {
+      auto out = open_sender();
+      for (int i = 0; i < count;) {
+        const auto s = out.send(as_bytes(std::to_string(i)));
+        if (s) {
+          ++i;
+        } else {
+          ASSERT_EQ(s, errc::would_block);
+          ASSERT_TRUE(out.wait_writable(30s));
+        }
+      }
+    }};
+    int next = 0;
+    const auto deadline = now() + 60s;
+    while (next < count && now() < deadline) {
+      if (inbox.poll([&](bytes_view m) { EXPECT_EQ(as_text(m), std::to_string(next++)); }) == 0)
+        (void)inbox.wait(30s);
+    }
+    other.join();
+    ASSERT_EQ(next, count);
+  }
+}
+
+TEST_F(StreamLanes, WhatADeadSenderPublishedIsDelivered) {
+  auto inbox = open_receiver();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto out = open_sender();
+    for (int i = 0; i < 1000; ++i) {
+      if (!out.send(as_bytes("from a life")))
+        _exit(1);
+      char byte = 'r';
+      if (i < 10)
+        (void)!write(ready[1], &byte, 1);
+      if (i < 10)
+        (void)out.wait_writable(100ms, 10);
+    }
+    raise(SIGKILL);
+  }
+  std::size_t got = 0;
+  for (int i = 0; i < 10; ++i) {
+    char byte;
+    ASSERT_EQ(read(ready[0], &byte, 1), 1);
+    got += drain(inbox).size();
+  }
+  int how = 0;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(how));
+  close(ready[0]);
+  close(ready[1]);
+  const auto deadline = now() + 30s;
+  while (got < 1000 && now() < deadline) {
+    got += drain(inbox).size();
+    (void)inbox.wait(100ms);
+  }
+  EXPECT_EQ(got, 1000U);
+  // Its lane is free again for the next one of that number.
+  bool free = false;
+  while (!free && now() < deadline) {
+    auto out = open_sender();
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(out.send(as_bytes("next")));
+      while (drain(inbox).empty())
+        (void)inbox.wait(100ms);
+    }
+    free = uses_lane(out);
+    (void)drain(inbox);
+    out.close();
+    (void)inbox.wait(1ms);
+    (void)drain(inbox);
+  }
+  EXPECT_TRUE(free);
+}
+
+TEST_F(StreamLanes, SenderLearnsThatItsReceiverIsGone) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  ASSERT_TRUE(out.send(as_bytes("unread")));
+  inbox.close();
+  status last;
+  std::size_t accepted = 2;
+  const auto deadline = now() + 30s;
+  while (now() < deadline) {
+    last = out.send(as_bytes(std::string(1000, 'x')));
+    if (last)
+      ++accepted;
+    else if (!(last == errc::would_block))
+      break;
+  }
+  EXPECT_TRUE(last == errc::peer_closed || last == errc::retired) << last.text();
+  std::size_t back = 0;
+  const auto taken = out.take_back([&](bytes_view, errc) { ++back; });
+  ASSERT_TRUE(taken) << taken.error().text();
+  EXPECT_EQ(back, accepted);
+}
+
+TEST_F(StreamLanes, ReceiverThatComesBackGetsWhatItsPredecessorLeft) {
+  auto first = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  const auto deadline = now() + 30s;
+  while (!out.receiver_alive() && now() < deadline)
+    (void)out.flush(10ms);
+  move_on(first, out);
+  ASSERT_TRUE(uses_lane(out));
+  ASSERT_TRUE(out.send(as_bytes("unread")));
+  first.close();
+  auto second = open_receiver();
+  std::vector<std::string> got;
+  while (got.size() < 3 && now() < deadline) {
+    if (got.size() == 2)
+      (void)out.send(as_bytes("after"));
+    (void)out.flush(10ms);
+    (void)out.wait_writable(10ms, 1);
+    for (auto& text : drain(second))
+      got.push_back(std::move(text));
+  }
+  ASSERT_GE(got.size(), 3U);
+  EXPECT_EQ(got[0], "probe");
+  EXPECT_EQ(got[1], "unread");
+  EXPECT_EQ(got[2], "after");
+}
+
+TEST_F(StreamLanes, BothSidesSleepAndWake) {
+  auto inbox = open_receiver({.spin = 0ns});
+  const std::string back_address = address + "-back";
+  std::thread other{[&] {
+    auto back = receiver::open(back_address, {.spin = 0ns});
+    ASSERT_TRUE(back) << back.error().text();
+    auto out = open_sender({.spin = 0ns});
+    ASSERT_TRUE(out.send(as_bytes("ready")));
+    for (int i = 0; i < 200; ++i) {
+      std::size_t got = 0;
+      const auto deadline = now() + 30s;
+      while (got == 0 && now() < deadline) {
+        got = back->poll([](bytes_view) {});
+        if (got == 0)
+          (void)back->wait(30s);
+      }
+      ASSERT_EQ(got, 1U);
+      ASSERT_TRUE(out.send(as_bytes("pong")));
+    }
+  }};
+  const auto receive = [&] {
+    std::size_t got = 0;
+    const auto deadline = now() + 30s;
+    while (got == 0 && now() < deadline) {
+      got = inbox.poll([](bytes_view) {});
+      if (got == 0)
+        (void)inbox.wait(30s);
+    }
+    return got;
+  };
+  ASSERT_EQ(receive(), 1U);
+  auto out = sender::open(back_address, {.spin = 0ns});
+  ASSERT_TRUE(out) << out.error().text();
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(out->send(as_bytes("ping")));
+    ASSERT_EQ(receive(), 1U);
+  }
+  other.join();
+}
+
+TEST_F(StreamLanes, FullLaneWaitsForRoom) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 65536, .message_limit = 8192});
+  auto out = open_sender({.spin = 0ns, .message_limit = 8192});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  int called = 0;
+  out.on_writable([&] { ++called; });
+  while (out.send(as_bytes(std::string(1000, 'x')))) {
+  }
+  EXPECT_FALSE(out.poll_writable());
+  EXPECT_EQ(out.wait_writable(10ms), errc::timed_out);
+  std::thread reader{[&] { (void)drain(inbox); }};
+  EXPECT_TRUE(out.wait_writable(30s));
+  EXPECT_EQ(called, 1);
+  reader.join();
+}
+
+}  // namespace
+}  // namespace atbus
