@@ -1,5 +1,5 @@
 // The receiving end of a channel: `shm://name` between processes of one host, `mem://name` between
-// threads of one.
+// threads of one, `ipv4://`, `ipv6://` and `unix://` through sockets.
 //
 //   auto inbox = atbus::receiver::open("shm://12345679");  // makes the segment, or takes it over
 //   if (!inbox) return inbox.error().print(), 1;
@@ -11,6 +11,8 @@
 // Ownership: one receiver owns a segment, proven by a kernel lock that ends with its process.
 //   Closing or destroying it leaves the segment and the messages in it for a successor, which goes
 //   on exactly there; `remove` ends the segment.
+//   A receiver at a socket is its listener and the connections it accepted: they end with it, and
+//   what they had not delivered ends with them.
 // Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
 // Errors: `open` says what is wrong and what to do. After that nothing a sender does makes a
 //   receiver fail: a lane with impossible values is quarantined, counted and reported to
@@ -38,7 +40,8 @@ namespace atbus {
 class ATBUS_API receiver {
  public:
   // Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
-  // the segment or, if its receiver is gone, takes it over with everything in it.
+  // the segment or, if its receiver is gone, takes it over with everything in it. Or listens there
+  // ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name").
   // Errors: invalid_address, invalid_name, invalid_argument, not_supported (another kind of
   // address), receiver_exists (text: who), no_space (text: wanted and free), not_a_segment,
   // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error.

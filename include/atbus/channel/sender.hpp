@@ -1,5 +1,5 @@
 // The sending end of a channel: `shm://name` between processes of one host, `mem://name` between
-// threads of one.
+// threads of one, `ipv4://`, `ipv6://`, `dns://` and `unix://` through sockets.
 //
 //   auto out = atbus::sender::open("shm://12345679");  // a lane of its own
 //   if (!out) return out.error().print(), 1;
@@ -16,11 +16,13 @@
 // Ownership: each sender has a lane of its own, proven by a kernel lock that ends with its process.
 //   What it published outlives it. A receiver that is away does not matter: messages wait in the
 //   lane.
+//   Through a socket it is a connection of its own: send and commit hand the kernel what it takes,
+//   the rest waits in a queue of the sender's and ends with it; see flush, take_back, close.
 // Threads: one thread at a time uses a sender; any number of senders work side by side without
 //   touching each other.
 // Errors of send and claim: would_block (the lane is full: wait_writable), message_too_large,
 //   retired (the receiver removed the segment: open anew), quarantined (somebody wrote into the
-//   lane's control words), closed, used_after_fork. A refused message is not accepted; nothing else
+//   lane's control words), peer_closed (the connection has ended), closed, used_after_fork. A refused message is not accepted; nothing else
 //   happens to it, except that a would_block is counted. Nothing here throws but what a handler
 //   throws.
 #pragma once
@@ -140,7 +142,7 @@ class message_batch {
 
 class ATBUS_API sender {
  public:
-  // Takes a lane in the segment that a receiver made.
+  // Takes a lane in the segment that a receiver made, or connects to where one listens.
   // Errors: not_found (no receiver has made it yet), no_free_lane (all are held by living senders),
   // no_space (the lane's memory; text: wanted and free), invalid_address, invalid_name,
   // not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner, wrong_mode,
@@ -239,7 +241,8 @@ class ATBUS_API sender {
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
   [[nodiscard]] std::uint32_t lane() const noexcept;  // its number, as received_message::lane
 
-  // Gives the lane up; what was published stays. Idempotent.
+  // Gives the lane up; what was published stays. A connection first writes what was accepted, for
+  // at most `sender_options::linger`. Idempotent.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }
 

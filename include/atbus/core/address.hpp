@@ -8,8 +8,7 @@
 //   ipv6://[::1]:16389             TCP; without the brackets the last colon separates the port
 //   dns://host:port                TCP, the host's addresses asked for at connect
 //
-// Channels exist for mem:// and shm:// with a name, and none with durable=true; opening anything
-// else is not_supported.
+// No channel is durable yet: opening one with durable=true is not_supported.
 //
 // Options follow as ?key=value&key=value, each at most once:
 //   mem, shm   lanes=64, lane_size=1M, message_limit=64K, prefault=true, durable=false
