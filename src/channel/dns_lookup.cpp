@@ -72,6 +72,7 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
     return error{errc::system_error, "dns://" + host + ": can't ask for it: " + uv_strerror(code),
                  -code};
   }
+  made->run();  // only now does the loop's descriptor watch for the answer
   return std::unique_ptr<dns_lookup>{new dns_lookup{made.release()}};
 }
 

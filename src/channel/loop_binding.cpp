@@ -55,11 +55,14 @@ void loop_binding::sleep(std::chrono::nanoseconds longest) noexcept {
   }
   if (longest < std::chrono::nanoseconds{0}) {
     uv_timer_stop(&timer_);
-  } else if (uv_is_active(as_handle(timer_)) == 0) {
-    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
-    uv_timer_start(
-        &timer_, [](uv_timer_t* handle) { from(handle->data).woken_ = true; },
-        static_cast<std::uint64_t>(ms), 0);
+  } else {
+    const auto ms =
+        static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(longest).count());
+    // One that runs and ends earlier wakes us earlier, and we sleep again.
+    if (uv_is_active(as_handle(timer_)) == 0 || ms < uv_timer_get_due_in(&timer_)) {
+      uv_timer_start(
+          &timer_, [](uv_timer_t* handle) { from(handle->data).woken_ = true; }, ms, 0);
+    }
   }
 }
 

@@ -67,6 +67,7 @@ void stream_link::seal_committed() noexcept {
     sealed_ = committed;
     return;
   }
+  sealed_ = std::max(sealed_, queue_->released());  // what was taken back needs no checksum
   if (sealed_ == committed)
     return;
   std::array<bytes_view, most_pieces> runs;
@@ -285,6 +286,13 @@ bool stream_link::receive() noexcept {
                                   : "the other end has closed the connection inside a message"});
   }
   return false;
+}
+
+// After impossible bytes. Without a common version the other end is told ours.
+void stream_link::end_badly() noexcept {
+  if (reader_.reader().fault() == frame_fault::no_common_version)
+    (void)flush();
+  close(reader_.reader().problem());
 }
 
 void stream_link::settle_opening() noexcept {

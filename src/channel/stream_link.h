@@ -112,6 +112,7 @@ class stream_link {
   [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
   [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
   void say(bytes_view frame) noexcept;
+  [[gnu::cold]] void end_badly() noexcept;
   [[nodiscard]] std::size_t unwritten() const noexcept {
     return queue_ == nullptr ? 0 : queue_->unwritten();
   }
@@ -154,7 +155,7 @@ walk_end stream_link::walk(Handler&& handler) {
   if (!settled_ && opened()) [[unlikely]]
     settle_opening();
   if (ended == walk_end::failed)
-    close(reader_.reader().problem());
+    end_badly();
   return ended;
 }
 

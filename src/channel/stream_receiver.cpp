@@ -143,7 +143,7 @@ bool stream_receiver::fill(bool quick) noexcept {
   bool looked = quick;
   for (int reads = 0;;) {
     if (current_ == nullptr) {
-      if (first_busy_ == nullptr && !std::exchange(looked, true))
+      if (look_due_ || (first_busy_ == nullptr && !std::exchange(looked, true)))
         look(0);
       if (first_busy_ == nullptr)
         return false;
@@ -165,8 +165,11 @@ bool stream_receiver::fill(bool quick) noexcept {
     if (c.has_read) {
       // Its turn is over, and comes again if more is there.
       cool(c);
-      if (!c.link.drained())
+      if (!c.link.drained()) {
         heat(c);
+        // It may go on so for ever: others that have become ready join the line.
+        look_due_ = true;
+      }
       current_ = nullptr;
       continue;
     }
@@ -291,6 +294,7 @@ void stream_receiver::report(const connection& of) noexcept {
 // --- waiting
 
 void stream_receiver::look(std::int64_t timeout_ns) noexcept {
+  look_due_ = false;
   look_at_clock();
   ended_.clear();
   std::array<epoll_event, 64> events;
@@ -320,8 +324,11 @@ void stream_receiver::look_at_clock() noexcept {
       ++dropped_;
       drop(*unconfirmed_.front());
     }
-    if (!listening_ && accept_again_ <= time && open_.size() < most_connections_)
+    if (!listening_ && accept_again_ <= time && open_.size() < most_connections_) {
       watch_listener(true);
+      if (!listening_)
+        accept_again_ = time + out_of_descriptors_pause;
+    }
   }
 }
 
@@ -421,6 +428,9 @@ void stream_receiver::accept_some() noexcept {
   for (int i = 0; i < accepts_per_look; ++i) {
     if (open_.size() >= most_connections_)
       return pause_accepting({});
+    // Who would have to make room is heard first: its hello may be there.
+    if (unconfirmed_.size() >= most_unconfirmed_ && unconfirmed_.front()->busy)
+      return;
     file socket{kernel().accept(listener_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED)
@@ -449,7 +459,6 @@ void stream_receiver::add(file socket) noexcept {
     ++dropped_;
     drop(*unconfirmed_.front());
   }
-  set_stream_options(socket.get(), {});
   std::uint32_t number = 0;
   if (free_.empty()) {
     number = static_cast<std::uint32_t>(slots_.size());
@@ -526,8 +535,10 @@ void stream_receiver::stop() noexcept {
   const fork_pause no_fork;
   listener_.close();
   for (connection* c : open_) {
-    c->link.say_goodbye(errc::closed);
-    (void)c->link.flush();
+    if (c->confirmed) {  // a stranger is told nothing
+      c->link.say_goodbye(errc::closed);
+      (void)c->link.flush();
+    }
     c->link.close({errc::closed});
   }
   if (lanes_ != nullptr) {

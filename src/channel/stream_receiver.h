@@ -119,7 +119,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<connection*> unconfirmed_;            // the oldest first
   std::vector<std::unique_ptr<connection>> ended_;  // until nothing can refer to them
   connection* current_ = nullptr;                   // whose batch it is, or whose turn
-  std::size_t turn_ = 0;                            // in busy_
+  bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
   unsigned spins_ = 0;
   bool listening_ = false;  // the listener is watched
   std::chrono::nanoseconds accept_again_{0};

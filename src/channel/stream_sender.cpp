@@ -23,6 +23,7 @@ constexpr std::uint64_t write_size_on_loop = 128 * 1024;
 // Only control frames come back.
 constexpr std::size_t read_space_size = 4096;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
+constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
 
 std::unique_ptr<send_queue> make_queue(const sender_options& options, std::uint64_t limit) {
   // The longest message always finds room beside what is half written, wherever a ring's end is.
@@ -56,17 +57,20 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
   if (where.kind() != address_kind::unix_socket && where.port() == 0)
     return error{errc::invalid_address, text + ": port 0 can be listened on, not connected to"};
   const bool local = where.kind() == address_kind::unix_socket;
-  const fork_pause no_fork;
-  auto* const made = new stream_sender(where, options, options.socket.checksums.value_or(!local),
-                                       local && where.flag(address_option::shm).value_or(true));
-  const auto fail = [&](error why) {
+  stream_sender* made = nullptr;
+  const auto fail = [&made](error why) {
     made->release();
     return why;
   };
-  made->epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
-  if (!made->epoll_)
-    return fail({errc::system_error, text + ": can't make an epoll instance", errno});
-  made->begin();
+  {
+    const fork_pause no_fork;
+    made = new stream_sender(where, options, options.socket.checksums.value_or(!local),
+                             local && where.flag(address_option::shm).value_or(true));
+    made->epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+    if (!made->epoll_)
+      return fail({errc::system_error, text + ": can't make an epoll instance", errno});
+    made->begin();
+  }
   if (options.connect_timeout > std::chrono::nanoseconds{0} &&
       options.reconnect_min == std::chrono::nanoseconds{0})
     (void)made->wait_connected(options.connect_timeout);
@@ -119,7 +123,21 @@ void stream_sender::begin() noexcept {
   phase_ = phase::resolving;
   epoll_event interest{.events = EPOLLIN, .data = {.fd = lookup_->descriptor()}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lookup_->descriptor(), &interest) != 0)
-    lost({errc::system_error, text_ + ": can't wait for its name", errno});
+    return lost({errc::system_error, text_ + ": can't wait for its name", errno});
+  take_answer();  // one that is there already wakes nobody
+}
+
+void stream_sender::take_answer() noexcept {
+  error why;
+  if (!lookup_->poll(targets_, why))
+    return;
+  {
+    const fork_pause no_fork;
+    lookup_.reset();
+  }
+  if (!why)
+    return lost(std::move(why));
+  dial_next();
 }
 
 void stream_sender::dial_next() noexcept {
@@ -157,7 +175,6 @@ void stream_sender::dial_next() noexcept {
 void stream_sender::connected() noexcept {
   phase_ = phase::linked;
   ++connections_;
-  backoff_ = options_.reconnect_min;
   if (link_->now() == stream_link::state::connecting)
     link_->connected();
   write_now();
@@ -169,10 +186,16 @@ void stream_sender::lost(error why) noexcept {
     link_->close(why);
   lookup_.reset();
   leave_lane();
-  if (options_.reconnect_min <= std::chrono::nanoseconds{0})
+  // The kernel tells nobody when a Unix listener's backlog has room again.
+  const bool ask_again = why.code() == errc::would_block;
+  if (options_.reconnect_min <= std::chrono::nanoseconds{0} && !ask_again)
     return end(std::move(why));
   why_ = std::move(why);
   phase_ = phase::waiting;
+  if (ask_again) {
+    dial_again_ = now() + full_backlog_pause;
+    return;
+  }
   // By chance between 3/4 and 5/4: many that lost the same receiver don't come back together.
   const auto quarter = backoff_.count() / 4;
   const auto spread =
@@ -192,7 +215,7 @@ void stream_sender::end(error why) noexcept {
 
 status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept {
   const wait_deadline deadline{now(), timeout};
-  while (phase_ == phase::resolving || phase_ == phase::connecting) {
+  while (phase_ != phase::linked && phase_ != phase::ended) {
     if (deadline.over()) {
       lost({errc::timed_out, text_ + ": no answer within the connect timeout"});
       return errc::timed_out;
@@ -285,6 +308,7 @@ void stream_sender::read_controls() noexcept {
   if (!was_opened && link_->opened()) {
     message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
     offer_awaited_ = link_->agreed_lanes();
+    backoff_ = options_.reconnect_min;  // not before: who refuses us may accept each connection
   }
   if (offer_awaited_ && link_->offered_lane()) {
     offer_awaited_ = false;
@@ -402,10 +426,10 @@ bool stream_sender::fits(std::size_t length) noexcept {
   if (lane_ != nullptr && phase_ == phase::linked && frame_ == nullptr)
     return move_on_to_lane();
   mutable_bytes place;
-  if (!queue_->claim(frame_size(length), place))
-    return false;
-  queue_->abort();
-  return true;
+  const status claimed = queue_->claim(frame_size(length), place);
+  if (claimed)
+    queue_->abort();
+  return claimed || claimed == errc::invalid_argument;  // an open slot stays as it is
 }
 
 status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
@@ -452,35 +476,30 @@ bool stream_sender::poll_writable() {
 
 // --- waiting
 
-void stream_sender::set_interest() noexcept {
+bool stream_sender::set_interest() noexcept {
   if (link_ == nullptr || phase_ != phase::linked)
-    return;
+    return true;
   const std::uint32_t wanted = EPOLLIN | (link_->has_unwritten() ? EPOLLOUT : 0U);
   if (wanted == watched_)
-    return;
+    return true;
   epoll_event interest{.events = wanted, .data = {.fd = link_->descriptor()}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link_->descriptor(), &interest) == 0)
-    watched_ = wanted;
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link_->descriptor(), &interest) != 0) {
+    lost({errc::system_error, text_ + ": can't watch its socket", errno});
+    return false;
+  }
+  watched_ = wanted;
+  return true;
 }
 
 void stream_sender::look(std::int64_t timeout_ns) noexcept {
-  set_interest();
+  if (!set_interest())
+    return;
   std::array<epoll_event, 2> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   switch (phase_) {
-    case phase::resolving: {
-      error why;
-      if (!lookup_->poll(targets_, why))
-        return;
-      {
-        const fork_pause no_fork;
-        lookup_.reset();
-      }
-      if (!why)
-        return lost(std::move(why));
-      return dial_next();
-    }
+    case phase::resolving:
+      return take_answer();
     case phase::connecting:
       if (n > 0) {
         auto failed = dial_result(link_->descriptor(), text_);
@@ -520,8 +539,8 @@ bool stream_sender::prepare_sleep() {
   if (!usable() || (refused_length_ != no_length && fits(refused_length_) &&
                     queue_->size() <= queue_->byte_limit() / 2))
     return false;
-  set_interest();
-  return true;
+  (void)set_interest();
+  return static_cast<bool>(usable());
 }
 
 void stream_sender::finish_sleep() {

@@ -77,6 +77,7 @@ class stream_sender final : public sender_backend, public fork_guard {
 
   // Begins anew: asks for the name, or dials.
   void begin() noexcept;
+  void take_answer() noexcept;
   void dial_next() noexcept;
   void connected() noexcept;
   // This attempt or connection has failed.
@@ -90,7 +91,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   void read_controls() noexcept;
   // Does what is due, waiting so long for it (negative: for ever).
   void look(std::int64_t timeout_ns) noexcept;
-  void set_interest() noexcept;
+  // False: it could not, and the connection is lost.
+  bool set_interest() noexcept;
   [[nodiscard]] bool fits(std::size_t length) noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept;
   void linger() noexcept;

@@ -47,6 +47,8 @@ class Loop : public testing::TestWithParam<const char*> {
 
   static std::string fresh_address() {
     static int count = 0;
+    if (std::string{GetParam()}.starts_with("ip"))
+      return std::string{GetParam()} + "0";
     return std::string{GetParam()} + "loop-" + std::to_string(getpid()) + "-" +
            std::to_string(++count);
   }
@@ -88,10 +90,11 @@ class Loop : public testing::TestWithParam<const char*> {
   receiver open_receiver(const receiver_options& options = {}) {
     auto opened = receiver::open(address, options);
     EXPECT_TRUE(opened) << opened.error().text();
+    address = opened->address();
     return std::move(opened).value();
   }
-  sender open_sender() {
-    auto opened = sender::open(address);
+  sender open_sender(const sender_options& options = {}) {
+    auto opened = sender::open(address, options);
     EXPECT_TRUE(opened) << opened.error().text();
     return std::move(opened).value();
   }
@@ -120,7 +123,8 @@ class Loop : public testing::TestWithParam<const char*> {
 };
 
 inline std::string scheme_name(const testing::TestParamInfo<const char*>& tested) {
-  return std::string{tested.param}.substr(0, 3);
+  const std::string scheme{tested.param};
+  return scheme.substr(0, scheme.find(':'));
 }
 
 }  // namespace atbus

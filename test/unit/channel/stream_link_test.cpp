@@ -289,6 +289,27 @@ INSTANTIATE_TEST_SUITE_P(Queue, ShortWrites, testing::Bool(),
                            return std::string{of.param ? "Malloc" : "Static"};
                          });
 
+// Before the connection is up: what follows what was taken back is whole.
+TEST_F(StreamLink, WritesWhatIsQueuedAfterTheQueueWasTakenBack) {
+  queue_a_ = make_queue(false);
+  queue_b_ = make_queue(false);
+  a_ = std::make_unique<stream_link>(take_end(0), false, hello_of(1), queue_a_.get(), space_);
+  b_ = std::make_unique<stream_link>(take_end(1), true, hello_of(2), queue_b_.get(), space_);
+  ASSERT_TRUE(send(a_, std::string(1000, 'x')));
+  queue_a_->release(queue_a_->size());
+  a_->connected();
+  std::vector<std::string> sent;
+  for (int i = 0; i < 30; ++i) {
+    sent.push_back(std::string(static_cast<std::size_t>(100 * i), 'm'));
+    ASSERT_TRUE(send(a_, sent.back()));
+    if (i % 7 == 0)
+      settle();
+  }
+  settle();
+  EXPECT_EQ(at_b_, sent);
+  EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+}
+
 TEST_F(StreamLink, SaysWhatWasNotWrittenWhenTheOtherEndIsGone) {
   make_links();
   settle();
