@@ -79,6 +79,12 @@ void seal_frame(std::byte* at) noexcept {
   make_checked(at, word, frame_length(word));
 }
 
+bool checksum_holds(const std::byte* at) noexcept {
+  const auto word = load_little_endian<std::uint32_t>(at);
+  return !is_checked(word) ||
+         crc32c_frame(at, frame_length(word)) == load_little_endian<std::uint32_t>(at + 4);
+}
+
 std::size_t seal(mutable_bytes run) noexcept {
   std::byte* at = run.data();
   std::size_t left = run.size();

@@ -1,90 +1,14 @@
-// A frame: one message on a stream, or a few words between the two ends of it.
-//
-//    0                  4                  8                    8 + length    next multiple of 8
-//   | word              | CRC-32C, or 0    | payload             | zeroes      |
-//   | length, bit, kind | word and payload | 8-byte aligned      | not covered |
-//
-// Each frame says by a bit whether it is checked, that is, carries a checksum. All numbers are little endian. doc/design/frame.md is the reference: the bytes with an example,
-// and what a receiver does about each violation.
+// What both ends do with frames beyond beginning them: checksums, and what a wrong one is called.
 #pragma once
 
-#include <bit>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
+#include "atbus/channel/frame.hpp"
 #include "atbus/core/bytes.hpp"
 
 namespace atbus::detail {
-
-static_assert(std::endian::native == std::endian::little, "frames are read as they lie in memory");
-
-enum class frame_kind : std::uint8_t {
-  data = 0,     // the user's bytes
-  control = 1,  // see control_type
-};
-
-inline constexpr std::size_t frame_header_size = 8;
-inline constexpr std::size_t frame_alignment = 8;
-
-// What a frame can carry at most; each end announces a limit of its own that is at most this.
-inline constexpr std::uint32_t frame_payload_max = std::uint32_t{64} << 20;
-inline constexpr std::uint32_t control_payload_max = 256;
-
-// The first word: the length in the low 27 bits, then whether it is checked, then the kind.
-inline constexpr std::uint32_t frame_length_mask = (std::uint32_t{1} << 27) - 1;
-inline constexpr std::uint32_t frame_checked_bit = std::uint32_t{1} << 27;
-inline constexpr unsigned frame_kind_shift = 28;
-static_assert(frame_payload_max <= frame_length_mask);
-
-[[nodiscard]] constexpr std::uint32_t make_frame_word(frame_kind kind,
-                                                      std::size_t length) noexcept {
-  return static_cast<std::uint32_t>(kind) << frame_kind_shift | static_cast<std::uint32_t>(length);
-}
-[[nodiscard]] constexpr std::size_t frame_length(std::uint32_t word) noexcept {
-  return word & frame_length_mask;
-}
-[[nodiscard]] constexpr bool is_checked(std::uint32_t word) noexcept {
-  return (word & frame_checked_bit) != 0;
-}
-// Bytes on the stream of a frame with this payload length: header, payload, padding.
-[[nodiscard]] constexpr std::size_t frame_size(std::size_t length) noexcept {
-  return (length + frame_header_size + frame_alignment - 1) & ~(frame_alignment - 1);
-}
-
-template <class Word>
-[[nodiscard]] Word load_little_endian(const std::byte* at) noexcept {
-  Word word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-template <class Word>
-void store_little_endian(std::byte* at, Word word) noexcept {
-  std::memcpy(at, &word, sizeof word);
-}
-
-// Both words: the first one in the low half, the checksum in the high half.
-[[nodiscard]] inline std::uint64_t load_frame_header(const std::byte* at) noexcept {
-  return load_little_endian<std::uint64_t>(at);
-}
-
-// Begins an unchecked frame in `frame_size(length)` bytes at `at`: header and padding.
-// Returns where the payload goes. The padding comes first, so that not a byte of older memory
-// leaves with it, and no branch asks whether there is any.
-inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length) noexcept {
-  assert(length <= frame_payload_max);
-  store_little_endian<std::uint64_t>(at + frame_size(length) - 8, 0);
-  store_little_endian<std::uint64_t>(at, make_frame_word(kind, length));
-  return at + frame_header_size;
-}
-
-// Makes a begun frame, its payload in place, shorter than it was begun. Returns its new size.
-std::size_t shorten_frame(std::byte* at, std::size_t length) noexcept;
-
-// Makes one complete frame a checked one: sets the bit and fills in the checksum.
-void seal_frame(std::byte* at) noexcept;
 
 // Makes all complete frames in a run of queue memory checked ones; the run begins with a frame.
 // Returns how many bytes they take: the run's, unless it ends inside a frame.

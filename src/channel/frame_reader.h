@@ -36,6 +36,10 @@ enum class walk_end : std::uint8_t {
   failed,      // fault() says why
 };
 
+// When the checksum of a data frame is compared: before it is handed out, or by whoever gets it,
+// who has the bytes in the first cache then (checksum_holds, and reject if it does not).
+enum class checksums : std::uint8_t { now, later };
+
 class frame_reader {
  public:
   // `own` is what this end has sent or will send; own.payload_max limits the frames it accepts.
@@ -48,8 +52,11 @@ class frame_reader {
   // those that are valid and known; opened() and goodbye() already speak of them.
   //
   // `at` keeps its place modulo 8 from frame to frame: aligned frames stay aligned.
-  template <class Handler>
+  template <checksums When = checksums::now, class Handler>
   walk_end walk(const std::byte*& at, const std::byte* end, Handler&& handler);
+
+  // A message that was handed out has the wrong checksum: ends the stream as walk() would have.
+  void reject(bytes_view message) noexcept { fail_checksum(message.data() - frame_header_size); }
 
   // Bytes from `at` that the next frame needs at least; more than there were, and at most
   // frame_size() of the limit. Of meaning after needs_more.
@@ -88,7 +95,7 @@ class frame_reader {
   // Why a run of data frames, all checked or all unchecked, ended. `other`: at a frame that is none
   // of these.
   enum class run_end : std::uint8_t { needs_more, stopped, failed, other };
-  template <bool Checked, class Handler>
+  template <bool Checked, checksums When, class Handler>
   run_end walk_data(const std::byte*& place, const std::byte* end, Handler& handler);
 
   // Everything that is not a data frame as it should be. `left` bytes are there.
@@ -121,7 +128,7 @@ class frame_reader {
   frame_fault fault_ = frame_fault::none;
 };
 
-template <bool Checked, class Handler>
+template <bool Checked, checksums When, class Handler>
 frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std::byte* end,
                                               Handler& handler) {
   const std::uint64_t limit = own_.payload_max;
@@ -146,7 +153,7 @@ frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std
       needed_ = size;
       return run_end::needs_more;
     }
-    if constexpr (Checked) {
+    if constexpr (Checked && When == checksums::now) {
       if (crc32c_frame(at, length) != header >> 32) [[unlikely]] {
         fail_checksum(at);
         return run_end::failed;
@@ -158,14 +165,14 @@ frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std
   }
 }
 
-template <class Handler>
+template <checksums When, class Handler>
 walk_end frame_reader::walk(const std::byte*& at, const std::byte* end, Handler&& handler) {
   if (fault_ != frame_fault::none)
     return walk_end::failed;
   for (;;) {
     if (state_ == state::open) {
-      const run_end ended =
-          in_checked_run_ ? walk_data<true>(at, end, handler) : walk_data<false>(at, end, handler);
+      const run_end ended = in_checked_run_ ? walk_data<true, When>(at, end, handler)
+                                            : walk_data<false, When>(at, end, handler);
       if (ended != run_end::other)
         return static_cast<walk_end>(ended);
       if (starts_other_run(load_little_endian<std::uint32_t>(at)))

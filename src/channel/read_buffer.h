@@ -80,17 +80,18 @@ class read_buffer {
 
   // Hands out every complete frame, see frame_reader::walk. From inside its own handler it hands
   // out nothing and says `stopped`.
-  template <class Handler>
+  template <checksums When = checksums::now, class Handler>
   walk_end walk(Handler&& handler) {
     if (walking_)
       return walk_end::stopped;
     const walking_mark mark{walking_};
-    const walk_end ended = reader_.walk(next_, end_, handler);
+    const walk_end ended = reader_.walk<When>(next_, end_, handler);
     may_read_ = ended == walk_end::needs_more;
     return ended;
   }
 
   [[nodiscard]] const frame_reader& reader() const noexcept { return reader_; }
+  void reject(bytes_view message) noexcept { reader_.reject(message); }
 
   // Bytes received and not handed out. At an end of file: what is lost of a broken frame.
   [[nodiscard]] std::size_t pending() const noexcept {

@@ -56,8 +56,7 @@ class sender_state final : public sender_backend, public fork_guard {
   ~sender_state() override { segment_.fd.reset(); }
 
   // Its messages are no frames.
-  std::byte* claim_frame(std::size_t, status&) noexcept override { return nullptr; }
-  void append_frame(std::size_t, std::size_t) noexcept override {}
+  status new_stretch(std::size_t) noexcept override { return errc::closed; }
   void publish_frames() noexcept override {}
   void stop() noexcept override;
   void destroy() noexcept override;

@@ -245,6 +245,12 @@ ssize_t stream_link::receive_into(mutable_bytes place) noexcept {
   return n;
 }
 
+void stream_link::reject(bytes_view message) noexcept {
+  reader_.reject(message);
+  state_ = state::open;  // whatever has ended it meanwhile: this is why
+  close(reader_.reader().problem());
+}
+
 frame_flow stream_link::control_seen(bytes_view payload) noexcept {
   control_type type{};
   (void)read_control_type(payload, type);  // the reader has checked it

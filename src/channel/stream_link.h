@@ -61,6 +61,14 @@ class stream_link {
 
   // --- sending
 
+  // Whether frames that are queued now need checksums: until the other's hello has come, and then if
+  // they are agreed on.
+  [[nodiscard]] bool checks() const noexcept { return checksums_; }
+  // Whoever queued the latest `bytes` has filled in their checksums; else flush() does it.
+  void mark_sealed(std::size_t bytes) noexcept {
+    if (sealed_ + bytes == queue_->committed())
+      sealed_ += bytes;
+  }
   // Writes as much as the socket takes. True: nothing is left to write, or ever will be.
   bool flush() noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept {
@@ -93,7 +101,16 @@ class stream_link {
   // Hands out the complete frames: `handler(bytes_view)` returns a frame_flow. They stay where they
   // are until anybody reads into the same space.
   template <class Handler>
-  walk_end walk(Handler&& handler);
+  walk_end walk(Handler&& handler) {
+    return walk_as<checksums::now>(handler);
+  }
+  // The same, but whoever gets a message asks checksum_holds before believing it, and else calls
+  // reject.
+  template <class Handler>
+  walk_end walk_unchecked(Handler&& handler) {
+    return walk_as<checksums::later>(handler);
+  }
+  void reject(bytes_view message) noexcept;
   // From now on descriptors that the other end sends are taken; else the kernel drops them.
   void take_descriptors() noexcept { takes_descriptors_ = true; }
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
@@ -108,6 +125,8 @@ class stream_link {
   [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }
 
  private:
+  template <checksums When, class Handler>
+  walk_end walk_as(Handler& handler);
   void settle_opening() noexcept;
   [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
   [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
@@ -116,7 +135,7 @@ class stream_link {
   [[nodiscard]] std::size_t unwritten() const noexcept {
     return queue_ == nullptr ? 0 : queue_->unwritten();
   }
-  // Makes ready what was committed since the last time: fills in checksums.
+  // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
   void seal_committed() noexcept;
   void written(std::size_t bytes) noexcept;
   // Lets go of the frames that are completely written.
@@ -147,9 +166,9 @@ class stream_link {
   error why_;
 };
 
-template <class Handler>
-walk_end stream_link::walk(Handler&& handler) {
-  const walk_end ended = reader_.walk([&](frame_kind kind, bytes_view payload) {
+template <checksums When, class Handler>
+walk_end stream_link::walk_as(Handler& handler) {
+  const walk_end ended = reader_.walk<When>([&](frame_kind kind, bytes_view payload) {
     return kind == frame_kind::data ? handler(payload) : control_seen(payload);
   });
   if (!settled_ && opened()) [[unlikely]]

@@ -48,6 +48,7 @@ struct stream_receiver::connection {
   bool more = false;      // complete frames may be left from the last read
   bool has_read = false;  // in this turn
   bool watching_write = false;
+  bool faulty = false;                   // impossible bytes have come
   bool has_lane = false;                 // was offered one
   bool uses_lane = false;                // what is in it is delivered
   std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
@@ -185,24 +186,41 @@ void stream_receiver::collect(connection& from) noexcept {
   if (from.link.switched())
     move_on_to_lane(from);
   connection_ = from.number;
-  std::size_t bytes = 0;
-  const walk_end ended = from.link.walk([&](bytes_view message) {
-    batch_[batch_size_++] = message;
-    bytes += message.size() + frame_header_size;
-    return batch_size_ == batch_messages || bytes >= batch_bytes ? frame_flow::stop
-                                                                 : frame_flow::go_on;
+  // One end for both limits, so that one comparison a message finds it.
+  bytes_view* next = batch_.data();
+  bytes_view* const last = next + batch_messages;
+  const std::byte* begin = nullptr;
+  const walk_end ended = from.link.walk_unchecked([&](bytes_view message) {
+    if (begin == nullptr)
+      begin = message.data();
+    *next++ = message;
+    const auto bytes = static_cast<std::size_t>(message.data() + message.size() - begin);
+    return next == last || bytes >= batch_bytes ? frame_flow::stop : frame_flow::go_on;
   });
+  batch_size_ = static_cast<std::size_t>(next - batch_.data());
   from.more = ended == walk_end::stopped;
   if (batch_size_ == 0 && from.link.switched())
     move_on_to_lane(from);
-  if (ended == walk_end::failed) {
-    ++faulty_;
-    report(from);
-  }
+  if (ended == walk_end::failed)
+    found_faulty(from);
   if (!from.confirmed && from.link.opened())
     opening_moved(from);
   if (ended == walk_end::needs_more && from.link.ended_by_goodbye())
     from.link.close({errc::peer_closed});
+}
+
+void stream_receiver::reject(bytes_view message) noexcept {
+  batch_next_ = batch_size_ = 0;
+  connection& from = *slots_[connection_];
+  from.link.reject(message);
+  from.more = false;
+  found_faulty(from);
+}
+
+void stream_receiver::found_faulty(connection& which) noexcept {
+  faulty_ += which.faulty ? 0 : 1;
+  which.faulty = true;
+  report(which);
 }
 
 // The other end has said hello: ours is the answer.

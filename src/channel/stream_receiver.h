@@ -62,6 +62,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void destroy() noexcept override;
 
   bool fill(bool quick) noexcept override;
+  void reject(bytes_view message) noexcept override;
   [[nodiscard]] bool anything() noexcept {
     return some_lane_has_messages() || batch_next_ != batch_size_ || fill(false) ||
            (moved_on_ && some_lane_has_messages());
@@ -85,6 +86,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void add(file socket) noexcept;
   // Finds the frames that are there.
   void collect(connection& from) noexcept;
+  void found_faulty(connection& which) noexcept;
   void opening_moved(connection& of) noexcept;
   void write_controls(connection& of) noexcept;
   // Lanes of shared memory for a peer of this host that wants them.

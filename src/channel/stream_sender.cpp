@@ -20,6 +20,8 @@ constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
 // What a write takes at a time while more is being queued (doc/design/stream.md has the figures).
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
+// Of a queue, claimed for many messages at a time.
+constexpr std::uint64_t stretch_size = 16 * 1024;
 // Only control frames come back.
 constexpr std::size_t read_space_size = 4096;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
@@ -152,6 +154,7 @@ void stream_sender::dial_next() noexcept {
       last = dialled.error();
       continue;
     }
+    commit_stretch();  // its frames may have no checksums
     hello own = own_;
     own.session = random_word();
     const int fd = dialled->fd.get();
@@ -160,6 +163,7 @@ void stream_sender::dial_next() noexcept {
     if (own.offers_lanes)
       link_->take_descriptors();
     switch_said_ = offer_awaited_ = false;
+    checked_ = true;  // until the other end has said that it wants none
     watched_ = EPOLLIN | EPOLLOUT;
     epoll_event interest{.events = watched_, .data = {.fd = fd}};
     if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
@@ -207,6 +211,8 @@ void stream_sender::lost(error why) noexcept {
 }
 
 void stream_sender::end(error why) noexcept {
+  open_frame_ = nullptr;
+  commit_stretch();
   phase_ = phase::ended;
   why_ = std::move(why);
   if (why_.code() == errc::ok)
@@ -227,53 +233,67 @@ status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept 
 
 // --- sending
 
-std::byte* stream_sender::claim_frame(std::size_t length, status& why) noexcept {
-  if (lane_ != nullptr && phase_ == phase::linked) [[unlikely]] {
-    queue_->abort();
-    frame_ = nullptr;
+status stream_sender::new_stretch(std::size_t length) noexcept {
+  open_frame_ = nullptr;  // what was not committed when the next claim begins was never sent
+  commit_stretch();
+  if (phase_ == phase::linked && lane_ != nullptr) [[unlikely]] {
     if (move_on_to_lane())
-      return claim(length, why);
-    if (phase_ == phase::linked) {
-      // First what is queued has to leave.
-      ++full_;
-      refused_length_ = length;
-      why = errc::would_block;
-      return nullptr;
-    }
+      return {};
+  } else if (queue_->committed() >= write_at_) {
+    write_now();
   }
-  mutable_bytes frame;
-  status claimed = phase_ == phase::ended ? usable() : queue_->claim(frame_size(length), frame);
-  if (!claimed) [[unlikely]] {
-    if (claimed == errc::invalid_argument) {
-      queue_->abort();  // what was not committed when the next claim begins was never sent
-      claimed = queue_->claim(frame_size(length), frame);
-    }
-    if (claimed == errc::would_block) {
-      write_now();
-      claimed = phase_ == phase::ended ? usable() : queue_->claim(frame_size(length), frame);
-    }
-    if (!claimed) {
-      if (claimed == errc::would_block) {
-        ++full_;
-        refused_length_ = length;
-      }
-      why = claimed;
-      return nullptr;
-    }
+  status claimed = claim_stretch(length);
+  if (claimed == errc::would_block && lane_ == nullptr) {
+    write_now();
+    claimed = claim_stretch(length);
   }
-  frame_ = frame.data();
-  return begin_frame(frame_, frame_kind::data, length);
+  if (claimed == errc::would_block) {
+    ++full_;
+    refused_length_ = length;
+  }
+  return claimed;
 }
 
-void stream_sender::append_frame(std::size_t claimed, std::size_t length) noexcept {
-  if (frame_ == nullptr) [[unlikely]]
-    return;  // it was claimed in a lane that has ended
-  queue_->commit(length == claimed ? frame_size(length) : shorten_frame(frame_, length));
-  frame_ = nullptr;
-  ++messages_;
-  bytes_ += length;
-  if (queue_->committed() >= write_at_) [[unlikely]]
-    write_now();
+// Room for many messages at a time, if it is there, up to where the next write is due.
+status stream_sender::claim_stretch(std::size_t length) noexcept {
+  if (phase_ == phase::ended)
+    return usable();
+  if (phase_ == phase::linked && lane_ != nullptr)
+    return errc::would_block;  // first what is queued has to leave
+  const std::size_t least = frame_size(length);
+  const std::uint64_t due = write_at_ > queue_->committed() ? write_at_ - queue_->committed() : 0;
+  const std::size_t wish = static_cast<std::size_t>(
+      std::min<std::uint64_t>({due, stretch_size, queue_->byte_limit() / 8}));
+  mutable_bytes place;
+  status claimed = errc::would_block;
+  if (wish > least)
+    claimed = queue_->claim(wish & ~(frame_alignment - 1), place);
+  if (!claimed)
+    claimed = queue_->claim(least, place);
+  if (claimed) {
+    stretch_begin_ = stretch_ = place.data();
+    stretch_end_ = stretch_ + place.size();
+  }
+  return claimed;
+}
+
+// What was appended joins the queue; an open frame stays where it is.
+void stream_sender::commit_stretch() noexcept {
+  if (stretch_ == nullptr)
+    return;
+  const auto bytes = static_cast<std::size_t>(stretch_ - stretch_begin_);
+  queue_->commit(bytes);
+  if (checked_ && link_ != nullptr)
+    link_->mark_sealed(bytes);
+  mutable_bytes place;
+  if (open_frame_ != nullptr &&
+      queue_->claim(frame_size(frame_length(load_little_endian<std::uint32_t>(open_frame_))),
+                    place)) {
+    stretch_begin_ = stretch_ = open_frame_ = place.data();
+    stretch_end_ = stretch_ + place.size();
+    return;
+  }
+  stretch_begin_ = stretch_ = stretch_end_ = open_frame_ = nullptr;
 }
 
 void stream_sender::publish_frames() noexcept {
@@ -282,6 +302,7 @@ void stream_sender::publish_frames() noexcept {
 }
 
 void stream_sender::write_now() noexcept {
+  commit_stretch();
   high_water_mark_ = std::max<std::uint64_t>(high_water_mark_, queue_->size());
   write_at_ = queue_->committed() + (on_loop_ ? write_size_on_loop : write_size);
   if (phase_ == phase::linked) {
@@ -309,6 +330,7 @@ void stream_sender::read_controls() noexcept {
     message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
     offer_awaited_ = link_->agreed_lanes();
     backoff_ = options_.reconnect_min;  // not before: who refuses us may accept each connection
+    checked_ = link_->checks();
   }
   if (offer_awaited_ && link_->offered_lane()) {
     offer_awaited_ = false;
@@ -358,9 +380,10 @@ void stream_sender::leave_lane() noexcept {
   if (lane_ == nullptr)
     return;
   through_stream_ = true;
-  frame_ = nullptr;
   if (options_.reconnect_min <= std::chrono::nanoseconds{0})
     return;  // take_back still asks it
+  open_frame_ = nullptr;
+  commit_stretch();
   // What the receiver has not come to goes to the next one; it is less than a queue holds.
   (void)lane_->take_back([this](bytes_view message, errc outcome) {
     mutable_bytes frame;
@@ -423,7 +446,10 @@ bool stream_sender::has_unwritten() const noexcept {
 }
 
 bool stream_sender::fits(std::size_t length) noexcept {
-  if (lane_ != nullptr && phase_ == phase::linked && frame_ == nullptr)
+  commit_stretch();
+  if (open_frame_ != nullptr)
+    return true;  // in a place of its own
+  if (lane_ != nullptr && phase_ == phase::linked)
     return move_on_to_lane();
   mutable_bytes place;
   const status claimed = queue_->claim(frame_size(length), place);
@@ -568,7 +594,8 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
     return lane_->take_back(each);
   if (phase_ == phase::linked)
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
-  queue_->abort();
+  open_frame_ = nullptr;
+  commit_stretch();
   const std::size_t count =
       for_each_unsent(*queue_, [&](bytes_view message) { each(message, errc::not_delivered); });
   queue_->release(queue_->size());
@@ -585,8 +612,8 @@ channel_stats stream_sender::stats() const {
     return sum;
   if (lane_ != nullptr)
     sum = lane_->stats();
-  sum.messages += messages_;
-  sum.bytes += bytes_;
+  sum.messages += frames_;
+  sum.bytes += frame_bytes_;
   sum.full += full_;
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
@@ -598,7 +625,8 @@ channel_stats stream_sender::stats() const {
 // have it too: a hello that finds the socket closed would take what is still on its way with it.
 void stream_sender::linger() noexcept {
   const wait_deadline deadline{now(), options_.linger};
-  queue_->abort();
+  open_frame_ = nullptr;
+  commit_stretch();
   while (phase_ != phase::ended && phase_ != phase::linked && queue_->size() != 0 &&
          !deadline.over()) {
     look(deadline.left_ns(longest_sleep()));
@@ -646,6 +674,7 @@ void stream_sender::destroy() noexcept {
 void stream_sender::abandon_in_child() noexcept {
   forked_ = true;
   phase_ = phase::ended;
+  stretch_begin_ = stretch_ = stretch_end_ = open_frame_ = nullptr;
   if (link_ != nullptr)
     link_->abandon();
   if (lookup_ != nullptr)

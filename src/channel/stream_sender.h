@@ -69,8 +69,9 @@ class stream_sender final : public sender_backend, public fork_guard {
 
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   void answer_notice() noexcept override;
-  [[nodiscard]] std::byte* claim_frame(std::size_t length, status& why) noexcept override;
-  void append_frame(std::size_t claimed, std::size_t length) noexcept override;
+  [[nodiscard]] status new_stretch(std::size_t length) noexcept override;
+  [[nodiscard]] status claim_stretch(std::size_t length) noexcept;
+  void commit_stretch() noexcept;
   void publish_frames() noexcept override;
   void stop() noexcept override;
   void destroy() noexcept override;
@@ -118,15 +119,13 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::size_t next_target_ = 0;
   spin_budget spin_;
   phase phase_ = phase::ended;
-  error why_;                   // of the end, or of the last attempt that failed
-  std::uint32_t watched_ = 0;   // epoll's events for the socket
-  std::byte* frame_ = nullptr;  // of the open claim
+  error why_;                  // of the end, or of the last attempt that failed
+  std::uint32_t watched_ = 0;  // epoll's events for the socket
+  std::byte* stretch_begin_ = nullptr;
   std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
   std::size_t refused_length_ = no_length;
   std::chrono::nanoseconds dial_again_{0};
   std::chrono::nanoseconds backoff_{0};
-  std::uint64_t messages_ = 0;
-  std::uint64_t bytes_ = 0;
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
   std::uint64_t high_water_mark_ = 0;

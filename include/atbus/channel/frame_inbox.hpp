@@ -1,9 +1,8 @@
 // A stream receiver's dispatch: the part of `atbus::receiver` that is inlined into user code.
 // Programs include atbus/channel/receiver.hpp.
 //
-// Frames are found and checked a batch at a time, out of line, and handed out here, where they were
-// read. A batch is small, so that what was checked is still in the first cache when the handler
-// sees it.
+// Frames are found a batch at a time, out of line, and checked and handed out here, where they were
+// read.
 //
 // Senders of the same host may move on to lanes of shared memory; those are asked first then, and
 // the sockets now and then.
@@ -24,6 +23,7 @@
 #include <type_traits>
 
 #include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/frame.hpp"
 #include "atbus/channel/receiver_backend.hpp"
 #include "atbus/channel/receiver_core.hpp"
 #include "atbus/core/bytes.hpp"
@@ -44,6 +44,9 @@ class ATBUS_API frame_inbox : public receiver_backend {
   // Makes the next batch, all of one connection; only when the last one is used up. False: nothing
   // is there. `quick`: what takes more than a look at connections known to be busy may wait.
   virtual bool fill(bool quick) noexcept = 0;
+
+  // A message of the batch has the wrong checksum: ends its connection and the batch.
+  virtual void reject(bytes_view message) noexcept = 0;
 
   static constexpr std::size_t batch_messages = 64;
   static constexpr std::size_t batch_bytes = 32 * 1024;  // it ends with the message that reaches it
@@ -98,14 +101,29 @@ std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits
   const bool timed = limits.time > std::chrono::nanoseconds{0};
   const std::chrono::nanoseconds deadline = timed ? now() + limits.time : limits.time;
   std::size_t delivered = 0;
+  std::uint64_t delivered_bytes = 0;
+  // Also when a handler throws.
+  struct tally {
+    frame_inbox& inbox;
+    const std::size_t& messages;
+    const std::uint64_t& bytes;
+    ~tally() {
+      inbox.messages_ += messages;
+      inbox.bytes_ += bytes;
+    }
+  } const counted{*this, delivered, delivered_bytes};
   while (delivered < limits.messages) {
     if (batch_next_ == batch_size_ && !fill(delivered != 0))
       break;
     const bytes_view bytes = batch_[batch_next_++];
+    // Right before the user's own pass over the bytes, which then finds them at hand.
+    if (!checksum_holds(bytes.data() - frame_header_size)) [[unlikely]] {
+      reject(bytes);
+      continue;
+    }
     // Before the handler, so that one that throws leaves its message counted as handled.
     ++delivered;
-    ++messages_;
-    bytes_ += bytes.size();
+    delivered_bytes += bytes.size();
     if constexpr (std::is_invocable_v<Handler&, bytes_view>) {
       handler(bytes);
     } else {

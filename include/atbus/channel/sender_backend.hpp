@@ -1,8 +1,8 @@
-// What `atbus::sender` stands on: one kind of channel each, and the hot path of lanes, which is
-// inlined into user code. Programs include atbus/channel/sender.hpp.
+// What `atbus::sender` stands on: one kind of channel each, and the hot paths, which are inlined into
+// user code. Programs include atbus/channel/sender.hpp.
 //
-// A message goes into a lane of shared memory or, as a frame, into the queue of a stream. Which of
-// them is one test per message; streams pay a call beside their system calls.
+// A message goes into a lane of shared memory or, as a frame, into a stretch of a stream's queue.
+// Which of them is one test per message.
 //
 // Threads: the sender's one.
 #pragma once
@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/frame.hpp"
 #include "atbus/channel/lane.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/export.hpp"
@@ -31,8 +32,17 @@ class ATBUS_API sender_backend {
       why = status{errc::message_too_large, length, message_limit_};
       return nullptr;
     }
-    if (through_stream_)
-      return claim_frame(length, why);
+    if (through_stream_) {
+      if (frame_size(length) > static_cast<std::size_t>(stretch_end_ - stretch_)) [[unlikely]] {
+        why = new_stretch(length);
+        if (!why)
+          return nullptr;
+        if (!through_stream_)
+          return claim(length, why);
+      }
+      open_frame_ = stretch_;
+      return begin_frame(stretch_, frame_kind::data, length);
+    }
     const std::uint64_t size = record_size(length);
     if (!writer_.fits(size)) [[unlikely]] {
       why = make_room(size);
@@ -44,8 +54,22 @@ class ATBUS_API sender_backend {
 
   // Of the `claimed` bytes, `length` are sent.
   void append(std::size_t claimed, std::size_t length) noexcept {
-    if (through_stream_)
-      return append_frame(claimed, length);
+    if (through_stream_) {
+      if (open_frame_ == nullptr) [[unlikely]]
+        return;  // it was claimed in a lane that has ended
+      const std::size_t size =
+          length == claimed ? frame_size(length) : shorten_frame(stretch_, length);
+      // Right behind the user's own pass over the bytes: they are at hand, and how many they are is
+      // what the branch predictor has just seen. (A pass over many frames later costs half as much
+      // again, doc/design/stream.md.)
+      if (checked_)
+        seal_frame(stretch_);
+      stretch_ += size;
+      open_frame_ = nullptr;
+      ++frames_;
+      frame_bytes_ += length;
+      return;
+    }
     if (length != claimed) [[unlikely]]
       writer_.begin(record_kind::message, length);
     writer_.append(length);
@@ -85,9 +109,9 @@ class ATBUS_API sender_backend {
   // Cold paths of lanes.
   [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
   virtual void answer_notice() noexcept = 0;
-  // claim, append and publish of a stream.
-  [[nodiscard]] virtual std::byte* claim_frame(std::size_t length, status& why) noexcept = 0;
-  virtual void append_frame(std::size_t claimed, std::size_t length) noexcept = 0;
+  // Of a stream: makes a stretch that has room for a message of this length, or goes over to a lane
+  // (through_stream_ tells), or says why not. A frame that was open is given up.
+  [[nodiscard]] virtual status new_stretch(std::size_t length) noexcept = 0;
   virtual void publish_frames() noexcept = 0;
 
   // The public object has let go.
@@ -101,6 +125,13 @@ class ATBUS_API sender_backend {
   lane_writer writer_;
   std::uint64_t message_limit_ = 0;
   bool through_stream_ = false;
+  // Of a stream: the next frame goes to `stretch_`; those before it in the stretch are complete.
+  std::byte* stretch_ = nullptr;
+  std::byte* stretch_end_ = nullptr;
+  std::byte* open_frame_ = nullptr;  // claimed and not appended: stretch_, or null
+  bool checked_ = true;              // frames get checksums
+  std::uint64_t frames_ = 0;         // appended
+  std::uint64_t frame_bytes_ = 0;    // their payload
 
  private:
   void end() noexcept;
