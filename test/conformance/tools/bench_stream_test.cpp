@@ -26,8 +26,9 @@ std::string socket_path() {
   return "/tmp/atbus-bench-test-" + std::to_string(getpid());
 }
 
+// Messages stay with the socket.
 std::string unix_address() {
-  return "unix://" + socket_path();
+  return "unix://" + socket_path() + "?shm=false";
 }
 
 // Sends so many seconds' worth over 127.0.0.1.
@@ -45,6 +46,7 @@ TEST(BenchStream, CountsEveryMessage) {
   EXPECT_EQ(found["unit_size"], 16);
   EXPECT_EQ(found["connections"], 1);
   EXPECT_EQ(found["buffer"], "static");
+  EXPECT_EQ(found["sleep"], true);
   EXPECT_EQ(found["crc"], true);
   EXPECT_FALSE(found.contains("limit"));
 }
@@ -54,8 +56,23 @@ TEST(BenchStream, CarriesMessagesOverUnixSockets) {
                                 "claim", "--unit-size", "2048"});
   expect_complete(found);
   EXPECT_EQ(found["crc"], false);
+  EXPECT_EQ(found["shm"], false);
   EXPECT_EQ(found["unit_size"], 2048);
   EXPECT_FALSE(std::filesystem::exists(socket_path()));
+}
+
+TEST(BenchStream, ComparesLanesOfAUnixSocketWithTheBareRing) {
+  const command_result result = run_command(
+      {"bench", "stream", "--seconds", "0.1", "--address", "unix://" + socket_path(), "--limit"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.output.find("% of the bare ring"), std::string::npos) << result.output;
+}
+
+TEST(BenchStream, CountsMessagesOfSendersThatMoveOnToLanes) {
+  const json found = run_bench({"stream", "--seconds", "0.2", "--address",
+                                "unix://" + socket_path(), "--senders", "3", "--sleep"});
+  expect_complete(found);
+  EXPECT_EQ(found["shm"], true);
 }
 
 TEST(BenchStream, GrowsItsBufferWhenAskedTo) {
@@ -145,8 +162,8 @@ TEST(BenchStream, RowForPeopleNamesConnectionsAndTheLimit) {
 }
 
 TEST(BenchStream, EndsWithResultsSoFarWhenInterrupted) {
-  running_command command{{"bench", "stream", "--seconds", "600", "--connections", "3", "--address",
-                           unix_address(), "--json", "-"}};
+  running_command command{{"bench", "stream", "--seconds", "600", "--connections", "3", "--poll",
+                           "--address", unix_address(), "--json", "-"}};
   ASSERT_TRUE(command.children_have_worked(patience));
   command.send_signal(SIGINT);
   const command_result result = command.finish(patience);
@@ -158,7 +175,8 @@ TEST(BenchStream, EndsWithResultsSoFarWhenInterrupted) {
 
 TEST(BenchStream, ReportsAWorkerThatDiesAndLeavesNoSocketBehind) {
   for (const std::size_t victim : {0U, 1U}) {
-    running_command command{{"bench", "stream", "--seconds", "600", "--address", unix_address()}};
+    running_command command{
+        {"bench", "stream", "--seconds", "600", "--poll", "--address", unix_address()}};
     ASSERT_TRUE(command.children_have_worked(patience));
     const std::vector<pid_t> workers = command.children(2, patience);
     ASSERT_EQ(workers.size(), 2U);
@@ -180,7 +198,8 @@ TEST(BenchStream, RefusesAddressesThatNothingCanListenAt) {
 }
 
 TEST(BenchLatency, MeasuresStreams) {
-  for (const std::string& address : {std::string{"ipv4://127.0.0.1:0"}, unix_address()}) {
+  for (const std::string& address :
+       {std::string{"ipv4://127.0.0.1:0"}, unix_address(), "unix://" + socket_path()}) {
     SCOPED_TRACE(address);
     const json found = run_bench({"latency", "--address", address, "--seconds", "0.2", "--limit"});
     EXPECT_EQ(found["corrupt"], 0);

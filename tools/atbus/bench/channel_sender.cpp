@@ -21,19 +21,23 @@ constexpr std::uint64_t stream_batch_bytes = 240 * 1024;
 constexpr std::uint64_t frame_header_bytes = 8;
 constexpr std::chrono::seconds longest_flush{8};
 
+bool carries_by_socket(const workload& work) noexcept {
+  return work.stream && !work.moves_to_lanes;
+}
+
 // What to do while the lane is full. Alone on its core a sender just tries again. One that shares
 // it lets the others run, and when that does not help either, sleeps until there is room. One that
 // waits for the kernel sleeps at once: it has left enough to write to be woken before that is gone.
 class patience {
  public:
   explicit patience(const worker& self) noexcept
-      : stream_{self.work().stream}, shares_core_{self.shares_core()} {}
+      : socket_{carries_by_socket(self.work())}, shares_core_{self.shares_core()} {}
 
   void wait(sender& out) noexcept {
     ++refusals_;
-    if (!stream_ && !shares_core_) {
+    if (!socket_ && !shares_core_) {
       spin_pause();
-    } else if (!stream_ && refusals_ < hasty_retries) {
+    } else if (!socket_ && refusals_ < hasty_retries) {
       sched_yield();
     } else {
       // Whatever it says, the next try finds out. Bounded, to notice the end of the run.
@@ -47,7 +51,7 @@ class patience {
   }
 
  private:
-  bool stream_;
+  bool socket_;
   bool shares_core_;
   unsigned refusals_ = 0;
 };
@@ -186,7 +190,7 @@ void send_paced(worker& self, std::vector<outlet>& all, Writer& writer) {
 }
 
 std::uint32_t batch_of(const workload& work) noexcept {
-  if (work.batch != 0 || !work.stream) {
+  if (work.batch != 0 || !carries_by_socket(work)) {
     return std::max(work.batch, 1U);
   }
   const message_lengths lengths = work.lengths();

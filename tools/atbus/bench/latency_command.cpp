@@ -50,7 +50,7 @@ spread latency_results::shares() const {
 }
 
 const char* limit_name(const workload& work) noexcept {
-  if (work.stream) {
+  if (work.stream && !work.moves_to_lanes) {
     return work.sleep ? "sleeping socket" : "spinning socket";
   }
   return work.sleep ? "eventfd" : "bare ring";
@@ -70,7 +70,8 @@ std::string reply_address_for(const std::string& first) {
   if (is_tcp(first)) {
     return first.substr(0, first.rfind(':')) + ":0";
   }
-  return first.substr(0, first.find('?')) + "-reply";
+  const std::size_t end = std::min(first.find('?'), first.size());
+  return first.substr(0, end) + "-reply" + first.substr(end);
 }
 
 // Completes the workload from the options; refuses what can't be measured.
@@ -87,6 +88,7 @@ workload plan(const latency_options& options) {
   set_channel_address("ADDRESS", first, work.address);
   set_channel_address("ADDRESS", second, work.reply_address);
   work.stream = kind_of(first).has_value();
+  work.moves_to_lanes = moves_to_lanes(first);
   work.checksum = is_tcp(first);  // as the library does
   if (first == second && !(is_tcp(first) && first.ends_with(":0"))) {
     throw CLI::ValidationError("ADDRESS", "the two must differ: each side receives at its own");
@@ -99,7 +101,7 @@ workload plan(const latency_options& options) {
 }
 
 run_outcome run_limit(const workload& work, const std::vector<int>& cpus) {
-  if (const auto kind = kind_of(work.address.data())) {
+  if (const auto kind = kind_of(work.address.data()); kind && !work.moves_to_lanes) {
     return run_socket_round_trip(work, *kind, cpus);
   }
   return work.sleep ? run_event_round_trip(work, cpus) : run_ring_round_trip(work, cpus);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "atbus/bench/interrupt.h"
+#include "atbus/core/address.hpp"
 
 namespace atbus::bench {
 namespace {
@@ -150,6 +151,12 @@ std::optional<socket_kind> kind_of(std::string_view address) noexcept {
     return socket_kind::local;
   }
   return {};
+}
+
+bool moves_to_lanes(std::string_view text) {
+  const auto parsed = address::parse(text);
+  return parsed && parsed->kind() == address_kind::unix_socket &&
+         parsed->option(address_option::shm) != 0U;
 }
 
 std::string socket_limit::name() const {

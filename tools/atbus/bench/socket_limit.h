@@ -24,6 +24,8 @@ inline constexpr std::array all_socket_kinds{socket_kind::ipv6, socket_kind::ipv
 const char* address_of(socket_kind kind) noexcept;
 // The kind that a channel's address is of, if it is of one.
 std::optional<socket_kind> kind_of(std::string_view address) noexcept;
+// Whether the two ends of such a channel agree on lanes of shared memory, if they can.
+bool moves_to_lanes(std::string_view address);
 
 // What the two sides do besides reading and writing.
 struct socket_shape {

@@ -26,6 +26,7 @@ struct throughput_options {
   std::string address;
   std::optional<std::uint64_t> size;
   std::optional<bool> checksum;
+  std::optional<bool> sleep;  // of a stream's receiver
   bool limit = false;
   workload work;
 };
@@ -51,6 +52,8 @@ spread throughput_results::shares() const {
   return spread_of(std::move(ratios));
 }
 
+constexpr std::uint32_t usual_lanes = 64;  // of the library
+
 // Completes what a run through lanes is.
 void plan_lanes(const throughput_options& options, workload& work) {
   work.connections = work.senders;
@@ -66,7 +69,6 @@ void plan_lanes(const throughput_options& options, workload& work) {
   if (!address.starts_with(scheme)) {
     throw CLI::ValidationError("--address", "\"" + address + "\" does not begin with " + scheme);
   }
-  constexpr std::uint32_t usual_lanes = 64;
   work.lanes = work.lanes == 0 && wanted_lanes > usual_lanes ? wanted_lanes : work.lanes;
   set_channel_address("--address", address, work.address);
 }
@@ -82,6 +84,12 @@ void plan_stream(const throughput_options& options, workload& work) {
     throw CLI::ValidationError(
         "--address", "\"" + address + "\" does not begin with ipv4://, ipv6:// or unix://");
   }
+  work.moves_to_lanes = moves_to_lanes(address);
+  constexpr std::uint32_t most_lanes = 4096;
+  if (const std::uint32_t dialling = work.connections + work.idle_senders; dialling > usual_lanes) {
+    work.lanes = std::min(dialling, most_lanes);
+  }
+  work.sleep = options.sleep.value_or(!work.moves_to_lanes);
   // As the library does.
   work.checksum = options.checksum.value_or(kind != socket_kind::local);
 }
@@ -109,7 +117,7 @@ workload plan(const throughput_options& options) {
 
 std::unique_ptr<yardstick> yardstick_for(const workload& work) {
   const auto kind = kind_of(work.address.data());
-  if (!kind) {
+  if (!kind || work.moves_to_lanes) {
     return std::make_unique<ring_limit>();
   }
   socket_shape shape;
@@ -159,7 +167,7 @@ std::string share_text(const workload& work, const throughput_results& results) 
   }
   const spread share = results.shares();
   std::string text = fmt::format("   {:.0f} % of the bare {}", 100 * share.median,
-                                 work.stream ? "socket" : "ring");
+                                 work.stream && !work.moves_to_lanes ? "socket" : "ring");
   if (results.ours.runs.size() > 1) {
     text += fmt::format(" ({:.0f}-{:.0f} %)", 100 * share.min, 100 * share.max);
   }
@@ -227,6 +235,7 @@ void add_stream(const workload& work, nlohmann::json& result) {
   result["crc"] = work.checksum;
   result["socket_buffer"] =
       work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
+  result["shm"] = work.moves_to_lanes;
   result["sleep"] = work.sleep;
 }
 
@@ -319,8 +328,9 @@ void add_message_options(CLI::App& command, throughput_options& options) {
       ->type_name("claim|send");
   command
       .add_option("--batch", options.work.batch,
-                  options.kind == "stream" ? "publish so many messages together (default: 240 KiB)"
-                                           : "publish so many messages together")
+                  options.kind == "stream"
+                      ? "publish so many messages together (default: 240 KiB; 1 in shared memory)"
+                      : "publish so many messages together")
       ->check(CLI::Range(1U, 1U << 20))
       ->type_name("N");
   command
@@ -371,10 +381,10 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
   static const std::map<std::string, bool> buffers{{"static", false}, {"malloc", true}};
   static const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   options.work.batch = 0;
-  options.work.sleep = true;
   command.add_option("--address", options.address,
                      "where the receiver listens: ipv4://, ipv6:// or unix:// (default: "
-                     "ipv6://::1:0); port 0 is a free one");
+                     "ipv6://::1:0); port 0 is a free one; unix://...?shm=false stays with the "
+                     "socket");
   command
       .add_option("--connections", options.work.connections,
                   "connections of all senders together; each sender serves its own in turns "
@@ -408,9 +418,10 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{0}, most_bytes))
       ->type_name("BYTES");
-  command.add_flag("--sleep,!--poll", options.work.sleep,
-                   "when nothing is there the receiver spins a little and sleeps (default), or "
-                   "polls without end");
+  command.add_flag_function(
+      "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
+      "when nothing is there the receiver spins a little and sleeps (default), or "
+      "polls without end (default where shared memory is agreed on)");
 }
 
 void add_kind(CLI::App& bench, const char* kind, const char* what,

@@ -62,7 +62,8 @@ struct workload {
   std::uint64_t lane_size = 0;
 
   // Streams.
-  bool stream = false;                  // the addresses are of sockets
+  bool stream = false;                  // the addresses are of sockets,
+  bool moves_to_lanes = false;          // whose two ends agree on shared memory
   bool growing_buffer = false;          // of a sender: allocated as needed
   std::uint64_t send_buffer_bytes = 0;  // 0: the library's default, as below
   std::uint64_t send_buffer_blocks = 0;
