@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "channel/fork_guard.h"
 
@@ -63,16 +64,17 @@ void stream_link::abandon() noexcept {
 
 void stream_link::seal_committed() noexcept {
   const std::uint64_t committed = queue_->committed();
+  sealed_ =
+      std::max(sealed_, queue_->written());  // what was taken back or released needs no checksum
   if (!checksums_) {
     sealed_ = committed;
     return;
   }
-  sealed_ = std::max(sealed_, queue_->released());  // what was taken back needs no checksum
   if (sealed_ == committed)
     return;
   std::array<bytes_view, most_pieces> runs;
-  const std::size_t found = queue_->gather_unreleased(runs);
-  std::uint64_t at = queue_->released();
+  const std::size_t found = queue_->gather(runs);
+  std::uint64_t at = queue_->written();
   for (const bytes_view run : std::span{runs}.first(found)) {
     if (at + run.size() > sealed_) {
       const std::size_t done = sealed_ > at ? static_cast<std::size_t>(sealed_ - at) : 0;
@@ -121,14 +123,15 @@ bool stream_link::flush() noexcept {
     if (unwritten() != 0) {
       seal_committed();
       std::array<bytes_view, most_pieces> runs;
+      const auto ready = static_cast<std::size_t>(sealed_ - queue_->written());
       const std::size_t found =
-          queue_->gather(runs, static_cast<std::size_t>(sealed_ - queue_->written()));
+          queue_->gather(runs, rewind_behind_ == 0 ? ready : std::min(ready, rewind_behind_));
       for (const bytes_view run : std::span{runs}.first(found)) {
         add(run.data(), run.size());
         queued += run.size();
       }
     }
-    if (queued == unwritten())
+    if (queued == unwritten() && rewind_behind_ == 0)
       add(closing_.data() + closing_written_, closing_size_ - closing_written_);
     msghdr message{};
     message.msg_iov = pieces.data();
@@ -151,13 +154,7 @@ bool stream_link::flush() noexcept {
       // ENOBUFS, ENOMEM: the kernel has no memory for now; what is queued stays.
       if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
         return false;
-      if (queue_ == nullptr) {
-        // Who only reads has nothing to lose: what came before the other end's end is read first.
-        opening_written_ = opening_size_;
-        closing_written_ = closing_size_;
-        return true;
-      }
-      close(broken("can't write to the connection", errno));
+      fail_writing(errno);
       return true;
     }
     given_ = {};  // they are with the first byte
@@ -169,6 +166,24 @@ bool stream_link::flush() noexcept {
   return true;
 }
 
+// Who only reads has nothing to lose, and some want to: what came before the other end's end is read
+// first.
+void stream_link::fail_writing(int code) noexcept {
+  error why = broken("can't write to the connection", code);
+  if (queue_ != nullptr && !(reads_on_ && why == errc::peer_closed))
+    return close(std::move(why));
+  opening_written_ = opening_size_;
+  closing_written_ = closing_size_;
+  if (queue_ != nullptr)
+    write_failure_ = std::move(why);
+}
+
+void stream_link::rewind(std::size_t begun) noexcept {
+  rewind_behind_ = begun;
+  if (begun == 0)
+    queue_->rewind();
+}
+
 void stream_link::written(std::size_t bytes) noexcept {
   const std::size_t of_opening = std::min(bytes, opening_size_ - opening_written_);
   opening_written_ += of_opening;
@@ -176,7 +191,10 @@ void stream_link::written(std::size_t bytes) noexcept {
   const std::size_t of_queue = std::min(bytes, unwritten());
   if (of_queue != 0) {
     queue_->mark_written(of_queue);
-    release_written();
+    if (rewind_behind_ != 0 && (rewind_behind_ -= of_queue) == 0)
+      queue_->rewind();
+    if (!keeps_written_)
+      release_written();
   }
   closing_written_ += bytes - of_queue;
 }
@@ -254,6 +272,8 @@ void stream_link::reject(bytes_view message) noexcept {
 frame_flow stream_link::control_seen(bytes_view payload) noexcept {
   control_type type{};
   (void)read_control_type(payload, type);  // the reader has checked it
+  if (type == control_type::hello && stops_when_opened_)
+    return frame_flow::stop;
   if (type == control_type::switch_to_lanes) {
     switched_ = true;
     return frame_flow::stop;
@@ -283,7 +303,9 @@ bool stream_link::receive() noexcept {
   if (n < 0 && errno == EAGAIN)
     return false;
   if (n < 0) {
-    close(broken("can't read from the connection", errno));
+    close(write_failure_ ? broken("can't read from the connection", errno) : write_failure_);
+  } else if (!write_failure_) {
+    close(write_failure_);
   } else if (reader_.reader().goodbye()) {
     close({errc::peer_closed, "the other end has said goodbye"});
   } else {

@@ -17,9 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "atbus/buffer/send_queue.hpp"
 #include "atbus/core/bytes.hpp"
@@ -85,6 +83,16 @@ class stream_link {
   void say_goodbye(errc reason) noexcept;
   // Nothing more is written (the other end reads an end of file behind what was).
   void shut_down() noexcept;
+  // What is written stays in the queue until its owner releases it: whole frames, and none of which
+  // only a part is written.
+  void keep_written() noexcept { keeps_written_ = true; }
+  // Everything not released goes out again. `begun`: bytes of the frame of which a part is written
+  // (0: there is none) that are still to be written; it is completed first.
+  void rewind(std::size_t begun) noexcept;
+  // Who finds nobody to write to goes on reading: what the other end sent before it went is there.
+  void read_on() noexcept { reads_on_ = true; }
+  // Writing has failed; the link lives until reading ends too.
+  [[nodiscard]] bool writes_no_more() const noexcept { return !write_failure_; }
   // Bytes that the other end's kernel has not acknowledged; 0 where there is no such thing.
   [[nodiscard]] std::size_t unacknowledged() const noexcept;
 
@@ -111,6 +119,8 @@ class stream_link {
     return walk_as<checksums::later>(handler);
   }
   void reject(bytes_view message) noexcept;
+  // walk() stops behind the other end's hello, so that its user hears of it before the messages.
+  void stop_when_opened() noexcept { stops_when_opened_ = true; }
   // From now on descriptors that the other end sends are taken; else the kernel drops them.
   void take_descriptors() noexcept { takes_descriptors_ = true; }
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
@@ -132,9 +142,11 @@ class stream_link {
   [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
   void say(bytes_view frame) noexcept;
   [[gnu::cold]] void end_badly() noexcept;
+  // Of the queue. Behind the first byte of a switch or a goodbye nothing of it follows.
   [[nodiscard]] std::size_t unwritten() const noexcept {
-    return queue_ == nullptr ? 0 : queue_->unwritten();
+    return queue_ == nullptr || closing_written_ != 0 || !write_failure_ ? 0 : queue_->unwritten();
   }
+  void fail_writing(int code) noexcept;
   // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
   void seal_committed() noexcept;
   void written(std::size_t bytes) noexcept;
@@ -159,6 +171,11 @@ class stream_link {
   bool takes_descriptors_ = false;
   bool switched_ = false;
   bool goodbye_said_ = false;
+  bool keeps_written_ = false;
+  bool reads_on_ = false;
+  bool stops_when_opened_ = false;
+  std::size_t rewind_behind_ = 0;  // bytes still to be written before everything begins anew
+  error write_failure_;
   std::optional<std::uint32_t> offered_;
   std::array<file, 2> given_;  // segment and bell, on their way out
   std::array<file, 2> taken_;
@@ -176,30 +193,6 @@ walk_end stream_link::walk_as(Handler& handler) {
   if (ended == walk_end::failed)
     end_badly();
   return ended;
-}
-
-// Hands over the messages of a queue of frames that were accepted and not completely written, in
-// order: `each(bytes_view)`. The other end hands none of them out. Returns their number.
-template <class Each>
-std::size_t for_each_unsent(const send_queue& queue, Each&& each) {
-  // Begins with a frame: only whole ones are released.
-  std::vector<bytes_view> runs(64);
-  std::size_t found = 0;
-  while ((found = queue.gather_unreleased(runs)) == runs.size())
-    runs.resize(2 * runs.size());
-  std::size_t count = 0;
-  for (const bytes_view run : std::span{runs}.first(found)) {
-    for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
-      const auto word = load_little_endian<std::uint32_t>(run.data() + at);
-      const std::size_t size = frame_size(frame_length(word));
-      if (size > run.size() - at)
-        break;
-      each(bytes_view{run.data() + at + frame_header_size, frame_length(word)});
-      ++count;
-      at += size;
-    }
-  }
-  return count;
 }
 
 }  // namespace atbus::detail

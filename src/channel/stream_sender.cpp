@@ -5,10 +5,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "atbus/buffer/block_ring.hpp"
-#include "atbus/buffer/malloc_queue.hpp"
 #include "atbus/channel/copy_payload.hpp"
 #include "channel/frame.h"
+#include "channel/frame_queue.h"
 #include "channel/segment.h"
 #include "channel/taken_lane.h"
 #include "channel/wait_deadline.h"
@@ -16,7 +15,6 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
 // What a write takes at a time while more is being queued (doc/design/stream.md has the figures).
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
@@ -27,37 +25,23 @@ constexpr std::size_t read_space_size = 4096;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
 constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
 
-std::unique_ptr<send_queue> make_queue(const sender_options& options, std::uint64_t limit) {
-  // The longest message always finds room beside what is half written, wherever a ring's end is.
-  const std::uint64_t least = 2 * frame_size(limit);
-  if (options.buffer == send_buffer_kind::growing) {
-    const std::uint64_t size =
-        options.send_buffer_size == 0 ? default_queue_size : options.send_buffer_size;
-    return std::make_unique<malloc_queue>(
-        malloc_queue::options{.byte_limit = std::max(size, least)});
-  }
-  constexpr std::uint64_t block = build_settings::data_node_size;
-  const std::uint64_t blocks =
-      options.send_buffer_number == 0 ? default_queue_size / block : options.send_buffer_number;
-  return std::make_unique<block_ring>(block_ring::options{
-      .blocks = std::max(blocks, (least + block - 1) / block), .block_size = block});
+frame_queue_options queue_options(const sender_options& options) {
+  return {.buffer = options.buffer,
+          .bytes = options.send_buffer_size,
+          .blocks = options.send_buffer_number,
+          .message_limit = options.message_limit == 0
+                               ? static_cast<std::uint64_t>(build_settings::message_limit)
+                               : options.message_limit};
 }
 
 }  // namespace
 
 result<sender_backend*> stream_sender::open(const address& where, const sender_options& options) {
   const std::string text = where.to_string();
-  if (options.message_limit > frame_payload_max) {
-    return error{errc::invalid_argument, text + ": a message limit of " +
-                                             std::to_string(options.message_limit) +
-                                             " is above 64 MiB"};
-  }
-  if (options.send_buffer_size > send_queue::no_limit / 2 ||
-      options.send_buffer_number > send_queue::no_limit / 2 / build_settings::data_node_size) {
-    return error{errc::invalid_argument, text + ": the send buffer is larger than any memory"};
-  }
-  if (where.kind() != address_kind::unix_socket && where.port() == 0)
-    return error{errc::invalid_address, text + ": port 0 can be listened on, not connected to"};
+  if (auto e = check_frame_queue(queue_options(options), text); !e)
+    return e;
+  if (auto e = check_dialled(where); !e)
+    return e;
   const bool local = where.kind() == address_kind::unix_socket;
   stream_sender* made = nullptr;
   const auto fail = [&made](error why) {
@@ -83,20 +67,22 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
 
 stream_sender::stream_sender(const address& where, const sender_options& options,
                              bool wants_checksums, bool offers_lanes)
-    : where_(where),
+    : local_(where.kind() == address_kind::unix_socket),
       text_(where.to_string()),
       options_(options),
       space_(read_space_size),
-      spin_(options.spin),
-      backoff_(options.reconnect_min) {
+      dialler_(where,
+               {.send_buffer = options.socket.send_buffer,
+                .receive_buffer = 0,
+                .keepalive = options.socket.keepalive},
+               options.reconnect_min, options.reconnect_max),
+      spin_(options.spin) {
   through_stream_ = true;
-  message_limit_ = options.message_limit == 0
-                       ? static_cast<std::uint64_t>(build_settings::message_limit)
-                       : options.message_limit;
+  message_limit_ = queue_options(options).message_limit;
   own_.wants_checksums = wants_checksums;
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
-  queue_ = make_queue(options, message_limit_);
+  queue_ = make_frame_queue(queue_options(options));
   write_at_ = write_size;
 }
 
@@ -111,32 +97,23 @@ status stream_sender::usable() const noexcept {
 // --- connecting
 
 void stream_sender::begin() noexcept {
-  next_target_ = 0;
-  targets_.clear();
-  if (where_.kind() != address_kind::dns) {
-    targets_.push_back(to_socket_address(where_));
-    return dial_next();
-  }
   const fork_pause no_fork;
-  auto asked = dns_lookup::start(where_.name(), where_.port());
-  if (!asked)
-    return lost(asked.error());
-  lookup_ = std::move(*asked);
+  if (auto e = dialler_.begin(); !e)
+    return lost(std::move(e));
+  if (!dialler_.asking())
+    return dial_next();
   phase_ = phase::resolving;
-  epoll_event interest{.events = EPOLLIN, .data = {.fd = lookup_->descriptor()}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lookup_->descriptor(), &interest) != 0)
+  epoll_event interest{.events = EPOLLIN, .data = {.fd = dialler_.descriptor()}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, dialler_.descriptor(), &interest) != 0)
     return lost({errc::system_error, text_ + ": can't wait for its name", errno});
   take_answer();  // one that is there already wakes nobody
 }
 
 void stream_sender::take_answer() noexcept {
+  const fork_pause no_fork;
   error why;
-  if (!lookup_->poll(targets_, why))
+  if (!dialler_.answered(why))
     return;
-  {
-    const fork_pause no_fork;
-    lookup_.reset();
-  }
   if (!why)
     return lost(std::move(why));
   dial_next();
@@ -144,36 +121,26 @@ void stream_sender::take_answer() noexcept {
 
 void stream_sender::dial_next() noexcept {
   const fork_pause no_fork;
-  error last{errc::not_found, text_ + ": it has no address"};
-  while (next_target_ < targets_.size()) {
-    const stream_options sockets{.send_buffer = options_.socket.send_buffer,
-                                 .receive_buffer = 0,
-                                 .keepalive = options_.socket.keepalive};
-    auto dialled = dial(targets_[next_target_++], text_, sockets);
-    if (!dialled) {
-      last = dialled.error();
-      continue;
-    }
-    commit_stretch();  // its frames may have no checksums
-    hello own = own_;
-    own.session = random_word();
-    const int fd = dialled->fd.get();
-    link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
-                                          queue_.get(), space_);
-    if (own.offers_lanes)
-      link_->take_descriptors();
-    switch_said_ = offer_awaited_ = false;
-    checked_ = true;  // until the other end has said that it wants none
-    watched_ = EPOLLIN | EPOLLOUT;
-    epoll_event interest{.events = watched_, .data = {.fd = fd}};
-    if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
-      return lost({errc::system_error, text_ + ": can't watch its socket", errno});
-    phase_ = phase::connecting;
-    if (dialled->connected)
-      connected();
-    return;
-  }
-  lost(std::move(last));
+  auto dialled = dialler_.next();
+  if (!dialled)
+    return lost(std::move(dialled).error());
+  commit_stretch();  // its frames may have no checksums
+  hello own = own_;
+  own.session = random_word();
+  const int fd = dialled->fd.get();
+  link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
+                                        queue_.get(), space_);
+  if (own.offers_lanes)
+    link_->take_descriptors();
+  switch_said_ = offer_awaited_ = false;
+  checked_ = true;  // until the other end has said that it wants none
+  watched_ = EPOLLIN | EPOLLOUT;
+  epoll_event interest{.events = watched_, .data = {.fd = fd}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
+    return lost({errc::system_error, text_ + ": can't watch its socket", errno});
+  phase_ = phase::connecting;
+  if (dialled->connected)
+    connected();
 }
 
 void stream_sender::connected() noexcept {
@@ -188,26 +155,15 @@ void stream_sender::lost(error why) noexcept {
   const fork_pause no_fork;
   if (link_ != nullptr)
     link_->close(why);
-  lookup_.reset();
+  dialler_.stop();
   leave_lane();
   // The kernel tells nobody when a Unix listener's backlog has room again.
   const bool ask_again = why.code() == errc::would_block;
-  if (options_.reconnect_min <= std::chrono::nanoseconds{0} && !ask_again)
+  if (!dialler_.dials_again() && !ask_again)
     return end(std::move(why));
   why_ = std::move(why);
   phase_ = phase::waiting;
-  if (ask_again) {
-    dial_again_ = now() + full_backlog_pause;
-    return;
-  }
-  // By chance between 3/4 and 5/4: many that lost the same receiver don't come back together.
-  const auto quarter = backoff_.count() / 4;
-  const auto spread =
-      quarter == 0
-          ? 0
-          : static_cast<std::int64_t>(random_word() % static_cast<std::uint64_t>(2 * quarter));
-  dial_again_ = now() + backoff_ + std::chrono::nanoseconds{spread - quarter};
-  backoff_ = std::min(2 * backoff_, std::max(options_.reconnect_max, options_.reconnect_min));
+  dial_again_ = ask_again ? now() + full_backlog_pause : dialler_.next_round();
 }
 
 void stream_sender::end(error why) noexcept {
@@ -329,7 +285,7 @@ void stream_sender::read_controls() noexcept {
   if (!was_opened && link_->opened()) {
     message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
     offer_awaited_ = link_->agreed_lanes();
-    backoff_ = options_.reconnect_min;  // not before: who refuses us may accept each connection
+    dialler_.connected();  // not before: who refuses us may accept each connection
     checked_ = link_->checks();
   }
   if (offer_awaited_ && link_->offered_lane()) {
@@ -380,7 +336,7 @@ void stream_sender::leave_lane() noexcept {
   if (lane_ == nullptr)
     return;
   through_stream_ = true;
-  if (options_.reconnect_min <= std::chrono::nanoseconds{0})
+  if (!dialler_.dials_again())
     return;  // take_back still asks it
   open_frame_ = nullptr;
   commit_stretch();
@@ -535,7 +491,7 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
           const fork_pause no_fork;
           link_->close(failed);
         }
-        if (next_target_ < targets_.size())
+        if (dialler_.has_next())
           return dial_next();
         return lost(std::move(failed));
       }
@@ -597,7 +553,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   open_frame_ = nullptr;
   commit_stretch();
   const std::size_t count =
-      for_each_unsent(*queue_, [&](bytes_view message) { each(message, errc::not_delivered); });
+      for_each_frame(*queue_, [&](bytes_view m, bool) { each(m, errc::not_delivered); });
   queue_->release(queue_->size());
   return count;
 }
@@ -637,7 +593,7 @@ void stream_sender::linger() noexcept {
   write_now();
   while (phase_ == phase::linked && has_unwritten() && !deadline.over())
     look(deadline.left_ns(longest_sleep()));
-  if (where_.kind() == address_kind::unix_socket)
+  if (local_)
     return;
   while (phase_ == phase::linked && !link_->opened() && link_->unacknowledged() != 0 &&
          !deadline.over()) {
@@ -648,7 +604,7 @@ void stream_sender::linger() noexcept {
 void stream_sender::stop() noexcept {
   if (forked_)
     return;
-  options_.reconnect_min = std::chrono::nanoseconds{0};
+  dialler_.never_again();
   if (phase_ != phase::ended)
     linger();
   const fork_pause no_fork;
@@ -656,7 +612,7 @@ void stream_sender::stop() noexcept {
     read_controls();
   if (link_ != nullptr)
     link_->close({errc::closed});
-  lookup_.reset();
+  dialler_.stop();
   end({errc::closed});
   if (lane_ != nullptr)
     std::exchange(lane_, nullptr)->release();
@@ -677,8 +633,7 @@ void stream_sender::abandon_in_child() noexcept {
   stretch_begin_ = stretch_ = stretch_end_ = open_frame_ = nullptr;
   if (link_ != nullptr)
     link_->abandon();
-  if (lookup_ != nullptr)
-    lookup_->abandon();
+  dialler_.abandon();
   epoll_.reset();
 }
 

@@ -23,19 +23,17 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "atbus/buffer/send_queue.hpp"
 #include "atbus/channel/sender_backend.hpp"
 #include "atbus/core/address.hpp"
-#include "channel/dns_lookup.h"
+#include "channel/dialler.h"
 #include "channel/fork_guard.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
 #include "channel/sender_state.h"
 #include "channel/spin_budget.h"
 #include "channel/stream_link.h"
-#include "channel/stream_socket.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -105,18 +103,16 @@ class stream_sender final : public sender_backend, public fork_guard {
   // Its receiver is gone.
   void leave_lane() noexcept;
 
-  address where_;
+  bool local_;  // through a Unix socket
   std::string text_;
   sender_options options_;
   hello own_;
   read_space space_;
   std::unique_ptr<send_queue> queue_;
   std::unique_ptr<stream_link> link_;
-  std::unique_ptr<dns_lookup> lookup_;
+  dialler dialler_;
   sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
-  std::vector<socket_address> targets_;
-  std::size_t next_target_ = 0;
   spin_budget spin_;
   phase phase_ = phase::ended;
   error why_;                  // of the end, or of the last attempt that failed
@@ -125,7 +121,6 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
   std::size_t refused_length_ = no_length;
   std::chrono::nanoseconds dial_again_{0};
-  std::chrono::nanoseconds backoff_{0};
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
   std::uint64_t high_water_mark_ = 0;

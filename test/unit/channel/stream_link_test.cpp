@@ -15,6 +15,7 @@
 
 #include "atbus/buffer/block_ring.hpp"
 #include "atbus/buffer/malloc_queue.hpp"
+#include "channel/frame_queue.h"
 
 namespace atbus {
 namespace {
@@ -332,8 +333,8 @@ TEST_F(StreamLink, SaysWhatWasNotWrittenWhenTheOtherEndIsGone) {
   EXPECT_EQ(a_->now(), stream_link::state::closed);
   EXPECT_EQ(a_->why(), errc::peer_closed);
   std::vector<std::string> unsent;
-  const auto count =
-      detail::for_each_unsent(*queue_a_, [&](bytes_view m) { unsent.emplace_back(as_text(m)); });
+  const auto count = detail::for_each_frame(
+      *queue_a_, [&](bytes_view m, bool) { unsent.emplace_back(as_text(m)); });
   EXPECT_EQ(count, 3U);
   EXPECT_EQ(unsent, (std::vector<std::string>{"the first of three messages", "second", "third"}));
   EXPECT_TRUE(at_b_.empty());
@@ -362,6 +363,108 @@ TEST_F(StreamLink, AGoodbyeComesBehindAllThatWasAccepted) {
   EXPECT_EQ(at_b_.size(), 40U);
   EXPECT_EQ(b_->now(), stream_link::state::closed);
   EXPECT_NE(b_->why().text().find("goodbye"), std::string::npos) << b_->why().text();
+}
+
+TEST_F(StreamLink, WhoReadsOnGetsWhatTheOtherEndSentBeforeItWent) {
+  make_links();
+  settle();
+  a_->read_on();
+  EXPECT_TRUE(send(b_, "last words"));
+  (void)b_->flush();
+  b_.reset();
+  EXPECT_TRUE(send(a_, "to nobody"));
+  EXPECT_TRUE(a_->flush());
+  EXPECT_TRUE(a_->writes_no_more());
+  EXPECT_EQ(a_->now(), stream_link::state::open);
+  EXPECT_FALSE(a_->has_unwritten());
+  drain(*a_, at_a_);
+  EXPECT_EQ(at_a_, std::vector<std::string>{"last words"});
+  EXPECT_EQ(a_->now(), stream_link::state::closed);
+  EXPECT_EQ(a_->why(), errc::peer_closed);
+}
+
+TEST_F(StreamLink, StopsBehindTheHelloIfAskedTo) {
+  make_links();
+  a_->stop_when_opened();
+  EXPECT_TRUE(send(b_, "right behind it"));
+  (void)b_->flush();
+  ASSERT_TRUE(a_->receive());
+  const auto take = [&](bytes_view m) {
+    at_a_.emplace_back(as_text(m));
+    return frame_flow::go_on;
+  };
+  EXPECT_EQ(a_->walk(take), detail::walk_end::stopped);
+  EXPECT_TRUE(a_->opened());
+  EXPECT_TRUE(at_a_.empty());
+  EXPECT_EQ(a_->walk(take), detail::walk_end::needs_more);
+  EXPECT_EQ(at_a_, std::vector<std::string>{"right behind it"});
+}
+
+TEST_F(StreamLink, KeepsWhatIsWrittenAndRewindsBehindTheFrameThatIsBegun) {
+  for (const bool checksums : {false, true}) {
+    SetUp();
+    at_b_.clear();
+    make_links(hello_of(1, checksums), hello_of(2, checksums), true);
+    a_->keep_written();
+    settle();
+    // The kernel takes the first message and 20 bytes of the second.
+    detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) -> ssize_t {
+      static bool first = true;
+      if (!(first = !first))
+        return ::send(fd, message->msg_iov[0].iov_base, detail::frame_size(5) + 20, flags);
+      errno = EAGAIN;
+      return -1;
+    };
+    for (const char* text : {"first", "the second of three messages", "third"})
+      EXPECT_TRUE(send(a_, text));
+    EXPECT_FALSE(a_->flush());
+    (void)a_->flush();
+    detail::kernel().sendmsg = saved_.sendmsg;
+    const auto all = detail::measure_frames(*queue_a_, 100);
+    EXPECT_EQ(all.messages, 3U);
+    EXPECT_EQ(all.written_messages, 1U);
+    EXPECT_EQ(all.begun, detail::frame_size(28));
+    a_->rewind(all.written_bytes + all.begun - queue_a_->in_flight());
+    settle();
+    EXPECT_EQ(at_b_, (std::vector<std::string>{"first", "the second of three messages", "first",
+                                               "the second of three messages", "third"}));
+    EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+    EXPECT_EQ(queue_a_->released(), 0U);
+    EXPECT_EQ(queue_a_->unwritten(), 0U);
+  }
+}
+
+TEST_F(StreamLink, WritesHoweverMuchIsKept) {
+  ASSERT_NO_FATAL_FAILURE(SetUp());
+  queue_a_ = make_queue(true, 8 << 20);
+  queue_b_ = make_queue(true);
+  a_ = std::make_unique<stream_link>(take_end(0), true, hello_of(1), queue_a_.get(), space_);
+  b_ = std::make_unique<stream_link>(take_end(1), true, hello_of(2), queue_b_.get(), space_);
+  a_->keep_written();
+  for (int i = 0; i < 2000; ++i) {  // more chunks than a gather list has pieces
+    EXPECT_TRUE(send(a_, std::string(2000, 'x')));
+    if (i % 50 == 0)
+      settle();
+  }
+  for (int i = 0; i < 100 && at_b_.size() != 2000; ++i)
+    settle();
+  EXPECT_EQ(at_b_.size(), 2000U);
+  EXPECT_GT(queue_a_->size(), 2000U * 2000U);
+}
+
+TEST_F(StreamLink, NothingOfTheQueueFollowsAGoodbye) {
+  make_links();
+  settle();
+  a_->say_goodbye(errc::ok);
+  EXPECT_TRUE(a_->flush());
+  EXPECT_TRUE(send(a_, "too late"));
+  EXPECT_TRUE(a_->flush());
+  EXPECT_FALSE(a_->has_unwritten());
+  settle();
+  EXPECT_TRUE(at_b_.empty());
+  EXPECT_TRUE(b_->ended_by_goodbye());
+  EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
+  EXPECT_FALSE(queue_a_->empty());
 }
 
 TEST_F(StreamLink, BytesOfAnotherProtocolEndIt) {

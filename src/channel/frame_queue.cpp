@@ -1,0 +1,66 @@
+#include "channel/frame_queue.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "atbus/buffer/block_ring.hpp"
+#include "atbus/buffer/malloc_queue.hpp"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
+constexpr std::uint64_t block_size = build_settings::data_node_size;
+
+}  // namespace
+
+error check_frame_queue(const frame_queue_options& wish, const std::string& text) {
+  if (wish.message_limit > frame_payload_max) {
+    return {errc::invalid_argument, text + ": a message limit of " +
+                                        std::to_string(wish.message_limit) + " is above 64 MiB"};
+  }
+  if (wish.bytes > send_queue::no_limit / 2 || wish.blocks > send_queue::no_limit / 2 / block_size)
+    return {errc::invalid_argument, text + ": the send buffer is larger than any memory"};
+  return {};
+}
+
+std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish, chunk_cache* shared) {
+  const std::uint64_t least = 2 * frame_size(wish.message_limit);
+  if (wish.buffer == send_buffer_kind::growing) {
+    const std::uint64_t limit = std::max(wish.bytes == 0 ? default_queue_size : wish.bytes, least);
+    if (shared != nullptr)
+      return std::make_unique<malloc_queue>(limit, *shared);
+    return std::make_unique<malloc_queue>(malloc_queue::options{.byte_limit = limit});
+  }
+  const std::uint64_t blocks = wish.blocks == 0 ? default_queue_size / block_size : wish.blocks;
+  return std::make_unique<block_ring>(block_ring::options{
+      .blocks = std::max(blocks, (least + block_size - 1) / block_size), .block_size = block_size});
+}
+
+frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {
+  frame_measure sum;
+  std::vector<bytes_view> runs(16);
+  std::size_t found = 0;
+  while ((found = queue.gather_unreleased(runs)) == runs.size())
+    runs.resize(2 * runs.size());
+  const std::size_t written = queue.in_flight();
+  for (const bytes_view run : std::span{runs}.first(found)) {
+    for (std::size_t at = 0; at != run.size() && sum.messages != messages_max;) {
+      const std::size_t size =
+          frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
+      if (sum.bytes + size <= written) {
+        ++sum.written_messages;
+        sum.written_bytes += size;
+      } else if (sum.bytes < written) {
+        sum.begun = size;
+      }
+      ++sum.messages;
+      sum.bytes += size;
+      at += size;
+    }
+  }
+  return sum;
+}
+
+}  // namespace atbus::detail

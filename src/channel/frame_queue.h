@@ -1,0 +1,74 @@
+// A send queue whose bytes are frames: made as the options say, measured, listed.
+//
+// Pure book-keeping; the queue's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "atbus/buffer/chunk_cache.hpp"
+#include "atbus/buffer/send_queue.hpp"
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+#include "channel/frame.h"
+
+namespace atbus::detail {
+
+struct frame_queue_options {
+  send_buffer_kind buffer = send_buffer_kind::fixed;
+  std::uint64_t bytes = 0;   // of a growing one; 0: 4 MiB
+  std::uint64_t blocks = 0;  // of a fixed one; 0: as many as make 4 MiB
+  std::uint64_t message_limit = 0;
+};
+
+// invalid_argument if no memory could hold it, or no frame a message of the limit.
+[[nodiscard]] error check_frame_queue(const frame_queue_options& wish, const std::string& text);
+// The longest message always finds room beside what is half written. `shared`: whose chunks a
+// growing queue uses, or null.
+[[nodiscard]] std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish,
+                                                           chunk_cache* shared = nullptr);
+
+// Hands over the messages that the queue holds, in order: `each(bytes_view, bool written)`. A frame
+// counts as written once all of it is; the queue begins with a frame, since only whole ones are
+// released. Returns how many there are.
+template <class Each>
+std::size_t for_each_frame(const send_queue& queue, Each&& each) {
+  std::vector<bytes_view> runs(64);
+  std::size_t found = 0;
+  while ((found = queue.gather_unreleased(runs)) == runs.size())
+    runs.resize(2 * runs.size());
+  std::size_t count = 0;
+  std::size_t end = 0;
+  for (const bytes_view run : std::span{runs}.first(found)) {
+    for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
+      const auto word = load_little_endian<std::uint32_t>(run.data() + at);
+      const std::size_t size = frame_size(frame_length(word));
+      if (size > run.size() - at)
+        break;
+      end += size;
+      each(bytes_view{run.data() + at + frame_header_size, frame_length(word)},
+           end <= queue.in_flight());
+      ++count;
+      at += size;
+    }
+  }
+  return count;
+}
+
+// The oldest frames of a queue, in bytes.
+struct frame_measure {
+  std::size_t messages = 0;
+  std::size_t bytes = 0;
+  std::size_t written_messages = 0;  // of them, completely written
+  std::size_t written_bytes = 0;
+  std::size_t begun = 0;  // bytes of the one of which a part is written; 0: there is none
+};
+// Of at most so many messages.
+[[nodiscard]] frame_measure measure_frames(const send_queue& queue, std::size_t messages_max);
+
+}  // namespace atbus::detail
