@@ -57,6 +57,43 @@ class receiver_on_loop final : public loop_binding {
   bool asleep_ = false;
 };
 
+class connections_on_loop final : public loop_binding {
+ public:
+  connections_on_loop(connection_set set, const poll_limits& per_turn)
+      : set_(std::move(set)), per_turn_(per_turn) {}
+
+  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, set_.descriptor()); }
+  [[nodiscard]] connection_set& set() noexcept { return set_; }
+
+ private:
+  void before_wait() override {
+    if (ended())
+      return;
+    if (!set_.is_open())
+      return retire();
+    // Also when it is asleep or awake for another reason: what this turn has queued leaves now.
+    asleep_ = set_.prepare_sleep() && !(asleep_ && woken_);
+    if (asleep_) {
+      sleep(set_.longest_sleep());
+    } else {
+      stay_awake();
+    }
+  }
+
+  void after_wait() override {
+    if (ended() || (asleep_ && !woken_))
+      return;
+    asleep_ = woken_ = false;
+    guarded([this] { set_.poll(per_turn_); });
+  }
+
+  void close_channel() noexcept override { set_.close(); }
+
+  connection_set set_;
+  poll_limits per_turn_;
+  bool asleep_ = false;
+};
+
 class sender_on_loop final : public loop_binding {
  public:
   explicit sender_on_loop(sender out) : out_(std::move(out)) { out_.backend_->ride_on_loop(); }
@@ -185,6 +222,47 @@ void loop_sender::unref() noexcept {
     binding_->unref();
 }
 void loop_sender::close() noexcept {
+  if (binding_ != nullptr)
+    std::exchange(binding_, nullptr)->let_go();
+}
+
+result<loop_connections> loop_connections::attach(uv_loop_s* loop, connection_set set,
+                                                  const poll_limits& per_turn) {
+  if (!set.is_open())
+    return error{errc::closed, "a set of connections that is not open can't be attached to a loop"};
+  if (loop == nullptr)
+    return error{errc::invalid_argument, "connections can't be attached to a null loop"};
+  if (per_turn.messages == 0) {
+    return error{errc::invalid_argument,
+                 "connections on a loop must be allowed at least one message per turn"};
+  }
+  loop_connections bound{new detail::connections_on_loop{std::move(set), per_turn}};
+  if (auto e = bound.binding_->start_on(loop); !e)
+    return e;
+  return bound;
+}
+
+connection_set& loop_connections::operator*() const {
+  assert(binding_ != nullptr);
+  binding_->rethrow();
+  return binding_->set();
+}
+void loop_connections::rethrow() {
+  if (binding_ != nullptr)
+    binding_->rethrow();
+}
+bool loop_connections::failed() const noexcept {
+  return binding_ != nullptr && binding_->failed();
+}
+void loop_connections::ref() noexcept {
+  if (binding_ != nullptr)
+    binding_->ref();
+}
+void loop_connections::unref() noexcept {
+  if (binding_ != nullptr)
+    binding_->unref();
+}
+void loop_connections::close() noexcept {
   if (binding_ != nullptr)
     std::exchange(binding_, nullptr)->let_go();
 }

@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/connection.hpp"
 #include "atbus/channel/receiver.hpp"
 #include "atbus/channel/sender.hpp"
 #include "atbus/core/export.hpp"
@@ -44,6 +45,7 @@ namespace detail {
 
 class receiver_on_loop;
 class sender_on_loop;
+class connections_on_loop;
 
 // `receiver::poll` with a handler whose type the binding does not know.
 class ATBUS_API message_dispatch {
@@ -162,6 +164,49 @@ class ATBUS_API loop_sender {
   explicit loop_sender(detail::sender_on_loop* binding) noexcept : binding_(binding) {}
 
   detail::sender_on_loop* binding_;
+};
+
+// A set of connections whose handlers the loop calls. What they and other code on the loop queue
+// leaves at the end of each turn.
+class ATBUS_API loop_connections {
+ public:
+  static constexpr poll_limits default_per_turn = loop_receiver::default_per_turn;
+
+  // Errors: closed (set is), invalid_argument (no loop, or no messages per turn), system_error; `set`
+  // is closed then.
+  static result<loop_connections> attach(uv_loop_s* loop, connection_set set,
+                                         const poll_limits& per_turn = default_per_turn);
+
+  loop_connections(loop_connections&& other) noexcept
+      : binding_(std::exchange(other.binding_, nullptr)) {}
+  loop_connections& operator=(loop_connections&& other) noexcept {
+    if (this != &other) {
+      close();
+      binding_ = std::exchange(other.binding_, nullptr);
+    }
+    return *this;
+  }
+  ~loop_connections() { close(); }
+
+  // The set: listen, connect, stats. Throws the exception that a handler left. The binding must be
+  // open.
+  connection_set& operator*() const;
+  connection_set* operator->() const { return &**this; }
+
+  // As in loop_receiver.
+  void rethrow();
+  [[nodiscard]] bool failed() const noexcept;
+  void ref() noexcept;
+  void unref() noexcept;
+
+  // Leaves the loop and closes the set. Idempotent.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
+
+ private:
+  explicit loop_connections(detail::connections_on_loop* binding) noexcept : binding_(binding) {}
+
+  detail::connections_on_loop* binding_;
 };
 
 }  // namespace atbus

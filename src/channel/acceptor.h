@@ -1,0 +1,49 @@
+// A listening socket in an epoll instance: accepts newcomers, and rests when it has to.
+//
+// Guarantee: while it rests it wakes nobody, however many wait in the kernel's backlog.
+//
+// One thread. Its owner keeps forks away (fork_pause) while it accepts.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "atbus/core/status.hpp"
+#include "channel/stream_socket.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+class acceptor {
+ public:
+  // `epoll` outlives it. `tag` is what epoll says when somebody waits.
+  acceptor(listening_socket socket, int epoll, void* tag) noexcept
+      : socket_(std::move(socket)), epoll_(epoll), tag_(tag) {}
+
+  [[nodiscard]] const std::string& address() const noexcept { return socket_.bound_to(); }
+
+  // False: the kernel refuses.
+  bool watch() noexcept;
+  // Until then; 0: until its owner has it watch again.
+  void rest(std::chrono::nanoseconds until) noexcept;
+  [[nodiscard]] bool watching() const noexcept { return watching_; }
+  [[nodiscard]] std::chrono::nanoseconds rests_until() const noexcept { return until_; }
+
+  // The next one who waits; no file: nobody does. If the kernel can't hand over anybody it rests for
+  // a while, and `refused` says why.
+  [[nodiscard]] file next(error& refused) noexcept;
+
+  void close() noexcept { socket_.close(); }
+  // In a forked child.
+  void abandon() noexcept { socket_.abandon(); }
+
+ private:
+  listening_socket socket_;
+  int epoll_;
+  void* tag_;
+  bool watching_ = false;
+  std::chrono::nanoseconds until_{0};
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,106 @@
+// What a connection_set keeps of each listener and each connection. Plain data: connection_set.h has
+// the rules.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "atbus/buffer/send_queue.hpp"
+#include "atbus/channel/connection.hpp"
+#include "atbus/core/status.hpp"
+#include "channel/acceptor.h"
+#include "channel/dialler.h"
+#include "channel/frame_queue.h"
+#include "channel/opening.h"
+#include "channel/stream_link.h"
+
+namespace atbus::detail {
+
+struct connection_entry;
+
+// What epoll speaks of.
+struct watched {
+  explicit watched(bool listens) noexcept : is_listener(listens) {}
+  bool is_listener;
+};
+
+struct listener_entry : watched {
+  listener_entry(listening_socket socket, int epoll, const listen_options& wish)
+      : watched(true), door(std::move(socket), epoll, this), options(wish) {}
+
+  acceptor door;
+  listen_options options;
+  bool local = false;
+  std::size_t connections = 0;  // not closed
+  std::size_t unconfirmed_count = 0;
+  connection_entry* oldest_unconfirmed = nullptr;
+  connection_entry* newest_unconfirmed = nullptr;
+};
+
+struct connection_entry : watched {
+  enum class phase : std::uint8_t { resolving, connecting, waiting, linked, closed };
+
+  connection_entry() noexcept : watched(false) {}
+
+  std::uint64_t id = 0;
+  std::string peer;
+  listener_entry* listener = nullptr;  // null once that is closed, and if it was dialled
+  std::string listener_address;
+  std::unique_ptr<dialler> dial;  // null if it was accepted
+  std::unique_ptr<send_queue> queue;
+  std::unique_ptr<stream_link> link;
+  hello own;
+  void* context = nullptr;
+
+  release_policy release = release_policy::on_write;
+  bool user_confirms = false;
+  std::chrono::nanoseconds confirm_timeout{0};
+  std::chrono::nanoseconds connect_timeout{0};
+  std::chrono::nanoseconds linger{0};
+
+  phase now = phase::waiting;
+  error why;                  // of the end
+  bool retrying = false;      // waits within an attempt: the listener's backlog is full
+  bool told = false;          // on_open was
+  bool opened = false;        // this link: the other's hello is there and on_open was told
+  bool confirmed = false;     // this link counts as such
+  bool confirm_said = false;  // the user has called confirm() for this link
+  bool paused = false;
+  bool closing = false;    // close() was called
+  bool peer_done = false;  // the other end's goodbye is there
+  bool goodbye = false;    // ours is said
+  bool shut = false;       // and written: our half is closed
+  bool more = false;       // complete frames may be left from the last read
+  bool busy = false;       // in the line of those to be read
+  bool dirty = false;      // in the list of those to be written
+  bool due = false;        // in the list of those whose handlers are to be told
+  bool wants_writable = false;
+  bool writable_due = false;
+  bool blocked = false;           // the kernel did not take all
+  std::uint32_t watched_for = 0;  // epoll's events for the socket; 0: not in it
+  std::size_t release_debt = 0;   // messages to be released once the one begun is written
+  std::chrono::nanoseconds phase_ends_at{0};  // connecting, waiting, unconfirmed; 0: never
+  std::chrono::nanoseconds connect_ends_at{0};
+  std::chrono::nanoseconds linger_ends_at{0};
+  std::chrono::nanoseconds timer_at{0};  // in the set of timers; 0: not there
+
+  std::size_t limit = 0;       // payload bytes of the longest message that may be sent
+  std::byte* frame = nullptr;  // of the open claim
+  std::size_t claimed = 0;
+  std::uint64_t claims = 0;
+  std::uint64_t write_at = 0;  // in the queue's count of committed bytes
+  std::uint64_t links = 0;     // so many times it was connected
+
+  connection_entry* before = nullptr;  // in the line of busy ones
+  connection_entry* behind = nullptr;
+  connection_entry* older = nullptr;  // among its listener's unconfirmed
+  connection_entry* newer = nullptr;
+  bool in_unconfirmed = false;
+
+  [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,624 @@
+#include "channel/connection_set.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+
+#include "atbus/core/clock.hpp"
+#include "channel/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+// Turns of a poll without a message: peers that send nothing but crumbs can't keep it from
+// returning.
+constexpr int idle_turns_max = 64;
+constexpr std::size_t messages_per_clock = 32;
+constexpr std::size_t problems_kept = 16;
+constexpr std::uint64_t slot_bits = 20;
+constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
+constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
+
+// Of all connections of the process, so that no handle ever speaks of another one.
+std::atomic<std::uint64_t> serials{1};
+
+struct anchor_pool {
+  std::mutex mutex;
+  std::vector<connection_anchor*> unused;
+};
+anchor_pool& anchors() {
+  static auto* const kept = new anchor_pool;  // handles may outlive static objects
+  return *kept;
+}
+
+connection_anchor* take_anchor() {
+  anchor_pool& pool = anchors();
+  const std::lock_guard lock{pool.mutex};
+  if (pool.unused.empty())
+    return new connection_anchor;
+  connection_anchor* const taken = pool.unused.back();
+  pool.unused.pop_back();
+  return taken;
+}
+
+}  // namespace
+
+struct connection_core::budget {
+  std::size_t messages;
+  std::chrono::nanoseconds deadline;  // 0: none
+  std::size_t delivered = 0;
+
+  [[nodiscard]] bool go_on() const noexcept {
+    return delivered < messages && (deadline == std::chrono::nanoseconds{0} ||
+                                    delivered % messages_per_clock != 0 || now() < deadline);
+  }
+};
+
+class connection_core::dispatch_frame {
+ public:
+  explicit dispatch_frame(connection_core& core) noexcept
+      : core_(core), entered_(!core.dispatching_ && core.interrupted_ == interruption::none) {
+    if (entered_)
+      core_.dispatching_ = true;
+  }
+  ~dispatch_frame() {
+    if (!entered_)
+      return;
+    core_.dispatching_ = false;
+    if (!core_.owned_)
+      core_.end_self();
+  }
+  dispatch_frame(const dispatch_frame&) = delete;
+  dispatch_frame& operator=(const dispatch_frame&) = delete;
+  [[nodiscard]] bool entered() const noexcept { return entered_; }
+
+ private:
+  connection_core& core_;
+  bool entered_;
+};
+
+// --- life
+
+result<connection_core*> connection_core::open(connection_handlers handlers,
+                                               const connection_set_options& options) {
+  const fork_pause no_fork;
+  auto* const made = new connection_core(std::move(handlers), options);
+  if (!made->epoll_) {
+    error failed{errc::system_error, "can't make an epoll instance", errno};
+    made->release();
+    return failed;
+  }
+  return made;
+}
+
+connection_core::connection_core(connection_handlers handlers,
+                                 const connection_set_options& options)
+    : anchor_(take_anchor()),
+      epoll_(kernel().epoll_create(EPOLL_CLOEXEC)),
+      handlers_(std::make_shared<const connection_handlers>(std::move(handlers))),
+      space_(options.read_size),
+      spin_(options.spin),
+      reported_at_(-between_reports) {
+  // Pairs with the loads in find: who sees this set's address also sees which ids are older.
+  anchor_->first_id.store(serials.load(std::memory_order_relaxed) << slot_bits,
+                          std::memory_order_relaxed);
+  anchor_->core.store(this, std::memory_order_release);
+}
+
+connection_core::~connection_core() = default;
+
+void connection_core::release() noexcept {
+  owned_ = false;
+  if (interrupted_ == interruption::none) {
+    interrupted_ = interruption::closed;
+    stop();
+  }
+  if (!dispatching_)
+    end_self();
+}
+
+void connection_core::stop() noexcept {
+  const fork_pause no_fork;
+  for (const auto& l : listeners_)
+    l->door.close();
+  for (const auto& c : slots_) {
+    if (c == nullptr)
+      continue;
+    c->now = phase::closed;
+    if (c->link != nullptr)
+      c->link->close({errc::closed});
+    if (c->dial != nullptr)
+      c->dial->stop();
+  }
+  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  epoll_.reset();
+}
+
+void connection_core::end_self() noexcept {
+  // Pairs with the load in find.
+  anchor_->core.store(nullptr, std::memory_order_release);
+  {
+    anchor_pool& pool = anchors();
+    const std::lock_guard lock{pool.mutex};
+    pool.unused.push_back(anchor_);
+  }
+  const auto handlers = std::move(handlers_);  // the user's: they end outside of the pause
+  const fork_pause no_fork;
+  delete this;
+}
+
+void connection_core::abandon_in_child() noexcept {
+  interrupted_ = interruption::forked;
+  for (const auto& l : listeners_)
+    l->door.abandon();
+  for (const auto& c : slots_) {
+    if (c == nullptr)
+      continue;
+    if (c->link != nullptr)
+      c->link->abandon();
+    if (c->dial != nullptr)
+      c->dial->abandon();
+  }
+  epoll_.reset();
+}
+
+status connection_core::usable() const noexcept {
+  switch (interrupted_) {
+    case interruption::none:
+      return {};
+    case interruption::closed:
+      return errc::closed;
+    case interruption::forked:
+      return errc::used_after_fork;
+  }
+  return errc::closed;
+}
+
+void connection_core::set_handlers(connection_handlers handlers) {
+  handlers_ = std::make_shared<const connection_handlers>(std::move(handlers));
+}
+
+connection_entry* connection_core::find(connection_anchor* anchor, std::uint64_t id,
+                                        connection_core*& core, status& why) noexcept {
+  why = errc::closed;
+  if (anchor == nullptr)
+    return nullptr;
+  core = anchor->core.load(std::memory_order_acquire);
+  if (core == nullptr || id < anchor->first_id.load(std::memory_order_relaxed))
+    return nullptr;
+  if (auto s = core->usable(); !s) {
+    why = s;
+    return nullptr;
+  }
+  return core->find(id);
+}
+
+connection_entry* connection_core::find(std::uint64_t id) const noexcept {
+  const std::uint64_t slot = id & slot_mask;
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->id != id)
+    return nullptr;
+  return slots_[slot].get();
+}
+
+connection_entry& connection_core::add() {
+  std::uint32_t slot = 0;
+  if (free_.empty()) {
+    slot = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+    free_.reserve(slots_.size());
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+  }
+  slots_[slot] = std::make_unique<connection_entry>();
+  slots_[slot]->id = serials.fetch_add(1, std::memory_order_relaxed) << slot_bits | slot;
+  return *slots_[slot];
+}
+
+void connection_core::forget(connection_entry& c) noexcept {
+  const fork_pause no_fork;
+  const auto slot = static_cast<std::uint32_t>(c.id & slot_mask);
+  slots_[slot].reset();
+  free_.push_back(slot);
+}
+
+void connection_core::problem(error what) noexcept {
+  if (handlers_->on_problem || problems_.size() < problems_kept)
+    problems_.push_back(std::move(what));
+}
+
+void connection_core::report_fault(const connection_entry& c) noexcept {
+  ++faulty_;
+  const auto time = now();
+  if (c.told || c.dial != nullptr || time - reported_at_ < between_reports)
+    return;
+  reported_at_ = time;
+  problem({c.link->why().code(),
+           c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
+}
+
+// --- the line of those to be read
+
+void connection_core::heat(connection_entry& c) noexcept {
+  if (c.busy)
+    return;
+  c.busy = true;
+  c.before = last_busy_;
+  c.behind = nullptr;
+  (last_busy_ == nullptr ? first_busy_ : last_busy_->behind) = &c;
+  last_busy_ = &c;
+}
+
+void connection_core::cool(connection_entry& c) noexcept {
+  if (!c.busy)
+    return;
+  c.busy = false;
+  (c.before == nullptr ? first_busy_ : c.before->behind) = c.behind;
+  (c.behind == nullptr ? last_busy_ : c.behind->before) = c.before;
+}
+
+void connection_core::due(connection_entry& c) noexcept {
+  if (!std::exchange(c.due, true))
+    due_.push_back(c.id);
+}
+
+// --- dispatch
+
+std::size_t connection_core::poll(const poll_limits& limits) {
+  const dispatch_frame frame{*this};
+  if (!frame.entered())
+    return 0;
+  budget left{.messages = limits.messages,
+              .deadline = limits.time > std::chrono::nanoseconds{0} ? now() + limits.time
+                                                                    : std::chrono::nanoseconds{0}};
+  look(0);
+  if (!tell_problems() || !tell_due())
+    return 0;
+  for (int idle_turns = 0;
+       first_busy_ != nullptr && idle_turns != idle_turns_max && left.go_on();) {
+    const std::size_t before = left.delivered;
+    if (!read_turn(*first_busy_, left))
+      return left.delivered;
+    idle_turns = left.delivered == before ? idle_turns + 1 : 0;
+  }
+  if (tell_problems() && tell_due())
+    flush();
+  return left.delivered;
+}
+
+bool connection_core::read_turn(connection_entry& c, budget& left) {
+  if (!c.more) {
+    if (!c.link->receive()) {
+      if (c.link->now() == stream_link::state::closed) {
+        lost(c, c.link->why());
+      } else {
+        cool(c);
+      }
+      return true;
+    }
+    c.more = true;
+  }
+  return walk(c, left);
+}
+
+bool connection_core::walk(connection_entry& c, budget& left) {
+  const auto handlers = handlers_;  // they may be replaced by one of them
+  stream_link& link = *c.link;
+  for (;;) {
+    const walk_end ended = link.walk([&](bytes_view message) {
+      // Before the handler, so that one that throws leaves its message counted as handled.
+      ++left.delivered;
+      ++messages_;
+      bytes_ += message.size();
+      if (handlers->on_message)
+        handlers->on_message(handle(c), message);
+      return interrupted_ == interruption::none && c.now == phase::linked && !c.paused &&
+                     left.go_on()
+                 ? frame_flow::go_on
+                 : frame_flow::stop;
+    });
+    if (interrupted_ != interruption::none)
+      return false;
+    if (c.now != phase::linked)
+      return true;
+    if (ended == walk_end::failed) {
+      report_fault(c);
+      lost(c, link.why());
+      return true;
+    }
+    if (!c.opened && link.opened()) {
+      if (!tell_opened(c))
+        return false;
+      if (c.now != phase::linked || c.paused)
+        return true;
+      continue;
+    }
+    if (ended == walk_end::stopped)
+      return true;  // the rest in another turn
+    c.more = false;
+    if (link.ended_by_goodbye()) {
+      cool(c);
+      c.peer_done = true;
+      if (!c.closing) {
+        c.linger_ends_at = now() + c.linger;
+        set_timer(c);
+      }
+      say_goodbye(c);
+    } else if (link.now() == stream_link::state::closed) {
+      lost(c, link.why());
+    } else {
+      cool(c);
+      if (!link.drained())
+        heat(c);
+    }
+    return true;
+  }
+}
+
+bool connection_core::tell_opened(connection_entry& c) {
+  c.opened = true;
+  if (c.dial != nullptr)
+    c.dial->connected();
+  c.limit = std::min(c.limit, c.link->send_limit());
+  settle_confirmed(c);
+  write(c);  // the answering hello
+  if (c.now != phase::linked || c.closing)
+    return true;
+  c.told = true;
+  const auto handlers = handlers_;
+  if (handlers->on_open)
+    handlers->on_open(handle(c));
+  return interrupted_ == interruption::none;
+}
+
+bool connection_core::tell_due() {
+  const auto handlers = handlers_;
+  // What handlers cause meanwhile is told the next time.
+  for (std::size_t left = due_.size(); left != 0; --left) {
+    connection_entry* const c = find(due_.front());
+    due_.pop_front();
+    if (c == nullptr)
+      continue;
+    c->due = false;
+    if (c->now != phase::closed) {
+      if (std::exchange(c->writable_due, false) && handlers->on_writable)
+        handlers->on_writable(handle(*c));
+      if (interrupted_ != interruption::none)
+        return false;
+      continue;
+    }
+    struct end_of_life {
+      connection_core& core;
+      connection_entry& of;
+      ~end_of_life() {
+        if (core.interrupted_ == interruption::none)
+          core.forget(of);
+      }
+    } const last_word{*this, *c};
+    if (handlers->on_close && (c->told || c->dial != nullptr)) {
+      const error why = c->why;
+      handlers->on_close(handle(*c), why);
+    }
+    if (interrupted_ != interruption::none)
+      return false;
+  }
+  return true;
+}
+
+bool connection_core::tell_problems() {
+  while (has_news() && interrupted_ == interruption::none) {
+    const auto handlers = handlers_;
+    const error what = std::move(problems_.front());
+    problems_.erase(problems_.begin());
+    handlers->on_problem(what);
+  }
+  return interrupted_ == interruption::none;
+}
+
+// --- waiting
+
+void connection_core::look(std::int64_t timeout_ns) noexcept {
+  look_at_clock();
+  look_at_questions();
+  std::array<epoll_event, 128> events;
+  const int n =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  std::array<listener_entry*, 128> doors;
+  std::size_t knocked = 0;
+  for (int i = 0; i < n; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    auto* const of = static_cast<watched*>(event.data.ptr);
+    if (of->is_listener) {
+      doors[knocked++] = static_cast<listener_entry*>(of);
+    } else {
+      ready(*static_cast<connection_entry*>(of), event.events);
+    }
+  }
+  for (std::size_t i = 0; i != knocked; ++i)
+    accept_some(*doors[i]);
+}
+
+void connection_core::look_at_clock() noexcept {
+  if (timers_.empty() && listeners_.empty())
+    return;
+  const auto time = now();
+  while (!timers_.empty() && timers_.begin()->first <= time)
+    time_is_up(*timers_.begin()->second);
+  for (const auto& l : listeners_) {
+    if (!l->door.watching() && l->door.rests_until() <= time &&
+        l->connections < l->options.connections)
+      (void)l->door.watch();
+  }
+}
+
+void connection_core::look_at_questions() noexcept {
+  while (!asked_.empty()) {
+    connection_entry* const c = find(asked_.back());
+    asked_.pop_back();
+    if (c != nullptr && c->now == phase::resolving)
+      ready(*c, 0);
+  }
+}
+
+void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept {
+  switch (c.now) {
+    case phase::resolving: {
+      const fork_pause no_fork;
+      error why;
+      if (!c.dial->answered(why))
+        return;
+      if (!why)
+        return lost(c, std::move(why));
+      return dial_next(c);
+    }
+    case phase::connecting: {
+      error failed = dial_result(c.link->descriptor(), c.peer);
+      if (failed)
+        return linked(c);
+      if (!c.dial->has_next())
+        return lost(c, std::move(failed));
+      unlink(c, failed);
+      return dial_next(c);
+    }
+    case phase::linked:
+      if (c.blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
+        write(c);
+      if (c.now == phase::linked && !c.paused && !c.peer_done &&
+          (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
+        heat(c);
+      return;
+    case phase::waiting:
+    case phase::closed:
+      return;
+  }
+}
+
+void connection_core::time_is_up(connection_entry& c) noexcept {
+  const auto time = now();
+  if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
+    if (c.closing)
+      return end(c, {errc::timed_out, c.peer + ": the linger time is over"});
+    return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
+  }
+  switch (c.now) {
+    case phase::waiting:
+      return begin(c);
+    case phase::resolving:
+    case phase::connecting:
+      return lost(c, {errc::timed_out, c.peer + ": no answer within the connect timeout"});
+    case phase::linked:
+      ++dropped_;
+      return lost(c, {errc::timed_out, c.peer + (c.opened ? ": it was not confirmed in time"
+                                                          : ": it has not said hello in time")});
+    case phase::closed:
+      return;
+  }
+}
+
+void connection_core::set_timer(connection_entry& c) noexcept {
+  constexpr std::chrono::nanoseconds never{0};
+  auto at = c.now == phase::closed ? never : c.phase_ends_at;
+  if (c.now != phase::closed && c.linger_ends_at != never)
+    at = at == never ? c.linger_ends_at : std::min(at, c.linger_ends_at);
+  if (at == c.timer_at)
+    return;
+  if (c.timer_at != never)
+    timers_.erase({c.timer_at, &c});
+  if (at != never)
+    timers_.emplace(at, &c);
+  c.timer_at = at;
+}
+
+// Not at all when there is nothing to watch for: an end of the other side would wake us for ever.
+bool connection_core::watch(connection_entry& c) noexcept {
+  std::uint32_t wanted = 0;
+  if (c.now == phase::connecting)
+    wanted = EPOLLOUT;
+  if (c.now == phase::linked) {
+    wanted = (c.paused || c.peer_done ? 0U : static_cast<std::uint32_t>(EPOLLIN)) |
+             (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+  }
+  if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
+    return true;
+  epoll_event interest{.events = wanted, .data = {.ptr = static_cast<watched*>(&c)}};
+  const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
+                         c.link->descriptor(), &interest) != 0) {
+    lost(c, {errc::system_error, c.peer + ": can't watch its socket", errno});
+    return false;
+  }
+  c.watched_for = wanted;
+  return true;
+}
+
+bool connection_core::prepare_sleep() {
+  if (interrupted_ != interruption::none || dispatching_)
+    return false;
+  look_at_questions();
+  flush();
+  return !anything();
+}
+
+void connection_core::finish_sleep() {
+  if (interrupted_ == interruption::none && !dispatching_)
+    look(0);
+}
+
+std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
+  constexpr std::chrono::nanoseconds none{-1};
+  if (interrupted_ != interruption::none)
+    return none;
+  auto at = std::chrono::nanoseconds::max();
+  if (!timers_.empty())
+    at = timers_.begin()->first;
+  for (const auto& l : listeners_) {
+    if (!l->door.watching() && l->connections < l->options.connections)
+      at = std::min(at, l->door.rests_until());
+  }
+  if (at == std::chrono::nanoseconds::max())
+    return none;
+  return std::max(at - now(), std::chrono::nanoseconds{0});
+}
+
+status connection_core::wait(std::chrono::nanoseconds timeout) {
+  if (auto s = usable(); !s)
+    return s;
+  if (dispatching_)
+    return errc::invalid_argument;
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  flush();
+  const auto something = [this] {
+    look(0);
+    return anything();
+  };
+  if (!anything() && !spin_.spin(start, deadline.at(), something)) {
+    while (!anything()) {
+      look(deadline.left_ns(longest_sleep()));
+      if (!anything() && deadline.over())
+        return errc::timed_out;
+    }
+  }
+  spin_.learn(now() - start);
+  return {};
+}
+
+channel_stats connection_core::stats() const {
+  channel_stats sum;
+  if (interrupted_ == interruption::forked)
+    return sum;
+  sum.messages = messages_;
+  sum.bytes = bytes_;
+  sum.full = full_;
+  sum.quarantined = faulty_;
+  sum.unconfirmed_dropped = dropped_;
+  sum.reconnects = reconnects_;
+  for (const auto& c : slots_) {
+    if (c != nullptr && c->now == phase::linked)
+      ++sum.connections;
+  }
+  return sum;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,189 @@
+// What `atbus::connection_set` and `atbus::connection` stand on.
+//
+//    look      asks the kernel: dials on, accepts, marks who can be read, writes where there is room
+//    poll      reads those marked, in turns, and tells handlers; the only place where user code runs
+//    verbs     change a connection at once; what has to be told is kept for poll
+//
+// Guarantees:
+//  - A connection's entry, link and queue live until on_close has returned; nothing is freed while
+//    a handler, an event list or a walk may refer to it.
+//  - One function each ends an attempt (lost) and a connection (end). After `end` nothing is told
+//    but on_close.
+//  - A set that is let go in a handler lives until the dispatch frame ends, and says nothing more.
+//
+// One thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atbus/buffer/chunk_cache.hpp"
+#include "atbus/channel/connection.hpp"
+#include "channel/connection_entry.h"
+#include "channel/fork_guard.h"
+#include "channel/read_buffer.h"
+#include "channel/spin_budget.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+// How a connection finds its set, or that it is gone. Never freed, but used again by later sets: no
+// id of an earlier one is at or above `first_id`.
+struct connection_anchor {
+  std::atomic<connection_core*> core{nullptr};
+  std::atomic<std::uint64_t> first_id{0};
+};
+
+class connection_core final : public fork_guard {
+ public:
+  [[nodiscard]] static result<connection_core*> open(connection_handlers handlers,
+                                                     const connection_set_options& options);
+  // The public object lets go. Ends it, at once or when the dispatch frame ends.
+  void release() noexcept;
+
+  // --- of the set
+
+  void set_handlers(connection_handlers handlers);
+  [[nodiscard]] result<std::string> listen(std::string_view address, const listen_options& options);
+  [[nodiscard]] error close_listener(std::string_view address);
+  [[nodiscard]] result<connection> connect(std::string_view address,
+                                           const connect_options& options);
+  std::size_t poll(const poll_limits& limits);
+  [[nodiscard]] status wait(std::chrono::nanoseconds timeout);
+  void flush() noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  [[nodiscard]] channel_stats stats() const;
+  [[nodiscard]] std::size_t size() const noexcept { return slots_.size() - free_.size(); }
+  [[nodiscard]] status usable() const noexcept;
+
+  // --- of a connection
+
+  // Null, and why: closed or used_after_fork.
+  [[nodiscard]] static connection_entry* find(connection_anchor* anchor, std::uint64_t id,
+                                              connection_core*& core, status& why) noexcept;
+  [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept;
+  void commit(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] status flush(connection_entry& c) noexcept;
+  void pause(connection_entry& c) noexcept;
+  void resume(connection_entry& c) noexcept;
+  void confirm(connection_entry& c) noexcept;
+  std::size_t release(connection_entry& c, std::size_t messages) noexcept;
+  void resend(connection_entry& c) noexcept;
+  void close(connection_entry& c, std::chrono::nanoseconds linger) noexcept;
+  void abort(connection_entry& c) noexcept;
+  [[nodiscard]] static connection_state state(const connection_entry& c) noexcept;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  using phase = connection_entry::phase;
+  enum class interruption : std::uint8_t { none, closed, forked };
+
+  // Keeps the core alive while a handler may destroy the set; refuses nested dispatch.
+  class dispatch_frame;
+
+  connection_core(connection_handlers handlers, const connection_set_options& options);
+  ~connection_core();
+  void stop() noexcept;
+  void end_self() noexcept;
+
+  // Connections come and go.
+  [[nodiscard]] connection_entry& add();
+  void configure(connection_entry& c, const connection_options& options, bool local);
+  void accept_some(listener_entry& from) noexcept;
+  void add_accepted(listener_entry& from, file socket) noexcept;
+  void begin(connection_entry& c) noexcept;
+  void dial_next(connection_entry& c) noexcept;
+  void linked(connection_entry& c) noexcept;
+  [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
+  // The attempt or the link is over.
+  void lost(connection_entry& c, error why) noexcept;
+  void end(connection_entry& c, error why) noexcept;
+  void unlink(connection_entry& c, const error& why) noexcept;
+  void forget(connection_entry& c) noexcept;
+  void settle_confirmed(connection_entry& c) noexcept;
+  void leave_unconfirmed(connection_entry& c) noexcept;
+  [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
+  void problem(error what) noexcept;
+  void report_fault(const connection_entry& c) noexcept;
+
+  // Writing.
+  void mark_dirty(connection_entry& c) noexcept;
+  void write(connection_entry& c) noexcept;
+  void wrote(connection_entry& c) noexcept;
+  void pay_release_debt(connection_entry& c) noexcept;
+  void tell_writable_soon(connection_entry& c) noexcept;
+  void say_goodbye(connection_entry& c) noexcept;
+
+  // Waiting.
+  void look(std::int64_t timeout_ns) noexcept;
+  void look_at_clock() noexcept;
+  // libuv watches for an answer only once it has been asked for it.
+  void look_at_questions() noexcept;
+  void ready(connection_entry& c, std::uint32_t events) noexcept;
+  void time_is_up(connection_entry& c) noexcept;
+  // False: the kernel refuses, and the link is lost.
+  bool watch(connection_entry& c) noexcept;
+  void set_timer(connection_entry& c) noexcept;
+  [[nodiscard]] bool anything() const noexcept {
+    return first_busy_ != nullptr || !due_.empty() || has_news();
+  }
+  [[nodiscard]] bool has_news() const noexcept {
+    return !problems_.empty() && static_cast<bool>(handlers_->on_problem);
+  }
+
+  // Telling. False: the set has been let go, or this is a forked child now.
+  struct budget;
+  [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
+  [[nodiscard]] bool walk(connection_entry& c, budget& left);
+  [[nodiscard]] bool tell_opened(connection_entry& c);
+  [[nodiscard]] bool tell_due();
+  [[nodiscard]] bool tell_problems();
+  void due(connection_entry& c) noexcept;
+  void heat(connection_entry& c) noexcept;
+  void cool(connection_entry& c) noexcept;
+  [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
+    return {anchor_, c.id};
+  }
+  [[nodiscard]] connection_entry* find(std::uint64_t id) const noexcept;
+
+  connection_anchor* anchor_;
+  file epoll_;
+  std::shared_ptr<const connection_handlers> handlers_;
+  read_space space_;
+  spin_budget spin_;
+  chunk_cache chunks_;
+  std::vector<std::unique_ptr<connection_entry>> slots_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::unique_ptr<listener_entry>> listeners_;
+  std::set<std::pair<std::chrono::nanoseconds, connection_entry*>> timers_;
+  connection_entry* first_busy_ = nullptr;
+  connection_entry* last_busy_ = nullptr;
+  std::vector<std::uint64_t> dirty_;
+  std::vector<std::uint64_t> asked_;  // for a name, since the last look
+  std::deque<std::uint64_t> due_;
+  std::vector<error> problems_;
+  std::chrono::nanoseconds reported_at_;
+  interruption interrupted_ = interruption::none;
+  bool dispatching_ = false;
+  bool owned_ = true;
+
+  std::uint64_t messages_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t full_ = 0;
+  std::uint64_t faulty_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::uint64_t reconnects_ = 0;
+};
+
+}  // namespace atbus::detail
