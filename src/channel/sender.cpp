@@ -96,6 +96,15 @@ std::uint32_t sender::lane() const noexcept {
   return backend_ == nullptr ? 0 : backend_->lane();
 }
 
+std::size_t sender::close(std::chrono::nanoseconds linger,
+                          const std::function<void(bytes_view)>& unsent) {
+  if (backend_ == nullptr)
+    return 0;
+  const std::size_t count = backend_->finish(linger, unsent);
+  close();
+  return count;
+}
+
 void sender::close() noexcept {
   if (backend_ != nullptr)
     std::exchange(backend_, nullptr)->release();

@@ -75,8 +75,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
                {.send_buffer = options.socket.send_buffer,
                 .receive_buffer = 0,
                 .keepalive = options.socket.keepalive},
-               options.reconnect_min, options.reconnect_max),
-      spin_(options.spin) {
+               options.reconnect_min, options.reconnect_max) {
   through_stream_ = true;
   message_limit_ = queue_options(options).message_limit;
   own_.wants_checksums = wants_checksums;
@@ -579,8 +578,8 @@ channel_stats stream_sender::stats() const {
 
 // Everything accepted is written. If the other's hello has not come, the other host's kernel has to
 // have it too: a hello that finds the socket closed would take what is still on its way with it.
-void stream_sender::linger() noexcept {
-  const wait_deadline deadline{now(), options_.linger};
+void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
+  const wait_deadline deadline{now(), longest};
   open_frame_ = nullptr;
   commit_stretch();
   while (phase_ != phase::ended && phase_ != phase::linked && queue_->size() != 0 &&
@@ -601,12 +600,30 @@ void stream_sender::linger() noexcept {
   }
 }
 
+std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
+                                  const std::function<void(bytes_view)>& unsent) {
+  if (forked_)
+    return 0;
+  options_.reconnect_min = std::chrono::nanoseconds{0};
+  if (phase_ != phase::ended)
+    linger(longest);
+  {
+    const fork_pause no_fork;
+    if (link_ != nullptr)
+      link_->close({errc::closed});
+    end({errc::closed});
+  }
+  const std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
+  queue_->release(queue_->size());
+  return count;
+}
+
 void stream_sender::stop() noexcept {
   if (forked_)
     return;
   dialler_.never_again();
   if (phase_ != phase::ended)
-    linger();
+    linger(options_.linger);
   const fork_pause no_fork;
   if (phase_ == phase::linked)
     read_controls();

@@ -32,7 +32,6 @@
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
 #include "channel/sender_state.h"
-#include "channel/spin_budget.h"
 #include "channel/stream_link.h"
 #include "system/kernel.h"
 
@@ -54,6 +53,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] bool receiver_alive() const noexcept override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return 0; }
+  std::size_t finish(std::chrono::nanoseconds linger,
+                     const std::function<void(bytes_view)>& unsent) override;
   void ride_on_loop() noexcept override { on_loop_ = true; }
 
   void abandon_in_child() noexcept override;
@@ -94,7 +95,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   bool set_interest() noexcept;
   [[nodiscard]] bool fits(std::size_t length) noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept;
-  void linger() noexcept;
+  void linger(std::chrono::nanoseconds longest) noexcept;
 
   // The receiver's word about lanes has come.
   void take_offer() noexcept;
@@ -113,7 +114,6 @@ class stream_sender final : public sender_backend, public fork_guard {
   dialler dialler_;
   sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
-  spin_budget spin_;
   phase phase_ = phase::ended;
   error why_;                  // of the end, or of the last attempt that failed
   std::uint32_t watched_ = 0;  // epoll's events for the socket

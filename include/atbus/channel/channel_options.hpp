@@ -15,7 +15,7 @@ namespace atbus {
 struct socket_options {
   // Whether this end wants a checksum (CRC-32C) with each message. They are used if either end wants
   // them. By default for TCP, and not between processes of one host (unix://).
-  std::optional<bool> checksums;
+  std::optional<bool> checksums = {};
   // The kernel's buffer, in bytes of payload as it counts them; 0: what the kernel chooses.
   int send_buffer = 1 << 20;
   int receive_buffer = 1 << 20;

@@ -244,6 +244,10 @@ class ATBUS_API sender {
   // Gives the lane up; what was published stays. A connection first writes what was accepted, for
   // at most `sender_options::linger`. Idempotent.
   void close() noexcept;
+  // The same with a wait of at most `linger` (0: none), and `unsent` gets each message that was
+  // accepted and not completely written, in order. Returns their number; 0 of lanes, where what was
+  // sent is where the receiver reads it. `unsent` must not use this sender.
+  std::size_t close(std::chrono::nanoseconds linger, const std::function<void(bytes_view)>& unsent);
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }
 
  private:

@@ -96,6 +96,13 @@ class ATBUS_API sender_backend {
   [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }
   void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
 
+  // Writes what was accepted, for at most so long, and hands over what was not; nothing is sent
+  // afterwards. Lanes have nothing to write.
+  virtual std::size_t finish(std::chrono::nanoseconds /*linger*/,
+                             const std::function<void(bytes_view)>& /*unsent*/) {
+    return 0;
+  }
+
   // Its loop flushes it at the end of each turn: single messages need not leave at once.
   virtual void ride_on_loop() noexcept {}
 

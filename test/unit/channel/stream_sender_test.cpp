@@ -358,6 +358,30 @@ TEST_P(StreamSender, EverythingAcceptedBeforeCloseArrives) {
   EXPECT_EQ(inbox.stats().quarantined, 0U);
 }
 
+TEST_P(StreamSender, CloseHandsOverWhatWasNotWritten) {
+  auto inbox = open_receiver();
+  auto out = open_sender(narrow({}));
+  std::uint64_t accepted = 0;
+  while (out.send(as_bytes(std::to_string(accepted))))
+    ++accepted;
+  std::vector<std::string> unsent;
+  const std::size_t count = out.close(0ns, [&](bytes_view m) { unsent.emplace_back(as_text(m)); });
+  EXPECT_FALSE(out.is_open());
+  ASSERT_EQ(count, unsent.size());
+  ASSERT_GT(count, 0U);
+  // What arrives and what was handed over are all of them, each once and in order.
+  std::uint64_t next = 0;
+  EXPECT_TRUE(repeat_until([&] { return next + count == accepted; },
+                           [&] {
+                             inbox.poll([&](bytes_view m) {
+                               EXPECT_EQ(as_text(m), std::to_string(next++));
+                             });
+                             (void)inbox.wait(10ms);
+                           }));
+  for (const std::string& text : unsent)
+    EXPECT_EQ(text, std::to_string(next++));
+}
+
 TEST_P(StreamSender, CloseGivesUpAfterTheLingerTime) {
   auto inbox = open_receiver(narrow_receiver());
   auto out = open_sender(narrow({.linger = 50ms}));
