@@ -22,6 +22,10 @@ constexpr std::uint64_t write_size_on_loop = 128 * 1024;
 constexpr std::uint64_t stretch_size = 16 * 1024;
 // Only control frames come back.
 constexpr std::size_t read_space_size = 4096;
+// An end that keeps reading, or something in between that does, lets every write succeed: only
+// reading tells that the other end is through. One that never waits looks each time it has written
+// so often.
+constexpr unsigned writes_per_read = 16;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
 constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
 
@@ -261,7 +265,7 @@ void stream_sender::write_now() noexcept {
   high_water_mark_ = std::max<std::uint64_t>(high_water_mark_, queue_->size());
   write_at_ = queue_->committed() + (on_loop_ ? write_size_on_loop : write_size);
   if (phase_ == phase::linked) {
-    if (!link_->opened() || offer_awaited_)
+    if (!link_->opened() || offer_awaited_ || ++writes_ % writes_per_read == 0)
       read_controls();
     (void)link_->flush();
     if (link_->now() == stream_link::state::closed)
@@ -385,6 +389,8 @@ status stream_sender::flush(std::chrono::nanoseconds timeout) {
   for (;;) {
     if (auto s = usable(); !s)
       return s;
+    if (phase_ == phase::linked)
+      read_controls();
     write_now();
     if (phase_ == phase::linked && !has_unwritten())
       return {};

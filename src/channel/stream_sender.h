@@ -123,6 +123,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::chrono::nanoseconds dial_again_{0};
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
+  unsigned writes_ = 0;  // while it is open
   std::uint64_t high_water_mark_ = 0;
   bool on_loop_ = false;
   bool offer_awaited_ = false;  // of a lane, agreed on in the opening
