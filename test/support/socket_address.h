@@ -22,7 +22,9 @@ struct socket_address {
   socklen_t size = 0;
 
   // "ipv4://a.b.c.d:port", "ipv6://::1:port", "ipv6://[::1]:port", "unix:///path", "unix://@name".
+  // Options of the library behind a '?' are left out.
   static socket_address parse(std::string_view text) {
+    text = text.substr(0, text.find('?'));
     const auto take = [&text](std::string_view scheme) {
       if (!text.starts_with(scheme))
         return false;
