@@ -142,9 +142,12 @@ TEST_P(LaneLife, ImpossibleGeometryNamesTheNumberAtFault) {
 }
 
 TEST_P(Life, LargestMessageLimitWorks) {
-  auto inbox = open_receiver({.lanes = 1, .message_limit = std::uint64_t{64} << 20});
+  // Of the streams one is enough: a large message takes seconds under a sanitizer.
+  const bool largest = !GetParam().stream || std::string_view{GetParam().name} == "ipv6";
+  const std::size_t limit = std::size_t{largest ? 64U : 4U} << 20;
+  auto inbox = open_receiver({.lanes = 1, .message_limit = limit});
   auto out = open_sender();
-  std::string huge(std::size_t{64} << 20, 'h');
+  std::string huge(limit, 'h');
   huge.back() = '!';
   ASSERT_TRUE(out.send(as_bytes(huge)));
   std::size_t size = 0;

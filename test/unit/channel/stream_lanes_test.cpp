@@ -156,7 +156,7 @@ TEST_F(StreamLanes, OrderHoldsAcrossTheSwitch) {
   }
 }
 
-TEST_F(StreamLanes, WhatADeadSenderPublishedIsDelivered) {
+TEST_F(StreamLanes, WhatAForkedSenderPublishedBeforeItDiedIsDelivered) {
   auto inbox = open_receiver();
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -174,6 +174,7 @@ TEST_F(StreamLanes, WhatADeadSenderPublishedIsDelivered) {
     }
     raise(SIGKILL);
   }
+  close(ready[1]);  // its end is an end of file for us
   std::size_t got = 0;
   for (int i = 0; i < 10; ++i) {
     char byte;
@@ -184,7 +185,6 @@ TEST_F(StreamLanes, WhatADeadSenderPublishedIsDelivered) {
   ASSERT_EQ(waitpid(child, &how, 0), child);
   EXPECT_TRUE(WIFSIGNALED(how));
   close(ready[0]);
-  close(ready[1]);
   const auto deadline = now() + 30s;
   while (got < 1000 && now() < deadline) {
     got += drain(inbox).size();
