@@ -46,6 +46,7 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   void answer_notice() noexcept override;
   [[nodiscard]] status usable() const noexcept;
+  [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
 
   void abandon_in_child() noexcept override;
 

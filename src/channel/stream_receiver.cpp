@@ -552,16 +552,17 @@ error stream_receiver::remove() {
 void stream_receiver::stop() noexcept {
   const fork_pause no_fork;
   listener_.close();
+  // The lanes before the connections: who hears the goodbye finds the lock of their receiver free.
+  if (lanes_ != nullptr) {
+    (void)own_lanes().remove();
+    std::exchange(lanes_, nullptr)->release();
+  }
   for (connection* c : open_) {
     if (c->confirmed) {  // a stranger is told nothing
       c->link.say_goodbye(errc::closed);
       (void)c->link.flush();
     }
     c->link.close({errc::closed});
-  }
-  if (lanes_ != nullptr) {
-    (void)own_lanes().remove();  // tells the senders
-    std::exchange(lanes_, nullptr)->release();
   }
   // Nothing is left in it that could become readable for whoever holds a duplicate.
   epoll_.reset();

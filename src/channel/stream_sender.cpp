@@ -5,11 +5,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "atbus/channel/copy_payload.hpp"
 #include "channel/frame.h"
 #include "channel/frame_queue.h"
-#include "channel/segment.h"
-#include "channel/taken_lane.h"
 #include "channel/wait_deadline.h"
 
 namespace atbus::detail {
@@ -28,6 +25,8 @@ constexpr std::size_t read_space_size = 4096;
 constexpr unsigned writes_per_read = 16;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
 constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
+// How often we look for the end of a dead receiver's lock.
+constexpr std::chrono::nanoseconds look_at_lock = std::chrono::milliseconds{5};
 
 frame_queue_options queue_options(const sender_options& options) {
   return {.buffer = options.buffer,
@@ -202,7 +201,7 @@ status stream_sender::new_stretch(std::size_t length) noexcept {
     write_now();
   }
   status claimed = claim_stretch(length);
-  if (claimed == errc::would_block && lane_ == nullptr) {
+  if (claimed == errc::would_block && (lane_ == nullptr || phase_ != phase::linked)) {
     write_now();
     claimed = claim_stretch(length);
   }
@@ -217,8 +216,9 @@ status stream_sender::new_stretch(std::size_t length) noexcept {
 status stream_sender::claim_stretch(std::size_t length) noexcept {
   if (phase_ == phase::ended)
     return usable();
-  if (phase_ == phase::linked && lane_ != nullptr)
-    return errc::would_block;  // first what is queued has to leave
+  // First what is queued has to leave, or what is in the lane to come back.
+  if (lane_ != nullptr)
+    return errc::would_block;
   const std::size_t least = frame_size(length);
   const std::uint64_t due = write_at_ > queue_->committed() ? write_at_ - queue_->committed() : 0;
   const std::size_t wish = static_cast<std::size_t>(
@@ -299,84 +299,6 @@ void stream_sender::read_controls() noexcept {
     link_->close({errc::peer_closed, text_ + ": the receiver has closed it"});
 }
 
-// --- lanes
-
-void stream_sender::take_offer() noexcept {
-  const fork_pause no_fork;
-  file segment = link_->take_segment();
-  file bell = link_->take_bell();
-  if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
-    return;
-  // Whatever is wrong with it: then the socket it is.
-  auto taken = take_handed_lane(std::move(segment), text_, *link_->offered_lane());
-  if (!taken || taken->opened.geometry.message_limit < message_limit_)
-    return;
-  if (options_.prefault)
-    prefault_lane(*taken);
-  auto* const made = new sender_state(std::move(taken->opened), taken->lane, options_, &writer_);
-  made->adopt_bell(std::move(bell));
-  epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
-  if (!made->start() ||
-      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
-    made->release();
-    return;
-  }
-  made->on_writable([this] { call_on_writable(); });
-  lane_ = made;
-}
-
-bool stream_sender::move_on_to_lane() noexcept {
-  if (!std::exchange(switch_said_, true))
-    link_->say_switch();
-  write_now();
-  if (phase_ != phase::linked || link_->has_unwritten())
-    return false;
-  through_stream_ = false;
-  return true;
-}
-
-void stream_sender::leave_lane() noexcept {
-  if (lane_ == nullptr)
-    return;
-  through_stream_ = true;
-  if (!dialler_.dials_again())
-    return;  // take_back still asks it
-  open_frame_ = nullptr;
-  commit_stretch();
-  // What the receiver has not come to goes to the next one; it is less than a queue holds.
-  (void)lane_->take_back([this](bytes_view message, errc outcome) {
-    mutable_bytes frame;
-    if (outcome != errc::not_delivered || !queue_->claim(frame_size(message.size()), frame))
-      return;
-    copy_payload(begin_frame(frame.data(), frame_kind::data, message.size()), message.data(),
-                 message.size());
-    queue_->commit(frame_size(message.size()));
-  });
-  std::exchange(lane_, nullptr)->release();
-}
-
-status stream_sender::make_room(std::uint64_t size) noexcept {
-  const status made = lane_->make_room(size);
-  if (made)
-    return made;
-  look(0);  // is anybody there?
-  if (phase_ == phase::linked && !(made == errc::would_block))
-    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
-  if (auto s = usable(); !s)
-    return s;
-  if (through_stream_) {
-    // It will dial again; until then there is room, but not here.
-    refused_length_ = 0;
-    ++full_;
-    return errc::would_block;
-  }
-  return made;
-}
-
-void stream_sender::answer_notice() noexcept {
-  lane_->answer_notice();
-}
-
 // --- waiting for the kernel
 
 status stream_sender::flush(std::chrono::nanoseconds timeout) {
@@ -410,8 +332,8 @@ bool stream_sender::fits(std::size_t length) noexcept {
   commit_stretch();
   if (open_frame_ != nullptr)
     return true;  // in a place of its own
-  if (lane_ != nullptr && phase_ == phase::linked)
-    return move_on_to_lane();
+  if (lane_ != nullptr)
+    return phase_ == phase::linked && move_on_to_lane();
   mutable_bytes place;
   const status claimed = queue_->claim(frame_size(length), place);
   if (claimed)
@@ -509,8 +431,11 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
         lost(link_->why());
       return;
     case phase::waiting:
-      if (now() >= dial_again_)
-        begin();
+      if (now() < dial_again_)
+        return;
+      if (empty_lane())
+        return begin();
+      dial_again_ = now() + look_at_lock;
       return;
     case phase::ended:
       return;
@@ -551,15 +476,19 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
     return error{errc::used_after_fork};
   if (phase_ == phase::linked && !through_stream_)
     look(0);
-  if (lane_ != nullptr && phase_ != phase::linked)
-    return lane_->take_back(each);
   if (phase_ == phase::linked)
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   open_frame_ = nullptr;
   commit_stretch();
-  const std::size_t count =
+  std::size_t count =
       for_each_frame(*queue_, [&](bytes_view m, bool) { each(m, errc::not_delivered); });
   queue_->release(queue_->size());
+  if (lane_ != nullptr) {
+    auto of_lane = lane_->take_back(each);
+    if (!of_lane && count == 0)
+      return of_lane;
+    count += of_lane ? *of_lane : 0;
+  }
   return count;
 }
 
@@ -610,7 +539,7 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
                                   const std::function<void(bytes_view)>& unsent) {
   if (forked_)
     return 0;
-  options_.reconnect_min = std::chrono::nanoseconds{0};
+  dialler_.never_again();
   if (phase_ != phase::ended)
     linger(longest);
   {
@@ -619,8 +548,13 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
       link_->close({errc::closed});
     end({errc::closed});
   }
-  const std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
+  std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
   queue_->release(queue_->size());
+  if (lane_ != nullptr) {
+    // Refused while its receiver lives, which hands out what is there.
+    const auto of_lane = lane_->take_back([&](bytes_view m, errc) { unsent(m); });
+    count += of_lane ? *of_lane : 0;
+  }
   return count;
 }
 

@@ -103,6 +103,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   bool move_on_to_lane() noexcept;
   // Its receiver is gone.
   void leave_lane() noexcept;
+  // True: nothing of it is left to do.
+  bool empty_lane() noexcept;
 
   bool local_;  // through a Unix socket
   std::string text_;
@@ -112,6 +114,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::unique_ptr<send_queue> queue_;
   std::unique_ptr<stream_link> link_;
   dialler dialler_;
+  std::chrono::nanoseconds lane_left_at_{0};
   sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
   phase phase_ = phase::ended;

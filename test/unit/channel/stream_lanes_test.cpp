@@ -1,4 +1,5 @@
 // Senders of a Unix socket that move on to lanes of shared memory, and those that can't.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "atbus/atbus.hpp"
+#include "channel/segment_layout.h"
 #include "system/kernel.h"
 
 namespace atbus {
@@ -237,8 +239,6 @@ TEST_F(StreamLanes, ReceiverThatComesBackGetsWhatItsPredecessorLeft) {
   auto first = open_receiver();
   auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
   const auto deadline = now() + 30s;
-  while (!out.receiver_alive() && now() < deadline)
-    (void)out.flush(10ms);
   move_on(first, out);
   ASSERT_TRUE(uses_lane(out));
   ASSERT_TRUE(out.send(as_bytes("unread")));
@@ -257,6 +257,87 @@ TEST_F(StreamLanes, ReceiverThatComesBackGetsWhatItsPredecessorLeft) {
   EXPECT_EQ(got[0], "probe");
   EXPECT_EQ(got[1], "unread");
   EXPECT_EQ(got[2], "after");
+}
+
+// A process that dies may end its connections a moment before its locks.
+TEST_F(StreamLanes, NothingIsLostWhenTheReceiversLockEndsAfterItsConnections) {
+  int handled[2];
+  ASSERT_EQ(pipe(handled), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto inbox = open_receiver();
+    for (;;) {
+      for (const auto& text : drain(inbox))
+        (void)!write(handled[1], text.data(), 1);
+      (void)inbox.wait(100ms);
+    }
+  }
+  sender out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  for (int i = 0; i < 4; ++i) {
+    const auto deadline = now() + 30s;
+    while (!out.send(as_bytes("opening")) && now() < deadline)
+      (void)out.wait_writable(10ms);
+    (void)out.flush(10s);
+    char byte;
+    ASSERT_EQ(read(handled[0], &byte, 1), 1);
+  }
+  kill(child, SIGSTOP);
+  ASSERT_TRUE(uses_lane(out));
+  ASSERT_TRUE(out.send(as_bytes("unread")));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  close(handled[0]);
+  close(handled[1]);
+
+  auto second = open_receiver();
+  static std::atomic<int> held;
+  held = 5;
+  detail::kernel().lock = [](int fd, int command, struct flock* lock) {
+    if (command != F_OFD_GETLK || lock->l_start != off_t{detail::receiver_lock_byte} || held == 0)
+      return fcntl(fd, command, lock);
+    --held;
+    lock->l_type = F_WRLCK;
+    return 0;
+  };
+  std::vector<std::string> got;
+  const auto deadline = now() + 30s;
+  while (got.size() < 3 && now() < deadline) {
+    // What is sent meanwhile must not overtake what was sent before.
+    (void)out.send(as_bytes("later"));
+    (void)out.flush(1ms);
+    for (auto& text : drain(second))
+      got.push_back(std::move(text));
+  }
+  EXPECT_EQ(held, 0);
+  ASSERT_GE(got.size(), 3U);
+  EXPECT_EQ(got[0], "probe");
+  EXPECT_EQ(got[1], "unread");
+  EXPECT_EQ(got[2], "later");
+}
+
+TEST_F(StreamLanes, LaneThatHoldsMoreThanTheQueueComesBackWhole) {
+  auto first = open_receiver();
+  auto out = open_sender({.message_limit = 2000,
+                          .send_buffer_number = 64,  // 8 KiB
+                          .reconnect_min = 1ms,
+                          .reconnect_max = 10ms});
+  move_on(first, out);
+  ASSERT_TRUE(uses_lane(out));
+  ASSERT_EQ(drain(first).size(), 1U);
+  int accepted = 0;
+  while (out.send(as_bytes(std::string(1000, 'x') + std::to_string(accepted))))
+    ++accepted;
+  ASSERT_GT(accepted, 100);
+  first.close();
+  auto second = open_receiver();
+  int next = 0;
+  const auto deadline = now() + 30s;
+  while (next < accepted && now() < deadline) {
+    (void)out.flush(10ms);
+    for (const auto& text : drain(second))
+      EXPECT_EQ(text, std::string(1000, 'x') + std::to_string(next++));
+  }
+  EXPECT_EQ(next, accepted);
 }
 
 TEST_F(StreamLanes, BothSidesSleepAndWake) {

@@ -1,0 +1,119 @@
+// A sender of a Unix socket that goes over to a lane of shared memory, and back when the receiver
+// has gone.
+#include <utility>
+
+#include "atbus/channel/copy_payload.hpp"
+#include "channel/frame.h"
+#include "channel/frame_queue.h"
+#include "channel/stream_sender.h"
+#include "channel/taken_lane.h"
+
+namespace atbus::detail {
+namespace {
+
+// A dying process's connections end a moment before or after its locks: so long we look for the end
+// of those.
+constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
+
+}  // namespace
+
+void stream_sender::take_offer() noexcept {
+  const fork_pause no_fork;
+  file segment = link_->take_segment();
+  file bell = link_->take_bell();
+  if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
+    return;
+  // Whatever is wrong with it: then the socket it is.
+  auto taken = take_handed_lane(std::move(segment), text_, *link_->offered_lane());
+  if (!taken || taken->opened.geometry.message_limit < message_limit_)
+    return;
+  if (options_.prefault)
+    prefault_lane(*taken);
+  auto* const made = new sender_state(std::move(taken->opened), taken->lane, options_, &writer_);
+  made->adopt_bell(std::move(bell));
+  epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
+  if (!made->start() ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
+    made->release();
+    return;
+  }
+  made->on_writable([this] { call_on_writable(); });
+  lane_ = made;
+}
+
+bool stream_sender::move_on_to_lane() noexcept {
+  if (!std::exchange(switch_said_, true))
+    link_->say_switch();
+  write_now();
+  if (phase_ != phase::linked || link_->has_unwritten())
+    return false;
+  through_stream_ = false;
+  return true;
+}
+
+void stream_sender::leave_lane() noexcept {
+  if (lane_ == nullptr)
+    return;
+  open_frame_ = nullptr;
+  commit_stretch();
+  if (std::exchange(through_stream_, true))
+    return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
+  lane_left_at_ = now();
+  if (dialler_.dials_again())
+    (void)empty_lane();
+}
+
+// What the receiver has not come to goes to its successor, ahead of what is sent from now on.
+bool stream_sender::empty_lane() noexcept {
+  if (lane_ == nullptr)
+    return true;
+  const fork_pause no_fork;
+  // A lane that was used may hold more than our queue, which was empty then. Its records are as long
+  // as frames.
+  const std::uint64_t most =
+      lane_->capacity() + 2 * frame_size(static_cast<std::size_t>(message_limit_));
+  if (queue_->byte_limit() < most && queue_->size() == 0) {
+    link_.reset();  // it has ended, and knows the old one
+    queue_ = make_frame_queue(
+        {.buffer = send_buffer_kind::growing, .bytes = most, .message_limit = message_limit_});
+  }
+  const auto taken = lane_->take_back([this](bytes_view message, errc outcome) {
+    // The one that the receiver was handling when it died may have been handled: not again.
+    mutable_bytes frame;
+    if (outcome != errc::not_delivered || !queue_->claim(frame_size(message.size()), frame))
+      return;
+    copy_payload(begin_frame(frame.data(), frame_kind::data, message.size()), message.data(),
+                 message.size());
+    queue_->commit(frame_size(message.size()));
+  });
+  // A receiver's connections may end a moment before its locks do. One that is still alive after that
+  // has only closed the connection, and hands out what is in the lane itself.
+  if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
+    return false;
+  std::exchange(lane_, nullptr)->release();
+  return true;
+}
+
+status stream_sender::make_room(std::uint64_t size) noexcept {
+  const status made = lane_->make_room(size);
+  if (made)
+    return made;
+  look(0);  // is anybody there?
+  if (phase_ == phase::linked && !(made == errc::would_block))
+    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
+  if (auto s = usable(); !s)
+    return s;
+  if (through_stream_) {
+    // It will dial again; until then there is room, but not here.
+    refused_length_ = 0;
+    ++full_;
+    return errc::would_block;
+  }
+  return made;
+}
+
+void stream_sender::answer_notice() noexcept {
+  lane_->answer_notice();
+}
+
+}  // namespace atbus::detail
