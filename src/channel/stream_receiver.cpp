@@ -385,7 +385,7 @@ bool stream_receiver::anything_soon() noexcept {
 
 bool stream_receiver::prepare_sleep() {
   // What comes from now on makes the descriptor readable; what was read has to be handed out first.
-  return interrupted_ == interruption::none && !dispatching_ && !anything() &&
+  return interrupted_ == interruption::none && !dispatching_ && !anything(false) &&
          (lanes_ == nullptr || own_lanes().prepare_sleep());
 }
 
@@ -401,7 +401,7 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
     return errc::invalid_argument;
   const auto start = now();
   const wait_deadline deadline{start, timeout};
-  if (anything())
+  if (anything(true))
     return {};
   if (!spin_.spin(start, deadline.at(), [this] { return anything_soon(); })) {
     for (;;) {
@@ -415,7 +415,7 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
       finish_sleep();
       if (lanes_ != nullptr)
         own_lanes().read_bells();
-      if (batch_next_ != batch_size_ || fill(true) || some_lane_has_messages())
+      if (anything(true))
         break;
       if (deadline.over())
         return errc::timed_out;

@@ -63,8 +63,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
   bool fill(bool quick) noexcept override;
   void reject(bytes_view message) noexcept override;
-  [[nodiscard]] bool anything() noexcept {
-    return some_lane_has_messages() || batch_next_ != batch_size_ || fill(false) ||
+  // `quick`: without asking the kernel who has become ready.
+  [[nodiscard]] bool anything(bool quick) noexcept {
+    return some_lane_has_messages() || batch_next_ != batch_size_ || fill(quick) ||
            (moved_on_ && some_lane_has_messages());
   }
   [[nodiscard]] bool some_lane_has_messages() noexcept {
