@@ -10,7 +10,8 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::chrono::nanoseconds out_of_descriptors_pause = std::chrono::milliseconds{100};
+// When the kernel has no descriptors, or no memory.
+constexpr std::chrono::nanoseconds refused_pause = std::chrono::milliseconds{100};
 
 }  // namespace
 
@@ -29,6 +30,11 @@ void acceptor::rest(std::chrono::nanoseconds until) noexcept {
     watching_ = false;
 }
 
+void acceptor::go_on(std::chrono::nanoseconds time) noexcept {
+  if (!watching_ && until_ <= time && !watch())
+    until_ = time + refused_pause;
+}
+
 file acceptor::next(error& refused) noexcept {
   for (;;) {
     file socket{kernel().accept(socket_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
@@ -38,7 +44,7 @@ file acceptor::next(error& refused) noexcept {
       continue;
     if (errno != EAGAIN) {
       const int code = errno;
-      rest(now() + out_of_descriptors_pause);
+      rest(now() + refused_pause);
       refused = {errc::system_error,
                  address() + ": can't accept connections for now, what is connected goes on" +
                      (code == EMFILE || code == ENFILE

@@ -25,8 +25,10 @@ class acceptor {
 
   // False: the kernel refuses.
   bool watch() noexcept;
-  // Until then; 0: until its owner has it watch again.
+  // Until then; 0: until its owner has it go on.
   void rest(std::chrono::nanoseconds until) noexcept;
+  // Watches again if its rest is over. If the kernel refuses it rests for a while longer.
+  void go_on(std::chrono::nanoseconds time) noexcept;
   [[nodiscard]] bool watching() const noexcept { return watching_; }
   [[nodiscard]] std::chrono::nanoseconds rests_until() const noexcept { return until_; }
 

@@ -14,30 +14,18 @@
 #include "channel/acceptor.h"
 #include "channel/dialler.h"
 #include "channel/frame_queue.h"
+#include "channel/line.h"
 #include "channel/opening.h"
 #include "channel/stream_link.h"
 
 namespace atbus::detail {
 
-struct connection_entry;
+struct listener_entry;
 
 // What epoll speaks of.
 struct watched {
   explicit watched(bool listens) noexcept : is_listener(listens) {}
   bool is_listener;
-};
-
-struct listener_entry : watched {
-  listener_entry(listening_socket socket, int epoll, const listen_options& wish)
-      : watched(true), door(std::move(socket), epoll, this), options(wish) {}
-
-  acceptor door;
-  listen_options options;
-  bool local = false;
-  std::size_t connections = 0;  // not closed
-  std::size_t unconfirmed_count = 0;
-  connection_entry* oldest_unconfirmed = nullptr;
-  connection_entry* newest_unconfirmed = nullptr;
 };
 
 struct connection_entry : watched {
@@ -74,7 +62,6 @@ struct connection_entry : watched {
   bool goodbye = false;    // ours is said
   bool shut = false;       // and written: our half is closed
   bool more = false;       // complete frames may be left from the last read
-  bool busy = false;       // in the line of those to be read
   bool dirty = false;      // in the list of those to be written
   bool due = false;        // in the list of those whose handlers are to be told
   bool wants_writable = false;
@@ -94,13 +81,21 @@ struct connection_entry : watched {
   std::uint64_t write_at = 0;  // in the queue's count of committed bytes
   std::uint64_t links = 0;     // so many times it was connected
 
-  connection_entry* before = nullptr;  // in the line of busy ones
-  connection_entry* behind = nullptr;
-  connection_entry* older = nullptr;  // among its listener's unconfirmed
-  connection_entry* newer = nullptr;
-  bool in_unconfirmed = false;
+  line_place<connection_entry> turn;       // in the line of those to be read
+  line_place<connection_entry> probation;  // among its listener's unconfirmed
 
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
+};
+
+struct listener_entry : watched {
+  listener_entry(listening_socket socket, int epoll, const listen_options& wish)
+      : watched(true), door(std::move(socket), epoll, this), options(wish) {}
+
+  acceptor door;
+  listen_options options;
+  bool local = false;
+  std::size_t connections = 0;                                       // not closed
+  line<connection_entry, &connection_entry::probation> unconfirmed;  // the oldest first
 };
 
 }  // namespace atbus::detail

@@ -11,7 +11,6 @@ namespace atbus::detail {
 namespace {
 
 constexpr int accepts_per_look = 64;
-constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 constexpr std::chrono::nanoseconds never{0};
 // What is queued leaves at the end of the turn, but not later than with so many bytes.
 constexpr std::uint64_t write_size = 128 * 1024;
@@ -101,10 +100,8 @@ void connection_core::accept_some(listener_entry& from) noexcept {
     error refused;
     file socket = from.door.next(refused);
     if (!socket) {
-      if (!refused && now() - reported_at_ >= between_reports) {
-        reported_at_ = now();
-        problem(std::move(refused));
-      }
+      if (!refused)
+        report(std::move(refused));
       return;
     }
     add_accepted(from, std::move(socket));
@@ -112,9 +109,9 @@ void connection_core::accept_some(listener_entry& from) noexcept {
 }
 
 void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
-  if (from.unconfirmed_count >= from.options.unconfirmed) {
+  if (from.unconfirmed.size() >= from.options.unconfirmed) {
     ++dropped_;
-    connection_entry& oldest = *from.oldest_unconfirmed;
+    connection_entry& oldest = *from.unconfirmed.first();
     end(oldest,
         {errc::timed_out, oldest.peer + ": too many are unconfirmed, and it is the oldest"});
   }
@@ -127,16 +124,12 @@ void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   c.peer = describe_peer(socket.get());
   ++from.connections;
   configure(c, options, from.local);
-  c.older = from.newest_unconfirmed;
-  (c.older == nullptr ? from.oldest_unconfirmed : c.older->newer) = &c;
-  from.newest_unconfirmed = &c;
-  ++from.unconfirmed_count;
-  c.in_unconfirmed = true;
+  from.unconfirmed.join(c);
   if (!add_link(c, std::move(socket), true))
     return;
   linked(c);
   if (c.now == phase::linked)
-    heat(c);  // who dials mostly has said something already
+    busy_.join(c);  // who dials mostly has said something already
 }
 
 void connection_core::configure(connection_entry& c, const connection_options& options,
@@ -249,11 +242,8 @@ void connection_core::linked(connection_entry& c) noexcept {
 // --- they go
 
 void connection_core::leave_unconfirmed(connection_entry& c) noexcept {
-  if (!std::exchange(c.in_unconfirmed, false))
-    return;
-  (c.older == nullptr ? c.listener->oldest_unconfirmed : c.older->newer) = c.newer;
-  (c.newer == nullptr ? c.listener->newest_unconfirmed : c.newer->older) = c.older;
-  --c.listener->unconfirmed_count;
+  if (c.listener != nullptr)
+    c.listener->unconfirmed.leave(c);
 }
 
 void connection_core::settle_confirmed(connection_entry& c) noexcept {
@@ -271,7 +261,7 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
     c.link->close(why);
   if (c.dial != nullptr)
     c.dial->stop();
-  cool(c);
+  busy_.leave(c);
   leave_unconfirmed(c);
   c.opened = c.peer_done = c.goodbye = c.shut = c.more = c.blocked = false;
   c.watched_for = 0;
@@ -308,9 +298,8 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   c.frame = nullptr;
   ++c.claims;
   if (c.listener != nullptr) {
-    if (c.listener->connections-- == c.listener->options.connections &&
-        c.listener->door.rests_until() <= now())
-      (void)c.listener->door.watch();
+    if (c.listener->connections-- == c.listener->options.connections)
+      c.listener->door.go_on(now());
     c.listener = nullptr;
   }
   std::size_t unsent = 0;
@@ -447,7 +436,7 @@ void connection_core::wrote(connection_entry& c) noexcept {
   if (c.link->now() == stream_link::state::closed) {
     // What has been read is handed out first.
     if (c.more)
-      return heat(c);
+      return busy_.join(c);
     return lost(c, c.link->why());
   }
   c.blocked = c.link->has_unwritten();
@@ -507,7 +496,7 @@ void connection_core::resend(connection_entry& c) noexcept {
 void connection_core::pause(connection_entry& c) noexcept {
   if (c.closing || c.now == phase::closed || std::exchange(c.paused, true))
     return;
-  cool(c);
+  busy_.leave(c);
   watch(c);
 }
 
@@ -515,7 +504,7 @@ void connection_core::resume(connection_entry& c) noexcept {
   if (!std::exchange(c.paused, false) || c.now != phase::linked)
     return;
   if (watch(c) && !c.peer_done)
-    heat(c);
+    busy_.join(c);
 }
 
 void connection_core::confirm(connection_entry& c) noexcept {

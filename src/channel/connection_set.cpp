@@ -230,32 +230,18 @@ void connection_core::problem(error what) noexcept {
 
 void connection_core::report_fault(const connection_entry& c) noexcept {
   ++faulty_;
+  if (!c.told && c.dial == nullptr) {
+    report({c.link->why().code(),
+            c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
+  }
+}
+
+void connection_core::report(error what) noexcept {
   const auto time = now();
-  if (c.told || c.dial != nullptr || time - reported_at_ < between_reports)
+  if (time - reported_at_ < between_reports)
     return;
   reported_at_ = time;
-  problem({c.link->why().code(),
-           c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
-}
-
-// --- the line of those to be read
-
-void connection_core::heat(connection_entry& c) noexcept {
-  if (c.busy)
-    return;
-  c.busy = true;
-  c.before = last_busy_;
-  c.behind = nullptr;
-  (last_busy_ == nullptr ? first_busy_ : last_busy_->behind) = &c;
-  last_busy_ = &c;
-}
-
-void connection_core::cool(connection_entry& c) noexcept {
-  if (!c.busy)
-    return;
-  c.busy = false;
-  (c.before == nullptr ? first_busy_ : c.before->behind) = c.behind;
-  (c.behind == nullptr ? last_busy_ : c.behind->before) = c.before;
+  problem(std::move(what));
 }
 
 void connection_core::due(connection_entry& c) noexcept {
@@ -275,10 +261,9 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   look(0);
   if (!tell_problems() || !tell_due())
     return 0;
-  for (int idle_turns = 0;
-       first_busy_ != nullptr && idle_turns != idle_turns_max && left.go_on();) {
+  for (int idle_turns = 0; !busy_.empty() && idle_turns != idle_turns_max && left.go_on();) {
     const std::size_t before = left.delivered;
-    if (!read_turn(*first_busy_, left))
+    if (!read_turn(*busy_.first(), left))
       return left.delivered;
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }
@@ -293,7 +278,7 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
       if (c.link->now() == stream_link::state::closed) {
         lost(c, c.link->why());
       } else {
-        cool(c);
+        busy_.leave(c);
       }
       return true;
     }
@@ -338,7 +323,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       return true;  // the rest in another turn
     c.more = false;
     if (link.ended_by_goodbye()) {
-      cool(c);
+      busy_.leave(c);
       c.peer_done = true;
       if (!c.closing) {
         c.linger_ends_at = now() + c.linger;
@@ -348,9 +333,9 @@ bool connection_core::walk(connection_entry& c, budget& left) {
     } else if (link.now() == stream_link::state::closed) {
       lost(c, link.why());
     } else {
-      cool(c);
+      busy_.leave(c);
       if (!link.drained())
-        heat(c);
+        busy_.join(c);
     }
     return true;
   }
@@ -446,9 +431,8 @@ void connection_core::look_at_clock() noexcept {
   while (!timers_.empty() && timers_.begin()->first <= time)
     time_is_up(*timers_.begin()->second);
   for (const auto& l : listeners_) {
-    if (!l->door.watching() && l->door.rests_until() <= time &&
-        l->connections < l->options.connections)
-      (void)l->door.watch();
+    if (l->connections < l->options.connections)
+      l->door.go_on(time);
   }
 }
 
@@ -486,7 +470,7 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
         write(c);
       if (c.now == phase::linked && !c.paused && !c.peer_done &&
           (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
-        heat(c);
+        busy_.join(c);
       return;
     case phase::waiting:
     case phase::closed:

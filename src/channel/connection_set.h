@@ -116,6 +116,8 @@ class connection_core final : public fork_guard {
   [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
   void problem(error what) noexcept;
   void report_fault(const connection_entry& c) noexcept;
+  // At most once a second.
+  void report(error what) noexcept;
 
   // Writing.
   void mark_dirty(connection_entry& c) noexcept;
@@ -136,7 +138,7 @@ class connection_core final : public fork_guard {
   bool watch(connection_entry& c) noexcept;
   void set_timer(connection_entry& c) noexcept;
   [[nodiscard]] bool anything() const noexcept {
-    return first_busy_ != nullptr || !due_.empty() || has_news();
+    return !busy_.empty() || !due_.empty() || has_news();
   }
   [[nodiscard]] bool has_news() const noexcept {
     return !problems_.empty() && static_cast<bool>(handlers_->on_problem);
@@ -150,8 +152,6 @@ class connection_core final : public fork_guard {
   [[nodiscard]] bool tell_due();
   [[nodiscard]] bool tell_problems();
   void due(connection_entry& c) noexcept;
-  void heat(connection_entry& c) noexcept;
-  void cool(connection_entry& c) noexcept;
   [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
     return {anchor_, c.id};
   }
@@ -167,8 +167,7 @@ class connection_core final : public fork_guard {
   std::vector<std::uint32_t> free_;
   std::vector<std::unique_ptr<listener_entry>> listeners_;
   std::set<std::pair<std::chrono::nanoseconds, connection_entry*>> timers_;
-  connection_entry* first_busy_ = nullptr;
-  connection_entry* last_busy_ = nullptr;
+  line<connection_entry, &connection_entry::turn> busy_;  // those to be read
   std::vector<std::uint64_t> dirty_;
   std::vector<std::uint64_t> asked_;  // for a name, since the last look
   std::deque<std::uint64_t> due_;

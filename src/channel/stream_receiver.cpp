@@ -19,7 +19,7 @@ constexpr std::size_t read_space_size = 512 * 1024;
 // in crumbs, can't keep poll from returning.
 constexpr int most_reads = 16;
 constexpr int accepts_per_look = 64;
-constexpr std::chrono::nanoseconds out_of_descriptors_pause = std::chrono::milliseconds{100};
+constexpr std::chrono::nanoseconds never{0};
 constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 // Up to so many connections are read from on the chance that something is there.
 constexpr std::size_t few_connections = 4;
@@ -33,26 +33,6 @@ bool is_of_our_user(int fd) noexcept {
 }
 
 }  // namespace
-
-struct stream_receiver::connection {
-  connection(file socket, const hello& own, read_space& space) noexcept
-      : link(std::move(socket), true, own, nullptr, space) {}
-
-  stream_link link;
-  std::uint32_t number = 0;
-  std::size_t open_at = 0;       // in open_
-  connection* before = nullptr;  // in the line of busy ones
-  connection* behind = nullptr;
-  bool busy = false;
-  bool confirmed = false;
-  bool more = false;      // complete frames may be left from the last read
-  bool has_read = false;  // in this turn
-  bool watching_write = false;
-  bool faulty = false;                   // impossible bytes have come
-  bool has_lane = false;                 // was offered one
-  bool uses_lane = false;                // what is in it is delivered
-  std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
-};
 
 result<receiver_backend*> stream_receiver::open(const atbus::address& where,
                                                 const receiver_options& options) {
@@ -84,8 +64,7 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options,
                                          options.socket.checksums.value_or(!local),
                                          local && where.flag(address_option::shm).value_or(true));
-  made->watch_listener(true);
-  if (!made->listening_) {
+  if (!made->door_.watch()) {
     error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
     made->release();
     return failed;
@@ -96,9 +75,9 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
 stream_receiver::stream_receiver(listening_socket listener, file epoll,
                                  const receiver_options& options, bool wants_checksums,
                                  bool offers_lanes)
-    : listener_(std::move(listener)),
-      epoll_(std::move(epoll)),
-      address_(listener_.bound_to()),
+    : epoll_(std::move(epoll)),
+      door_(std::move(listener), epoll_.get(), nullptr),
+      address_(door_.address()),
       message_limit_(options.message_limit == 0
                          ? static_cast<std::uint64_t>(build_settings::message_limit)
                          : options.message_limit),
@@ -118,25 +97,6 @@ stream_receiver::~stream_receiver() = default;
 
 // --- reading
 
-// To the end of the line.
-void stream_receiver::heat(connection& busy) noexcept {
-  if (busy.busy)
-    return;
-  busy.busy = true;
-  busy.before = last_busy_;
-  busy.behind = nullptr;
-  (last_busy_ == nullptr ? first_busy_ : last_busy_->behind) = &busy;
-  last_busy_ = &busy;
-}
-
-void stream_receiver::cool(connection& idle) noexcept {
-  if (!idle.busy)
-    return;
-  idle.busy = false;
-  (idle.before == nullptr ? first_busy_ : idle.before->behind) = idle.behind;
-  (idle.behind == nullptr ? last_busy_ : idle.behind->before) = idle.before;
-}
-
 bool stream_receiver::fill(bool quick) noexcept {
   batch_next_ = batch_size_ = 0;
   if (interrupted_ != interruption::none)
@@ -144,11 +104,11 @@ bool stream_receiver::fill(bool quick) noexcept {
   bool looked = quick;
   for (int reads = 0;;) {
     if (current_ == nullptr) {
-      if (look_due_ || (first_busy_ == nullptr && !std::exchange(looked, true)))
+      if (look_due_ || (busy_.empty() && !std::exchange(looked, true)))
         look(0);
-      if (first_busy_ == nullptr)
+      if (busy_.empty())
         return false;
-      current_ = first_busy_;
+      current_ = busy_.first();
       current_->has_read = false;
     }
     connection& c = *current_;
@@ -165,9 +125,9 @@ bool stream_receiver::fill(bool quick) noexcept {
     }
     if (c.has_read) {
       // Its turn is over, and comes again if more is there.
-      cool(c);
+      busy_.leave(c);
       if (!c.link.drained()) {
-        heat(c);
+        busy_.join(c);
         // It may go on so for ever: others that have become ready join the line.
         look_due_ = true;
       }
@@ -220,13 +180,14 @@ void stream_receiver::reject(bytes_view message) noexcept {
 void stream_receiver::found_faulty(connection& which) noexcept {
   faulty_ += which.faulty ? 0 : 1;
   which.faulty = true;
-  report(which);
+  report({which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
+                                       " is closed, " + which.link.why().text()});
 }
 
 // The other end has said hello: ours is the answer.
 void stream_receiver::opening_moved(connection& of) noexcept {
   of.confirmed = true;
-  forget_unconfirmed(of);
+  unconfirmed_.leave(of);
   if (of.link.agreed_lanes())
     offer_lane(of);
   write_controls(of);
@@ -300,13 +261,12 @@ void stream_receiver::write_controls(connection& of) noexcept {
     of.watching_write = wanted;
 }
 
-void stream_receiver::report(const connection& of) noexcept {
+void stream_receiver::report(error what) noexcept {
   const auto time = now();
   if (time - reported_at_ < between_reports)
     return;
   reported_at_ = time;
-  problem({of.link.why().code(), address_ + ": connection " + std::to_string(of.number) +
-                                     " is closed, " + of.link.why().text()});
+  problem(std::move(what));
 }
 
 // --- waiting
@@ -328,7 +288,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
     auto* const c = static_cast<connection*>(of);
     if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
       write_controls(*c);
-    heat(*c);
+    busy_.join(*c);
   }
   // Last: it may end connections that events speak of.
   if (newcomers)
@@ -336,18 +296,15 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
 }
 
 void stream_receiver::look_at_clock() noexcept {
-  if (!listening_ || !unconfirmed_.empty()) {
-    const auto time = now();
-    while (!unconfirmed_.empty() && unconfirmed_.front()->close_at <= time) {
-      ++dropped_;
-      drop(*unconfirmed_.front());
-    }
-    if (!listening_ && accept_again_ <= time && open_.size() < most_connections_) {
-      watch_listener(true);
-      if (!listening_)
-        accept_again_ = time + out_of_descriptors_pause;
-    }
+  if (door_.watching() && unconfirmed_.empty())
+    return;
+  const auto time = now();
+  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
+    ++dropped_;
+    drop(*unconfirmed_.first());
   }
+  if (open_.size() < most_connections_)
+    door_.go_on(time);
 }
 
 std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
@@ -360,9 +317,9 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
     next = next < std::chrono::nanoseconds{0} ? left : std::min(next, left);
   };
   if (!unconfirmed_.empty())
-    consider(unconfirmed_.front()->close_at);
-  if (!listening_ && open_.size() < most_connections_)
-    consider(accept_again_);
+    consider(unconfirmed_.first()->close_at);
+  if (!door_.watching() && open_.size() < most_connections_)
+    consider(door_.rests_until());
   if (lanes_ != nullptr) {
     const auto of_lanes = static_cast<const receiver_state&>(*lanes_).longest_sleep();
     if (of_lanes >= std::chrono::nanoseconds{0})
@@ -379,7 +336,7 @@ bool stream_receiver::anything_soon() noexcept {
   if (open_.empty() || open_.size() > few_connections || ++spins_ % spins_per_look == 0)
     return fill(false);
   for (connection* c : open_)
-    heat(*c);
+    busy_.join(*c);
   return fill(true);
 }
 
@@ -427,45 +384,19 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
 
 // --- connections come and go
 
-void stream_receiver::watch_listener(bool wanted) noexcept {
-  if (wanted == listening_)
-    return;
-  epoll_event interest{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-  if (kernel().epoll_ctl(epoll_.get(), operation, listener_.get(), &interest) == 0)
-    listening_ = wanted;
-}
-
-void stream_receiver::pause_accepting(std::chrono::nanoseconds time) noexcept {
-  accept_again_ = now() + time;
-  watch_listener(false);
-}
-
 void stream_receiver::accept_some() noexcept {
   const fork_pause no_fork;
   for (int i = 0; i < accepts_per_look; ++i) {
     if (open_.size() >= most_connections_)
-      return pause_accepting({});
+      return door_.rest(never);
     // Who would have to make room is heard first: its hello may be there.
-    if (unconfirmed_.size() >= most_unconfirmed_ && unconfirmed_.front()->busy)
+    if (unconfirmed_.size() >= most_unconfirmed_ && busy_.holds(*unconfirmed_.first()))
       return;
-    file socket{kernel().accept(listener_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    error refused;
+    file socket = door_.next(refused);
     if (!socket) {
-      if (errno == EINTR || errno == ECONNABORTED)
-        continue;
-      if (errno != EAGAIN) {
-        const int code = errno;
-        pause_accepting(out_of_descriptors_pause);
-        if (now() - reported_at_ >= between_reports) {
-          reported_at_ = now();
-          problem({errc::system_error,
-                   address_ + ": can't accept connections for now, what is connected goes on" +
-                       (code == EMFILE || code == ENFILE
-                            ? "; close something, or raise the limit (ulimit -n)"
-                            : ""),
-                   code});
-        }
-      }
+      if (!refused)
+        report(std::move(refused));
       return;
     }
     add(std::move(socket));
@@ -475,7 +406,7 @@ void stream_receiver::accept_some() noexcept {
 void stream_receiver::add(file socket) noexcept {
   if (unconfirmed_.size() >= most_unconfirmed_) {
     ++dropped_;
-    drop(*unconfirmed_.front());
+    drop(*unconfirmed_.first());
   }
   std::uint32_t number = 0;
   if (free_.empty()) {
@@ -497,28 +428,21 @@ void stream_receiver::add(file socket) noexcept {
   c.close_at = now() + confirm_timeout_;
   c.open_at = open_.size();
   open_.push_back(&c);
-  unconfirmed_.push_back(&c);
+  unconfirmed_.join(c);
   epoll_event interest{.events = EPOLLIN, .data = {.ptr = &c}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
     return drop(c);
-  heat(c);  // who dials mostly has said something already
-}
-
-void stream_receiver::forget_unconfirmed(const connection& which) noexcept {
-  const auto at = std::find(unconfirmed_.begin(), unconfirmed_.end(), &which);
-  if (at != unconfirmed_.end())
-    unconfirmed_.erase(at);
+  busy_.join(c);  // who dials mostly has said something already
 }
 
 void stream_receiver::drop(connection& ended) noexcept {
-  cool(ended);
+  busy_.leave(ended);
   // Its sender may be gone; what it left in its lane is still delivered.
   if (ended.has_lane) {
     own_lanes().open_gate(ended.number);
     moved_on_ = true;
   }
-  if (!ended.confirmed)
-    forget_unconfirmed(ended);
+  unconfirmed_.leave(ended);
   if (current_ == &ended)
     current_ = nullptr;
   open_[ended.open_at] = open_.back();
@@ -551,7 +475,7 @@ error stream_receiver::remove() {
 
 void stream_receiver::stop() noexcept {
   const fork_pause no_fork;
-  listener_.close();
+  door_.close();
   // The lanes before the connections: who hears the goodbye finds the lock of their receiver free.
   if (lanes_ != nullptr) {
     (void)own_lanes().remove();
@@ -577,7 +501,7 @@ void stream_receiver::destroy() noexcept {
 
 void stream_receiver::abandon_in_child() noexcept {
   interrupted_ = interruption::forked;
-  listener_.abandon();
+  door_.abandon();
   for (const auto& c : slots_) {
     if (c != nullptr)
       c->link.abandon();

@@ -23,7 +23,9 @@
 
 #include "atbus/channel/frame_inbox.hpp"
 #include "atbus/core/address.hpp"
+#include "channel/acceptor.h"
 #include "channel/fork_guard.h"
+#include "channel/line.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
 #include "channel/receiver_state.h"
@@ -53,7 +55,24 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void abandon_in_child() noexcept override;
 
  private:
-  struct connection;
+  struct connection {
+    connection(file socket, const hello& own, read_space& space) noexcept
+        : link(std::move(socket), true, own, nullptr, space) {}
+
+    stream_link link;
+    std::uint32_t number = 0;
+    std::size_t open_at = 0;           // in open_
+    line_place<connection> turn;       // among the busy ones
+    line_place<connection> probation;  // among the unconfirmed ones
+    bool confirmed = false;
+    bool more = false;      // complete frames may be left from the last read
+    bool has_read = false;  // in this turn
+    bool watching_write = false;
+    bool faulty = false;                   // impossible bytes have come
+    bool has_lane = false;                 // was offered one
+    bool uses_lane = false;                // what is in it is delivered
+    std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
+  };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
                   bool wants_checksums, bool offers_lanes);
@@ -82,8 +101,6 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void look_at_clock() noexcept;
 
   void accept_some() noexcept;
-  void pause_accepting(std::chrono::nanoseconds time) noexcept;
-  void watch_listener(bool wanted) noexcept;
   void add(file socket) noexcept;
   // Finds the frames that are there.
   void collect(connection& from) noexcept;
@@ -95,14 +112,12 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   [[nodiscard]] error make_lanes();
   // What the peer sent through its socket has been handed out: its lane's turn.
   void move_on_to_lane(connection& from) noexcept;
-  void heat(connection& busy) noexcept;
-  void cool(connection& idle) noexcept;
   void drop(connection& ended) noexcept;
-  void forget_unconfirmed(const connection& which) noexcept;
-  void report(const connection& of) noexcept;
+  // At most once a second.
+  void report(error what) noexcept;
 
-  listening_socket listener_;
   file epoll_;
+  acceptor door_;
   std::string address_;
   hello own_;
   std::uint64_t message_limit_;
@@ -115,17 +130,14 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
   std::vector<std::uint32_t> free_;                 // numbers
   std::vector<connection*> open_;
-  receiver_options lane_options_;     // of the lanes, when they are made
-  bool lanes_refused_ = false;        // the kernel has: not asked again
-  connection* first_busy_ = nullptr;  // whose turn it is, or comes
-  connection* last_busy_ = nullptr;
-  std::vector<connection*> unconfirmed_;            // the oldest first
-  std::vector<std::unique_ptr<connection>> ended_;  // until nothing can refer to them
-  connection* current_ = nullptr;                   // whose batch it is, or whose turn
+  receiver_options lane_options_;                         // of the lanes, when they are made
+  bool lanes_refused_ = false;                            // the kernel has: not asked again
+  line<connection, &connection::turn> busy_;              // whose turn it is, or comes
+  line<connection, &connection::probation> unconfirmed_;  // the oldest first
+  std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
+  connection* current_ = nullptr;                         // whose batch it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
   unsigned spins_ = 0;
-  bool listening_ = false;  // the listener is watched
-  std::chrono::nanoseconds accept_again_{0};
   std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;
   std::uint64_t dropped_ = 0;
