@@ -15,8 +15,7 @@ class receiver_on_loop final : public loop_binding {
                    const poll_limits& per_turn)
       : inbox_(std::move(inbox)), dispatch_(std::move(dispatch)), per_turn_(per_turn) {}
 
-  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, inbox_.descriptor()); }
-  [[nodiscard]] receiver& inbox() noexcept { return inbox_; }
+  [[nodiscard]] receiver& channel() noexcept { return inbox_; }
 
  private:
   void before_wait() override {
@@ -62,8 +61,7 @@ class connections_on_loop final : public loop_binding {
   connections_on_loop(connection_set set, const poll_limits& per_turn)
       : set_(std::move(set)), per_turn_(per_turn) {}
 
-  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, set_.descriptor()); }
-  [[nodiscard]] connection_set& set() noexcept { return set_; }
+  [[nodiscard]] connection_set& channel() noexcept { return set_; }
 
  private:
   void before_wait() override {
@@ -98,8 +96,7 @@ class sender_on_loop final : public loop_binding {
  public:
   explicit sender_on_loop(sender out) : out_(std::move(out)) { out_.backend_->ride_on_loop(); }
 
-  [[nodiscard]] error start_on(uv_loop_t* loop) { return start(loop, out_.descriptor()); }
-  [[nodiscard]] sender& out() noexcept { return out_; }
+  [[nodiscard]] sender& channel() noexcept { return out_; }
 
  private:
   void before_wait() override {
@@ -147,6 +144,34 @@ class sender_on_loop final : public loop_binding {
 
 }  // namespace detail
 
+error loop_handle::start(uv_loop_s* loop, int descriptor) {
+  return binding_->start(loop, descriptor);
+}
+detail::loop_binding& loop_handle::binding() const {
+  assert(binding_ != nullptr);
+  binding_->rethrow();
+  return *binding_;
+}
+void loop_handle::rethrow() {
+  if (binding_ != nullptr)
+    binding_->rethrow();
+}
+bool loop_handle::failed() const noexcept {
+  return binding_ != nullptr && binding_->failed();
+}
+void loop_handle::ref() noexcept {
+  if (binding_ != nullptr)
+    binding_->ref();
+}
+void loop_handle::unref() noexcept {
+  if (binding_ != nullptr)
+    binding_->unref();
+}
+void loop_handle::close() noexcept {
+  if (binding_ != nullptr)
+    std::exchange(binding_, nullptr)->let_go();
+}
+
 result<loop_receiver> loop_receiver::attach_dispatch(
     uv_loop_s* loop, receiver inbox, std::unique_ptr<detail::message_dispatch> dispatch,
     const poll_limits& per_turn) {
@@ -158,36 +183,16 @@ result<loop_receiver> loop_receiver::attach_dispatch(
     return error{errc::invalid_argument,
                  "a receiver on a loop must be allowed at least one message per turn"};
   // Owned by the binding from here on, also when it fails.
+  const int descriptor = inbox.descriptor();
   loop_receiver bound{
       new detail::receiver_on_loop{std::move(inbox), std::move(dispatch), per_turn}};
-  if (auto e = bound.binding_->start_on(loop); !e)
+  if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;
 }
 
 receiver& loop_receiver::operator*() const {
-  assert(binding_ != nullptr);
-  binding_->rethrow();
-  return binding_->inbox();
-}
-void loop_receiver::rethrow() {
-  if (binding_ != nullptr)
-    binding_->rethrow();
-}
-bool loop_receiver::failed() const noexcept {
-  return binding_ != nullptr && binding_->failed();
-}
-void loop_receiver::ref() noexcept {
-  if (binding_ != nullptr)
-    binding_->ref();
-}
-void loop_receiver::unref() noexcept {
-  if (binding_ != nullptr)
-    binding_->unref();
-}
-void loop_receiver::close() noexcept {
-  if (binding_ != nullptr)
-    std::exchange(binding_, nullptr)->let_go();
+  return static_cast<detail::receiver_on_loop&>(binding()).channel();
 }
 
 result<loop_sender> loop_sender::attach(uv_loop_s* loop, sender out) {
@@ -195,35 +200,15 @@ result<loop_sender> loop_sender::attach(uv_loop_s* loop, sender out) {
     return error{errc::closed, "a sender that is not open can't be attached to a loop"};
   if (loop == nullptr)
     return error{errc::invalid_argument, "a sender can't be attached to a null loop"};
+  const int descriptor = out.descriptor();
   loop_sender bound{new detail::sender_on_loop{std::move(out)}};
-  if (auto e = bound.binding_->start_on(loop); !e)
+  if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;
 }
 
 sender& loop_sender::operator*() const {
-  assert(binding_ != nullptr);
-  binding_->rethrow();
-  return binding_->out();
-}
-void loop_sender::rethrow() {
-  if (binding_ != nullptr)
-    binding_->rethrow();
-}
-bool loop_sender::failed() const noexcept {
-  return binding_ != nullptr && binding_->failed();
-}
-void loop_sender::ref() noexcept {
-  if (binding_ != nullptr)
-    binding_->ref();
-}
-void loop_sender::unref() noexcept {
-  if (binding_ != nullptr)
-    binding_->unref();
-}
-void loop_sender::close() noexcept {
-  if (binding_ != nullptr)
-    std::exchange(binding_, nullptr)->let_go();
+  return static_cast<detail::sender_on_loop&>(binding()).channel();
 }
 
 result<loop_connections> loop_connections::attach(uv_loop_s* loop, connection_set set,
@@ -236,35 +221,15 @@ result<loop_connections> loop_connections::attach(uv_loop_s* loop, connection_se
     return error{errc::invalid_argument,
                  "connections on a loop must be allowed at least one message per turn"};
   }
+  const int descriptor = set.descriptor();
   loop_connections bound{new detail::connections_on_loop{std::move(set), per_turn}};
-  if (auto e = bound.binding_->start_on(loop); !e)
+  if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;
 }
 
 connection_set& loop_connections::operator*() const {
-  assert(binding_ != nullptr);
-  binding_->rethrow();
-  return binding_->set();
-}
-void loop_connections::rethrow() {
-  if (binding_ != nullptr)
-    binding_->rethrow();
-}
-bool loop_connections::failed() const noexcept {
-  return binding_ != nullptr && binding_->failed();
-}
-void loop_connections::ref() noexcept {
-  if (binding_ != nullptr)
-    binding_->ref();
-}
-void loop_connections::unref() noexcept {
-  if (binding_ != nullptr)
-    binding_->unref();
-}
-void loop_connections::close() noexcept {
-  if (binding_ != nullptr)
-    std::exchange(binding_, nullptr)->let_go();
+  return static_cast<detail::connections_on_loop&>(binding()).channel();
 }
 
 }  // namespace atbus

@@ -26,6 +26,9 @@ class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
   loop_binding(const loop_binding&) = delete;
   loop_binding& operator=(const loop_binding&) = delete;
 
+  // `descriptor` is the channel's; it is duplicated, so that the channel may close its own at any
+  // time. On failure the caller lets go.
+  [[nodiscard]] error start(uv_loop_t* loop, int descriptor);
   void let_go() noexcept;
   void rethrow();
   [[nodiscard]] bool failed() const noexcept { return exception_ != nullptr; }
@@ -35,10 +38,6 @@ class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  protected:
   loop_binding() = default;
   virtual ~loop_binding() = default;
-
-  // `descriptor` is the channel's; it is duplicated, so that the channel may close its own at any
-  // time. On failure the caller lets go.
-  [[nodiscard]] error start(uv_loop_t* loop, int descriptor);
 
   virtual void before_wait() = 0;
   virtual void after_wait() = 0;

@@ -47,7 +47,6 @@ class connection_slot;
 namespace detail {
 class connection_core;
 struct connection_anchor;
-class connections_on_loop;
 }  // namespace detail
 
 enum class connection_state : std::uint8_t {

@@ -43,9 +43,7 @@ namespace atbus {
 
 namespace detail {
 
-class receiver_on_loop;
-class sender_on_loop;
-class connections_on_loop;
+class loop_binding;
 
 // `receiver::poll` with a handler whose type the binding does not know.
 class ATBUS_API message_dispatch {
@@ -71,8 +69,45 @@ class message_dispatch_to final : public message_dispatch {
 
 }  // namespace detail
 
+// What the three bindings have in common: their place on the loop and the exception they keep.
+class ATBUS_API loop_handle {
+ public:
+  // Throws the exception that a handler left, if there is one.
+  void rethrow();
+  // Whether a handler left one, and delivery waits for it to be taken.
+  [[nodiscard]] bool failed() const noexcept;
+
+  // An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
+  void ref() noexcept;
+  void unref() noexcept;
+
+  // Leaves the loop and closes the channel: what was published stays, a receiver's messages wait for
+  // a successor. Idempotent.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
+
+ protected:
+  explicit loop_handle(detail::loop_binding* binding) noexcept : binding_(binding) {}
+  loop_handle(loop_handle&& other) noexcept : binding_(std::exchange(other.binding_, nullptr)) {}
+  loop_handle& operator=(loop_handle&& other) noexcept {
+    if (this != &other) {
+      close();
+      binding_ = std::exchange(other.binding_, nullptr);
+    }
+    return *this;
+  }
+  ~loop_handle() { close(); }
+
+  [[nodiscard]] error start(uv_loop_s* loop, int descriptor);
+  // For whoever wants the channel: throws the exception first.
+  [[nodiscard]] detail::loop_binding& binding() const;
+
+ private:
+  detail::loop_binding* binding_;
+};
+
 // A receiver whose messages the loop delivers.
-class ATBUS_API loop_receiver {
+class ATBUS_API loop_receiver : public loop_handle {
  public:
   // What one turn of the loop delivers at most.
   static constexpr poll_limits default_per_turn{.messages = 1024,
@@ -89,86 +124,38 @@ class ATBUS_API loop_receiver {
         std::make_unique<detail::message_dispatch_to<Handler>>(std::move(handler)), per_turn);
   }
 
-  loop_receiver(loop_receiver&& other) noexcept
-      : binding_(std::exchange(other.binding_, nullptr)) {}
-  loop_receiver& operator=(loop_receiver&& other) noexcept {
-    if (this != &other) {
-      close();
-      binding_ = std::exchange(other.binding_, nullptr);
-    }
-    return *this;
-  }
-  ~loop_receiver() { close(); }
-
   // The receiver: its counters, `remove`, `close`. Once it is closed, the binding rests and no
   // longer keeps the loop alive. Throws the exception that a handler left. The binding must be
   // open.
   receiver& operator*() const;
   receiver* operator->() const { return &**this; }
 
-  // Throws the exception that a handler left, if there is one.
-  void rethrow();
-  // Whether a handler left one, and delivery waits for it to be taken.
-  [[nodiscard]] bool failed() const noexcept;
-
-  // An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
-  void ref() noexcept;
-  void unref() noexcept;
-
-  // Leaves the loop and closes the receiver; its messages wait for a successor. Idempotent.
-  void close() noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
-
  private:
-  explicit loop_receiver(detail::receiver_on_loop* binding) noexcept : binding_(binding) {}
+  explicit loop_receiver(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
   static result<loop_receiver> attach_dispatch(uv_loop_s* loop, receiver inbox,
                                                std::unique_ptr<detail::message_dispatch> dispatch,
                                                const poll_limits& per_turn);
-
-  detail::receiver_on_loop* binding_;
 };
 
 // A sender whose on_writable handler the loop calls: after a send was refused with would_block,
 // once there is room for it, or once the channel has ended and the next send says why.
-class ATBUS_API loop_sender {
+class ATBUS_API loop_sender : public loop_handle {
  public:
   // Errors: closed (out is), invalid_argument (no loop), system_error; `out` is closed then.
   static result<loop_sender> attach(uv_loop_s* loop, sender out);
-
-  loop_sender(loop_sender&& other) noexcept : binding_(std::exchange(other.binding_, nullptr)) {}
-  loop_sender& operator=(loop_sender&& other) noexcept {
-    if (this != &other) {
-      close();
-      binding_ = std::exchange(other.binding_, nullptr);
-    }
-    return *this;
-  }
-  ~loop_sender() { close(); }
 
   // The sender: send, claim, on_writable. Throws the exception that a handler left. The binding
   // must be open.
   sender& operator*() const;
   sender* operator->() const { return &**this; }
 
-  // As in loop_receiver.
-  void rethrow();
-  [[nodiscard]] bool failed() const noexcept;
-  void ref() noexcept;
-  void unref() noexcept;
-
-  // Leaves the loop and gives the lane up; what was published stays. Idempotent.
-  void close() noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
-
  private:
-  explicit loop_sender(detail::sender_on_loop* binding) noexcept : binding_(binding) {}
-
-  detail::sender_on_loop* binding_;
+  explicit loop_sender(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
 };
 
 // A set of connections whose handlers the loop calls. What they and other code on the loop queue
 // leaves at the end of each turn.
-class ATBUS_API loop_connections {
+class ATBUS_API loop_connections : public loop_handle {
  public:
   static constexpr poll_limits default_per_turn = loop_receiver::default_per_turn;
 
@@ -177,36 +164,13 @@ class ATBUS_API loop_connections {
   static result<loop_connections> attach(uv_loop_s* loop, connection_set set,
                                          const poll_limits& per_turn = default_per_turn);
 
-  loop_connections(loop_connections&& other) noexcept
-      : binding_(std::exchange(other.binding_, nullptr)) {}
-  loop_connections& operator=(loop_connections&& other) noexcept {
-    if (this != &other) {
-      close();
-      binding_ = std::exchange(other.binding_, nullptr);
-    }
-    return *this;
-  }
-  ~loop_connections() { close(); }
-
   // The set: listen, connect, stats. Throws the exception that a handler left. The binding must be
   // open.
   connection_set& operator*() const;
   connection_set* operator->() const { return &**this; }
 
-  // As in loop_receiver.
-  void rethrow();
-  [[nodiscard]] bool failed() const noexcept;
-  void ref() noexcept;
-  void unref() noexcept;
-
-  // Leaves the loop and closes the set. Idempotent.
-  void close() noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
-
  private:
-  explicit loop_connections(detail::connections_on_loop* binding) noexcept : binding_(binding) {}
-
-  detail::connections_on_loop* binding_;
+  explicit loop_connections(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
 };
 
 }  // namespace atbus
