@@ -15,7 +15,6 @@ namespace {
 // returning.
 constexpr int idle_turns_max = 64;
 constexpr std::size_t messages_per_clock = 32;
-constexpr std::size_t problems_kept = 16;
 constexpr std::uint64_t slot_bits = 20;
 constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
 constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
@@ -55,29 +54,6 @@ struct connection_core::budget {
   }
 };
 
-class connection_core::dispatch_frame {
- public:
-  explicit dispatch_frame(connection_core& core) noexcept
-      : core_(core), entered_(!core.dispatching_ && core.interrupted_ == interruption::none) {
-    if (entered_)
-      core_.dispatching_ = true;
-  }
-  ~dispatch_frame() {
-    if (!entered_)
-      return;
-    core_.dispatching_ = false;
-    if (!core_.owned_)
-      core_.end_self();
-  }
-  dispatch_frame(const dispatch_frame&) = delete;
-  dispatch_frame& operator=(const dispatch_frame&) = delete;
-  [[nodiscard]] bool entered() const noexcept { return entered_; }
-
- private:
-  connection_core& core_;
-  bool entered_;
-};
-
 // --- life
 
 result<connection_core*> connection_core::open(connection_handlers handlers,
@@ -96,10 +72,10 @@ connection_core::connection_core(connection_handlers handlers,
                                  const connection_set_options& options)
     : anchor_(take_anchor()),
       epoll_(kernel().epoll_create(EPOLL_CLOEXEC)),
-      handlers_(std::make_shared<const connection_handlers>(std::move(handlers))),
       space_(options.read_size),
       spin_(options.spin),
       reported_at_(-between_reports) {
+  set_handlers(std::move(handlers));
   // Pairs with the loads in find: who sees this set's address also sees which ids are older.
   anchor_->first_id.store(serials.load(std::memory_order_relaxed) << slot_bits,
                           std::memory_order_relaxed);
@@ -107,16 +83,6 @@ connection_core::connection_core(connection_handlers handlers,
 }
 
 connection_core::~connection_core() = default;
-
-void connection_core::release() noexcept {
-  owned_ = false;
-  if (interrupted_ == interruption::none) {
-    interrupted_ = interruption::closed;
-    stop();
-  }
-  if (!dispatching_)
-    end_self();
-}
 
 void connection_core::stop() noexcept {
   const fork_pause no_fork;
@@ -135,7 +101,7 @@ void connection_core::stop() noexcept {
   epoll_.reset();
 }
 
-void connection_core::end_self() noexcept {
+void connection_core::destroy() noexcept {
   // Pairs with the load in find.
   anchor_->core.store(nullptr, std::memory_order_release);
   {
@@ -163,19 +129,8 @@ void connection_core::abandon_in_child() noexcept {
   epoll_.reset();
 }
 
-status connection_core::usable() const noexcept {
-  switch (interrupted_) {
-    case interruption::none:
-      return {};
-    case interruption::closed:
-      return errc::closed;
-    case interruption::forked:
-      return errc::used_after_fork;
-  }
-  return errc::closed;
-}
-
 void connection_core::set_handlers(connection_handlers handlers) {
+  on_problem_ = std::move(handlers.on_problem);
   handlers_ = std::make_shared<const connection_handlers>(std::move(handlers));
 }
 
@@ -221,11 +176,6 @@ void connection_core::forget(connection_entry& c) noexcept {
   const auto slot = static_cast<std::uint32_t>(c.id & slot_mask);
   slots_[slot].reset();
   free_.push_back(slot);
-}
-
-void connection_core::problem(error what) noexcept {
-  if (handlers_->on_problem || problems_.size() < problems_kept)
-    problems_.push_back(std::move(what));
 }
 
 void connection_core::report_fault(const connection_entry& c) noexcept {
@@ -389,16 +339,6 @@ bool connection_core::tell_due() {
       return false;
   }
   return true;
-}
-
-bool connection_core::tell_problems() {
-  while (has_news() && interrupted_ == interruption::none) {
-    const auto handlers = handlers_;
-    const error what = std::move(problems_.front());
-    problems_.erase(problems_.begin());
-    handlers->on_problem(what);
-  }
-  return interrupted_ == interruption::none;
 }
 
 // --- waiting

@@ -9,7 +9,6 @@
 //    a handler, an event list or a walk may refer to it.
 //  - One function each ends an attempt (lost) and a connection (end). After `end` nothing is told
 //    but on_close.
-//  - A set that is let go in a handler lives until the dispatch frame ends, and says nothing more.
 //
 // One thread.
 #pragma once
@@ -26,6 +25,7 @@
 
 #include "atbus/buffer/chunk_cache.hpp"
 #include "atbus/channel/connection.hpp"
+#include "atbus/channel/dispatcher.hpp"
 #include "channel/connection_entry.h"
 #include "channel/fork_guard.h"
 #include "channel/read_buffer.h"
@@ -41,12 +41,11 @@ struct connection_anchor {
   std::atomic<std::uint64_t> first_id{0};
 };
 
-class connection_core final : public fork_guard {
+class connection_core final : public dispatcher, public fork_guard {
  public:
   [[nodiscard]] static result<connection_core*> open(connection_handlers handlers,
                                                      const connection_set_options& options);
-  // The public object lets go. Ends it, at once or when the dispatch frame ends.
-  void release() noexcept;
+  using dispatcher::release;
 
   // --- of the set
 
@@ -64,7 +63,6 @@ class connection_core final : public fork_guard {
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
   [[nodiscard]] channel_stats stats() const;
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size() - free_.size(); }
-  [[nodiscard]] status usable() const noexcept;
 
   // --- of a connection
 
@@ -87,15 +85,10 @@ class connection_core final : public fork_guard {
 
  private:
   using phase = connection_entry::phase;
-  enum class interruption : std::uint8_t { none, closed, forked };
-
-  // Keeps the core alive while a handler may destroy the set; refuses nested dispatch.
-  class dispatch_frame;
-
   connection_core(connection_handlers handlers, const connection_set_options& options);
-  ~connection_core();
-  void stop() noexcept;
-  void end_self() noexcept;
+  ~connection_core() override;
+  void stop() noexcept override;
+  void destroy() noexcept override;
 
   // Connections come and go.
   [[nodiscard]] connection_entry& add();
@@ -114,7 +107,6 @@ class connection_core final : public fork_guard {
   void settle_confirmed(connection_entry& c) noexcept;
   void leave_unconfirmed(connection_entry& c) noexcept;
   [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
-  void problem(error what) noexcept;
   void report_fault(const connection_entry& c) noexcept;
   // At most once a second.
   void report(error what) noexcept;
@@ -140,9 +132,6 @@ class connection_core final : public fork_guard {
   [[nodiscard]] bool anything() const noexcept {
     return !busy_.empty() || !due_.empty() || has_news();
   }
-  [[nodiscard]] bool has_news() const noexcept {
-    return !problems_.empty() && static_cast<bool>(handlers_->on_problem);
-  }
 
   // Telling. False: the set has been let go, or this is a forked child now.
   struct budget;
@@ -150,7 +139,6 @@ class connection_core final : public fork_guard {
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
   [[nodiscard]] bool tell_opened(connection_entry& c);
   [[nodiscard]] bool tell_due();
-  [[nodiscard]] bool tell_problems();
   void due(connection_entry& c) noexcept;
   [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
     return {anchor_, c.id};
@@ -171,11 +159,7 @@ class connection_core final : public fork_guard {
   std::vector<std::uint64_t> dirty_;
   std::vector<std::uint64_t> asked_;  // for a name, since the last look
   std::deque<std::uint64_t> due_;
-  std::vector<error> problems_;
   std::chrono::nanoseconds reported_at_;
-  interruption interrupted_ = interruption::none;
-  bool dispatching_ = false;
-  bool owned_ = true;
 
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;

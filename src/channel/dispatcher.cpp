@@ -1,0 +1,63 @@
+#include "atbus/channel/dispatcher.hpp"
+
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t problems_kept = 16;
+
+}  // namespace
+
+dispatcher::~dispatcher() = default;
+
+status dispatcher::usable() const noexcept {
+  switch (interrupted_) {
+    case interruption::none:
+      return {};
+    case interruption::closed:
+      return errc::closed;
+    case interruption::forked:
+      return errc::used_after_fork;
+  }
+  return errc::closed;
+}
+
+void dispatcher::release() noexcept {
+  owned_ = false;
+  if (interrupted_ == interruption::none) {
+    interrupted_ = interruption::closed;
+    stop();
+  }
+  if (!dispatching_)
+    end();
+}
+
+void dispatcher::end_dispatch() noexcept {
+  finish_dispatch();
+  dispatching_ = false;
+  if (!owned_)
+    end();
+}
+
+void dispatcher::end() noexcept {
+  const auto handler = std::move(on_problem_);  // the user's: it ends outside of destroy's pause
+  destroy();
+}
+
+void dispatcher::problem(error what) noexcept {
+  if (on_problem_ || problems_.size() < problems_kept)
+    problems_.push_back(std::move(what));
+}
+
+bool dispatcher::tell_problems() {
+  while (has_news() && interrupted_ == interruption::none) {
+    const auto handler = on_problem_;  // it may replace itself
+    const error what = std::move(problems_.front());
+    problems_.erase(problems_.begin());
+    handler(what);
+  }
+  return interrupted_ == interruption::none;
+}
+
+}  // namespace atbus::detail
