@@ -14,6 +14,7 @@
 
 #include "atbus/channel/connection.hpp"
 #include "atbus/core/clock.hpp"
+#include "system/kernel.h"
 
 namespace atbus {
 
@@ -120,5 +121,57 @@ inline bool turn_until(std::initializer_list<recorded_set*> all,
   }
   return true;
 }
+
+// The message with a number, of a length that follows from it.
+inline std::string numbered(std::size_t number) {
+  return std::to_string(number) + ":" +
+         std::string((number * 37) % 700, static_cast<char>('a' + number % 26));
+}
+inline std::vector<std::string> numbered_range(std::size_t from, std::size_t to) {
+  std::vector<std::string> all;
+  for (; from != to; ++from)
+    all.push_back(numbered(from));
+  return all;
+}
+
+// Two sets and a connection between them. What a test does to the kernel ends with it.
+class TwoSets : public testing::Test {
+ protected:
+  ~TwoSets() override { detail::kernel() = saved_; }
+
+  // Where `a` is to listen.
+  virtual std::string any_address() const { return fresh_unix_address(); }
+  // Opens one connection from `b` to `a`.
+  void join(const connect_options& options = {}, const listen_options& of_listener = {}) {
+    where = a.listen(any_address(), of_listener);
+    out = b.connect(where, options);
+    ASSERT_TRUE(until([&] { return a.opens == 1 && b.opens == 1; }));
+    in = a.last;
+  }
+  bool until(const std::function<bool()>& done) { return turn_until({&a, &b}, done); }
+  // Queues as many numbered messages as there is room for; returns the next number.
+  static std::size_t fill(connection to, std::size_t from = 0) {
+    while (to.send(as_bytes(numbered(from))))
+      ++from;
+    return from;
+  }
+  // The same until the kernel takes no more.
+  static std::size_t stuff(connection to) {
+    std::size_t count = 0;
+    for (std::size_t before = 1; before != count;) {
+      before = count;
+      count = fill(to, count);
+      (void)to.flush();
+    }
+    return count;
+  }
+
+  recorded_set a;
+  recorded_set b;
+  std::string where;
+  connection in;
+  connection out;
+  detail::kernel_calls saved_ = detail::kernel();
+};
 
 }  // namespace atbus

@@ -1,0 +1,269 @@
+// The states of a connection, one by one, and what ends each of them.
+#include <algorithm>
+#include <thread>
+
+#include "channel/opening.h"
+#include "connection_fixture.h"
+#include "plain_socket.h"
+
+namespace atbus {
+namespace {
+
+using test::plain_listener;
+using test::plain_socket;
+
+using ConnectionLife = TwoSets;
+
+TEST_F(ConnectionLife, ResolvingEndsAtOnceWhenItIsClosed) {
+  for (const bool gracefully : {true, false}) {
+    out = b.connect("dns://localhost:9");
+    EXPECT_EQ(out.state(), connection_state::resolving);
+    EXPECT_TRUE(gracefully ? out.close() : out.abort());
+    EXPECT_EQ(out.state(), connection_state::closed);
+    EXPECT_TRUE(until([&] { return b.closes == 1; }));
+    EXPECT_EQ(b.whys.back().code(), gracefully ? errc::ok : errc::closed);
+    b.closes = 0;
+  }
+}
+
+TEST_F(ConnectionLife, ResolvesANameAndTriesItsAddresses) {
+  where = a.listen("ipv4://127.0.0.1:0");
+  out = b.connect("dns://localhost" + where.substr(where.rfind(':')));
+  EXPECT_TRUE(out.send(as_bytes("by name")));
+  EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
+  EXPECT_EQ(out.state(), connection_state::open);
+}
+
+TEST_F(ConnectionLife, RefusedMeansClosedWithTheReasonAndTheMessages) {
+  out = b.connect(fresh_unix_address());
+  EXPECT_EQ(out.send(as_bytes("x")), errc::closed);
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::not_found);
+
+  std::string nobody;
+  {
+    recorded_set gone;
+    nobody = gone.listen("ipv4://127.0.0.1:0");
+  }
+  out = b.connect(nobody);
+  EXPECT_EQ(out.state(), connection_state::connecting);
+  EXPECT_TRUE(out.send(as_bytes("never sent")));
+  std::string unsent;
+  b.on_close = [&](connection c, const error&) {
+    EXPECT_EQ(c.unsent([&](bytes_view m) { unsent = as_text(m); }), 1U);
+  };
+  ASSERT_TRUE(until([&] { return b.closes == 2; }));
+  EXPECT_EQ(b.whys.back(), errc::not_found);
+  EXPECT_EQ(unsent, "never sent");
+}
+
+// A listener whose backlog is full: dialling it takes as long as the kernel has patience.
+class full_backlog {
+ public:
+  full_backlog() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto at = test::socket_address::parse("ipv4://127.0.0.1:0");
+    EXPECT_EQ(::bind(fd_.fd(), at.get(), at.size), 0);
+    EXPECT_EQ(::listen(fd_.fd(), 0), 0);
+    address_ = test::socket_address::bound(fd_.fd()).text();
+    const auto to = test::socket_address::parse(address_);
+    for (int i = 0; i < 4; ++i) {
+      fillers_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)::connect(fillers_.back().fd(), to.get(), to.size);
+    }
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  plain_socket fd_;
+  std::string address_;
+  std::vector<plain_socket> fillers_;
+};
+
+TEST_F(ConnectionLife, ConnectingEndsWithItsTimeout) {
+  const full_backlog nobody;
+  out = b.connect(nobody.address(), {.connect_timeout = 20ms});
+  EXPECT_EQ(out.state(), connection_state::connecting);
+  EXPECT_GE(b.set->longest_sleep(), 0ns);
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+}
+
+TEST_F(ConnectionLife, ConnectingEndsWhenItIsAborted) {
+  const full_backlog nobody;
+  out = b.connect(nobody.address(), {.connect_timeout = 0s});
+  EXPECT_EQ(b.set->longest_sleep(), -1ns);
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  EXPECT_TRUE(out.abort());
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::closed);
+}
+
+TEST_F(ConnectionLife, ConnectingClosedWithMessagesLingers) {
+  const full_backlog nobody;
+  out = b.connect(nobody.address(), {.connect_timeout = 0s});
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  EXPECT_TRUE(out.close(1h));
+  EXPECT_EQ(out.state(), connection_state::closing);
+  EXPECT_TRUE(out.close(10ms));
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+}
+
+TEST_F(ConnectionLife, OpeningEndsWithTheConfirmTimeoutOfWhoDials) {
+  const plain_listener mute{"ipv4://127.0.0.1:0"};
+  out = b.connect(mute.address(), {.connection = {.confirm_timeout = 20ms}});
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+  EXPECT_EQ(b.opens, 0);
+}
+
+TEST_F(ConnectionLife, OpeningEndsWhenTheOtherEndSpeaksAnotherProtocol) {
+  const plain_listener other{"ipv4://127.0.0.1:0"};
+  out = b.connect(other.address());
+  ASSERT_TRUE(until([&] { return out.state() == connection_state::opening; }));
+  const plain_socket peer = other.accept();
+  EXPECT_TRUE(peer.send("220 smtp.example ESMTP ready and willing to talk\r\n"));
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::protocol_error);
+}
+
+TEST_F(ConnectionLife, OpeningClosedWaitsForTheOtherEnd) {
+  const plain_listener mute{"ipv4://127.0.0.1:0"};
+  out = b.connect(mute.address());
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  ASSERT_TRUE(until([&] { return out.state() == connection_state::opening; }));
+  EXPECT_TRUE(out.close(1h));
+  EXPECT_EQ(out.state(), connection_state::closing);
+  plain_socket peer = mute.accept();
+  // Hello, message, goodbye, end of file.
+  std::string got;
+  std::thread reader{[&] {
+    got = peer.receive_all();
+    peer.close();
+  }};
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  reader.join();
+  EXPECT_EQ(got.size(), detail::frame_size(detail::hello_size) + detail::frame_size(1) +
+                            detail::frame_size(detail::goodbye_size));
+  EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
+}
+
+TEST_F(ConnectionLife, WaitingEndsWhenItIsClosedAndDialsAgainUntilThen) {
+  where = fresh_unix_address();
+  out = b.connect(where, {.reconnect_min = 1ms, .reconnect_max = 5ms});
+  EXPECT_EQ(out.state(), connection_state::waiting);
+  EXPECT_TRUE(out.send(as_bytes("for whoever comes")));
+  for (int i = 0; i < 5; ++i) {
+    (void)b.set->wait(2ms);
+    b.set->poll();
+  }
+  EXPECT_EQ(b.closes, 0);
+  a.listen(where);
+  ASSERT_TRUE(until([&] { return a.messages.size() == 1; }));
+  EXPECT_EQ(out.state(), connection_state::open);
+  a.set.reset();
+  ASSERT_TRUE(until([&] { return out.state() == connection_state::waiting; }));
+  EXPECT_EQ(b.closes, 0);
+  EXPECT_TRUE(out.close());
+  EXPECT_EQ(out.state(), connection_state::closed);
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_TRUE(b.whys.back());
+}
+
+TEST_F(ConnectionLife, OpenEndsWithTheOtherEnd) {
+  join();
+  EXPECT_TRUE(in.send(as_bytes("last words")));
+  in.flush();
+  a.set.reset();
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, std::vector<std::string>{"last words"});
+  EXPECT_EQ(b.whys.back(), errc::peer_closed);
+  EXPECT_EQ(b.events, (std::vector<std::string>{"open", "close peer_closed"}));
+}
+
+TEST_F(ConnectionLife, HearsTheLastWordsEvenIfItCanNotWriteAnyMore) {
+  join();
+  EXPECT_TRUE(in.send(as_bytes("last words")));
+  EXPECT_TRUE(in.flush());
+  a.set.reset();
+  EXPECT_TRUE(out.send(as_bytes("to nobody")));
+  EXPECT_TRUE(out.flush() != errc::closed);
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, std::vector<std::string>{"last words"});
+  EXPECT_EQ(b.whys.back(), errc::peer_closed);
+}
+
+TEST_F(ConnectionLife, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
+  where = a.listen("ipv4://127.0.0.1:0");
+  plain_socket peer = plain_socket::connect(where);
+  const auto hello = detail::hello_frame({.wants_checksums = true, .session = 1});
+  EXPECT_TRUE(peer.send({reinterpret_cast<const char*>(hello.data()), hello.size()}));
+  ASSERT_TRUE(until([&] { return a.opens == 1; }));
+  EXPECT_TRUE(peer.send("this is not a frame, whatever one thinks of it"));
+  ASSERT_TRUE(until([&] { return a.closes == 1; }));
+  EXPECT_EQ(a.whys.back(), errc::protocol_error);
+  EXPECT_EQ(a.set->stats().quarantined, 1U);
+}
+
+TEST_F(ConnectionLife, ClosingEndsWithTheLingerTimeAndSaysWhatWasNotSent) {
+  join();
+  EXPECT_TRUE(in.pause());
+  const std::size_t count = fill(out);
+  std::size_t unsent = 0;
+  b.on_close = [&](connection c, const error&) { unsent = c.unsent({}); };
+  EXPECT_TRUE(out.close(20ms));
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+  EXPECT_GT(unsent, 0U);
+  EXPECT_LE(unsent, count);
+  EXPECT_NE(b.whys.back().text().find(std::to_string(unsent) + " messages"), std::string::npos)
+      << b.whys.back().text();
+}
+
+TEST_F(ConnectionLife, ClosingByTheOtherEndHasALingerTimeToo) {
+  join({}, {.connection = {.linger = 20ms}});
+  (void)fill(in);  // more than the sockets hold
+  EXPECT_TRUE(out.close(1h));
+  ASSERT_TRUE(turn_until({&b}, [&] { return out.state() == connection_state::closing; }));
+  b.set->flush();
+  // b reads nothing from now on, and a can't wait for it for ever.
+  ASSERT_TRUE(turn_until({&a}, [&] { return a.closes == 1; }));
+  EXPECT_EQ(a.whys.back(), errc::peer_closed);
+}
+
+TEST_F(ConnectionLife, ClosedMeansEveryVerbSaysSo) {
+  join();
+  auto slot = out.claim(8);
+  EXPECT_TRUE(out.abort());
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(out.send(as_bytes("x")), errc::closed);
+    EXPECT_EQ(out.send({as_bytes("x"), as_bytes("y")}), errc::closed);
+    EXPECT_EQ(out.claim(1).why(), errc::closed);
+    EXPECT_EQ(out.flush(), errc::closed);
+    EXPECT_EQ(out.pause(), errc::closed);
+    EXPECT_EQ(out.resume(), errc::closed);
+    EXPECT_EQ(out.confirm(), errc::closed);
+    EXPECT_EQ(out.resend(), errc::closed);
+    EXPECT_EQ(out.close(), errc::closed);
+    EXPECT_EQ(out.abort(), errc::closed);
+    EXPECT_EQ(out.release(1), 0U);
+    EXPECT_EQ(out.unsent({}), 0U);
+    EXPECT_EQ(out.state(), connection_state::closed);
+    if (round == 0) {
+      EXPECT_EQ(slot.commit(), errc::closed);
+      EXPECT_TRUE(until([&] { return b.closes == 1; }));
+      EXPECT_EQ(out.peer(), "");
+    }
+    if (round == 1)
+      b.set.reset();
+  }
+  EXPECT_EQ(connection{}.send(as_bytes("x")), errc::closed);
+  // A later connection in the same place is another one.
+  recorded_set later;
+  const connection c = later.connect(fresh_unix_address(), {.reconnect_min = 1h});
+  EXPECT_EQ(c.state(), connection_state::waiting);
+  EXPECT_EQ(out.state(), connection_state::closed);
+}
+
+}  // namespace
+}  // namespace atbus
