@@ -1,0 +1,131 @@
+"""Starts harnesses, watches their time, and keeps what they used."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+
+class RunFailed(Exception):
+    """A run without figures; its text says why."""
+
+
+class Child:
+    """A process in a group of its own. Nothing of it outlives `close`."""
+
+    def __init__(self, command, cores=None, environment=None, waits_for_go=False):
+        self.started_ns = time.monotonic_ns()
+        self.usage = None
+        self.code = None
+        self._lines = []
+        self._changed = threading.Condition()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if waits_for_go else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
+        )
+        self.pid = self._process.pid
+        self._errors = []
+        self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._error_reader.start()
+        self._reader.start()
+
+    def _read_errors(self):
+        for line in self._process.stderr:
+            self._errors = (self._errors + [line.strip()])[-20:]
+
+    def _read(self):
+        for line in self._process.stdout:
+            with self._changed:
+                self._lines.append(line.strip())
+                self._changed.notify_all()
+        _, status, usage = os.wait4(self.pid, 0)
+        with self._changed:
+            self.code = os.waitstatus_to_exitcode(status)
+            self._process.returncode = self.code
+            self.usage = usage
+            self._changed.notify_all()
+
+    def _wait(self, condition, deadline):
+        with self._changed:
+            return self._changed.wait_for(condition, max(0.0, deadline - time.monotonic()))
+
+    def wait_ready(self, deadline):
+        if not self._wait(lambda: "ready" in self._lines or self.code is not None, deadline):
+            raise RunFailed("did not start in time")
+        if "ready" not in self._lines:
+            raise RunFailed(self.why())
+
+    def go(self):
+        """Lets a sender begin."""
+        try:
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended; its figures, or their absence, tell
+
+    def wait_end(self, deadline):
+        """True: it has ended."""
+        return self._wait(lambda: self.code is not None, deadline)
+
+    def figures(self):
+        """What it printed at its end, with what it used."""
+        if self.code != 0:
+            raise RunFailed(self.why())
+        objects = [line for line in self._lines if line.startswith("{")]
+        if not objects:
+            raise RunFailed("printed no figures")
+        found = json.loads(objects[-1])
+        found["process_cpu_s"] = self.usage.ru_utime + self.usage.ru_stime
+        found["peak_kib"] = self.usage.ru_maxrss
+        return found
+
+    def why(self):
+        self._error_reader.join(1)
+        text = "; ".join(line for line in self._errors[-3:] if line)
+        if self.code is None:
+            return "did not end in time"
+        ended = f"killed by {signal.Signals(-self.code).name}" if self.code < 0 else "failed"
+        return f"{ended}: {text}" if text else ended
+
+    def send_signal(self, number):
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def close(self):
+        """Ends it, if it has not ended, and everything it has started."""
+        self.send_signal(signal.SIGKILL)
+        self._reader.join(10)
+        self._error_reader.join(1)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+
+
+def memory_kib(pid):
+    """Memory in use now: of shared pages its share. None: the process has gone."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
+            return int(re.search(r"^Pss:\s*(\d+)", rollup.read(), re.MULTILINE).group(1))
+    except (OSError, AttributeError):
+        return None
+
+
+def cores():
+    """The receiver's core and the senders': the last one, and all others."""
+    known = sorted(os.sched_getaffinity(0))
+    return {known[-1]}, set(known[:-1]) or {known[-1]}

@@ -1,0 +1,165 @@
+"""What is measured, and in which order: each round goes through all systems for each row."""
+
+import sys
+import time
+from dataclasses import dataclass
+
+from compare import arithmetic, runs
+from compare.processes import RunFailed
+
+SIZES = [
+    ("8-128 B", 8, 128),
+    ("8-16384 B", 8, 16384),
+    ("64 B", 64, 64),
+    ("1 KiB", 1 << 10, 1 << 10),
+    ("16 KiB", 1 << 14, 1 << 14),
+    ("64 KiB", 1 << 16, 1 << 16),
+    ("1 MiB", 1 << 20, 1 << 20),
+]
+FAN_IN_SIZES = [("32 B", 32, 32), ("8-128 B", 8, 128)]
+FAN_IN = (1, 2, 4, 8)
+LOADS = (10, 50, 90)  # per cent of a system's own maximum
+CONNECTIONS = (1, 10, 100, 1000)
+COMMON_RATE = 20_000  # messages per second that every system here can carry
+FULL_SPEED = 1e12  # a rate nobody reaches
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how often."""
+
+    rounds: int
+    seconds: float
+    side_rounds: int  # of all but throughput and round trips
+    paced_seconds: float
+    pause_s: float
+    stop_s: float
+    fan_in_sizes: tuple
+    connections: tuple
+
+
+QUICK = Plan(3, 0.5, 1, 0.7, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3])
+FULL = Plan(5, 1.0, 3, 2.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
+# To see that everything runs; its figures are worth nothing.
+SMOKE = Plan(1, 0.3, 1, 0.3, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2])
+
+
+class Campaign:
+    """All runs of a comparison. What fails is a result too."""
+
+    def __init__(self, systems, plan, out=sys.stderr):
+        self.systems = systems
+        self.plan = plan
+        self.results = []
+        self._out = out
+        self._given_up = {}  # row and system: it hung, and would again
+
+    def run(self, row, system, round_number, measure, **facts):
+        key = (row, system.name, *facts.values())
+        if self._given_up.get(key, 0) >= 2:
+            return None
+        start = time.monotonic()
+        entry = {"row": row, "system": system.name, "round": round_number, **facts}
+        try:
+            entry.update(measure())
+        except RunFailed as why:
+            entry["failed"] = str(why)
+            self._given_up[key] = self._given_up.get(key, 0) + 1
+        self.results.append(entry)
+        words = " ".join(str(value) for value in facts.values())
+        outcome = entry.get("failed") or _headline(entry)
+        print(f"{row:12} {words:12} {system.name:24} {outcome}  "
+              f"({time.monotonic() - start:.1f} s)", file=self._out, flush=True)
+        return entry
+
+    def _main(self):
+        return [s for s in self.systems if not s.extra]
+
+    def _rivals_and_ours(self):
+        return [s for s in self._main() if not s.limit and not s.in_process]
+
+    def throughput(self, round_number):
+        for label, low, high in SIZES:
+            for system in self.systems:
+                if high <= system.largest:
+                    self.run("throughput", system, round_number,
+                             lambda s=system, r=(low, high): runs.stream(s, r, self.plan.seconds),
+                             size=label)
+
+    def round_trips(self, round_number):
+        for waiting in ("polling", "blocking"):
+            for system in self._main():
+                if not system.in_process:
+                    self.run("round trip", system, round_number,
+                             lambda s=system, b=waiting == "blocking": runs.round_trip(
+                                 s, 64, self.plan.seconds, b),
+                             waiting=waiting)
+
+    def _paced(self, system, rate, blocking=None):
+        receive = None if blocking is None else ["--blocking"]
+        return runs.stream(system, (64, 64), self.plan.paced_seconds, common=["--paced"],
+                           receive_arguments=receive, send_arguments=["--rate", rate])
+
+    def latency_under_load(self, round_number):
+        for system in self._rivals_and_ours():
+            most = self.run("paced maximum", system, round_number,
+                            lambda s=system: self._paced(s, FULL_SPEED))
+            if not most or "failed" in most or not most["rate"]:
+                continue
+            for load in LOADS:
+                self.run("paced", system, round_number,
+                         lambda s=system, r=most["rate"] * load / 100: self._paced(s, r),
+                         load=load)
+            self.run("same rate", system, round_number,
+                     lambda s=system: self._paced(s, COMMON_RATE, blocking=True))
+
+    def fan_in(self, round_number):
+        for label, low, high in self.plan.fan_in_sizes:
+            for senders in FAN_IN:
+                for system in self._rivals_and_ours():
+                    if system.fan_in:
+                        self.run("fan-in", system, round_number,
+                                 lambda s=system, n=senders, r=(low, high): runs.stream(
+                                     s, r, self.plan.seconds, senders=n),
+                                 size=label, senders=senders)
+
+    def disturbances(self, round_number):
+        for system in self._rivals_and_ours():
+            self.run("stopped reader", system, round_number,
+                     lambda s=system: runs.stopped_reader(s, COMMON_RATE, self.plan.pause_s))
+            if not system.fan_in:
+                continue
+            for what in ("none", "kill", "stop"):
+                self.run("disturbed", system, round_number,
+                         lambda s=system, w=what: runs.disturbed_sender(
+                             s, w, 1000, self.plan.stop_s),
+                         what=what)
+
+    def connections(self, round_number):
+        for system in self._rivals_and_ours():
+            if system.holds_many:
+                for count in self.plan.connections:
+                    self.run("connections", system, round_number,
+                             lambda s=system, c=count: runs.idle_connections(s, c), count=count)
+
+    def everything(self):
+        for number in range(max(self.plan.rounds, self.plan.side_rounds)):
+            if number < self.plan.rounds:
+                self.throughput(number)
+                self.round_trips(number)
+            if number < self.plan.side_rounds:
+                self.latency_under_load(number)
+                self.fan_in(number)
+                self.disturbances(number)
+                self.connections(number)
+        return self.results
+
+
+def _headline(entry):
+    if "rtt_ns" in entry:
+        return f"{entry['rtt_ns']['p50'] / 1000:.2f} us"
+    if "rate" in entry:
+        lost = arithmetic.LOSSES
+        bad = ", ".join(f"{entry[name]} {name}" for name in lost if entry[name])
+        return f"{entry['rate'] / 1e6:.3f} M/s" + (f", {bad}" if bad else "")
+    return "done"

@@ -1,0 +1,248 @@
+"""One run of one system: starts its processes, waits for them, returns their figures."""
+
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import ExitStack
+
+from compare import arithmetic
+from compare.processes import Child, RunFailed, cores, memory_kib
+
+START_S = 20  # for a process to be ready; a virtual machine of Java on a busy host takes a few
+AFTER_S = 15  # for what is queued to arrive after the senders have ended
+
+_numbers = itertools.count()
+
+
+class Site:
+    """Names, ports, a folder and, where the system needs one, a server: those of one run."""
+
+    def __init__(self, system, stack):
+        number = next(_numbers)
+        self.system = system
+        # Below the ports that the kernel gives out by itself.
+        port = 10000 + (os.getpid() * 64 + number * 3) % 22000
+        directory = tempfile.mkdtemp(prefix="atbus-compare-")
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        self._words = {
+            "name": f"atbus-compare-{os.getpid()}-{number}",
+            "port": port,
+            "port2": port + 1,
+            "port3": port + 2,
+            "directory": directory,
+        }
+        self._stack = stack
+        self.environment = {key: self._fill(text) for key, text in system.environment.items()}
+        self.server = None
+        if system.server:
+            self.server = self._start([self._fill(word) for word in system.server], None)
+            time.sleep(0.3)
+            if self.server.code is not None:
+                raise RunFailed("server: " + self.server.why())
+
+    def _fill(self, text):
+        for word, value in self._words.items():
+            text = text.replace("{" + word + "}", str(value))
+        return text
+
+    def _start(self, command, on_cores, waits_for_go=False):
+        child = Child(command, on_cores, self.environment, waits_for_go)
+        self._stack.callback(child.close)
+        return child
+
+    def start(self, role, arguments, on_cores, waits_for_go=False):
+        system = self.system
+        command = [self._fill(word) for word in system.command]
+        command += ["--role", role, "--address", self._fill(system.address)]
+        if system.reply:
+            command += ["--reply-address", self._fill(system.reply)]
+        return self._start(command + list(system.flags) + [str(word) for word in arguments],
+                           on_cores, waits_for_go)
+
+    def server_usage(self):
+        """CPU seconds and peak memory of the server, which ends."""
+        if not self.server:
+            return 0.0, 0
+        self.server.send_signal(signal.SIGTERM)
+        if not self.server.wait_end(time.monotonic() + 3):
+            self.server.close()
+        self.server.wait_end(time.monotonic() + 3)
+        usage = self.server.usage
+        return (usage.ru_utime + usage.ru_stime, usage.ru_maxrss) if usage else (0.0, 0)
+
+
+def sizes(low, high):
+    return ["--bytes-min", low, "--bytes-max", high]
+
+
+def _summary(receive, sends, started_ns, site):
+    """The figures of a run of one receiver and its senders."""
+    server_s, server_kib = site.server_usage()
+    cpu_s = receive["cpu_s"] + sum(s.get("cpu_s", 0) for s in sends if s) + server_s
+    if site.system.in_process:
+        cpu_s = receive["cpu_s"]
+    first_ns = receive.get("first_message_ns") or 0
+    return {
+        "rate": arithmetic.steady_rate(receive["slices"]),
+        "bytes_rate": arithmetic.steady_rate(receive["slice_bytes"]),
+        "start_s": (first_ns - started_ns) / 1e9 if first_ns else None,
+        "cpu_s_per_million": arithmetic.per_million(cpu_s, receive["messages"]),
+        "peak_receive_kib": receive["peak_kib"],
+        "peak_send_kib": max((s["peak_kib"] for s in sends if s), default=0),
+        "peak_server_kib": server_kib,
+        **arithmetic.account(receive, sends),
+        "receive": receive,
+        "send": sends,
+    }
+
+
+def stream(system, message_sizes, seconds, senders=1, common=(), receive_arguments=None,
+           send_arguments=(), during=None, send_extra=None):
+    """One receiver and `senders` senders. `during(receiver, senders, site)` runs when they send;
+    `send_extra[i]` are further arguments of sender i, which may then end as it likes."""
+    with ExitStack() as stack:
+        site = Site(system, stack)
+        receiver_cores, sender_cores = cores()
+        group = [*sizes(*message_sizes), "--senders", senders, *common]
+        if receive_arguments is None:
+            receive_arguments = system.receive_flags
+        if system.in_process:
+            return _in_one_process(site, [*group, *receive_arguments, *send_arguments,
+                                          "--seconds", seconds], seconds)
+        receiver = site.start("receive", [*group, *receive_arguments], receiver_cores)
+        receiver.wait_ready(time.monotonic() + START_S)
+        senders_started = []
+        for number in range(senders):
+            extra = send_extra[number] if send_extra else ()
+            senders_started.append(
+                site.start("send", [*group, "--seconds", seconds, "--sender", number,
+                                    *send_arguments, *extra], sender_cores, waits_for_go=True))
+        for sender in senders_started:
+            sender.wait_ready(time.monotonic() + START_S)
+        for sender in senders_started:
+            sender.go()
+        observed = during(receiver, senders_started, site) if during else {}
+        sends, problem = _end_of(receiver, senders_started, seconds)
+        found = _summary(receiver.figures(), sends, receiver.started_ns, site)
+        if problem:
+            found["problem"] = problem
+        return {**found, **observed}
+
+
+def _end_of(receiver, senders, seconds):
+    deadline = time.monotonic() + seconds + AFTER_S
+    problem = ""
+    sends = []
+    for sender in senders:
+        sender.wait_end(deadline)
+    if not receiver.wait_end(deadline + 3):
+        problem = "receiver did not end by itself"
+        receiver.send_signal(signal.SIGTERM)
+        if not receiver.wait_end(time.monotonic() + 3):
+            raise RunFailed("receiver hangs")
+    for sender in senders:
+        try:
+            sends.append(sender.figures())
+        except RunFailed as why:
+            sends.append(None)
+            problem = problem or f"sender {why}"
+    return sends, problem
+
+
+def _in_one_process(site, arguments, seconds):
+    child = site.start("both", arguments, None)
+    if not child.wait_end(time.monotonic() + START_S + seconds + AFTER_S):
+        raise RunFailed("hangs")
+    found = child.figures()
+    receive = {**found["receive"], "peak_kib": found["peak_kib"]}
+    send = {**found["send"], "peak_kib": 0}
+    return _summary(receive, [send], child.started_ns, site)
+
+
+def round_trip(system, size, seconds, blocking):
+    with ExitStack() as stack:
+        site = Site(system, stack)
+        receiver_cores, sender_cores = cores()
+        arguments = [*sizes(size, size), *(["--blocking"] if blocking else [])]
+        pong = site.start("pong", arguments, receiver_cores)
+        pong.wait_ready(time.monotonic() + START_S)
+        ping = site.start("ping", [*arguments, "--seconds", seconds], sender_cores,
+                          waits_for_go=True)
+        ping.wait_ready(time.monotonic() + START_S)
+        ping.go()
+        if not ping.wait_end(time.monotonic() + seconds + AFTER_S):
+            raise RunFailed("hangs")
+        return ping.figures()
+
+
+def stopped_reader(system, rate, pause_s):
+    """The receiver stops reading for a while: who drops, who refuses, who grows."""
+    before_s, after_s = 1.0, 1.0
+
+    def watch(receiver, senders, site):
+        watched = {"receiver": receiver, "sender": senders[0]}
+        if site.server:
+            watched["server"] = site.server
+        time.sleep(before_s * 0.8)
+        start = {who: memory_kib(child.pid) or 0 for who, child in watched.items()}
+        most = dict(start)
+        end = time.monotonic() + pause_s
+        while time.monotonic() < end:
+            time.sleep(0.25)
+            for who, child in watched.items():
+                most[who] = max(most[who], memory_kib(child.pid) or 0)
+        return {"growth_kib": {who: most[who] - start[who] for who in watched}}
+
+    return stream(
+        system, (1024, 1024), before_s + pause_s + after_s, common=["--paced"],
+        receive_arguments=[*system.receive_flags, "--pause-after", before_s, "--pause-for",
+                           pause_s],
+        send_arguments=["--rate", rate], during=watch)
+
+
+def disturbed_sender(system, disturbance, quiet_rate, stop_s):
+    """Two senders; the first sends as fast as it can and is killed or stopped meanwhile."""
+    before_s, after_s = 0.5, 1.0
+
+    def disturb(_, senders, __):
+        time.sleep(before_s)
+        if disturbance == "kill":
+            senders[0].send_signal(signal.SIGKILL)
+        elif disturbance == "stop":
+            senders[0].send_signal(signal.SIGSTOP)
+            time.sleep(stop_s)
+            senders[0].send_signal(signal.SIGCONT)
+        return {}
+
+    seconds = before_s + after_s + (stop_s if disturbance == "stop" else 0)
+    # One that waits for the stopped sender is late, not lost.
+    found = stream(system, (64, 64), seconds, senders=2, common=["--paced"], during=disturb,
+                   receive_arguments=[*system.receive_flags, "--patience", 2 + stop_s],
+                   send_extra=[["--rate", 1e9], ["--rate", quiet_rate]])
+    delays = found["receive"].get("latency_max_ns") or [0, 0]
+    found["delay_of_other_s"] = delays[1] / 1e9
+    other = found["send"][1]
+    found["other_accepted"] = other["accepted"] if other else 0
+    found["other_expected"] = quiet_rate * seconds
+    return found
+
+
+def idle_connections(system, count):
+    """Memory of both sides with so many connections that nobody uses."""
+    with ExitStack() as stack:
+        site = Site(system, stack)
+        receiver_cores, sender_cores = cores()
+        receiver = site.start("receive", ["--blocking", "--senders", count], receiver_cores)
+        receiver.wait_ready(time.monotonic() + START_S)
+        alone = memory_kib(receiver.pid) or 0
+        holder = site.start("hold", ["--senders", count], sender_cores, waits_for_go=True)
+        holder.wait_ready(time.monotonic() + START_S)
+        time.sleep(0.3)
+        return {
+            "receiver_alone_kib": alone,
+            "receiver_kib": memory_kib(receiver.pid),
+            "holder_kib": memory_kib(holder.pid),
+        }

@@ -1,0 +1,95 @@
+"""The systems that are compared: how each is started, and what it can do.
+
+In addresses {name} is a name that no other run has, {port} and {port2} are free ports and
+{directory} is an empty folder of the run."""
+
+import os
+import shutil
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@dataclass(frozen=True)
+class System:
+    name: str
+    family: str  # of whose variants it is one
+    kind: str  # shm, unix, tcp or process; limits are no rivals
+    command: tuple
+    address: str
+    reply: str = ""
+    flags: tuple = ()  # of both sides
+    receive_flags: tuple = ("--blocking",)  # at full speed
+    server: tuple = ()
+    environment: dict = field(default_factory=dict)
+    limit: bool = False  # bare means of the kernel: a yardstick
+    fan_in: bool = True
+    largest: int = 1 << 30
+    in_process: bool = False
+    extra: bool = False  # a further variant: only in the main rows
+
+    holds_many: bool = False  # its harness can hold many connections
+
+    @property
+    def ours(self):
+        return self.family == "atbus"
+
+    @property
+    def rival(self):
+        return not self.ours and not self.limit
+
+    def missing(self):
+        """Why it can't be run here; empty if it can."""
+        needed = self.command[0]
+        jar = next((part for part in self.command if part.endswith(".jar")), None)
+        for path in filter(None, (needed, jar, *self.server[:1])):
+            if shutil.which(path) is None and not os.path.exists(path):
+                return f"{os.path.basename(path)} is not there"
+        return ""
+
+
+def _tcp(ending=""):
+    return {"address": "tcp://127.0.0.1:{port}" + ending, "reply": "tcp://127.0.0.1:{port2}" + ending}
+
+
+def _atbus(programs):
+    command = (f"{programs}/compare_atbus",)
+
+    def variant(name, kind, address, *flags, extra=False, reply=None):
+        return System(
+            f"atbus {name}", "atbus", kind, command, address,
+            reply or address.replace("{name}", "{name}-back").replace("{port}", "{port2}"),
+            flags=flags, receive_flags=(), extra=extra, in_process=kind == "process",
+            fan_in=kind != "process", holds_many=True,
+        )
+
+    tcp = "ipv4://127.0.0.1:{port}"
+    unix = "unix://@{name}?shm=false"
+    return [
+        variant("shm claim", "shm", "shm://{name}", "--claim"),
+        variant("shm send", "shm", "shm://{name}"),
+        variant("tcp claim", "tcp", tcp, "--claim"),
+        variant("tcp send", "tcp", tcp, extra=True),
+        variant("tcp claim, no checksum", "tcp", tcp, "--claim", "--variant", "no_checksum",
+                extra=True),
+        variant("unix claim", "unix", unix, "--claim"),
+        variant("unix send", "unix", unix, extra=True),
+        variant("unix, lane claim", "shm", "unix://@{name}", "--claim", extra=True),
+        variant("mem claim", "process", "mem://{name}", "--claim", extra=True),
+    ]
+
+
+def _zeromq(programs):
+    command = (f"{programs}/compare_zeromq",)
+    ipc = "ipc://{directory}/z"
+    return [
+        System("ZeroMQ ipc", "ZeroMQ", "unix", command, ipc, ipc + "-back", holds_many=True),
+        System("ZeroMQ tcp", "ZeroMQ", "tcp", command, **_tcp(), holds_many=True),
+        System("ZeroMQ inproc", "ZeroMQ", "process", command, "inproc://{name}",
+               in_process=True, fan_in=False, extra=True),
+    ]
+
+
+def all_systems(programs):
+    """Every system of the comparison; `programs` is where the C++ harnesses are."""
+    return [*_atbus(programs), *_zeromq(programs)]
