@@ -9,6 +9,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../script/common.sh"
 compare=$root/tools/compare
 logs=$root/build/compare/install
+programs=$root/build/compare/bin
 updated=no
 
 as_root() {
@@ -45,14 +46,12 @@ rival_cyclonedds() { packages cyclonedds-dev cyclonedds-tools iceoryx; }
 rival_plots() { packages python3-matplotlib; }
 
 rival_aeron() {
-  [ -f "$compare/systems/aeron/pom.xml" ] || { say "its harness is not written yet"; return 1; }
-  packages default-jdk-headless maven && (cd "$compare/systems/aeron" && mvn -q -B package)
+  packages default-jdk-headless maven && "$compare/systems/aeron/build.sh" "$programs"
 }
 
 rival_iceoryx2() {
-  [ -f "$compare/systems/iceoryx2/Cargo.toml" ] || { say "its harness is not written yet"; return 1; }
   command -v cargo >/dev/null || packages cargo || return 1
-  (cd "$compare/systems/iceoryx2" && cargo build --release --locked)
+  packages libclang1 && "$compare/systems/iceoryx2/build.sh" "$programs"
 }
 
 rivals=("$@")

@@ -45,10 +45,16 @@ def _packaged(module):
     return _output("pkg-config", "--modversion", module)
 
 
+def _source(path):
+    return _read(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), path))
+
+
 def versions():
     """By family; what is not there is left out."""
     found = {
         "atbus": _output("git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty"),
         "ZeroMQ": _packaged("libzmq"),
+        "Aeron": _first(r"<aeron.version>(.*)<", _source("systems/aeron/pom.xml")),
+        "iceoryx2": _first(r'^iceoryx2 = "(.*)"', _source("systems/iceoryx2/Cargo.toml")),
     }
     return {name: text for name, text in found.items() if text}

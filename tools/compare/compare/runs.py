@@ -88,7 +88,8 @@ def _summary(receive, sends, started_ns, site):
     return {
         "rate": arithmetic.steady_rate(receive["slices"]),
         "bytes_rate": arithmetic.steady_rate(receive["slice_bytes"]),
-        "start_s": (first_ns - started_ns) / 1e9 if first_ns else None,
+        "start_s": (first_ns - started_ns) / 1e9 - receive.get("warm_up_s", 0)
+        if first_ns else None,
         "cpu_s_per_million": arithmetic.per_million(cpu_s, receive["messages"]),
         "peak_receive_kib": receive["peak_kib"],
         "peak_send_kib": max((s["peak_kib"] for s in sends if s), default=0),
@@ -175,6 +176,8 @@ def round_trip(system, size, seconds, blocking):
         ping.go()
         if not ping.wait_end(time.monotonic() + seconds + AFTER_S):
             raise RunFailed("hangs")
+        pong.send_signal(signal.SIGTERM)  # so that it takes away what it has in shared memory
+        pong.wait_end(time.monotonic() + 3)
         return ping.figures()
 
 

@@ -90,6 +90,32 @@ def _zeromq(programs):
     ]
 
 
+def _aeron(programs):
+    # It polls: its way to wait, parking, takes no event. Its compiler needs a moment.
+    command = (f"{programs}/compare_aeron", "--warm-up", "1")
+
+    def variant(name, kind, address, reply, *flags, extra=False):
+        return System(f"Aeron {name}", "Aeron", kind, command, address, reply, flags=flags,
+                      receive_flags=(), extra=extra)
+
+    udp = ("udp:{port}", "udp:{port2}")
+    return [
+        variant("ipc claim", "shm", "ipc:{name}", "ipc:{name}", "--claim"),
+        variant("ipc offer", "shm", "ipc:{name}", "ipc:{name}", extra=True),
+        variant("udp claim", "tcp", *udp, "--claim"),
+    ]
+
+
+def _iceoryx2(programs):
+    command = (f"{programs}/compare_iceoryx2",)
+
+    def variant(name, *flags, extra=False):
+        return System(f"iceoryx2 {name}", "iceoryx2", "shm", command, "{name}", "{name}-back",
+                      flags=flags, receive_flags=(), extra=extra)
+
+    return [variant("loan", "--claim"), variant("copy", extra=True)]
+
+
 def all_systems(programs):
-    """Every system of the comparison; `programs` is where the C++ harnesses are."""
-    return [*_atbus(programs), *_zeromq(programs)]
+    """Every system of the comparison; `programs` is where the harnesses are."""
+    return [*_atbus(programs), *_zeromq(programs), *_aeron(programs), *_iceoryx2(programs)]
