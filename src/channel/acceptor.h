@@ -22,6 +22,7 @@ class acceptor {
       : socket_(std::move(socket)), epoll_(epoll), tag_(tag) {}
 
   [[nodiscard]] const std::string& address() const noexcept { return socket_.bound_to(); }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
 
   // False: the kernel refuses.
   bool watch() noexcept;

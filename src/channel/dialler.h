@@ -41,7 +41,9 @@ class dialler {
   // A socket on its way to the next address that can be dialled at all; the last one's error if
   // there is none.
   [[nodiscard]] result<dialled_socket> next();
-  [[nodiscard]] bool has_next() const noexcept { return next_ < targets_.size(); }
+  [[nodiscard]] bool has_next() const noexcept { return left() != 0; }
+  // How many addresses it has not come to.
+  [[nodiscard]] std::size_t left() const noexcept { return targets_.size() - next_; }
 
   // Whether another round is wanted, and when it is due: each time about twice as late, by chance up
   // to a quarter longer or shorter, so that many that lost the same end don't come back together.

@@ -466,6 +466,7 @@ channel_stats stream_receiver::stats() const {
   sum.quarantined += faulty_;
   sum.connections = open_.size();
   sum.unconfirmed_dropped = dropped_;
+  sum.socket_buffer = granted_buffer(door_.descriptor(), SO_RCVBUF);
   return sum;
 }
 

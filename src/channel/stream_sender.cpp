@@ -37,6 +37,10 @@ frame_queue_options queue_options(const sender_options& options) {
                                : options.message_limit};
 }
 
+error no_answer(const std::string& text) {
+  return {errc::timed_out, text + ": no answer within the connect timeout"};
+}
+
 }  // namespace
 
 result<sender_backend*> stream_sender::open(const address& where, const sender_options& options) {
@@ -78,7 +82,10 @@ stream_sender::stream_sender(const address& where, const sender_options& options
                {.send_buffer = options.socket.send_buffer,
                 .receive_buffer = 0,
                 .keepalive = options.socket.keepalive},
-               options.reconnect_min, options.reconnect_max) {
+               options.reconnect_min, options.reconnect_max),
+      attempt_time_(options.connect_timeout > std::chrono::nanoseconds{0}
+                        ? options.connect_timeout
+                        : sender_options{}.connect_timeout) {
   through_stream_ = true;
   message_limit_ = queue_options(options).message_limit;
   own_.wants_checksums = wants_checksums;
@@ -141,8 +148,20 @@ void stream_sender::dial_next() noexcept {
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
     return lost({errc::system_error, text_ + ": can't watch its socket", errno});
   phase_ = phase::connecting;
+  // The kernel waits for minutes. All answers for a name share the time, so that each is tried.
+  due_ = now() + attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left());
   if (dialled->connected)
     connected();
+}
+
+void stream_sender::attempt_ended(error how) noexcept {
+  if (how)
+    return connected();
+  {
+    const fork_pause no_fork;
+    link_->close(how);
+  }
+  dialler_.has_next() ? dial_next() : lost(std::move(how));
 }
 
 void stream_sender::connected() noexcept {
@@ -165,7 +184,7 @@ void stream_sender::lost(error why) noexcept {
     return end(std::move(why));
   why_ = std::move(why);
   phase_ = phase::waiting;
-  dial_again_ = ask_again ? now() + full_backlog_pause : dialler_.next_round();
+  due_ = ask_again ? now() + full_backlog_pause : dialler_.next_round();
 }
 
 void stream_sender::end(error why) noexcept {
@@ -181,7 +200,7 @@ status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept 
   const wait_deadline deadline{now(), timeout};
   while (phase_ != phase::linked && phase_ != phase::ended) {
     if (deadline.over()) {
-      lost({errc::timed_out, text_ + ": no answer within the connect timeout"});
+      lost(no_answer(text_));
       return errc::timed_out;
     }
     look(deadline.left_ns(longest_sleep()));
@@ -410,18 +429,8 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
     case phase::resolving:
       return take_answer();
     case phase::connecting:
-      if (n > 0) {
-        auto failed = dial_result(link_->descriptor(), text_);
-        if (failed)
-          return connected();
-        {
-          const fork_pause no_fork;
-          link_->close(failed);
-        }
-        if (dialler_.has_next())
-          return dial_next();
-        return lost(std::move(failed));
-      }
+      if (n > 0 || now() >= due_)
+        attempt_ended(n > 0 ? dial_result(link_->descriptor(), text_) : no_answer(text_));
       return;
     case phase::linked:
       if (n > 0)
@@ -431,11 +440,11 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
         lost(link_->why());
       return;
     case phase::waiting:
-      if (now() < dial_again_)
+      if (now() < due_)
         return;
       if (empty_lane())
         return begin();
-      dial_again_ = now() + look_at_lock;
+      due_ = now() + look_at_lock;
       return;
     case phase::ended:
       return;
@@ -464,9 +473,9 @@ void stream_sender::finish_sleep() {
 std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
   if (!through_stream_)
     return lane_->longest_sleep();
-  if (forked_ || phase_ != phase::waiting)
+  if (forked_ || (phase_ != phase::waiting && phase_ != phase::connecting))
     return std::chrono::nanoseconds{-1};
-  return std::max(dial_again_ - now(), std::chrono::nanoseconds{0});
+  return std::max(due_ - now(), std::chrono::nanoseconds{0});
 }
 
 // --- the rest
@@ -508,6 +517,8 @@ channel_stats stream_sender::stats() const {
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
   sum.reconnects = connections_ > 1 ? connections_ - 1 : 0;
+  if (phase_ == phase::linked)
+    sum.socket_buffer = granted_buffer(link_->descriptor(), SO_SNDBUF);
   return sum;
 }
 

@@ -79,6 +79,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   void begin() noexcept;
   void take_answer() noexcept;
   void dial_next() noexcept;
+  void attempt_ended(error how) noexcept;
   void connected() noexcept;
   // This attempt or connection has failed.
   void lost(error why) noexcept;
@@ -114,6 +115,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::unique_ptr<send_queue> queue_;
   std::unique_ptr<stream_link> link_;
   dialler dialler_;
+  std::chrono::nanoseconds attempt_time_;
   std::chrono::nanoseconds lane_left_at_{0};
   sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
@@ -123,7 +125,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::byte* stretch_begin_ = nullptr;
   std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
   std::size_t refused_length_ = no_length;
-  std::chrono::nanoseconds dial_again_{0};
+  std::chrono::nanoseconds due_{0};  // connecting: to give up; waiting: to dial again
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
   unsigned writes_ = 0;  // while it is open

@@ -182,11 +182,13 @@ void set_stream_options(int fd, const stream_options& wish) noexcept {
   set_buffer(SO_RCVBUFFORCE, SO_RCVBUF, wish.receive_buffer);
 }
 
-int granted_buffer(int fd, int option) noexcept {
+std::uint64_t granted_buffer(int fd, int option) noexcept {
   int bytes = 0;
   socklen_t length = sizeof bytes;
   // The kernel doubles what was asked for, for its own book-keeping, and reports the double.
-  return getsockopt(fd, SOL_SOCKET, option, &bytes, &length) == 0 ? bytes / 2 : 0;
+  return getsockopt(fd, SOL_SOCKET, option, &bytes, &length) == 0
+             ? static_cast<std::uint64_t>(bytes) / 2
+             : 0;
 }
 
 result<listening_socket> listening_socket::open(const address& where, int backlog,

@@ -42,7 +42,7 @@ struct stream_options {
 // TCP_NODELAY, keepalive, buffers. What the kernel refuses stays as it was.
 void set_stream_options(int fd, const stream_options& wish) noexcept;
 // What it granted, in bytes of payload as it counts them; 0: it does not say.
-[[nodiscard]] int granted_buffer(int fd, int option) noexcept;
+[[nodiscard]] std::uint64_t granted_buffer(int fd, int option) noexcept;
 
 // A listening socket and its name, which it takes away when it ends.
 class listening_socket {

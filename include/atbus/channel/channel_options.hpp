@@ -88,7 +88,7 @@ struct sender_options {
   // message limit needs.
   std::uint64_t send_buffer_number = 0;
   // How long `open` waits for the connection; it fails then. 0: it does not wait, and the first
-  // messages wait for the connection.
+  // messages wait for the connection. Also how long each later attempt may take (0: 5 s).
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   // How long closing waits until the other host has taken what was accepted.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
@@ -122,6 +122,9 @@ struct channel_stats {
   std::uint64_t connections = 0;          // of a stream: open now
   std::uint64_t unconfirmed_dropped = 0;  // closed because they never said hello
   std::uint64_t reconnects = 0;           // of a sender: connections after the first
+  // What the kernel granted of the wish in socket_options, in bytes: of a sender the send buffer of
+  // its connection, of a receiver the receive buffer that its listener hands on.
+  std::uint64_t socket_buffer = 0;
 };
 
 }  // namespace atbus

@@ -100,6 +100,25 @@ TEST_P(StreamSender, GivesUpAtTheConnectTimeout) {
   EXPECT_GE(now() - start, 50ms);
 }
 
+// A host that answers nothing: the kernel would try for minutes.
+TEST(StreamSenderTcp, NoAttemptLastsLongerThanTheConnectTimeout) {
+  const full_listener listener{"ipv6://[::1]:0"};
+  static std::atomic<int> attempts;
+  attempts = 0;
+  const auto saved = detail::kernel();
+  detail::kernel().connect = [](int fd, const sockaddr* to, socklen_t length) {
+    ++attempts;
+    return ::connect(fd, to, length);
+  };
+  auto out = sender::open(listener.address(), {.connect_timeout = 20ms, .reconnect_min = 1ms});
+  ASSERT_TRUE(out) << out.error().text();
+  const auto deadline = now() + patience;
+  while (attempts < 3 && now() < deadline)
+    (void)out->flush(10ms);
+  detail::kernel() = saved;
+  EXPECT_GE(attempts, 3);
+}
+
 TEST(StreamSenderUnix, WaitsWhileTheBacklogIsFull) {
   const full_listener listener{"unix://@full-" + std::to_string(getpid())};
   auto out = sender::open(listener.address(), {.connect_timeout = 0ns});
@@ -312,6 +331,14 @@ TEST_P(StreamSender, FlushWaitsToItsDeadline) {
                              while (out.send(as_bytes(numbered(1000, 1)))) {
                              }
                            }));
+}
+
+TEST_P(StreamSender, BothEndsSayWhatTheKernelGranted) {
+  auto inbox = open_receiver({.socket = {.receive_buffer = 128 * 1024}});
+  auto out = open_sender({.socket = {.send_buffer = 64 * 1024}});
+  ASSERT_TRUE(out.flush(patience));
+  EXPECT_EQ(inbox.stats().socket_buffer, 128U * 1024);
+  EXPECT_EQ(out.stats().socket_buffer, 64U * 1024);
 }
 
 TEST_P(StreamSender, OpenSlotOutlivesFlushAndWait) {

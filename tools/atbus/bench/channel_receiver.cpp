@@ -112,7 +112,8 @@ void receive_all(worker& self, receiver& inbox) {
                .lost = found.lost,
                .corrupt = found.corrupt,
                .reordered = found.reordered,
-               .end_ns = end_ns});
+               .end_ns = end_ns,
+               .socket_buffer = inbox.stats().socket_buffer});
 }
 
 }  // namespace

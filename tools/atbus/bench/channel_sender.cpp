@@ -250,13 +250,14 @@ void send_to_channel(worker& self) {
     work.api == api_kind::claim ? send_all<Check, api_kind::claim>(self, all)
                                 : send_all<Check, api_kind::send>(self, all);
   });
-  std::uint64_t sent = 0;
+  worker_figures figures;
   for (outlet& one : all) {
     flush(one.out);
     sent_counts(self.block())[one.who] = one.number;
-    sent += one.number;
+    figures.messages += one.number;
+    figures.socket_buffer = one.out.stats().socket_buffer;
   }
-  self.finish({.messages = sent});
+  self.finish(figures);
 }
 
 }  // namespace atbus::bench

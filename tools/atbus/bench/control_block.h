@@ -30,6 +30,7 @@ struct worker_figures {
   std::uint64_t max_rss_kib = 0;
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
+  std::uint64_t socket_buffer = 0;  // of a stream: what the kernel granted
 };
 
 struct worker_slot {

@@ -10,6 +10,7 @@ void add_worker(side_figures& side, const worker_figures& one) noexcept {
   side.max_rss_kib = std::max(side.max_rss_kib, one.max_rss_kib);
   side.minor_faults += one.minor_faults;
   side.major_faults += one.major_faults;
+  side.socket_buffer = std::max(side.socket_buffer, one.socket_buffer);
 }
 
 }  // namespace

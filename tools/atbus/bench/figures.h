@@ -18,6 +18,7 @@ struct side_figures {
   std::uint64_t max_rss_kib = 0;
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
+  std::uint64_t socket_buffer = 0;
 };
 
 struct latency_figures {

@@ -216,13 +216,18 @@ void print_table(const workload& work, const throughput_results& results) {
   if (const std::string warning = results.machine.warning(); !warning.empty()) {
     fmt::print(" note: {}\n", warning);
   }
+  if (work.stream) {
+    fmt::print(" socket buffers granted: {} KiB to send, {} KiB to receive\n",
+               ours.runs.front().sender.socket_buffer / 1024,
+               ours.runs.front().receiver.socket_buffer / 1024);
+  }
   if (ours.runs.front().latency) {
     fmt::print(" latency from the intended send time: {}\n", latency_text(median_latency(ours)));
   }
 }
 
-// What a stream was told, and what it was told by default.
-void add_stream(const workload& work, nlohmann::json& result) {
+// What a stream was told, by default too, and what the kernel made of it.
+void add_stream(const workload& work, const run_figures& first, nlohmann::json& result) {
   const socket_options sockets;
   result["connections"] = work.connections;
   result["buffer"] = work.growing_buffer ? "malloc" : "static";
@@ -235,6 +240,8 @@ void add_stream(const workload& work, nlohmann::json& result) {
   result["crc"] = work.checksum;
   result["socket_buffer"] =
       work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
+  result["granted"] = {{"send_bytes", first.sender.socket_buffer},
+                       {"receive_bytes", first.receiver.socket_buffer}};
   result["shm"] = work.moves_to_lanes;
   result["sleep"] = work.sleep;
 }
@@ -258,8 +265,8 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   if (work.rate != 0) {
     result["rate"] = work.rate;
   }
-  if (work.stream) {
-    add_stream(work, result);
+  if (work.stream && !results.ours.runs.empty()) {
+    add_stream(work, results.ours.runs.front(), result);
   }
   if (results.has_limit()) {
     const run_series& limit = results.limit->best();
