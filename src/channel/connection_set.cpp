@@ -109,7 +109,9 @@ void connection_core::destroy() noexcept {
     const std::lock_guard lock{pool.mutex};
     pool.unused.push_back(anchor_);
   }
-  const auto handlers = std::move(handlers_);  // the user's: they end outside of the pause
+  // The user's: they end outside of the pause.
+  const auto handlers = std::move(handlers_);
+  const auto next_handlers = std::move(next_handlers_);
   const fork_pause no_fork;
   delete this;
 }
@@ -130,8 +132,17 @@ void connection_core::abandon_in_child() noexcept {
 }
 
 void connection_core::set_handlers(connection_handlers handlers) {
-  on_problem_ = std::move(handlers.on_problem);
-  handlers_ = std::make_shared<const connection_handlers>(std::move(handlers));
+  next_handlers_ = std::move(handlers);
+  if (!dispatching_)
+    take_next_handlers();
+}
+
+void connection_core::take_next_handlers() {
+  if (!next_handlers_)
+    return;
+  handlers_ = std::move(*next_handlers_);
+  next_handlers_.reset();
+  on_problem_ = handlers_.on_problem;
 }
 
 connection_entry* connection_core::find(connection_anchor* anchor, std::uint64_t id,
@@ -205,6 +216,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   const dispatch_frame frame{*this};
   if (!frame.entered())
     return 0;
+  take_next_handlers();
   budget left{.messages = limits.messages,
               .deadline = limits.time > std::chrono::nanoseconds{0} ? now() + limits.time
                                                                     : std::chrono::nanoseconds{0}};
@@ -238,7 +250,6 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
 }
 
 bool connection_core::walk(connection_entry& c, budget& left) {
-  const auto handlers = handlers_;  // they may be replaced by one of them
   stream_link& link = *c.link;
   for (;;) {
     const walk_end ended = link.walk([&](bytes_view message) {
@@ -246,8 +257,8 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       ++left.delivered;
       ++messages_;
       bytes_ += message.size();
-      if (handlers->on_message)
-        handlers->on_message(handle(c), message);
+      if (handlers_.on_message)
+        handlers_.on_message(handle(c), message);
       return interrupted_ == interruption::none && c.now == phase::linked && !c.paused &&
                      left.go_on()
                  ? frame_flow::go_on
@@ -301,14 +312,12 @@ bool connection_core::tell_opened(connection_entry& c) {
   if (c.now != phase::linked || c.closing)
     return true;
   c.told = true;
-  const auto handlers = handlers_;
-  if (handlers->on_open)
-    handlers->on_open(handle(c));
+  if (handlers_.on_open)
+    handlers_.on_open(handle(c));
   return interrupted_ == interruption::none;
 }
 
 bool connection_core::tell_due() {
-  const auto handlers = handlers_;
   // What handlers cause meanwhile is told the next time.
   for (std::size_t left = due_.size(); left != 0; --left) {
     connection_entry* const c = find(due_.front());
@@ -317,8 +326,8 @@ bool connection_core::tell_due() {
       continue;
     c->due = false;
     if (c->now != phase::closed) {
-      if (std::exchange(c->writable_due, false) && handlers->on_writable)
-        handlers->on_writable(handle(*c));
+      if (std::exchange(c->writable_due, false) && handlers_.on_writable)
+        handlers_.on_writable(handle(*c));
       if (interrupted_ != interruption::none)
         return false;
       continue;
@@ -331,9 +340,9 @@ bool connection_core::tell_due() {
           core.forget(of);
       }
     } const last_word{*this, *c};
-    if (handlers->on_close && (c->told || c->dial != nullptr)) {
+    if (handlers_.on_close && (c->told || c->dial != nullptr)) {
       const error why = c->why;
-      handlers->on_close(handle(*c), why);
+      handlers_.on_close(handle(*c), why);
     }
     if (interrupted_ != interruption::none)
       return false;

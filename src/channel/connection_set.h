@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -87,6 +88,7 @@ class connection_core final : public dispatcher, public fork_guard {
   using phase = connection_entry::phase;
   connection_core(connection_handlers handlers, const connection_set_options& options);
   ~connection_core() override;
+  void take_next_handlers();
   void stop() noexcept override;
   void destroy() noexcept override;
 
@@ -147,7 +149,8 @@ class connection_core final : public dispatcher, public fork_guard {
 
   connection_anchor* anchor_;
   file epoll_;
-  std::shared_ptr<const connection_handlers> handlers_;
+  connection_handlers handlers_;
+  std::optional<connection_handlers> next_handlers_;  // set by one of them, for the next poll
   read_space space_;
   spin_budget spin_;
   chunk_cache chunks_;

@@ -126,6 +126,33 @@ TEST_F(ConnectionPoll, NothingIsToldFromInsideAHandler) {
   EXPECT_TRUE(until([&] { return b.messages.size() == 100; }));
 }
 
+TEST_F(ConnectionPoll, OtherHandlersAreToldFromTheNextPollOn) {
+  join();
+  std::vector<std::string> later;
+  a.on_message = [&](connection, bytes_view) {
+    connection_handlers others;
+    others.on_message = [&](connection, bytes_view message) {
+      later.emplace_back(as_text(message));
+    };
+    a.set->set_handlers(std::move(others));
+  };
+  for (std::size_t i = 0; i != 3; ++i)
+    EXPECT_TRUE(out.send(as_bytes(numbered(i))));
+  EXPECT_TRUE(out.flush());
+  connection second = b.connect(where);  // is told of in the same poll
+  EXPECT_TRUE(second.send(as_bytes("hello")));
+  EXPECT_TRUE(second.flush());
+  ASSERT_TRUE(a.set->wait(30s));
+  a.set->poll();
+  EXPECT_EQ(a.messages.size(), 4U);
+  EXPECT_EQ(a.opens, 2);
+  EXPECT_TRUE(later.empty());
+  EXPECT_TRUE(out.send(as_bytes("later")));
+  ASSERT_TRUE(until([&] { return later.size() == 1; }));
+  EXPECT_EQ(later.front(), "later");
+  EXPECT_EQ(a.messages.size(), 4U);
+}
+
 TEST_F(ConnectionPoll, AThrowingHandlerLeavesPollAndTheRestGoesOn) {
   join();
   for (std::size_t i = 0; i != 5; ++i)
