@@ -294,9 +294,7 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   unlink(c, why);
   c.now = phase::closed;
   set_timer(c);
-  c.queue->abort();
-  c.frame = nullptr;
-  ++c.claims;
+  give_up_claim(c);
   if (c.listener != nullptr) {
     if (c.listener->connections-- == c.listener->options.connections)
       c.listener->door.go_on(now());
@@ -314,10 +312,16 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   due(c);
 }
 
+// Its slot says closed.
+void connection_core::give_up_claim(connection_entry& c) noexcept {
+  c.queue->abort();
+  c.frame = nullptr;
+}
+
 void connection_core::say_goodbye(connection_entry& c) noexcept {
   if (std::exchange(c.goodbye, true))
     return wrote(c);
-  c.queue->abort();
+  give_up_claim(c);
   c.link->say_goodbye(errc::ok);
   write(c);
 }
@@ -333,8 +337,7 @@ void connection_core::close(connection_entry& c, std::chrono::nanoseconds linger
   }
   c.linger_ends_at = until;
   set_timer(c);
-  c.queue->abort();
-  ++c.claims;
+  give_up_claim(c);
   if (c.now == phase::linked) {
     if (c.paused)
       resume(c);

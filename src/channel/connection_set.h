@@ -119,6 +119,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void wrote(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;
   void tell_writable_soon(connection_entry& c) noexcept;
+  void give_up_claim(connection_entry& c) noexcept;
   void say_goodbye(connection_entry& c) noexcept;
 
   // Waiting.

@@ -224,8 +224,9 @@ class ATBUS_API connection_slot {
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   connection_slot* operator->() noexcept { return this; }
 
-  // Queues the first `length` bytes, by default all. Errors: closed (the connection is, or another
-  // claim came between), invalid_argument (more than was claimed).
+  // Queues the first `length` bytes, by default all. Errors: closed (the connection is, or one of the
+  // ends has begun to close it, or another claim came between), invalid_argument (more than was
+  // claimed).
   status commit() noexcept { return commit(bytes_.size()); }
   status commit(std::size_t length) noexcept;
   void abort() noexcept;
