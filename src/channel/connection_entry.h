@@ -69,6 +69,7 @@ struct connection_entry : watched {
   bool blocked = false;           // the kernel did not take all
   std::uint32_t watched_for = 0;  // epoll's events for the socket; 0: not in it
   std::size_t release_debt = 0;   // messages to be released once the one begun is written
+  bool resend_due = false;        // all the others are to be written again then
   std::chrono::nanoseconds phase_ends_at{0};  // connecting, waiting, unconfirmed; 0: never
   std::chrono::nanoseconds connect_ends_at{0};
   std::chrono::nanoseconds linger_ends_at{0};

@@ -42,6 +42,11 @@ result<address> parse_stream(std::string_view text, const connection_options& op
   return where;
 }
 
+// Bytes still to be written of the frame of which a part is.
+std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found) {
+  return found.written_bytes + found.begun - c.queue->in_flight();
+}
+
 }  // namespace
 
 // --- they come
@@ -267,6 +272,7 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   c.watched_for = 0;
   if (!c.closing)
     c.linger_ends_at = never;
+  c.resend_due = false;  // the next link writes all of it
   pay_release_debt(c);
 }
 
@@ -430,6 +436,12 @@ void connection_core::write(connection_entry& c) noexcept {
   if (c.now != phase::linked || (c.dial == nullptr && !c.opened))
     return;
   (void)c.link->flush();
+  while (c.link->take_stop()) {
+    pay_release_debt(c);
+    if (std::exchange(c.resend_due, false))
+      c.queue->rewind();
+    (void)c.link->flush();
+  }
   wrote(c);
 }
 
@@ -475,6 +487,7 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
   const bool live = c.now == phase::linked && c.link->now() == stream_link::state::open &&
                     !c.link->writes_no_more();
   if (live && oldest.begun != 0) {
+    c.link->stop_behind(rest_of_begun(c, oldest));
     c.queue->release(oldest.written_bytes);
     c.release_debt = oldest.messages - oldest.written_messages;
   } else {
@@ -490,7 +503,12 @@ void connection_core::resend(connection_entry& c) noexcept {
       c.link->now() != stream_link::state::open)
     return;
   const frame_measure all = measure_frames(*c.queue, no_end);
-  c.link->rewind(all.begun == 0 ? 0 : all.written_bytes + all.begun - c.queue->in_flight());
+  if (all.begun == 0) {
+    c.queue->rewind();
+  } else {
+    c.link->stop_behind(rest_of_begun(c, all));
+    c.resend_due = true;
+  }
   mark_dirty(c);
 }
 

@@ -125,13 +125,13 @@ bool stream_link::flush() noexcept {
       std::array<bytes_view, most_pieces> runs;
       const auto ready = static_cast<std::size_t>(sealed_ - queue_->written());
       const std::size_t found =
-          queue_->gather(runs, rewind_behind_ == 0 ? ready : std::min(ready, rewind_behind_));
+          queue_->gather(runs, stop_behind_ == 0 ? ready : std::min(ready, stop_behind_));
       for (const bytes_view run : std::span{runs}.first(found)) {
         add(run.data(), run.size());
         queued += run.size();
       }
     }
-    if (queued == unwritten() && rewind_behind_ == 0)
+    if (queued == unwritten() && stop_behind_ == 0)
       add(closing_.data() + closing_written_, closing_size_ - closing_written_);
     msghdr message{};
     message.msg_iov = pieces.data();
@@ -162,6 +162,8 @@ bool stream_link::flush() noexcept {
     // It took less than there was: it is full.
     if (static_cast<std::size_t>(n) < total)
       return false;
+    if (stopped_)
+      return true;
   }
   return true;
 }
@@ -178,12 +180,6 @@ void stream_link::fail_writing(int code) noexcept {
     write_failure_ = std::move(why);
 }
 
-void stream_link::rewind(std::size_t begun) noexcept {
-  rewind_behind_ = begun;
-  if (begun == 0)
-    queue_->rewind();
-}
-
 void stream_link::written(std::size_t bytes) noexcept {
   const std::size_t of_opening = std::min(bytes, opening_size_ - opening_written_);
   opening_written_ += of_opening;
@@ -191,8 +187,7 @@ void stream_link::written(std::size_t bytes) noexcept {
   const std::size_t of_queue = std::min(bytes, unwritten());
   if (of_queue != 0) {
     queue_->mark_written(of_queue);
-    if (rewind_behind_ != 0 && (rewind_behind_ -= of_queue) == 0)
-      queue_->rewind();
+    stopped_ = stop_behind_ != 0 && (stop_behind_ -= of_queue) == 0;
     if (!keeps_written_)
       release_written();
   }

@@ -67,7 +67,8 @@ class stream_link {
     if (sealed_ + bytes == queue_->committed())
       sealed_ += bytes;
   }
-  // Writes as much as the socket takes. True: nothing is left to write, or ever will be.
+  // Writes as much as the socket takes. True: nothing is left to write, or ever will be, or it has
+  // stopped where stop_behind said.
   bool flush() noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept {
     return opening_written_ != opening_size_ || unwritten() != 0 ||
@@ -86,9 +87,10 @@ class stream_link {
   // What is written stays in the queue until its owner releases it: whole frames, and none of which
   // only a part is written.
   void keep_written() noexcept { keeps_written_ = true; }
-  // Everything not released goes out again. `begun`: bytes of the frame of which a part is written
-  // (0: there is none) that are still to be written; it is completed first.
-  void rewind(std::size_t begun) noexcept;
+  // Writing stops once so many more bytes of the queue are written: the rest of the frame of which a
+  // part is. Whoever waits for its end asks `take_stop` after each flush, and flushes again.
+  void stop_behind(std::size_t bytes) noexcept { stop_behind_ = bytes; }
+  [[nodiscard]] bool take_stop() noexcept { return std::exchange(stopped_, false); }
   // Who finds nobody to write to goes on reading: what the other end sent before it went is there.
   void read_on() noexcept { reads_on_ = true; }
   // Writing has failed; the link lives until reading ends too.
@@ -174,7 +176,8 @@ class stream_link {
   bool keeps_written_ = false;
   bool reads_on_ = false;
   bool stops_when_opened_ = false;
-  std::size_t rewind_behind_ = 0;  // bytes still to be written before everything begins anew
+  std::size_t stop_behind_ = 0;  // bytes still to be written before writing stops; 0: it does not
+  bool stopped_ = false;
   error write_failure_;
   std::optional<std::uint32_t> offered_;
   std::array<file, 2> given_;  // segment and bell, on their way out

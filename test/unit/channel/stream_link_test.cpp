@@ -400,7 +400,7 @@ TEST_F(StreamLink, StopsBehindTheHelloIfAskedTo) {
   EXPECT_EQ(at_a_, std::vector<std::string>{"right behind it"});
 }
 
-TEST_F(StreamLink, KeepsWhatIsWrittenAndRewindsBehindTheFrameThatIsBegun) {
+TEST_F(StreamLink, KeepsWhatIsWrittenAndStopsBehindTheFrameThatIsBegun) {
   for (const bool checksums : {false, true}) {
     SetUp();
     at_b_.clear();
@@ -424,7 +424,13 @@ TEST_F(StreamLink, KeepsWhatIsWrittenAndRewindsBehindTheFrameThatIsBegun) {
     EXPECT_EQ(all.messages, 3U);
     EXPECT_EQ(all.written_messages, 1U);
     EXPECT_EQ(all.begun, detail::frame_size(28));
-    a_->rewind(all.written_bytes + all.begun - queue_a_->in_flight());
+    a_->stop_behind(all.written_bytes + all.begun - queue_a_->in_flight());
+    EXPECT_FALSE(a_->take_stop());
+    EXPECT_TRUE(a_->flush());
+    EXPECT_TRUE(a_->take_stop());
+    EXPECT_FALSE(a_->take_stop());
+    EXPECT_EQ(queue_a_->unwritten(), detail::frame_size(5));
+    queue_a_->rewind();
     settle();
     EXPECT_EQ(at_b_, (std::vector<std::string>{"first", "the second of three messages", "first",
                                                "the second of three messages", "third"}));
