@@ -449,10 +449,12 @@ void connection_core::wrote(connection_entry& c) noexcept {
   pay_release_debt(c);
   tell_writable_soon(c);
   if (c.link->now() == stream_link::state::closed) {
-    // What has been read is handed out first.
-    if (c.more)
-      return busy_.join(c);
-    return lost(c, c.link->why());
+    // What has been read is handed out first; if it is paused, when it goes on.
+    if (!c.more)
+      return lost(c, c.link->why());
+    if (!c.paused)
+      busy_.join(c);
+    return;
   }
   c.blocked = c.link->has_unwritten();
   if (c.goodbye && !c.blocked) {

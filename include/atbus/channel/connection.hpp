@@ -148,7 +148,7 @@ class ATBUS_API connection {
   status flush() const noexcept;
 
   // Stops and goes on reading. While reading rests the other end's queue fills, and its end is not
-  // seen unless writing finds it. Closing ends a pause.
+  // seen: what it sent before is read first, also if writing fails. Closing ends a pause.
   status pause() const noexcept;
   status resume() const noexcept;
 
