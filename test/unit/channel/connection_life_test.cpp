@@ -1,4 +1,6 @@
 // The states of a connection, one by one, and what ends each of them.
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -60,21 +62,25 @@ TEST_F(ConnectionLife, RefusedMeansClosedWithTheReasonAndTheMessages) {
 // A listener whose backlog is full: dialling it takes as long as the kernel has patience.
 class full_backlog {
  public:
-  full_backlog() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto at = test::socket_address::parse("ipv4://127.0.0.1:0");
-    EXPECT_EQ(::bind(fd_.fd(), at.get(), at.size), 0);
-    EXPECT_EQ(::listen(fd_.fd(), 0), 0);
-    address_ = test::socket_address::bound(fd_.fd()).text();
-    const auto to = test::socket_address::parse(address_);
+  explicit full_backlog(std::string_view where = "ipv4://127.0.0.1:0") {
+    const auto at = test::socket_address::parse(where);
+    const auto make = [&](int flags) {
+      return plain_socket{::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC | flags, 0)};
+    };
+    listening_ = make(0);
+    EXPECT_EQ(::bind(listening_.fd(), at.get(), at.size), 0);
+    EXPECT_EQ(::listen(listening_.fd(), 0), 0);
+    const auto to = test::socket_address::bound(listening_.fd());
+    address_ = to.text();
     for (int i = 0; i < 4; ++i) {
-      fillers_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      fillers_.push_back(make(SOCK_NONBLOCK));
       (void)::connect(fillers_.back().fd(), to.get(), to.size);
     }
   }
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
-  plain_socket fd_;
+  plain_socket listening_;
   std::string address_;
   std::vector<plain_socket> fillers_;
 };
@@ -148,6 +154,23 @@ TEST_F(ConnectionLife, OpeningClosedWaitsForTheOtherEnd) {
   EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
 }
 
+TEST_F(ConnectionLife, AnAttemptThatIsClosedEndsWithItsOwnTimeToo) {
+  const full_backlog nobody;
+  out = b.connect(nobody.address(), {.connect_timeout = 20ms});
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  EXPECT_TRUE(out.close(1h));
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+}
+
+TEST_F(ConnectionLife, AFullBacklogOfAUnixSocketIsAskedAgainUntilTheTimeIsUp) {
+  const full_backlog nobody{fresh_unix_address()};
+  out = b.connect(nobody.address(), {.connect_timeout = 20ms});
+  EXPECT_EQ(out.state(), connection_state::connecting);
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::would_block);
+}
+
 TEST_F(ConnectionLife, WaitingEndsWhenItIsClosedAndDialsAgainUntilThen) {
   where = fresh_unix_address();
   out = b.connect(where, {.reconnect_min = 1ms, .reconnect_max = 5ms});
@@ -193,6 +216,22 @@ TEST_F(ConnectionLife, HearsTheLastWordsEvenIfItCanNotWriteAnyMore) {
   EXPECT_EQ(b.whys.back(), errc::peer_closed);
 }
 
+TEST_F(ConnectionLife, APausedOneHearsOfTheEndWhenItGoesOn) {
+  join();
+  EXPECT_TRUE(out.pause());
+  EXPECT_TRUE(in.send(as_bytes("last words")));
+  EXPECT_TRUE(in.flush());
+  a.set.reset();
+  EXPECT_TRUE(out.send(as_bytes("to nobody")));
+  for (int turns = 0; turns != 3; ++turns)
+    b.set->poll();
+  EXPECT_TRUE(b.set->prepare_sleep());
+  EXPECT_EQ(b.closes, 0);
+  EXPECT_TRUE(out.resume());
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, std::vector<std::string>{"last words"});
+}
+
 TEST_F(ConnectionLife, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
   where = a.listen("ipv4://127.0.0.1:0");
   plain_socket peer = plain_socket::connect(where);
@@ -218,6 +257,80 @@ TEST_F(ConnectionLife, ClosingEndsWithTheLingerTimeAndSaysWhatWasNotSent) {
   EXPECT_LE(unsent, count);
   EXPECT_NE(b.whys.back().text().find(std::to_string(unsent) + " messages"), std::string::npos)
       << b.whys.back().text();
+}
+
+TEST_F(ConnectionLife, ALaterCloseCanOnlyShortenTheLingerTime) {
+  join();
+  EXPECT_TRUE(in.pause());
+  (void)fill(out);
+  EXPECT_TRUE(out.close(20ms));
+  EXPECT_TRUE(out.close(1h));
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
+}
+
+TEST_F(ConnectionLife, ClosingEndsAPauseAndAllowsNone) {
+  join();
+  EXPECT_TRUE(in.send(as_bytes("before")));
+  EXPECT_TRUE(in.flush());
+  EXPECT_TRUE(out.pause());
+  EXPECT_TRUE(out.close(1h));
+  EXPECT_TRUE(out.pause());
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, std::vector<std::string>{"before"});
+  EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
+}
+
+// Whose other end says hello and never reads.
+class ConnectionDeafPeer : public TwoSets {
+ protected:
+  ConnectionDeafPeer() {
+    out = b.connect(listener_.address(), {.connection = {.linger = 1min}});
+    peer_ = listener_.accept();
+    say(detail::hello_frame({.wants_checksums = true, .session = 1}));
+    EXPECT_TRUE(until([&] { return b.opens == 1; }));
+    count_ = stuff(out);
+  }
+  template <class Frame>
+  void say(const Frame& frame) {
+    EXPECT_TRUE(peer_.send({reinterpret_cast<const char*>(frame.data()), frame.size()}));
+  }
+  void expect_failure() {
+    std::size_t unsent = 0;
+    b.on_close = [&](connection c, const error&) { unsent = c.unsent({}); };
+    ASSERT_TRUE(until([&] { return b.closes == 1; }));
+    EXPECT_EQ(b.whys.back(), errc::peer_closed) << b.whys.back().text();
+    EXPECT_GT(unsent, 0U);
+    EXPECT_LT(unsent, count_);
+  }
+
+  plain_listener listener_{"ipv4://127.0.0.1:0"};
+  plain_socket peer_;
+  std::size_t count_ = 0;
+};
+
+TEST_F(ConnectionDeafPeer, LeavingBeforeAllIsWrittenIsNoSuccess) {
+  EXPECT_TRUE(out.close(1h));
+  peer_.finish();
+  expect_failure();
+}
+
+TEST_F(ConnectionDeafPeer, DisappearingBehindItsGoodbyeIsNoSuccess) {
+  EXPECT_TRUE(out.close(1h));
+  say(detail::goodbye_frame(errc::ok, true));
+  ASSERT_TRUE(until([&] { return b.set->prepare_sleep() && b.set->longest_sleep() > 0ns; }));
+  peer_.close();
+  expect_failure();
+}
+
+TEST_F(ConnectionDeafPeer, ItsGoodbyeDoesNotChangeOurLingerTime) {
+  EXPECT_TRUE(out.close(1h));
+  say(detail::goodbye_frame(errc::ok, true));
+  for (int turns = 0; turns != 3; ++turns) {
+    (void)b.set->wait(1ms);
+    b.set->poll();
+  }
+  EXPECT_GT(b.set->longest_sleep(), 30min);
 }
 
 TEST_F(ConnectionLife, ClosingByTheOtherEndHasALingerTimeToo) {
@@ -263,6 +376,65 @@ TEST_F(ConnectionLife, ClosedMeansEveryVerbSaysSo) {
   const connection c = later.connect(fresh_unix_address(), {.reconnect_min = 1h});
   EXPECT_EQ(c.state(), connection_state::waiting);
   EXPECT_EQ(out.state(), connection_state::closed);
+}
+
+// --- again and again
+
+class ConnectionReconnect : public TwoSets {
+ protected:
+  // Ends the connection from the other end, and waits for the next one.
+  void lose_and_reopen() {
+    const int before = b.opens;
+    EXPECT_TRUE(in.abort());
+    ASSERT_TRUE(until([&] { return b.opens == before + 1; }));
+  }
+};
+
+TEST_F(ConnectionReconnect, ALingerTimeEndsWithItsLink) {
+  join({.connection = {.linger = 1h}, .reconnect_min = 1ms});
+  EXPECT_TRUE(in.close());
+  ASSERT_TRUE(until([&] { return b.opens == 2; }));
+  EXPECT_EQ(b.set->longest_sleep(), -1ns);
+  EXPECT_EQ(b.closes, 0);
+}
+
+TEST_F(ConnectionReconnect, EachConnectionIsToBeConfirmedAnew) {
+  join({.connection = {.user_confirms = true}, .reconnect_min = 1ms});
+  EXPECT_TRUE(out.confirm());
+  EXPECT_EQ(b.set->longest_sleep(), -1ns);
+  lose_and_reopen();
+  EXPECT_GT(b.set->longest_sleep(), 0ns);
+}
+
+TEST_F(ConnectionReconnect, TheLimitIsThatOfTheNewOtherEnd) {
+  join({.connection = {.message_limit = 100}, .reconnect_min = 1ms},
+       {.connection = {.message_limit = 50}});
+  EXPECT_EQ(out.message_limit(), 50U);
+  EXPECT_TRUE(a.set->close_listener(where));
+  a.listen(where, {.connection = {.message_limit = 80}});
+  lose_and_reopen();
+  EXPECT_EQ(out.message_limit(), 80U);
+}
+
+TEST_F(ConnectionReconnect, AClaimThatAGoodbyeHasEndedSaysSo) {
+  join({.reconnect_min = 1ms});
+  auto slot = out.claim(8);
+  ASSERT_TRUE(slot);
+  EXPECT_TRUE(in.close());
+  ASSERT_TRUE(until([&] { return b.opens == 2; }));
+  EXPECT_EQ(slot.commit(), errc::closed);
+  EXPECT_EQ(out.queued(), 0U);
+}
+
+TEST_F(ConnectionReconnect, AClaimOutlivesALostConnection) {
+  join({.reconnect_min = 1ms});
+  auto slot = out.claim(5);
+  ASSERT_TRUE(slot);
+  std::copy_n(as_bytes("claim").begin(), 5, slot.bytes().begin());
+  lose_and_reopen();
+  EXPECT_TRUE(slot.commit());
+  ASSERT_TRUE(until([&] { return a.messages.size() == 1; }));
+  EXPECT_EQ(a.messages.front(), "claim");
 }
 
 }  // namespace

@@ -145,5 +145,18 @@ TEST_F(ConnectionListener, AStrangerIsAProblemAndDisturbsNobody) {
   EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
 }
 
+TEST_F(ConnectionListener, StrangersAreToldOfOnceASecondAndAllAreCounted) {
+  constexpr std::size_t count = 20;
+  where = a.listen(any_address());
+  std::vector<plain_socket> strangers;
+  for (std::size_t i = 0; i != count; ++i) {
+    strangers.push_back(plain_socket::connect(where));
+    EXPECT_TRUE(strangers.back().send("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"));
+  }
+  ASSERT_TRUE(until([&] { return a.set->stats().quarantined == count; }));
+  EXPECT_GE(a.problems.size(), 1U);
+  EXPECT_LT(a.problems.size(), count);
+}
+
 }  // namespace
 }  // namespace atbus

@@ -1,8 +1,11 @@
 // What connections carry, on each kind of socket: messages, both ways, until a close.
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 
+#include "channel/frame.h"
 #include "connection_fixture.h"
 
 namespace atbus {
@@ -18,9 +21,6 @@ class Connection : public TwoSets, public testing::WithParamInterface<const char
 INSTANTIATE_TEST_SUITE_P(Socket, Connection,
                          testing::Values("unix", "ipv4://127.0.0.1:0", "ipv6://[::1]:0"),
                          [](const auto& tested) { return std::string{tested.param}.substr(0, 4); });
-
-// Where the kind of socket makes no difference.
-using ConnectionMessage = TwoSets;
 
 TEST_P(Connection, CarriesMessagesBothWays) {
   join();
@@ -296,6 +296,132 @@ TEST_P(Connection, DoesNotTearTheMessageThatIsBegunWhenItIsReleased) {
     expected.push_back(last);
   EXPECT_TRUE(a.messages == expected);
   EXPECT_EQ(out.unreleased({}), 3U);
+}
+
+// Where the kind of socket makes no difference.
+class ConnectionMessage : public TwoSets {
+ protected:
+  // Queues the messages 0 to `count`; the kernel takes the first and a part of the second.
+  void begin_second(std::size_t count, std::chrono::nanoseconds reconnect = {}) {
+    join({.connection = {.release = release_policy::by_user}, .reconnect_min = reconnect});
+    for (std::size_t i = 0; i != count; ++i)
+      EXPECT_TRUE(out.send(as_bytes(numbered(i))));
+    detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) -> ssize_t {
+      const std::size_t bytes = detail::frame_size(numbered(0).size()) + 24;
+      return ::send(fd, message->msg_iov[0].iov_base, bytes, flags);
+    };
+    EXPECT_EQ(out.flush(), errc::would_block);
+    detail::kernel().sendmsg = saved_.sendmsg;
+    EXPECT_EQ(out.unsent({}), count - 1);
+  }
+};
+
+TEST_F(ConnectionMessage, WhatIsReleasedBehindABegunMessageIsNeverWritten) {
+  begin_second(10);
+  EXPECT_EQ(out.release(8), 8U);
+  EXPECT_EQ(out.release(1), 1U);
+  EXPECT_EQ(out.unreleased({}), 1U);
+  ASSERT_TRUE(until([&] { return !a.messages.empty() && a.messages.back() == numbered(9); }));
+  EXPECT_EQ(a.messages, (std::vector{numbered(0), numbered(1), numbered(9)}));
+}
+
+TEST_F(ConnectionMessage, WhatIsReleasedBehindABegunMessageIsNotSentAgain) {
+  for (const bool release_first : {true, false}) {
+    SCOPED_TRACE(release_first);
+    begin_second(10);
+    if (release_first) {
+      EXPECT_EQ(out.release(5), 5U);
+    }
+    EXPECT_TRUE(out.resend());
+    if (!release_first) {
+      EXPECT_EQ(out.release(5), 5U);
+    }
+    ASSERT_TRUE(until([&] { return !a.messages.empty() && a.messages.back() == numbered(9); }));
+    auto expected = numbered_range(5, 10);
+    expected.insert(expected.begin(), {numbered(0), numbered(1)});
+    EXPECT_EQ(a.messages, expected);
+    a.messages.clear();
+    a.opens = b.opens = 0;
+  }
+}
+
+TEST_F(ConnectionMessage, WhatIsReleasedBehindABegunMessageIsNotSentAgainOnANewConnection) {
+  begin_second(10, 1ms);
+  EXPECT_EQ(out.release(5), 5U);
+  EXPECT_TRUE(in.abort());
+  ASSERT_TRUE(until([&] { return !a.messages.empty() && a.messages.back() == numbered(9); }));
+  EXPECT_EQ(b.opens, 2);
+  EXPECT_EQ(a.messages, numbered_range(5, 10));
+}
+
+TEST_F(ConnectionMessage, RoomIsAnnouncedWhenHalfIsFree) {
+  constexpr std::size_t size = 64 * 1024;
+  join({.connection = {
+            .message_limit = 1024, .send_buffer_size = size, .release = release_policy::by_user}});
+  (void)fill(out);
+  EXPECT_GT(out.queued(), size / 2);
+  while (out.queued() > size / 2) {
+    b.set->poll();
+    EXPECT_EQ(b.writable, 0);
+    EXPECT_EQ(out.release(1), 1U);
+  }
+  b.set->poll();
+  b.set->poll();
+  EXPECT_EQ(b.writable, 1);
+}
+
+TEST_F(ConnectionMessage, LeavesWhenMuchOfItIsQueued) {
+  join();
+  for (std::size_t bytes = 0; bytes < 128 * 1024; bytes += 10'000)
+    EXPECT_TRUE(out.send(as_bytes(std::string(10'000, 'x'))));
+  EXPECT_TRUE(turn_until({&a}, [&] { return !a.messages.empty(); }));
+}
+
+TEST_F(ConnectionMessage, AnswersLeaveAtTheEndOfPoll) {
+  join();
+  a.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.send(as_bytes("answer"))); };
+  EXPECT_TRUE(out.send(as_bytes("question")));
+  EXPECT_TRUE(out.flush());
+  ASSERT_TRUE(a.set->wait(30s));
+  EXPECT_EQ(a.set->poll(), 1U);
+  EXPECT_TRUE(turn_until({&b}, [&] { return b.messages.size() == 1; }));
+}
+
+TEST_F(ConnectionMessage, NothingIsToldOfOneThatIsPausedWhenItOpens) {
+  a.on_open = [](connection c) { EXPECT_TRUE(c.pause()); };
+  where = a.listen(any_address());
+  out = b.connect(where);
+  EXPECT_TRUE(out.send(as_bytes("right behind the hello")));
+  EXPECT_TRUE(out.flush());  // so that one read takes both
+  ASSERT_TRUE(until([&] { return a.opens == 1 && b.opens == 1; }));
+  for (int turns = 0; turns != 3; ++turns)
+    a.set->poll();
+  EXPECT_TRUE(a.messages.empty());
+  EXPECT_TRUE(a.last.resume());
+  EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
+}
+
+TEST_F(ConnectionMessage, APauseLastsAlsoWhenWritingFails) {
+  join();
+  b.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.pause()); };
+  for (std::size_t i = 0; i != 3; ++i)
+    EXPECT_TRUE(in.send(as_bytes(numbered(i))));
+  ASSERT_TRUE(until([&] { return b.messages.size() == 1; }));
+  detail::kernel().sendmsg = [](int, const msghdr*, int) -> ssize_t {
+    errno = ETIMEDOUT;
+    return -1;
+  };
+  EXPECT_TRUE(out.send(as_bytes("never written")));
+  (void)out.flush();
+  detail::kernel().sendmsg = saved_.sendmsg;
+  for (int turns = 0; turns != 3; ++turns)
+    b.set->poll();
+  EXPECT_EQ(b.messages.size(), 1U);
+  b.on_message = nullptr;
+  EXPECT_TRUE(out.resume());
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, numbered_range(0, 3));
+  EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
 TEST_F(ConnectionMessage, ASlotIsWorthNothingWithoutACommit) {
