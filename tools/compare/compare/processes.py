@@ -108,12 +108,15 @@ class Child:
         self.send_signal(signal.SIGKILL)
         self._reader.join(10)
         self._error_reader.join(1)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe:
-                try:
-                    pipe.close()
-                except OSError:
-                    pass
+        # Whoever has left the group may hold the pipes; closing one that is read would wait for it.
+        if self._process.stdin:
+            try:
+                self._process.stdin.close()
+            except OSError:
+                pass
+        if not self._reader.is_alive() and not self._error_reader.is_alive():
+            self._process.stdout.close()
+            self._process.stderr.close()
 
 
 def memory_kib(pid):

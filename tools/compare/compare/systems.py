@@ -116,6 +116,60 @@ def _iceoryx2(programs):
     return [variant("loan", "--claim"), variant("copy", extra=True)]
 
 
+def _nng(programs):
+    command = (f"{programs}/compare_nng",)
+    ipc = "ipc://{directory}/n"
+    return [
+        System("nng ipc", "nng", "unix", command, ipc, ipc + "-back", holds_many=True),
+        System("nng tcp", "nng", "tcp", command, **_tcp(), holds_many=True),
+    ]
+
+
+def _nats(programs):
+    server = shutil.which("nats-server") or "/usr/sbin/nats-server"
+    return [
+        System("NATS core", "NATS", "tcp", (f"{programs}/compare_nats",),
+               "nats://127.0.0.1:{port}", "back", holds_many=True,
+               server=(server, "-a", "127.0.0.1", "-p", "{port}", "-c", f"{HERE}/systems/nats.conf")),
+    ]
+
+
+def _boost(programs):
+    return [
+        System("boost mq", "boost::interprocess", "shm", (f"{programs}/compare_boost_mq",),
+               "{name}", "{name}-back", receive_flags=()),
+    ]
+
+
+def _cyclonedds(programs):
+    command = (f"{programs}/compare_cyclonedds",)
+
+    def variant(name, kind, settings, **more):
+        return System(f"Cyclone DDS {name}", "Cyclone DDS", kind, command, "{name}", "{name}-back",
+                      environment={"CYCLONEDDS_URI": f"file://{HERE}/systems/{settings}"}, **more)
+
+    roudi = shutil.which("iox-roudi") or "/usr/bin/iox-roudi"
+    return [
+        variant("udp", "tcp", "cyclonedds.xml"),
+        # The daemon's memory has no larger pieces.
+        variant("shm", "shm", "cyclonedds_shm.xml", server=(roudi,), largest=1 << 16),
+    ]
+
+
+def _limits(programs):
+    def limit(name, kind, address, reply):
+        return System(name, "limit", kind, (f"{programs}/compare_bare",), address, reply,
+                      receive_flags=(), limit=True, fan_in=False)
+
+    return [
+        limit("bare Unix socket", "unix", "unix:{name}", "unix:{name}-back"),
+        limit("bare TCP", "tcp", "tcp:{port}", "tcp:{port2}"),
+        limit("bare pipe", "unix", "pipe:{directory}/p", "pipe:{directory}/q"),
+    ]
+
+
 def all_systems(programs):
     """Every system of the comparison; `programs` is where the harnesses are."""
-    return [*_atbus(programs), *_zeromq(programs), *_aeron(programs), *_iceoryx2(programs)]
+    return [*_atbus(programs), *_zeromq(programs), *_nng(programs), *_nats(programs),
+            *_boost(programs), *_cyclonedds(programs), *_aeron(programs), *_iceoryx2(programs),
+            *_limits(programs)]

@@ -1,0 +1,234 @@
+"""The tables of the report, as text in cells; Markdown and HTML are made of the same."""
+
+from dataclasses import dataclass
+
+from compare import model
+from compare.arithmetic import LOSSES
+
+
+@dataclass
+class Table:
+    title: str
+    note: str
+    head: list
+    body: list
+
+
+def number(value, digits=3):
+    if value is None:
+        return "-"
+    if value and abs(value) >= 10 ** digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"
+
+
+def with_spread(cell, path, scale=1.0, digits=3):
+    """Median and, where there were several runs, lowest to highest; why there is none."""
+    found = cell.spread(path)
+    if not found:
+        failures = cell.failures()
+        return f"failed: {failures[0][:60]}" if failures else "-"
+    text = number(found["median"] * scale, digits)
+    if found["runs"] > 1:
+        text += f" ({number(found['low'] * scale, digits)}-{number(found['high'] * scale, digits)})"
+    return text
+
+
+def losses(cell):
+    return [str(cell.total(name)) for name in LOSSES]
+
+
+def throughput(summary):
+    labels = summary.values("throughput", "size")
+    body = []
+    for name in summary.names(limits=True):
+        cells = [summary.cell("throughput", name, size=label) for label in labels]
+        if any(cell.entries for cell in cells):
+            body.append([name, *(with_spread(cell, "rate", 1e-6) for cell in cells),
+                         *losses(summary.of("throughput", name))])
+    return Table("Throughput, million messages per second",
+                 "One sender, one receiver, a core each. Every byte is written by the sender and "
+                 "compared by the receiver. Median (lowest-highest) of the rounds.",
+                 ["system", *labels, *LOSSES], body)
+
+
+def bandwidth(summary):
+    labels = summary.values("throughput", "size")
+    body = []
+    for name in summary.names(limits=True):
+        cells = [summary.cell("throughput", name, size=label) for label in labels]
+        if any(cells):
+            body.append([name, *(number((cell.median("bytes_rate") or 0) / 1e9) for cell in cells),
+                         *losses(summary.of("throughput", name))])
+    return Table("The same in gigabytes per second", "Payload only.",
+                 ["system", *labels, *LOSSES], body)
+
+
+def round_trips(summary):
+    body = []
+    for name in summary.names(limits=True):
+        row = [name]
+        for waiting in ("polling", "blocking"):
+            cell = summary.cell("round trip", name, waiting=waiting)
+            row += [with_spread(cell, "rtt_ns.p50", 1e-3), number_us(cell.median("rtt_ns.p99")),
+                    number_us(cell.median("rtt_ns.p999"))]
+        whole = summary.of("round trip", name)
+        if whole.entries:
+            body.append([*row, str(whole.total("corrupt")), str(len(whole.failures()))])
+    return Table("Round trip of 64 bytes, microseconds",
+                 "There and back, one at a time. Polling looks again and again; blocking sleeps in "
+                 "the system's own way, which may spin for a moment first. An answer that is lost "
+                 "ends the run: it counts as failed.",
+                 ["system", "polling p50", "p99", "p99.9", "blocking p50", "p99", "p99.9",
+                  "corrupt", "failed"], body)
+
+
+def number_us(ns):
+    return number(ns / 1000) if ns is not None else "-"
+
+
+def paced(summary):
+    body = []
+    for name in summary.names():
+        row = [name, with_spread(summary.cell("paced maximum", name), "rate", 1e-6)]
+        for load in summary.values("paced", "load"):
+            cell = summary.cell("paced", name, load=load)
+            row += [number_us(cell.median(f"receive.latency_ns.{p}")) for p in ("p50", "p99", "p999")]
+        whole = summary.of("paced", name)
+        if whole.entries:
+            body.append([*row, *losses(whole)])
+    head = ["system", "maximum, M/s"]
+    for load in summary.values("paced", "load"):
+        head += [f"{load} % p50", "p99", "p99.9"]
+    return Table("Latency under load, microseconds",
+                 "64 bytes, sent at a share of what the system itself reaches when each message "
+                 "carries a time. Counted from the time at which a message was to be sent, so a "
+                 "sender that falls behind does not hide it.", [*head, *LOSSES], body)
+
+
+def fan_in(summary):
+    tables = []
+    for size in summary.values("fan-in", "size"):
+        counts = summary.values("fan-in", "senders")
+        body = []
+        for name in summary.names():
+            cells = [summary.cell("fan-in", name, size=size, senders=n) for n in counts]
+            if any(cell.entries for cell in cells):
+                entries = [cell for cell in cells if cell]
+                body.append([name, *(with_spread(cell, "rate", 1e-6) for cell in cells),
+                             *(str(sum(cell.total(loss) for cell in entries)) for loss in LOSSES)])
+        tables.append(Table(f"Fan-in, {size}, million messages per second",
+                            "So many senders, processes of their own, to one receiver. The receiver "
+                            "has a core, the senders share the others.",
+                            ["system", *map(str, counts), *LOSSES], body))
+    return tables
+
+
+def costs(summary):
+    body = []
+    for name in summary.names(limits=True):
+        fast = summary.cell("throughput", name, size="8-128 B")
+        same = summary.cell("same rate", name)
+        if not fast:
+            continue
+        body.append([
+            name, with_spread(fast, "cpu_s_per_million"), with_spread(same, "cpu_s_per_million"),
+            *(number((fast.median(f"peak_{side}_kib") or 0) / 1024)
+              for side in ("receive", "send", "server")),
+            with_spread(fast, "start_s", 1000), *losses(fast)])
+    return Table("CPU, memory, start",
+                 "CPU seconds per million messages, both sides and the server: at full speed (8-128 "
+                 "bytes), and at the same 20,000 messages per second (64 bytes, receiver sleeps; the "
+                 "sender keeps the time, which costs it the same with every system). Peak resident "
+                 "memory in MB. Milliseconds from the start of the receiver to the first message, both "
+                 "processes included.",
+                 ["system", "CPU full speed", "CPU same rate", "MB receiver", "MB sender",
+                  "MB server", "start, ms", *LOSSES], body)
+
+
+def stopped_reader(summary):
+    body = []
+    for name in summary.names():
+        cell = summary.cell("stopped reader", name)
+        if not cell.entries:
+            continue
+        send = cell.good[0]["send"][0] if cell and cell.good[0]["send"] else None
+        grown = {who: max((entry["growth_kib"].get(who, 0) for entry in cell.good), default=0)
+                 for who in ("receiver", "sender", "server")} if cell else {}
+        body.append([
+            name, str(send["accepted"]) if send else "-", str(send["refused"]) if send else "-",
+            number(send["longest_call_ns"] / 1e6) if send else "-",
+            *(number(grown.get(who, 0) / 1024) for who in ("receiver", "sender", "server")),
+            *losses(cell), "; ".join(cell.failures()[:1] + cell.problems()[:1]) or "-"])
+    return Table("The receiver stops reading for 5 s",
+                 "1 KiB, 20,000 messages per second. Refused: messages that the system did not take at "
+                 "the first try; they were tried again. Longest call in milliseconds: a system that "
+                 "blocks its caller shows here. Growth of memory in MB.",
+                 ["system", "accepted", "refused", "longest call", "growth receiver", "sender",
+                  "server", *LOSSES, "remarks"], body)
+
+
+def disturbed(summary):
+    body = []
+    for name in summary.names():
+        row = [name]
+        for what in ("none", "kill", "stop"):
+            row.append(with_spread(summary.cell("disturbed", name, what=what), "delay_of_other_s",
+                                   1000))
+        cells = [summary.cell("disturbed", name, what=what) for what in ("kill", "stop")]
+        if not any(cell.entries for cell in cells):
+            continue
+        # The killed sender's own end without figures is no remark.
+        remarks = [text for cell in cells for text in cell.failures() + cell.problems()
+                   if "SIGKILL" not in text]
+        body.append([*row, *(str(sum(cell.total(loss) for cell in cells)) for loss in LOSSES),
+                     remarks[0] if remarks else "-"])
+    return Table("A sender is killed, or stopped for 3 s, in the middle of sending",
+                 "Two senders, 64 bytes: the first sends as fast as it can and is killed or stopped, "
+                 "the second sends 1,000 a second. Longest delay of a message of the second, in "
+                 "milliseconds: undisturbed, kill, stop. Lost, corrupt and reordered of both.",
+                 ["system", "undisturbed", "kill", "stop", *LOSSES, "remarks"], body)
+
+
+def connections(summary):
+    counts = summary.values("connections", "count")
+    body = []
+    for name in summary.names():
+        cells = [summary.cell("connections", name, count=count) for count in counts]
+        if not any(cell.entries for cell in cells):
+            continue
+        row = [name]
+        for cell in cells:
+            parts = [cell.median("receiver_kib"), cell.median("holder_kib")]
+            row.append(number(sum(parts) / 1024) if None not in parts
+                       else (cell.failures() or ["-"])[0][:40])
+        slope = model.kib_per_connection(summary, name)
+        body.append([*row, number(slope), number(slope * model.NODES / 1024)
+                     if slope is not None else "-"])
+    return Table("Memory of idle connections, MB",
+                 "Receiver and the process that holds the senders, together. No messages, so nothing "
+                 "can be lost.",
+                 ["system", *map(str, counts), "KiB each", f"MB for {model.NODES}"], body)
+
+
+def scale(summary):
+    body = []
+    for name, fit in model.fits(summary).items():
+        kind = next(s["kind"] for s in summary.systems if s["name"] == name)
+        one, pairs = model.on_the_line(fit, 1024)
+        lost = summary.of("throughput", name)
+        body.append([
+            name, number(fit["a"] * 1e9), number(fit["b"] * 1e12), number(100 * fit["worst"]) + " %",
+            number(model.many_cores(fit, 64) / 1e6), number(model.many_cores(fit, 1024) / 1e6),
+            f"{number(one / 1e6)} M/s; {number(pairs)} pairs" if kind == "tcp" else "-",
+            *losses(lost)])
+    return Table("The model and what it predicts", " ".join(model.ASSUMPTIONS),
+                 ["system", "a, ns", "b, ps per byte", "largest error", "64 cores, 64 B, M/s",
+                  "64 cores, 1 KiB, M/s", "100 Gbit/s, 1 KiB: one pair; to fill it", *LOSSES], body)
+
+
+def all_tables(summary):
+    tables = [throughput(summary), bandwidth(summary), round_trips(summary), paced(summary),
+              *fan_in(summary), costs(summary), stopped_reader(summary), disturbed(summary),
+              connections(summary), scale(summary)]
+    return [table for table in tables if table.body]
