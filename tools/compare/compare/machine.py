@@ -3,13 +3,16 @@
 import os
 import platform
 import re
+import shutil
 import subprocess
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _output(*command):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        return (done.stdout or done.stderr).strip()
+        return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""
     except (OSError, subprocess.SubprocessError):
         return ""
 
@@ -46,15 +49,32 @@ def _packaged(module):
 
 
 def _source(path):
-    return _read(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), path))
+    return _read(os.path.join(HERE, path))
+
+
+def _boost():
+    return _first(r'BOOST_LIB_VERSION "(.*)"', _read("/usr/include/boost/version.hpp")).replace("_", ".")
 
 
 def versions():
     """By family; what is not there is left out."""
+    server = "nats-server" if shutil.which("nats-server") else "/usr/sbin/nats-server"
     found = {
-        "atbus": _output("git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty"),
+        "atbus": _output("git", "-C", HERE, "describe", "--always", "--dirty"),
         "ZeroMQ": _packaged("libzmq"),
         "Aeron": _first(r"<aeron.version>(.*)<", _source("systems/aeron/pom.xml")),
         "iceoryx2": _first(r'^iceoryx2 = "(.*)"', _source("systems/iceoryx2/Cargo.toml")),
+        "nng": _packaged("nng") or _nng(),
+        "NATS server": _first(r"v([\d.]+)", _output(server, "--version")),
+        "NATS client": _packaged("libnats"),
+        "boost": _boost(),
+        "Cyclone DDS": _packaged("CycloneDDS"),
     }
     return {name: text for name, text in found.items() if text}
+
+
+def _nng():
+    header = _read("/usr/include/nng/nng.h")
+    parts = [_first(rf"#define NNG_{part}_VERSION (\d+)", header)
+             for part in ("MAJOR", "MINOR", "PATCH")]
+    return ".".join(parts) if all(parts) else ""

@@ -95,10 +95,11 @@ class Campaign:
                                  s, 64, self.plan.seconds, b),
                              waiting=waiting)
 
-    def _paced(self, system, rate, blocking=None):
-        receive = None if blocking is None else ["--blocking"]
+    def _paced(self, system, rate, asleep=False):
+        """asleep: both sides sleep between messages, also the sender, who is then a little late."""
+        receive, send = (["--blocking"], ["--blocking"]) if asleep else (None, [])
         return runs.stream(system, (64, 64), self.plan.paced_seconds, common=["--paced"],
-                           receive_arguments=receive, send_arguments=["--rate", rate])
+                           receive_arguments=receive, send_arguments=["--rate", rate, *send])
 
     def latency_under_load(self, round_number):
         for system in self._rivals_and_ours():
@@ -111,7 +112,7 @@ class Campaign:
                          lambda s=system, r=most["rate"] * load / 100: self._paced(s, r),
                          load=load)
             self.run("same rate", system, round_number,
-                     lambda s=system: self._paced(s, COMMON_RATE, blocking=True))
+                     lambda s=system: self._paced(s, COMMON_RATE, asleep=True))
 
     def fan_in(self, round_number):
         for label, low, high in self.plan.fan_in_sizes:

@@ -138,8 +138,8 @@ def costs(summary):
             with_spread(fast, "start_s", 1000), *losses(fast)])
     return Table("CPU, memory, start",
                  "CPU seconds per million messages, both sides and the server: at full speed (8-128 "
-                 "bytes), and at the same 20,000 messages per second (64 bytes, receiver sleeps; the "
-                 "sender keeps the time, which costs it the same with every system). Peak resident "
+                 "bytes), and at the same 20,000 messages per second (64 bytes, both sides sleep "
+                 "between them). Peak resident "
                  "memory in MB. Milliseconds from the start of the receiver to the first message, both "
                  "processes included.",
                  ["system", "CPU full speed", "CPU same rate", "MB receiver", "MB sender",

@@ -189,7 +189,9 @@ void send_paced(message_source<typename System::outlet>& source, const options& 
       now = source.send_due(intended_ns, now);
       continue;
     }
-    if (intended_ns - now > worth_sleeping_ns) {
+    if (run.blocking) {
+      bench::sleep_ns(intended_ns - now);  // a little late, but without a processor
+    } else if (intended_ns - now > worth_sleeping_ns) {
       bench::sleep_ns(intended_ns - now - wake_up_early_ns);
     } else {
       rest<System>(run);
