@@ -16,8 +16,10 @@ namespace {
 constexpr unsigned hasty_retries = 64;
 constexpr std::int64_t worth_sleeping_ns = 200'000;
 constexpr std::int64_t wake_up_early_ns = 100'000;
-// A batch of a stream is about one write of it.
+// A batch of a stream is about one write of it. The queues of many connections together should not
+// outgrow the processor's caches.
 constexpr std::uint64_t stream_batch_bytes = 240 * 1024;
+constexpr std::uint64_t all_batches_bytes = 64 << 20;
 constexpr std::uint64_t frame_header_bytes = 8;
 constexpr std::chrono::seconds longest_flush{8};
 
@@ -195,7 +197,8 @@ std::uint32_t batch_of(const workload& work) noexcept {
   }
   const message_lengths lengths = work.lengths();
   const std::uint64_t mean = (lengths.shortest() + lengths.longest()) / 2 + frame_header_bytes;
-  return static_cast<std::uint32_t>(std::max<std::uint64_t>(stream_batch_bytes / mean, 1));
+  const std::uint64_t bytes = std::min(stream_batch_bytes, all_batches_bytes / work.connections);
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(bytes / mean, 1));
 }
 
 template <check_kind Check, api_kind Api>

@@ -336,7 +336,8 @@ void add_message_options(CLI::App& command, throughput_options& options) {
   command
       .add_option("--batch", options.work.batch,
                   options.kind == "stream"
-                      ? "publish so many messages together (default: 240 KiB; 1 in shared memory)"
+                      ? "publish so many messages together (default: 240 KiB, less with hundreds "
+                        "of connections; 1 in shared memory)"
                       : "publish so many messages together")
       ->check(CLI::Range(1U, 1U << 20))
       ->type_name("N");
