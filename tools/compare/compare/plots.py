@@ -22,7 +22,8 @@ plt.rcParams.update({
     "legend.frameon": False,
 })
 
-OURS = ["#c1121f", "#e85d04", "#9d0208", "#f48c06", "#dc2f02"]
+OURS = ["#c1121f", "#ff7b00", "#7f0010", "#ffb000", "#d00070", "#e85d04", "#f77fad", "#9a031e",
+        "#a4508b"]
 THEIRS = ["#1d4e89", "#2a9d8f", "#7b2cbf", "#577590", "#43aa8b", "#8d6a9f", "#264653", "#3a86ff",
           "#6a994e", "#5e548e", "#118ab2", "#073b4c"]
 MARKERS = "os^Dv<>Pp*Xh"
@@ -67,7 +68,12 @@ def _bytes_label(value, _=None):
 
 
 def _plain(value, _=None):
-    return f"{value:g}"
+    return f"{value:g}" if value < 1e4 else f"{value:,.0f}"
+
+
+def _figures(value):
+    """Three figures, without powers of ten."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def throughput(summary, styles):
@@ -102,7 +108,7 @@ def _distributions(panel, rows, styles):
         panel.plot([values[0], values[-1]], [y, y], color=colour, linewidth=2, alpha=0.5)
         for value, marker, size in zip(values, "o|D", (8, 12, 6)):
             panel.plot(value, y, marker=marker, markersize=size, color=colour, markeredgewidth=2)
-        panel.annotate(f"{values[0]:.3g}", (values[0], y), textcoords="offset points",
+        panel.annotate(_figures(values[0]), (values[0], y), textcoords="offset points",
                        xytext=(0, 7), ha="center", fontsize=7)
     panel.set_yticks(range(len(rows)), [name for name, _ in rows])
     panel.set(xscale="log", xlabel="microseconds (o p50, | p99, diamond p99.9)")
@@ -176,10 +182,11 @@ def _bars(panel, rows, styles, title, unit):
     values = [value for _, value in rows]
     panel.barh(names, values, color=[styles.colour(name) for name in names], height=0.65)
     panel.set(title=title, xlabel=unit, xscale="log")
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.xaxis.set_major_formatter(FuncFormatter(_plain))
     panel.grid(axis="y", visible=False)
     for y, value in enumerate(values):
-        panel.annotate(f"{value:.3g}", (value, y), textcoords="offset points", xytext=(3, 0),
+        panel.annotate(_figures(value), (value, y), textcoords="offset points", xytext=(3, 0),
                        va="center", fontsize=8)
     panel.margins(x=0.15)
 
@@ -228,6 +235,7 @@ def connections(summary, styles):
               title="Memory against connections (lower is better)")
     panel.xaxis.set_major_formatter(FuncFormatter(_plain))
     panel.yaxis.set_major_formatter(FuncFormatter(_plain))
+    panel.yaxis.set_minor_formatter(FuncFormatter(_plain))
     panel.legend(fontsize=8, bbox_to_anchor=(1.01, 1), loc="upper left")
     return _svg(figure)
 

@@ -9,6 +9,9 @@ import threading
 import time
 
 
+MEMORY_LOOK_S = 0.05
+
+
 class RunFailed(Exception):
     """A run without figures; its text says why."""
 
@@ -36,8 +39,11 @@ class Child:
         self._errors = []
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
-        self._error_reader.start()
-        self._reader.start()
+        # Not ru_maxrss, which counts what this process had before it became another program.
+        self.peak_kib = 0
+        for thread in (self._error_reader, self._reader,
+                       threading.Thread(target=self._watch_memory, daemon=True)):
+            thread.start()
 
     def _read_errors(self):
         for line in self._process.stderr:
@@ -54,6 +60,12 @@ class Child:
             self._process.returncode = self.code
             self.usage = usage
             self._changed.notify_all()
+
+    def _watch_memory(self):
+        while self.code is None:
+            self.peak_kib = max(self.peak_kib, peak_kib(self.pid) or 0)
+            with self._changed:
+                self._changed.wait_for(lambda: self.code is not None, MEMORY_LOOK_S)
 
     def _wait(self, condition, deadline):
         with self._changed:
@@ -86,7 +98,7 @@ class Child:
             raise RunFailed("printed no figures")
         found = json.loads(objects[-1])
         found["process_cpu_s"] = self.usage.ru_utime + self.usage.ru_stime
-        found["peak_kib"] = self.usage.ru_maxrss
+        found["peak_kib"] = self.peak_kib
         return found
 
     def why(self):
@@ -119,13 +131,23 @@ class Child:
             self._process.stderr.close()
 
 
-def memory_kib(pid):
-    """Memory in use now: of shared pages its share. None: the process has gone."""
+def _number_in(path, field):
+    """The number of a line `field: number`; None if there is none, or no such process any more."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
-            return int(re.search(r"^Pss:\s*(\d+)", rollup.read(), re.MULTILINE).group(1))
+        with open(path, encoding="ascii", errors="replace") as file:
+            return int(re.search(rf"^{field}:\s*(\d+)", file.read(), re.MULTILINE).group(1))
     except (OSError, AttributeError):
         return None
+
+
+def memory_kib(pid):
+    """Memory in use now: of shared pages its share. None: the process has gone."""
+    return _number_in(f"/proc/{pid}/smaps_rollup", "Pss")
+
+
+def peak_kib(pid):
+    """The most memory it ever had resident, shared pages included. None: the process has gone."""
+    return _number_in(f"/proc/{pid}/status", "VmHWM")
 
 
 def cores():

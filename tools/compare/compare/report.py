@@ -13,6 +13,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 1240px; margin: 2em auto
 table { border-collapse: collapse; font-size: 13px; display: block; overflow-x: auto; }
 td, th { border: 1px solid #ddd; padding: 3px 8px; text-align: right; white-space: nowrap; }
 td:first-child, th:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
+table.text td, table.text th { text-align: left; }
 tr.ours td { background: #fdf0ee; } td.bad { color: #c1121f; font-weight: bold; }
 td.good { color: #2b7a0b; } p.note { color: #555; max-width: 60em; }
 figure { margin: 1.5em 0; overflow-x: auto; } figure svg { max-width: 100%; height: auto; }
@@ -78,7 +79,7 @@ def _cell(head, text):
 
 def _html_table(table):
     lines = [f"<h2>{html.escape(table.title)}</h2>", f'<p class="note">{html.escape(table.note)}</p>',
-             "<table><tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in table.head) + "</tr>"]
+             ('<table class="text"><tr>' if table.head[0] == "target" else "<table><tr>") + "".join(f"<th>{html.escape(head)}</th>" for head in table.head) + "</tr>"]
     for row in table.body:
         kind = ' class="ours"' if row[0].startswith("atbus") else ""
         cells = "".join(_cell(head, text) for head, text in zip(table.head, row))

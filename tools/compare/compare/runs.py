@@ -71,7 +71,7 @@ class Site:
             self.server.close()
         self.server.wait_end(time.monotonic() + 3)
         usage = self.server.usage
-        return (usage.ru_utime + usage.ru_stime, usage.ru_maxrss) if usage else (0.0, 0)
+        return (usage.ru_utime + usage.ru_stime if usage else 0.0, self.server.peak_kib)
 
 
 def sizes(low, high):

@@ -1,7 +1,7 @@
 // boost::interprocess::message_queue.
 //
 // Settings: every slot has the size of the largest message and all are allocated at once (its
-// documentation, "Message Queue"); as many as make 4 MiB, 16 at least.
+// documentation, "Message Queue"); as many as make 1 MiB, which stays in the cache, 16 at least.
 #include <boost/date_time/posix_time/posix_time_types.hpp>
 #include <boost/interprocess/ipc/message_queue.hpp>
 
@@ -12,7 +12,7 @@ namespace {
 
 namespace ipc = boost::interprocess;
 
-constexpr std::uint64_t queue_bytes = 4 << 20;
+constexpr std::uint64_t queue_bytes = 1 << 20;
 
 std::size_t slots(const options& run) {
   return static_cast<std::size_t>(std::clamp<std::uint64_t>(queue_bytes / run.bytes_max, 16, 8192));

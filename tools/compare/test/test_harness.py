@@ -25,6 +25,7 @@ class AtbusHarness(unittest.TestCase):
         self.assertGreater(found["receive"]["messages"], 0)
         self.assertEqual(found["receive"]["messages"], sum(s["accepted"] for s in found["send"]))
         self.assertEqual((found["lost"], found["corrupt"], found["reordered"]), (0, 0, 0))
+        self.assertGreater(found["peak_receive_kib"], 0)
         return found
 
     def test_loses_nothing_through_lanes(self):
