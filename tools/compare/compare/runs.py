@@ -1,12 +1,13 @@
 """One run of one system: starts its processes, waits for them, returns their figures."""
 
+import glob
 import itertools
 import os
 import shutil
 import signal
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from compare import arithmetic
 from compare.processes import Child, RunFailed, cores, memory_kib
@@ -27,6 +28,7 @@ class Site:
         port = 10000 + (os.getpid() * 64 + number * 3) % 22000
         directory = tempfile.mkdtemp(prefix="atbus-compare-")
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        stack.callback(_remove_shared_memory, f"-{os.getpid()}-{number}")
         self._words = {
             "name": f"atbus-compare-{os.getpid()}-{number}",
             "port": port,
@@ -72,6 +74,13 @@ class Site:
         self.server.wait_end(time.monotonic() + 3)
         usage = self.server.usage
         return (usage.ru_utime + usage.ru_stime if usage else 0.0, self.server.peak_kib)
+
+
+def _remove_shared_memory(ending):
+    """What processes that were killed have left there. No other run has this number now."""
+    for path in glob.glob(f"/dev/shm/*atbus-compare{ending}*"):
+        with suppress(OSError):
+            os.remove(path)
 
 
 def sizes(low, high):

@@ -47,6 +47,13 @@ class AtbusHarness(unittest.TestCase):
         self.assertEqual(found["corrupt"], 0)
         self.assertGreater(found["rtt_ns"]["max"], 0)
 
+    def test_leaves_no_shared_memory_of_what_was_killed(self):
+        before = set(os.listdir("/dev/shm"))
+        runs.idle_connections(system("atbus shm claim"), 2)
+        mine = f"atbus-compare-{os.getpid()}-"
+        left = [name for name in set(os.listdir("/dev/shm")) - before if mine in name]
+        self.assertEqual(left, [])
+
     def test_misses_what_a_killed_sender_can_not_say(self):
         found = runs.disturbed_sender(system("atbus shm claim"), "kill", 100, 1)
         self.assertIsNone(found["send"][0])
