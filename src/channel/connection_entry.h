@@ -73,7 +73,8 @@ struct connection_entry : watched {
   std::chrono::nanoseconds phase_ends_at{0};  // connecting, waiting, unconfirmed; 0: never
   std::chrono::nanoseconds connect_ends_at{0};
   std::chrono::nanoseconds linger_ends_at{0};
-  std::chrono::nanoseconds timer_at{0};  // in the set of timers; 0: not there
+  std::chrono::nanoseconds starved_until{0};  // 0: it is not
+  std::chrono::nanoseconds timer_at{0};       // in the set of timers; 0: not there
 
   std::size_t limit = 0;       // payload bytes of the longest message that may be sent
   std::byte* frame = nullptr;  // of the open claim

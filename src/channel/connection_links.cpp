@@ -270,6 +270,7 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   leave_unconfirmed(c);
   c.opened = c.peer_done = c.goodbye = c.shut = c.more = c.blocked = false;
   c.watched_for = 0;
+  c.starved_until = never;
   if (!c.closing)
     c.linger_ends_at = never;
   c.resend_due = false;  // the next link writes all of it
@@ -280,6 +281,10 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
 bool connection_core::succeeded(const connection_entry& c, const error& why) const noexcept {
   return c.closing && c.goodbye && !c.link->has_unwritten() && !c.link->writes_no_more() &&
          why == errc::peer_closed && why.system_code() == 0;
+}
+
+void connection_core::link_ended(connection_entry& c) noexcept {
+  lost(c, c.link->why().with_text(c.peer + ": " + c.link->why().text()));
 }
 
 void connection_core::lost(connection_entry& c, error why) noexcept {
@@ -310,9 +315,9 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   if (!c.queue->empty())
     for_each_frame(*c.queue, [&](bytes_view, bool written) { unsent += written ? 0 : 1; });
   if (unsent != 0) {
-    why = error{why.code() == errc::ok ? errc::closed : why.code(),
-                why.text() + "; " + std::to_string(unsent) + " messages were not written",
-                why.system_code()};
+    const std::string count = std::to_string(unsent) + " messages were not written";
+    why =
+        why ? error{errc::closed, c.peer + ": " + count} : why.with_text(why.text() + "; " + count);
   }
   c.why = std::move(why);
   due(c);
@@ -451,18 +456,28 @@ void connection_core::wrote(connection_entry& c) noexcept {
   if (c.link->now() == stream_link::state::closed) {
     // What has been read is handed out first; if it is paused, when it goes on.
     if (!c.more)
-      return lost(c, c.link->why());
+      return link_ended(c);
     if (!c.paused)
       busy_.join(c);
     return;
   }
   c.blocked = c.link->has_unwritten();
+  note_starved(c);
   if (c.goodbye && !c.blocked) {
     if (c.peer_done)
       return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
     if (!std::exchange(c.shut, true))
       c.link->shut_down();
   }
+  watch(c);
+}
+
+// Nobody tells when the kernel has memory again.
+void connection_core::note_starved(connection_entry& c) noexcept {
+  if (!c.link->starved() || c.starved_until != never)
+    return;
+  c.starved_until = now() + stream_link::starved_pause;
+  set_timer(c);
   watch(c);
 }
 

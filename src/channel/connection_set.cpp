@@ -238,9 +238,10 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
   if (!c.more) {
     if (!c.link->receive()) {
       if (c.link->now() == stream_link::state::closed) {
-        lost(c, c.link->why());
+        link_ended(c);
       } else {
         busy_.leave(c);
+        note_starved(c);
       }
       return true;
     }
@@ -270,7 +271,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       return true;
     if (ended == walk_end::failed) {
       report_fault(c);
-      lost(c, link.why());
+      link_ended(c);
       return true;
     }
     if (!c.opened && link.opened()) {
@@ -292,7 +293,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       }
       say_goodbye(c);
     } else if (link.now() == stream_link::state::closed) {
-      lost(c, link.why());
+      link_ended(c);
     } else {
       busy_.leave(c);
       if (!link.drained())
@@ -429,6 +430,15 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
 
 void connection_core::time_is_up(connection_entry& c) noexcept {
   const auto time = now();
+  if (c.starved_until != std::chrono::nanoseconds{0} && c.starved_until <= time) {
+    c.starved_until = std::chrono::nanoseconds{0};
+    set_timer(c);
+    if (!watch(c))
+      return;
+    if (!c.paused && !c.peer_done)
+      busy_.join(c);
+    return write(c);
+  }
   if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
     if (c.closing)
       return end(c, {errc::timed_out, c.peer + ": the linger time is over"});
@@ -452,8 +462,10 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
 void connection_core::set_timer(connection_entry& c) noexcept {
   constexpr std::chrono::nanoseconds never{0};
   auto at = c.now == phase::closed ? never : c.phase_ends_at;
-  if (c.now != phase::closed && c.linger_ends_at != never)
-    at = at == never ? c.linger_ends_at : std::min(at, c.linger_ends_at);
+  for (const auto other : {c.linger_ends_at, c.starved_until}) {
+    if (c.now != phase::closed && other != never)
+      at = at == never ? other : std::min(at, other);
+  }
   if (at == c.timer_at)
     return;
   if (c.timer_at != never)
@@ -471,6 +483,8 @@ bool connection_core::watch(connection_entry& c) noexcept {
   if (c.now == phase::linked) {
     wanted = (c.paused || c.peer_done ? 0U : static_cast<std::uint32_t>(EPOLLIN)) |
              (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+    if (wanted != 0 && c.starved_until != std::chrono::nanoseconds{0})
+      wanted |= EPOLLET;
   }
   if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
     return true;

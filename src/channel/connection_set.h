@@ -103,6 +103,7 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
   // The attempt or the link is over.
   void lost(connection_entry& c, error why) noexcept;
+  void link_ended(connection_entry& c) noexcept;  // and says why
   void end(connection_entry& c, error why) noexcept;
   void unlink(connection_entry& c, const error& why) noexcept;
   void forget(connection_entry& c) noexcept;
@@ -118,6 +119,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void write(connection_entry& c) noexcept;
   void wrote(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;
+  void note_starved(connection_entry& c) noexcept;
   void tell_writable_soon(connection_entry& c) noexcept;
   void give_up_claim(connection_entry& c) noexcept;
   void say_goodbye(connection_entry& c) noexcept;

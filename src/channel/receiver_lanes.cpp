@@ -59,6 +59,9 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
     return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
                                          " still holds what a dead sender left"};
   }
+  // Before its sender relies on it: a lane without memory could not be read later.
+  if (auto e = reserve_lane(segment_, index); !e)
+    return e;
   auto shared = share_segment(segment_);
   if (!shared)
     return shared.error();
@@ -84,10 +87,13 @@ void receiver_state::open_gate(std::uint32_t index) noexcept {
 void receiver_state::activate(lane_reader& lane) noexcept {
   if (!lane.adopted) {
     // Its sender has reserved the memory; making sure ourselves means that no sender's lie can turn
-    // a read into SIGBUS.
-    if (auto e = reserve_lane(segment_, index_of(lane)); !e) {
+    // a read into SIGBUS. (Of one that was handed out we did it then.)
+    error reserved;
+    if (!segment_.name.handed)
+      reserved = reserve_lane(segment_, index_of(lane));
+    if (!reserved) {
       stop_reading(lane);
-      problem(std::move(e));
+      problem(std::move(reserved));
       return;
     }
     lane.adopted = true;

@@ -18,6 +18,10 @@ namespace {
 // Pieces of a gather list. A ring has at most two; chunks of 64 KiB make a write of 1 MiB of these.
 constexpr std::size_t most_pieces = 16;
 
+bool is_out_of_memory(int code) noexcept {
+  return code == ENOBUFS || code == ENOMEM;
+}
+
 error broken(const char* what, int code) {
   if (code == EPIPE || code == ECONNRESET)
     return {errc::peer_closed, "the other end has closed the connection", code};
@@ -109,6 +113,7 @@ void stream_link::release_written() noexcept {
 bool stream_link::flush() noexcept {
   if (state_ != state::open)
     return state_ == state::closed;
+  starved_writing_ = false;
   while (has_unwritten()) {
     std::array<iovec, most_pieces + 2> pieces;
     std::size_t count = 0;
@@ -151,8 +156,13 @@ bool stream_link::flush() noexcept {
     if (n < 0) {
       if (errno == EINTR)
         continue;
-      // ENOBUFS, ENOMEM: the kernel has no memory for now; what is queued stays.
-      if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+      // Too many descriptors are under way already: an offer without any is none.
+      if (errno == ETOOMANYREFS && given_[0]) {
+        given_ = {};
+        continue;
+      }
+      starved_writing_ = is_out_of_memory(errno);
+      if (errno == EAGAIN || starved_writing_)
         return false;
       fail_writing(errno);
       return true;
@@ -284,7 +294,9 @@ bool stream_link::receive() noexcept {
   if (state_ != state::open)
     return false;
   mutable_bytes place;
-  if (!reader_.prepare(place))
+  const status prepared = reader_.prepare(place);
+  starved_reading_ = prepared == errc::out_of_memory;
+  if (!prepared)
     return false;  // no memory, or messages wait: later
   ssize_t n = 0;
   do {
@@ -295,7 +307,8 @@ bool stream_link::receive() noexcept {
     reader_.received(static_cast<std::size_t>(n));
     return true;
   }
-  if (n < 0 && errno == EAGAIN)
+  starved_reading_ = n < 0 && is_out_of_memory(errno);
+  if (n < 0 && (errno == EAGAIN || starved_reading_))
     return false;
   if (n < 0) {
     close(write_failure_ ? broken("can't read from the connection", errno) : write_failure_);

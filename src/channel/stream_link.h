@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -70,6 +71,15 @@ class stream_link {
   // Writes as much as the socket takes. True: nothing is left to write, or ever will be, or it has
   // stopped where stop_behind said.
   bool flush() noexcept;
+  // The latest read or write found no memory. Nobody tells when there is some: whoever owns the link
+  // tries again after starved_pause, and watches the socket edge-triggered meanwhile, since what is
+  // there already would wake it for ever.
+  [[nodiscard]] bool starved() const noexcept { return starved_reading_ || starved_writing_; }
+  static constexpr std::chrono::nanoseconds starved_pause = std::chrono::milliseconds{1};
+  // What epoll is to watch the socket for.
+  [[nodiscard]] std::uint32_t interest() const noexcept {
+    return EPOLLIN | (has_unwritten() ? EPOLLOUT : 0U) | (starved() ? EPOLLET : 0U);
+  }
   [[nodiscard]] bool has_unwritten() const noexcept {
     return opening_written_ != opening_size_ || unwritten() != 0 ||
            closing_written_ != closing_size_;
@@ -170,6 +180,8 @@ class stream_link {
   bool checksums_ = true;     // of what we send
   bool settled_ = false;      // what was agreed on is in force
   bool drained_ = false;
+  bool starved_reading_ = false;
+  bool starved_writing_ = false;
   bool takes_descriptors_ = false;
   bool switched_ = false;
   bool goodbye_said_ = false;

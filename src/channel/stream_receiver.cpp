@@ -137,8 +137,8 @@ bool stream_receiver::fill(bool quick) noexcept {
     if (reads++ == most_reads)
       return false;
     c.has_read = true;
-    if (c.link.receive())
-      c.more = true;
+    c.more = c.link.receive();
+    watch(c);
   }
 }
 
@@ -253,12 +253,33 @@ void stream_receiver::move_on_to_lane(connection& from) noexcept {
 }
 
 void stream_receiver::write_controls(connection& of) noexcept {
-  const bool wanted = !of.link.flush();
-  if (of.link.now() == stream_link::state::closed || wanted == of.watching_write)
+  if (of.confirmed)  // a stranger is told nothing
+    (void)of.link.flush();
+  watch(of);
+}
+
+void stream_receiver::watch(connection& of) noexcept {
+  if (of.link.now() == stream_link::state::closed)
     return;
-  epoll_event interest{.events = EPOLLIN | (wanted ? EPOLLOUT : 0U), .data = {.ptr = &of}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, of.link.descriptor(), &interest) == 0)
-    of.watching_write = wanted;
+  std::uint32_t wanted = of.link.interest();
+  if (!of.confirmed)
+    wanted &= ~static_cast<std::uint32_t>(EPOLLOUT);
+  if (of.link.starved() && starved_until_ == std::chrono::nanoseconds{0})
+    starved_until_ = now() + stream_link::starved_pause;
+  epoll_event interest{.events = wanted, .data = {.ptr = &of}};
+  if (wanted != of.watched &&
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, of.link.descriptor(), &interest) == 0)
+    of.watched = wanted;
+}
+
+void stream_receiver::look_at_starved() noexcept {
+  starved_until_ = std::chrono::nanoseconds{0};
+  for (connection* c : open_) {
+    if (!c->link.starved())
+      continue;
+    write_controls(*c);
+    busy_.join(*c);
+  }
 }
 
 void stream_receiver::report(error what) noexcept {
@@ -296,9 +317,12 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
 }
 
 void stream_receiver::look_at_clock() noexcept {
-  if (door_.watching() && unconfirmed_.empty())
+  constexpr std::chrono::nanoseconds nobody{0};
+  if (door_.watching() && unconfirmed_.empty() && starved_until_ == nobody)
     return;
   const auto time = now();
+  if (starved_until_ != nobody && starved_until_ <= time)
+    look_at_starved();
   while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
     ++dropped_;
     drop(*unconfirmed_.first());
@@ -320,6 +344,8 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
     consider(unconfirmed_.first()->close_at);
   if (!door_.watching() && open_.size() < most_connections_)
     consider(door_.rests_until());
+  if (starved_until_ != std::chrono::nanoseconds{0})
+    consider(starved_until_);
   if (lanes_ != nullptr) {
     const auto of_lanes = static_cast<const receiver_state&>(*lanes_).longest_sleep();
     if (of_lanes >= std::chrono::nanoseconds{0})

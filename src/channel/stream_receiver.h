@@ -65,9 +65,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     line_place<connection> turn;       // among the busy ones
     line_place<connection> probation;  // among the unconfirmed ones
     bool confirmed = false;
-    bool more = false;      // complete frames may be left from the last read
-    bool has_read = false;  // in this turn
-    bool watching_write = false;
+    bool more = false;                     // complete frames may be left from the last read
+    bool has_read = false;                 // in this turn
+    std::uint32_t watched = EPOLLIN;       // epoll's events for the socket
     bool faulty = false;                   // impossible bytes have come
     bool has_lane = false;                 // was offered one
     bool uses_lane = false;                // what is in it is delivered
@@ -107,6 +107,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void found_faulty(connection& which) noexcept;
   void opening_moved(connection& of) noexcept;
   void write_controls(connection& of) noexcept;
+  void watch(connection& of) noexcept;
+  void look_at_starved() noexcept;  // who found no memory tries again
   // Lanes of shared memory for a peer of this host that wants them.
   void offer_lane(connection& to) noexcept;
   [[nodiscard]] error make_lanes();
@@ -138,6 +140,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   connection* current_ = nullptr;                         // whose batch it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
   unsigned spins_ = 0;
+  std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
   std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;
   std::uint64_t dropped_ = 0;

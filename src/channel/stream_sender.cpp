@@ -172,6 +172,10 @@ void stream_sender::connected() noexcept {
   write_now();
 }
 
+void stream_sender::link_ended() noexcept {
+  lost(link_->why().with_text(text_ + ": " + link_->why().text()));
+}
+
 void stream_sender::lost(error why) noexcept {
   const fork_pause no_fork;
   if (link_ != nullptr)
@@ -288,7 +292,7 @@ void stream_sender::write_now() noexcept {
       read_controls();
     (void)link_->flush();
     if (link_->now() == stream_link::state::closed)
-      lost(link_->why());
+      link_ended();
   } else if (phase_ != phase::ended) {
     look(0);
   }
@@ -298,7 +302,7 @@ void stream_sender::read_controls() noexcept {
   const bool was_opened = link_->opened();
   while (link_->receive()) {
     const walk_end ended = link_->walk([this](bytes_view) {
-      link_->close({errc::protocol_error, text_ + ": it sends messages where none are expected"});
+      link_->close({errc::protocol_error, "it sends messages where none are expected"});
       return frame_flow::stop;
     });
     if (ended != walk_end::needs_more || link_->drained())
@@ -315,7 +319,7 @@ void stream_sender::read_controls() noexcept {
     take_offer();
   }
   if (link_->ended_by_goodbye())
-    link_->close({errc::peer_closed, text_ + ": the receiver has closed it"});
+    link_->close({errc::peer_closed, "the receiver has closed it"});
 }
 
 // --- waiting for the kernel
@@ -407,7 +411,7 @@ bool stream_sender::poll_writable() {
 bool stream_sender::set_interest() noexcept {
   if (link_ == nullptr || phase_ != phase::linked)
     return true;
-  const std::uint32_t wanted = EPOLLIN | (link_->has_unwritten() ? EPOLLOUT : 0U);
+  const std::uint32_t wanted = link_->interest();
   if (wanted == watched_)
     return true;
   epoll_event interest{.events = wanted, .data = {.fd = link_->descriptor()}};
@@ -433,11 +437,11 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
         attempt_ended(n > 0 ? dial_result(link_->descriptor(), text_) : no_answer(text_));
       return;
     case phase::linked:
-      if (n > 0)
+      if (n > 0 || link_->starved())
         read_controls();
       (void)link_->flush();
       if (link_->now() == stream_link::state::closed)
-        lost(link_->why());
+        link_ended();
       return;
     case phase::waiting:
       if (now() < due_)
@@ -473,6 +477,8 @@ void stream_sender::finish_sleep() {
 std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
   if (!through_stream_)
     return lane_->longest_sleep();
+  if (!forked_ && phase_ == phase::linked && link_->starved())
+    return stream_link::starved_pause;
   if (forked_ || (phase_ != phase::waiting && phase_ != phase::connecting))
     return std::chrono::nanoseconds{-1};
   return std::max(due_ - now(), std::chrono::nanoseconds{0});

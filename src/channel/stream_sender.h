@@ -83,6 +83,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   void connected() noexcept;
   // This attempt or connection has failed.
   void lost(error why) noexcept;
+  void link_ended() noexcept;  // and says why
   void end(error why) noexcept;
   [[nodiscard]] status usable() const noexcept;
   [[nodiscard]] status wait_connected(std::chrono::nanoseconds timeout) noexcept;

@@ -208,10 +208,10 @@ result<listening_socket> listening_socket::open(const address& where, int backlo
       return e;
     return opened;
   }
-  if (to.family() != AF_UNIX)
-    (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (to.family() == AF_INET6)
-    (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  // Without these its address would stay taken for a while after it has ended, or IPv4 be taken too.
+  if ((to.family() != AF_UNIX && !set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1)) ||
+      (to.family() == AF_INET6 && !set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)))
+    return socket_error(text, errno);
   if (kernel().bind(fd, to.get(), to.length) != 0 || kernel().listen(fd, backlog) != 0)
     return bind_error(text, errno);
   if (to.family() != AF_UNIX) {

@@ -336,6 +336,12 @@ error::error(const status& cause)
       system_code_{cause == errc::system_error ? static_cast<int>(cause.fact(0)) : 0},
       text_{cause.text()} {}
 
+error error::with_text(std::string text) const {
+  error other{code_, std::move(text)};
+  other.system_code_ = system_code_;
+  return other;
+}
+
 void error::print() const {
   print_line(code_, text_);
 }

@@ -141,6 +141,9 @@ class [[nodiscard]] error {
   ATBUS_API error(errc code, std::string text = {}, int system_code = 0);
   ATBUS_API error(const status& cause);
 
+  // The same cause in these words, which are all that text() says then.
+  [[nodiscard]] ATBUS_API error with_text(std::string text) const;
+
   explicit operator bool() const noexcept { return code_ == errc::ok; }
   errc code() const noexcept { return code_; }
   int system_code() const noexcept { return system_code_; }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <type_traits>
 
@@ -19,11 +20,60 @@ call_record& record_of() {
   return record;
 }
 
-// Linux has closed a descriptor even where close reports an error.
+// Linux has closed a descriptor even where close reports an error, and goes on connecting when a
+// signal has come.
 template <auto Entry>
-constexpr bool acts_even_if_it_fails = false;
+bool acts_even_if_it_fails(int) {
+  return false;
+}
 template <>
-constexpr bool acts_even_if_it_fails<&kernel_calls::close> = true;
+bool acts_even_if_it_fails<&kernel_calls::close>(int) {
+  return true;
+}
+template <>
+bool acts_even_if_it_fails<&kernel_calls::connect>(int code) {
+  return code == EINTR;
+}
+
+// What a call that moves bytes moves at most; 0: as many as it is asked to.
+std::size_t most_bytes = 0;
+
+// The first piece of a list, or what may go of it.
+iovec first_of(const msghdr& list) {
+  iovec first = list.msg_iov[0];
+  first.iov_len = std::min(first.iov_len, most_bytes);
+  return first;
+}
+
+template <auto Entry, class... Arguments>
+auto whole_or_short(Arguments... arguments) {
+  return (untouched.*Entry)(arguments...);
+}
+template <>
+auto whole_or_short<&kernel_calls::recv>(int fd, void* data, std::size_t length, int flags) {
+  return untouched.recv(fd, data, most_bytes == 0 ? length : std::min(length, most_bytes), flags);
+}
+template <>
+auto whole_or_short<&kernel_calls::sendmsg>(int fd, const msghdr* message, int flags) {
+  if (most_bytes == 0)
+    return untouched.sendmsg(fd, message, flags);
+  iovec first = first_of(*message);
+  msghdr cut = *message;
+  cut.msg_iov = &first;
+  cut.msg_iovlen = 1;
+  return untouched.sendmsg(fd, &cut, flags);
+}
+template <>
+auto whole_or_short<&kernel_calls::recvmsg>(int fd, msghdr* message, int flags) {
+  if (most_bytes == 0)
+    return untouched.recvmsg(fd, message, flags);
+  iovec first = first_of(*message);
+  iovec* const whole = message->msg_iov;
+  message->msg_iov = &first;  // the caller has one piece
+  const ssize_t n = untouched.recvmsg(fd, message, flags);
+  message->msg_iov = whole;
+  return n;
+}
 
 template <auto Entry, class Call>
 struct intercepted;
@@ -32,10 +82,11 @@ template <auto Entry, class Result, class... Arguments>
 struct intercepted<Entry, Result (*)(Arguments...)> {
   static Result call(Arguments... arguments) {
     call_record& record = record_of<Entry>();
-    if (++record.calls != record.fails_at)
-      return (untouched.*Entry)(arguments...);
+    const unsigned nth = ++record.calls;
+    if (nth < record.fails_at || nth - record.fails_at >= record.times)
+      return whole_or_short<Entry>(arguments...);
     record.failed = true;
-    if constexpr (acts_even_if_it_fails<Entry>)
+    if (acts_even_if_it_fails<Entry>(record.code))
       (void)(untouched.*Entry)(arguments...);
     errno = record.code;
     if constexpr (std::is_pointer_v<Result>)
@@ -46,8 +97,8 @@ struct intercepted<Entry, Result (*)(Arguments...)> {
 };
 
 template <auto Entry>
-failing_entry row(std::string_view name, std::vector<int> codes) {
-  return {name, std::move(codes), &record_of<Entry>(), [](kernel_calls& table) {
+failing_entry row(std::string_view name, std::vector<int> codes, std::vector<int> more = {}) {
+  return {name, std::move(codes), std::move(more), &record_of<Entry>(), [](kernel_calls& table) {
             using call = std::remove_reference_t<decltype(table.*Entry)>;
             table.*Entry = intercepted<Entry, call>::call;
           }};
@@ -74,18 +125,23 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::madvise>("madvise", {ENOMEM, EAGAIN, EINVAL}),
       row<&kernel_calls::lock>("lock", {ENOLCK, EINVAL, EINTR}),
       row<&kernel_calls::membarrier>("membarrier", {ENOSYS, EPERM, EINVAL}),
-      row<&kernel_calls::socket>("socket", {EMFILE, ENFILE, ENOMEM, EACCES, EAFNOSUPPORT}),
-      row<&kernel_calls::bind>("bind", {EADDRINUSE, ENOSPC, ENOMEM, EACCES, EROFS}),
+      row<&kernel_calls::socket>("socket", {EMFILE, ENFILE, ENOMEM, EACCES, EAFNOSUPPORT},
+                                 {ENOBUFS}),
+      row<&kernel_calls::bind>("bind", {EADDRINUSE, ENOSPC, ENOMEM, EACCES, EROFS},
+                               {EADDRNOTAVAIL, EPERM}),
       row<&kernel_calls::listen>("listen", {EADDRINUSE, ENOMEM}),
-      row<&kernel_calls::accept>("accept", {EMFILE, ENFILE, ENOMEM, ENOBUFS, EINTR, ECONNABORTED}),
+      row<&kernel_calls::accept>("accept", {EMFILE, ENFILE, ENOMEM, ENOBUFS, EINTR, ECONNABORTED},
+                                 {EAGAIN}),
       // Not ECONNREFUSED, which says that nobody lives there, nor EAGAIN, which says that the
       // receiver has connections to look at: a living and idle one never answers so.
-      row<&kernel_calls::connect>("connect", {EACCES, ENOMEM, EINTR}),
+      row<&kernel_calls::connect>("connect", {EACCES, ENOMEM, EINTR},
+                                  {EAGAIN, ECONNREFUSED, ETIMEDOUT, EADDRNOTAVAIL, EPERM}),
       // Not EAGAIN: on a socket it stands for a full queue, in which a ring waits already.
       row<&kernel_calls::send>("send", {EPIPE, ECONNRESET, ENOBUFS, ENOMEM}),
-      row<&kernel_calls::sendmsg>("sendmsg", {EPIPE, ECONNRESET, ENOBUFS, ENOMEM}),
-      row<&kernel_calls::recv>("recv", {ECONNRESET, ENOMEM, EINTR}),
-      row<&kernel_calls::recvmsg>("recvmsg", {ECONNRESET, ENOMEM, EINTR}),
+      row<&kernel_calls::sendmsg>("sendmsg", {EPIPE, ECONNRESET, ENOBUFS, ENOMEM},
+                                  {EAGAIN, EINTR, EPERM, ETIMEDOUT, ETOOMANYREFS}),
+      row<&kernel_calls::recv>("recv", {ECONNRESET, ENOMEM, EINTR}, {EAGAIN, ETIMEDOUT}),
+      row<&kernel_calls::recvmsg>("recvmsg", {ECONNRESET, ENOMEM, EINTR}, {EAGAIN, ETIMEDOUT}),
       row<&kernel_calls::socketpair>("socketpair", {EMFILE, ENFILE, ENOMEM}),
       row<&kernel_calls::shutdown>("shutdown", {ENOTCONN}),
       row<&kernel_calls::setsockopt>("setsockopt", {ENOPROTOOPT, EPERM}),
@@ -118,12 +174,25 @@ failing_kernel::~failing_kernel() {
 void failing_kernel::restart() const {
   for (const failing_entry& entry : rows())
     *entry.record = {};
+  most_bytes = 0;
 }
 
-void failing_kernel::arm(const failing_entry& entry, unsigned nth, int code) const {
+void failing_kernel::arm(const failing_entry& entry, unsigned nth, int code, unsigned times) const {
   restart();
   entry.record->fails_at = nth;
+  entry.record->times = times;
   entry.record->code = code;
+}
+
+void failing_kernel::shorten(std::size_t bytes) const {
+  most_bytes = bytes;
+}
+
+unsigned failing_kernel::calls() {
+  unsigned sum = 0;
+  for (const failing_entry& entry : rows())
+    sum += entry.record->calls;
+  return sum;
 }
 
 }  // namespace atbus::test

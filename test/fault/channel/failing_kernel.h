@@ -1,10 +1,11 @@
-// The kernel's table with one call that fails once.
+// The kernel's table with one call that fails, once or for a while.
 //
 // Every entry of `detail::kernel_calls` has a row here with the errors that real kernels answer it
 // with on the paths of a channel. The rows first count the calls of an operation, and then let each
 // of those calls fail in turn.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,11 @@
 
 namespace atbus::test {
 
-// How often an entry was called since `failing_kernel::restart`, and which call is to fail.
+// How often an entry was called since `failing_kernel::restart`, and which calls are to fail.
 struct call_record {
   unsigned calls = 0;
-  unsigned fails_at = 0;  // 0: none
+  unsigned fails_at = 0;  // the first one that fails
+  unsigned times = 0;     // and how many do
   int code = 0;
   bool failed = false;
 };
@@ -24,6 +26,7 @@ struct call_record {
 struct failing_entry {
   std::string_view name;
   std::vector<int> codes;
+  std::vector<int> more_codes;  // of a stream's sockets
   call_record* record;
   void (*intercept)(detail::kernel_calls& table);
 };
@@ -41,8 +44,13 @@ class failing_kernel {
 
   // Counts from 0, nothing fails.
   void restart() const;
-  // From now on the `nth` call (from 1) of this entry fails with `code`.
-  void arm(const failing_entry& entry, unsigned nth, int code) const;
+  // From now on the `nth` call (from 1) of this entry, and the next ones up to so many `times`, fail
+  // with `code`.
+  void arm(const failing_entry& entry, unsigned nth, int code, unsigned times = 1) const;
+  // Until the next restart each recv, recvmsg and sendmsg moves so many bytes at most.
+  void shorten(std::size_t bytes) const;
+  // All calls since the last restart.
+  [[nodiscard]] static unsigned calls();
 };
 
 }  // namespace atbus::test

@@ -1,0 +1,33 @@
+// A life of a channel, lived again and again while each system call of it fails in turn.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "failing_kernel.h"
+
+namespace atbus::test {
+
+// What is to be seen of a life when it is over. It ends early with an exception.
+struct life_report {
+  std::uint64_t missing = 0;           // accepted, and neither received nor given back
+  std::uint64_t lost_connections = 0;  // beyond those that the script ends
+  std::vector<std::string> files;      // left over
+};
+// Makes its world, calls `begin`, which decides what fails from there on, and lives.
+using life_script = std::function<life_report(const std::function<void()>& begin)>;
+
+// Of one life; many times what one needs that sleeps when it has nothing to do.
+inline constexpr unsigned most_calls = 30'000;
+// While there is no memory for 30 ms. Who spins makes as many in one.
+inline constexpr unsigned most_calls_without_memory = 1000;
+
+// Lives once without a failure, and then once for each error of each call, until the script makes no
+// such call any more. Nothing spins, and nothing is missing or left open, unless it says so above.
+void survive_each_failure(const failing_kernel& kernel, const life_script& live);
+// While recv, recvmsg and sendmsg move a few bytes at a time.
+void survive_short_calls(const failing_kernel& kernel, const life_script& live);
+
+}  // namespace atbus::test
