@@ -309,7 +309,7 @@ void stream_sender::read_controls() noexcept {
       break;
   }
   if (!was_opened && link_->opened()) {
-    message_limit_ = std::min<std::uint64_t>(message_limit_, link_->send_limit());
+    message_limit_ = link_->send_limit();
     offer_awaited_ = link_->agreed_lanes();
     dialler_.connected();  // not before: who refuses us may accept each connection
     checked_ = link_->checks();

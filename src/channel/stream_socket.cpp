@@ -4,14 +4,19 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/file.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <optional>
+#include <thread>
 #include <utility>
 
+#include "atbus/core/clock.hpp"
 #include "channel/segment.h"
 
 namespace atbus::detail {
@@ -20,6 +25,8 @@ namespace {
 // A name changes hands while we look at it; each round ends in success, an error, or a name that
 // has changed.
 constexpr int most_rounds = 100;
+constexpr std::chrono::nanoseconds longest_work_of_others = std::chrono::seconds{1};
+constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
 file stream_socket(int family) {
   return file{kernel().socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
@@ -227,6 +234,19 @@ result<listening_socket> listening_socket::open(const address& where, int backlo
   return opened;
 }
 
+// Who replaces a dead one's name does it alone in that directory: an exchange that has to be taken
+// back must not meet another. Not for ever, because a stopped process may have the lock; without it
+// two are still safe from each other.
+file work_alone_in(int directory) noexcept {
+  file lock{kernel().openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
+  const auto deadline = now() + longest_work_of_others;
+  while (lock && kernel().flock(lock.get(), LOCK_EX | LOCK_NB) != 0 &&
+         (errno == EWOULDBLOCK || errno == EINTR) && now() < deadline) {
+    std::this_thread::sleep_for(between_tries);
+  }
+  return lock;
+}
+
 // The socket listens under a second name before it gets its own, so that whoever finds the name
 // finds a living listener. A name that is taken is asked: if nobody listens there, the two names
 // change places, and what came to us has to be what was asked, or they change back.
@@ -250,6 +270,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
       kernel().fstatat(directory, first_name.c_str(), &mine, AT_SYMLINK_NOFOLLOW) != 0) {
     return give_up(bind_error(text, errno));
   }
+  std::optional<file> alone;
   for (int round = 0; round < most_rounds; ++round) {
     if (kernel().linkat(directory, first_name.c_str(), directory, name.c_str(), 0) == 0) {
       (void)kernel().unlinkat(directory, first_name.c_str(), 0);
@@ -271,6 +292,10 @@ error listening_socket::bind_path(const address& where, int backlog) {
     auto there = dial(path_in(*place, name), text, {});
     if (there || !(there.error() == errc::not_found))
       return give_up(bind_error(text, EADDRINUSE));
+    if (!alone) {
+      alone = work_alone_in(directory);
+      continue;  // it may live by now
+    }
     if (kernel().exchangeat(directory, first_name.c_str(), name.c_str()) != 0) {
       if (errno == ENOENT)
         continue;

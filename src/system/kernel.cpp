@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ kernel_calls table{
     .munmap = ::munmap,
     .madvise = ::madvise,
     .lock = [](int fd, int command, struct flock* l) { return ::fcntl(fd, command, l); },
+    .flock = [](int fd, int operation) { return ::flock(fd, operation); },
     .membarrier = [](int c,
                      unsigned f) { return static_cast<int>(::syscall(SYS_membarrier, c, f, 0)); },
     .socket = ::socket,

@@ -41,6 +41,7 @@ struct kernel_calls {
   int (*munmap)(void* address, std::size_t length);
   int (*madvise)(void* address, std::size_t length, int advice);
   int (*lock)(int fd, int command, struct flock* lock);  // fcntl with F_OFD_SETLK or F_OFD_GETLK
+  int (*flock)(int fd, int operation);
   int (*membarrier)(int command, unsigned flags);
   int (*socket)(int domain, int type, int protocol);
   int (*bind)(int fd, const sockaddr* address, socklen_t length);

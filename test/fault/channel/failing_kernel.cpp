@@ -124,6 +124,7 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::munmap>("munmap", {}),  // fails only for addresses that are none
       row<&kernel_calls::madvise>("madvise", {ENOMEM, EAGAIN, EINVAL}),
       row<&kernel_calls::lock>("lock", {ENOLCK, EINVAL, EINTR}),
+      row<&kernel_calls::flock>("flock", {EWOULDBLOCK, EINTR, ENOLCK}),
       row<&kernel_calls::membarrier>("membarrier", {ENOSYS, EPERM, EINVAL}),
       row<&kernel_calls::socket>("socket", {EMFILE, ENFILE, ENOMEM, EACCES, EAFNOSUPPORT},
                                  {ENOBUFS}),

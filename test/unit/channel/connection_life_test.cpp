@@ -416,6 +416,18 @@ TEST_F(ConnectionReconnect, TheLimitIsThatOfTheNewOtherEnd) {
   EXPECT_EQ(out.message_limit(), 80U);
 }
 
+// It would be refused by that one for ever.
+TEST_F(ConnectionReconnect, EndsIfTheNewOtherEndTakesNoMessageAsLongAsOneQueued) {
+  join({.connection = {.release = release_policy::by_user}, .reconnect_min = 1ms});
+  EXPECT_TRUE(a.set->close_listener(where));
+  EXPECT_TRUE(out.send(as_bytes(std::string(51, 'x'))));
+  a.listen(where, {.connection = {.message_limit = 50}});
+  EXPECT_TRUE(in.abort());
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::message_too_large);
+  EXPECT_NE(b.whys.back().text().find("51"), std::string::npos) << b.whys.back().text();
+}
+
 TEST_F(ConnectionReconnect, AClaimThatAGoodbyeHasEndedSaysSo) {
   join({.reconnect_min = 1ms});
   auto slot = out.claim(8);
