@@ -63,6 +63,9 @@ build() {
   (cd "$root" && cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}")
 }
 
+# So many tests run at a time: most of what they do is wait.
+test_jobs=$((2 * $(nproc)))
+
 # What the sanitizers call themselves in their reports.
 sanitizer_report='(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:'
 

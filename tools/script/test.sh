@@ -11,4 +11,4 @@ configure release -D ATBUS_BUILD_TESTS=ON -D ATBUS_BUILD_TOOLS=ON -D ATBUS_BUILD
 build release
 heading "test"
 cd "$root/build/release"
-run_ctest "$PWD" ctest --output-on-failure --no-tests=error --parallel "$(nproc)" "$@" </dev/null
+run_ctest "$PWD" ctest --output-on-failure --no-tests=error --parallel "$test_jobs" "$@" </dev/null
