@@ -20,19 +20,26 @@ call_record& record_of() {
   return record;
 }
 
-// Linux has closed a descriptor even where close reports an error, and goes on connecting when a
-// signal has come.
-template <auto Entry>
-bool acts_even_if_it_fails(int) {
-  return false;
-}
+// What the kernel has done although it reports an error.
+template <auto Entry, class... Arguments>
+void do_nevertheless(int /*code*/, Arguments...) {}
+// Linux has closed the descriptor.
 template <>
-bool acts_even_if_it_fails<&kernel_calls::close>(int) {
-  return true;
+void do_nevertheless<&kernel_calls::close>(int, int fd) {
+  untouched.close(fd);
 }
+// Connecting goes on when a signal has come.
 template <>
-bool acts_even_if_it_fails<&kernel_calls::connect>(int code) {
-  return code == EINTR;
+void do_nevertheless<&kernel_calls::connect>(int code, int fd, const sockaddr* address,
+                                             socklen_t length) {
+  if (code == EINTR)
+    (void)untouched.connect(fd, address, length);
+}
+// Where nobody reads any more, nothing comes either.
+template <>
+void do_nevertheless<&kernel_calls::sendmsg>(int code, int fd, const msghdr*, int) {
+  if (code == EPIPE || code == ECONNRESET || code == ETIMEDOUT)
+    (void)untouched.shutdown(fd, SHUT_RDWR);
 }
 
 // What a call that moves bytes moves at most; 0: as many as it is asked to.
@@ -86,8 +93,7 @@ struct intercepted<Entry, Result (*)(Arguments...)> {
     if (nth < record.fails_at || nth - record.fails_at >= record.times)
       return whole_or_short<Entry>(arguments...);
     record.failed = true;
-    if (acts_even_if_it_fails<Entry>(record.code))
-      (void)(untouched.*Entry)(arguments...);
+    do_nevertheless<Entry>(record.code, arguments...);
     errno = record.code;
     if constexpr (std::is_pointer_v<Result>)
       return static_cast<Result>(MAP_FAILED);
@@ -131,8 +137,7 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::bind>("bind", {EADDRINUSE, ENOSPC, ENOMEM, EACCES, EROFS},
                                {EADDRNOTAVAIL, EPERM}),
       row<&kernel_calls::listen>("listen", {EADDRINUSE, ENOMEM}),
-      row<&kernel_calls::accept>("accept", {EMFILE, ENFILE, ENOMEM, ENOBUFS, EINTR, ECONNABORTED},
-                                 {EAGAIN}),
+      row<&kernel_calls::accept>("accept", {EMFILE, ENFILE, ENOMEM, ENOBUFS, EINTR, ECONNABORTED}),
       // Not ECONNREFUSED, which says that nobody lives there, nor EAGAIN, which says that the
       // receiver has connections to look at: a living and idle one never answers so.
       row<&kernel_calls::connect>("connect", {EACCES, ENOMEM, EINTR},

@@ -20,7 +20,7 @@ struct life_report {
 using life_script = std::function<life_report(const std::function<void()>& begin)>;
 
 // Of one life; many times what one needs that sleeps when it has nothing to do.
-inline constexpr unsigned most_calls = 30'000;
+inline constexpr unsigned most_calls = 100'000;
 // While there is no memory for 30 ms. Who spins makes as many in one.
 inline constexpr unsigned most_calls_without_memory = 1000;
 

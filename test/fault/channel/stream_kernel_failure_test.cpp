@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <optional>
@@ -131,7 +132,7 @@ class life {
     options.spin = 0ns;
     options.connect_timeout = patience;
     if (kind_.dials_again)
-      options.reconnect_min = options.reconnect_max = 1ms;
+      options.reconnect_min = options.reconnect_max = 100us;
     for (int tries = 0; !out_ && tries < 3; ++tries) {
       auto opened = sender::open(in_->address(), options);
       if (opened)
@@ -184,7 +185,7 @@ class life {
       sleep_in_loop();
     } else {
       look_at(out_->flush());
-      (void)in_->wait(500us);
+      (void)in_->wait(200us);
     }
     (void)out_->poll_writable();
     in_->poll([this](const received_message& m) { take(m); });
@@ -199,8 +200,8 @@ class life {
       for (const auto most : {in_->longest_sleep(), out_->longest_sleep()})
         longest = most < 0ns ? longest : std::min(longest, most);
       pollfd both[] = {{in_->descriptor(), POLLIN, 0}, {out_->descriptor(), POLLIN, 0}};
-      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
-      const int woken = ::poll(both, out_sleeps ? 2 : 1, static_cast<int>(ms));
+      const timespec timeout{.tv_sec = longest / 1s, .tv_nsec = (longest % 1s).count()};
+      const int woken = ::ppoll(both, out_sleeps ? 2 : 1, &timeout, nullptr);
       need(woken > 0 || longest < patience, "nobody wakes them");
       in_->finish_sleep();
     }
@@ -217,7 +218,7 @@ class life {
         turn();
       } else {
         in_->poll([this](const received_message& m) { take(m); });
-        (void)in_->wait(500us);
+        (void)in_->wait(200us);
       }
     }
   }
@@ -240,7 +241,7 @@ class life {
   void fill() {
     while (send())
       need(next_ < 5000, "a send buffer without bottom");
-    const status waited = out_->wait_writable(1ms);
+    const status waited = out_->wait_writable(100us);
     if (!kind_.dials_again && !out_->receiver_alive())
       look_at(waited);
     until([&] { return send(); }, "no room again");
