@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 
@@ -27,6 +28,8 @@ def run(arguments):
         print(f"missing: {name}: {why}", file=sys.stderr)
     present = [s for s in systems if s.name not in missing]
     campaign = rows.Campaign(present, PLANS[arguments.plan])
+    # Whoever is asked to end keeps what was measured, and ends what was started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
     start = time.time()
     results = []
     try:

@@ -231,8 +231,9 @@ def disturbed_sender(system, disturbance, quiet_rate, stop_s):
 
     seconds = before_s + after_s + (stop_s if disturbance == "stop" else 0)
     # One that waits for the stopped sender is late, not lost.
+    patience = 2 + (stop_s if disturbance == "stop" else 0)
     found = stream(system, (64, 64), seconds, senders=2, common=["--paced"], during=disturb,
-                   receive_arguments=[*system.receive_flags, "--patience", 2 + stop_s],
+                   receive_arguments=[*system.receive_flags, "--patience", patience],
                    send_extra=[["--rate", 1e9], ["--rate", quiet_rate]])
     delays = found["receive"].get("latency_max_ns") or [0, 0]
     found["delay_of_other_s"] = delays[1] / 1e9
