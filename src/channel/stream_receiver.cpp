@@ -21,9 +21,11 @@ constexpr int most_reads = 16;
 constexpr int accepts_per_look = 64;
 constexpr std::chrono::nanoseconds never{0};
 constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
-// Up to so many connections are read from on the chance that something is there.
+// Up to so many connections are read from on the chance that something is there,
 constexpr std::size_t few_connections = 4;
-constexpr unsigned spins_per_look = 32;
+// by who asks again and again, and not for longer than this: somebody new may have come.
+constexpr unsigned again_and_again = 16;
+constexpr std::chrono::nanoseconds between_looks = std::chrono::microseconds{50};
 
 // Lanes are for processes of one user: each of them can write into them.
 bool is_of_our_user(int fd) noexcept {
@@ -105,7 +107,7 @@ bool stream_receiver::fill(bool quick) noexcept {
   for (int reads = 0;;) {
     if (current_ == nullptr) {
       if (look_due_ || (busy_.empty() && !std::exchange(looked, true)))
-        look(0);
+        find_busy();
       if (busy_.empty())
         return false;
       current_ = busy_.first();
@@ -292,6 +294,20 @@ void stream_receiver::report(error what) noexcept {
 
 // --- waiting
 
+void stream_receiver::find_busy() noexcept {
+  const auto time = now();
+  tries_in_a_row_ = time - tried_at_ < between_looks ? tries_in_a_row_ + 1 : 0;
+  tried_at_ = time;
+  if (look_due_ || open_.size() > few_connections || tries_in_a_row_ < again_and_again ||
+      time - looked_at_ >= between_looks) {
+    return look(0);
+  }
+  for (connection* c : open_) {
+    if (!c->uses_lane)
+      busy_.join(*c);
+  }
+}
+
 void stream_receiver::look(std::int64_t timeout_ns) noexcept {
   look_due_ = false;
   look_at_clock();
@@ -299,6 +315,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
   std::array<epoll_event, 64> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  looked_at_ = now();
   bool newcomers = false;
   for (int i = 0; i < n; ++i) {
     void* const of = events[static_cast<std::size_t>(i)].data.ptr;
@@ -354,18 +371,6 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
   return next;
 }
 
-bool stream_receiver::anything_soon() noexcept {
-  if (some_lane_has_messages() || batch_next_ != batch_size_)
-    return true;
-  if (lanes_ != nullptr && ++spins_ % spins_per_look != 0)
-    return false;
-  if (open_.empty() || open_.size() > few_connections || ++spins_ % spins_per_look == 0)
-    return fill(false);
-  for (connection* c : open_)
-    busy_.join(*c);
-  return fill(true);
-}
-
 bool stream_receiver::prepare_sleep() {
   // What comes from now on makes the descriptor readable; what was read has to be handed out first.
   return interrupted_ == interruption::none && !dispatching_ && !anything(false) &&
@@ -386,7 +391,7 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{start, timeout};
   if (anything(true))
     return {};
-  if (!spin_.spin(start, deadline.at(), [this] { return anything_soon(); })) {
+  if (!spin_.spin(start, deadline.at(), [this] { return anything(false); })) {
     for (;;) {
       if (has_news()) {
         if (auto s = report_problems(); !s)

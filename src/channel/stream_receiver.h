@@ -93,9 +93,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   [[nodiscard]] receiver_state& own_lanes() noexcept {
     return static_cast<receiver_state&>(*lanes_);
   }
-  // For who looks again and again: a read of each connection, if they are few, is cheaper than
-  // asking which of them have something.
-  [[nodiscard]] bool anything_soon() noexcept;
+  // Who looks again and again need not ask the kernel each time which connections have something: a
+  // read of each, if they are few, costs less and finds it sooner.
+  void find_busy() noexcept;
   // Asks the kernel who is ready, and waits for it so long (negative: for ever).
   void look(std::int64_t timeout_ns) noexcept;
   void look_at_clock() noexcept;
@@ -139,7 +139,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
   connection* current_ = nullptr;                         // whose batch it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
-  unsigned spins_ = 0;
+  std::chrono::nanoseconds looked_at_{0};
+  std::chrono::nanoseconds tried_at_{0};
+  unsigned tries_in_a_row_ = 0;
   std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
   std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;

@@ -76,7 +76,7 @@ void survive_each_failure(const failing_kernel& kernel, const life_script& live)
 }
 
 void survive_short_calls(const failing_kernel& kernel, const life_script& live) {
-  for (const std::size_t bytes : {5, 100, 513}) {
+  for (const std::size_t bytes : {5U, 100U, 513U}) {
     SCOPED_TRACE(bytes);
     live_once(kernel, live, [&] {
       kernel.restart();
