@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <future>
+#include <string>
 #include <thread>
 
 #include "channel_kind.h"
@@ -42,12 +44,12 @@ TEST_P(Waiting, ReturnsAtOnceWhenSomethingIsThere) {
 
 TEST_P(Waiting, SleepingReceiverIsWokenByEachMessage) {
   auto inbox = open_receiver({.spin = 0ns});
-  auto echo_address = GetParam().fresh_address();
+  std::promise<std::string> echo_address;
   std::thread other{[&] {
     auto out = open_sender();
-    auto back = receiver::open(echo_address, {.spin = 0ns});
+    auto back = receiver::open(GetParam().fresh_address(), {.spin = 0ns});
     ASSERT_TRUE(back);
-    echo_address = back->address();  // read behind the message that follows
+    echo_address.set_value(back->address());
     ASSERT_TRUE(out.send(as_bytes("ready")));
     for (int i = 0; i < 300; ++i) {
       ASSERT_EQ(collect(*back, 1).size(), 1U) << i;
@@ -56,7 +58,7 @@ TEST_P(Waiting, SleepingReceiverIsWokenByEachMessage) {
     (void)back->remove();
   }};
   ASSERT_EQ(collect(inbox, 1).size(), 1U);
-  auto ping = sender::open(echo_address);
+  auto ping = sender::open(echo_address.get_future().get());
   ASSERT_TRUE(ping);
   for (int i = 0; i < 300; ++i) {
     ASSERT_TRUE(ping->send(as_bytes("ping")));

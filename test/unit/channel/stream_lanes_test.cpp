@@ -260,7 +260,7 @@ TEST_F(StreamLanes, ReceiverThatComesBackGetsWhatItsPredecessorLeft) {
 }
 
 // A process that dies may end its connections a moment before its locks.
-TEST_F(StreamLanes, NothingIsLostWhenTheReceiversLockEndsAfterItsConnections) {
+TEST_F(StreamLanes, NothingIsLostWhenAForkedReceiversLockEndsAfterItsConnections) {
   int handled[2];
   ASSERT_EQ(pipe(handled), 0);
   const pid_t child = fork();
