@@ -5,7 +5,8 @@
 #
 # usage: compare.sh [--quick|--full|--smoke] [--only WORD,...] [--output FOLDER]
 #   --quick   short runs, three rounds; under 25 minutes on two cores, installation included (default)
-#   --full    longer runs, five rounds, all connections; what is published; about 45 minutes
+#   --full    the same with all numbers of connections and sizes of fan-in; what is published; about
+#             25 minutes besides installation
 #   --smoke   a moment each: shows that everything runs, measures nothing
 #   --only    systems whose names begin so: --only atbus,zeromq
 #   --output  where the report goes, by default doc/comparison

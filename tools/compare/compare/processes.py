@@ -10,6 +10,7 @@ import time
 
 
 MEMORY_LOOK_S = 0.05
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RunFailed(Exception):
@@ -103,7 +104,7 @@ class Child:
 
     def why(self):
         self._error_reader.join(1)
-        text = "; ".join(line for line in self._errors[-3:] if line)
+        text = COLOURS.sub("", "; ".join(line for line in self._errors[-3:] if line))
         if self.code is None:
             return "did not end in time"
         ended = f"killed by {signal.Signals(-self.code).name}" if self.code < 0 else "failed"

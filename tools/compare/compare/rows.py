@@ -40,7 +40,7 @@ class Plan:
 
 
 QUICK = Plan(3, 1, 0.5, 1, 0.7, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3])
-FULL = Plan(5, 2, 0.6, 1, 2.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
+FULL = Plan(3, 2, 0.6, 1, 2.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
 # To see that everything runs; its figures are worth nothing.
 SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2])
 
