@@ -80,6 +80,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   void take_answer() noexcept;
   void dial_next() noexcept;
   void attempt_ended(error how) noexcept;
+  [[nodiscard]] error no_answer() const;
   void connected() noexcept;
   // This attempt or connection has failed.
   void lost(error why) noexcept;
