@@ -289,17 +289,11 @@ TEST_P(ConnectionLife, GoesOnWhenCallsMoveLittle) {
 }
 
 TEST_P(ConnectionLife, SleepsUntilTheKernelHasMemory) {
-  for (const failing_entry& entry : failing_entries()) {
-    if (entry.name != "sendmsg" && entry.name != "recv")
-      continue;
-    for (const int code : {ENOBUFS, ENOMEM}) {
-      SCOPED_TRACE(std::string{entry.name} + ": " + strerrorname_np(code));
-      life one{GetParam()};
-      unsigned calls = 0;
-      ASSERT_NO_THROW(calls = one.go_short_of(kernel_, entry, code));
-      EXPECT_LT(calls, most_calls_without_memory) << "somebody spins";
-    }
-  }
+  live_without_memory([this](const failing_entry& entry, int code) {
+    life one{GetParam()};
+    const unsigned calls = one.go_short_of(kernel_, entry, code);
+    return calls;
+  });
 }
 
 constexpr kind_of_life kinds[] = {

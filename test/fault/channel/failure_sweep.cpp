@@ -85,4 +85,19 @@ void survive_short_calls(const failing_kernel& kernel, const life_script& live) 
   }
 }
 
+void live_without_memory(const std::function<unsigned(const failing_entry&, int code)>& live) {
+  // Who spins makes as many in a millisecond.
+  constexpr unsigned most_calls_without_memory = 1000;
+  for (const failing_entry& entry : failing_entries()) {
+    if (entry.name != "sendmsg" && entry.name != "recv")
+      continue;
+    for (const int code : {ENOBUFS, ENOMEM}) {
+      SCOPED_TRACE(std::string{entry.name} + ": " + strerrorname_np(code));
+      unsigned calls = 0;
+      ASSERT_NO_THROW(calls = live(entry, code));
+      EXPECT_LT(calls, most_calls_without_memory) << "somebody spins";
+    }
+  }
+}
+
 }  // namespace atbus::test

@@ -21,13 +21,14 @@ using life_script = std::function<life_report(const std::function<void()>& begin
 
 // Of one life; many times what one needs that sleeps when it has nothing to do.
 inline constexpr unsigned most_calls = 100'000;
-// While there is no memory for 30 ms. Who spins makes as many in one.
-inline constexpr unsigned most_calls_without_memory = 1000;
-
 // Lives once without a failure, and then once for each error of each call, until the script makes no
 // such call any more. Nothing spins, and nothing is missing or left open, unless it says so above.
 void survive_each_failure(const failing_kernel& kernel, const life_script& live);
 // While recv, recvmsg and sendmsg move a few bytes at a time.
 void survive_short_calls(const failing_kernel& kernel, const life_script& live);
+
+// While the kernel has no memory for 30 ms, to write or to read. `live` returns how many calls were made
+// in that time; who spins makes many.
+void live_without_memory(const std::function<unsigned(const failing_entry&, int code)>& live);
 
 }  // namespace atbus::test
