@@ -17,9 +17,9 @@
 
 #include "atbus/channel/channel_options.hpp"
 #include "atbus/core/address.hpp"
-#include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
+#include "core/node_life.h"
 
 namespace atbus::detail {
 
@@ -36,13 +36,6 @@ enum class link_trust : std::uint8_t {
 enum class message_purpose : std::uint8_t {
   data,     // leaves room for control messages
   control,  // may use that room
-};
-
-// One life of one node.
-struct node_life {
-  bus_id id;
-  std::uint64_t incarnation = 0;
-  friend bool operator==(const node_life&, const node_life&) = default;
 };
 
 class link {
@@ -64,6 +57,8 @@ class link {
   [[nodiscard]] virtual bool keeps() const noexcept = 0;
   // The other end has handled the `messages` oldest that were committed, of either purpose.
   virtual void release(std::uint64_t messages) noexcept = 0;
+  // Whether the other end has handled all that was committed.
+  [[nodiscard]] virtual bool settled() const noexcept = 0;
   // Hands over, in order, what was committed and not released or handled: not_delivered if the other
   // end can't have seen it, outcome_unknown if it may have. Only within link_events::closed and
   // ::left; afterwards it is gone from the link.
