@@ -27,7 +27,7 @@ void outgoing_flow::path_lost(std::vector<held_message> left) {
                std::make_move_iterator(left.end()));
 }
 
-void outgoing_flow::resume(const node_life& life, const resume_point& point, restart_policy policy,
+void outgoing_flow::resume(const node_life& life, const flow_position& point, restart_policy policy,
                            const sink& report) {
   fresh_path_ = true;
   const bool same_life = life == sent_to_;

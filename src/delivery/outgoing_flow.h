@@ -36,7 +36,7 @@
 namespace atbus::detail {
 
 // What the destination says of a flow when a path to it opens.
-struct resume_point {
+struct flow_position {
   bool known = false;  // it remembers this flow
   std::uint64_t last =
       0;  // the highest number it has handed to a handler or been told to pass over
@@ -102,7 +102,7 @@ class outgoing_flow {
 
   // A path to `life` is open, which says `known`. What it has is delivered; what it can't say of, or
   // another life may have had, is marked or reported. Sending starts with the oldest one held.
-  void resume(const node_life& life, const resume_point& point, restart_policy policy,
+  void resume(const node_life& life, const flow_position& point, restart_policy policy,
               const sink& report);
 
   // The path is gone. `left`: what it still held, in order and with numbers.
