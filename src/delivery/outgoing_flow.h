@@ -31,6 +31,7 @@
 
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/delivery/policies.hpp"
 #include "core/node_life.h"
 
 namespace atbus::detail {
@@ -40,12 +41,6 @@ struct flow_position {
   bool known = false;  // it remembers this flow
   std::uint64_t last =
       0;  // the highest number it has handed to a handler or been told to pass over
-};
-
-// What becomes of messages that an earlier life of the destination may have handled.
-enum class restart_policy : std::uint8_t {
-  redeliver,  // the later life gets them, marked
-  report,     // the sender is told: outcome_unknown, or not_delivered where that is proven
 };
 
 struct held_message {

@@ -1,0 +1,76 @@
+// What a node's handlers are told: messages, and what became of those that were not delivered.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+
+namespace atbus {
+
+// A message as it is handed to on_message: in place. It and its bytes are valid until the handler
+// returns; copy what is to be kept.
+class message {
+ public:
+  message(bus_id source, bus_id destination, std::uint32_t type, bytes_view bytes,
+          bool redelivered) noexcept
+      : source_(source),
+        destination_(destination),
+        bytes_(bytes),
+        type_(type),
+        redelivered_(redelivered) {}
+
+  [[nodiscard]] bus_id source() const noexcept { return source_; }
+  [[nodiscard]] bus_id destination() const noexcept { return destination_; }
+  // As the sender gave it.
+  [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
+  [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }
+  // An earlier life of this node may have handled it.
+  [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
+
+ private:
+  bus_id source_;
+  bus_id destination_;
+  bytes_view bytes_;
+  std::uint32_t type_;
+  bool redelivered_;
+};
+
+// An accepted message that was not delivered, or of which nobody knows. Valid until the handler
+// returns.
+class undelivered {
+ public:
+  undelivered(bus_id destination, std::uint64_t number, std::uint32_t type, bytes_view bytes,
+              errc outcome, errc reason) noexcept
+      : destination_(destination),
+        number_(number),
+        bytes_(bytes),
+        type_(type),
+        outcome_(outcome),
+        reason_(reason) {}
+
+  [[nodiscard]] bus_id destination() const noexcept { return destination_; }
+  // Of all messages this node sent there, counted from 1.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
+  [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
+  // not_delivered: proven that no handler has seen it, nor will; outcome_unknown: not proven.
+  [[nodiscard]] errc outcome() const noexcept { return outcome_; }
+  // Why: timed_out (its deadline), peer_closed (the process there has ended), would_block (dropped
+  // for want of room), closed (disconnect or shutdown), superseded (the other end has forgotten how
+  // far it had come).
+  [[nodiscard]] errc reason() const noexcept { return reason_; }
+
+ private:
+  bus_id destination_;
+  std::uint64_t number_;
+  bytes_view bytes_;
+  std::uint32_t type_;
+  errc outcome_;
+  errc reason_;
+};
+
+}  // namespace atbus

@@ -1,0 +1,30 @@
+// Counters of a node, from its start. Every drop has one.
+#pragma once
+
+#include <cstdint>
+
+namespace atbus {
+
+struct node_stats {
+  std::uint64_t accepted = 0;        // messages that send or commit took
+  std::uint64_t accepted_bytes = 0;  // their payload
+  std::uint64_t delivered = 0;       // messages handed to on_message
+  std::uint64_t delivered_bytes = 0;
+  std::uint64_t redelivered = 0;      // of these, marked
+  std::uint64_t would_block = 0;      // sends refused for want of room
+  std::uint64_t refused = 0;          // sends refused for another reason
+  std::uint64_t not_delivered = 0;    // reported with this outcome
+  std::uint64_t outcome_unknown = 0;  // and with this
+  std::uint64_t deadline_drops = 0;   // of the reported: their deadline had come
+  std::uint64_t overflow_drops = 0;   // dropped for want of room
+  std::uint64_t duplicates = 0;       // messages that came again and were dropped
+  std::uint64_t registrations = 0;    // links that were registered
+  std::uint64_t registrations_failed = 0;
+  std::uint64_t links_lost = 0;  // of the registered ones
+  std::uint64_t violations = 0;  // links ended because the peer broke the protocol
+  std::uint64_t dials = 0;
+  std::uint64_t acknowledgements = 0;    // sent
+  std::uint64_t sessions_forgotten = 0;  // of nodes that were away for too long
+};
+
+}  // namespace atbus
