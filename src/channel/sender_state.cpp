@@ -272,11 +272,13 @@ bool sender_state::prepare_sleep() {
 }
 
 void sender_state::finish_sleep() {
-  if (!wishing_ || condition_ == condition::forked)
+  if (condition_ == condition::forked)
     return;
-  wishing_ = false;
-  shared_word& wish = out_.slot()->wish;
-  wish.store(wish.load(std::memory_order_relaxed) & wish_fence, std::memory_order_release);
+  if (std::exchange(wishing_, false)) {
+    shared_word& wish = out_.slot()->wish;
+    wish.store(wish.load(std::memory_order_relaxed) & wish_fence, std::memory_order_release);
+  }
+  // Also without a wish: its ring may come late.
   if (bell_.connected())
     bell_.drain();
   if (bell_.connected() && inotify_) {

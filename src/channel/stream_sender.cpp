@@ -253,8 +253,10 @@ bool stream_sender::fits(std::size_t length) noexcept {
 status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
   if (auto s = usable(); !s)
     return s;
-  if (!through_stream_)
+  if (!through_stream_) {
+    refused_length_ = no_length;
     return lane_->wait_writable(timeout, length);
+  }
   if (length > message_limit_)
     return status{errc::message_too_large, length, message_limit_};
   const std::size_t wanted =
@@ -277,7 +279,7 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
 }
 
 bool stream_sender::poll_writable() {
-  if (!through_stream_)
+  if (!through_stream_ && refused_length_ == no_length)
     return lane_->poll_writable();
   if (forked_ || refused_length_ == no_length)
     return false;
@@ -344,14 +346,14 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
 bool stream_sender::prepare_sleep() {
   if (!usable())
     return false;
-  if (!through_stream_)
-    return lane_->prepare_sleep();
-  write_now();
+  if (through_stream_)
+    write_now();
   if (!usable() || (refused_length_ != no_length && fits(refused_length_) &&
                     queue_->size() <= queue_->byte_limit() / 2))
     return false;
-  (void)set_interest();
-  return static_cast<bool>(usable());
+  if (!set_interest() || through_stream_ || !lane_->wants_room())
+    return static_cast<bool>(usable());
+  return lane_->prepare_sleep();
 }
 
 void stream_sender::finish_sleep() {
@@ -361,12 +363,13 @@ void stream_sender::finish_sleep() {
 }
 
 std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
-  if (!through_stream_)
-    return lane_->longest_sleep();
+  constexpr std::chrono::nanoseconds for_ever{-1};
+  const auto of_lane = through_stream_ ? for_ever : lane_->longest_sleep();
   if (!forked_ && phase_ == phase::linked && link_->starved())
-    return stream_link::starved_pause;
+    return of_lane == for_ever ? stream_link::starved_pause
+                               : std::min(of_lane, stream_link::starved_pause);
   if (forked_ || (phase_ != phase::waiting && phase_ != phase::connecting))
-    return std::chrono::nanoseconds{-1};
+    return of_lane;
   return std::max(due_ - now(), std::chrono::nanoseconds{0});
 }
 

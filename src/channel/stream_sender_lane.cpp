@@ -58,6 +58,8 @@ void stream_sender::leave_lane() noexcept {
   commit_stretch();
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
+  if (lane_->wants_room())
+    refused_length_ = 0;  // there will be some, but not there
   lane_left_at_ = now();
   if (dialler_.dials_again())
     (void)empty_lane();

@@ -1,0 +1,170 @@
+// Senders of a Unix socket on a libuv loop that move on to a lane of shared memory.
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loop_fixture.h"
+#include "system/kernel.h"
+
+namespace atbus {
+namespace {
+
+class LaneOnLoop : public Loop {
+ protected:
+  void SetUp() override {
+    Loop::SetUp();
+    writes() = 0;
+    detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) {
+      ++writes();
+      return ::sendmsg(fd, message, flags);
+    };
+  }
+  void TearDown() override {
+    detail::kernel() = saved_;
+    Loop::TearDown();
+  }
+  static std::atomic<int>& writes() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  loop_sender bind_sender(const sender_options& options = {}) {
+    auto bound = loop_sender::attach(&loop, open_sender(options));
+    EXPECT_TRUE(bound) << bound.error().text();
+    return std::move(bound).value();
+  }
+  static void take(receiver& inbox, std::vector<std::string>& texts) {
+    while (inbox.poll([&](bytes_view m) { texts.emplace_back(as_text(m)); }) != 0) {
+    }
+  }
+  // As run_until, for what the loop alone does not wake for. True: done.
+  bool turn_until(const std::function<bool()>& done) {
+    const auto deadline = now() + 30s;
+    while (!done()) {
+      if (now() > deadline)
+        return false;
+      uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    return true;
+  }
+  bool collect(receiver& inbox, std::vector<std::string>& texts, std::size_t count) {
+    return turn_until([&] {
+      take(inbox, texts);
+      return texts.size() >= count;
+    });
+  }
+  // Until messages are no system calls any more.
+  void move_on(receiver& inbox, loop_sender& out) {
+    const auto deadline = now() + 30s;
+    for (int before = -1; before != writes();) {
+      ASSERT_LT(now(), deadline) << "through the socket still";
+      std::vector<std::string> texts;
+      before = writes();
+      ASSERT_TRUE(out->send(as_bytes("probe")));
+      ASSERT_TRUE(collect(inbox, texts, 1));
+    }
+  }
+
+  detail::kernel_calls saved_ = detail::kernel();
+};
+
+INSTANTIATE_TEST_SUITE_P(Channel, LaneOnLoop, testing::Values("unix://@"), scheme_name);
+
+const receiver_options small_lane{.lanes = 1, .lane_size = 65536, .message_limit = 8192};
+const std::string large(1000, 'x');
+
+TEST_P(LaneOnLoop, SenderLearnsThatItsReceiverIsGoneWithoutSending) {
+  std::optional<receiver> first{open_receiver()};
+  auto out = bind_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  move_on(*first, out);
+  ASSERT_TRUE(out->send(as_bytes("unread")));
+  settle();
+  first.reset();
+  std::vector<std::string> got;
+  auto second = bind_receiver([&](bytes_view m) { got.emplace_back(as_text(m)); });
+  EXPECT_TRUE(run_until([&] { return !got.empty(); }));
+  EXPECT_EQ(got, std::vector<std::string>{"unread"});
+  EXPECT_EQ(out->stats().reconnects, 1U);
+}
+
+TEST_P(LaneOnLoop, SenderWithNothingToDoSleeps) {
+  auto inbox = open_receiver(small_lane);
+  auto out = bind_sender({.message_limit = 8192});
+  move_on(inbox, out);
+  EXPECT_TRUE(sleeps_through(50ms));
+}
+
+TEST_P(LaneOnLoop, ARingThatComesLateKeepsNobodyAwake) {
+  auto inbox = open_receiver(small_lane);
+  auto out = bind_sender({.message_limit = 8192});
+  move_on(inbox, out);
+  bool called = false;
+  out->on_writable([&] { called = true; });
+  while (out->send(as_bytes(large))) {
+  }
+  settle();
+  // As if the ring had not been there yet.
+  static bool late;
+  late = true;
+  detail::kernel().recv = [](int fd, void* buffer, std::size_t size, int flags) {
+    if (size != sizeof(std::uint32_t) || !std::exchange(late, false))
+      return ::recv(fd, buffer, size, flags);
+    errno = EAGAIN;
+    return ssize_t{-1};
+  };
+  std::vector<std::string> texts;
+  take(inbox, texts);
+  EXPECT_TRUE(run_until([&] { return called; }));
+  ASSERT_FALSE(late);
+  EXPECT_TRUE(sleeps_through(50ms));
+}
+
+TEST_P(LaneOnLoop, SenderThatFilledItsQueueIsToldOfRoomInTheLane) {
+  auto inbox = open_receiver(small_lane);
+  auto out = bind_sender({.message_limit = 8192, .send_buffer_number = 256});
+  bool called = false;
+  out->on_writable([&] { called = true; });
+  std::size_t sent = 0;
+  while (out->send(as_bytes(large)))
+    ++sent;
+  std::vector<std::string> texts;
+  EXPECT_TRUE(turn_until([&] {
+    take(inbox, texts);
+    return called;
+  }));
+  EXPECT_TRUE(out->send(as_bytes("last")));
+  EXPECT_TRUE(collect(inbox, texts, sent + 1));
+  EXPECT_EQ(texts.back(), "last");
+}
+
+TEST_P(LaneOnLoop, SenderThatFilledItsLaneIsToldOfRoomAfterItsReceiver) {
+  for (const bool dials_again : {true, false}) {
+    SCOPED_TRACE(dials_again);
+    std::optional<receiver> first{open_receiver(small_lane)};
+    auto out = bind_sender({.message_limit = 8192,
+                            .reconnect_min = dials_again ? 1ms : 0ms,
+                            .reconnect_max = dials_again ? 10ms : 0ms});
+    move_on(*first, out);
+    status next;
+    bool called = false;
+    while (out->send(as_bytes(large))) {
+    }
+    out->on_writable([&] {
+      called = true;
+      next = out->send(as_bytes("next"));
+    });
+    settle();
+    first.reset();
+    auto second = bind_receiver([](bytes_view) {});
+    EXPECT_TRUE(run_until([&] { return called; }));
+    EXPECT_EQ(next.code(), dials_again ? errc::ok : errc::peer_closed) << next.text();
+  }
+}
+
+}  // namespace
+}  // namespace atbus
