@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "delivery/flow_position.h"
+
 namespace atbus::detail {
 
 class incoming_flow {
@@ -15,18 +17,18 @@ class incoming_flow {
   enum class verdict : std::uint8_t { deliver, duplicate, violation };
 
   incoming_flow() = default;
-  // One that was remembered.
-  explicit incoming_flow(std::uint64_t last) noexcept : last_(last) {}
+  // A new one; session_table says which session.
+  explicit incoming_flow(std::uint64_t session) noexcept : position_{.session = session} {}
 
   // A new path: it has to announce a number before the first message.
   void path_opened() noexcept { next_ = 0; }
   // The next message of the path has this number; those up to it that were not handled never come.
   // False: no sender may say that.
   [[nodiscard]] bool announce(std::uint64_t next) noexcept {
-    if (next == 0 || (next_ != 0 && next < next_))
+    if (next == 0 || next < next_)
       return false;
     next_ = next;
-    last_ = std::max(last_, next - 1);
+    position_.last = std::max(position_.last, next - 1);
     return true;
   }
   // A message has come.
@@ -34,18 +36,19 @@ class incoming_flow {
     if (next_ == 0)
       return verdict::violation;
     const std::uint64_t number = next_++;
-    if (number <= last_)
+    if (number <= position_.last)
       return verdict::duplicate;
-    last_ = number;
+    position_.last = number;
     return verdict::deliver;
   }
 
-  // The highest number that was handed on or passed over.
-  [[nodiscard]] std::uint64_t last() const noexcept { return last_; }
+  // What to tell the sender, once every earlier path is dropped: nothing may come from one of them
+  // after that.
+  [[nodiscard]] const flow_position& position() const noexcept { return position_; }
 
  private:
   std::uint64_t next_ = 0;  // 0: not announced
-  std::uint64_t last_ = 0;
+  flow_position position_;
 };
 
 }  // namespace atbus::detail

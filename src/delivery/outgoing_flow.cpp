@@ -7,9 +7,17 @@
 
 namespace atbus::detail {
 
-void outgoing_flow::remove(std::deque<held_message>::iterator at) noexcept {
+void outgoing_flow::drop_first() noexcept {
+  held_bytes_ -= held_.front().bytes.size();
+  held_.pop_front();
+}
+
+outgoing_flow::messages::iterator outgoing_flow::move_out(messages::iterator at,
+                                                          messages& to) noexcept {
   held_bytes_ -= at->bytes.size();
-  held_.erase(at);
+  const auto next = std::next(at);
+  to.splice(to.end(), held_, at);
+  return next;
 }
 
 void outgoing_flow::hold(held_message message) {
@@ -19,35 +27,45 @@ void outgoing_flow::hold(held_message message) {
   held_bytes_ += size;
 }
 
-void outgoing_flow::path_lost(std::vector<held_message> left) {
+void outgoing_flow::path_lost(messages left) noexcept {
   assert(left.empty() || held_.empty() || left.back().number < held_.front().number);
   for (const held_message& message : left)
     held_bytes_ += message.bytes.size();
-  held_.insert(held_.begin(), std::make_move_iterator(left.begin()),
-               std::make_move_iterator(left.end()));
+  held_.splice(held_.begin(), left);
 }
 
-void outgoing_flow::resume(const node_life& life, const flow_position& point, restart_policy policy,
-                           const sink& report) {
-  fresh_path_ = true;
+bool outgoing_flow::is_possible(const flow_position& position, bool remembered) const noexcept {
+  if (position.session == 0 || position.last > accepted_)
+    return false;
+  return !remembered || std::ranges::none_of(held_, [&](const held_message& message) {
+    return message.number > last_sent_ && message.number <= position.last;
+  });
+}
+
+bool outgoing_flow::resume(const node_life& life, const flow_position& position,
+                           restart_policy policy, const sink& report) {
   const bool same_life = life == sent_to_;
+  const bool remembered = same_life && position.session == session_;
+  if (!is_possible(position, remembered))
+    return false;
   sent_to_ = life;
-  if (same_life && point.known) {
-    while (!held_.empty() && held_.front().number <= point.last)
-      remove(held_.begin());  // delivered
+  session_ = position.session;
+  last_sent_ = position.last;
+  expected_ = 0;
+  if (remembered) {
+    while (!held_.empty() && held_.front().number <= position.last)
+      drop_first();  // delivered
     for (held_message& message : held_)
       message.may_have_arrived = false;
-    return;
+    return true;
   }
-  std::deque<held_message> given_up;
+  messages given_up;
   for (auto at = held_.begin(); at != held_.end();) {
     if (!at->may_have_arrived) {
       ++at;
     } else if (same_life || policy == restart_policy::report) {
       // The same life has forgotten what it had: it would take this one for new.
-      held_bytes_ -= at->bytes.size();
-      given_up.push_back(std::move(*at));
-      at = held_.erase(at);
+      at = move_out(at, given_up);
     } else {
       at->may_have_arrived = false;
       at->redelivered = true;
@@ -56,18 +74,16 @@ void outgoing_flow::resume(const node_life& life, const flow_position& point, re
   }
   for (const held_message& message : given_up)
     report(message, same_life ? errc::superseded : errc::peer_closed);
+  return true;
 }
 
 void outgoing_flow::expire(std::chrono::nanoseconds now, const sink& report) {
-  std::vector<held_message> late;
+  messages late;
   for (auto at = held_.begin(); at != held_.end();) {
-    if (at->deadline.count() == 0 || at->deadline > now) {
+    if (at->deadline.count() != 0 && at->deadline <= now)
+      at = move_out(at, late);
+    else
       ++at;
-      continue;
-    }
-    held_bytes_ -= at->bytes.size();
-    late.push_back(std::move(*at));
-    at = held_.erase(at);
   }
   for (const held_message& message : late)
     report(message, errc::timed_out);
@@ -84,14 +100,13 @@ std::optional<std::chrono::nanoseconds> outgoing_flow::earliest_deadline() const
 
 void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   assert(!held_.empty());
-  const held_message oldest = std::move(held_.front());
-  held_bytes_ -= oldest.bytes.size();
-  held_.pop_front();
-  report(oldest, reason);
+  messages oldest;
+  move_out(held_.begin(), oldest);
+  report(oldest.front(), reason);
 }
 
 void outgoing_flow::abandon(errc reason, const sink& report) {
-  const std::deque<held_message> all = std::exchange(held_, {});
+  const messages all = std::exchange(held_, {});
   held_bytes_ = 0;
   for (const held_message& message : all)
     report(message, reason);

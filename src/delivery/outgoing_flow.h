@@ -10,7 +10,7 @@
 //
 // Guarantees:
 //  - Everything in the path is older than everything held, and both are in order; so the destination
-//    sees numbers that only grow, with gaps only where a message was reported.
+//    sees numbers that only grow, with gaps only where a message was settled.
 //  - A message leaves unsettled state by exactly one of: the channel's release (delivered), resume()
 //    (delivered), or one call of the sink (not delivered, or unknown).
 //  - not_delivered is said only of what can't have been handed to a handler, neither now nor later:
@@ -18,14 +18,22 @@
 //  - After a loss of the path a message that may have arrived goes out again only to the same life,
 //    which drops it by its number if it has it, or marked as redelivered to a later life.
 //
+// They hold if its owner sees to this:
+//  - path_lost() before resume(), with all that the channel had not released, each with the mark of
+//    its message head, and may_have_arrived unless the channel knows better.
+//  - The position given to resume() was said after the destination had dropped every earlier path of
+//    this flow: what it handles from one of them later would make a lie of it. That of a path that
+//    stood by while another one carried messages is too old.
+//  - Lives of the destination follow one another; none comes back.
+//
 // doc/design/delivery.md has the argument. One thread.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <optional>
 #include <vector>
 
@@ -33,15 +41,9 @@
 #include "atbus/core/status.hpp"
 #include "atbus/delivery/policies.hpp"
 #include "core/node_life.h"
+#include "delivery/flow_position.h"
 
 namespace atbus::detail {
-
-// What the destination says of a flow when a path to it opens.
-struct flow_position {
-  bool known = false;  // it remembers this flow
-  std::uint64_t last =
-      0;  // the highest number it has handed to a handler or been told to pass over
-};
 
 struct held_message {
   std::uint64_t number = 0;
@@ -62,7 +64,7 @@ struct held_message {
 class outgoing_flow {
  public:
   // Told of each message that is settled without being delivered, and why it is not; its outcome()
-  // holds.
+  // holds. Called last, so it may use the flow; must not throw.
   using sink = std::function<void(const held_message&, errc reason)>;
 
   // The next message is accepted. Returns its number.
@@ -80,28 +82,31 @@ class outgoing_flow {
   [[nodiscard]] const held_message& front() const noexcept { return held_.front(); }
   void carried() noexcept {
     sent(held_.front().number);
-    remove(held_.begin());
+    drop_first();
   }
 
   // Whether the destination counts on this number next. Any other has to be announced, with
   // last_sent() as the one before it.
-  [[nodiscard]] bool follows(std::uint64_t number) const noexcept {
-    return !fresh_path_ && number == last_sent_ + 1;
-  }
+  [[nodiscard]] bool follows(std::uint64_t number) const noexcept { return number == expected_; }
+  // The highest number in the path, or what the destination had when it opened.
   [[nodiscard]] std::uint64_t last_sent() const noexcept { return last_sent_; }
+  // That the next message has this number is in the path.
+  void announced(std::uint64_t number) noexcept { expected_ = number; }
   // The message with this number is in the path.
   void sent(std::uint64_t number) noexcept {
-    fresh_path_ = false;
     last_sent_ = number;
+    expected_ = number + 1;
   }
 
-  // A path to `life` is open, which says `known`. What it has is delivered; what it can't say of, or
-  // another life may have had, is marked or reported. Sending starts with the oldest one held.
-  void resume(const node_life& life, const flow_position& point, restart_policy policy,
-              const sink& report);
-
   // The path is gone. `left`: what it still held, in order and with numbers.
-  void path_lost(std::vector<held_message> left);
+  void path_lost(std::list<held_message> left) noexcept;
+
+  // A path to `life` is open, which has come to `position`; path_lost() was called for the one before.
+  // What it has is delivered; what it can't say of, or another life may have had, is marked or
+  // reported. Sending starts with the oldest one held. False, and nothing has changed: no destination
+  // can have come there.
+  [[nodiscard]] bool resume(const node_life& life, const flow_position& position,
+                            restart_policy policy, const sink& report);
 
   // Reports those held whose deadline has come.
   void expire(std::chrono::nanoseconds now, const sink& report);
@@ -112,13 +117,19 @@ class outgoing_flow {
   void abandon(errc reason, const sink& report);
 
  private:
-  void remove(std::deque<held_message>::iterator at) noexcept;
+  using messages = std::list<held_message>;
+
+  [[nodiscard]] bool is_possible(const flow_position& position, bool remembered) const noexcept;
+  void drop_first() noexcept;
+  // Moves a message, which is no longer held then, to the end of `to`; returns the one behind it.
+  messages::iterator move_out(messages::iterator at, messages& to) noexcept;
 
   std::uint64_t accepted_ = 0;
   std::uint64_t last_sent_ = 0;
-  bool fresh_path_ = true;  // nothing was sent on this path
-  node_life sent_to_;       // whose path the last one was
-  std::deque<held_message> held_;
+  std::uint64_t expected_ = 0;  // what the destination counts on next; 0: nothing was announced
+  node_life sent_to_;           // whose path the last one was,
+  std::uint64_t session_ = 0;   // and what that remembered
+  messages held_;
   std::size_t held_bytes_ = 0;
 };
 

@@ -4,27 +4,32 @@
 
 namespace atbus::detail {
 
-void session_table::remember(const node_life& sender, std::uint64_t last) {
-  if (most_ == 0)
-    return;
-  (void)take(sender);
+void session_table::remember(const node_life& sender, const incoming_flow& flow) {
+  const auto found = places_.find(sender);
+  if (found != places_.end())
+    forget(found->second);
   if (sessions_.size() == most_) {
-    places_.erase(sessions_.front().sender);
-    sessions_.pop_front();
     ++forgotten_;
+    if (most_ == 0)
+      return;
+    forget(sessions_.begin());
   }
-  sessions_.push_back({sender, last});
+  sessions_.push_back({sender, flow});
   places_.emplace(sender, std::prev(sessions_.end()));
 }
 
-std::optional<std::uint64_t> session_table::take(const node_life& sender) {
+incoming_flow session_table::take(const node_life& sender) {
   const auto found = places_.find(sender);
   if (found == places_.end())
-    return {};
-  const std::uint64_t last = found->second->last;
-  sessions_.erase(found->second);
-  places_.erase(found);
-  return last;
+    return incoming_flow{++begun_};
+  const incoming_flow flow = found->second->flow;
+  forget(found->second);
+  return flow;
+}
+
+void session_table::forget(session_list::iterator at) {
+  places_.erase(at->sender);
+  sessions_.erase(at);
 }
 
 }  // namespace atbus::detail

@@ -1,14 +1,15 @@
 // What a node remembers of flows whose sender is away: how far each had come. Bounded: the one that
-// went away first is forgotten first, and its sender is told so when it comes back.
+// went away first is forgotten first. A sender whose flow was forgotten gets a new session when it
+// comes back, and knows by its number.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <unordered_map>
 
 #include "core/node_life.h"
+#include "delivery/incoming_flow.h"
 
 namespace atbus::detail {
 
@@ -16,28 +17,33 @@ class session_table {
  public:
   explicit session_table(std::size_t most) noexcept : most_(most) {}
 
-  // The sender of this flow is away; `last` as in incoming_flow.
-  void remember(const node_life& sender, std::uint64_t last);
-  // It is back. Nothing: it never was here, or was forgotten.
-  [[nodiscard]] std::optional<std::uint64_t> take(const node_life& sender);
+  // The sender of this flow is away. Also to be called when a handshake failed after the position
+  // was told: the sender may have heard it.
+  void remember(const node_life& sender, const incoming_flow& flow);
+  // It is back: its flow as it was remembered, or a new one.
+  [[nodiscard]] incoming_flow take(const node_life& sender);
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::uint64_t forgotten() const noexcept { return forgotten_; }
 
  private:
   struct session {
     node_life sender;
-    std::uint64_t last = 0;
+    incoming_flow flow;
   };
   struct life_hash {
     std::size_t operator()(const node_life& life) const noexcept {
       return static_cast<std::size_t>(life.incarnation ^ (life.id.value() * 0x9e3779b97f4a7c15U));
     }
   };
+  using session_list = std::list<session>;
+
+  void forget(session_list::iterator at);
 
   std::size_t most_;
+  std::uint64_t begun_ = 0;  // sessions
   std::uint64_t forgotten_ = 0;
-  std::list<session> sessions_;  // the one that left first is in front
-  std::unordered_map<node_life, std::list<session>::iterator, life_hash> places_;
+  session_list sessions_;  // the one that left first is in front
+  std::unordered_map<node_life, session_list::iterator, life_hash> places_;
 };
 
 }  // namespace atbus::detail
