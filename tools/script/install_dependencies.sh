@@ -15,8 +15,10 @@ required='
 C++ compiler, GCC 12 or Clang 14|has_compiler|COMPILER|builds everything
 CMake 3.22|has_cmake|cmake|builds everything
 Ninja|has_command ninja|ninja-build|builds everything
-pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv
+pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv, libcrypto
 libuv 1.43|has_library libuv 1.43|libuv1-dev|event loop of the library
+libcrypto of OpenSSL 3|has_library libcrypto 3.0|libssl-dev|nodes prove who they are
+msgpack-c, its C++ headers|has_header msgpack/null_visitor.hpp|libmsgpack-cxx-dev libmsgpack-dev|control messages of nodes
 GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests
 CLI11|has_library CLI11 2.1|libcli11-dev|command line of atbus
 fmt|has_library fmt 8.1|libfmt-dev|tables of atbus
@@ -45,6 +47,11 @@ has_cmake() {
   has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22
 }
 has_library() { has_command pkg-config && pkg-config --exists "$1 >= $2"; }
+has_header() {
+  local compiler
+  compiler=$(find_compiler) && printf '#if !__has_include(<%s>)\n#error missing\n#endif\n' "$1" |
+    "$compiler" -x c++ -E - >/dev/null 2>&1
+}
 has_shared_library() {
   local known
   known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null) && [[ $known == *"$1"* ]]

@@ -1,0 +1,32 @@
+// Reads the body of a control message, which a stranger may have made, without trusting a number in
+// it: what is announced reserves nothing, and what exceeds a limit of control.h ends the reading.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+
+namespace atbus::detail {
+
+// Where a value goes; its type says what the value has to be. Bytes have their exact number.
+using field_target = std::variant<std::uint16_t*, std::uint64_t*, bool*, bus_id*, errc*,
+                                  mutable_bytes, std::string*, std::vector<std::string>*>;
+
+struct body_field {
+  std::uint64_t key = 0;
+  std::string_view name;
+  field_target target;
+  bool found = false;
+};
+
+// Every field has to be there, once; other keys are passed over. The error names the field.
+[[nodiscard]] error read_body(bytes_view body, std::span<body_field> fields);
+
+}  // namespace atbus::detail

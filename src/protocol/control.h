@@ -1,0 +1,147 @@
+// The control messages of two nodes: what is in each, and their bytes.
+//
+// A control message is a head and a body; the body is a msgpack map with small whole numbers as keys.
+// Keys that a reader does not know are passed over, whatever their values are; everything else that
+// is not as written here is refused with an error (protocol_error) that names the field. Reading
+// keeps no more than what a body below can hold, whatever a peer announces.
+//
+// Pure. doc/design/protocol.md has the keys.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+
+inline constexpr std::uint16_t protocol_version = 1;
+
+inline constexpr std::size_t control_size_max = 16 * 1024;  // bytes of a message, with its head
+inline constexpr std::size_t control_depth_max = 8;         // containers inside one another
+inline constexpr std::size_t control_elements_max = 1024;   // values of one body, keys too
+inline constexpr std::size_t addresses_max = 64;
+inline constexpr std::size_t address_size_max = 240;  // so that as many of them fit
+inline constexpr std::size_t text_size_max = 256;
+
+using handshake_nonce = std::array<std::byte, 32>;
+using host_identity = std::array<std::byte, 16>;
+using message_mac = std::array<std::byte, 32>;
+using byte_buffer = std::vector<std::byte>;
+
+// What a node says of itself.
+struct introduction {
+  std::uint16_t version_min = protocol_version;
+  std::uint16_t version_max = protocol_version;
+  std::uint64_t capabilities = 0;  // one bit each; what both have is used
+  bus_id id;
+  std::uint64_t incarnation = 0;
+  handshake_nonce nonce{};             // random, new for each handshake
+  std::vector<std::string> addresses;  // where it listens; what is above a limit is not told
+  host_identity host{};                // the same on both sides: one host and one network
+  std::uint64_t message_limit = 0;     // payload bytes of the longest message it accepts
+
+  friend bool operator==(const introduction&, const introduction&) = default;
+};
+
+// How far the sender of this has come with the flow of the node that it tells it to.
+struct resume_point {
+  bool known = false;      // it knows that incarnation's flow
+  std::uint64_t last = 0;  // number of the last message delivered
+
+  friend bool operator==(const resume_point&, const resume_point&) = default;
+};
+
+struct hello_body {
+  static constexpr auto kind = message_kind::hello;
+  introduction self;
+  bus_id expected;  // who is dialled; 0: whoever it is
+  friend bool operator==(const hello_body&, const hello_body&) = default;
+};
+
+struct welcome_body {
+  static constexpr auto kind = message_kind::welcome;
+  introduction self;
+  std::uint16_t version = 0;  // chosen: the highest that both speak
+  friend bool operator==(const welcome_body&, const welcome_body&) = default;
+};
+
+// The last two of a handshake end in a MAC behind the body, all zeroes where there is no token.
+struct proof_body {
+  static constexpr auto kind = message_kind::proof;
+  resume_point resume;
+  message_mac mac{};
+  friend bool operator==(const proof_body&, const proof_body&) = default;
+};
+
+struct accept_body {
+  static constexpr auto kind = message_kind::accept;
+  resume_point resume;
+  message_mac mac{};
+  friend bool operator==(const accept_body&, const accept_body&) = default;
+};
+
+// The handshake has failed; nothing follows. A reason may have no name here, and the text is the
+// peer's: show it with in_quotes(). What is longer than text_size_max is cut off when written.
+struct refuse_body {
+  static constexpr auto kind = message_kind::refuse;
+  errc reason = errc::denied;
+  std::string text;
+  friend bool operator==(const refuse_body&, const refuse_body&) = default;
+};
+
+struct acknowledge_body {
+  static constexpr auto kind = message_kind::acknowledge;
+  std::uint64_t handled = 0;  // messages of any kind since the link opened
+  friend bool operator==(const acknowledge_body&, const acknowledge_body&) = default;
+};
+
+struct ping_body {
+  static constexpr auto kind = message_kind::ping;
+  std::uint64_t number = 0;
+  friend bool operator==(const ping_body&, const ping_body&) = default;
+};
+
+struct pong_body {
+  static constexpr auto kind = message_kind::pong;
+  std::uint64_t number = 0;  // the ping's
+  friend bool operator==(const pong_body&, const pong_body&) = default;
+};
+
+struct flow_body {
+  static constexpr auto kind = message_kind::flow;
+  std::uint64_t next = 0;  // number of the next data message
+  friend bool operator==(const flow_body&, const flow_body&) = default;
+};
+
+// The sender leaves; nothing follows. Of reason and text see refuse_body.
+struct bye_body {
+  static constexpr auto kind = message_kind::bye;
+  errc reason = errc::ok;
+  std::string text;
+  friend bool operator==(const bye_body&, const bye_body&) = default;
+};
+
+// Where the sender listens now.
+struct addresses_body {
+  static constexpr auto kind = message_kind::addresses;
+  std::vector<std::string> addresses;
+  friend bool operator==(const addresses_body&, const addresses_body&) = default;
+};
+
+// Replaces what is in `message` by a whole message, head and all. Never more than control_size_max.
+// Allocates nothing if there is room in `message`, unless it has to write a list.
+template <class Body>
+void encode(const Body& body, byte_buffer& message);
+
+// Reads a whole message of that kind. `body` is only good if there is no error.
+template <class Body>
+[[nodiscard]] error decode(bytes_view message, Body& body);
+
+}  // namespace atbus::detail

@@ -1,0 +1,253 @@
+#include "protocol/handshake.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "core/text.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::string_view initiator_label{"atbus initiator v1\0", 19};
+constexpr std::string_view acceptor_label{"atbus acceptor v1\0", 18};
+
+std::array<std::byte, 4> length_bytes(std::size_t length) noexcept {
+  return {static_cast<std::byte>(length), static_cast<std::byte>(length >> 8U),
+          static_cast<std::byte>(length >> 16U), static_cast<std::byte>(length >> 24U)};
+}
+
+bytes_view without_mac(bytes_view message) noexcept {
+  return message.first(message.size() - sizeof(message_mac));
+}
+
+std::string range_text(const introduction& of) {
+  return std::to_string(of.version_min) + " to " + std::to_string(of.version_max);
+}
+
+}  // namespace
+
+handshake::handshake(introduction self, const token_list& tokens, admission admit,
+                     std::optional<message_kind> awaited)
+    : self_{std::move(self)}, tokens_{tokens}, admit_{std::move(admit)}, awaited_{awaited} {
+  assert(self_.version_min > 0 && self_.version_min <= self_.version_max);
+}
+
+handshake_step handshake::receive(bytes_view message) {
+  if (state_ == handshake_state::failed)
+    return {state_, {}};
+  message_head head;
+  if (const head_fault fault = decode(message, head); fault != head_fault::none)
+    return refuse({errc::protocol_error, std::string{explain(fault)}});
+  if (is_ignorable(head.kind))
+    return {state_, {}};
+  if (head.kind == message_kind::refuse)
+    return refused(message);
+  if (head.kind != awaited_) {
+    const std::string wanted = awaited_ ? std::string{name(*awaited_)} : "nothing";
+    return refuse({errc::protocol_error,
+                   "the handshake awaits " + wanted + ", not " + std::string{name(head.kind)}});
+  }
+  return advance(head.kind, message);
+}
+
+template <class Body>
+handshake_step handshake::say(const Body& body, message_kind then_await) {
+  encode(body, sent_);
+  record(sent_);
+  awaited_ = then_await;
+  return {state_, sent_};
+}
+
+template <class Body>
+handshake_step handshake::say_proven(std::string_view label, const token* with,
+                                     std::optional<message_kind> then_await) {
+  const result<resume_point> admitted = admit_(peer_);
+  if (!admitted)
+    return refuse(admitted.error());
+  encode(Body{.resume = *admitted}, sent_);
+  if (with != nullptr) {
+    const std::optional<message_mac> mac = mac_of(sent_, label, *with);
+    if (!mac)
+      return refuse({errc::system_error, "HMAC-SHA-256 can't be computed here"});
+    std::copy(mac->begin(), mac->end(), sent_.end() - sizeof(message_mac));
+  }
+  record(sent_);
+  awaited_ = then_await;
+  if (!awaited_)
+    state_ = handshake_state::done;
+  return {state_, sent_};
+}
+
+handshake_step handshake::finish() {
+  awaited_.reset();
+  state_ = handshake_state::done;
+  return {state_, {}};
+}
+
+handshake_step handshake::fail(error why) {
+  awaited_.reset();
+  state_ = handshake_state::failed;
+  problem_ = std::move(why);
+  return {state_, {}};
+}
+
+handshake_step handshake::refuse(error why) {
+  encode(refuse_body{.reason = why.code(), .text = why.text()}, sent_);
+  fail(std::move(why));
+  return {state_, sent_};
+}
+
+handshake_step handshake::deny(std::string_view why) {
+  encode(refuse_body{.reason = errc::denied, .text = {}}, sent_);
+  fail({errc::denied, std::string{why}});
+  return {state_, sent_};
+}
+
+handshake_step handshake::refused(bytes_view message) {
+  refuse_body theirs;
+  if (error bad = decode(message, theirs); !bad)
+    return fail(std::move(bad));
+  const bool has_name =
+      theirs.reason != errc::ok && static_cast<std::size_t>(theirs.reason) < errc_count;
+  const errc reason = has_name ? theirs.reason : errc::protocol_error;
+  return fail({reason, "the peer refused the handshake (" + std::string{atbus::name(reason)} +
+                           "): " + in_quotes(theirs.text)});
+}
+
+void handshake::record(bytes_view message) {
+  const auto length = length_bytes(message.size());
+  transcript_.insert(transcript_.end(), length.begin(), length.end());
+  transcript_.insert(transcript_.end(), message.begin(), message.end());
+}
+
+std::optional<message_mac> handshake::mac_of(bytes_view message, std::string_view label,
+                                             const token& with) const {
+  return hmac_sha256(with.secret(), {as_bytes(label), transcript_, length_bytes(message.size()),
+                                     without_mac(message)});
+}
+
+bool handshake::is_proven(bytes_view message, std::string_view label,
+                          std::span<const token> candidates, const token*& with) const {
+  message_mac theirs{};
+  std::memcpy(theirs.data(), message.last(sizeof theirs).data(), sizeof theirs);
+  with = nullptr;
+  if (candidates.empty())
+    return equal_in_constant_time(theirs, message_mac{});
+  // All of them, so that the time it takes does not tell which one fits.
+  for (const token& candidate : candidates) {
+    const std::optional<message_mac> wanted = mac_of(message, label, candidate);
+    if (wanted && equal_in_constant_time(theirs, *wanted))
+      with = &candidate;
+  }
+  return with != nullptr;
+}
+
+std::span<const token> handshake::tokens(std::size_t count) const noexcept {
+  return std::span{tokens_}.first(std::min(count, tokens_.size()));
+}
+
+error handshake::meet(introduction theirs) {
+  if (theirs.nonce == self_.nonce)
+    return {errc::protocol_error, "our own nonce came back: these are our own words"};
+  if (theirs.version_min == 0 || theirs.version_min > theirs.version_max)
+    return {errc::protocol_error, "there are no versions from " + range_text(theirs)};
+  const std::uint16_t lowest = std::max(theirs.version_min, self_.version_min);
+  const std::uint16_t highest = std::min(theirs.version_max, self_.version_max);
+  if (lowest > highest) {
+    return {errc::version_mismatch, "node " + self_.id.to_string() + " speaks versions " +
+                                        range_text(self_) + ", node " + theirs.id.to_string() +
+                                        " " + range_text(theirs)};
+  }
+  if (theirs.id == self_.id && theirs.id != bus_id{})
+    return {errc::denied, "both nodes have the id " + self_.id.to_string()};
+  peer_ = {.id = theirs.id,
+           .incarnation = theirs.incarnation,
+           .version = highest,
+           .capabilities = theirs.capabilities & self_.capabilities,
+           .addresses = std::move(theirs.addresses),
+           .host = theirs.host,
+           .message_limit = theirs.message_limit,
+           .by_token = !tokens_.empty()};
+  return {};
+}
+
+initiator::initiator(introduction self, bus_id expected, const token_list& tokens, admission admit)
+    : handshake{std::move(self), tokens, std::move(admit), std::nullopt}, expected_{expected} {}
+
+handshake_step initiator::start() {
+  return say(hello_body{.self = self(), .expected = expected_}, message_kind::welcome);
+}
+
+handshake_step initiator::advance(message_kind kind, bytes_view message) {
+  return kind == message_kind::welcome ? on_welcome(message) : on_accept(message);
+}
+
+handshake_step initiator::on_welcome(bytes_view message) {
+  welcome_body theirs;
+  if (error bad = decode(message, theirs); !bad)
+    return refuse(std::move(bad));
+  if (error bad = meet(std::move(theirs.self)); !bad)
+    return refuse(std::move(bad));
+  if (theirs.version != peer().version) {
+    return refuse({errc::protocol_error, "version " + std::to_string(theirs.version) +
+                                             " was chosen, but both speak " +
+                                             std::to_string(peer().version)});
+  }
+  if (expected_ != bus_id{} && expected_ != peer().id) {
+    return refuse({errc::not_found, "node " + expected_.to_string() + " was dialled, but node " +
+                                        peer().id.to_string() + " answered"});
+  }
+  record(message);
+  const auto first = tokens(1);
+  return say_proven<proof_body>(initiator_label, first.empty() ? nullptr : first.data(),
+                                message_kind::accept);
+}
+
+handshake_step initiator::on_accept(bytes_view message) {
+  accept_body theirs;
+  if (error bad = decode(message, theirs); !bad)
+    return refuse(std::move(bad));
+  const token* with = nullptr;
+  if (!is_proven(message, acceptor_label, tokens(1), with))
+    return deny("the acceptor did not prove that it has the token it was shown");
+  resume_ = theirs.resume;
+  return finish();
+}
+
+acceptor::acceptor(introduction self, const token_list& tokens, admission admit)
+    : handshake{std::move(self), tokens, std::move(admit), message_kind::hello} {}
+
+handshake_step acceptor::advance(message_kind kind, bytes_view message) {
+  return kind == message_kind::hello ? on_hello(message) : on_proof(message);
+}
+
+handshake_step acceptor::on_hello(bytes_view message) {
+  hello_body theirs;
+  if (error bad = decode(message, theirs); !bad)
+    return refuse(std::move(bad));
+  if (error bad = meet(std::move(theirs.self)); !bad)
+    return refuse(std::move(bad));
+  if (theirs.expected != bus_id{} && theirs.expected != self().id) {
+    return refuse({errc::not_found, "node " + theirs.expected.to_string() +
+                                        " was dialled, but this is node " + self().id.to_string()});
+  }
+  record(message);
+  return say(welcome_body{.self = self(), .version = peer().version}, message_kind::proof);
+}
+
+handshake_step acceptor::on_proof(bytes_view message) {
+  proof_body theirs;
+  if (error bad = decode(message, theirs); !bad)
+    return refuse(std::move(bad));
+  const token* with = nullptr;
+  if (!is_proven(message, initiator_label, tokens(token_list{}.max_size()), with))
+    return deny("the initiator did not prove that it has one of the tokens");
+  resume_ = theirs.resume;
+  record(message);
+  return say_proven<accept_body>(acceptor_label, with, std::nullopt);
+}
+
+}  // namespace atbus::detail

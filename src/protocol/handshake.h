@@ -1,0 +1,164 @@
+// How two nodes make sure of each other when a link between them has opened: a state machine for
+// each role. The initiator is who dialled.
+//
+//   initiator                acceptor
+//        hello     ------>
+//                  <------   welcome
+//        proof     ------>                 here the acceptor asks whether the peer is wanted
+//                  <------   accept
+//
+// Guarantees, where this node has tokens:
+// - Done means that the other end has one of them, and has proven it over everything that was said,
+//   with a fresh nonce of ours in it: ids, incarnations, versions, capabilities, addresses and
+//   resume points are its own words, and it heard ours.
+// - Nothing recorded of one handshake is of use in another, in the other role, or sent back.
+// - Who has no token learns from the refusal only that it was refused.
+// Without tokens on both sides nothing is proven, and who admits is told so. With tokens on one side
+// only, the handshake fails.
+//
+// Pure: no clock and no randomness of its own. The node closes the link when the state is `failed`,
+// after what there is to send, and ends handshakes that take too long. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+#include "protocol/control.h"
+#include "protocol/token.h"
+
+namespace atbus::detail {
+
+// Who is at the other end.
+struct peer_identity {
+  bus_id id;
+  std::uint64_t incarnation = 0;
+  std::uint16_t version = 0;       // the one that both use
+  std::uint64_t capabilities = 0;  // what both have
+  std::vector<std::string> addresses;
+  host_identity host{};
+  std::uint64_t message_limit = 0;
+  bool by_token =
+      false;  // whether tokens are used: proven to the acceptor when it is asked, to the
+              // initiator only when all is done
+};
+
+// Asked once, before the proof or the accept is sent: how far this node has come with the peer's
+// flow, or why the peer is not wanted; code and text of such an error go to the peer.
+using admission = std::function<result<resume_point>(const peer_identity&)>;
+
+enum class handshake_state : std::uint8_t { going_on, done, failed };
+
+struct handshake_step {
+  handshake_state state = handshake_state::going_on;
+  bytes_view send;  // one message for the peer, if not empty; valid until the next call
+};
+
+// What both roles have in common.
+class handshake {
+ public:
+  handshake(const handshake&) = delete;
+  handshake& operator=(const handshake&) = delete;
+  virtual ~handshake() = default;
+
+  // A whole message of the peer's, of any kind. A refusal is sent once; then nothing more is said.
+  [[nodiscard]] handshake_step receive(bytes_view message);
+
+  [[nodiscard]] handshake_state state() const noexcept { return state_; }
+  // Once done.
+  [[nodiscard]] const peer_identity& peer() const noexcept { return peer_; }
+  // Once done: how far the peer has come with our flow.
+  [[nodiscard]] const resume_point& resume() const noexcept { return resume_; }
+  // Once failed. Says more than the peer is told.
+  [[nodiscard]] const error& problem() const noexcept { return problem_; }
+
+ protected:
+  // `tokens` outlive the handshake; none: no tokens are used. Who awaits nothing has to start().
+  handshake(introduction self, const token_list& tokens, admission admit,
+            std::optional<message_kind> awaited);
+
+  // `message` is of the kind that was awaited. All that begins with "say" or ends the handshake
+  // returns the step that advance() returns.
+  virtual handshake_step advance(message_kind kind, bytes_view message) = 0;
+
+  template <class Body>
+  handshake_step say(const Body& body, message_kind then_await);
+  // Asks who admits, and answers with the resume point and a MAC made with `with`, or refuses.
+  // `then_await` nothing: done.
+  template <class Body>
+  handshake_step say_proven(std::string_view label, const token* with,
+                            std::optional<message_kind> then_await);
+  handshake_step finish();
+  handshake_step refuse(error why);
+  // Tells the peer nothing but `denied`.
+  handshake_step deny(std::string_view why);
+
+  // Puts a whole message into the transcript.
+  void record(bytes_view message);
+  // Takes what the peer says of itself, or says what is wrong with it.
+  [[nodiscard]] error meet(introduction theirs);
+  // Whether the MAC at the end of `message`, which is not recorded yet, was made with one of
+  // `candidates`, which is left in `with`; where there are no candidates it has to be all zeroes.
+  [[nodiscard]] bool is_proven(bytes_view message, std::string_view label,
+                               std::span<const token> candidates, const token*& with) const;
+
+  [[nodiscard]] const introduction& self() const noexcept { return self_; }
+  // Of our tokens at most the first `count`.
+  [[nodiscard]] std::span<const token> tokens(std::size_t count) const noexcept;
+
+  resume_point resume_;
+
+ private:
+  [[nodiscard]] std::optional<message_mac> mac_of(bytes_view message, std::string_view label,
+                                                  const token& with) const;
+  handshake_step fail(error why);
+  handshake_step refused(bytes_view message);
+
+  introduction self_;
+  const token_list& tokens_;
+  admission admit_;
+  peer_identity peer_;
+  std::optional<message_kind> awaited_;
+  handshake_state state_ = handshake_state::going_on;
+  byte_buffer transcript_;
+  byte_buffer sent_;
+  error problem_;
+};
+
+class initiator final : public handshake {
+ public:
+  // `expected` is who has to answer; 0: whoever it is. The nonce in `self` is random and was never
+  // used before.
+  initiator(introduction self, bus_id expected, const token_list& tokens, admission admit);
+
+  // Once, first.
+  [[nodiscard]] handshake_step start();
+
+ private:
+  handshake_step advance(message_kind kind, bytes_view message) override;
+  handshake_step on_welcome(bytes_view message);
+  handshake_step on_accept(bytes_view message);
+
+  bus_id expected_;
+};
+
+class acceptor final : public handshake {
+ public:
+  // Of `self` see the initiator.
+  acceptor(introduction self, const token_list& tokens, admission admit);
+
+ private:
+  handshake_step advance(message_kind kind, bytes_view message) override;
+  handshake_step on_hello(bytes_view message);
+  handshake_step on_proof(bytes_view message);
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,147 @@
+// The head of a message between the two ends of a direct link: 8 bytes in front of the payload.
+//
+//   0        1        2        4                 8
+//   | kind   | flags  |   0    | user's type     |  payload
+//
+// Pure. Nothing here allocates. doc/design/protocol.md has the bytes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "atbus/core/bytes.hpp"
+
+namespace atbus::detail {
+
+// 0 is a message of the user's; all others are between the two nodes.
+enum class message_kind : std::uint8_t {
+  data,
+  hello,
+  welcome,
+  proof,
+  accept,
+  refuse,
+  acknowledge,
+  ping,
+  pong,
+  flow,
+  bye,
+  addresses,
+};
+inline constexpr std::size_t message_kind_count =
+    static_cast<std::size_t>(message_kind::addresses) + 1;
+
+// As written above; of known kinds only.
+[[nodiscard]] constexpr std::string_view name(message_kind kind) noexcept {
+  constexpr std::array<std::string_view, message_kind_count> names{
+      "data",        "hello", "welcome", "proof", "accept", "refuse",
+      "acknowledge", "ping",  "pong",    "flow",  "bye",    "addresses"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+// Kinds of later versions that who does not know them passes over; any other unknown one is a
+// breach of protocol.
+inline constexpr std::uint8_t ignorable_kind = 0x80;
+[[nodiscard]] constexpr bool is_ignorable(message_kind kind) noexcept {
+  return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0;
+}
+
+// Of data only. 0x80 is kept for "a longer head follows".
+inline constexpr std::uint8_t flag_redelivered = 1;
+inline constexpr std::uint8_t flag_require_delivery = 2;
+inline constexpr std::uint8_t known_flags = flag_redelivered | flag_require_delivery;
+
+struct message_head {
+  message_kind kind = message_kind::data;
+  std::uint8_t flags = 0;
+  std::uint16_t reserved = 0;
+  std::uint32_t type = 0;  // the user's; 0 in control messages
+
+  friend bool operator==(const message_head&, const message_head&) = default;
+};
+inline constexpr std::size_t message_head_size = 8;
+static_assert(sizeof(message_head) == message_head_size && offsetof(message_head, kind) == 0 &&
+              offsetof(message_head, flags) == 1 && offsetof(message_head, reserved) == 2 &&
+              offsetof(message_head, type) == 4);
+
+enum class head_fault : std::uint8_t {
+  none,
+  truncated,        // shorter than a head
+  unknown_kind,     // one that may not be ignored
+  unknown_flags,    // or any flag at all on a control message
+  reserved_bits,    // not 0
+  type_in_control,  // a control message with a user's type
+};
+
+// A sentence for logs and people.
+[[nodiscard]] constexpr std::string_view explain(head_fault fault) noexcept {
+  switch (fault) {
+    case head_fault::none:
+      return "nothing is wrong with the message head";
+    case head_fault::truncated:
+      return "a message is shorter than its 8-byte head";
+    case head_fault::unknown_kind:
+      return "a message is of a kind that this version does not know";
+    case head_fault::unknown_flags:
+      return "a message has flags that its kind does not have";
+    case head_fault::reserved_bits:
+      return "a reserved field of a message head is not 0";
+    case head_fault::type_in_control:
+      return "a control message has a type of the user's";
+  }
+  return "a message head is wrong";
+}
+
+// The 8 bytes in the order of the wire, which is little endian.
+using message_head_bytes = std::array<std::byte, message_head_size>;
+
+[[nodiscard]] constexpr message_head_bytes head_bytes(const message_head& head) noexcept {
+  auto bytes = std::bit_cast<message_head_bytes>(head);
+  if constexpr (std::endian::native == std::endian::big) {
+    std::reverse(bytes.begin() + offsetof(message_head, reserved),
+                 bytes.begin() + offsetof(message_head, type));
+    std::reverse(bytes.begin() + offsetof(message_head, type), bytes.end());
+  }
+  return bytes;
+}
+static_assert(head_bytes({message_kind::hello, 2, 0, 0x0a0b0c0d}) ==
+              message_head_bytes{std::byte{1}, std::byte{2}, std::byte{0}, std::byte{0},
+                                 std::byte{0x0d}, std::byte{0x0c}, std::byte{0x0b},
+                                 std::byte{0x0a}});
+
+// Writes the 8 bytes at `to`.
+constexpr void encode(const message_head& head, std::byte* to) noexcept {
+  const message_head_bytes bytes = head_bytes(head);
+  std::copy(bytes.begin(), bytes.end(), to);
+}
+
+// Reads the head of a whole message. Of a message of an ignorable kind nothing else is looked at.
+[[nodiscard]] constexpr head_fault decode(bytes_view message, message_head& head) noexcept {
+  if (message.size() < message_head_size)
+    return head_fault::truncated;
+  message_head_bytes bytes{};
+  std::copy_n(message.begin(), message_head_size, bytes.begin());
+  // Turning twice is turning back.
+  head = std::bit_cast<message_head>(head_bytes(std::bit_cast<message_head>(bytes)));
+  if (is_ignorable(head.kind))
+    return head_fault::none;
+  if (static_cast<std::size_t>(head.kind) >= message_kind_count)
+    return head_fault::unknown_kind;
+  const bool data = head.kind == message_kind::data;
+  if ((head.flags & ~(data ? known_flags : 0)) != 0)
+    return head_fault::unknown_flags;
+  if (head.reserved != 0)
+    return head_fault::reserved_bits;
+  return data || head.type == 0 ? head_fault::none : head_fault::type_in_control;
+}
+
+// The payload of a message that has a head.
+[[nodiscard]] constexpr bytes_view payload_of(bytes_view message) noexcept {
+  return message.subspan(message_head_size);
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,58 @@
+#include "protocol/token.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <string>
+#include <utility>
+
+namespace atbus::detail {
+
+token::token(bytes_view secret) : secret_(secret.begin(), secret.end()) {}
+
+token::~token() {
+  wipe();
+}
+
+token& token::operator=(token&& other) noexcept {
+  if (this != &other) {
+    wipe();
+    secret_ = std::move(other.secret_);
+  }
+  return *this;
+}
+
+void token::wipe() noexcept {
+  OPENSSL_cleanse(secret_.data(), secret_.size());
+}
+
+result<token> token::make(bytes_view secret) {
+  if (secret.size() < token_size_min || secret.size() > token_size_max) {
+    return error{errc::invalid_argument, "a token has " + std::to_string(secret.size()) +
+                                             " bytes; it needs " + std::to_string(token_size_min) +
+                                             " to " + std::to_string(token_size_max)};
+  }
+  return token{secret};
+}
+
+std::optional<message_mac> hmac_sha256(bytes_view key, std::initializer_list<bytes_view> parts) {
+  byte_buffer input;
+  for (const bytes_view part : parts)
+    input.insert(input.end(), part.begin(), part.end());
+  message_mac mac{};
+  unsigned size = 0;
+  const unsigned char* const computed =
+      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(input.data()), input.size(),
+           reinterpret_cast<unsigned char*>(mac.data()), &size);
+  if (computed == nullptr || size != mac.size())
+    return std::nullopt;
+  return mac;
+}
+
+bool equal_in_constant_time(const message_mac& left, const message_mac& right) noexcept {
+  return CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,49 @@
+// The shared secrets by which nodes know each other, and what is proven with them.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/status.hpp"
+#include "protocol/control.h"
+
+namespace atbus::detail {
+
+inline constexpr std::size_t token_size_min = 16;
+inline constexpr std::size_t token_size_max = 1024;
+
+// One secret. Its memory is wiped when it is destroyed; it can be moved, not copied.
+class token {
+ public:
+  // Errors: invalid_argument for one that is too short or too long.
+  [[nodiscard]] static result<token> make(bytes_view secret);
+
+  token(token&& other) noexcept = default;
+  token& operator=(token&& other) noexcept;
+  ~token();
+
+  [[nodiscard]] bytes_view secret() const noexcept { return secret_; }
+
+ private:
+  explicit token(bytes_view secret);
+  void wipe() noexcept;
+
+  std::vector<std::byte> secret_;
+};
+
+// The first is the one that a node proves itself with; a peer may use any.
+using token_list = std::vector<token>;
+
+// HMAC-SHA-256 (RFC 2104, FIPS 180-4) of all parts in a row; nothing if the library that computes it
+// can't.
+[[nodiscard]] std::optional<message_mac> hmac_sha256(bytes_view key,
+                                                     std::initializer_list<bytes_view> parts);
+
+// Takes the same time wherever they differ.
+[[nodiscard]] bool equal_in_constant_time(const message_mac& left,
+                                          const message_mac& right) noexcept;
+
+}  // namespace atbus::detail

@@ -1,0 +1,106 @@
+// Two nodes that shake hands in one test: 1 dials 2. What each says is kept, so that a test can
+// change it on the way or say it again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "atbus/core/bytes.hpp"
+#include "protocol/handshake.h"
+
+namespace atbus::detail {
+
+inline token make_token(std::string_view secret) {
+  return token::make(as_bytes(secret)).value();
+}
+
+template <class... Secrets>
+token_list make_tokens(Secrets... secrets) {
+  token_list list;
+  (list.push_back(make_token(secrets)), ...);
+  return list;
+}
+
+inline handshake_nonce nonce_of(std::uint8_t first) {
+  handshake_nonce nonce;
+  for (std::size_t i = 0; i < nonce.size(); ++i)
+    nonce[i] = static_cast<std::byte>(first + i);
+  return nonce;
+}
+
+inline introduction introduction_of(bus_id id, std::uint8_t nonce) {
+  return {.capabilities = 3,
+          .id = id,
+          .incarnation = 1000 + id.value(),
+          .nonce = nonce_of(nonce),
+          .addresses = {"shm://node", "ipv4://127.0.0.1:7000"},
+          .host = {std::byte{9}},
+          .message_limit = 65536};
+}
+
+inline byte_buffer copy_of(bytes_view bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+// One end's settings; what it admits, and whom it was asked about.
+struct handshake_end {
+  introduction self;
+  token_list tokens;
+  resume_point knows;
+  error unwanted = {};
+  std::vector<peer_identity> asked = {};
+
+  [[nodiscard]] admission admit() {
+    return [this](const peer_identity& peer) -> result<resume_point> {
+      asked.push_back(peer);
+      if (!unwanted)
+        return unwanted;
+      return knows;
+    };
+  }
+};
+
+struct handshake_pair {
+  handshake_end dialling{.self = introduction_of(1, 0x10),
+                         .tokens = make_tokens("0123456789abcdef"),
+                         .knows = {.known = true, .last = 20}};
+  handshake_end accepting{.self = introduction_of(2, 0x80),
+                          .tokens = make_tokens("0123456789abcdef"),
+                          .knows = {.known = true, .last = 10}};
+  bus_id expected;
+  // Made by begin(), from the settings.
+  std::optional<initiator> first;
+  std::optional<acceptor> second;
+  byte_buffer hello, welcome, proof, accept;
+
+  handshake_step begin() {
+    first.emplace(dialling.self, expected, dialling.tokens, dialling.admit());
+    second.emplace(accepting.self, accepting.tokens, accepting.admit());
+    return first->start();
+  }
+
+  // Up to the end, or to the first that fails.
+  void run() {
+    hello = copy_of(begin().send);
+    welcome = copy_of(second->receive(hello).send);
+    if (second->state() == handshake_state::failed)
+      return;
+    proof = copy_of(first->receive(welcome).send);
+    if (first->state() == handshake_state::failed)
+      return;
+    accept = copy_of(second->receive(proof).send);
+    if (second->state() == handshake_state::failed)
+      return;
+    static_cast<void>(first->receive(accept));
+  }
+
+  [[nodiscard]] bool is_done() const {
+    return first->state() == handshake_state::done && second->state() == handshake_state::done;
+  }
+};
+
+}  // namespace atbus::detail
