@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <msgpack/null_visitor.hpp>
 #include <msgpack/parse.hpp>
 #include <msgpack/unpack.hpp>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -26,12 +26,7 @@ class body_visitor : public msgpack::null_visitor {
   [[nodiscard]] error take_problem() noexcept { return std::move(problem_); }
 
   bool visit_nil() { return refuse_unless_passed_over(); }
-  bool visit_boolean(bool value) {
-    return begin_value() && (passed_over() || store<bool*>([&](bool* to) {
-                               *to = value;
-                               return true;
-                             }));
-  }
+  bool visit_boolean(bool) { return refuse_unless_passed_over(); }
   bool visit_positive_integer(std::uint64_t value) {
     if (at_key())
       return begin_field(value);
@@ -196,6 +191,26 @@ error read_body(bytes_view body, std::span<body_field> fields) {
   if (missing != fields.end())
     return {errc::protocol_error, std::string{missing->name}.append(" is missing")};
   return {};
+}
+
+std::optional<std::uint64_t> read_lone_number(bytes_view body) noexcept {
+  constexpr auto map_of_one = std::byte{0x81};
+  constexpr auto key = std::byte{1};
+  constexpr std::uint8_t small_number_max = 0x7f;
+  constexpr std::uint8_t one_byte_number = 0xcc;  // then those of 2, 4 and 8 bytes
+  if (body.size() < 3 || body[0] != map_of_one || body[1] != key)
+    return std::nullopt;
+  const auto form = std::to_integer<std::uint8_t>(body[2]);
+  const bytes_view digits = body.subspan(3);
+  if (form <= small_number_max)
+    return digits.empty() ? std::optional<std::uint64_t>{form} : std::nullopt;
+  if (form < one_byte_number || form > one_byte_number + 3 ||
+      digits.size() != std::size_t{1} << (form - one_byte_number))
+    return std::nullopt;
+  std::uint64_t value = 0;
+  for (const std::byte digit : digits)
+    value = value << 8U | std::to_integer<std::uint64_t>(digit);
+  return value;
 }
 
 }  // namespace atbus::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@
 namespace atbus::detail {
 
 // Where a value goes; its type says what the value has to be. Bytes have their exact number.
-using field_target = std::variant<std::uint16_t*, std::uint64_t*, bool*, bus_id*, errc*,
-                                  mutable_bytes, std::string*, std::vector<std::string>*>;
+using field_target = std::variant<std::uint16_t*, std::uint64_t*, bus_id*, errc*, mutable_bytes,
+                                  std::string*, std::vector<std::string>*>;
 
 struct body_field {
   std::uint64_t key = 0;
@@ -28,5 +29,9 @@ struct body_field {
 
 // Every field has to be there, once; other keys are passed over. The error names the field.
 [[nodiscard]] error read_body(bytes_view body, std::span<body_field> fields);
+
+// The number in a body that holds nothing but field 1, written as encode() does. What nodes tell each
+// other all the time is read so, because msgpack-c allocates; nothing for any other body.
+[[nodiscard]] std::optional<std::uint64_t> read_lone_number(bytes_view body) noexcept;
 
 }  // namespace atbus::detail

@@ -39,7 +39,7 @@ void for_each_field(Body& body, const Field& field) {
   if constexpr (std::same_as<type, welcome_body>)
     field(11, "version", body.version);
   if constexpr (requires { body.resume; }) {
-    field(1, "known", body.resume.known);
+    field(1, "session", body.resume.session);
     field(2, "last", body.resume.last);
   }
   if constexpr (requires { body.reason; }) {
@@ -48,7 +48,7 @@ void for_each_field(Body& body, const Field& field) {
   }
   if constexpr (std::same_as<type, acknowledge_body>)
     field(1, "handled", body.handled);
-  if constexpr (requires { body.number; })
+  if constexpr (std::same_as<type, ping_body> || std::same_as<type, pong_body>)
     field(1, "number", body.number);
   if constexpr (std::same_as<type, flow_body>)
     field(1, "next", body.next);
@@ -60,6 +60,10 @@ template <class Body>
 concept has_mac = requires(Body body) {
   body.mac;
 };
+
+template <class Body>
+concept is_lone_number = std::same_as<Body, acknowledge_body> || std::same_as<Body, ping_body> ||
+    std::same_as<Body, pong_body> || std::same_as<Body, flow_body>;
 
 void append(byte_buffer& to, bytes_view bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
@@ -75,13 +79,6 @@ using body_packer = msgpack::packer<byte_writer>;
 template <std::unsigned_integral Number>
 void write(body_packer& packer, Number value) {
   packer.pack_uint64(value);
-}
-void write(body_packer& packer, bool value) {
-  if (value) {
-    packer.pack_true();
-  } else {
-    packer.pack_false();
-  }
 }
 void write(body_packer& packer, bus_id value) {
   packer.pack_uint64(value.value());
@@ -112,6 +109,47 @@ void write(body_packer& packer, const std::vector<std::string>& value) {
   }
 }
 
+template <class Body>
+error read_fields(bytes_view bytes, Body& body) {
+  std::array<body_field, fields_max> fields;
+  std::size_t count = 0;
+  for_each_field(body, [&](std::uint64_t key, std::string_view field_name, auto& value) {
+    if constexpr (std::constructible_from<mutable_bytes, decltype(value)>) {
+      fields[count++] = {key, field_name, mutable_bytes{value}};
+    } else {
+      fields[count++] = {key, field_name, &value};
+    }
+  });
+  return read_body(bytes, std::span{fields}.first(count));
+}
+
+template <class Body>
+error read(bytes_view message, Body& body) {
+  message_head head;
+  if (const head_fault fault = decode(message, head); fault != head_fault::none)
+    return {errc::protocol_error, std::string{explain(fault)}};
+  if (head.kind != Body::kind)
+    return {errc::protocol_error, "the message is of another kind"};
+  if (message.size() > control_size_max)
+    return {errc::protocol_error, "the message is too long"};
+  body = Body{};
+  bytes_view rest = payload_of(message);
+  if constexpr (is_lone_number<Body>) {
+    if (const auto number = read_lone_number(rest)) {
+      for_each_field(body, [&number](auto, auto, std::uint64_t& value) { value = *number; });
+      return {};
+    }
+  }
+  if constexpr (has_mac<Body>) {
+    if (rest.size() < body.mac.size())
+      return {errc::protocol_error, "there is no MAC"};
+    const bytes_view mac = rest.last(body.mac.size());
+    std::copy(mac.begin(), mac.end(), body.mac.begin());
+    rest = rest.first(rest.size() - mac.size());
+  }
+  return read_fields(rest, body);
+}
+
 }  // namespace
 
 template <class Body>
@@ -133,34 +171,9 @@ void encode(const Body& body, byte_buffer& message) {
 
 template <class Body>
 error decode(bytes_view message, Body& body) {
-  message_head head;
-  if (const head_fault fault = decode(message, head); fault != head_fault::none)
-    return {errc::protocol_error, std::string{explain(fault)}};
-  const std::string kind = "in " + std::string{name(Body::kind)} + ": ";
-  if (head.kind != Body::kind)
-    return {errc::protocol_error, kind + "the message is of another kind"};
-  if (message.size() > control_size_max)
-    return {errc::protocol_error, kind + "the message is too long"};
-  bytes_view rest = payload_of(message);
-  if constexpr (has_mac<Body>) {
-    if (rest.size() < body.mac.size())
-      return {errc::protocol_error, kind + "there is no MAC"};
-    const bytes_view mac = rest.last(body.mac.size());
-    std::copy(mac.begin(), mac.end(), body.mac.begin());
-    rest = rest.first(rest.size() - mac.size());
-  }
-  body = Body{};
-  std::array<body_field, fields_max> fields;
-  std::size_t count = 0;
-  for_each_field(body, [&](std::uint64_t key, std::string_view field_name, auto& value) {
-    if constexpr (std::constructible_from<mutable_bytes, decltype(value)>) {
-      fields[count++] = {key, field_name, mutable_bytes{value}};
-    } else {
-      fields[count++] = {key, field_name, &value};
-    }
-  });
-  const error problem = read_body(rest, std::span{fields}.first(count));
-  return problem ? error{} : problem.with_text(kind + problem.text());
+  error problem = read(message, body);
+  return problem ? error{}
+                 : problem.with_text("in " + std::string{name(Body::kind)} + ": " + problem.text());
 }
 
 template void encode(const hello_body&, byte_buffer&);

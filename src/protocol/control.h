@@ -52,8 +52,8 @@ struct introduction {
 
 // How far the sender of this has come with the flow of the node that it tells it to.
 struct resume_point {
-  bool known = false;      // it knows that incarnation's flow
-  std::uint64_t last = 0;  // number of the last message delivered
+  std::uint64_t session = 0;  // which memory of that flow it speaks of; never 0
+  std::uint64_t last = 0;     // the highest number it has handled
 
   friend bool operator==(const resume_point&, const resume_point&) = default;
 };
@@ -136,11 +136,12 @@ struct addresses_body {
 };
 
 // Replaces what is in `message` by a whole message, head and all. Never more than control_size_max.
-// Allocates nothing if there is room in `message`, unless it has to write a list.
+// Allocates nothing if `message` has the room.
 template <class Body>
 void encode(const Body& body, byte_buffer& message);
 
-// Reads a whole message of that kind. `body` is only good if there is no error.
+// Reads a whole message of that kind; `body` is only good if there is no error. Bodies of one number,
+// written as encode() does it, are read without allocating.
 template <class Body>
 [[nodiscard]] error decode(bytes_view message, Body& body);
 

@@ -33,6 +33,7 @@ handshake::handshake(introduction self, const token_list& tokens, admission admi
                      std::optional<message_kind> awaited)
     : self_{std::move(self)}, tokens_{tokens}, admit_{std::move(admit)}, awaited_{awaited} {
   assert(self_.version_min > 0 && self_.version_min <= self_.version_max);
+  assert(admit_ != nullptr);
 }
 
 handshake_step handshake::receive(bytes_view message) {
@@ -145,8 +146,8 @@ bool handshake::is_proven(bytes_view message, std::string_view label,
   return with != nullptr;
 }
 
-std::span<const token> handshake::tokens(std::size_t count) const noexcept {
-  return std::span{tokens_}.first(std::min(count, tokens_.size()));
+std::span<const token> handshake::first_token() const noexcept {
+  return tokens().first(tokens_.empty() ? 0 : 1);
 }
 
 error handshake::meet(introduction theirs) {
@@ -172,6 +173,11 @@ error handshake::meet(introduction theirs) {
            .message_limit = theirs.message_limit,
            .by_token = !tokens_.empty()};
   return {};
+}
+
+error handshake::take_resume(const resume_point& theirs) {
+  resume_ = theirs;
+  return resume_.session != 0 ? error{} : error{errc::protocol_error, "there is no session 0"};
 }
 
 initiator::initiator(introduction self, bus_id expected, const token_list& tokens, admission admit)
@@ -201,9 +207,8 @@ handshake_step initiator::on_welcome(bytes_view message) {
                                         peer().id.to_string() + " answered"});
   }
   record(message);
-  const auto first = tokens(1);
-  return say_proven<proof_body>(initiator_label, first.empty() ? nullptr : first.data(),
-                                message_kind::accept);
+  const token* const with = tokens().empty() ? nullptr : tokens().data();
+  return say_proven<proof_body>(initiator_label, with, message_kind::accept);
 }
 
 handshake_step initiator::on_accept(bytes_view message) {
@@ -211,9 +216,10 @@ handshake_step initiator::on_accept(bytes_view message) {
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));
   const token* with = nullptr;
-  if (!is_proven(message, acceptor_label, tokens(1), with))
+  if (!is_proven(message, acceptor_label, first_token(), with))
     return deny("the acceptor did not prove that it has the token it was shown");
-  resume_ = theirs.resume;
+  if (error bad = take_resume(theirs.resume); !bad)
+    return refuse(std::move(bad));
   return finish();
 }
 
@@ -243,9 +249,10 @@ handshake_step acceptor::on_proof(bytes_view message) {
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));
   const token* with = nullptr;
-  if (!is_proven(message, initiator_label, tokens(token_list{}.max_size()), with))
+  if (!is_proven(message, initiator_label, tokens(), with))
     return deny("the initiator did not prove that it has one of the tokens");
-  resume_ = theirs.resume;
+  if (error bad = take_resume(theirs.resume); !bad)
+    return refuse(std::move(bad));
   record(message);
   return say_proven<accept_body>(acceptor_label, with, std::nullopt);
 }

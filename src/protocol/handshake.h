@@ -20,7 +20,6 @@
 // after what there is to send, and ends handshakes that take too long. One thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -81,7 +80,7 @@ class handshake {
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
 
  protected:
-  // `tokens` outlive the handshake; none: no tokens are used. Who awaits nothing has to start().
+  // `tokens` outlive the handshake; none: no tokens are used.
   handshake(introduction self, const token_list& tokens, admission admit,
             std::optional<message_kind> awaited);
 
@@ -101,6 +100,8 @@ class handshake {
   // Tells the peer nothing but `denied`.
   handshake_step deny(std::string_view why);
 
+  // How far the peer has come with our flow; an error if it can't have.
+  [[nodiscard]] error take_resume(const resume_point& theirs);
   // Puts a whole message into the transcript.
   void record(bytes_view message);
   // Takes what the peer says of itself, or says what is wrong with it.
@@ -111,10 +112,9 @@ class handshake {
                                std::span<const token> candidates, const token*& with) const;
 
   [[nodiscard]] const introduction& self() const noexcept { return self_; }
-  // Of our tokens at most the first `count`.
-  [[nodiscard]] std::span<const token> tokens(std::size_t count) const noexcept;
-
-  resume_point resume_;
+  [[nodiscard]] std::span<const token> tokens() const noexcept { return tokens_; }
+  // The one that we prove ourselves with, if there are any.
+  [[nodiscard]] std::span<const token> first_token() const noexcept;
 
  private:
   [[nodiscard]] std::optional<message_mac> mac_of(bytes_view message, std::string_view label,
@@ -126,6 +126,7 @@ class handshake {
   const token_list& tokens_;
   admission admit_;
   peer_identity peer_;
+  resume_point resume_;
   std::optional<message_kind> awaited_;
   handshake_state state_ = handshake_state::going_on;
   byte_buffer transcript_;

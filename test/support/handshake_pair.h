@@ -67,10 +67,10 @@ struct handshake_end {
 struct handshake_pair {
   handshake_end dialling{.self = introduction_of(1, 0x10),
                          .tokens = make_tokens("0123456789abcdef"),
-                         .knows = {.known = true, .last = 20}};
+                         .knows = {.session = 3, .last = 20}};
   handshake_end accepting{.self = introduction_of(2, 0x80),
                           .tokens = make_tokens("0123456789abcdef"),
-                          .knows = {.known = true, .last = 10}};
+                          .knows = {.session = 5, .last = 10}};
   bus_id expected;
   // Made by begin(), from the settings.
   std::optional<initiator> first;
