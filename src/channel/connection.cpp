@@ -4,6 +4,7 @@
 
 #include "atbus/channel/copy_payload.hpp"
 #include "channel/connection_set.h"
+#include "channel/stream_socket.h"
 
 namespace atbus {
 
@@ -198,6 +199,11 @@ connection_state connection::state() const noexcept {
 std::string connection::peer() const {
   const found at{anchor_, id_};
   return at ? at.entry->peer : std::string{};
+}
+bool connection::same_user() const noexcept {
+  const found at{anchor_, id_};
+  return at && at.entry->now == connection_entry::phase::linked &&
+         detail::is_of_our_user(at.entry->link->descriptor());
 }
 std::string connection::listener() const {
   const found at{anchor_, id_};

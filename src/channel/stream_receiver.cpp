@@ -27,13 +27,6 @@ constexpr std::size_t few_connections = 4;
 constexpr unsigned again_and_again = 16;
 constexpr std::chrono::nanoseconds between_looks = std::chrono::microseconds{50};
 
-// Lanes are for processes of one user: each of them can write into them.
-bool is_of_our_user(int fd) noexcept {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
 }  // namespace
 
 result<receiver_backend*> stream_receiver::open(const atbus::address& where,

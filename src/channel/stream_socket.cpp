@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/file.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -170,6 +171,12 @@ std::string describe_peer(int fd) {
     return std::string{"ipv6://["} + text + "]:" + std::to_string(ntohs(in.sin6_port));
   }
   return "unix://";
+}
+
+bool is_of_our_user(int fd) noexcept {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 void set_stream_options(int fd, const stream_options& wish) noexcept {

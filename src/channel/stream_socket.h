@@ -34,6 +34,10 @@ struct socket_address {
 // "ipv6://[::1]:4711", "unix:///run/x.sock"; for a Unix socket that was never bound "unix://".
 [[nodiscard]] std::string describe_peer(int fd);
 
+// Whether the other end of a connected Unix socket belongs to a process of our user, as the kernel
+// noted when it connected or listened. False of TCP.
+[[nodiscard]] bool is_of_our_user(int fd) noexcept;
+
 struct stream_options {
   int send_buffer = 0;     // of the kernel, in bytes; 0: what the kernel chooses
   int receive_buffer = 0;  // the same

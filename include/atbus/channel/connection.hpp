@@ -178,6 +178,9 @@ class ATBUS_API connection {
   [[nodiscard]] bool is_open() const noexcept { return state() == connection_state::open; }
   // Where it was dialled to, or who was accepted, as "ipv6://[::1]:4711".
   [[nodiscard]] std::string peer() const;
+  // Whether a process of this host and this user is at the other end: the kernel says so of Unix
+  // sockets. False of TCP, and while it is not connected.
+  [[nodiscard]] bool same_user() const noexcept;
   // The listener that accepted it, as listen() has returned it; empty for one that was dialled.
   [[nodiscard]] std::string listener() const;
   // The most a message may carry: the smaller of both ends' limits once it is open.

@@ -37,6 +37,18 @@ TEST_P(Connection, CarriesMessagesBothWays) {
   EXPECT_NE(in.id(), out.id());
 }
 
+TEST_P(Connection, KnowsOfAUnixSocketWhoseProcessTheOtherEndIs) {
+  const bool local = std::string{GetParam()} == "unix";
+  out = b.connect("unix://@atbus-test-nobody-" + std::to_string(getpid()), {.reconnect_min = 1h});
+  EXPECT_FALSE(out.same_user());
+  out.abort();
+  join();
+  EXPECT_EQ(out.same_user(), local);
+  EXPECT_EQ(in.same_user(), local);
+  out.abort();
+  EXPECT_FALSE(out.same_user());
+}
+
 TEST_P(Connection, SendsWhatWasAcceptedBeforeItWasConnected) {
   where = a.listen(any_address());
   out = b.connect(where);
