@@ -127,6 +127,10 @@ class transport {
   // Never blocks. Errors are those of an address that can't be used; all else is told by closed().
   virtual result<link*> connect(const address& to) = 0;
 
+  // Ends all links and listeners; nothing is told of them. Allowed within an event, after which poll
+  // returns; what was not told then waits for a successor, where it can.
+  virtual void close() noexcept = 0;
+
   // Receives and tells. Returns how many messages were told.
   virtual std::size_t poll(const poll_limits& limits) = 0;
   // Hands the kernel all that is queued.

@@ -20,6 +20,7 @@ class timer {
   timer& operator=(const timer&) = delete;
   ~timer() { cancel(); }
 
+  void replace(std::function<void()> run) { run_ = std::move(run); }
   // Replaces the time it had.
   void set(std::chrono::nanoseconds due);
   void cancel() noexcept;
@@ -49,8 +50,8 @@ class timer_queue {
       pending_.erase(pending_.begin());
       due.pending_ = false;
       // A copy: it may destroy its owner.
-      const auto run = due.run_;
-      run();
+      if (const auto run = due.run_; run)
+        run();
     }
   }
 

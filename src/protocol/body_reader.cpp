@@ -26,7 +26,12 @@ class body_visitor : public msgpack::null_visitor {
   [[nodiscard]] error take_problem() noexcept { return std::move(problem_); }
 
   bool visit_nil() { return refuse_unless_passed_over(); }
-  bool visit_boolean(bool) { return refuse_unless_passed_over(); }
+  bool visit_boolean(bool value) {
+    return begin_value() && (passed_over() || store<bool*>([&](bool* to) {
+                               *to = value;
+                               return true;
+                             }));
+  }
   bool visit_positive_integer(std::uint64_t value) {
     if (at_key())
       return begin_field(value);

@@ -17,8 +17,8 @@
 namespace atbus::detail {
 
 // Where a value goes; its type says what the value has to be. Bytes have their exact number.
-using field_target = std::variant<std::uint16_t*, std::uint64_t*, bus_id*, errc*, mutable_bytes,
-                                  std::string*, std::vector<std::string>*>;
+using field_target = std::variant<bool*, std::uint16_t*, std::uint64_t*, bus_id*, errc*,
+                                  mutable_bytes, std::string*, std::vector<std::string>*>;
 
 struct body_field {
   std::uint64_t key = 0;

@@ -41,6 +41,7 @@ void for_each_field(Body& body, const Field& field) {
   if constexpr (requires { body.resume; }) {
     field(1, "session", body.resume.session);
     field(2, "last", body.resume.last);
+    field(3, "sole", body.resume.sole);
   }
   if constexpr (requires { body.reason; }) {
     field(1, "reason", body.reason);
@@ -50,8 +51,10 @@ void for_each_field(Body& body, const Field& field) {
     field(1, "handled", body.handled);
   if constexpr (std::same_as<type, ping_body> || std::same_as<type, pong_body>)
     field(1, "number", body.number);
-  if constexpr (std::same_as<type, flow_body>)
+  if constexpr (std::same_as<type, flow_body>) {
     field(1, "next", body.next);
+    field(2, "before", body.before);
+  }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);
 }
@@ -63,7 +66,7 @@ concept has_mac = requires(Body body) {
 
 template <class Body>
 concept is_lone_number = std::same_as<Body, acknowledge_body> || std::same_as<Body, ping_body> ||
-    std::same_as<Body, pong_body> || std::same_as<Body, flow_body>;
+    std::same_as<Body, pong_body>;
 
 void append(byte_buffer& to, bytes_view bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
@@ -79,6 +82,9 @@ using body_packer = msgpack::packer<byte_writer>;
 template <std::unsigned_integral Number>
 void write(body_packer& packer, Number value) {
   packer.pack_uint64(value);
+}
+void write(body_packer& packer, bool value) {
+  value ? packer.pack_true() : packer.pack_false();
 }
 void write(body_packer& packer, bus_id value) {
   packer.pack_uint64(value.value());

@@ -54,6 +54,7 @@ struct introduction {
 struct resume_point {
   std::uint64_t session = 0;  // which memory of that flow it speaks of; never 0
   std::uint64_t last = 0;     // the highest number it has handled
+  bool sole = false;          // it has no other link to that node any more
 
   friend bool operator==(const resume_point&, const resume_point&) = default;
 };
@@ -116,7 +117,8 @@ struct pong_body {
 
 struct flow_body {
   static constexpr auto kind = message_kind::flow;
-  std::uint64_t next = 0;  // number of the next data message
+  std::uint64_t next = 0;    // number of the next data message
+  std::uint64_t before = 0;  // and of the last one before it on this link
   friend bool operator==(const flow_body&, const flow_body&) = default;
 };
 

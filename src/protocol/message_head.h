@@ -53,7 +53,9 @@ inline constexpr std::uint8_t ignorable_kind = 0x80;
 // Of data only. 0x80 is kept for "a longer head follows".
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;
-inline constexpr std::uint8_t known_flags = flag_redelivered | flag_require_delivery;
+inline constexpr std::uint8_t flag_acknowledge = 4;  // what is handled is to be said at once
+inline constexpr std::uint8_t known_flags =
+    flag_redelivered | flag_require_delivery | flag_acknowledge;
 
 struct message_head {
   message_kind kind = message_kind::data;

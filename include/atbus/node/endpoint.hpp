@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/export.hpp"

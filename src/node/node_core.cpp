@@ -1,0 +1,459 @@
+#include "node/node_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "atbus/core/address.hpp"
+
+namespace atbus::detail {
+namespace {
+
+// How often a peer whose messages move to another link is looked at.
+constexpr std::chrono::nanoseconds move_interval = std::chrono::milliseconds{1};
+
+token_list make_tokens(const node_options& options, error& fault) {
+  token_list made;
+  for (const std::string& secret : options.tokens()) {
+    result<token> one = token::make(as_bytes(secret));
+    if (!one) {
+      fault = one.error();
+      break;
+    }
+    made.push_back(std::move(*one));
+  }
+  return made;
+}
+
+}  // namespace
+
+node_core::node_core(bus_id id, const node_options& options, const node_environment& on)
+    : self_{id, 0}, options_(options), on_(on), fault_(options.check()), away_(options.sessions()) {
+  if (fault_)
+    tokens_ = make_tokens(options_, fault_);
+  if (fault_ && id == bus_id{})
+    fault_ = error{errc::invalid_argument, "a node needs a bus id other than 0"};
+  while (self_.incarnation == 0)
+    self_.incarnation = on_.random.word();
+  on_.channels.start(self_, *this);
+}
+
+node_core::~node_core() {
+  close();
+}
+
+void node_core::close() noexcept {
+  if (closed_)
+    return;
+  closed_ = true;
+  on_.channels.close();
+  // Who waits for a peer is told that there is nothing to wait for.
+  for (auto waits = std::exchange(ready_, {}); const auto& wait : waits)
+    wait->call(errc::closed);
+}
+
+node_handlers& node_core::handlers() {
+  if (!dispatching_)
+    return handlers_;
+  if (!next_handlers_)
+    next_handlers_ = handlers_;
+  return *next_handlers_;
+}
+
+result<std::string> node_core::listen(std::string_view text) {
+  if (closed_)
+    return error{errc::closed};
+  if (!fault_)
+    return fault_;
+  const result<address> where = address::parse(text);
+  if (!where)
+    return where.error();
+  const bool tcp = where->kind() == address_kind::ipv4 || where->kind() == address_kind::ipv6;
+  if (tcp && tokens_.empty() && !options_.allow_unauthenticated()) {
+    return error{errc::denied, std::string{text} +
+                                   " can be reached by anybody: give the node a token, or set "
+                                   "allow_unauthenticated"};
+  }
+  result<std::string> made = on_.channels.listen(*where);
+  if (!made)
+    return made;
+  addresses_.push_back(*made);
+  for (const auto& one : sessions_) {
+    if (one->stage == session_stage::registered)
+      say(*one, addresses_body{.addresses = addresses_});
+  }
+  return made;
+}
+
+error node_core::connect(bus_id id, std::string_view text) {
+  if (closed_)
+    return errc::closed;
+  if (!fault_)
+    return fault_;
+  if (id == self_.id || id == bus_id{})
+    return {errc::invalid_argument, "a node can't connect to bus id " + id.to_string() +
+                                        (id == self_.id ? ": it is its own" : "")};
+  const result<address> where = address::parse(text);
+  if (!where)
+    return where.error();
+  peer& to = find_or_make(id);
+  for (dial& known : to.dials) {
+    if (known.to == *where) {
+      known.offered = false;
+      to.wished = true;
+      return {};
+    }
+  }
+  if (error bad = start_dial(to, *where, false); !bad) {
+    if (!to.wished && to.sessions.empty() && !to.out.holds())
+      forget(to);
+    return bad;
+  }
+  to.wished = true;
+  to.forget.cancel();
+  return {};
+}
+
+error node_core::disconnect(bus_id id) {
+  if (closed_)
+    return errc::closed;
+  peer* const to = find(id);
+  if (to == nullptr)
+    return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
+  to->wished = false;
+  for (dial& wish : to->dials) {
+    if (wish.at == nullptr)
+      continue;
+    wish.at->dialled = nullptr;
+    if (wish.at->of == nullptr)
+      drop(*wish.at, false, errc::ok, {});
+  }
+  to->dials.clear();
+  for (session* one : std::vector<session*>{to->sessions}) {
+    drop(*one, true, errc::ok, "disconnected");
+  }
+  if (to->sessions.empty()) {
+    abandon(*to, errc::closed);
+    forget(*to);
+  }
+  return {};
+}
+
+std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
+                            status& why) noexcept {
+  claimed_.in = nullptr;
+  claimed_.to_self = false;
+  const auto refuse = [&](status reason) -> std::byte* {
+    why = reason;
+    ++(reason == errc::would_block ? stats_.would_block : stats_.refused);
+    return nullptr;
+  };
+  if (closed_ || leaving_) [[unlikely]]
+    return refuse(errc::closed);
+  if (length > options_.message_limit()) [[unlikely]]
+    return refuse({errc::message_too_large, length, options_.message_limit()});
+  peer* const in = find(to);
+  if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
+      [[likely]] {
+    session& path = *in->current;
+    const std::uint64_t number = in->out.accepted() + 1;
+    if (in->out.follows(number) || announce(*in, path, number)) [[likely]] {
+      std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
+      if (at != nullptr) [[likely]] {
+        path.unasked_bytes += message_head_size + length;
+        std::uint8_t flags = 0;
+        if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) [[unlikely]] {
+          flags = flag_acknowledge;
+          path.unasked_bytes = 0;
+        }
+        encode(message_head{message_kind::data, flags, 0, type}, at);
+        claimed_.in = in;
+        claimed_.path = &path;
+        claimed_.length = length;
+        return at + message_head_size;
+      }
+      if (why != errc::would_block)
+        return refuse(why == errc::closed ? status{errc::not_connected, to.value()} : why);
+    }
+    in->blocked = true;
+    if (options_.overflow() == overflow_policy::disconnect) {
+      log("the link to " + to.to_string() + " is broken off: its queue is full");
+      ++stats_.overflow_drops;
+      drop(path, true, errc::would_block, "too slow");
+      return refuse({errc::not_connected, to.value()});
+    }
+    if (options_.overflow() == overflow_policy::would_block &&
+        options_.message_deadline().count() == 0) {
+      in->wants_room = true;
+      return refuse({errc::would_block, to.value()});
+    }
+  }
+  const bool self = to == self_.id;
+  if (in == nullptr && !self) [[unlikely]]
+    return refuse({errc::no_route, to.value()});
+  const std::size_t waiting = self ? to_self_bytes_ : in->out.held_bytes();
+  if (waiting + length > std::max(options_.send_buffer_size(), length)) {
+    switch (self ? overflow_policy::would_block : options_.overflow()) {
+      case overflow_policy::drop_oldest:
+        while (in->out.holds() && in->out.held_bytes() + length > options_.send_buffer_size()) {
+          ++stats_.overflow_drops;
+          in->out.drop_oldest(errc::would_block, reporter(*in));
+        }
+        break;
+      case overflow_policy::drop_newest:
+        break;  // commit sees to it
+      case overflow_policy::would_block:
+      case overflow_policy::disconnect:
+        if (!self)
+          in->wants_room = true;
+        return refuse({errc::would_block, to.value()});
+    }
+  }
+  try {
+    claimed_.message = {};
+    claimed_.message.type = type;
+    claimed_.message.bytes.resize(length);
+  } catch (const std::bad_alloc&) {
+    return refuse({errc::out_of_memory, length});
+  }
+  claimed_.in = in;
+  claimed_.to_self = self;
+  claimed_.path = nullptr;
+  claimed_.length = length;
+  return claimed_.message.bytes.data();
+}
+
+void node_core::commit(std::size_t length) noexcept {
+  if ((claimed_.in == nullptr && !claimed_.to_self) || length > claimed_.length) [[unlikely]]
+    return;
+  peer* const in = std::exchange(claimed_.in, nullptr);
+  ++stats_.accepted;
+  stats_.accepted_bytes += length;
+  if (claimed_.path != nullptr) [[likely]] {
+    session& path = *claimed_.path;
+    path.at.commit(message_head_size + length);
+    ++path.committed;
+    in->out.sent(in->out.accept());
+    return;
+  }
+  held_message& message = claimed_.message;
+  message.bytes.resize(length);
+  if (std::exchange(claimed_.to_self, false)) {
+    message.number = ++self_accepted_;
+    to_self_bytes_ += length;
+    to_self_.push_back(std::move(message));
+    return;
+  }
+  message.number = in->out.accept();
+  if (options_.message_deadline().count() != 0) {
+    message.deadline = on_.clock.now() + options_.message_deadline();
+    if (!in->expiry.pending())
+      in->expiry.set(message.deadline);
+  }
+  if (options_.overflow() == overflow_policy::drop_newest &&
+      in->out.held_bytes() + length > options_.send_buffer_size()) {
+    ++stats_.overflow_drops;
+    reporter (*in)(message, errc::would_block);
+    return;
+  }
+  in->out.hold(std::move(message));
+}
+
+error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
+                          std::function<void(status)> call) {
+  if (closed_)
+    return errc::closed;
+  auto wait = std::make_unique<ready_wait>();
+  wait->id = id;
+  wait->call = std::move(call);
+  ready_wait* const key = wait.get();
+  wait->clock = std::make_unique<timer>(timers_, [this, key] {
+    const auto at = std::find_if(ready_.begin(), ready_.end(),
+                                 [&](const auto& one) { return one.get() == key; });
+    tell({.kind = news::what::ready,
+          .call = std::move((*at)->call),
+          .result = status{errc::timed_out}});
+    ready_.erase(at);
+  });
+  if (timeout >= std::chrono::nanoseconds{0})
+    wait->clock->set(on_.clock.now() + timeout);
+  ready_.push_back(std::move(wait));
+  const peer* const known = find(id);
+  if (known != nullptr && known->current != nullptr)
+    tell_ready(id, {});
+  return {};
+}
+
+void node_core::tell_ready(bus_id id, status how) {
+  for (auto at = ready_.begin(); at != ready_.end();) {
+    if ((*at)->id != id) {
+      ++at;
+      continue;
+    }
+    tell({.kind = news::what::ready, .call = std::move((*at)->call), .result = how});
+    at = ready_.erase(at);
+  }
+}
+
+std::size_t node_core::poll(const poll_limits& limits) {
+  if (dispatching_ || closed_)
+    return 0;
+  dispatching_ = true;
+  struct frame {
+    node_core& of;
+    ~frame() {
+      of.dispatching_ = false;
+      if (of.next_handlers_)
+        of.handlers_ = *std::exchange(of.next_handlers_, std::nullopt);
+    }
+  } const at_end{*this};
+  delivered_now_ = 0;
+  timers_.run(on_.clock.now());
+  // Those that are sent from here on wait for the next poll.
+  for (std::size_t left = to_self_.size(); left != 0 && delivered_now_ < limits.messages; --left) {
+    const held_message own = std::move(to_self_.front());
+    to_self_.pop_front();
+    to_self_bytes_ -= own.bytes.size();
+    deliver(self_, message_head{message_kind::data, 0, 0, own.type}, own.bytes, false);
+    if (closed_)
+      return delivered_now_;
+  }
+  if (!tell_news())
+    return delivered_now_;
+  poll_limits rest = limits;
+  rest.messages -= std::min(rest.messages, delivered_now_);
+  if (rest.messages != 0)
+    on_.channels.poll(rest);
+  if (closed_)
+    return delivered_now_;
+  for (peer* moving : std::vector<peer*>{moving_})
+    move_if_settled(*moving);
+  if (!to_acknowledge_.empty())
+    acknowledge_due(on_.clock.now() >= acknowledge_by_);
+  on_.channels.flush();
+  tell_news();
+  return delivered_now_;
+}
+
+bool node_core::prepare_sleep() {
+  if (closed_ || !news_.empty() || !to_self_.empty())
+    return false;
+  return on_.channels.prepare_sleep();
+}
+
+std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
+  std::chrono::nanoseconds until = std::min(timers_.next(), acknowledge_by_);
+  const std::chrono::nanoseconds now = on_.clock.now();
+  if (!moving_.empty())
+    until = std::min(until, now + move_interval);
+  const std::chrono::nanoseconds below = on_.channels.longest_sleep();
+  if (until == timer_queue::never)
+    return below;
+  const std::chrono::nanoseconds own = std::max(until - now, std::chrono::nanoseconds{0});
+  return below < std::chrono::nanoseconds{0} ? own : std::min(below, own);
+}
+
+bool node_core::settled() const noexcept {
+  if (!to_self_.empty())
+    return false;
+  return std::all_of(peers_.begin(), peers_.end(), [](const auto& one) {
+    const peer& of = *one.second;
+    return !of.out.holds() && (of.current == nullptr || of.current->at.settled());
+  });
+}
+
+void node_core::leave() {
+  leaving_ = true;
+  std::vector<bus_id> all;
+  for (const auto& [id, one] : peers_)
+    all.push_back(one->id);
+  for (const bus_id id : all)
+    (void)disconnect(id);
+}
+
+void node_core::deliver(const node_life& source, const message_head& head, bytes_view payload,
+                        bool redelivered) {
+  ++stats_.delivered;
+  stats_.delivered_bytes += payload.size();
+  if (redelivered) [[unlikely]]
+    ++stats_.redelivered;
+  ++delivered_now_;
+  if (handlers_.on_message)
+    handlers_.on_message(message{source.id, self_.id, head.type, payload, redelivered});
+}
+
+outgoing_flow::sink node_core::reporter(peer& of) {
+  return [this, id = of.id](const held_message& what, errc reason) {
+    ++(what.outcome() == errc::outcome_unknown ? stats_.outcome_unknown : stats_.not_delivered);
+    if (reason == errc::timed_out)
+      ++stats_.deadline_drops;
+    tell({.kind = news::what::undelivered, .about = id, .message = what, .reason = reason});
+  };
+}
+
+void node_core::tell_event(const peer& of, endpoint_event event) {
+  tell({.kind = news::what::endpoint, .about = of.id, .event = event});
+}
+
+void node_core::log(std::string text) {
+  tell({.kind = news::what::log, .text = std::move(text)});
+}
+
+endpoint node_core::view(const peer& of) const {
+  return {of.id, of.life.incarnation, of.current != nullptr ? of.current->at.peer() : std::string{},
+          of.round_trip, of.current != nullptr};
+}
+
+std::vector<endpoint> node_core::endpoints() const {
+  std::vector<endpoint> all;
+  for (const auto& [id, one] : peers_)
+    all.push_back(view(*one));
+  return all;
+}
+
+bool node_core::tell_news() {
+  // What handlers bring about is told in the next poll at the latest: this ends.
+  for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {
+    news item = std::move(news_.front());
+    news_.pop_front();
+    switch (item.kind) {
+      case news::what::undelivered:
+        if (handlers_.on_undelivered) {
+          handlers_.on_undelivered(undelivered{item.about, item.message.number, item.message.type,
+                                               item.message.bytes, item.message.outcome(),
+                                               item.reason});
+        }
+        break;
+      case news::what::endpoint:
+        if (handlers_.on_endpoint) {
+          const peer* const of = find(item.about);
+          const endpoint seen = of != nullptr ? view(*of) : endpoint{item.about, 0, {}, {}, false};
+          handlers_.on_endpoint(seen, item.event);
+        }
+        break;
+      case news::what::writable:
+        if (handlers_.on_writable)
+          handlers_.on_writable(item.about);
+        break;
+      case news::what::log:
+        if (handlers_.on_log)
+          handlers_.on_log(item.text);
+        break;
+      case news::what::ready:
+        item.call(item.result);
+        break;
+    }
+    if (closed_)
+      return false;
+  }
+  return true;
+}
+
+node_stats node_core::stats() const noexcept {
+  node_stats all = stats_;
+  all.sessions_forgotten = away_.forgotten();
+  return all;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,231 @@
+// A node: registration, sending, receiving, what to tell its user. It reaches time, randomness and
+// channels through what it is handed, so that it runs on a simulated network as it does on a real one.
+//
+// Handlers run from poll alone, one at a time: messages in place, all else (`news`) in between. What
+// happens inside one can end the node: nothing of it is touched after that but `closed_`.
+//
+// In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
+// node_paths.cpp (which link a peer's messages take, and what a lost one leaves).
+//
+// One thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/clock.hpp"
+#include "atbus/core/status.hpp"
+#include "atbus/node/endpoint.hpp"
+#include "atbus/node/message.hpp"
+#include "atbus/node/node_options.hpp"
+#include "atbus/node/node_stats.hpp"
+#include "delivery/session_table.h"
+#include "node/link.h"
+#include "node/peer.h"
+#include "node/random_source.h"
+#include "node/session.h"
+#include "node/timer_queue.h"
+#include "protocol/handshake.h"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+
+// What a node stands on. All of it outlives the node.
+struct node_environment {
+  const clock_source& clock;
+  random_source& random;
+  transport& channels;
+  host_identity host{};  // equal for nodes that can share memory
+};
+
+struct node_handlers {
+  std::function<void(const message&)> on_message;
+  std::function<void(const undelivered&)> on_undelivered;
+  std::function<void(const endpoint&, endpoint_event)> on_endpoint;
+  std::function<void(bus_id)> on_writable;
+  std::function<void(std::string_view)> on_log;
+};
+
+class node_core final : private link_events {
+ public:
+  node_core(bus_id id, const node_options& options, const node_environment& on);
+  ~node_core();
+
+  [[nodiscard]] const node_life& self() const noexcept { return self_; }
+  // To be set by who likes; what is set within a handler holds from the next poll on.
+  [[nodiscard]] node_handlers& handlers();
+  // Why this node can't be used at all; no error: it can.
+  [[nodiscard]] const error& fault() const noexcept { return fault_; }
+  void fail(error why) { fault_ = std::move(why); }
+
+  result<std::string> listen(std::string_view address);
+  error connect(bus_id id, std::string_view address);
+  error disconnect(bus_id id);
+
+  // `length` bytes for a message, 8-byte aligned; null and why. Only commit() may follow for it to be
+  // sent; another claim takes it away.
+  [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t length,
+                                 status& why) noexcept;
+  void commit(std::size_t length) noexcept;
+  void give_up_claim() noexcept { claimed_.in = nullptr; }
+
+  // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
+  // first.
+  error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
+
+  std::size_t poll(const poll_limits& limits);
+  void flush() noexcept { on_.channels.flush(); }
+  // As of a receiver.
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep() { on_.channels.finish_sleep(); }
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return on_.channels.descriptor(); }
+
+  // Whether all that was accepted is settled.
+  [[nodiscard]] bool settled() const noexcept;
+  // Says goodbye to all and ends the links; what is not settled is reported with the next news.
+  void leave();
+  [[nodiscard]] bool has_left() const noexcept { return leaving_ && sessions_.empty(); }
+  // Ends it. Within a handler: what stands below ends when poll returns.
+  void close() noexcept;
+  [[nodiscard]] bool is_closed() const noexcept { return closed_; }
+  [[nodiscard]] bool dispatching() const noexcept { return dispatching_; }
+
+  [[nodiscard]] node_stats stats() const noexcept;
+  [[nodiscard]] std::vector<std::string> addresses() const { return addresses_; }
+  [[nodiscard]] std::vector<endpoint> endpoints() const;
+
+ private:
+  // link_events.
+  void opened(link& at, bool accepted) override;
+  void received(link& from, bytes_view message, bool redelivered) override;
+  void writable(link& at) override;
+  void closed(link& at, const error& why) override;
+  void left(link& at) override;
+  void returned(link& at) override;
+  void inherited(const node_life& source, bytes_view message, bool redelivered) override;
+  void problem(const error& what) override;
+
+  // node_links.cpp
+  session& make_session(link& at);
+  void end_session(session& gone);
+  void prepare_flow(session& on, const node_life& life);
+  void give_back_flow(session& gone);
+  void begin_handshake(session& on);
+  [[nodiscard]] introduction introduce();
+  result<resume_point> admit(session& on, const peer_identity& who);
+  void advance(session& on, bytes_view message);
+  void registered(session& on);
+  void control(session& from, const message_head& head, bytes_view message);
+  void acknowledged(session& by, std::uint64_t handled);
+  void count_handled(session& from, bool data);
+  void acknowledge_due(bool all);
+  template <class Body>
+  status say(session& to, const Body& body);
+  bool send_control(session& to, bytes_view message);
+  void violation(session& by, error what);
+  void drop(session& which, bool say_bye, errc reason, std::string_view text);
+  void session_timer(session& of);
+  void deliver(const node_life& source, const message_head& head, bytes_view payload,
+               bool redelivered);
+
+  // node_paths.cpp
+  [[nodiscard]] peer* find(bus_id id) noexcept;
+  peer& find_or_make(bus_id id);
+  error start_dial(peer& of, const address& to, bool offered);
+  error dial_now(dial& which);
+  void dial_again(dial& which);
+  void try_offers(peer& of, const std::vector<std::string>& addresses, const host_identity& host);
+  // Whether `left` is the better one of two links to one life; both ends say the same.
+  [[nodiscard]] bool better(const session& left, const session& right) const noexcept;
+  void choose(peer& of, session& fresh);
+  // `settled`: nothing that was sent before is open.
+  void use(peer& of, session& path, bool settled);
+  void move_if_settled(peer& of);
+  void path_ended(peer& of, session& gone);
+  [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);
+  void drain(peer& of);
+  bool announce(peer& of, session& path, std::uint64_t number);
+  void lost(peer& of);
+  void abandon(peer& of, errc reason);
+  void forget(peer& of);
+  [[nodiscard]] outgoing_flow::sink reporter(peer& of);
+
+  // News: what handlers are told between messages.
+  struct news {
+    enum class what : std::uint8_t { undelivered, endpoint, writable, log, ready };
+    what kind = what::log;
+    bus_id about{};
+    held_message message{};
+    errc reason = errc::ok;
+    endpoint_event event = endpoint_event::connected;
+    std::string text{};
+    std::function<void(status)> call{};
+    status result{};
+  };
+  void tell(news what) { news_.push_back(std::move(what)); }
+  void tell_event(const peer& of, endpoint_event event);
+  void log(std::string text);
+  bool tell_news();
+  [[nodiscard]] endpoint view(const peer& of) const;
+
+  struct ready_wait {
+    bus_id id;
+    std::function<void(status)> call;
+    std::unique_ptr<timer> clock;
+  };
+  void tell_ready(bus_id id, status how);
+
+  node_life self_;
+  const node_options options_;  // const: it has setters of the same names
+  node_environment on_;
+  token_list tokens_;
+  error fault_;
+  node_handlers handlers_;
+  std::optional<node_handlers> next_handlers_;
+  std::vector<std::string> addresses_;
+
+  timer_queue timers_;  // before what has timers
+  std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
+  peer* last_found_ = nullptr;
+  std::vector<std::unique_ptr<session>> sessions_;
+  session_table away_;
+  std::vector<session*> to_acknowledge_;
+  std::chrono::nanoseconds acknowledge_by_ = timer_queue::never;
+  std::vector<peer*> moving_;
+  byte_buffer scratch_;
+
+  struct claim_state {
+    peer* in = nullptr;       // null: nothing is claimed
+    session* path = nullptr;  // null: held_
+    std::size_t length = 0;
+    held_message message;
+    bool to_self = false;
+  };
+  claim_state claimed_;
+  std::deque<held_message> to_self_;
+  std::uint64_t self_accepted_ = 0;
+  std::size_t to_self_bytes_ = 0;
+
+  std::deque<news> news_;
+  std::vector<std::unique_ptr<ready_wait>> ready_;
+  std::size_t delivered_now_ = 0;
+  bool dispatching_ = false;
+  bool closed_ = false;
+  bool leaving_ = false;
+  node_stats stats_;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,508 @@
+// Links of a node: their opening, the handshake, control messages, their end.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/text.h"
+#include "node/node_core.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
+// How long the old link of an id may take to answer before a newcomer with that id is let in.
+constexpr std::chrono::nanoseconds probe_time = std::chrono::seconds{2};
+// Control messages alone are acknowledged when there are so many.
+constexpr std::uint64_t unacknowledged_controls = 64;
+// Acknowledgements that nobody has asked for wait so long for company.
+constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
+
+session* session_of(link& at) noexcept {
+  return static_cast<session*>(at.context);
+}
+
+}  // namespace
+
+session& node_core::make_session(link& at) {
+  auto made = std::make_unique<session>(timers_, at, nullptr);
+  session& fresh = *made;
+  fresh.clock.replace([this, &fresh] { session_timer(fresh); });
+  at.context = &fresh;
+  sessions_.push_back(std::move(made));
+  return fresh;
+}
+
+// Several handshakes with one life may be under way: all of them speak of one memory of its flow.
+void node_core::prepare_flow(session& on, const node_life& life) {
+  on.has_flow = true;
+  on.flow_of = life;
+  for (const auto& other : sessions_) {
+    if (other.get() != &on && other->has_flow && other->flow_of == life) {
+      on.flow = other->flow;
+      return;
+    }
+  }
+  on.flow = away_.take(life);
+}
+
+void node_core::give_back_flow(session& gone) {
+  if (!std::exchange(gone.has_flow, false))
+    return;
+  const peer* const of = find(gone.flow_of.id);
+  const bool in_use = (of != nullptr && of->life == gone.flow_of) ||
+                      std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
+                        return other->has_flow && other->flow_of == gone.flow_of;
+                      });
+  if (!in_use)
+    away_.remember(gone.flow_of, gone.flow);
+}
+
+void node_core::end_session(session& gone) {
+  give_back_flow(gone);
+  gone.at.context = nullptr;
+  std::erase(to_acknowledge_, &gone);
+  if (claimed_.path == &gone)
+    claimed_ = {};
+  std::erase_if(sessions_, [&](const auto& one) { return one.get() == &gone; });
+}
+
+void node_core::opened(link& at, bool accepted) {
+  if (closed_)
+    return;
+  session* on = session_of(at);
+  if (on == nullptr)
+    on = &make_session(at);
+  if (leaving_)
+    return drop(*on, false, errc::closed, {});
+  on->by_us = !accepted;
+  begin_handshake(*on);
+}
+
+introduction node_core::introduce() {
+  introduction own;
+  own.id = self_.id;
+  own.incarnation = self_.incarnation;
+  on_.random.fill(own.nonce);
+  own.addresses = addresses_;
+  own.host = on_.host;
+  own.message_limit = options_.message_limit();
+  return own;
+}
+
+void node_core::begin_handshake(session& on) {
+  on.stage = session_stage::registering;
+  on.keeps = on.at.keeps();
+  on.clock.set(on_.clock.now() + options_.first_idle_timeout());
+  const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
+  if (!on.by_us) {
+    on.shake = std::make_unique<acceptor>(introduce(), tokens_, admission_of);
+    return;
+  }
+  const bus_id expected = on.dialled != nullptr ? on.dialled->of.id
+                          : on.of != nullptr    ? on.of->id
+                                                : bus_id{};
+  auto role = std::make_unique<initiator>(introduce(), expected, tokens_, admission_of);
+  initiator& starting = *role;
+  on.shake = std::move(role);
+  send_control(on, starting.start().send);
+}
+
+result<resume_point> node_core::admit(session& on, const peer_identity& who) {
+  if (who.id == self_.id)
+    return error{errc::denied, "bus id " + who.id.to_string() + " is taken: it is this node's"};
+  if (who.id == bus_id{})
+    return error{errc::denied, "a node without a bus id can't register here"};
+  if (tokens_.empty() && on.at.trust() == link_trust::stranger &&
+      !options_.allow_unauthenticated()) {
+    return error{errc::denied, "without a token nodes meet on one host and as one user only"};
+  }
+  const node_life life{who.id, who.incarnation};
+  peer* const known = find(who.id);
+  resume_point answer;
+  answer.sole = true;  // until another link is found
+  if (known != nullptr) {
+    for (session* other : known->sessions) {
+      if (other->stage != session_stage::registered)
+        continue;
+      if (other->life == life) {
+        if (on.shake->resume().sole)
+          other->stage = session_stage::dropped;
+        else if (on.by_us)
+          other->at.pause();  // until it is clear whether the other end still has that link
+        answer.sole = answer.sole && other->stage == session_stage::dropped;
+        continue;
+      }
+      if (other->at.kind() == link_kind::tcp) {
+        if (!other->probed) {
+          other->probed = true;
+          session_timer(*other);
+          other->clock.set(on_.clock.now() + probe_time);
+        }
+        return error{errc::receiver_exists, "bus id " + who.id.to_string() +
+                                                " is taken, or was until a moment ago: try again"};
+      }
+      return error{errc::receiver_exists,
+                   "bus id " + who.id.to_string() + " is taken by a living process"};
+    }
+  }
+  on.said_sole = answer.sole;
+  if (known == nullptr || known->life != life)
+    prepare_flow(on, life);
+  const flow_position& position = on.has_flow ? on.flow.position() : known->in.position();
+  answer.session = position.session;
+  answer.last = position.last;
+  return answer;
+}
+
+void node_core::advance(session& on, bytes_view message) {
+  const handshake_step step = on.shake->receive(message);
+  if (!step.send.empty() && !send_control(on, step.send))
+    return drop(on, false, errc::would_block, "no room for the handshake");
+  switch (step.state) {
+    case handshake_state::going_on:
+      return;
+    case handshake_state::done:
+      return registered(on);
+    case handshake_state::failed: {
+      ++stats_.registrations_failed;
+      const error why = on.shake->problem();
+      if (on.dialled == nullptr || on.dialled->told != why.code())
+        log("registration with " + on.at.peer() + " failed: " + why.text());
+      if (on.dialled != nullptr)
+        on.dialled->told = why.code();
+      const node_life who{on.shake->peer().id, on.shake->peer().incarnation};
+      if (peer* const of = find(who.id); of != nullptr) {
+        for (session* other : of->sessions)
+          other->at.resume();
+        tell_event(*of, endpoint_event::refused);
+      }
+      return drop(on, false, errc::denied, {});
+    }
+  }
+}
+
+void node_core::registered(session& on) {
+  const peer_identity& who = on.shake->peer();
+  peer& of = find_or_make(who.id);
+  on.life = {who.id, who.incarnation};
+  on.answer = on.shake->resume();
+  on.host = who.host;
+  on.of = &of;
+  on.stage = session_stage::registered;
+  on.probed = false;
+  if (std::find(of.sessions.begin(), of.sessions.end(), &on) == of.sessions.end())
+    of.sessions.push_back(&on);
+  of.forget.cancel();
+  ++stats_.registrations;
+  on.at.confirm(on.life);
+  if (on.dialled != nullptr)
+    on.dialled->failures = 0;
+  if (on.at.kind() == link_kind::tcp)
+    on.clock.set(on_.clock.now() + options_.ping_interval());
+  else
+    on.clock.cancel();
+  if (of.life != on.life) {
+    if (of.life.incarnation != 0)
+      away_.remember(of.life, of.in);
+    of.in = on.flow;
+    of.in_from = nullptr;
+    of.life = on.life;
+  }
+  on.has_flow = false;
+  // What the other end no longer has ends here too.
+  for (session* other : std::vector<session*>{of.sessions}) {
+    if (other == &on)
+      continue;
+    if (on.answer.sole || other->stage == session_stage::dropped || other->life != on.life)
+      drop(*other, false, errc::superseded, {});
+    else
+      other->at.resume();
+  }
+  choose(of, on);
+  try_offers(of, who.addresses, who.host);
+  on.shake.reset();
+}
+
+void node_core::received(link& from, bytes_view message, bool redelivered) {
+  session* const by = session_of(from);
+  if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
+    return;
+  message_head head;
+  if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
+    return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
+  if (head.kind != message_kind::data) [[unlikely]] {
+    count_handled(*by, false);
+    if (by->stage == session_stage::registering)
+      return advance(*by, message);
+    return control(*by, head, message);
+  }
+  if (by->of == nullptr || by->of->in_from != by) [[unlikely]] {
+    if (by->stage == session_stage::registering)
+      return violation(*by, {errc::protocol_error, "a message came before registration"});
+    if (by->of == nullptr || by->of->in_from == nullptr)
+      return violation(*by, {errc::protocol_error, "a message came before its number"});
+    return drop(*by, false, errc::superseded, {});  // the flow goes on elsewhere
+  }
+  peer& of = *by->of;
+  if (!news_.empty() && !tell_news())
+    return;
+  if ((head.flags & flag_acknowledge) != 0)
+    by->acknowledge_now = true;
+  count_handled(*by, true);
+  switch (of.in.arrived()) {
+    case incoming_flow::verdict::deliver:
+      return deliver(by->life, head, payload_of(message),
+                     redelivered || (head.flags & flag_redelivered) != 0);
+    case incoming_flow::verdict::duplicate:
+      ++stats_.duplicates;
+      return;
+    case incoming_flow::verdict::violation:
+      return violation(*by, {errc::protocol_error, "a message came before its number"});
+  }
+}
+
+void node_core::count_handled(session& from, bool data) {
+  ++from.handled;
+  if (!from.keeps)
+    return;
+  if (data)
+    ++from.data_handled;
+  if (from.acknowledge_listed || (!data && from.handled - from.told < unacknowledged_controls))
+    return;
+  from.acknowledge_listed = true;
+  to_acknowledge_.push_back(&from);
+  if (acknowledge_by_ == timer_queue::never)
+    acknowledge_by_ = on_.clock.now() + acknowledge_delay;
+}
+
+void node_core::acknowledge_due(bool all) {
+  std::size_t kept = 0;
+  for (session* by : to_acknowledge_) {
+    if (by->stage != session_stage::registered) {
+      by->acknowledge_listed = false;
+      continue;
+    }
+    // Company: something else leaves with it.
+    const bool company = by->committed != by->committed_at_poll;
+    by->committed_at_poll = by->committed;
+    if ((all || by->acknowledge_now || company) &&
+        say(*by, acknowledge_body{.handled = by->handled})) {
+      by->committed_at_poll = by->committed;
+      by->told = by->handled;
+      by->acknowledge_now = false;
+      by->acknowledge_listed = false;
+      ++stats_.acknowledgements;
+      continue;
+    }
+    to_acknowledge_[kept++] = by;
+  }
+  to_acknowledge_.resize(kept);
+  if (to_acknowledge_.empty())
+    acknowledge_by_ = timer_queue::never;
+  else if (all)
+    acknowledge_by_ = on_.clock.now() + acknowledge_delay;
+}
+
+void node_core::control(session& from, const message_head& head, bytes_view message) {
+  if (is_ignorable(head.kind))
+    return;
+  const auto read = [&](auto& body) {
+    error bad = decode(message, body);
+    if (!bad)
+      violation(from, std::move(bad));
+    return from.stage != session_stage::dropped;
+  };
+  switch (head.kind) {
+    case message_kind::acknowledge:
+      if (acknowledge_body body; read(body))
+        acknowledged(from, body.handled);
+      return;
+    case message_kind::ping:
+      if (ping_body body; read(body))
+        say(from, pong_body{.number = body.number});
+      return;
+    case message_kind::pong:
+      if (pong_body body; read(body) && body.number == from.ping_number && from.of != nullptr) {
+        const std::chrono::nanoseconds took = on_.clock.now() - from.ping_sent;
+        std::chrono::nanoseconds& smoothed = from.of->round_trip;
+        // RFC 6298, section 2: an eighth of the new one.
+        smoothed = smoothed.count() == 0 ? took : smoothed + (took - smoothed) / 8;
+      }
+      return;
+    case message_kind::flow:
+      if (flow_body body; read(body)) {
+        if (from.of->in_from != &from) {
+          from.of->in.path_opened();
+          from.of->in_from = &from;
+        }
+        if (!from.of->in.announce(body.next))
+          violation(from, {errc::protocol_error,
+                           "a flow goes back to number " + std::to_string(body.next)});
+      }
+      return;
+    case message_kind::bye:
+      if (bye_body body; read(body)) {
+        log(from.at.peer() + " leaves: " + in_quotes(body.text));
+        drop(from, false, body.reason, {});
+      }
+      return;
+    case message_kind::addresses:
+      if (addresses_body body; read(body)) {
+        try_offers(*from.of, body.addresses, from.host);
+      }
+      return;
+    default:
+      violation(from, {errc::protocol_error, "a message of the handshake came after it"});
+  }
+}
+
+void node_core::acknowledged(session& by, std::uint64_t handled) {
+  if (handled > by.committed || handled < by.released || !by.keeps) {
+    return violation(
+        by, {errc::protocol_error, "it acknowledges message " + std::to_string(handled) + " of " +
+                                       std::to_string(by.committed)});
+  }
+  by.at.release(handled - by.released);
+  by.released = handled;
+  if (by.of->current == &by)
+    drain(*by.of);
+}
+
+template <class Body>
+status node_core::say(session& to, const Body& body) {
+  encode(body, scratch_);
+  return send_control(to, scratch_) ? status{} : status{errc::would_block};
+}
+
+bool node_core::send_control(session& to, bytes_view message) {
+  status why;
+  std::byte* const at = to.at.claim(message.size(), message_purpose::control, why);
+  if (at == nullptr)
+    return false;
+  std::memcpy(at, message.data(), message.size());
+  to.at.commit(message.size());
+  ++to.committed;
+  // An open claim of the user's on this link is gone.
+  if (claimed_.path == &to)
+    claimed_ = {};
+  return true;
+}
+
+void node_core::violation(session& by, error what) {
+  ++stats_.violations;
+  log("the link to " + by.at.peer() + " is closed: " + what.text());
+  drop(by, true, what.code(), what.text());
+}
+
+void node_core::drop(session& which, bool say_bye, errc reason, std::string_view text) {
+  if (say_bye && which.stage == session_stage::registered) {
+    say(which, bye_body{.reason = reason, .text = std::string{text}});
+    which.stage = session_stage::dropped;
+    which.at.close(goodbye_time);
+    return;
+  }
+  const bool refused = which.stage == session_stage::registering && !which.by_us;
+  which.stage = session_stage::dropped;
+  if (refused || reason == errc::denied)
+    which.at.close(goodbye_time);  // so that the reason gets there
+  else
+    which.at.abort();
+}
+
+void node_core::session_timer(session& of) {
+  switch (of.stage) {
+    case session_stage::opening:
+    case session_stage::registering:
+      ++stats_.registrations_failed;
+      log(of.at.peer() + " did not register in time");
+      return drop(of, false, errc::timed_out, {});
+    case session_stage::registered:
+      break;
+    case session_stage::away:
+    case session_stage::dropped:
+      return;
+  }
+  if (of.handled != of.handled_at_ping) {
+    of.unanswered = 0;
+    of.probed = false;
+  } else if (of.ping_number != 0 && (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
+    log(of.at.peer() + " does not answer any more");
+    return drop(of, false, errc::timed_out, {});
+  }
+  of.handled_at_ping = of.handled;
+  ++of.ping_number;
+  of.ping_sent = on_.clock.now();
+  (void)say(of, ping_body{.number = of.ping_number});
+  of.clock.set(on_.clock.now() + options_.ping_interval());
+}
+
+void node_core::writable(link& at) {
+  session* const of = session_of(at);
+  if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
+    return;
+  peer& to = *of->of;
+  to.blocked = false;
+  drain(to);
+}
+
+void node_core::closed(link& at, const error& why) {
+  session* const gone = session_of(at);
+  if (closed_ || gone == nullptr)
+    return;
+  peer* const of = gone->of;
+  dial* const wish = gone->dialled;
+  if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
+    ++stats_.links_lost;
+    log("the link to " + at.peer() + " is lost: " + why.text());
+  }
+  if (of != nullptr)
+    path_ended(*of, *gone);
+  if (wish != nullptr) {
+    if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
+      log("no connection to " + wish->to.to_string() + ": " + why.text());
+      wish->told = why.code();
+    }
+    wish->at = nullptr;
+    dial_again(*wish);
+  }
+  end_session(*gone);
+  if (of != nullptr && of->sessions.empty())
+    lost(*of);
+}
+
+void node_core::left(link& at) {
+  session* const of = session_of(at);
+  if (closed_ || of == nullptr || of->of == nullptr)
+    return;
+  of->stage = session_stage::away;
+  tell_event(*of->of, endpoint_event::away);
+  of->of->told_connected = false;
+}
+
+void node_core::returned(link& at) {
+  session* const of = session_of(at);
+  if (closed_ || of == nullptr || of->stage == session_stage::dropped)
+    return;
+  // What is sent from here on waits until its new life has registered.
+  if (of->of != nullptr && of->of->current == of) {
+    of->of->current = nullptr;
+    of->left_behind = true;
+  }
+  of->by_us = true;
+  begin_handshake(*of);
+}
+
+void node_core::inherited(const node_life& source, bytes_view message, bool redelivered) {
+  message_head head;
+  if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
+    return;  // control messages of an earlier life mean nothing to this one
+  if (!news_.empty() && !tell_news())
+    return;
+  deliver(source, head, payload_of(message), redelivered || (head.flags & flag_redelivered) != 0);
+}
+
+void node_core::problem(const error& what) {
+  log(what.text());
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,50 @@
+#include "atbus/node/node_options.hpp"
+
+#include <string>
+
+#include "atbus/node/endpoint.hpp"
+
+namespace atbus {
+
+error node_options::check() const {
+  using std::chrono::nanoseconds;
+  const auto bad = [](std::string_view option, std::string_view wanted) {
+    return error{errc::invalid_argument,
+                 "node_options::" + std::string{option} + " must be " + std::string{wanted}};
+  };
+  if (message_limit_ == 0 || message_limit_ > build_settings::message_limit_max) {
+    return bad("message_limit", "1 to " + std::to_string(build_settings::message_limit_max) +
+                                    " bytes, not " + std::to_string(message_limit_));
+  }
+  if (first_idle_timeout_ <= nanoseconds{0})
+    return bad("first_idle_timeout", "longer than 0");
+  if (ping_interval_ <= nanoseconds{0})
+    return bad("ping_interval", "longer than 0");
+  if (fault_tolerance_ == 0)
+    return bad("fault_tolerance", "1 or more pings");
+  if (retry_first_ <= nanoseconds{0} || retry_longest_ < retry_first_)
+    return bad("retry", "longer than 0, and the longest wait not shorter than the first");
+  if (message_deadline_ < nanoseconds{0})
+    return bad("message_deadline", "0 (none) or longer");
+  if (drain_ < nanoseconds{0})
+    return bad("drain", "0 or longer");
+  return {};
+}
+
+std::string_view name(endpoint_event event) noexcept {
+  switch (event) {
+    case endpoint_event::connected:
+      return "connected";
+    case endpoint_event::moved:
+      return "moved";
+    case endpoint_event::away:
+      return "away";
+    case endpoint_event::disconnected:
+      return "disconnected";
+    case endpoint_event::refused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+}  // namespace atbus

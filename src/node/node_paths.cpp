@@ -1,0 +1,336 @@
+// Which link a peer's messages take, what a lost one leaves, and dialling.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "node/node_core.h"
+
+namespace atbus::detail {
+namespace {
+
+// Better ways that one peer may offer; more are not tried.
+constexpr std::size_t offers_max = 8;
+
+link_kind kind_of(address_kind kind) noexcept {
+  switch (kind) {
+    case address_kind::mem:
+      return link_kind::memory;
+    case address_kind::shm:
+      return link_kind::shared_memory;
+    case address_kind::unix_socket:
+      return link_kind::unix_socket;
+    case address_kind::ipv4:
+    case address_kind::ipv6:
+    case address_kind::dns:
+      break;
+  }
+  return link_kind::tcp;
+}
+
+}  // namespace
+
+peer* node_core::find(bus_id id) noexcept {
+  if (last_found_ != nullptr && last_found_->id == id) [[likely]]
+    return last_found_;
+  const auto found = peers_.find(id.value());
+  if (found == peers_.end())
+    return nullptr;
+  last_found_ = found->second.get();
+  return last_found_;
+}
+
+peer& node_core::find_or_make(bus_id id) {
+  if (peer* const known = find(id); known != nullptr)
+    return *known;
+  auto made = std::make_unique<peer>(id, timers_);
+  peer& of = *made;
+  of.forget.replace([this, &of] {
+    log(of.id.to_string() + " has not come back");
+    abandon(of, errc::peer_closed);
+    forget(of);
+  });
+  of.expiry.replace([this, &of] {
+    of.out.expire(on_.clock.now(), reporter(of));
+    if (const auto next = of.out.earliest_deadline())
+      of.expiry.set(*next);
+  });
+  return *peers_.emplace(id.value(), std::move(made)).first->second;
+}
+
+error node_core::start_dial(peer& of, const address& to, bool offered) {
+  dial& fresh = of.dials.emplace_back(of, timers_, to, offered);
+  fresh.again.replace([this, &fresh] {
+    if (error bad = dial_now(fresh); !bad) {
+      log("no connection to " + fresh.to.to_string() + ": " + bad.text());
+      dial_again(fresh);
+    }
+  });
+  error bad = dial_now(fresh);
+  if (!bad)
+    of.dials.pop_back();
+  return bad;
+}
+
+error node_core::dial_now(dial& which) {
+  ++stats_.dials;
+  result<link*> began = on_.channels.connect(which.to);
+  if (!began)
+    return began.error();
+  session& on = make_session(**began);
+  on.by_us = true;
+  on.dialled = &which;
+  which.at = &on;
+  on.clock.set(on_.clock.now() + options_.first_idle_timeout());
+  return {};
+}
+
+void node_core::dial_again(dial& which) {
+  if (which.of.current != nullptr)
+    return;  // there is another way; when that is lost, this one's turn comes again
+  const unsigned doubled = std::min(which.failures++, 20U);
+  std::chrono::nanoseconds wait = options_.retry_first();
+  for (unsigned i = 0; i < doubled && wait < options_.retry_longest(); ++i)
+    wait *= 2;
+  wait = std::min(wait, options_.retry_longest());
+  const auto half = static_cast<std::uint64_t>(wait.count()) / 2;
+  const auto drawn = static_cast<std::int64_t>(half + on_.random.word() % (half + 1));
+  which.again.set(on_.clock.now() + std::chrono::nanoseconds{drawn});
+}
+
+void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
+                           const host_identity& host) {
+  if (host != on_.host || host == host_identity{} || of.current == nullptr)
+    return;
+  for (const std::string& text : addresses) {
+    const result<address> to = address::parse(text);
+    if (!to || kind_of(to->kind()) >= of.current->at.kind())
+      continue;
+    const auto known = [&](const dial& one) { return one.to == *to; };
+    const auto offered = [](const dial& one) { return one.offered; };
+    if (std::any_of(of.dials.begin(), of.dials.end(), known) ||
+        std::count_if(of.dials.begin(), of.dials.end(), offered) >=
+            static_cast<std::ptrdiff_t>(offers_max))
+      continue;
+    if (error bad = start_dial(of, *to, true); !bad)
+      log(text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
+  }
+}
+
+bool node_core::better(const session& left, const session& right) const noexcept {
+  if (left.at.kind() != right.at.kind())
+    return left.at.kind() < right.at.kind();
+  // Both ends dialled: the dial of the one with the lower id wins.
+  return left.by_us != right.by_us && left.by_us == (self_.id < left.life.id);
+}
+
+void node_core::choose(peer& of, session& fresh) {
+  if (of.current == nullptr) {
+    if (fresh.said_sole || !of.out.holds())
+      return use(of, fresh, false);
+    return drop(fresh, true, errc::ok, "the link before was lost: register again");
+  }
+  if (of.current->stage == session_stage::dropped) {
+    of.next = &fresh;  // its turn comes when it is known what the old one leaves
+    return;
+  }
+  const session& rival = of.next != nullptr ? *of.next : *of.current;
+  if (!better(fresh, rival)) {
+    if (fresh.by_us)
+      drop(fresh, true, errc::ok, "another link is in use");
+    return;
+  }
+  if (of.next == nullptr)
+    moving_.push_back(&of);
+  else if (of.next->by_us)
+    drop(*of.next, true, errc::ok, "another link is in use");
+  of.next = &fresh;
+  move_if_settled(of);
+}
+
+void node_core::use(peer& of, session& path, bool settled) {
+  const bool moved = std::exchange(of.told_connected, true);
+  of.current = &path;
+  of.next = nullptr;
+  of.blocked = false;
+  flow_position position{.session = path.answer.session, .last = path.answer.last};
+  if (settled)
+    position.last = std::max(position.last, of.out.last_sent());  // it was said before that
+  if (!of.out.resume(path.life, position, options_.restart(), reporter(of))) {
+    of.current = nullptr;
+    return violation(path,
+                     {errc::protocol_error, "it has come further with our flow than we have"});
+  }
+  log(std::string{moved ? "messages to " : "connected to "} + of.id.to_string() +
+      (moved ? " go through " : " through ") + path.at.peer());
+  tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
+  tell_ready(of.id, {});
+  drain(of);
+}
+
+void node_core::move_if_settled(peer& of) {
+  if (of.next != nullptr && of.current != nullptr) {
+    if (of.current->stage == session_stage::dropped || !of.current->at.settled())
+      return;
+    session& old = *of.current;
+    use(of, *of.next, true);
+    of.moved_from = &old;
+  }
+  // The other end's messages have moved too: who dialled the old link ends it.
+  if (of.moved_from != nullptr && of.in_from == of.moved_from)
+    return;
+  std::erase(moving_, &of);
+  session* const old = std::exchange(of.moved_from, nullptr);
+  if (old != nullptr && old->by_us && old->stage == session_stage::registered)
+    drop(*old, true, errc::ok, "another link is in use");
+}
+
+void node_core::path_ended(peer& of, session& gone) {
+  std::erase(of.sessions, &gone);
+  if (of.in_from == &gone)
+    of.in_from = nullptr;
+  if (of.moved_from == &gone)
+    of.moved_from = nullptr;
+  if (of.next == &gone)
+    of.next = nullptr;
+  if (of.current != &gone && !gone.left_behind)
+    return;
+  std::list<held_message> left = take_left(of, gone.at);
+  if (of.current == &gone)
+    of.current = nullptr;
+  if (of.current != nullptr) {
+    // Later ones are on their way already.
+    const auto report = reporter(of);
+    for (const held_message& message : left)
+      report(message, errc::peer_closed);
+    return;
+  }
+  const bool settled = left.empty();
+  of.out.path_lost(std::move(left));
+  session* const next = std::exchange(of.next, nullptr);
+  if (next == nullptr)
+    return;
+  // What the other end said of our flow is of use if nothing could arrive after that.
+  if (settled || next->said_sole)
+    use(of, *next, settled);
+  else
+    drop(*next, true, errc::ok, "the link before was lost: register again");
+}
+
+std::list<held_message> node_core::take_left(peer& of, link& from) {
+  struct jump {
+    std::size_t index;     // of the first message behind it
+    std::uint64_t before;  // number of the last message in front of it
+  };
+  std::list<held_message> left;
+  std::vector<jump> jumps;
+  from.take_unreleased([&](bytes_view bytes, errc fate) {
+    message_head head;
+    if (decode(bytes, head) != head_fault::none)
+      return;
+    if (head.kind == message_kind::flow) {
+      if (flow_body body; decode(bytes, body))
+        jumps.push_back({left.size(), body.before});
+      return;
+    }
+    if (head.kind != message_kind::data)
+      return;
+    const bytes_view payload = payload_of(bytes);
+    held_message& message = left.emplace_back();
+    message.type = head.type;
+    message.may_have_arrived = fate == errc::outcome_unknown;
+    message.redelivered = (head.flags & flag_redelivered) != 0;
+    message.bytes.assign(payload.begin(), payload.end());
+  });
+  std::uint64_t number = of.out.last_sent();
+  std::size_t index = left.size();
+  for (auto message = left.rbegin(); message != left.rend(); ++message, --index) {
+    for (; !jumps.empty() && jumps.back().index >= index; jumps.pop_back()) {
+      if (jumps.back().index == index && index != left.size())
+        number = jumps.back().before;
+    }
+    message->number = number--;
+  }
+  return left;
+}
+
+bool node_core::announce(peer& of, session& path, std::uint64_t number) {
+  if (!say(path, flow_body{.next = number, .before = of.out.last_sent()}))
+    return false;
+  of.out.announced(number);
+  return true;
+}
+
+void node_core::drain(peer& of) {
+  while (of.out.holds() && of.current != nullptr && of.next == nullptr && !of.blocked) {
+    session& path = *of.current;
+    const held_message& message = of.out.front();
+    status why = errc::would_block;
+    std::byte* at = nullptr;
+    if (of.out.follows(message.number) || announce(of, path, message.number)) {
+      at = path.at.claim(message_head_size + message.bytes.size(), message_purpose::data, why);
+    }
+    if (at == nullptr) {
+      if (why == errc::message_too_large) {
+        // The other end takes only shorter ones.
+        of.out.drop_oldest(errc::message_too_large, reporter(of));
+        continue;
+      }
+      of.blocked = true;
+      return;
+    }
+    std::uint8_t flags = message.redelivered ? flag_redelivered : std::uint8_t{0};
+    path.unasked_bytes += message_head_size + message.bytes.size();
+    if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) {
+      flags |= flag_acknowledge;
+      path.unasked_bytes = 0;
+    }
+    encode(message_head{message_kind::data, flags, 0, message.type}, at);
+    std::memcpy(at + message_head_size, message.bytes.data(), message.bytes.size());
+    path.at.commit(message_head_size + message.bytes.size());
+    ++path.committed;
+    of.out.carried();
+  }
+  if (of.wants_room && !of.blocked && !of.out.holds()) {
+    of.wants_room = false;
+    tell({.kind = news::what::writable, .about = of.id});
+  }
+}
+
+void node_core::lost(peer& of) {
+  if (std::exchange(of.told_connected, false))
+    tell_event(of, endpoint_event::disconnected);
+  for (auto at = of.dials.begin(); at != of.dials.end();) {
+    // What was offered was of the life that is lost, or not: its next one offers it again.
+    if (at->offered && at->at == nullptr) {
+      at = of.dials.erase(at);
+      continue;
+    }
+    if (at->at == nullptr && !at->again.pending())
+      dial_again(*at);
+    ++at;
+  }
+  if (of.wished)
+    return;
+  if (leaving_ || !of.out.holds()) {
+    abandon(of, errc::closed);
+    return forget(of);
+  }
+  of.forget.set(on_.clock.now() + options_.first_idle_timeout());
+}
+
+void node_core::abandon(peer& of, errc reason) {
+  of.out.abandon(reason, reporter(of));
+}
+
+void node_core::forget(peer& of) {
+  if (of.life.incarnation != 0)
+    away_.remember(of.life, of.in);
+  std::erase(moving_, &of);
+  if (last_found_ == &of)
+    last_found_ = nullptr;
+  if (claimed_.in == &of)
+    claimed_ = {};
+  peers_.erase(of.id.value());
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,61 @@
+// What a node knows of another node: the flows both ways, the links, the wishes to be connected.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "atbus/core/address.hpp"
+#include "atbus/core/bus_id.hpp"
+#include "delivery/incoming_flow.h"
+#include "delivery/outgoing_flow.h"
+#include "node/session.h"
+#include "node/timer_queue.h"
+
+namespace atbus::detail {
+
+struct peer;
+
+// A wish to be connected to an address. It lasts, and is tried again, until it is taken back.
+struct dial {
+  dial(peer& whom, timer_queue& timers, address where, bool by_offer)
+      : of(whom), to(std::move(where)), again(timers, nullptr), offered(by_offer) {}
+
+  peer& of;
+  address to;
+  session* at = nullptr;  // under way, or up
+  timer again;
+  unsigned failures = 0;  // in a row
+  errc told = errc::ok;   // the failure that was logged last
+  bool offered;           // by the peer, as a better way: not the user's wish
+};
+
+struct peer {
+  peer(bus_id who, timer_queue& timers)
+      : id(who), forget(timers, nullptr), expiry(timers, nullptr) {}
+
+  bus_id id;
+  node_life life;  // the one that registered last; incarnation 0: none yet
+  outgoing_flow out;
+  incoming_flow in;
+  session* in_from = nullptr;  // that announced a number last: what others still carry is old
+
+  session* current = nullptr;      // what is sent goes here
+  session* next = nullptr;         // and will go here, once all of `current` is settled
+  std::vector<session*> sessions;  // registered ones, both of these too
+  session* moved_from = nullptr;   // until the other end's messages have moved too
+  bool blocked = false;            // current said would_block and has not told of room since
+  bool wants_room = false;         // a send was refused: on_writable is owed
+
+  std::list<dial> dials;
+  bool wished = false;  // connect() names it, until disconnect()
+  // Of a peer that is not wished for: when what it has not got is given up.
+  timer forget;
+  timer expiry;  // of what is held
+  // Told to on_endpoint.
+  bool told_connected = false;
+  std::chrono::nanoseconds round_trip{0};
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,70 @@
+// One link as the node sees it: from its opening through the handshake until it has gone, and what
+// came and went over it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "delivery/incoming_flow.h"
+#include "node/link.h"
+#include "node/timer_queue.h"
+#include "protocol/handshake.h"
+
+namespace atbus::detail {
+
+struct peer;
+struct dial;
+
+enum class session_stage : std::uint8_t {
+  opening,      // the channel is not open yet
+  registering,  // the handshake goes on
+  registered,
+  away,     // the process at the other end has gone; its successor finds what is sent
+  dropped,  // ends next; what still comes is not looked at
+};
+
+struct session {
+  session(timer_queue& timers, link& link_of_it, std::function<void()> on_timer)
+      : at(link_of_it), clock(timers, std::move(on_timer)) {}
+
+  link& at;
+  session_stage stage = session_stage::opening;
+  dial* dialled = nullptr;  // by us, for that wish; null: accepted, or the wish is gone
+  bool by_us = false;
+  std::unique_ptr<handshake> shake;
+  peer* of = nullptr;  // once registered
+  node_life life;      // of the other end, once registered
+  host_identity host{};
+  bool said_sole = false;  // this link was the only one of ours when the answer was given
+  // While registering: how far we have come with the flow of that life.
+  bool has_flow = false;
+  node_life flow_of;
+  incoming_flow flow;
+  // What an earlier life of the other end has not taken is still in the link.
+  bool left_behind = false;
+  resume_point answer;  // what it said of our flow
+
+  // Counted since the link opened, messages of every kind.
+  std::uint64_t handled = 0;
+  std::uint64_t told = 0;  // of these, acknowledged
+  std::uint64_t committed = 0;
+  std::uint64_t released = 0;
+  std::uint64_t data_handled = 0;
+  std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
+  bool keeps = false;             // link::keeps
+  bool acknowledge_listed = false;
+  bool acknowledge_now = false;
+  std::uint64_t committed_at_poll = 0;
+
+  // Registration time at first, then pings.
+  timer clock;
+  std::uint64_t handled_at_ping = 0;
+  unsigned unanswered = 0;
+  bool probed = false;  // somebody else with its id wants in: one ping decides
+  std::uint64_t ping_number = 0;
+  std::chrono::nanoseconds ping_sent{0};
+};
+
+}  // namespace atbus::detail
