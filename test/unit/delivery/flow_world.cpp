@@ -1,0 +1,366 @@
+#include "flow_world.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace atbus::test {
+
+using namespace detail;
+
+namespace {
+
+constexpr node_life sender_life{.id = 1, .incarnation = 100};
+constexpr std::size_t path_room = 4;
+
+}  // namespace
+
+flow_world::flow_world(std::uint64_t seed, flow_sights& sights) : random_(seed), sights_(sights) {
+  policy_ = pick(2) == 0 ? restart_policy::report : restart_policy::redeliver;
+  restart();
+}
+
+std::size_t flow_world::pick(std::size_t most) {
+  return random_() % (most + 1);
+}
+
+void flow_world::check(bool holds, const char* what) {
+  if (!holds && fault_.empty())
+    fault_ = what;
+}
+
+bool flow_world::was_handled(const record& one) const {
+  return std::ranges::any_of(one.handled_in, [](std::uint64_t session) { return session != 0; });
+}
+
+void flow_world::run() {
+  for (std::size_t steps = 20 + pick(60); steps > 0 && fault_.empty(); --steps) {
+    step();
+    compare();
+  }
+  if (fault_.empty())
+    finish();
+}
+
+void flow_world::step() {
+  switch (pick(40)) {
+    case 0:
+    case 1:
+      return lose(current_);
+    case 2:
+      return lose(answered_);
+    case 3:
+      return let_go(lives_[pick(lives_.size() - 1)]);
+    case 4:
+      return meet_others();
+    case 5:
+      return pick(1) == 0 ? restart() : void();
+    case 6:
+      return expire();
+    case 7:
+      return pick(2) == 0 ? drop_oldest() : void();
+    case 8:
+      return pick(9) == 0 ? abandon() : void();
+    case 9:
+      return current_ == nullptr || pick(5) == 0 ? dial() : void();
+    default:
+      break;
+  }
+  switch (pick(6)) {
+    case 0:
+    case 1:
+      return send();
+    case 2:
+      return pump();
+    case 3:
+      return write();
+    case 4:
+      return release();
+    case 5:
+      return answered_ != nullptr ? hear() : current_ == nullptr ? dial() : void();
+    default:
+      return handle(pick(lives_.size() - 1));
+  }
+}
+
+void flow_world::send() {
+  const std::uint64_t number = out_.accept();
+  record& one = records_.emplace_back();
+  check(number == records_.size(), "numbers are counted from 1");
+  one.bytes = pick(5);
+  if (pick(7) == 0)
+    one.deadline = now_ + std::chrono::nanoseconds(1 + pick(20));
+  if (current_ != nullptr && !out_.holds() && put(number, false)) {
+    out_.sent(number);
+    return;
+  }
+  out_.hold({.number = number,
+             .type = static_cast<std::uint32_t>(number),
+             .deadline = one.deadline,
+             .bytes = std::vector<std::byte>(one.bytes)});
+}
+
+// Announcements find room where messages do not.
+bool flow_world::put(std::uint64_t number, bool marked) {
+  if (!out_.follows(number)) {
+    current_->items.push_back({.next = number, .before = out_.last_sent()});
+    out_.announced(number);
+  }
+  if (current_->items.size() - current_->released >= path_room)
+    return false;
+  current_->items.push_back({.number = number, .marked = marked});
+  of(number).at = place::in_path;
+  return true;
+}
+
+void flow_world::pump() {
+  while (current_ != nullptr && out_.holds() &&
+         put(out_.front().number, out_.front().redelivered)) {
+    const record& one = of(out_.front().number);
+    check(one.marked == out_.front().redelivered, "a message is marked if it is in doubt");
+    check(!one.doubt, "no message goes out while it is in doubt");
+    out_.carried();
+  }
+}
+
+void flow_world::write() {
+  if (current_ != nullptr)
+    current_->written += pick(current_->items.size() - current_->written);
+}
+
+void flow_world::release() {
+  if (current_ == nullptr)
+    return;
+  for (std::size_t count = pick(current_->handled - current_->released); count > 0; --count) {
+    const item& one = current_->items[current_->released++];
+    if (one.number == 0)
+      continue;
+    check(of(one.number).at == place::in_path, "what is released was in the path");
+    of(one.number).at = place::settled;
+  }
+}
+
+// As a node does it: numbers are counted backwards, and announcements say where they jump.
+void flow_world::lose(path_pointer& which) {
+  const path_pointer gone = std::exchange(which, nullptr);
+  if (gone == nullptr)
+    return;
+  std::list<held_message> left;
+  std::uint64_t number = out_.last_sent();
+  for (std::size_t at = gone->items.size(); at-- > gone->released;) {
+    const item& one = gone->items[at];
+    if (one.number == 0) {
+      number = one.before;
+      continue;
+    }
+    check(one.number == number, "numbers can be counted backwards");
+    record& known = of(one.number);
+    known.at = place::held;
+    known.doubt = at < gone->written;
+    known.deadline = {};  // the channel does not keep it
+    left.push_front({.number = number,
+                     .type = static_cast<std::uint32_t>(number),
+                     .may_have_arrived = known.doubt,
+                     .redelivered = one.marked,
+                     .bytes = std::vector<std::byte>(known.bytes)});
+    --number;
+  }
+  out_.path_lost(std::move(left));
+  // The end of what was on its way is lost.
+  gone->written = gone->handled + pick(gone->written - gone->handled);
+  gone->lost = true;
+}
+
+void flow_world::dial() {
+  lose(answered_);
+  destination& there = lives_.back();
+  if (there.from == nullptr)
+    there.flow = there.sessions.take(sender_life);
+  there.flow.path_opened();
+  there.from = std::make_shared<path>();
+  there.from->life = lives_.size() - 1;
+  there.from->answer = there.flow.position();
+  answered_ = there.from;
+}
+
+void flow_world::hear() {
+  if (current_ != nullptr)
+    ++sights_.replaced;
+  lose(current_);
+  current_ = std::exchange(answered_, nullptr);
+  const bool same_life = current_->life == heard_life_;
+  const bool remembered = same_life && current_->answer.session == heard_session_;
+  heard_life_ = current_->life;
+  heard_session_ = current_->answer.session;
+  for (record& one : records_) {
+    if (one.at != place::held)
+      continue;
+    if (remembered && one.handled_in[heard_life_] == heard_session_) {
+      one.at = place::settled;
+      ++sights_.delivered_by_answer;
+    } else if (remembered) {
+      one.doubt = false;
+    } else if (one.doubt && !same_life && policy_ == restart_policy::redeliver) {
+      one.doubt = false;
+      one.marked = true;
+    }
+  }
+  resuming_ = true;
+  const bool possible = out_.resume(lives_[heard_life_].life, current_->answer, policy_,
+                                    [&](const held_message& message, errc reason) {
+                                      const errc expected =
+                                          same_life ? errc::superseded : errc::peer_closed;
+                                      check(reason == expected, "the reason is what happened");
+                                      check(!remembered, "who remembers leaves no doubt");
+                                      settled(message, reason);
+                                    });
+  resuming_ = false;
+  check(possible, "an honest position is possible");
+  check(std::ranges::none_of(records_,
+                             [](const record& one) { return one.at == place::held && one.doubt; }),
+        "nothing held is in doubt when a path has opened");
+}
+
+void flow_world::settled(const held_message& message, errc reason) {
+  record& one = of(message.number);
+  check(message.type == message.number, "type and number belong together");
+  check(one.at == place::held, "a message is reported once, and only while it is held");
+  one.at = place::settled;
+  one.outcome = message.outcome();
+  if (one.outcome == errc::not_delivered) {
+    check(!one.doubt && !one.marked, "what is in doubt is not called not delivered");
+    ++sights_.not_delivered;
+    return;
+  }
+  check(one.outcome == errc::outcome_unknown, "there are three outcomes");
+  check(one.doubt || one.marked, "only what is in doubt is unknown");
+  if (!resuming_)
+    ++sights_.unknown_given_up;
+  else if (reason == errc::peer_closed)
+    ++sights_.unknown_by_death;
+  else
+    ++sights_.unknown_by_forgetting;
+}
+
+outgoing_flow::sink flow_world::sink() {
+  return [this](const held_message& message, errc reason) { settled(message, reason); };
+}
+
+void flow_world::expire() {
+  now_ += std::chrono::nanoseconds(pick(10));
+  out_.expire(now_, sink());
+  for (const record& one : records_)
+    check(one.at != place::held || one.deadline.count() == 0 || one.deadline > now_,
+          "nothing is held beyond its deadline");
+}
+
+void flow_world::drop_oldest() {
+  if (!out_.holds())
+    return;
+  const auto oldest = std::ranges::find(records_, place::held, &record::at);
+  out_.drop_oldest(errc::would_block, sink());
+  check(oldest->at == place::settled, "the oldest goes first");
+}
+
+void flow_world::abandon() {
+  lose(current_);
+  out_.abandon(errc::closed, sink());
+  check(!out_.holds(), "nothing is held of a flow that was abandoned");
+}
+
+void flow_world::handle(std::size_t life) {
+  destination& by = lives_[life];
+  if (by.from == nullptr || by.from->handled == by.from->written)
+    return;
+  const item& one = by.from->items[by.from->handled++];
+  if (one.number != 0)
+    return deliver(life, one);
+  if (by.flow.position().last + 1 < one.next)
+    ++sights_.passed_over;
+  check(by.flow.announce(one.next), "announced numbers grow");
+}
+
+void flow_world::deliver(std::size_t life, const item& one) {
+  destination& by = lives_[life];
+  record& known = of(one.number);
+  const incoming_flow::verdict verdict = by.flow.arrived();
+  check(verdict != incoming_flow::verdict::violation, "a sender announces before it sends");
+  check(verdict != incoming_flow::verdict::duplicate, "who said how far it is gets nothing twice");
+  check(by.flow.position().last == one.number, "both ends count alike");
+  check(one.number > by.newest, "a life gets messages in order and once");
+  by.newest = one.number;
+  check(known.outcome != errc::not_delivered, "what is not delivered never arrives");
+  const auto end = known.handled_in.begin() + static_cast<std::ptrdiff_t>(life);
+  const bool again = std::any_of(known.handled_in.begin(), end,
+                                 [](std::uint64_t session) { return session != 0; });
+  check(!again || one.marked, "a later life gets a message only with the mark");
+  known.handled_in[life] = by.flow.position().session;
+  ++sights_.delivered;
+  sights_.delivered_again += again ? 1 : 0;
+  sights_.by_old_life += life + 1 < lives_.size() ? 1 : 0;
+  sights_.after_loss += by.from->lost ? 1 : 0;
+}
+
+void flow_world::let_go(destination& by) {
+  if (by.from == nullptr)
+    return;
+  by.from = nullptr;
+  by.sessions.remember(sender_life, by.flow);
+}
+
+// Another sender comes and goes; the table has room for one.
+void flow_world::meet_others() {
+  const node_life other{.id = 2, .incarnation = 1};
+  lives_.back().sessions.remember(other, lives_.back().sessions.take(other));
+}
+
+// The life before may be dead, or only out of reach.
+void flow_world::restart() {
+  if (lives_.size() == most_lives)
+    return;
+  if (!lives_.empty() && pick(1) == 0)
+    lives_.back().from = nullptr;
+  lives_.emplace_back().life = {.id = 2, .incarnation = lives_.size()};
+}
+
+void flow_world::finish() {
+  if (pick(3) == 0)
+    abandon();
+  dial();
+  hear();
+  do {
+    pump();
+    current_->written = current_->items.size();
+    for (std::size_t life = 0; life < lives_.size(); ++life) {
+      while (lives_[life].from != nullptr &&
+             lives_[life].from->handled != lives_[life].from->written)
+        handle(life);
+    }
+    release();
+    compare();
+  } while (fault_.empty() && (out_.holds() || current_->released != current_->items.size()));
+  for (const record& one : records_) {
+    check(one.at == place::settled, "every message has an outcome");
+    check(was_handled(one) || one.outcome != errc::ok, "nothing is lost without a word");
+    check(!was_handled(one) || one.outcome != errc::not_delivered,
+          "what was handled is not called not delivered");
+  }
+}
+
+void flow_world::compare() {
+  std::size_t messages = 0;
+  std::size_t bytes = 0;
+  std::optional<std::chrono::nanoseconds> earliest;
+  for (const record& one : records_) {
+    if (one.at != place::held)
+      continue;
+    ++messages;
+    bytes += one.bytes;
+    if (one.deadline.count() != 0)
+      earliest = std::min(earliest.value_or(one.deadline), one.deadline);
+  }
+  check(out_.held_messages() == messages, "what is held is what is neither sent nor settled");
+  check(out_.held_bytes() == bytes, "held bytes are counted");
+  check(out_.earliest_deadline() == earliest, "the earliest deadline is known");
+}
+
+}  // namespace atbus::test

@@ -1,0 +1,82 @@
+#include "delivery/session_table.h"
+
+#include <gtest/gtest.h>
+
+namespace atbus::detail {
+namespace {
+
+node_life life(std::uint64_t incarnation) {
+  return {.id = 7, .incarnation = incarnation};
+}
+
+// A flow of the table that has come to `last`.
+incoming_flow come_to(session_table& table, const node_life& sender, std::uint64_t last) {
+  incoming_flow flow = table.take(sender);
+  flow.path_opened();
+  EXPECT_TRUE(flow.announce(last + 1));
+  return flow;
+}
+
+TEST(SessionTable, GivesBackWhatItRemembers) {
+  session_table table(4);
+  const incoming_flow flow = come_to(table, life(1), 12);
+  table.remember(life(1), flow);
+  EXPECT_EQ(table.take(life(1)).position(), flow.position());
+  EXPECT_EQ(flow.position().last, 12U);
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(SessionTable, GivesEachNewFlowASessionOfItsOwn) {
+  session_table table(4);
+  EXPECT_EQ(table.take(life(1)).position(), (flow_position{.session = 1, .last = 0}));
+  EXPECT_EQ(table.take(life(2)).position(), (flow_position{.session = 2, .last = 0}));
+}
+
+TEST(SessionTable, TellsLivesOfOneNodeApart) {
+  session_table table(4);
+  table.remember(life(1), come_to(table, life(1), 12));
+  EXPECT_EQ(table.take(life(2)).position().last, 0U);
+}
+
+TEST(SessionTable, ForgetsTheOneThatLeftFirst) {
+  session_table table(2);
+  table.remember(life(1), come_to(table, life(1), 11));
+  table.remember(life(2), come_to(table, life(2), 12));
+  table.remember(life(1), table.take(life(1)));  // back, and gone again
+  table.remember(life(3), come_to(table, life(3), 13));
+  EXPECT_EQ(table.size(), 2U);
+  EXPECT_EQ(table.forgotten(), 1U);
+  EXPECT_EQ(table.take(life(1)).position().last, 11U);
+  EXPECT_EQ(table.take(life(3)).position().last, 13U);
+  EXPECT_EQ(table.take(life(2)).position().last, 0U);
+}
+
+TEST(SessionTable, NeverNamesAForgottenSessionAgain) {
+  session_table table(1);
+  const incoming_flow before = come_to(table, life(1), 11);
+  table.remember(life(1), before);
+  table.remember(life(2), come_to(table, life(2), 12));
+  EXPECT_GT(table.take(life(1)).position().session, before.position().session);
+}
+
+TEST(SessionTable, RemembersASenderOnce) {
+  session_table table(2);
+  incoming_flow flow = come_to(table, life(1), 11);
+  table.remember(life(1), flow);
+  EXPECT_TRUE(flow.announce(21));
+  table.remember(life(1), flow);
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_EQ(table.forgotten(), 0U);
+  EXPECT_EQ(table.take(life(1)).position().last, 20U);
+}
+
+TEST(SessionTable, OfNoSizeForgetsAtOnce) {
+  session_table table(0);
+  table.remember(life(1), come_to(table, life(1), 11));
+  EXPECT_EQ(table.size(), 0U);
+  EXPECT_EQ(table.forgotten(), 1U);
+  EXPECT_EQ(table.take(life(1)).position().last, 0U);
+}
+
+}  // namespace
+}  // namespace atbus::detail
