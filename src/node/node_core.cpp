@@ -233,7 +233,7 @@ void node_core::commit(std::size_t length) noexcept {
   if (claimed_.path != nullptr) [[likely]] {
     session& path = *claimed_.path;
     path.at.commit(message_head_size + length);
-    ++path.committed;
+    path.last_data = ++path.committed;
     in->out.sent(in->out.accept());
     return;
   }
@@ -359,7 +359,7 @@ bool node_core::settled() const noexcept {
     return false;
   return std::all_of(peers_.begin(), peers_.end(), [](const auto& one) {
     const peer& of = *one.second;
-    return !of.out.holds() && (of.current == nullptr || of.current->at.settled());
+    return !of.out.holds() && (of.current == nullptr || of.current->settled());
   });
 }
 

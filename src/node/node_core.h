@@ -132,8 +132,12 @@ class node_core final : private link_events {
   void acknowledged(session& by, std::uint64_t handled);
   void count_handled(session& from, bool data);
   void acknowledge_due(bool all);
+  // False: there is no room.
   template <class Body>
-  status say(session& to, const Body& body);
+  bool say(session& to, const Body& body) {
+    encode(body, scratch_);
+    return send_control(to, scratch_);
+  }
   bool send_control(session& to, bytes_view message);
   void violation(session& by, error what);
   void drop(session& which, bool say_bye, errc reason, std::string_view text);

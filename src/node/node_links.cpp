@@ -368,12 +368,6 @@ void node_core::acknowledged(session& by, std::uint64_t handled) {
     drain(*by.of);
 }
 
-template <class Body>
-status node_core::say(session& to, const Body& body) {
-  encode(body, scratch_);
-  return send_control(to, scratch_) ? status{} : status{errc::would_block};
-}
-
 bool node_core::send_control(session& to, bytes_view message) {
   status why;
   std::byte* const at = to.at.claim(message.size(), message_purpose::control, why);

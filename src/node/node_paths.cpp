@@ -169,7 +169,7 @@ void node_core::use(peer& of, session& path, bool settled) {
 
 void node_core::move_if_settled(peer& of) {
   if (of.next != nullptr && of.current != nullptr) {
-    if (of.current->stage == session_stage::dropped || !of.current->at.settled())
+    if (of.current->stage == session_stage::dropped || !of.current->settled())
       return;
     session& old = *of.current;
     use(of, *of.next, true);
@@ -287,7 +287,7 @@ void node_core::drain(peer& of) {
     encode(message_head{message_kind::data, flags, 0, message.type}, at);
     std::memcpy(at + message_head_size, message.bytes.data(), message.bytes.size());
     path.at.commit(message_head_size + message.bytes.size());
-    ++path.committed;
+    path.last_data = ++path.committed;
     of.out.carried();
   }
   if (of.wants_room && !of.blocked && !of.out.holds()) {

@@ -44,6 +44,11 @@ struct session {
   incoming_flow flow;
   // What an earlier life of the other end has not taken is still in the link.
   bool left_behind = false;
+
+  // Whether the other end has handled all messages of the user's.
+  [[nodiscard]] bool settled() const noexcept {
+    return keeps ? released >= last_data : at.settled();
+  }
   resume_point answer;  // what it said of our flow
 
   // Counted since the link opened, messages of every kind.
@@ -51,6 +56,7 @@ struct session {
   std::uint64_t told = 0;  // of these, acknowledged
   std::uint64_t committed = 0;
   std::uint64_t released = 0;
+  std::uint64_t last_data = 0;  // `committed` after the last message of the user's
   std::uint64_t data_handled = 0;
   std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
   bool keeps = false;             // link::keeps

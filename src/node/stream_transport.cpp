@@ -205,6 +205,12 @@ void stream_transport::tell_writable() {
   }
 }
 
+void stream_transport::close() noexcept {
+  if (set_)
+    set_->close();
+  roomy_.clear();
+}
+
 std::size_t stream_transport::poll(const poll_limits& limits) {
   if (!set_)
     return 0;

@@ -50,6 +50,7 @@ class stream_transport final : public transport {
   void start(const node_life& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
   result<link*> connect(const address& to) override;
+  void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
   void flush() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override;

@@ -1,0 +1,193 @@
+// A node: one participant of the bus. It names other nodes by their bus ids and sends; the bus finds
+// a channel to them, keeps what waits, goes on after a loss, and says what did not arrive.
+//
+//   atbus::node node{1};
+//   node.on_message([&](const atbus::message& m) { std::cout << m.text() << '\n'; node.stop(); });
+//   if (auto s = node.connect(2, "shm://echo"); !s) return s.print(), 1;
+//   node.send(2, 0, "hello");
+//   node.run();
+//
+// Guarantees for each message that send or commit accepted: it is handed to the destination's
+// handler, in the order of sending and once per life of that process (to a later one again only
+// with the mark `redelivered`), or on_undelivered is told once, with the outcome not_delivered
+// (proven) or outcome_unknown.
+//
+// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and never
+// blocks; or it rides on a libuv loop (node_options::loop).
+//
+// Threads: one for a node and everything that belongs to it.
+// Handlers run from poll and run alone (or from the loop), never inside one another. Each may use any
+// verb: send, close, disconnect, destroy the node. One may throw: poll and run pass it on, and the
+// message counts as handled; on a loop the next verb passes it on.
+// Fork: in a forked child a node is unusable; the parent's goes on undisturbed.
+#pragma once
+
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "atbus/channel/channel_options.hpp"
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/export.hpp"
+#include "atbus/core/status.hpp"
+#include "atbus/node/endpoint.hpp"
+#include "atbus/node/message.hpp"
+#include "atbus/node/node_options.hpp"
+#include "atbus/node/node_stats.hpp"
+
+namespace atbus {
+
+class node;
+
+namespace detail {
+class node_core;
+class node_state;
+}  // namespace detail
+
+// Writable bytes of one message, in the channel itself where that can be. Destroying it without a
+// commit gives them up; so does any other verb of the node that sends.
+class ATBUS_API node_slot {
+ public:
+  node_slot(node_slot&& other) noexcept
+      : core_(std::exchange(other.core_, nullptr)), bytes_(other.bytes_), why_(other.why_) {}
+  node_slot& operator=(node_slot&&) = delete;
+  ~node_slot();
+
+  explicit operator bool() const noexcept { return core_ != nullptr; }
+  // Why there is none: an error of send.
+  [[nodiscard]] status why() const noexcept { return why_; }
+  // 8-byte aligned, not initialized.
+  [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
+  node_slot* operator->() noexcept { return this; }
+
+  // Sends the first `length` bytes, by default all. More than that, or a second commit, does nothing.
+  void commit() noexcept { commit(bytes_.size()); }
+  void commit(std::size_t length) noexcept;
+
+ private:
+  friend class node;
+  node_slot() = default;
+
+  detail::node_core* core_ = nullptr;
+  mutable_bytes bytes_;
+  status why_;
+};
+
+// co_await node.ready(id, timeout): ok once that node is connected, timed_out, or closed if the node
+// that waits ends first. Works in any coroutine type.
+class ATBUS_API ready_awaitable {
+ public:
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<> waiting);
+  [[nodiscard]] status await_resume() const noexcept { return result_; }
+
+ private:
+  friend class node;
+  ready_awaitable(detail::node_core* core, bus_id id, std::chrono::nanoseconds timeout) noexcept
+      : core_(core), id_(id), timeout_(timeout) {}
+
+  detail::node_core* core_;
+  bus_id id_;
+  std::chrono::nanoseconds timeout_;
+  status result_;
+};
+
+class ATBUS_API node {
+ public:
+  // `id` is this node's; 0 is none. What is wrong with the options is said by each verb.
+  explicit node(bus_id id, const node_options& options = {});
+  node(node&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  node& operator=(node&& other) noexcept {
+    if (this != &other) {
+      close();
+      state_ = std::exchange(other.state_, nullptr);
+    }
+    return *this;
+  }
+  ~node() { close(); }
+
+  [[nodiscard]] bus_id id() const noexcept;
+  // Of this life of the node: random.
+  [[nodiscard]] std::uint64_t incarnation() const noexcept;
+
+  // Listens there, any number of times. Errors: those of receiver::open; denied for TCP without a
+  // token (node_options::allow_unauthenticated); closed.
+  [[nodiscard]] error listen(std::string_view address);
+  // Where it listens: with ports that were bound and names that were made up.
+  [[nodiscard]] std::vector<std::string> addresses() const;
+
+  // Node `id` is expected at this address, or at another one if this was called before. What is sent
+  // there waits, up to node_options::send_buffer_size, until it is connected; while it is not, it is
+  // dialled again. Errors: an address that can't be used; closed.
+  [[nodiscard]] error connect(bus_id id, std::string_view address);
+  // Ends that, and the links to that node. What was accepted for it and is not settled is reported.
+  // Errors: not_found, closed.
+  error disconnect(bus_id id);
+
+  // Accepts a copy of the message. Errors: no_route (connect() did not name it, nor has it
+  // connected to us), would_block (on_writable tells when to go on), message_too_large, closed,
+  // out_of_memory. To its own id: delivered by the next poll.
+  status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
+  status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
+    return send(to, type, as_bytes(text));
+  }
+  // `length` writable bytes of a message; false and why() for the errors of send.
+  [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept;
+
+  void on_message(std::function<void(const message&)> handler);
+  // Once for each accepted message that is not delivered or unknown.
+  void on_undelivered(std::function<void(const undelivered&)> handler);
+  void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
+  // After a would_block: there is room for that destination again.
+  void on_writable(std::function<void(bus_id)> handler);
+  // One line for people, without a newline.
+  void on_log(std::function<void(std::string_view)> sink);
+
+  // Calls once when node `id` is connected, or `timeout` has passed (timed_out; negative: never), or
+  // this node ends (closed). Errors: closed.
+  error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
+  [[nodiscard]] ready_awaitable ready(bus_id id, std::chrono::nanoseconds timeout) noexcept;
+
+  // Sends, receives, and calls handlers; never blocks. Returns how many messages were delivered;
+  // from a handler it does nothing and returns 0.
+  std::size_t poll(const poll_limits& limits = {});
+  // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: for
+  // ever).
+  status wait(std::chrono::nanoseconds timeout);
+  // Polls and waits until stop() was called and what was accepted is settled, or
+  // node_options::drain is over. Errors: closed (also when a handler destroys the node),
+  // invalid_argument (on a loop, or from a handler).
+  status run();
+  void stop() noexcept;
+  // Lets what was accepted settle for at most `deadline`, says goodbye, ends the node, and reports
+  // what was not delivered. Errors: timed_out (something was not), closed, invalid_argument (from a
+  // handler).
+  status shutdown(std::chrono::nanoseconds deadline);
+  // What is queued leaves now, not with the next poll.
+  void flush() noexcept;
+
+  // For event loops, as in receiver.
+  [[nodiscard]] int descriptor() const noexcept;
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+
+  [[nodiscard]] node_stats stats() const noexcept;
+  [[nodiscard]] std::vector<endpoint> endpoints() const;
+
+  // Ends it at once: what is not settled is lost without a report. Idempotent; allowed in a handler.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept;
+
+ private:
+  detail::node_state* state_ = nullptr;
+};
+
+}  // namespace atbus

@@ -1,0 +1,199 @@
+#include "atbus/node/node.hpp"
+
+#include <cstring>
+
+#include "node/node_core.h"
+#include "node/node_state.h"
+
+namespace atbus {
+
+node_slot::~node_slot() {
+  if (core_ != nullptr)
+    core_->give_up_claim();
+}
+
+void node_slot::commit(std::size_t length) noexcept {
+  if (core_ == nullptr || length > bytes_.size())
+    return;
+  std::exchange(core_, nullptr)->commit(length);
+}
+
+bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
+  if (core_ == nullptr) {
+    result_ = errc::closed;
+    return false;
+  }
+  const error begun = core_->on_ready(id_, timeout_, [this, waiting](status how) {
+    result_ = how;
+    waiting.resume();
+  });
+  if (!begun)
+    result_ = begun.code();
+  return static_cast<bool>(begun);
+}
+
+node::node(bus_id id, const node_options& options) : state_(new detail::node_state(id, options)) {}
+
+void node::close() noexcept {
+  if (state_ != nullptr)
+    std::exchange(state_, nullptr)->release();
+}
+
+bool node::is_open() const noexcept {
+  return state_ != nullptr && !state_->core().is_closed();
+}
+
+bus_id node::id() const noexcept {
+  return state_ != nullptr ? state_->core().self().id : bus_id{};
+}
+
+std::uint64_t node::incarnation() const noexcept {
+  return state_ != nullptr ? state_->core().self().incarnation : 0;
+}
+
+error node::listen(std::string_view address) {
+  if (state_ == nullptr)
+    return errc::closed;
+  state_->rethrow();
+  const result<std::string> made = state_->core().listen(address);
+  return made ? error{} : made.error();
+}
+
+std::vector<std::string> node::addresses() const {
+  return state_ != nullptr ? state_->core().addresses() : std::vector<std::string>{};
+}
+
+error node::connect(bus_id id, std::string_view address) {
+  if (state_ == nullptr)
+    return errc::closed;
+  state_->rethrow();
+  return state_->core().connect(id, address);
+}
+
+error node::disconnect(bus_id id) {
+  if (state_ == nullptr)
+    return errc::closed;
+  state_->rethrow();
+  return state_->core().disconnect(id);
+}
+
+status node::send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
+  if (state_ == nullptr) [[unlikely]]
+    return errc::closed;
+  detail::node_core& core = state_->core();
+  status why;
+  std::byte* const at = core.claim(to, type, bytes.size(), why);
+  if (at == nullptr) [[unlikely]]
+    return why;
+  if (!bytes.empty())
+    std::memcpy(at, bytes.data(), bytes.size());
+  core.commit(bytes.size());
+  return {};
+}
+
+node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
+  node_slot slot;
+  if (state_ == nullptr) [[unlikely]] {
+    slot.why_ = errc::closed;
+    return slot;
+  }
+  detail::node_core& core = state_->core();
+  std::byte* const at = core.claim(to, type, length, slot.why_);
+  if (at != nullptr) {
+    slot.core_ = &core;
+    slot.bytes_ = {at, length};
+  }
+  return slot;
+}
+
+void node::on_message(std::function<void(const message&)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_message = std::move(handler);
+}
+
+void node::on_undelivered(std::function<void(const undelivered&)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_undelivered = std::move(handler);
+}
+
+void node::on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_endpoint = std::move(handler);
+}
+
+void node::on_writable(std::function<void(bus_id)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_writable = std::move(handler);
+}
+
+void node::on_log(std::function<void(std::string_view)> sink) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_log = std::move(sink);
+}
+
+error node::on_ready(bus_id id, std::chrono::nanoseconds timeout,
+                     std::function<void(status)> call) {
+  if (state_ == nullptr)
+    return errc::closed;
+  return state_->core().on_ready(id, timeout, std::move(call));
+}
+
+ready_awaitable node::ready(bus_id id, std::chrono::nanoseconds timeout) noexcept {
+  return {state_ != nullptr ? &state_->core() : nullptr, id, timeout};
+}
+
+std::size_t node::poll(const poll_limits& limits) {
+  if (state_ == nullptr)
+    return 0;
+  state_->rethrow();
+  return state_->poll(limits);
+}
+
+status node::wait(std::chrono::nanoseconds timeout) {
+  return state_ != nullptr ? state_->wait(timeout) : status{errc::closed};
+}
+
+status node::run() {
+  return state_ != nullptr ? state_->run() : status{errc::closed};
+}
+
+void node::stop() noexcept {
+  if (state_ != nullptr)
+    state_->stop();
+}
+
+status node::shutdown(std::chrono::nanoseconds deadline) {
+  return state_ != nullptr ? state_->shutdown(deadline) : status{errc::closed};
+}
+
+void node::flush() noexcept {
+  if (state_ != nullptr)
+    state_->core().flush();
+}
+
+int node::descriptor() const noexcept {
+  return state_ != nullptr ? state_->core().descriptor() : -1;
+}
+
+bool node::prepare_sleep() {
+  return state_ != nullptr && state_->core().prepare_sleep();
+}
+
+void node::finish_sleep() {
+  if (state_ != nullptr)
+    state_->core().finish_sleep();
+}
+
+std::chrono::nanoseconds node::longest_sleep() const noexcept {
+  return state_ != nullptr ? state_->core().longest_sleep() : std::chrono::nanoseconds{-1};
+}
+
+node_stats node::stats() const noexcept {
+  return state_ != nullptr ? state_->core().stats() : node_stats{};
+}
+
+std::vector<endpoint> node::endpoints() const {
+  return state_ != nullptr ? state_->core().endpoints() : std::vector<endpoint>{};
+}
+
+}  // namespace atbus
