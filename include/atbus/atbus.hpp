@@ -10,3 +10,4 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/node.hpp"
