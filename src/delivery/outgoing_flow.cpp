@@ -8,13 +8,13 @@
 namespace atbus::detail {
 
 void outgoing_flow::drop_first() noexcept {
-  held_bytes_ -= held_.front().bytes.size();
+  held_bytes_ -= cost(held_.front().bytes.size());
   held_.pop_front();
 }
 
 outgoing_flow::messages::iterator outgoing_flow::move_out(messages::iterator at,
                                                           messages& to) noexcept {
-  held_bytes_ -= at->bytes.size();
+  held_bytes_ -= cost(at->bytes.size());
   const auto next = std::next(at);
   to.splice(to.end(), held_, at);
   return next;
@@ -22,15 +22,15 @@ outgoing_flow::messages::iterator outgoing_flow::move_out(messages::iterator at,
 
 void outgoing_flow::hold(held_message message) {
   assert(held_.empty() || held_.back().number < message.number);
-  const std::size_t size = message.bytes.size();
+  const std::size_t bytes = cost(message.bytes.size());
   held_.push_back(std::move(message));
-  held_bytes_ += size;
+  held_bytes_ += bytes;
 }
 
 void outgoing_flow::path_lost(messages left) noexcept {
   assert(left.empty() || held_.empty() || left.back().number < held_.front().number);
   for (const held_message& message : left)
-    held_bytes_ += message.bytes.size();
+    held_bytes_ += cost(message.bytes.size());
   held_.splice(held_.begin(), left);
 }
 

@@ -74,7 +74,11 @@ class outgoing_flow {
   // Whether something is held: what is accepted later has to be held too.
   [[nodiscard]] bool holds() const noexcept { return !held_.empty(); }
   [[nodiscard]] std::size_t held_messages() const noexcept { return held_.size(); }
+  // With what it costs to keep each of them, so that a limit on it bounds empty messages too.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+  [[nodiscard]] static constexpr std::size_t cost(std::size_t message_bytes) noexcept {
+    return sizeof(held_message) + 2 * sizeof(void*) + message_bytes;
+  }
 
   // Keeps a message that was accepted just now.
   void hold(held_message message);

@@ -5,7 +5,10 @@
 
 namespace atbus::test {
 
-using namespace detail;
+using detail::held_message;
+using detail::incoming_flow;
+using detail::node_life;
+using detail::outgoing_flow;
 
 namespace {
 
@@ -354,7 +357,7 @@ void flow_world::compare() {
     if (one.at != place::held)
       continue;
     ++messages;
-    bytes += one.bytes;
+    bytes += outgoing_flow::cost(one.bytes);
     if (one.deadline.count() != 0)
       earliest = std::min(earliest.value_or(one.deadline), one.deadline);
   }
