@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "atbus/channel/test_hook.hpp"
 #include "channel/channel_address.h"
 #include "channel/segment.h"
 #include "channel/wait_deadline.h"
@@ -185,7 +186,9 @@ void stream_receiver::opening_moved(connection& of) noexcept {
   unconfirmed_.leave(of);
   if (of.link.agreed_lanes())
     offer_lane(of);
+  test_hook(step::lane_offered);
   write_controls(of);
+  test_hook(step::offer_written);
 }
 
 error stream_receiver::make_lanes() {
@@ -243,8 +246,10 @@ void stream_receiver::offer_lane(connection& to) noexcept {
 void stream_receiver::move_on_to_lane(connection& from) noexcept {
   if (!from.has_lane || std::exchange(from.uses_lane, true))
     return;
+  test_hook(step::switch_read);
   own_lanes().open_gate(from.number);
   moved_on_ = true;
+  test_hook(step::gate_opened);
 }
 
 void stream_receiver::write_controls(connection& of) noexcept {

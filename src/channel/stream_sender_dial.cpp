@@ -1,6 +1,7 @@
 // A sender's way to its connection, and away from it.
 #include <utility>
 
+#include "atbus/channel/test_hook.hpp"
 #include "channel/stream_sender.h"
 #include "channel/wait_deadline.h"
 
@@ -80,6 +81,7 @@ void stream_sender::connected() noexcept {
   if (link_->now() == stream_link::state::connecting)
     link_->connected();
   write_now();
+  test_hook(step::hello_written);
 }
 
 void stream_sender::link_ended() noexcept {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "atbus/channel/copy_payload.hpp"
+#include "atbus/channel/test_hook.hpp"
 #include "channel/frame.h"
 #include "channel/frame_queue.h"
 #include "channel/stream_sender.h"
@@ -44,9 +45,11 @@ void stream_sender::take_offer() noexcept {
 bool stream_sender::move_on_to_lane() noexcept {
   if (!std::exchange(switch_said_, true))
     link_->say_switch();
+  test_hook(step::switch_said);
   write_now();
   if (phase_ != phase::linked || link_->has_unwritten())
     return false;
+  test_hook(step::switch_written);
   through_stream_ = false;
   return true;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "atbus/channel/test_hook.hpp"
 #include "channel/channel_address.h"
 
 namespace atbus::detail {
@@ -133,6 +134,7 @@ result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lan
     return error{errc::no_free_lane,
                  opened->name.text() + ": lane " + std::to_string(lane) + " is not free"};
   }
+  test_hook(step::lane_locked);
   if (auto e = prepare_lane(*opened, lane); !e)
     return e;
   return taken_lane{std::move(*opened), lane};

@@ -51,6 +51,14 @@ enum class step : std::uint8_t {
   orphan_released,
   retired_stored,
   name_unlinked,
+  // a stream that goes over to a lane: its sender's and its receiver's, in the order they come
+  hello_written,
+  lane_offered,
+  offer_written,
+  switch_said,
+  switch_written,
+  switch_read,
+  gate_opened,
   count,
 };
 

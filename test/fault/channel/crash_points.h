@@ -29,12 +29,19 @@ inline constexpr auto step_names = std::to_array<std::string_view>({
     "lanes_parked",     "sleeping_stored", "sleep_checked",  "woken",
     "segment_built",    "receiver_locked", "segment_linked", "generation_stored",
     "bell_bound",       "speaker_copied",  "orphan_locked",  "orphan_released",
-    "retired_stored",   "name_unlinked",
+    "retired_stored",   "name_unlinked",   "hello_written",  "lane_offered",
+    "offer_written",    "switch_said",     "switch_written", "switch_read",
+    "gate_opened",
 });
 static_assert(step_names.size() == step_count, "give the new step a name and a scenario");
 
 [[nodiscard]] constexpr std::string_view name_of(step s) {
   return step_names[static_cast<std::size_t>(s)];
+}
+
+// Of a stream that goes over to a lane; the others are those of the lane itself.
+[[nodiscard]] constexpr bool is_switch_step(step s) {
+  return s >= step::hello_written;
 }
 
 // For tests with a step as parameter.

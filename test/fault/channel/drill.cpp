@@ -16,9 +16,11 @@ constexpr std::chrono::hours for_ever{1};
 
 }  // namespace
 
-drill::drill(unsigned lanes) : lanes_(lanes) {}
+drill::drill(unsigned lanes, kind of) : lanes_(lanes), kind_(of) {}
 
 std::string drill::address() const {
+  if (kind_ == kind::stream)
+    return "unix://" + directory_.path() + "/drill";
   return "shm://drill?lanes=" + std::to_string(lanes_) + "&lane_size=4096&message_limit=1000";
 }
 
@@ -33,12 +35,19 @@ void drill::arrange(std::uint32_t role, step at, std::uint32_t nth, action what)
 
 result<receiver> drill::open_receiver() const {
   receiver_options options;
-  options.directory = directory_.path();
+  if (kind_ == kind::stream) {
+    options.lanes = lanes_;
+    options.lane_size = 4096;
+    options.message_limit = 1000;
+  } else {
+    options.directory = directory_.path();
+  }
   return receiver::open(address(), options);
 }
 
-result<sender> drill::open_sender() const {
-  sender_options options;
+result<sender> drill::open_sender(sender_options options) const {
+  if (kind_ == kind::stream)
+    return sender::open(address(), options);
   options.directory = directory_.path();
   return sender::open("shm://drill", options);
 }

@@ -49,8 +49,10 @@ struct drill_memory {
 
 class drill {
  public:
-  // `lanes` of 4 KiB, which wrap every dozen messages.
-  explicit drill(unsigned lanes);
+  enum class kind : std::uint8_t { segment, stream };
+
+  // `lanes` of 4 KiB, which wrap every dozen messages. Of a stream: those that it offers.
+  explicit drill(unsigned lanes, kind of = kind::segment);
 
   drill_memory& memory() const noexcept { return *memory_; }
   crash_plan& plan(std::uint32_t role) const noexcept { return memory_->plans[role]; }
@@ -68,7 +70,7 @@ class drill {
 
   // To be called in the processes.
   result<receiver> open_receiver() const;
-  result<sender> open_sender() const;
+  result<sender> open_sender(sender_options options = {}) const;
   void run_receiver(receiver& inbox, std::uint32_t role) const;
   status send_next(sender& out, std::uint32_t role) const;
   // Sends `count` messages; waits for room where there is none, and before every `each`th message
@@ -98,6 +100,7 @@ class drill {
   scratch_directory directory_;
   shared<drill_memory> memory_;
   unsigned lanes_;
+  kind kind_;
 };
 
 }  // namespace atbus::test

@@ -42,14 +42,14 @@ const std::vector<way>& ways() {
 }  // namespace
 
 bool is_receiver_step(step s) {
-  return s >= step::handling_stored;
+  return s >= step::handling_stored && !is_switch_step(s);
 }
 
 std::vector<sender_scenario> sender_scenarios() {
   std::vector<sender_scenario> all;
   for (std::size_t i = 0; i < step_count; ++i) {
     const step at = static_cast<step>(i);
-    if (is_receiver_step(at))
+    if (is_receiver_step(at) || is_switch_step(at))
       continue;
     const auto found =
         std::find_if(ways().begin(), ways().end(), [at](const way& w) { return w.at == at; });
