@@ -145,7 +145,14 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
                    "bus id " + who.id.to_string() + " is taken by a living process"};
     }
   }
+  // Whoever has two answers must not take the older one for the last word.
+  for (const auto& other : sessions_) {
+    if (other.get() != &on && other->stage == session_stage::registering &&
+        other->told_position == life)
+      answer.sole = false;
+  }
   on.said_sole = answer.sole;
+  on.told_position = life;
   if (known == nullptr || known->life != life)
     prepare_flow(on, life);
   const flow_position& position = on.has_flow ? on.flow.position() : known->in.position();

@@ -41,6 +41,7 @@ struct session {
   // While registering: how far we have come with the flow of that life.
   bool has_flow = false;
   node_life flow_of;
+  node_life told_position;  // to this life, in this handshake
   incoming_flow flow;
   // What an earlier life of the other end has not taken is still in the link.
   bool left_behind = false;
