@@ -1,0 +1,99 @@
+// Whatever the bytes of a control message are: it is read as one of its kind or refused with a reason
+// in print; what is read is within the limits, and written again it is read as the same.
+//
+// Input: a message.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atbus/core/bytes.hpp"
+#include "core/text.h"
+#include "protocol/control.h"
+
+namespace {
+
+using namespace atbus::detail;
+using atbus::bytes_view;
+
+void require(bool held) {
+  if (!held)
+    std::abort();  // how libFuzzer learns of a broken promise
+}
+
+void check_limits(const std::vector<std::string>& addresses) {
+  require(addresses.size() <= addresses_max);
+  for (const std::string& address : addresses)
+    require(address.size() <= address_size_max);
+}
+
+template <class Body>
+void check_body(bytes_view message) {
+  Body body;
+  const atbus::error problem = decode(message, body);
+  if (!problem) {
+    require(problem == atbus::errc::protocol_error);
+    require(!problem.text().empty() && std::ranges::all_of(problem.text(), is_printable));
+    return;
+  }
+  if constexpr (requires { body.self; })
+    check_limits(body.self.addresses);
+  if constexpr (requires { body.addresses; })
+    check_limits(body.addresses);
+  if constexpr (requires { body.text; })
+    require(body.text.size() <= text_size_max);
+  byte_buffer written;
+  encode(body, written);
+  require(written.size() <= control_size_max);
+  Body again;
+  require(static_cast<bool>(decode(written, again)));
+  require(again == body);
+}
+
+void check_message(bytes_view message) {
+  message_head head;
+  if (decode(message, head) != head_fault::none || is_ignorable(head.kind)) {
+    ping_body body;
+    require(!decode(message, body));
+    return;
+  }
+  switch (head.kind) {
+    case message_kind::data:
+      return check_body<ping_body>(message);
+    case message_kind::hello:
+      return check_body<hello_body>(message);
+    case message_kind::welcome:
+      return check_body<welcome_body>(message);
+    case message_kind::proof:
+      return check_body<proof_body>(message);
+    case message_kind::accept:
+      return check_body<accept_body>(message);
+    case message_kind::refuse:
+      return check_body<refuse_body>(message);
+    case message_kind::acknowledge:
+      return check_body<acknowledge_body>(message);
+    case message_kind::ping:
+      return check_body<ping_body>(message);
+    case message_kind::pong:
+      return check_body<pong_body>(message);
+    case message_kind::flow:
+      return check_body<flow_body>(message);
+    case message_kind::bye:
+      return check_body<bye_body>(message);
+    case message_kind::addresses:
+      return check_body<addresses_body>(message);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // In memory of its very size, so that the sanitizer sees a byte too many being read.
+  const auto exact = std::make_unique<std::byte[]>(size);
+  std::copy_n(reinterpret_cast<const std::byte*>(data), size, exact.get());
+  check_message({exact.get(), size});
+  return 0;
+}
