@@ -1,6 +1,7 @@
 // Bodies of control messages made by hand, without the library and without msgpack-c.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -16,6 +17,19 @@ inline byte_buffer raw(std::initializer_list<int> values) {
   byte_buffer bytes;
   for (const int value : values)
     bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
+
+// Pairs of hexadecimal digits; spaces are passed over.
+inline byte_buffer from_hex(std::string_view digits) {
+  byte_buffer bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    while (digits[i] == ' ')
+      ++i;
+    unsigned value = 0;
+    std::from_chars(digits.data() + i, digits.data() + i + 2, value, 16);
+    bytes.push_back(static_cast<std::byte>(value));
+  }
   return bytes;
 }
 

@@ -115,6 +115,11 @@ TEST(Body, IsRefusedWhenAFieldIsOfTheWrongType) {
     EXPECT_TRUE(says(refusal_with(key, raw_text("1")), "wrong type"));
   for (const int key : {6, 7, 8})
     EXPECT_TRUE(says(refusal_with(key, raw({1})), "wrong type"));
+  for (const byte_buffer& value : {raw({0}), raw({1}), raw_text("true"), raw({0xc0})}) {
+    EXPECT_TRUE(
+        says(refusal_of<proof_body>(joined({raw({0x83, 1, 1, 2, 2, 3}), value, byte_buffer(32)})),
+             "sole is of the wrong type"));
+  }
   // Bytes are no text, and text is no bytes.
   EXPECT_TRUE(says(refusal_with(6, raw_text(std::string(32, 'n'))), "wrong type"));
   EXPECT_TRUE(says(refusal_of<refuse_body>(joined({raw({0x82, 1, 1, 2}), raw_bytes(3)})),
@@ -207,7 +212,7 @@ TEST(Body, IsRefusedAtEveryLengthButItsOwn) {
 }
 
 TEST(Body, IsRefusedWithoutItsMac) {
-  const byte_buffer body = raw({0x82, 1, 1, 2, 2});
+  const byte_buffer body = raw({0x83, 1, 1, 2, 2, 3, 0xc2});
   EXPECT_EQ(refusal_of<proof_body>(joined({body, byte_buffer(32)})), "accepted");
   EXPECT_TRUE(says(refusal_of<proof_body>(byte_buffer(31)), "no MAC"));
   EXPECT_NE(refusal_of<proof_body>(body), "accepted");

@@ -50,7 +50,7 @@ TEST(Control, IsReadAsItWasWritten) {
   expect_same_again(welcome_body{.self = full_introduction(), .version = 0xffff});
   message_mac mac;
   mac.fill(std::byte{0xab});
-  expect_same_again(proof_body{.resume = {.session = most, .last = 1}, .mac = mac});
+  expect_same_again(proof_body{.resume = {.session = most, .last = 1, .sole = true}, .mac = mac});
   expect_same_again(accept_body{.resume = {.session = 1, .last = most}, .mac = mac});
   expect_same_again(refuse_body{.reason = errc::denied, .text = std::string(text_size_max, 't')});
   expect_same_again(bye_body{.reason = errc::ok, .text = std::string{"a\0b", 3}});
@@ -64,7 +64,7 @@ TEST(Control, CarriesEveryNumber) {
       expect_same_again(acknowledge_body{.handled = number});
       expect_same_again(ping_body{.number = number});
       expect_same_again(pong_body{.number = number});
-      expect_same_again(flow_body{.next = number});
+      expect_same_again(flow_body{.next = number, .before = number / 3});
     }
   }
 }

@@ -21,6 +21,46 @@ TEST(Handshake, IsDoneOnBothSidesWhenBothHaveTheToken) {
   EXPECT_TRUE(pair.is_done());
 }
 
+// The example of doc/design/protocol.md, byte by byte.
+TEST(Handshake, HasTheDocumentedBytes) {
+  handshake_pair pair;
+  pair.dialling = {.self = {.id = 1, .incarnation = 300, .nonce = nonce_of(0)},
+                   .tokens = make_tokens("an example token"),
+                   .knows = {.session = 1, .last = 7, .sole = true}};
+  pair.accepting = {.self = {.id = 2, .incarnation = 70000, .nonce = nonce_of(32)},
+                    .tokens = make_tokens("an example token"),
+                    .knows = {.session = 4, .last = 1000}};
+  pair.accepting.self.addresses = {"shm://b"};
+  for (handshake_end* const end : {&pair.dialling, &pair.accepting}) {
+    end->self.host.fill(std::byte{0xaa});
+    end->self.message_limit = 65536;
+  }
+  pair.expected = 2;
+  pair.run();
+  ASSERT_TRUE(pair.is_done());
+  EXPECT_EQ(pair.hello, from_hex("01 00 00 00 00 00 00 00"
+                                 "8a 01 01 02 01 03 00 04 01 05 cd 01 2c"
+                                 "06 c4 20 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f"
+                                 "10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"
+                                 "07 90 08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
+                                 "09 ce 00 01 00 00 0a 02"));
+  EXPECT_EQ(pair.welcome, from_hex("02 00 00 00 00 00 00 00"
+                                   "8a 01 01 02 01 03 00 04 02 05 ce 00 01 11 70"
+                                   "06 c4 20 20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d 2e 2f"
+                                   "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f"
+                                   "07 91 a7 73 68 6d 3a 2f 2f 62"
+                                   "08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
+                                   "09 ce 00 01 00 00 0b 01"));
+  EXPECT_EQ(pair.proof, from_hex("03 00 00 00 00 00 00 00"
+                                 "83 01 01 02 07 03 c3"
+                                 "42 41 2d 50 4f 52 10 95 e1 39 37 1c 2b f8 e1 b4"
+                                 "7c c6 d3 03 a6 ee 43 83 9a 5a 78 3a 71 af 63 f6"));
+  EXPECT_EQ(pair.accept, from_hex("04 00 00 00 00 00 00 00"
+                                  "83 01 04 02 cd 03 e8 03 c2"
+                                  "f2 d5 d0 66 3f 16 da 32 94 6b 47 6c 73 24 8b 24"
+                                  "82 9d 05 63 a1 1b 0a 09 84 6c 26 35 6b 57 60 9e"));
+}
+
 TEST(Handshake, TellsEachSideWhoTheOtherIs) {
   handshake_pair pair;
   pair.dialling.self.capabilities = 6;

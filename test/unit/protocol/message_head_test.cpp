@@ -18,6 +18,8 @@ TEST(MessageHead, HasTheDocumentedBytes) {
   encode(message_head{.flags = flag_redelivered | flag_require_delivery, .type = 0x11223344},
          bytes.data());
   EXPECT_EQ(bytes, raw({0, 3, 0, 0, 0x44, 0x33, 0x22, 0x11}));
+  encode(message_head{.flags = flag_acknowledge}, bytes.data());
+  EXPECT_EQ(bytes, raw({0, 4, 0, 0, 0, 0, 0, 0}));
   encode(message_head{.kind = message_kind::addresses}, bytes.data());
   EXPECT_EQ(bytes, raw({11, 0, 0, 0, 0, 0, 0, 0}));
 }
@@ -43,7 +45,7 @@ TEST(MessageHead, IsRefusedWhenItIsCutShort) {
 
 TEST(MessageHead, HasNoFlagsButThoseOfItsKind) {
   for (int bit = 0; bit < 8; ++bit) {
-    const bool known = bit < 2;
+    const bool known = bit < 3;
     EXPECT_EQ(fault_of(raw({0, 1 << bit, 0, 0, 0, 0, 0, 0})),
               known ? head_fault::none : head_fault::unknown_flags);
     EXPECT_EQ(fault_of(raw({7, 1 << bit, 0, 0, 0, 0, 0, 0})), head_fault::unknown_flags);

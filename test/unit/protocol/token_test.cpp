@@ -52,14 +52,6 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace atbus::detail {
 namespace {
 
-byte_buffer from_hex(std::string_view digits) {
-  byte_buffer bytes;
-  for (std::size_t i = 0; i < digits.size(); i += 2)
-    bytes.push_back(
-        static_cast<std::byte>(std::stoi(std::string{digits.substr(i, 2)}, nullptr, 16)));
-  return bytes;
-}
-
 byte_buffer hmac(bytes_view key, bytes_view data) {
   const auto mac = hmac_sha256(key, {data}).value();
   return {mac.begin(), mac.end()};
