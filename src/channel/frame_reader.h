@@ -36,8 +36,8 @@ enum class walk_end : std::uint8_t {
   failed,      // fault() says why
 };
 
-// When the checksum of a data frame is compared: before it is handed out, or by whoever gets it,
-// who has the bytes in the first cache then (checksum_holds, and reject if it does not).
+// When the checksum of a data frame is compared: before it is handed out, or by whoever gets it
+// (checksum_holds, and reject if it does not).
 enum class checksums : std::uint8_t { now, later };
 
 class frame_reader {
@@ -57,6 +57,11 @@ class frame_reader {
 
   // A message that was handed out has the wrong checksum: ends the stream as walk() would have.
   void reject(bytes_view message) noexcept { fail_checksum(message.data() - frame_header_size); }
+
+  // The data frames from `at` on, of which walk() has seen the first.
+  [[nodiscard]] frame_run run(const std::byte* at, const std::byte* end) const noexcept {
+    return {.at = at, .end = end, .limit = own_.payload_max, .checked = in_checked_run_};
+  }
 
   // Bytes from `at` that the next frame needs at least; more than there were, and at most
   // frame_size() of the limit. Of meaning after needs_more.
@@ -141,11 +146,7 @@ frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std
     }
     const std::byte* const at = here.at;
     const std::uint64_t header = load_frame_header(at);
-    // One comparison for everything that is looked at in a header: the kind and the checked bit,
-    // both 0 here if they are the expected ones, are above the length, and so is the checksum,
-    // which is 0 in an unchecked frame.
-    const std::uint64_t length =
-        Checked ? static_cast<std::uint32_t>(header) ^ frame_checked_bit : header;
+    const std::uint64_t length = data_frame_length(header, Checked);
     if (length > limit) [[unlikely]]
       return run_end::other;
     const std::size_t size = frame_size(length);

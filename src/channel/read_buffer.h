@@ -90,6 +90,27 @@ class read_buffer {
     return ended;
   }
 
+  // Hands out the control frames in front of the next message and lends the run of messages that
+  // begins there, whose checksums are not compared: `stopped`. Whoever has it gives it back before
+  // anything else is done with the buffer.
+  template <class Handler>
+  walk_end lend(frame_run& run, Handler&& handler) {
+    run = {};
+    const walk_end ended = walk<checksums::later>([&](frame_kind kind, bytes_view payload) {
+      if (kind == frame_kind::control)
+        return handler(kind, payload);
+      run = reader_.run(payload.data() - frame_header_size, end_);
+      return frame_flow::stop;
+    });
+    give_back(run);
+    return ended;
+  }
+  // What is left of it.
+  void give_back(const frame_run& run) noexcept {
+    if (run.at != nullptr)
+      next_ = run.at;
+  }
+
   [[nodiscard]] const frame_reader& reader() const noexcept { return reader_; }
   void reject(bytes_view message) noexcept { reader_.reject(message); }
 

@@ -122,14 +122,18 @@ class stream_link {
   // are until anybody reads into the same space.
   template <class Handler>
   walk_end walk(Handler&& handler) {
-    return walk_as<checksums::now>(handler);
+    return walked(reader_.walk([&](frame_kind kind, bytes_view payload) {
+      return kind == frame_kind::data ? handler(payload) : control_seen(payload);
+    }));
   }
-  // The same, but whoever gets a message asks checksum_holds before believing it, and else calls
-  // reject.
-  template <class Handler>
-  walk_end walk_unchecked(Handler&& handler) {
-    return walk_as<checksums::later>(handler);
+  // Lends the messages that come next: `stopped` if there are any. Whoever has them asks
+  // checksum_holds before believing a checked one, else calls reject, and gives the run back before
+  // the next call of any kind.
+  walk_end lend(frame_run& run) noexcept {
+    return walked(reader_.lend(
+        run, [&](frame_kind /*control*/, bytes_view payload) { return control_seen(payload); }));
   }
+  void give_back(const frame_run& run) noexcept { reader_.give_back(run); }
   void reject(bytes_view message) noexcept;
   // walk() stops behind the other end's hello, so that its user hears of it before the messages.
   void stop_when_opened() noexcept { stops_when_opened_ = true; }
@@ -147,8 +151,14 @@ class stream_link {
   [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }
 
  private:
-  template <checksums When, class Handler>
-  walk_end walk_as(Handler& handler);
+  // What follows from the frames that were walked.
+  walk_end walked(walk_end ended) noexcept {
+    if (!settled_ && opened()) [[unlikely]]
+      settle_opening();
+    if (ended == walk_end::failed)
+      end_badly();
+    return ended;
+  }
   void settle_opening() noexcept;
   [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
   [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
@@ -197,17 +207,5 @@ class stream_link {
   state state_;
   error why_;
 };
-
-template <checksums When, class Handler>
-walk_end stream_link::walk_as(Handler& handler) {
-  const walk_end ended = reader_.walk<When>([&](frame_kind kind, bytes_view payload) {
-    return kind == frame_kind::data ? handler(payload) : control_seen(payload);
-  });
-  if (!settled_ && opened()) [[unlikely]]
-    settle_opening();
-  if (ended == walk_end::failed)
-    end_badly();
-  return ended;
-}
 
 }  // namespace atbus::detail

@@ -94,9 +94,10 @@ stream_receiver::~stream_receiver() = default;
 // --- reading
 
 bool stream_receiver::fill(bool quick) noexcept {
-  batch_next_ = batch_size_ = 0;
   if (interrupted_ != interruption::none)
     return false;
+  if (run_.at != nullptr)
+    current_->link.give_back(std::exchange(run_, {}));
   bool looked = quick;
   for (int reads = 0;;) {
     if (current_ == nullptr) {
@@ -110,7 +111,7 @@ bool stream_receiver::fill(bool quick) noexcept {
     connection& c = *current_;
     if (c.more) {
       collect(c);
-      if (batch_size_ != 0)
+      if (run_.at != nullptr)
         return true;
       if (c.more)
         continue;
@@ -142,20 +143,9 @@ void stream_receiver::collect(connection& from) noexcept {
   if (from.link.switched())
     move_on_to_lane(from);
   connection_ = from.number;
-  // One end for both limits, so that one comparison a message finds it.
-  bytes_view* next = batch_.data();
-  bytes_view* const last = next + batch_messages;
-  const std::byte* begin = nullptr;
-  const walk_end ended = from.link.walk_unchecked([&](bytes_view message) {
-    if (begin == nullptr)
-      begin = message.data();
-    *next++ = message;
-    const auto bytes = static_cast<std::size_t>(message.data() + message.size() - begin);
-    return next == last || bytes >= batch_bytes ? frame_flow::stop : frame_flow::go_on;
-  });
-  batch_size_ = static_cast<std::size_t>(next - batch_.data());
+  const walk_end ended = from.link.lend(run_);
   from.more = ended == walk_end::stopped;
-  if (batch_size_ == 0 && from.link.switched())
+  if (run_.at == nullptr && from.link.switched())
     move_on_to_lane(from);
   if (ended == walk_end::failed)
     found_faulty(from);
@@ -166,7 +156,7 @@ void stream_receiver::collect(connection& from) noexcept {
 }
 
 void stream_receiver::reject(bytes_view message) noexcept {
-  batch_next_ = batch_size_ = 0;
+  run_ = {};
   connection& from = *slots_[connection_];
   from.link.reject(message);
   from.more = false;

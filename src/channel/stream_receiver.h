@@ -84,8 +84,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void reject(bytes_view message) noexcept override;
   // `quick`: without asking the kernel who has become ready.
   [[nodiscard]] bool anything(bool quick) noexcept {
-    return some_lane_has_messages() || batch_next_ != batch_size_ || fill(quick) ||
-           (moved_on_ && some_lane_has_messages());
+    return some_lane_has_messages() || fill(quick) || (moved_on_ && some_lane_has_messages());
   }
   [[nodiscard]] bool some_lane_has_messages() noexcept {
     return lanes_ != nullptr && own_lanes().anything();
@@ -102,7 +101,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
   void accept_some() noexcept;
   void add(file socket) noexcept;
-  // Finds the frames that are there.
+  // Finds the messages that are there.
   void collect(connection& from) noexcept;
   void found_faulty(connection& which) noexcept;
   void opening_moved(connection& of) noexcept;
@@ -137,7 +136,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   line<connection, &connection::turn> busy_;              // whose turn it is, or comes
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
   std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
-  connection* current_ = nullptr;                         // whose batch it is, or whose turn
+  connection* current_ = nullptr;                         // whose run it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
   std::chrono::nanoseconds looked_at_{0};
   std::chrono::nanoseconds tried_at_{0};

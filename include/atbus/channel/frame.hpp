@@ -70,6 +70,32 @@ void store_little_endian(std::byte* at, Word word) noexcept {
   return load_little_endian<std::uint64_t>(at);
 }
 
+// The length of a data frame that is checked, or is not, as expected; for every other header a number
+// above all limits. What is looked at lies above the length: the kind and the checked bit, and the
+// checksum, which is 0 in an unchecked frame.
+[[nodiscard]] constexpr std::uint64_t data_frame_length(std::uint64_t header,
+                                                        bool checked) noexcept {
+  return checked ? static_cast<std::uint32_t>(header) ^ frame_checked_bit : header;
+}
+
+// Data frames of one stream, all checked or all unchecked, that lie one behind the other; they end
+// where something else follows, or something that is not complete.
+struct frame_run {
+  const std::byte* at = nullptr;  // the next one
+  const std::byte* end = nullptr;
+  std::uint64_t limit = 0;  // of a payload
+  bool checked = false;
+
+  // The next one is here, its payload `length` bytes.
+  [[nodiscard]] bool has_next(std::uint64_t& length) const noexcept {
+    const auto left = static_cast<std::size_t>(end - at);
+    if (left < frame_header_size)
+      return false;
+    length = data_frame_length(load_frame_header(at), checked);
+    return length <= limit && frame_size(length) <= left;
+  }
+};
+
 // Begins an unchecked frame in `frame_size(length)` bytes at `at`: header and padding.
 // Returns where the payload goes. The padding comes first, so that not a byte of older memory
 // leaves with it, and no branch asks whether there is any.

@@ -1,8 +1,8 @@
 // A stream receiver's dispatch: the part of `atbus::receiver` that is inlined into user code.
 // Programs include atbus/channel/receiver.hpp.
 //
-// Frames are found a batch at a time, out of line, and checked and handed out here, where they were
-// read.
+// Bytes are read, and everything that is no message dealt with, out of line; the messages between
+// are found, checked and handed out here, where they were read.
 //
 // Senders of the same host may move on to lanes of shared memory; those are asked first then, and
 // the sockets now and then.
@@ -16,7 +16,6 @@
 // Threads: the receiver's one. Errors: none here.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,23 +40,18 @@ class ATBUS_API frame_inbox : public receiver_backend {
   frame_inbox() noexcept : receiver_backend(backend_kind::streams) {}
   ~frame_inbox() override = default;
 
-  // Makes the next batch, all of one connection; only when the last one is used up. False: nothing
-  // is there. `quick`: what takes more than a look at connections known to be busy may wait.
+  // Makes `run_` begin with a message. False: none is there. `quick`: what takes more than a look at
+  // connections known to be busy may wait.
   virtual bool fill(bool quick) noexcept = 0;
 
-  // A message of the batch has the wrong checksum: ends its connection and the batch.
+  // A message of the run has the wrong checksum: ends its connection and the run.
   virtual void reject(bytes_view message) noexcept = 0;
-
-  static constexpr std::size_t batch_messages = 64;
-  static constexpr std::size_t batch_bytes = 32 * 1024;  // it ends with the message that reaches it
 
   receiver_core* lanes_ = nullptr;  // of the senders that have moved on to them
   unsigned polls_ = 0;              // of lanes
   bool moved_on_ = false;           // some sender has, since they were asked
-  std::array<bytes_view, batch_messages> batch_;
-  std::size_t batch_next_ = 0;
-  std::size_t batch_size_ = 0;
-  std::uint32_t connection_ = 0;  // whose messages they are
+  frame_run run_;
+  std::uint32_t connection_ = 0;  // whose messages these are
   std::uint64_t messages_ = 0;    // handed out
   std::uint64_t bytes_ = 0;
 
@@ -113,17 +107,23 @@ std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits
     }
   } const counted{*this, delivered, delivered_bytes};
   while (delivered < limits.messages) {
-    if (batch_next_ == batch_size_ && !fill(delivered != 0))
-      break;
-    const bytes_view bytes = batch_[batch_next_++];
+    std::uint64_t length = 0;
+    if (!run_.has_next(length)) [[unlikely]] {
+      if (!fill(delivered != 0))
+        break;
+      continue;
+    }
+    const std::byte* const frame = run_.at;
+    const bytes_view bytes{frame + frame_header_size, length};
     // Right before the user's own pass over the bytes, which then finds them at hand.
-    if (!checksum_holds(bytes.data() - frame_header_size)) [[unlikely]] {
+    if (run_.checked && !checksum_holds(frame)) [[unlikely]] {
       reject(bytes);
       continue;
     }
     // Before the handler, so that one that throws leaves its message counted as handled.
+    run_.at = frame + frame_size(length);
     ++delivered;
-    delivered_bytes += bytes.size();
+    delivered_bytes += length;
     if constexpr (std::is_invocable_v<Handler&, bytes_view>) {
       handler(bytes);
     } else {
