@@ -75,7 +75,7 @@ class body_visitor : public msgpack::null_visitor {
   bool end_array() { return leave(); }
   bool end_map() { return leave(); }
   bool start_map_key() {
-    in_key_ = depth_ == body_depth;
+    in_key_ = true;
     return true;
   }
   bool end_map_key() {

@@ -64,6 +64,10 @@ TEST(Body, IsRefusedInFiveBytesThatAnnounceMoreThanMemoryHolds) {
     EXPECT_NE(refusal_with(7, five), "accepted");
     EXPECT_NE(refusal_with(100, five), "accepted");
   }
+  // At the fifth byte, not when the rest is missing.
+  EXPECT_TRUE(says(refusal_of(big_endian(0xdf, 0xffffffff, 4)), "too many elements"));
+  for (const int form : {0xdd, 0xdf})
+    EXPECT_TRUE(says(refusal_with(100, big_endian(form, 0xffffffff, 4)), "too many elements"));
   // A few for each of the 15 messages, their reading and the words of the refusal.
   EXPECT_LT(test::allocations() - before, 2000U);
 }
