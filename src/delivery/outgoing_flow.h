@@ -67,6 +67,11 @@ class outgoing_flow {
   // holds. Called last, so it may use the flow; must not throw.
   using sink = std::function<void(const held_message&, errc reason)>;
 
+  outgoing_flow() = default;
+  // Its numbers begin behind that one: who knew this flow before it was forgotten here has not
+  // forgotten how far it came.
+  explicit outgoing_flow(std::uint64_t numbers_used) noexcept : accepted_(numbers_used) {}
+
   // The next message is accepted. Returns its number.
   std::uint64_t accept() noexcept { return ++accepted_; }
   [[nodiscard]] std::uint64_t accepted() const noexcept { return accepted_; }

@@ -204,6 +204,7 @@ class node_core final : private link_events {
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
+  std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was forgotten
   std::vector<std::unique_ptr<session>> sessions_;
   session_table away_;
   std::vector<session*> to_acknowledge_;

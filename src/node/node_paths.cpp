@@ -42,7 +42,7 @@ peer* node_core::find(bus_id id) noexcept {
 peer& node_core::find_or_make(bus_id id) {
   if (peer* const known = find(id); known != nullptr)
     return *known;
-  auto made = std::make_unique<peer>(id, timers_);
+  auto made = std::make_unique<peer>(id, numbers_used_, timers_);
   peer& of = *made;
   of.forget.replace([this, &of] {
     log(of.id.to_string() + " has not come back");
@@ -329,6 +329,9 @@ void node_core::forget(peer& of) {
   if (last_found_ == &of)
     last_found_ = nullptr;
   if (claimed_.in == &of)
+  numbers_used_ = std::max(numbers_used_, of.out.accepted());
+  if (of.wants_room)
+    tell({.kind = news::what::writable, .about = of.id});  // to be told that there is no such peer
     claimed_ = {};
   peers_.erase(of.id.value());
 }

@@ -32,8 +32,8 @@ struct dial {
 };
 
 struct peer {
-  peer(bus_id who, timer_queue& timers)
-      : id(who), forget(timers, nullptr), expiry(timers, nullptr) {}
+  peer(bus_id who, std::uint64_t numbers_used, timer_queue& timers)
+      : id(who), out(numbers_used), forget(timers, nullptr), expiry(timers, nullptr) {}
 
   bus_id id;
   node_life life;  // the one that registered last; incarnation 0: none yet

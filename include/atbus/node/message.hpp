@@ -53,7 +53,8 @@ class undelivered {
         reason_(reason) {}
 
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
-  // Of all messages this node sent there, counted from 1.
+  // Of all messages this node sent there, counted from 1, or from where it stood when the node had
+  // forgotten the destination.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
