@@ -164,6 +164,9 @@ void node_core::use(peer& of, session& path, bool settled) {
       (moved ? " go through " : " through ") + path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});
+  // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.
+  if (moved && !of.out.holds())
+    (void)announce(of, path, of.out.accepted() + 1);
   drain(of);
 }
 
