@@ -399,7 +399,10 @@ void node_core::drop(session& which, bool say_bye, errc reason, std::string_view
   if (say_bye && which.stage == session_stage::registered) {
     say(which, bye_body{.reason = reason, .text = std::string{text}});
     which.stage = session_stage::dropped;
-    which.at.close(goodbye_time);
+    if (which.keeps)
+      which.at.close(goodbye_time);
+    else
+      which.at.abort();  // what is read from a lane counts as handled, so nothing may be any more
     return;
   }
   const bool refused = which.stage == session_stage::registering && !which.by_us;
