@@ -370,6 +370,10 @@ void node_core::leave() {
     all.push_back(one->id);
   for (const bus_id id : all)
     (void)disconnect(id);
+  for (const auto& one : sessions_) {
+    if (one->stage == session_stage::opening || one->stage == session_stage::registering)
+      drop(*one, false, errc::closed, {});
+  }
 }
 
 void node_core::deliver(const node_life& source, const message_head& head, bytes_view payload,
