@@ -329,12 +329,12 @@ void node_core::forget(peer& of) {
   if (of.life.incarnation != 0)
     away_.remember(of.life, of.in);
   std::erase(moving_, &of);
-  if (last_found_ == &of)
-    last_found_ = nullptr;
-  if (claimed_.in == &of)
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
     tell({.kind = news::what::writable, .about = of.id});  // to be told that there is no such peer
+  if (last_found_ == &of)
+    last_found_ = nullptr;
+  if (claimed_.in == &of)
     claimed_ = {};
   peers_.erase(of.id.value());
 }
