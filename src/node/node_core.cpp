@@ -329,7 +329,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     return delivered_now_;
   for (peer* moving : std::vector<peer*>{moving_})
     move_if_settled(*moving);
-  if (!to_acknowledge_.empty())
+  if (acknowledge_by_ != timer_queue::never)
     acknowledge_due(on_.clock.now() >= acknowledge_by_);
   on_.channels.flush();
   tell_news();
