@@ -172,7 +172,8 @@ void node_core::use(peer& of, session& path, bool settled) {
 
 void node_core::move_if_settled(peer& of) {
   if (of.next != nullptr && of.current != nullptr) {
-    if (of.current->stage == session_stage::dropped || !of.current->settled())
+    if (of.current->stage == session_stage::dropped ||
+        of.next->stage != session_stage::registered || !of.current->settled())
       return;
     session& old = *of.current;
     use(of, *of.next, true);
@@ -210,7 +211,7 @@ void node_core::path_ended(peer& of, session& gone) {
   const bool settled = left.empty();
   of.out.path_lost(std::move(left));
   session* const next = std::exchange(of.next, nullptr);
-  if (next == nullptr)
+  if (next == nullptr || next->stage != session_stage::registered)
     return;
   // What the other end said of our flow is of use if nothing could arrive after that.
   if (settled || next->said_sole)
@@ -328,10 +329,10 @@ void node_core::abandon(peer& of, errc reason) {
 void node_core::forget(peer& of) {
   if (of.life.incarnation != 0)
     away_.remember(of.life, of.in);
-  std::erase(moving_, &of);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
     tell({.kind = news::what::writable, .about = of.id});  // to be told that there is no such peer
+  std::erase(moving_, &of);
   if (last_found_ == &of)
     last_found_ = nullptr;
   if (claimed_.in == &of)
