@@ -1,0 +1,408 @@
+// Runs a scenario: the nodes' processes, what they do in handlers, the faults, and the checks.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "simulated_network.h"
+#include "simulation/node/ledger.h"
+#include "simulation/node/scenario.h"
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::chrono::nanoseconds longest_recovery = 120s;
+
+class world {
+ public:
+  world(const scenario& all, std::ostream* trace)
+      : plan_(all), trace_(trace), net_(all.seed * 2 + 1), random_(all.seed) {
+    places_.resize(all.nodes);
+  }
+
+  run_result run();
+
+ private:
+  // Where a node of some id runs: one process after another.
+  struct place {
+    std::unique_ptr<simulated_node> process;
+    std::uint64_t lives = 0;
+    bool doomed = false;  // its handler has ended it
+    std::vector<bool> dials;
+    std::set<std::uint64_t> owed;  // to whom on_writable is owed
+    std::vector<std::string> more_addresses;
+  };
+
+  [[nodiscard]] static bus_id id_of(std::size_t index) { return bus_id{index + 1}; }
+  [[nodiscard]] std::string address_of(std::size_t index, unsigned quality) const;
+  void note(const std::string& text);
+  void start(std::size_t index);
+  void set_handlers(std::size_t index, node_core& core);
+  void on_message(std::size_t index, node_core& core, const message& what);
+  void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  void connect(std::size_t from, std::size_t to, unsigned quality);
+  void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
+  void end(std::size_t index);
+  void end_of(std::unique_ptr<simulated_node>& process);
+  void restart(const scenario_event& how);
+  void happen(const scenario_event& one);
+  void bury_doomed();
+  [[nodiscard]] bool is_quiet();
+  void check_idle();
+  void finish();
+  std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
+
+  const scenario& plan_;
+  std::ostream* trace_;
+  simulated_network net_;
+  std::mt19937_64 random_;
+  ledger book_;
+  std::vector<place> places_;
+  std::vector<std::unique_ptr<simulated_node>> outliving_;
+  bool faults_are_over_ = false;
+};
+
+void world::note(const std::string& text) {
+  if (trace_ != nullptr)
+    *trace_ << (net_.now() - 1s) / 1us << " us  " << text << '\n';
+}
+
+std::string world::address_of(std::size_t index, unsigned quality) const {
+  const std::string number = std::to_string(index + 1);
+  constexpr std::array<const char*, 3> kinds{"ipv4://10.0.0.", "unix:///node", "mem://node"};
+  return kinds[quality] + number + (quality == 0 ? ":7000" : "");
+}
+
+void world::start(std::size_t index) {
+  place& at = places_[index];
+  host_identity host{};
+  host[0] = static_cast<std::byte>(plan_.one_host ? 1 : index + 1);
+  ++at.lives;
+  at.doomed = false;
+  at.owed.clear();
+  at.dials = plan_.dials[index];
+  bool forgetful = false;
+  for (const node_options& one : plan_.options)
+    forgetful = forgetful || one.sessions() < 16;
+  const node_options& options = plan_.options[index];
+  at.process =
+      std::make_unique<simulated_node>(net_, id_of(index), options, host, [&](node_core& core) {
+        book_.born(core.self(), {.deadline = options.message_deadline() != 0ns,
+                                 .drops = options.overflow() != overflow_policy::would_block,
+                                 .forgetful = forgetful});
+        note("node " + core.self().id.to_string() + " begins");
+        set_handlers(index, core);
+        (void)core.listen(address_of(index, 0));
+        for (const std::string& one : at.more_addresses)
+          (void)core.listen(one);
+      });
+  at.process->limits.messages = 1 + draw(64);
+  for (std::size_t other = 0; other < plan_.nodes; ++other) {
+    if (!plan_.dials[index][other])
+      continue;
+    connect(index, other, 0);
+    if (plan_.also_better)
+      connect(index, other, 1);
+  }
+}
+
+void world::set_handlers(std::size_t index, node_core& core) {
+  const node_life self = core.self();
+  node_handlers& on = core.handlers();
+  on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
+  on.on_undelivered = [this, self](const undelivered& what) {
+    book_.reported(self, what);
+    if (trace_ != nullptr) {
+      note(self.id.to_string() + " is told: " + std::to_string(what.number()) + " to " +
+           what.destination().to_string() + " " + std::string{name(what.outcome())} + " (" +
+           std::string{name(what.reason())} + ")");
+    }
+  };
+  on.on_writable = [this, index, self](bus_id to) {
+    places_[index].owed.erase(to.value());
+    note(self.id.to_string() + " may write to " + to.to_string());
+  };
+  if (trace_ == nullptr)
+    return;
+  on.on_endpoint = [this, self](const endpoint& of, endpoint_event event) {
+    note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
+  };
+  on.on_log = [this, self](std::string_view line) {
+    note(self.id.to_string() + " logs: " + std::string{line});
+  };
+}
+
+void world::on_message(std::size_t index, node_core& core, const message& what) {
+  book_.delivered(core.self(), what);
+  const auto source = static_cast<std::size_t>(what.source().value() - 1);
+  if (trace_ != nullptr) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, what.bytes().data() + 16, 8);
+    note(core.self().id.to_string() + " receives " + std::to_string(number) + " of " +
+         what.source().to_string() + (what.redelivered() ? " again" : ""));
+  }
+  place& at = places_[index];
+  if (!at.process || &at.process->core() != &core || source >= plan_.nodes)
+    return;  // an old life goes on
+  if (what.type() != 0 && draw(3) == 0)
+    send(index, source, 30 + draw(200), what.type() - 1);
+  if (faults_are_over_)
+    return;
+  if (draw(400) == 0)
+    disconnect(index, source, std::chrono::nanoseconds{draw(2'000'000'000)});
+  if (draw(800) == 0) {
+    note(core.self().id.to_string() + " ends in its handler");
+    at.doomed = true;
+    core.close();
+  }
+}
+
+void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops) {
+  place& at = places_[from];
+  if (!at.process || at.doomed)
+    return;
+  const node_life self = at.process->core().self();
+  const status sent = at.process->send(id_of(to), hops, book_.next(self, id_of(to), size));
+  if (sent)
+    book_.accepted(self, id_of(to));
+  else if (sent == errc::would_block)
+    at.owed.insert(id_of(to).value());
+}
+
+void world::connect(std::size_t from, std::size_t to, unsigned quality) {
+  place& at = places_[from];
+  if (!at.process || at.doomed)
+    return;
+  at.dials[to] = true;
+  book_.wished(at.process->core().self(), id_of(to), true);
+  if (error bad = at.process->core().connect(id_of(to), address_of(to, quality)); !bad)
+    book_.fail("connect: " + bad.text());
+  if (!at.process->core().dispatching())
+    at.process->wake();
+}
+
+void world::disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after) {
+  place& at = places_[from];
+  if (!at.process || at.doomed)
+    return;
+  note("node " + std::to_string(from + 1) + " disconnects " + std::to_string(to + 1));
+  const bool dialled = at.dials[to];
+  at.dials[to] = false;
+  at.owed.erase(id_of(to).value());
+  book_.wished(at.process->core().self(), id_of(to), false);
+  (void)at.process->core().disconnect(id_of(to));
+  if (!at.process->core().dispatching())
+    at.process->wake();
+  const std::uint64_t life = at.lives;
+  if (dialled) {
+    net_.at(std::min(net_.now() + back_after, 1s + plan_.faults_end), [this, from, to, life] {
+      if (places_[from].lives == life)
+        connect(from, to, 0);
+    });
+  }
+}
+
+void world::end_of(std::unique_ptr<simulated_node>& process) {
+  if (!process)
+    return;
+  book_.killed(process->core().self());
+  note("node " + process->core().self().id.to_string() + " ends");
+  process.reset();
+}
+
+void world::bury_doomed() {
+  for (std::size_t index = 0; index < places_.size(); ++index) {
+    if (places_[index].doomed && places_[index].process &&
+        !places_[index].process->core().dispatching()) {
+      end_of(places_[index].process);
+      net_.at(net_.now() + std::chrono::nanoseconds{draw(1'000'000'000)}, [this, index] {
+        if (!places_[index].process)
+          start(index);
+      });
+    }
+  }
+}
+
+void world::restart(const scenario_event& how) {
+  place& at = places_[how.who];
+  if (!at.process || at.doomed)
+    return;
+  if (how.what != happening::kill)
+    at.process->channels().fall_silent();
+  if (how.what == happening::outlive) {
+    book_.seemed_dead(id_of(how.who));
+    outliving_.push_back(std::move(at.process));
+    const simulated_node* const old = outliving_.back().get();
+    net_.at(std::min(net_.now() + 10 * how.time, 1s + plan_.faults_end), [this, old] {
+      const auto found = std::find_if(outliving_.begin(), outliving_.end(),
+                                      [&](const auto& one) { return one.get() == old; });
+      end_of(*found);
+      outliving_.erase(found);
+    });
+  } else {
+    end_of(at.process);
+  }
+  const std::size_t index = how.who;
+  net_.at(std::min(net_.now() + how.time, 1s + plan_.faults_end), [this, index] {
+    if (!places_[index].process)
+      start(index);
+  });
+}
+
+void world::happen(const scenario_event& one) {
+  if (trace_ != nullptr && one.what != happening::send)
+    note(std::string{"-- "} + name(one.what) + " " + std::to_string(one.who + 1));
+  place& at = places_[one.who];
+  const std::chrono::nanoseconds until = std::min(net_.now() + one.time, 1s + plan_.faults_end);
+  const auto restore = [&](auto network_conditions::*field) {
+    net_.at(until, [this, field] { net_.conditions.*field = network_conditions{}.*field; });
+  };
+  switch (one.what) {
+    case happening::send:
+      for (std::uint64_t i = 0; i < one.count; ++i)
+        send(one.who, one.whom, 24 + draw(one.size), static_cast<std::uint32_t>(draw(4)));
+      return;
+    case happening::cut:
+      if (const std::size_t links = net_.links(); links != 0)
+        net_.cut(one.count % links, static_cast<seen_by>(one.size % 3));
+      return;
+    case happening::slow:
+      net_.conditions.delay_max = one.size * 1ms;
+      return restore(&network_conditions::delay_max);
+    case happening::refuse:
+      net_.conditions.refuses = true;
+      return restore(&network_conditions::refuses);
+    case happening::swallow:
+      net_.conditions.swallows = true;
+      return restore(&network_conditions::swallows);
+    case happening::narrow:
+      net_.conditions.queue_size = 5000;
+      net_.conditions.kernel_holds = one.count * 200;
+      restore(&network_conditions::queue_size);
+      return restore(&network_conditions::kernel_holds);
+    case happening::stop:
+      if (at.process)
+        at.process->stop_until(until);
+      return;
+    case happening::kill:
+    case happening::lose:
+    case happening::outlive:
+      return restart(one);
+    case happening::disconnect:
+      return disconnect(one.who, one.whom, one.time);
+    case happening::listen:
+      if (at.process && !at.doomed && plan_.one_host) {
+        at.more_addresses.push_back(address_of(one.who, 1 + one.count % 2));
+        (void)at.process->core().listen(at.more_addresses.back());
+        at.process->wake();
+      }
+      return;
+    case happening::connect:
+      return connect(one.who, one.whom, plan_.one_host ? one.count % 2 : 0);
+    case happening::kinds:
+      return;
+  }
+}
+
+bool world::is_quiet() {
+  for (std::size_t from = 0; from < places_.size(); ++from) {
+    if (!places_[from].process || places_[from].doomed)
+      return false;
+    node_core& core = places_[from].process->core();
+    for (std::size_t to = 0; to < places_.size(); ++to) {
+      if (!places_[from].dials[to])
+        continue;
+      const auto all = core.endpoints();
+      if (std::none_of(all.begin(), all.end(), [&](const endpoint& one) {
+            return one.id() == id_of(to) && one.connected();
+          }))
+        return false;
+    }
+    if (!core.settled() || !places_[from].owed.empty())
+      return false;
+  }
+  return book_.all_settled();
+}
+
+// Nothing is to be done but for a ping now and then.
+void world::check_idle() {
+  std::uint64_t before = 0;
+  for (const place& at : places_)
+    before += at.process->polls;
+  constexpr std::chrono::nanoseconds time = 10s;
+  net_.run_for(time);
+  std::uint64_t after = 0;
+  for (const place& at : places_)
+    after += at.process->polls;
+  // For each link a second: a ping, a pong, their acknowledgements, both ways.
+  if (after - before > 20 * (time / 1s) * plan_.nodes)
+    book_.fail("idle nodes were polled " + std::to_string(after - before) + " times in 10 s");
+}
+
+void world::finish() {
+  faults_are_over_ = true;
+  net_.conditions = {};
+  const auto looked = [this] {
+    bury_doomed();
+    return !book_.fault().empty() || is_quiet();
+  };
+  // Often enough: each look costs more than what happens in between.
+  const std::chrono::nanoseconds end = net_.now() + longest_recovery;
+  while (!looked() && net_.now() < end)
+    net_.run_for(250ms);
+  if (!is_quiet()) {
+    book_.check_settled();
+    for (const place& at : places_) {
+      if (at.process && !at.owed.empty())
+        book_.fail("a node waits for room for ever");
+    }
+    book_.fail("not all of it is connected and settled");
+  }
+  if (book_.fault().empty())
+    check_idle();
+  for (place& at : places_) {
+    if (!at.process)
+      continue;
+    for (std::size_t to = 0; to < places_.size(); ++to)
+      book_.wished(at.process->core().self(), id_of(to), false);
+    at.process->core().leave();
+    at.process->wake();
+    net_.run_for(100ms);
+  }
+  net_.run_for(5s);
+  for (const place& at : places_) {
+    if (at.process && !at.process->core().has_left())
+      book_.fail("node " + at.process->core().self().id.to_string() + " does not leave");
+  }
+  book_.check_settled();
+}
+
+run_result world::run() {
+  for (std::size_t index = 0; index < plan_.nodes; ++index)
+    start(index);
+  for (const scenario_event& one : plan_.events)
+    net_.at(1s + one.when, [this, one] { happen(one); });
+  while (net_.now() < 1s + plan_.faults_end && book_.fault().empty()) {
+    net_.run_until(std::min(net_.now() + 250ms, 1s + plan_.faults_end));
+    bury_doomed();
+  }
+  if (book_.fault().empty())
+    finish();
+  return {.fault = book_.fault(),
+          .messages = book_.accepted_count(),
+          .node_time = (net_.now() - 1s) * static_cast<std::int64_t>(plan_.nodes)};
+}
+
+}  // namespace
+
+run_result run(const scenario& all, std::ostream* trace) {
+  return world{all, trace}.run();
+}
+
+}  // namespace atbus::detail

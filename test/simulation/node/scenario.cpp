@@ -1,0 +1,157 @@
+#include "simulation/node/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <sstream>
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> names{
+    "send", "cut",  "slow",    "refuse",     "swallow", "narrow", "stop",
+    "kill", "lose", "outlive", "disconnect", "listen",  "connect"};
+
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) : engine_(seed) {}
+  std::uint64_t below(std::uint64_t limit) { return engine_() % limit; }
+  bool one_in(std::uint64_t many) { return below(many) == 0; }
+  std::chrono::nanoseconds time(std::chrono::nanoseconds longest) {
+    return std::chrono::nanoseconds{below(static_cast<std::uint64_t>(longest.count()) + 1)};
+  }
+  template <class T, std::size_t Size>
+  T of(const T (&choice)[Size]) {
+    return choice[below(Size)];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+node_options draw_options(dice& draw, bool tokens) {
+  node_options made;
+  if (tokens)
+    made.token("a secret of sixteen bytes");
+  else
+    made.allow_unauthenticated();
+  made.ping_interval(draw.of({1s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
+  made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
+  made.restart(
+      draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
+  if (draw.one_in(4))
+    made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
+  if (draw.one_in(3)) {
+    made.overflow(draw.of(
+        {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
+  }
+  if (draw.one_in(8))
+    made.sessions(draw.below(2));
+  return made;
+}
+
+happening draw_fault(dice& draw) {
+  // Those that lead into the most corners most often.
+  if (draw.one_in(3))
+    return happening::cut;
+  return static_cast<happening>(1 + draw.below(static_cast<std::uint64_t>(happening::kinds) - 1));
+}
+
+}  // namespace
+
+const char* name(happening what) noexcept {
+  return names[static_cast<std::size_t>(what)];
+}
+
+scenario make_scenario(std::uint64_t seed) {
+  dice draw{seed};
+  scenario made;
+  made.seed = seed;
+  made.nodes = draw.one_in(5) ? 3 : 2;
+  made.one_host = draw.one_in(3);
+  made.also_better = made.one_host && draw.one_in(2);
+  const bool tokens = draw.one_in(4);
+  made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
+  for (std::size_t i = 0; i < made.nodes; ++i) {
+    made.options.push_back(draw_options(draw, tokens));
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::uint64_t who = draw.below(3);
+      made.dials[i][j] = who != 0;
+      made.dials[j][i] = who != 1;
+    }
+  }
+  made.faults_end = 10s + draw.time(50s);
+  const auto add = [&](happening what, std::chrono::nanoseconds longest) {
+    scenario_event one;
+    one.when = draw.time(made.faults_end);
+    one.what = what;
+    one.who = draw.below(made.nodes);
+    one.whom = (one.who + 1 + draw.below(made.nodes - 1)) % made.nodes;
+    one.count = 1 + draw.below(draw.one_in(8) ? 60 : 12);
+    one.size = draw.of<std::uint64_t>({30, 200, 2000});
+    one.time = draw.time(draw.one_in(3) ? longest : longest / 20);
+    made.events.push_back(one);
+  };
+  const std::uint64_t bursts = made.nodes * static_cast<std::uint64_t>(made.faults_end / 1s) / 4;
+  for (std::uint64_t i = 0; i < bursts; ++i)
+    add(happening::send, 0s);
+  const std::uint64_t faults = 1 + draw.below(draw.one_in(4) ? 30 : 8);
+  for (std::uint64_t i = 0; i < faults; ++i)
+    add(draw_fault(draw), 10s);
+  std::stable_sort(made.events.begin(), made.events.end(),
+                   [](const auto& left, const auto& right) { return left.when < right.when; });
+  return made;
+}
+
+std::string to_text(const scenario& all) {
+  std::ostringstream text;
+  text << "seed " << all.seed << ", " << all.nodes << " nodes"
+       << (all.one_host ? " on one host" : "") << (all.also_better ? ", two addresses" : "")
+       << ", faults end at " << all.faults_end / 1ms << " ms\n";
+  for (std::size_t i = 0; i < all.nodes; ++i) {
+    const node_options& of = all.options[i];
+    text << "  node " << i + 1 << ": buffer " << of.send_buffer_size() << ", overflow "
+         << static_cast<int>(of.overflow()) << ", restart " << static_cast<int>(of.restart())
+         << ", deadline " << of.message_deadline() / 1ms << " ms, sessions " << of.sessions()
+         << ", ping " << of.ping_interval() / 1ms << " ms, first idle "
+         << of.first_idle_timeout() / 1s << " s; dials";
+    for (std::size_t j = 0; j < all.nodes; ++j) {
+      if (all.dials[i][j])
+        text << ' ' << j + 1;
+    }
+    text << '\n';
+  }
+  for (const scenario_event& one : all.events) {
+    text << "  " << one.when / 1us << " us: " << name(one.what) << ' ' << one.who + 1 << " -> "
+         << one.whom + 1 << ", count " << one.count << ", size " << one.size << ", time "
+         << one.time / 1us << " us\n";
+  }
+  return text.str();
+}
+
+scenario shrink(scenario failing) {
+  // Halves first, then quarters, down to one at a time; again until nothing can go.
+  for (std::size_t piece = std::max<std::size_t>(failing.events.size() / 2, 1); piece != 0;) {
+    bool went = false;
+    for (std::size_t at = 0; at < failing.events.size();) {
+      scenario shorter = failing;
+      const std::size_t end = std::min(at + piece, shorter.events.size());
+      shorter.events.erase(shorter.events.begin() + static_cast<std::ptrdiff_t>(at),
+                           shorter.events.begin() + static_cast<std::ptrdiff_t>(end));
+      if (run(shorter).fault.empty()) {
+        at = end;
+      } else {
+        failing = std::move(shorter);
+        went = true;
+      }
+    }
+    if (piece > 1 || !went)
+      piece = piece > 1 ? piece / 2 : 0;
+  }
+  return failing;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,71 @@
+// What happens in one simulated run: how the nodes are set up, what they send, what goes wrong and
+// when. All of it follows from a seed, and each event can be left out, so that a run that fails can be
+// made short.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "atbus/node/node_options.hpp"
+
+namespace atbus::detail {
+
+enum class happening : std::uint8_t {
+  send,        // `count` messages of up to `size` bytes from `who` to `whom`
+  cut,         // a link, seen by both, one or none of its ends
+  slow,        // messages travel for long
+  refuse,      // connections are refused,
+  swallow,     // or get no answer
+  narrow,      // queues and kernel hold little, of what is opened from then on
+  stop,        // a process
+  kill,        // a process; another one follows
+  lose,        // the same, and nobody sees its end
+  outlive,     // another process with the same id begins, and the old one goes on for a while
+  disconnect,  // `who` from `whom`, and connects again after `time`
+  listen,      // at one more address, a better one
+  connect,     // to one more address of `whom`
+  kinds,
+};
+[[nodiscard]] const char* name(happening what) noexcept;
+
+struct scenario_event {
+  std::chrono::nanoseconds when{0};
+  happening what = happening::send;
+  std::size_t who = 0;  // nodes, counted from 0
+  std::size_t whom = 1;
+  std::uint64_t count = 0;
+  std::uint64_t size = 0;
+  std::chrono::nanoseconds time{0};
+};
+
+struct scenario {
+  std::uint64_t seed = 0;
+  std::size_t nodes = 2;
+  bool one_host = false;
+  std::vector<node_options> options;     // of each node
+  std::vector<std::vector<bool>> dials;  // who dials whom at its start
+  bool also_better = false;              // at two addresses
+  std::chrono::nanoseconds faults_end{0};
+  std::vector<scenario_event> events;  // in order
+};
+
+[[nodiscard]] scenario make_scenario(std::uint64_t seed);
+[[nodiscard]] std::string to_text(const scenario& all);
+
+struct run_result {
+  std::string fault;  // empty: all is well
+  std::uint64_t messages = 0;
+  std::chrono::nanoseconds node_time{0};  // simulated, of all nodes together
+};
+
+// `trace`, if given, is told what happens.
+run_result run(const scenario& all, std::ostream* trace = nullptr);
+
+// Leaves out events for as long as the run still fails.
+[[nodiscard]] scenario shrink(scenario failing);
+
+}  // namespace atbus::detail

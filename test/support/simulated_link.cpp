@@ -1,0 +1,270 @@
+#include "simulated_link.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t frame_head = 8;
+
+std::size_t size_of(const std::vector<std::byte>& message) noexcept {
+  return frame_head + message.size();
+}
+
+}  // namespace
+
+void simulated_wire::lose_some(simulated_network& net, std::size_t from) {
+  simulated_way& way = ways[from];
+  way.lost_from = std::min(way.lost_from, way.arrived + net.draw(way.written - way.arrived + 1));
+}
+
+void simulated_wire::tell_end(simulated_network& net, std::size_t end,
+                              std::chrono::nanoseconds delay, errc why) {
+  if (ends[end] == nullptr)
+    return;
+  // The wire lives for as long as one of its ends does, or something is on its way.
+  net.at(net.now() + delay, [wire = ends[end]->wire_, end, why] {
+    simulated_link* const at = wire->ends[end];
+    if (at == nullptr || at->end_seen_)
+      return;
+    at->end_seen_ = true;
+    at->why_ = why;
+    at->in().lost_from = std::min(at->in().lost_from, at->in().arrived);
+    at->owner_.wake_();
+  });
+}
+
+simulated_link::simulated_link(simulated_transport& owner, std::shared_ptr<simulated_wire> wire,
+                               std::size_t end)
+    : owner_(owner),
+      wire_(std::move(wire)),
+      end_(end),
+      queue_size_(owner.net_.conditions.queue_size),
+      control_reserve_(owner.net_.conditions.control_reserve),
+      kernel_holds_(owner.net_.conditions.kernel_holds),
+      message_limit_(owner.net_.conditions.message_limit) {
+  wire_->ends[end_] = this;
+}
+
+simulated_link::~simulated_link() {
+  leave_wire();
+}
+
+link_trust simulated_link::trust() const noexcept {
+  switch (wire_->kind) {
+    case link_kind::memory:
+      return link_trust::same_process;
+    case link_kind::tcp:
+      return link_trust::stranger;
+    default:
+      return link_trust::same_user;
+  }
+}
+
+std::string simulated_link::peer() const {
+  return end_ == 0 ? wire_->to : "a caller of " + wire_->to;
+}
+
+std::byte* simulated_link::claim(std::size_t length, message_purpose purpose,
+                                 status& why) noexcept {
+  const auto refuse = [&](errc code) -> std::byte* {
+    why = code;
+    return nullptr;
+  };
+  slot_.clear();
+  if (ended_ || closing_ || over_)
+    return refuse(errc::closed);
+  if (length > message_limit_)
+    return refuse(errc::message_too_large);
+  const std::size_t most =
+      queue_size_ + (purpose == message_purpose::control ? control_reserve_ : 0);
+  if (out().queued_bytes + length + frame_head > most) {
+    waits_ = waits_ || purpose == message_purpose::data;
+    return refuse(errc::would_block);
+  }
+  slot_.resize(std::max<std::size_t>(length, 1));
+  return slot_.data();
+}
+
+void simulated_link::commit(std::size_t length) noexcept {
+  if (slot_.empty())
+    return;
+  simulated_way& way = out();
+  slot_.resize(length);
+  way.queued_bytes += size_of(slot_);
+  way.queue.push_back(std::exchange(slot_, {}));
+  ++way.committed;
+  if (!keeps())
+    flush();
+}
+
+void simulated_link::flush() noexcept {
+  simulated_way& way = out();
+  if (ended_ || over_)
+    return;
+  const std::uint64_t before = way.written;
+  while (way.written < way.committed) {
+    const std::size_t size = size_of(way.at(way.written));
+    if (keeps() && way.under_way_bytes != 0 && way.under_way_bytes + size > kernel_holds_)
+      break;
+    way.under_way_bytes += size;
+    ++way.written;
+  }
+  simulated_network& net = owner_.net_;
+  if (way.written != before) {
+    way.last_arrival =
+        std::max(way.last_arrival, net.now() + net.draw_delay() / (keeps() ? 1 : 16));
+    net.at(way.last_arrival, [wire = wire_, from = end_, upto = way.written] {
+      simulated_way& of = wire->ways[from];
+      of.arrived = std::max(of.arrived, std::min(upto, of.lost_from));
+      if (simulated_link* const reader = wire->ends[1 - from]; reader != nullptr)
+        reader->owner_.wake_();
+    });
+  }
+  if (closing_ && !goodbye_ && keeps() && way.written == way.committed) {
+    goodbye_ = true;
+    if (!wire_->cut) {
+      const auto delay = std::max(way.last_arrival - net.now(), net.draw_delay());
+      wire_->tell_end(net, 1 - end_, delay, errc::peer_closed);
+    }
+  }
+}
+
+void simulated_link::let_go(simulated_way& of) noexcept {
+  while (!of.queue.empty() && of.first < of.released && of.first < of.handled) {
+    of.queue.pop_front();
+    ++of.first;
+  }
+}
+
+void simulated_link::release(std::uint64_t messages) noexcept {
+  simulated_way& way = out();
+  for (; messages != 0 && way.released < way.committed; --messages)
+    way.queued_bytes -= size_of(way.at(way.released++));
+  let_go(way);
+  if (waits_ && way.queued_bytes <= queue_size_ / 2) {
+    waits_ = false;
+    roomy_ = true;
+    owner_.wake_();
+  }
+}
+
+bool simulated_link::settled() const noexcept {
+  return (keeps() ? out().released : out().handled) == out().committed;
+}
+
+void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
+  const simulated_way& way = out();
+  const bool never_read = wire_->process_gone[1 - end_];
+  for (std::uint64_t number = way.released; number < way.committed; ++number) {
+    const bool seen = keeps() ? number < way.written : !never_read || number < way.handled;
+    each(way.at(number), seen ? errc::outcome_unknown : errc::not_delivered);
+  }
+}
+
+void simulated_link::resume() noexcept {
+  if (std::exchange(paused_, false))
+    owner_.wake_();
+}
+
+void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
+  if (ended_ || std::exchange(closing_, true))
+    return;
+  paused_ = false;
+  slot_.clear();
+  owner_.net_.at(owner_.net_.now() + linger, [wire = wire_, end = end_] {
+    if (wire->ends[end] != nullptr)
+      wire->ends[end]->end_now(errc::timed_out);
+  });
+  flush();
+  owner_.wake_();
+}
+
+void simulated_link::abort() noexcept {
+  end_now(errc::closed);
+}
+
+void simulated_link::end_now(errc why) noexcept {
+  if (std::exchange(ended_, true))
+    return;
+  slot_.clear();
+  why_ = why;
+  leave_wire();
+  owner_.wake_();
+}
+
+void simulated_link::leave_wire() noexcept {
+  if (wire_->ends[end_] != this)
+    return;
+  wire_->ends[end_] = nullptr;
+  if (wire_->cut || goodbye_)
+    return;
+  simulated_network& net = owner_.net_;
+  if (keeps() && net.draw(2) == 0)
+    wire_->lose_some(net, end_);
+  wire_->tell_end(net, 1 - end_, std::max(out().last_arrival - net.now(), net.draw_delay()),
+                  errc::peer_closed);
+}
+
+bool simulated_link::is_due() const noexcept {
+  const bool reads = open_ && !paused_ && !has_read_all();
+  return !over_ &&
+         (ended_ || open_due_ || reads || roomy_ || (end_seen_ && !paused_ && has_read_all()) ||
+          (closing_ && !keeps() && settled()));
+}
+
+void simulated_link::handled_one() noexcept {
+  simulated_way& way = in();
+  way.under_way_bytes -= size_of(way.at(way.handled++));
+  simulated_link* const writer = wire_->ends[1 - end_];
+  if (keeps()) {
+    let_go(way);
+    if (writer != nullptr && way.written < way.committed)
+      writer->owner_.wake_();
+  } else if (writer != nullptr) {
+    writer->release(1);
+    if (writer->closing_)
+      writer->owner_.wake_();
+  }
+}
+
+std::size_t simulated_link::tell_messages(link_events& events, std::size_t most) {
+  std::size_t count = 0;
+  while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_) {
+    ++count;
+    events.received(*this, in().at(in().handled), false);
+    handled_one();
+  }
+  return count;
+}
+
+std::size_t simulated_link::tell(link_events& events, std::size_t most) {
+  std::size_t count = 0;
+  if (open_due_ && !ended_) {
+    open_due_ = false;
+    open_ = true;
+    events.opened(*this, end_ == 1);
+  }
+  if (open_ && !owner_.closed_)
+    count = tell_messages(events, most);
+  if (owner_.closed_)
+    return count;
+  if (std::exchange(roomy_, false) && open_ && !ended_ && !closing_) {
+    events.writable(*this);
+    if (owner_.closed_)
+      return count;
+  }
+  const bool lane_done = closing_ && !keeps() && settled();
+  const bool end_reached = end_seen_ && !paused_ && has_read_all();
+  if (!ended_ && !end_reached && !lane_done)
+    return count;
+  over_ = true;
+  const error why{why_ == errc::ok ? errc::closed : why_};
+  events.closed(*this, why);
+  if (!owner_.closed_)
+    leave_wire();
+  return count;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,275 @@
+#include "simulated_network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "simulated_link.h"
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+
+simulated_network::simulated_network(std::uint64_t seed) : clock_(1s), random_(seed) {}
+simulated_network::~simulated_network() = default;
+
+std::chrono::nanoseconds simulated_network::draw_delay() {
+  const auto span =
+      static_cast<std::uint64_t>((conditions.delay_max - conditions.delay_min).count());
+  return conditions.delay_min + std::chrono::nanoseconds{draw(span + 1)};
+}
+
+void simulated_network::at(std::chrono::nanoseconds when, std::function<void()> what) {
+  events_.push({std::max(when, now()), order_++, std::move(what)});
+}
+
+bool simulated_network::step(std::chrono::nanoseconds until) {
+  if (events_.empty() || events_.top().when > until)
+    return false;
+  const event next = events_.top();
+  events_.pop();
+  clock_.advance(next.when - now());
+  next.what();
+  return true;
+}
+
+void simulated_network::run_until(std::chrono::nanoseconds when) {
+  while (step(when)) {
+  }
+  if (when > now())
+    clock_.advance(when - now());
+}
+
+bool simulated_network::run_until(const std::function<bool()>& holds,
+                                  std::chrono::nanoseconds longest) {
+  const std::chrono::nanoseconds end = now() + longest;
+  while (!holds()) {
+    if (!step(end))
+      return false;
+  }
+  return true;
+}
+
+std::vector<std::shared_ptr<simulated_wire>> simulated_network::whole() const {
+  std::vector<std::shared_ptr<simulated_wire>> all;
+  for (const auto& weak : wires_) {
+    auto one = weak.lock();
+    if (one && one->keeps() && one->ends[0] != nullptr && one->ends[1] != nullptr && !one->cut)
+      all.push_back(std::move(one));
+  }
+  return all;
+}
+
+std::size_t simulated_network::links() const {
+  return whole().size();
+}
+
+link_kind simulated_network::kind_of(std::size_t nth) const {
+  return whole().at(nth)->kind;
+}
+
+void simulated_network::cut(std::size_t nth, seen_by who) {
+  const auto wire = whole().at(nth);
+  const std::size_t first = draw(2);
+  wire->lose_some(*this, 0);
+  wire->lose_some(*this, 1);
+  wire->cut = true;
+  const bool all_see = who == seen_by::both || wire->kind != link_kind::tcp;
+  if (who == seen_by::none && !all_see)
+    return;
+  wire->tell_end(*this, first, draw_delay(), errc::peer_closed);
+  if (all_see)
+    wire->tell_end(*this, 1 - first, draw_delay(), errc::peer_closed);
+}
+
+simulated_transport::simulated_transport(simulated_network& net, std::function<void()> wake)
+    : net_(net), wake_(std::move(wake)) {}
+
+simulated_transport::~simulated_transport() {
+  close();
+}
+
+void simulated_transport::start(const node_life&, link_events& events) {
+  events_ = &events;
+}
+
+result<std::string> simulated_transport::listen(const address& at) {
+  address where = at;
+  if (at.kind() == address_kind::ipv4 && at.port() == 0)
+    where = at.with_port(static_cast<std::uint16_t>(1 + ++net_.ports_ % 65535));
+  net_.listeners_[where.to_string()] = this;
+  return where.to_string();
+}
+
+result<link*> simulated_transport::connect(const address& to) {
+  auto wire = std::make_shared<simulated_wire>();
+  wire->kind = simulated_kind(to.kind());
+  wire->to = to.to_string();
+  std::erase_if(net_.wires_, [](const auto& one) { return one.expired(); });
+  net_.wires_.push_back(wire);
+  simulated_link& dialled = add(wire, 0);
+  const std::chrono::nanoseconds there = net_.now() + net_.draw_delay();
+  if (net_.conditions.swallows) {
+    wire->tell_end(net_, 0, net_.conditions.connect_timeout, errc::timed_out);
+    return &dialled;
+  }
+  const bool refused = net_.conditions.refuses;
+  net_.at(there, [&net = net_, wire, refused] {
+    if (wire->ends[0] == nullptr)
+      return;
+    const auto found = net.listeners_.find(wire->to);
+    if (refused || found == net.listeners_.end())
+      return wire->tell_end(net, 0, net.draw_delay(), errc::not_connected);
+    found->second->add(wire, 1).open_due_ = true;
+    found->second->wake_();
+    const std::chrono::nanoseconds back = net.now() + net.draw_delay();
+    wire->ways[1].last_arrival = back;
+    net.at(back, [wire] {
+      if (wire->ends[0] == nullptr || wire->cut)
+        return;
+      wire->ends[0]->open_due_ = true;
+      wire->ends[0]->owner_.wake_();
+    });
+  });
+  return &dialled;
+}
+
+simulated_link& simulated_transport::add(std::shared_ptr<simulated_wire> wire, std::size_t end) {
+  links_.push_back(std::make_unique<simulated_link>(*this, std::move(wire), end));
+  return *links_.back();
+}
+
+bool simulated_transport::is_here(const simulated_link* one) const noexcept {
+  return std::any_of(links_.begin(), links_.end(),
+                     [&](const auto& other) { return other.get() == one; });
+}
+
+void simulated_transport::erase(simulated_link* gone) {
+  const auto at = std::find_if(links_.begin(), links_.end(),
+                               [&](const auto& one) { return one.get() == gone; });
+  links_.erase(at);
+}
+
+void simulated_transport::fall_silent() noexcept {
+  for (const auto& one : links_) {
+    if (one->kind() == link_kind::tcp)
+      one->wire_->cut = true;
+  }
+}
+
+void simulated_transport::close() noexcept {
+  if (std::exchange(closed_, true))
+    return;
+  std::erase_if(net_.listeners_, [&](const auto& one) { return one.second == this; });
+  for (const auto& one : links_) {
+    one->wire_->process_gone[one->end_] = true;
+    one->leave_wire();
+  }
+  // A handler may have called: what it looks at stays until poll returns.
+  if (polling_)
+    ended_ = std::move(links_);
+  links_.clear();
+}
+
+std::size_t simulated_transport::poll(const poll_limits& limits) {
+  struct frame {
+    simulated_transport& of;
+    ~frame() {
+      of.polling_ = false;
+      of.ended_.clear();
+    }
+  } const at_end{*this};
+  polling_ = true;
+  flush();
+  std::size_t count = 0;
+  std::vector<simulated_link*> all;
+  for (const auto& one : links_)
+    all.push_back(one.get());
+  if (all.size() > 1)
+    std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(net_.draw(all.size())),
+                all.end());
+  for (simulated_link* one : all) {
+    if (closed_)
+      return count;
+    if (is_here(one))
+      count += one->tell(*events_, limits.messages - std::min(count, limits.messages));
+    if (!closed_ && is_here(one) && one->over_)
+      erase(one);
+  }
+  return count;
+}
+
+void simulated_transport::flush() noexcept {
+  for (const auto& one : links_)
+    one->flush();
+}
+
+bool simulated_transport::prepare_sleep() {
+  return std::none_of(links_.begin(), links_.end(), [](const auto& one) { return one->is_due(); });
+}
+
+simulated_node::simulated_node(simulated_network& net, bus_id id, const node_options& options,
+                               host_identity host, const std::function<void(node_core&)>& prepare)
+    : net_(net),
+      random_(net.draw(std::numeric_limits<std::uint64_t>::max())),
+      channels_(std::make_unique<simulated_transport>(net, [this] { wake(); })) {
+  core_ = std::make_unique<node_core>(id, options,
+                                      node_environment{net.clock(), random_, *channels_, host});
+  if (prepare)
+    prepare(*core_);
+  wake();
+}
+
+simulated_node::~simulated_node() {
+  *alive_ = false;
+}
+
+void simulated_node::plan(std::chrono::nanoseconds when) {
+  when = std::max(when, stopped_until_);
+  if (when >= planned_)
+    return;
+  planned_ = when;
+  net_.at(when, [this, when, alive = alive_] {
+    if (*alive && planned_ == when)
+      poll();
+  });
+}
+
+void simulated_node::stop_until(std::chrono::nanoseconds when) {
+  stopped_until_ = when;
+  planned_ = std::chrono::nanoseconds::max();
+  plan(when);
+}
+
+void simulated_node::poll() {
+  planned_ = std::chrono::nanoseconds::max();
+  if (net_.now() < stopped_until_)
+    return plan(stopped_until_);
+  ++polls;
+  core_->poll(limits);
+  if (core_->is_closed())
+    return;
+  if (!core_->prepare_sleep())
+    return plan(net_.now() + net_.draw_delay() / 16);
+  const std::chrono::nanoseconds sleep = core_->longest_sleep();
+  core_->finish_sleep();
+  if (sleep >= 0ns)
+    plan(net_.now() + std::max<std::chrono::nanoseconds>(sleep, 20us));
+}
+
+status simulated_node::send(bus_id to, std::uint32_t type, bytes_view bytes) {
+  status why;
+  std::byte* const at = core_->claim(to, type, bytes.size(), why);
+  if (at == nullptr)
+    return why;
+  if (!bytes.empty())
+    std::memcpy(at, bytes.data(), bytes.size());
+  core_->commit(bytes.size());
+  if (!core_->dispatching())
+    wake();
+  return {};
+}
+
+}  // namespace atbus::detail
