@@ -211,13 +211,13 @@ void node_core::path_ended(peer& of, session& gone) {
   const bool settled = left.empty();
   of.out.path_lost(std::move(left));
   session* const next = std::exchange(of.next, nullptr);
-  if (next == nullptr || next->stage != session_stage::registered)
-    return;
   // What the other end said of our flow is of use if nothing could arrive after that.
-  if (settled || next->said_sole)
-    use(of, *next, settled);
-  else
-    drop(*next, true, errc::ok, "the link before was lost: register again");
+  if (next != nullptr && next->stage == session_stage::registered && (settled || next->said_sole))
+    return use(of, *next, settled);
+  for (session* other : std::vector<session*>{of.sessions}) {
+    if (other->stage == session_stage::registered)
+      drop(*other, true, errc::ok, "the link before was lost: register again");
+  }
 }
 
 std::list<held_message> node_core::take_left(peer& of, link& from) {
