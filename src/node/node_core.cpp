@@ -193,10 +193,11 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
   if (in == nullptr && !self) [[unlikely]]
     return refuse({errc::no_route, to.value()});
   const std::size_t waiting = self ? to_self_bytes_ : in->out.held_bytes();
-  if (waiting + length > std::max(options_.send_buffer_size(), length)) {
+  if (waiting != 0 && waiting + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     switch (self ? overflow_policy::would_block : options_.overflow()) {
       case overflow_policy::drop_oldest:
-        while (in->out.holds() && in->out.held_bytes() + length > options_.send_buffer_size()) {
+        while (in->out.holds() &&
+               in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
           ++stats_.overflow_drops;
           in->out.drop_oldest(errc::would_block, reporter(*in));
         }
@@ -241,7 +242,7 @@ void node_core::commit(std::size_t length) noexcept {
   message.bytes.resize(length);
   if (std::exchange(claimed_.to_self, false)) {
     message.number = ++self_accepted_;
-    to_self_bytes_ += length;
+    to_self_bytes_ += outgoing_flow::cost(length);
     to_self_.push_back(std::move(message));
     return;
   }
@@ -251,8 +252,8 @@ void node_core::commit(std::size_t length) noexcept {
     if (!in->expiry.pending())
       in->expiry.set(message.deadline);
   }
-  if (options_.overflow() == overflow_policy::drop_newest &&
-      in->out.held_bytes() + length > options_.send_buffer_size()) {
+  if (options_.overflow() == overflow_policy::drop_newest && in->out.holds() &&
+      in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     ++stats_.overflow_drops;
     reporter (*in)(message, errc::would_block);
     return;
@@ -314,7 +315,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   for (std::size_t left = to_self_.size(); left != 0 && delivered_now_ < limits.messages; --left) {
     const held_message own = std::move(to_self_.front());
     to_self_.pop_front();
-    to_self_bytes_ -= own.bytes.size();
+    to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
     deliver(self_, message_head{message_kind::data, 0, 0, own.type}, own.bytes, false);
     if (closed_)
       return delivered_now_;
