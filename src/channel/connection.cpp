@@ -131,7 +131,6 @@ void connection_slot::abort() noexcept {
   if (!at || at.entry->claims != claim_ || at.entry->frame == nullptr)
     return;
   at.entry->frame = nullptr;
-  at.entry->queue->abort();
 }
 
 status connection::flush() const noexcept {
@@ -178,6 +177,7 @@ std::size_t connection::unreleased(const std::function<void(bytes_view, bool)>& 
   const found at{anchor_, id_};
   if (!at)
     return 0;
+  at.core->settle(*at.entry);
   std::size_t released = at.entry->release_debt;
   std::size_t count = 0;
   detail::for_each_frame(*at.entry->queue, [&](bytes_view message, bool written) {
@@ -215,7 +215,7 @@ std::uint64_t connection::message_limit() const noexcept {
 }
 std::size_t connection::queued() const noexcept {
   const found at{anchor_, id_};
-  return at ? at.entry->queue->size() : 0;
+  return at ? at.entry->queued() : 0;
 }
 void* connection::context() const noexcept {
   const found at{anchor_, id_};

@@ -76,7 +76,12 @@ struct connection_entry : watched {
   std::chrono::nanoseconds starved_until{0};  // 0: it is not
   std::chrono::nanoseconds timer_at{0};       // in the set of timers; 0: not there
 
-  std::size_t limit = 0;       // payload bytes of the longest message that may be sent
+  std::size_t limit = 0;  // payload bytes of the longest message that may be sent
+  // Room in the queue that is claimed for many messages at a time: what was appended there joins the
+  // queue with settle(). Null: there is none.
+  std::byte* stretch = nullptr;
+  std::byte* stretch_at = nullptr;  // the next frame goes here
+  std::byte* stretch_end = nullptr;
   std::byte* frame = nullptr;  // of the open claim
   std::size_t claimed = 0;
   std::uint64_t claims = 0;
@@ -86,6 +91,11 @@ struct connection_entry : watched {
   line_place<connection_entry> turn;       // in the line of those to be read
   line_place<connection_entry> probation;  // among its listener's unconfirmed
 
+  [[nodiscard]] std::size_t appended() const noexcept {
+    return static_cast<std::size_t>(stretch_at - stretch);
+  }
+  // Bytes that were accepted and are not released.
+  [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + appended(); }
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
 };
 

@@ -1,5 +1,6 @@
 // The part of a connection_set that makes, writes and ends connections.
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "atbus/core/clock.hpp"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int accepts_per_look = 64;
 constexpr std::chrono::nanoseconds never{0};
+// Room for messages is claimed so many bytes at a time.
+constexpr std::uint64_t stretch_size = 16 * 1024;
 // What is queued leaves at the end of the turn, but not later than with so many bytes.
 constexpr std::uint64_t write_size = 128 * 1024;
 constexpr std::size_t slots_max = std::size_t{1} << 20;
@@ -217,6 +220,7 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   hello own = c.own;
   own.session = random_word();
   c.limit = own.payload_max;
+  settle(c);  // without checksums: the link fills them in
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
   c.link->read_on();
@@ -325,8 +329,8 @@ void connection_core::end(connection_entry& c, error why) noexcept {
 
 // Its slot says closed.
 void connection_core::give_up_claim(connection_entry& c) noexcept {
-  c.queue->abort();
   c.frame = nullptr;
+  settle(c);
 }
 
 void connection_core::say_goodbye(connection_entry& c) noexcept {
@@ -364,55 +368,59 @@ void connection_core::abort(connection_entry& c) noexcept {
 
 // --- writing
 
-std::byte* connection_core::claim(connection_entry& c, std::size_t length, status& why) noexcept {
-  if (c.now == phase::closed || c.ending()) {
-    why = errc::closed;
-    return nullptr;
-  }
-  if (length > c.limit) {
-    why = status{errc::message_too_large, length, c.limit};
-    return nullptr;
-  }
-  mutable_bytes frame;
-  status claimed = c.queue->claim(frame_size(length), frame);
-  if (!claimed) [[unlikely]] {
-    if (claimed == errc::invalid_argument) {
-      c.queue->abort();  // the open one is taken away
-      claimed = c.queue->claim(frame_size(length), frame);
-    }
-    if (claimed == errc::would_block && !c.blocked) {
-      write(c);
-      claimed =
-          c.now == phase::closed ? status{errc::closed} : c.queue->claim(frame_size(length), frame);
-    }
-    if (!claimed) {
-      if (claimed == errc::would_block) {
-        ++full_;
-        c.wants_writable = true;
-      }
-      why = claimed;
-      return nullptr;
-    }
-  }
-  ++c.claims;
-  c.frame = frame.data();
-  c.claimed = length;
-  return begin_frame(c.frame, frame_kind::data, length);
-}
-
-void connection_core::commit(connection_entry& c, std::size_t length) noexcept {
-  c.queue->commit(length == c.claimed ? frame_size(length) : shorten_frame(c.frame, length));
-  c.frame = nullptr;
-  if (c.queue->committed() >= c.write_at && !c.blocked) [[unlikely]] {
+status connection_core::new_stretch(connection_entry& c, std::size_t length) noexcept {
+  c.frame = nullptr;  // the open one is taken away
+  if (c.now == phase::closed || c.ending())
+    return errc::closed;
+  if (length > c.limit)
+    return {errc::message_too_large, length, c.limit};
+  settle(c);
+  status claimed = claim_stretch(c, length);
+  if (claimed == errc::would_block && !c.blocked) {
     write(c);
-  } else {
-    mark_dirty(c);
+    claimed = c.now == phase::closed ? status{errc::closed} : claim_stretch(c, length);
   }
+  if (claimed == errc::would_block) {
+    ++full_;
+    c.wants_writable = true;
+  }
+  return claimed;
 }
 
-void connection_core::mark_dirty(connection_entry& c) noexcept {
-  if (!std::exchange(c.dirty, true))
-    dirty_.push_back(c.id);
+status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
+  const std::size_t least = frame_size(length);
+  const std::uint64_t due =
+      c.write_at > c.queue->committed() ? c.write_at - c.queue->committed() : 0;
+  const std::size_t wish = static_cast<std::size_t>(
+      std::min<std::uint64_t>({due, stretch_size, c.queue->byte_limit() / 8}));
+  mutable_bytes place;
+  status claimed = errc::would_block;
+  if (wish > least)
+    claimed = c.queue->claim(wish & ~(frame_alignment - 1), place);
+  if (!claimed)
+    claimed = c.queue->claim(least, place);
+  if (claimed) {
+    c.stretch = c.stretch_at = place.data();
+    c.stretch_end = c.stretch + place.size();
+  }
+  return claimed;
+}
+
+void connection_core::settle(connection_entry& c) noexcept {
+  const std::size_t bytes = c.appended();
+  if (c.stretch == nullptr || (bytes == 0 && c.frame != nullptr))
+    return;
+  c.queue->commit(bytes);
+  if (c.link != nullptr && c.link->checks())
+    c.link->mark_sealed(bytes);
+  mutable_bytes place;
+  if (c.frame != nullptr && c.queue->claim(frame_size(c.claimed), place)) {
+    assert(place.data() == c.frame);  // it goes on where the queue ends
+    c.stretch = c.stretch_at = place.data();
+    c.stretch_end = c.stretch + place.size();
+    return;
+  }
+  c.stretch = c.stretch_at = c.stretch_end = c.frame = nullptr;
 }
 
 void connection_core::flush() noexcept {
@@ -437,6 +445,7 @@ status connection_core::flush(connection_entry& c) noexcept {
 }
 
 void connection_core::write(connection_entry& c) noexcept {
+  settle(c);
   c.write_at = c.queue->committed() + write_size;
   if (c.now != phase::linked || (c.dial == nullptr && !c.opened))
     return;
@@ -482,7 +491,7 @@ void connection_core::note_starved(connection_entry& c) noexcept {
 }
 
 void connection_core::tell_writable_soon(connection_entry& c) noexcept {
-  if (!c.wants_writable || c.queue->size() > c.queue->byte_limit() / 2)
+  if (!c.wants_writable || c.queued() > c.queue->byte_limit() / 2)
     return;
   c.wants_writable = false;
   c.writable_due = true;
@@ -498,6 +507,7 @@ void connection_core::pay_release_debt(connection_entry& c) noexcept {
 std::size_t connection_core::release(connection_entry& c, std::size_t messages) noexcept {
   if (c.release != release_policy::by_user)
     return 0;
+  settle(c);
   const std::size_t owed = c.release_debt;
   const std::size_t wanted = messages > no_end - owed ? no_end : owed + messages;
   const frame_measure oldest = measure_frames(*c.queue, wanted);
@@ -519,6 +529,7 @@ void connection_core::resend(connection_entry& c) noexcept {
   if (c.release != release_policy::by_user || c.now != phase::linked || c.ending() ||
       c.link->now() != stream_link::state::open)
     return;
+  settle(c);
   const frame_measure all = measure_frames(*c.queue, no_end);
   if (all.begun == 0) {
     c.queue->rewind();

@@ -307,6 +307,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
 // refused for ever.
 bool connection_core::check_queued(connection_entry& c) {
   std::size_t longest = 0;
+  settle(c);
   for_each_frame(*c.queue, [&](bytes_view m, bool) { longest = std::max(longest, m.size()); });
   if (longest <= c.limit)
     return true;

@@ -70,8 +70,41 @@ class connection_core final : public dispatcher, public fork_guard {
   // Null, and why: closed or used_after_fork.
   [[nodiscard]] static connection_entry* find(connection_anchor* anchor, std::uint64_t id,
                                               connection_core*& core, status& why) noexcept;
-  [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept;
-  void commit(connection_entry& c, std::size_t length) noexcept;
+  // For who goes to one connection for each message: good until its on_close has returned, and as
+  // long as the set lives. Verbs that are reached so have to ask usable() themselves.
+  [[nodiscard]] static connection_entry* find(const connection& at,
+                                              connection_core*& core) noexcept {
+    status why;
+    return find(at.anchor_, at.id_, core, why);
+  }
+  // Another claim of the same connection takes an open one away.
+  [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
+    const std::size_t size = frame_size(length);
+    if (length > c.limit || size > static_cast<std::size_t>(c.stretch_end - c.stretch_at))
+        [[unlikely]] {
+      why = new_stretch(c, length);
+      if (!why)
+        return nullptr;
+    }
+    ++c.claims;
+    c.frame = c.stretch_at;
+    c.claimed = length;
+    return begin_frame(c.frame, frame_kind::data, length);
+  }
+  void commit(connection_entry& c, std::size_t length) noexcept {
+    const std::size_t size =
+        length == c.claimed ? frame_size(length) : shorten_frame(c.frame, length);
+    // Right behind the user's own pass over the bytes, as in sender_backend.
+    if (c.link != nullptr && c.link->checks())
+      seal_frame(c.frame);
+    c.stretch_at += size;
+    c.frame = nullptr;
+    mark_dirty(c);
+    if (c.queue->committed() + c.appended() >= c.write_at && !c.blocked) [[unlikely]]
+      write(c);
+  }
+  // What was appended joins the queue; an open claim stays where it is.
+  void settle(connection_entry& c) noexcept;
   [[nodiscard]] status flush(connection_entry& c) noexcept;
   void pause(connection_entry& c) noexcept;
   void resume(connection_entry& c) noexcept;
@@ -115,7 +148,15 @@ class connection_core final : public dispatcher, public fork_guard {
   void report(error what) noexcept;
 
   // Writing.
-  void mark_dirty(connection_entry& c) noexcept;
+  // Room for a message of that length and, if there is more, for others behind it.
+  [[nodiscard]] status new_stretch(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] status claim_stretch(connection_entry& c, std::size_t length) noexcept;
+  void mark_dirty(connection_entry& c) noexcept {
+    if (!c.dirty) {
+      c.dirty = true;
+      dirty_.push_back(c.id);
+    }
+  }
   void write(connection_entry& c) noexcept;
   void wrote(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;

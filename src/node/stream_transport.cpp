@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "channel/connection_set.h"
 #include "channel/frame.h"
 
 namespace atbus::detail {
@@ -35,26 +36,25 @@ std::uint64_t data_limit(const stream_transport_options& wish, std::uint64_t mes
 
 class connection_link final : public link {
  public:
-  connection_link(stream_transport& owner, connection at) noexcept : owner_(owner), at_(at) {}
+  connection_link(stream_transport& owner, connection at) noexcept
+      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {}
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override {
-    slot_.reset();
     if (purpose == message_purpose::data && !has_room_for(length)) [[unlikely]] {
       waits_ = true;
       why = errc::would_block;
       return nullptr;
     }
-    slot_.emplace(at_.claim(length));
-    if (!*slot_) [[unlikely]] {
-      why = slot_->why();
+    if (const status usable = core_->usable(); !usable) [[unlikely]] {
+      why = usable;
       return nullptr;
     }
-    return slot_->bytes().data();
+    return core_->claim(*entry_, length, why);
   }
   void commit(std::size_t length) noexcept override {
-    if (slot_)
-      (void)slot_->commit(length);
+    if (entry_->frame != nullptr)
+      core_->commit(*entry_, length);
   }
   void flush() noexcept override { (void)at_.flush(); }
 
@@ -91,12 +91,13 @@ class connection_link final : public link {
 
   [[nodiscard]] bool has_room_for(std::size_t length) const noexcept {
     // What is too long at all is for the connection to refuse.
-    return at_.queued() + frame_size(length) <= owner_.data_limit_ || length > at_.message_limit();
+    return entry_->queued() + frame_size(length) <= owner_.data_limit_ || length > entry_->limit;
   }
 
   stream_transport& owner_;
   connection at_;
-  std::optional<connection_slot> slot_;
+  connection_core* core_ = nullptr;
+  connection_entry* entry_;
   link_kind kind_ = link_kind::tcp;
   link_trust trust_ = link_trust::stranger;
   bool waits_ = false;     // data was refused for want of room

@@ -1,0 +1,10 @@
+// Node 2: sends every message back to where it came from, until somebody stops it.
+#include <atbus/atbus.hpp>
+
+int main(int argc, char** argv) {
+  atbus::node node{2};
+  node.on_message([&](const atbus::message& m) { node.send(m.source(), m.type(), m.bytes()); });
+  if (auto s = node.listen(argc > 1 ? argv[1] : "unix://@atbus-echo"); !s)
+    return s.print(), 1;
+  return node.run() ? 0 : 1;
+}
