@@ -157,6 +157,8 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
   if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
       [[likely]] {
     session& path = *in->current;
+    if (length > in->message_limit) [[unlikely]]
+      return refuse({errc::message_too_large, length, in->message_limit});
     const std::uint64_t number = in->out.accepted() + 1;
     if (in->out.follows(number) || announce(*in, path, number)) [[likely]] {
       std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);

@@ -194,6 +194,7 @@ void node_core::registered(session& on) {
   on.life = {who.id, who.incarnation};
   on.answer = on.shake->resume();
   on.host = who.host;
+  of.message_limit = static_cast<std::size_t>(who.message_limit);
   on.of = &of;
   on.stage = session_stage::registered;
   on.probed = false;
@@ -251,6 +252,8 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
     return drop(*by, false, errc::superseded, {});  // the flow goes on elsewhere
   }
   peer& of = *by->of;
+  if (message.size() - message_head_size > options_.message_limit()) [[unlikely]]
+    return violation(*by, {errc::protocol_error, "a message is longer than this node takes"});
   if (!news_.empty() && !tell_news())
     return;
   if ((head.flags & flag_acknowledge) != 0)

@@ -268,17 +268,16 @@ void node_core::drain(peer& of) {
   while (of.out.holds() && of.current != nullptr && of.next == nullptr && !of.blocked) {
     session& path = *of.current;
     const held_message& message = of.out.front();
+    if (message.bytes.size() > of.message_limit) {
+      of.out.drop_oldest(errc::message_too_large, reporter(of));
+      continue;
+    }
     status why = errc::would_block;
     std::byte* at = nullptr;
     if (of.out.follows(message.number) || announce(of, path, message.number)) {
       at = path.at.claim(message_head_size + message.bytes.size(), message_purpose::data, why);
     }
     if (at == nullptr) {
-      if (why == errc::message_too_large) {
-        // The other end takes only shorter ones.
-        of.out.drop_oldest(errc::message_too_large, reporter(of));
-        continue;
-      }
       of.blocked = true;
       return;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct peer {
       : id(who), out(numbers_used), forget(timers, nullptr), expiry(timers, nullptr) {}
 
   bus_id id;
+  std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
   node_life life;  // the one that registered last; incarnation 0: none yet
   outgoing_flow out;
   incoming_flow in;
