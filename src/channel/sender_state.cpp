@@ -468,7 +468,8 @@ channel_stats sender_state::stats() const {
 void sender_state::stop() noexcept {
   if (condition_ == condition::forked)
     return;
-  finish_sleep();
+  if (wishing_)
+    finish_sleep();
   end(condition::closed);
   // The lock before the bell: who is told of our end by the end-of-file finds the lane free.
   unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
