@@ -239,7 +239,8 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
   if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
     return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
   if (head.kind != message_kind::data) [[unlikely]] {
-    count_handled(*by, false);
+    // The sender of a number waits for its acknowledgement, as it does for a message's.
+    count_handled(*by, head.kind == message_kind::flow);
     if (by->stage == session_stage::registering)
       return advance(*by, message);
     return control(*by, head, message);

@@ -260,6 +260,7 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
 bool node_core::announce(peer& of, session& path, std::uint64_t number) {
   if (!say(path, flow_body{.next = number, .before = of.out.last_sent()}))
     return false;
+  path.last_data = path.committed;  // it has to be there before another link is announced on
   of.out.announced(number);
   return true;
 }
