@@ -122,14 +122,7 @@ error node_core::disconnect(bus_id id) {
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
   to->wished = false;
-  for (dial& wish : to->dials) {
-    if (wish.at == nullptr)
-      continue;
-    wish.at->dialled = nullptr;
-    if (wish.at->of == nullptr)
-      drop(*wish.at, false, errc::ok, {});
-  }
-  to->dials.clear();
+  end_dials(*to);
   for (session* one : std::vector<session*>{to->sessions}) {
     drop(*one, true, errc::ok, "disconnected");
   }

@@ -151,6 +151,7 @@ class node_core final : private link_events {
   error start_dial(peer& of, const address& to, bool offered);
   error dial_now(dial& which);
   void dial_again(dial& which);
+  void end_dials(peer& of);
   void try_offers(peer& of, const std::vector<std::string>& addresses, const host_identity& host);
   // Whether `left` is the better one of two links to one life; both ends say the same.
   [[nodiscard]] bool better(const session& left, const session& right) const noexcept;

@@ -97,6 +97,17 @@ void node_core::dial_again(dial& which) {
   which.again.set(on_.clock.now() + std::chrono::nanoseconds{drawn});
 }
 
+void node_core::end_dials(peer& of) {
+  for (dial& wish : of.dials) {
+    if (wish.at == nullptr)
+      continue;
+    wish.at->dialled = nullptr;
+    if (wish.at->of == nullptr)
+      drop(*wish.at, false, errc::ok, {});
+  }
+  of.dials.clear();
+}
+
 void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
                            const host_identity& host) {
   if (host != on_.host || host == host_identity{} || of.current == nullptr)
@@ -327,6 +338,7 @@ void node_core::abandon(peer& of, errc reason) {
 }
 
 void node_core::forget(peer& of) {
+  end_dials(of);
   if (of.life.incarnation != 0)
     away_.remember(of.life, of.in);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
