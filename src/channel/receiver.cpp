@@ -187,6 +187,32 @@ std::uint32_t receiver::lane_count() const noexcept {
   return backend_ == nullptr ? 0 : backend_->lane_count();
 }
 
+std::uint64_t receiver::speaker(std::uint32_t lane) const noexcept {
+  return backend_ == nullptr ? 0 : backend_->speaker(lane);
+}
+std::uint64_t receiver::speaker_changes() const noexcept {
+  return backend_ == nullptr ? 0 : backend_->speaker_changes();
+}
+std::array<std::uint64_t, 3> receiver::note(std::uint32_t lane) const noexcept {
+  return backend_ == nullptr ? lane_note{} : backend_->note(lane);
+}
+void receiver::set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& words) noexcept {
+  if (backend_ != nullptr)
+    backend_->set_note(lane, words);
+}
+void receiver::pause(std::uint32_t lane) noexcept {
+  if (backend_ != nullptr)
+    backend_->pause(lane);
+}
+void receiver::resume(std::uint32_t lane) noexcept {
+  if (backend_ != nullptr)
+    backend_->resume(lane);
+}
+void receiver::drop(std::uint32_t lane) noexcept {
+  if (backend_ != nullptr)
+    backend_->drop(lane);
+}
+
 error receiver::remove() {
   if (backend_ == nullptr)
     return errc::closed;

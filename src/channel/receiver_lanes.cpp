@@ -47,7 +47,7 @@ void receiver_state::wake_lane(std::uint32_t index) noexcept {
     take_over_lane(index);
   }
   // Still skipped: it was withdrawn again between the two looks.
-  if (lane.quarantined || lane.skipped || lane.active)
+  if (lane.quarantined || lane.skipped || lane.active || lane.paused)
     return;
   activate(lane);
 }
@@ -92,7 +92,7 @@ void receiver_state::activate(lane_reader& lane) noexcept {
     if (!segment_.name.handed)
       reserved = reserve_lane(segment_, index_of(lane));
     if (!reserved) {
-      stop_reading(lane);
+      stop_reading(lane, quarantine_impossible);
       problem(std::move(reserved));
       return;
     }
@@ -125,21 +125,26 @@ void receiver_core::quarantine(lane_reader& lane) noexcept {
   auto& self = static_cast<receiver_state&>(*this);
   if (lane.quarantined)
     return;
-  self.stop_reading(lane);
+  self.stop_reading(lane, quarantine_impossible);
   self.problem({errc::quarantined,
                 self.segment_.name.text() + ": lane " + std::to_string(self.index_of(lane)) +
                     " holds impossible values and is no longer read; it is freed when its "
                     "sender has ended. A process of this user wrote where it should not"});
 }
 
-void receiver_state::stop_reading(lane_reader& lane) noexcept {
+void receiver_state::set_inactive(lane_reader& lane) noexcept {
+  if (std::exchange(lane.active, false))
+    inactive_seen_ = true;
+}
+
+void receiver_state::stop_reading(lane_reader& lane, std::uint64_t why) noexcept {
   lane.quarantined = true;
-  lane.active = false;
-  inactive_seen_ = true;
+  set_inactive(lane);
   lane.redelivering = false;
   lane.tail = lane.position;
-  lane.slot->quarantined.store(1, std::memory_order_relaxed);
-  lane_writer::count(lane.slot->quarantines, 1);
+  lane.slot->quarantined.store(why, std::memory_order_relaxed);
+  if (why == quarantine_impossible)
+    lane_writer::count(lane.slot->quarantines, 1);
   set_notice(lane, notice_quarantined);
   // Mirror image of prepare_sleep of a sender that waits for room, which will not come: either it
   // sees the notice or we see its wish.
@@ -164,6 +169,8 @@ bool receiver_core::special_record(lane_reader& lane, std::uint64_t header) noex
       open_record speaker;
       std::memcpy(&speaker, lane.data + offset + record_header_size, sizeof speaker);
       store_words(lane.slot->speaker, speaker);
+      store_words(lane.slot->note, lane_note{});
+      lane.speaker = ++speakers_;
       test_hook(step::speaker_copied);
     } else if (record_kind_of(header) != record_kind::padding) {
       quarantine(lane);
@@ -343,16 +350,66 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
     word->store(0, std::memory_order_relaxed);
   }
   store_words(slot.speaker, open_record{});
+  store_words(slot.note, lane_note{});
+  lane.speaker = 0;
+  ++speakers_;
   lane.wish_answered = 0;
-  lane.quarantined = lane.redelivering = lane.skipped = false;
-  if (lane.active) {
-    lane.active = false;
-    inactive_seen_ = true;
-  }
+  lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
+  set_inactive(lane);
   set_notice(lane, notice_parked);
   release_lane_memory(segment_, index_of(lane));
   slot.reserved_bytes.store(0, std::memory_order_relaxed);
   lane.adopted = false;
+}
+
+// --- what the user says of a lane
+
+lane_reader* receiver_state::find_lane(std::uint32_t index) const noexcept {
+  const bool there = interrupted_ == interruption::none && index < segment_.geometry.lane_count;
+  return there ? &lanes_[index] : nullptr;
+}
+
+std::uint64_t receiver_state::speaker(std::uint32_t index) const noexcept {
+  const lane_reader* const lane = find_lane(index);
+  return lane == nullptr ? 0 : lane->speaker;
+}
+
+lane_note receiver_state::note(std::uint32_t index) const noexcept {
+  const lane_reader* const lane = find_lane(index);
+  return lane == nullptr ? lane_note{} : load_words<lane_note>(lane->slot->note);
+}
+
+void receiver_state::set_note(std::uint32_t index, const lane_note& words) noexcept {
+  if (const lane_reader* const lane = find_lane(index))
+    store_words(lane->slot->note, words);
+}
+
+void receiver_state::pause(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || lane->quarantined)
+    return;
+  lane->paused = true;
+  set_inactive(*lane);
+  // At once: going on puts it into the list again.
+  remove_inactive();
+}
+
+void receiver_state::resume(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || !std::exchange(lane->paused, false))
+    return;
+  // One that was looked at has no parked notice, or its ring was for nothing.
+  if (lane->adopted && !lane->quarantined && !lane->skipped && !lane->active)
+    return activate(*lane);
+  wake_lane(index);
+}
+
+void receiver_state::drop(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || lane->quarantined)
+    return;
+  stop_reading(*lane, quarantine_dropped);
+  remove_inactive();
 }
 
 // --- bells, space

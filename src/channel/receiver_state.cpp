@@ -91,6 +91,8 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
     lane.messages = slot.messages.load(std::memory_order_relaxed);
     lane.bytes = slot.bytes.load(std::memory_order_relaxed);
     lane.high_water_mark = slot.high_water_mark.load(std::memory_order_relaxed);
+    if (slot.reserved_bytes.load(std::memory_order_acquire) != 0)
+      lane.speaker = ++speakers_;
   }
   // Acquire: whoever wrote these before held the receiver's lock and is dead; its stores are all
   // done. `tail` pairs with lane_writer::publish.
@@ -108,7 +110,10 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
   set_notice(lane, notice_parked);
   if (lane.skipped)
     return;
-  if (!possible || slot.quarantined.load(std::memory_order_relaxed) != 0) {
+  const std::uint64_t quarantined = slot.quarantined.load(std::memory_order_relaxed);
+  if (possible && quarantined == quarantine_dropped)
+    return stop_reading(lane, quarantine_dropped);
+  if (!possible || quarantined != 0) {
     quarantine(lane);
     return;
   }

@@ -35,6 +35,13 @@ class receiver_state final : public receiver_core, public fork_guard {
     return segment_.geometry.lane_count;
   }
   [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
+  [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept override;
+  [[nodiscard]] std::uint64_t speaker_changes() const noexcept override { return speakers_; }
+  [[nodiscard]] lane_note note(std::uint32_t lane) const noexcept override;
+  void set_note(std::uint32_t lane, const lane_note& words) noexcept override;
+  void pause(std::uint32_t lane) noexcept override;
+  void resume(std::uint32_t lane) noexcept override;
+  void drop(std::uint32_t lane) noexcept override;
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
 
   // Reads what has rung; for who waits for our descriptor among others.
@@ -85,8 +92,11 @@ class receiver_state final : public receiver_core, public fork_guard {
 
   // Activates the lanes of `parked` that got records before their notice was seen.
   bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
-  // Quarantines without a report.
-  void stop_reading(lane_reader& lane) noexcept;
+  // Quarantines without a report; `why` is a quarantine_*.
+  void stop_reading(lane_reader& lane, std::uint64_t why) noexcept;
+  void set_inactive(lane_reader& lane) noexcept;
+  // Of a lane that the user speaks of: null if there is none, or nothing may be done.
+  [[nodiscard]] lane_reader* find_lane(std::uint32_t index) const noexcept;
   [[nodiscard]] std::uint32_t index_of(const lane_reader& lane) const noexcept {
     return static_cast<std::uint32_t>(&lane - lanes_.get());
   }

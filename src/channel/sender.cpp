@@ -86,6 +86,18 @@ result<std::size_t> sender::take_back(const std::function<void(bytes_view, errc)
 bool sender::receiver_alive() const {
   return backend_ != nullptr && backend_->receiver_alive();
 }
+std::uint64_t sender::receiver_generation() const {
+  return backend_ == nullptr ? 0 : backend_->receiver_generation();
+}
+status sender::look() noexcept {
+  return backend_ == nullptr ? status{errc::closed} : backend_->look();
+}
+bool sender::settled() const {
+  return backend_ != nullptr && backend_->settled();
+}
+std::size_t sender::unhandled(const std::function<void(bytes_view)>& each) const {
+  return backend_ == nullptr ? 0 : backend_->unhandled(each);
+}
 channel_stats sender::stats() const {
   return backend_ == nullptr ? channel_stats{} : backend_->stats();
 }

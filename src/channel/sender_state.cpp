@@ -110,11 +110,8 @@ void sender_state::answer_notice() noexcept {
   if (notice == notice_handled_)
     return;
   notice_handled_ = notice;
-  if ((notice & notice_retired) != 0)
-    return end(condition::retired);
-  if ((notice & notice_quarantined) != 0)
-    return end(condition::quarantined);
-  if ((notice & notice_parked) != 0)
+  heed(notice);
+  if (usable() && (notice & notice_parked) != 0)
     rouse_receiver();
 }
 
@@ -169,6 +166,19 @@ void sender_state::connect_bell() noexcept {
   // Not absent but out of room for us: nothing will tell when that has changed.
   bell_busy_ = !connected && errno != ENOENT && errno != ECONNREFUSED;
   bell_watched_ = connected && watch(bell_.descriptor());
+}
+
+void sender_state::heed(std::uint64_t notice) noexcept {
+  if ((notice & notice_retired) != 0)
+    end(condition::retired);
+  else if ((notice & notice_quarantined) != 0)
+    end(condition::quarantined);
+}
+
+status sender_state::look() noexcept {
+  if (condition_ == condition::open)
+    heed(out_.slot()->notice.load(std::memory_order_acquire));
+  return usable();
 }
 
 void sender_state::end(condition why) noexcept {
@@ -259,11 +269,7 @@ bool sender_state::prepare_sleep() {
   // What we connected to, or watch for, goes by the name, and that may have passed to another segment:
   // whoever took ours away told us before.
   // And a lane that was quarantined before it had our wish gets no ring.
-  const std::uint64_t notice = slot.notice.load(std::memory_order_acquire);
-  if ((notice & notice_retired) != 0)
-    end(condition::retired);
-  else if ((notice & notice_quarantined) != 0)
-    end(condition::quarantined);
+  heed(slot.notice.load(std::memory_order_acquire));
   if (!usable() || has_room()) {
     finish_sleep();
     return false;
@@ -369,6 +375,25 @@ void sender_state::room_found() {
 
 bool sender_state::receiver_alive() const noexcept {
   return usable() && query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
+}
+
+std::uint64_t sender_state::receiver_generation() const noexcept {
+  return receiver_alive() ? segment_.header().generation.load(std::memory_order_acquire) : 0;
+}
+
+bool sender_state::settled() const noexcept {
+  return condition_ != condition::forked &&
+         out_.slot()->done.load(std::memory_order_acquire) == out_.position();
+}
+
+std::size_t sender_state::unhandled(const std::function<void(bytes_view)>& each) const {
+  own_records own;
+  if (condition_ == condition::closed || condition_ == condition::forked || !find_own_records(own))
+    return 0;
+  const std::vector<bytes_view> records = list_records(own);
+  for (const bytes_view record : records)
+    each(record);
+  return records.size();
 }
 
 bool sender_state::find_own_records(own_records& own) const noexcept {

@@ -40,6 +40,10 @@ class sender_state final : public sender_backend, public fork_guard {
   bool poll_writable() override;
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
   [[nodiscard]] bool receiver_alive() const noexcept override;
+  [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
+  [[nodiscard]] status look() noexcept override;
+  [[nodiscard]] bool settled() const noexcept override;
+  std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }
 
@@ -64,6 +68,8 @@ class sender_state final : public sender_backend, public fork_guard {
   void stop() noexcept override;
   void destroy() noexcept override;
   void end(condition why) noexcept;
+  // Whether the receiver has ended the lane.
+  void heed(std::uint64_t notice) noexcept;
   void rouse_receiver() noexcept;
   void connect_bell() noexcept;
   [[nodiscard]] bool has_room() noexcept;

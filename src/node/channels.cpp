@@ -1,23 +1,103 @@
 #include "node/channels.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
-#include "node/stream_transport.h"
+#include "channel/channel_address.h"
 #include "protocol/control.h"
 
 namespace atbus::detail {
+namespace {
+
+error cant_watch(const address& at, int code) {
+  return {errc::system_error, at.to_string() + ": no epoll instance watches the channels", code};
+}
+
+}  // namespace
+
+channels::channels(const channels_options& options)
+    : streams_(options.streams),
+      lanes_(options.lanes),
+      epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {}
+
+void channels::start(const node_life& self, link_events& events) {
+  streams_.start(self, events);
+  lanes_.start(self, events);
+  for (const transport* const part :
+       {static_cast<transport*>(&streams_), static_cast<transport*>(&lanes_)}) {
+    epoll_event interest{.events = EPOLLIN, .data = {}};
+    if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, part->descriptor(), &interest) != 0)
+      epoll_failure_ = errno;
+  }
+}
+
+transport& channels::part_for(const address& at) noexcept {
+  return is_stream(at.kind()) ? static_cast<transport&>(streams_) : lanes_;
+}
+
+result<std::string> channels::listen(const address& at) {
+  if (epoll_failure_ != 0)
+    return cant_watch(at, epoll_failure_);
+  return part_for(at).listen(at);
+}
+
+result<link*> channels::connect(const address& to) {
+  if (epoll_failure_ != 0)
+    return cant_watch(to, epoll_failure_);
+  return part_for(to).connect(to);
+}
+
+void channels::close() noexcept {
+  streams_.close();
+  lanes_.close();
+}
+
+std::size_t channels::poll(const poll_limits& limits) {
+  // Who is first gets its half of the messages at most, and the other one the rest.
+  lanes_first_ = !lanes_first_;
+  transport& first = lanes_first_ ? static_cast<transport&>(lanes_) : streams_;
+  transport& second = lanes_first_ ? static_cast<transport&>(streams_) : lanes_;
+  poll_limits half = limits;
+  half.messages = (limits.messages + 1) / 2;
+  half.time = limits.time / 2;
+  const std::size_t told = first.poll(half);
+  half.messages = limits.messages - told;
+  return told + second.poll(half);
+}
+
+bool channels::prepare_sleep() {
+  if (streams_.prepare_sleep() && lanes_.prepare_sleep())
+    return true;
+  finish_sleep();
+  return false;
+}
+
+void channels::finish_sleep() {
+  streams_.finish_sleep();
+  lanes_.finish_sleep();
+}
+
+std::chrono::nanoseconds channels::longest_sleep() const noexcept {
+  const auto streams = streams_.longest_sleep();
+  const auto lanes = lanes_.longest_sleep();
+  if (streams < std::chrono::nanoseconds{0} || lanes < std::chrono::nanoseconds{0})
+    return std::max(streams, lanes);
+  return std::min(streams, lanes);
+}
 
 std::unique_ptr<transport> make_channels(const node_options& options) {
-  stream_transport_options streams;
-  streams.message_limit =
+  channels_options wish;
+  wish.streams.message_limit =
       std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max);
-  streams.send_buffer_size = options.send_buffer_size();
+  wish.streams.send_buffer_size = options.send_buffer_size();
   if (options.send_buffer_number() != 0) {
-    streams.buffer = send_buffer_kind::fixed;
-    streams.send_buffer_number = options.send_buffer_number();
+    wish.streams.buffer = send_buffer_kind::fixed;
+    wish.streams.send_buffer_number = options.send_buffer_number();
   }
-  streams.confirm_timeout = options.first_idle_timeout();
-  return std::make_unique<stream_transport>(streams);
+  wish.streams.confirm_timeout = options.first_idle_timeout();
+  wish.lanes.message_limit = wish.streams.message_limit;
+  return std::make_unique<channels>(wish);
 }
 
 }  // namespace atbus::detail

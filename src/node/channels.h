@@ -1,12 +1,43 @@
-// The channels of a node in a process.
+// All ways of a node as one: sockets and lanes, by the kind of the address.
 #pragma once
 
 #include <memory>
 
 #include "atbus/node/node_options.hpp"
-#include "node/link.h"
+#include "node/lane_transport.h"
+#include "node/stream_transport.h"
 
 namespace atbus::detail {
+
+struct channels_options {
+  stream_transport_options streams = {};
+  lane_transport_options lanes = {};
+};
+
+class channels final : public transport {
+ public:
+  explicit channels(const channels_options& options = {});
+
+  void start(const node_life& self, link_events& events) override;
+  result<std::string> listen(const address& at) override;
+  result<link*> connect(const address& to) override;
+  void close() noexcept override;
+  std::size_t poll(const poll_limits& limits) override;
+  void flush() noexcept override { streams_.flush(); }
+  [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+
+ private:
+  [[nodiscard]] transport& part_for(const address& at) noexcept;
+
+  stream_transport streams_;
+  lane_transport lanes_;
+  file epoll_;             // watches both
+  int epoll_failure_ = 0;  // errno
+  bool lanes_first_ = false;
+};
 
 [[nodiscard]] std::unique_ptr<transport> make_channels(const node_options& options);
 

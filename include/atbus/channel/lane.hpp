@@ -82,6 +82,10 @@ inline constexpr std::uint64_t wish_space = 1;  // ring me when `head` has reach
 inline constexpr std::uint64_t wish_fence = 2;  // no membarrier here: fence after each `head`
 
 using shared_word = std::atomic<std::uint64_t>;
+// Values of `lane_slot::quarantined`.
+inline constexpr std::uint64_t quarantine_impossible = 1;  // it held what no sender writes
+inline constexpr std::uint64_t quarantine_dropped = 2;  // the receiver's user wants no more of it
+
 static_assert(shared_word::is_always_lock_free && sizeof(shared_word) == 8,
               "shared memory needs address-free 64-bit atomics");
 
@@ -110,8 +114,10 @@ struct lane_slot {
   shared_word quarantines;
   shared_word high_water_mark;  // most bytes ever seen waiting
   shared_word space_rings;
-  shared_word fence_answered;                 // 1: I fence after each `head`, as `wish_fence` asked
-  shared_word quarantined;                    // 1: nobody reads this lane until it is reset
+  shared_word fence_answered;  // 1: I fence after each `head`, as `wish_fence` asked
+  shared_word quarantined;     // not 0: nobody reads this lane until it is reset; see quarantine_*
+  // Of the receiver's user, about the sender; 0 when another one begins or the lane is reset.
+  shared_word note[3];
   alignas(line_size) shared_word speaker[8];  // copy of the last `open` record handled
 };
 static_assert(sizeof(lane_slot) == 8 * line_size);
@@ -119,7 +125,7 @@ static_assert(offsetof(lane_slot, tail) == 0 && offsetof(lane_slot, wish) == 128
 static_assert(offsetof(lane_slot, full) == 256 && offsetof(lane_slot, head) == 384);
 static_assert(offsetof(lane_slot, notice) == 512 && offsetof(lane_slot, handling) == 640);
 static_assert(offsetof(lane_slot, done) == 648 && offsetof(lane_slot, messages) == 768);
-static_assert(offsetof(lane_slot, speaker) == 896);
+static_assert(offsetof(lane_slot, note) == 832 && offsetof(lane_slot, speaker) == 896);
 
 // Loads a record header exactly once, whatever the other side does to it meanwhile.
 [[nodiscard]] inline std::uint64_t load_record_header(const std::byte* at) noexcept {
@@ -274,12 +280,14 @@ class lane_reader {
   std::uint64_t wish_answered = 0;  // the last wish that was rung for
   bool active = false;              // looked at in each pass
   bool quarantined = false;
+  bool paused = false;   // not looked at until resumed
   bool skipped = false;  // withdrawn by its sender when last looked at
   // The record at `position` was handed to a handler that never returned.
   bool redelivering = false;
   bool adopted = false;                     // its memory is known to be reserved
   bool orphan = false;                      // its sender hung up: free it once it is drained
   bool unconnected = false;                 // its sender lives and is not connected to the bell
+  std::uint64_t speaker = 0;                // see receiver::speaker
   std::chrono::nanoseconds dying_until{0};  // hung up: its lock ends at any moment, look until then
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return mask + 1; }

@@ -21,6 +21,7 @@
 //   used_after_fork); the parent's goes on undisturbed.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -102,6 +103,26 @@ class ATBUS_API receiver {
   // The most a message may carry, in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
   [[nodiscard]] std::uint32_t lane_count() const noexcept;
+
+  // Of lanes only, from here on; of streams, and of lanes that there are not, these do nothing.
+
+  // Who sends in a lane: a number that each sender of this receiver's time has for itself. 0: nobody;
+  // the last one has ended and all it sent was handled.
+  [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept;
+  // Grows whenever the speaker of a lane changes.
+  [[nodiscard]] std::uint64_t speaker_changes() const noexcept;
+  // Three words about a lane's sender, for this receiver and its successors. All 0 when another
+  // sender begins and when the lane becomes free.
+  [[nodiscard]] std::array<std::uint64_t, 3> note(std::uint32_t lane) const noexcept;
+  void set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& words) noexcept;
+  // Stops and goes on delivering what is in a lane. The end of a paused lane's sender shows when it
+  // goes on.
+  void pause(std::uint32_t lane) noexcept;
+  void resume(std::uint32_t lane) noexcept;
+  // Delivers nothing more of a lane's sender. That one is told `quarantined` (by its second send from
+  // then on, or by look), and its take_back hands it what was not delivered. The lane is free again
+  // when it has ended.
+  void drop(std::uint32_t lane) noexcept;
 
   // Ends the segment and closes this receiver: the name is free, senders are told `retired`, and
   // what it still holds is not delivered. Errors: closed, used_after_fork, system_error.

@@ -4,6 +4,7 @@
 // Threads: the receiver's one.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,12 +20,15 @@ namespace atbus {
 
 // One message as a handler may ask for it (a handler may also take just the bytes).
 struct received_message {
-  bytes_view bytes;          // in place; valid until the handler returns
-  std::uint32_t lane = 0;    // the sender's lane or connection; a sender keeps it for its life
-  bool redelivered = false;  // an earlier receiver died while it handled this message
+  bytes_view bytes;           // in place; valid until the handler returns
+  std::uint32_t lane = 0;     // the sender's lane or connection; a sender keeps it for its life
+  bool redelivered = false;   // an earlier receiver died while it handled this message
+  std::uint64_t speaker = 0;  // which sender it is that has the lane: receiver::speaker
 };
 
 namespace detail {
+
+using lane_note = std::array<std::uint64_t, 3>;
 
 enum class backend_kind : std::uint8_t { lanes, streams };
 
@@ -43,6 +47,14 @@ class ATBUS_API receiver_backend : public dispatcher {
   [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t lane_count() const noexcept = 0;
   virtual error remove() = 0;
+  // Of lanes.
+  [[nodiscard]] virtual std::uint64_t speaker(std::uint32_t) const noexcept { return 0; }
+  [[nodiscard]] virtual std::uint64_t speaker_changes() const noexcept { return 0; }
+  [[nodiscard]] virtual lane_note note(std::uint32_t) const noexcept { return {}; }
+  virtual void set_note(std::uint32_t, const lane_note&) noexcept {}
+  virtual void pause(std::uint32_t) noexcept {}
+  virtual void resume(std::uint32_t) noexcept {}
+  virtual void drop(std::uint32_t) noexcept {}
 
   void on_problem(std::function<void(const error&)> handler);
   // Tells the handler what has been found, as a dispatch of its own: it may close or destroy the

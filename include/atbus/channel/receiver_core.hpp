@@ -153,6 +153,7 @@ class ATBUS_API receiver_core : public receiver_backend {
   std::size_t ready_words_ = 0;
   std::uint32_t polls_until_bells_ = 1;
   std::uint64_t productive_passes_ = 0;
+  std::uint64_t speakers_ = 0;         // beginnings and ends of senders, of all lanes
   std::byte* private_copy_ = nullptr;  // copy_on_receive
   const lane_reader* lanes_begin_ = nullptr;
   bool always_fence_ = false;   // the kernel refused to register us for barriers
@@ -196,7 +197,7 @@ void receiver_core::deliver(Handler& handler, const std::byte* payload, std::uin
     static_assert(std::is_invocable_v<Handler&, const received_message&>,
                   "a handler takes std::span<const std::byte> or const atbus::received_message&");
     handler(received_message{bytes, static_cast<std::uint32_t>(&lane - lanes_begin_),
-                             lane.redelivering});
+                             lane.redelivering, lane.speaker});
   }
 }
 
@@ -232,7 +233,7 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     if (interrupted_ == interruption::forked) [[unlikely]]
       return frame.count;
     frame.returned();
-    if (interrupted_ != interruption::none) [[unlikely]]
+    if (interrupted_ != interruption::none || !lane.active) [[unlikely]]
       break;
     if (lane.position - lane.head >= capacity / 8)
       give_back(lane);
@@ -267,7 +268,7 @@ std::size_t receiver_core::poll(Handler& handler, const poll_limits& limits) {
       if (turn_ >= active_.size())
         turn_ = 0;
       lane_reader& lane = *active_[turn_++];
-      if (lane.available() == 0 || lane.quarantined)
+      if (lane.available() == 0 || !lane.active)
         continue;
       lane.last_busy = productive_passes_;
       const std::size_t most = limits.messages - delivered;

@@ -236,6 +236,16 @@ class ATBUS_API sender {
 
   // Whether a receiver holds the segment right now (asks the kernel).
   [[nodiscard]] bool receiver_alive() const;
+  // Of lanes only (streams know nothing of this): which of the segment's receivers holds it right
+  // now, counted from 1; 0: nobody does. A new receiver has its predecessor's number for a moment.
+  [[nodiscard]] std::uint64_t receiver_generation() const;
+  // The same: whether a send would go on, without one: ok, retired, quarantined, closed,
+  // used_after_fork.
+  [[nodiscard]] status look() noexcept;
+  // The same: whether all that was sent has been handled; what was not, in order, without taking it
+  // back: a living receiver may be at it. `each` must not use this sender.
+  [[nodiscard]] bool settled() const;
+  std::size_t unhandled(const std::function<void(bytes_view)>& each) const;
   [[nodiscard]] channel_stats stats() const;  // of its lane
   // The most a message may carry, in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;

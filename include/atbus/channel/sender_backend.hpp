@@ -91,6 +91,11 @@ class ATBUS_API sender_backend {
   virtual bool poll_writable() = 0;
   virtual result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) = 0;
   [[nodiscard]] virtual bool receiver_alive() const noexcept = 0;
+  // Of lanes.
+  [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
+  [[nodiscard]] virtual status look() noexcept { return {}; }
+  [[nodiscard]] virtual bool settled() const noexcept { return false; }
+  virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
   [[nodiscard]] virtual channel_stats stats() const = 0;
   [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;
   [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "atbus/core/clock.hpp"
+#include "node/channels.h"
+#include "node/lane_transport.h"
 #include "node/link.h"
 #include "node/stream_transport.h"
 #include "scratch_directory.h"
@@ -31,6 +33,7 @@ struct link_setting {
   std::uint64_t queue_size = 64 * 1024;
   send_buffer_kind buffer = send_buffer_kind::growing;
   std::chrono::nanoseconds confirm_timeout = 0s;
+  std::chrono::nanoseconds connect_timeout = 30s;
 };
 
 // One transport, what it told, and what a test wants to happen then.
@@ -83,6 +86,8 @@ class recorded_end final : public link_events {
   void left(link& at) override {
     const inside here{*this};
     events.push_back({"left", &at, {}, {}});
+    if (on_left)
+      on_left(at);
   }
   void returned(link& at) override {
     const inside here{*this};
@@ -133,6 +138,7 @@ class recorded_end final : public link_events {
   std::function<void(link&, bytes_view)> on_received;
   std::function<void(link&)> on_writable;
   std::function<void(link&)> on_closed;
+  std::function<void(link&)> on_left;
 
   std::vector<told> events;
   std::vector<std::string> messages;
@@ -203,7 +209,7 @@ inline bool turn_until(std::initializer_list<recorded_end*> all,
   return true;
 }
 
-inline std::unique_ptr<transport> make_streams(const link_setting& wish) {
+inline stream_transport_options stream_options_for(const link_setting& wish) {
   stream_transport_options options;
   options.message_limit = wish.message_limit;
   options.buffer = wish.buffer;
@@ -211,7 +217,24 @@ inline std::unique_ptr<transport> make_streams(const link_setting& wish) {
   options.send_buffer_number = wish.queue_size / build_settings::data_node_size;
   options.socket.send_buffer = options.socket.receive_buffer = 16 * 1024;
   options.confirm_timeout = wish.confirm_timeout;
-  return std::make_unique<stream_transport>(options);
+  options.connect_timeout = wish.connect_timeout;
+  return options;
+}
+inline lane_transport_options lane_options_for(const link_setting& wish) {
+  return {.message_limit = wish.message_limit,
+          .lane_size = wish.queue_size,
+          .directory = wish.directory,
+          .connect_timeout = wish.connect_timeout};
+}
+inline std::unique_ptr<transport> make_streams(const link_setting& wish) {
+  return std::make_unique<stream_transport>(stream_options_for(wish));
+}
+inline std::unique_ptr<transport> make_lanes(const link_setting& wish) {
+  return std::make_unique<lane_transport>(lane_options_for(wish));
+}
+inline std::unique_ptr<transport> make_both(const link_setting& wish) {
+  return std::make_unique<channels>(
+      channels_options{.streams = stream_options_for(wish), .lanes = lane_options_for(wish)});
 }
 
 struct kind_of_link {
@@ -226,7 +249,7 @@ struct kind_of_link {
     const std::string at{where};
     if (at == "unix:///")
       return "unix://" + directory + "/socket";
-    return at.back() == '0'
+    return at.back() == '0' || at == "shm://"
                ? at
                : at + "atbus-test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
   }
@@ -239,6 +262,23 @@ inline const kind_of_link stream_kinds[] = {
     {"ipv4", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::stranger, make_streams},
     {"ipv6", "ipv6://[::1]:0", link_kind::tcp, link_trust::stranger, make_streams},
 };
+
+inline const kind_of_link lane_kinds[] = {
+    {"mem", "mem://", link_kind::memory, link_trust::same_process, make_lanes},
+    {"shm", "shm://", link_kind::shared_memory, link_trust::same_user, make_lanes},
+};
+inline std::vector<kind_of_link> all_kinds() {
+  std::vector<kind_of_link> all{std::begin(stream_kinds), std::end(stream_kinds)};
+  all.insert(all.end(), std::begin(lane_kinds), std::end(lane_kinds));
+  for (const std::size_t through_channels : {0U, 3U, 4U, 5U}) {
+    static const char* const names[] = {"channels_unix", "", "", "channels_ipv6", "channels_mem",
+                                        "channels_shm"};
+    all.push_back(all[through_channels]);
+    all.back().name = names[through_channels];
+    all.back().make = make_both;
+  }
+  return all;
+}
 
 // Two ends with one link: `a` listens, `b` has dialled.
 class TwoEnds : public testing::TestWithParam<kind_of_link> {

@@ -1,0 +1,85 @@
+#include "node/lane_link.h"
+
+#include "atbus/core/clock.hpp"
+
+namespace atbus::detail {
+namespace {
+
+// How soon it is seen that all was handled.
+constexpr std::chrono::nanoseconds look_for_settling = std::chrono::milliseconds{1};
+
+}  // namespace
+
+std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) noexcept {
+  slot_.reset();
+  if (!out_ || now_ == phase::closing || now_ == phase::closed) {
+    why = errc::closed;
+    return nullptr;
+  }
+  slot_.emplace(out_->claim(length));
+  if (*slot_) [[likely]]
+    return slot_->bytes().data();
+  why = slot_->why();
+  slot_.reset();
+  if (why == errc::would_block) {
+    owner_.wait_for_room(*this);
+  } else if (!(why == errc::message_too_large)) {
+    why = errc::closed;  // the end of its lane is about to be seen
+  }
+  return nullptr;
+}
+
+void lane_link::commit(std::size_t length) noexcept {
+  if (!slot_)
+    return;
+  slot_->commit(length);
+  slot_.reset();
+}
+
+void lane_link::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
+  const auto tell = [&](bytes_view message, errc outcome) {
+    if (!is_transports_own(message))
+      each(message, outcome);
+  };
+  // A living receiver that has not dropped the lane may be at it.
+  if (out_ && !out_->take_back(tell) && now_ == phase::closed)
+    out_->unhandled([&](bytes_view message) { tell(message, errc::outcome_unknown); });
+}
+
+void lane_link::pause() noexcept {
+  paused_ = true;
+  if (has_lane())
+    own_.in.pause(lane_);
+}
+
+void lane_link::resume() noexcept {
+  paused_ = false;
+  if (has_lane())
+    own_.in.resume(lane_);
+}
+
+void lane_link::close(std::chrono::nanoseconds linger) noexcept {
+  if (now_ == phase::closed)
+    return;
+  slot_.reset();
+  if (paused_)
+    resume();
+  const auto ends_at = now() + linger;
+  if (now_ != phase::closing || ends_at < phase_ends_at_)
+    phase_ends_at_ = ends_at;
+  now_ = phase::closing;
+  owner_.wait_no_more(*this);
+  owner_.watch(*this, look_for_settling);
+}
+
+void lane_link::abort() noexcept {
+  if (now_ != phase::closed)
+    owner_.end(*this, {errc::closed, peer() + ": it was closed here at once"});
+}
+
+void lane_link::confirm(const node_life& peer) noexcept {
+  if (has_lane())
+    own_.in.set_note(lane_, to_note(peer));
+}
+
+}  // namespace atbus::detail

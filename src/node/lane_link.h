@@ -1,0 +1,94 @@
+// A link over a pair of lanes; lane_transport.h has the rules.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "atbus/channel/sender.hpp"
+#include "node/lane_transport.h"
+
+namespace atbus::detail {
+
+// What a lane's note says of its sender once the node has made sure of it.
+[[nodiscard]] inline lane_note to_note(const node_life& peer) noexcept {
+  return {peer.id.value(), peer.incarnation, 1};
+}
+[[nodiscard]] inline std::optional<node_life> to_life(const lane_note& note) noexcept {
+  if (note[2] != 1)
+    return std::nullopt;
+  return node_life{bus_id{note[0]}, note[1]};
+}
+
+class lane_link final : public link {
+ public:
+  lane_link(lane_transport& owner, lane_transport::inbox& own, const address& peer,
+            std::size_t index) noexcept
+      : owner_(owner), own_(own), peer_(peer), index_(index) {}
+
+  [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
+                                 status& why) noexcept override;
+  void commit(std::size_t length) noexcept override;
+  void flush() noexcept override {}
+  [[nodiscard]] bool keeps() const noexcept override { return false; }
+  void release(std::uint64_t) noexcept override {}
+  [[nodiscard]] bool settled() const noexcept override { return !out_ || out_->settled(); }
+  void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
+  void pause() noexcept override;
+  void resume() noexcept override;
+  void close(std::chrono::nanoseconds linger) noexcept override;
+  void abort() noexcept override;
+  [[nodiscard]] link_kind kind() const noexcept override {
+    return in_process() ? link_kind::memory : link_kind::shared_memory;
+  }
+  [[nodiscard]] link_trust trust() const noexcept override {
+    return in_process() ? link_trust::same_process : link_trust::same_user;
+  }
+  [[nodiscard]] std::string peer() const override { return peer_.to_string(); }
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override {
+    return out_ ? out_->message_limit() : 0;
+  }
+  void confirm(const node_life& peer) noexcept override;
+
+ private:
+  friend class lane_transport;
+
+  enum class phase : std::uint8_t {
+    calling,    // the answer to our call is awaited
+    open,       // both lanes are there
+    ending,     // its lane has ended, and it is not known yet whether its process has
+    left,       // its process has ended, and its inbox waits for another one
+    recalling,  // another process holds its inbox; the answer to our call is awaited
+    closing,    // what was committed is being handled there
+    closed,     // to be told, or just being told
+  };
+
+  [[nodiscard]] bool in_process() const noexcept { return peer_.kind() == address_kind::mem; }
+  [[nodiscard]] bool has_lane() const noexcept { return speaker_ != 0; }
+
+  lane_transport& owner_;
+  lane_transport::inbox& own_;  // where its lane is
+  address peer_;                // where ours is
+  std::size_t index_;           // in lane_transport::links_
+  std::optional<sender> out_;
+  std::optional<message_slot> slot_;
+  phase now_ = phase::calling;
+  error why_;                  // of the end
+  bool peer_durable_ = false;  // its inbox outlives its process
+  bool orphaned_ = false;      // its process has ended, and nobody will take its inbox over
+  bool call_due_ = false;      // there was no room for it
+  bool left_due_ = false;      // to be told
+  bool paused_ = false;
+  std::uint32_t lane_ = 0;        // of the other end, in own_
+  std::uint64_t speaker_ = 0;     // of that lane; 0: it has none
+  std::uint64_t token_ = 0;       // of our call
+  std::uint64_t generation_ = 0;  // of the receiver that the other end is
+  std::chrono::nanoseconds look_again_at_{0};
+  std::chrono::nanoseconds look_again_in_{0};
+  std::chrono::nanoseconds phase_ends_at_{0};
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,260 @@
+// What the users of lanes may ask and say of them: who speaks, notes, pauses, what was not handled.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atbus/atbus.hpp"
+#include "scratch_directory.h"
+
+namespace atbus {
+namespace {
+
+using note_words = std::array<std::uint64_t, 3>;
+using texts = std::vector<std::string>;
+
+class LaneUser : public testing::Test {
+ protected:
+  void open_receiver() {
+    receiver_options options;
+    options.directory = directory.path();
+    options.lanes = 2;
+    auto opened = receiver::open("shm://lane-user", options);
+    ASSERT_TRUE(opened) << opened.error().text();
+    in.emplace(std::move(*opened));
+  }
+  sender open_sender() {
+    sender_options options;
+    options.directory = directory.path();
+    auto opened = sender::open("shm://lane-user", options);
+    EXPECT_TRUE(opened) << opened.error().text();
+    return std::move(*opened);
+  }
+  texts poll() {
+    texts all;
+    const auto each = [&](const received_message& m) {
+      all.emplace_back(as_text(m.bytes));
+      last = m;
+      if (then)
+        then(m);
+    };
+    while (in->poll(each) != 0) {
+    }
+    return all;
+  }
+  // Polls until the lane's sender has been seen to end.
+  void poll_until_free(std::uint32_t lane) {
+    for (int i = 0; i != 30'000 && in->speaker(lane) != 0; ++i) {
+      poll();
+      (void)in->wait(std::chrono::milliseconds{1});
+    }
+    EXPECT_EQ(in->speaker(lane), 0U);
+  }
+
+  test::scratch_directory directory;
+  std::optional<receiver> in;
+  received_message last;
+  std::function<void(const received_message&)> then;
+};
+
+TEST_F(LaneUser, TellsOneSenderOfALaneFromTheNext) {
+  open_receiver();
+  EXPECT_EQ(in->speaker(0), 0U);
+  const std::uint64_t before = in->speaker_changes();
+  {
+    sender first = open_sender();
+    ASSERT_TRUE(first.send(as_bytes("one")));
+    EXPECT_EQ(poll(), texts{"one"});
+    EXPECT_NE(last.speaker, 0U);
+    EXPECT_EQ(in->speaker(last.lane), last.speaker);
+    EXPECT_GT(in->speaker_changes(), before);
+  }
+  const std::uint64_t first_speaker = last.speaker;
+  const std::uint64_t begun = in->speaker_changes();
+  poll_until_free(last.lane);
+  EXPECT_GT(in->speaker_changes(), begun);
+  sender second = open_sender();
+  ASSERT_TRUE(second.send(as_bytes("two")));
+  EXPECT_EQ(poll(), texts{"two"});
+  EXPECT_NE(last.speaker, first_speaker);
+  EXPECT_EQ(in->speaker(99), 0U);
+}
+
+TEST_F(LaneUser, KeepsANoteForItsSuccessorUntilAnotherSenderBegins) {
+  open_receiver();
+  std::optional<sender> out{open_sender()};
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  poll();
+  EXPECT_EQ(in->note(out->lane()), note_words{});
+  const note_words words{1, 0xffffffffffffffff, 3};
+  in->set_note(out->lane(), words);
+  in->set_note(99, words);
+  EXPECT_EQ(in->note(99), note_words{});
+  in.reset();
+  open_receiver();
+  EXPECT_EQ(in->note(out->lane()), words);
+  EXPECT_NE(in->speaker(out->lane()), 0U);
+  // A sender that takes the lane over behind what waits there: the note is the first one's.
+  ASSERT_TRUE(out->send(as_bytes("waits")));
+  in->pause(out->lane());
+  sender other = open_sender();
+  out.reset();
+  sender heir = open_sender();
+  ASSERT_EQ(heir.lane(), 0U);
+  ASSERT_TRUE(heir.send(as_bytes("the heir's")));
+  std::vector<note_words> notes;
+  then = [&](const received_message& m) { notes.push_back(in->note(m.lane)); };
+  in->resume(0);
+  EXPECT_EQ(poll(), (texts{"waits", "the heir's"}));
+  EXPECT_EQ(notes, (std::vector<note_words>{words, note_words{}}));
+}
+
+TEST_F(LaneUser, ForgetsTheNoteOfALaneThatIsFree) {
+  open_receiver();
+  std::uint32_t lane = 0;
+  {
+    sender out = open_sender();
+    lane = out.lane();
+    ASSERT_TRUE(out.send(as_bytes("one")));
+    poll();
+    in->set_note(lane, {1, 2, 3});
+  }
+  poll_until_free(lane);
+  EXPECT_EQ(in->note(lane), note_words{});
+}
+
+TEST_F(LaneUser, DeliversNothingOfAPausedLane) {
+  open_receiver();
+  sender out = open_sender();
+  sender other = open_sender();
+  in->pause(out.lane());
+  ASSERT_TRUE(out.send(as_bytes("later")));
+  ASSERT_TRUE(other.send(as_bytes("now")));
+  EXPECT_EQ(poll(), texts{"now"});
+  EXPECT_EQ(in->wait(std::chrono::milliseconds{5}), errc::timed_out);
+  in->resume(out.lane());
+  EXPECT_EQ(poll(), texts{"later"});
+  ASSERT_TRUE(out.send(as_bytes("and on")));
+  EXPECT_TRUE(in->wait(std::chrono::seconds{30}));
+  EXPECT_EQ(poll(), texts{"and on"});
+}
+
+TEST_F(LaneUser, CanPauseAndGoOnInsideAHandler) {
+  open_receiver();
+  sender out = open_sender();
+  for (const char* text : {"one", "two", "three"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  then = [&](const received_message& m) { in->pause(m.lane); };
+  EXPECT_EQ(poll(), texts{"one"});
+  in->resume(out.lane());
+  then = [&](const received_message& m) {
+    in->pause(m.lane);
+    in->resume(m.lane);
+  };
+  EXPECT_EQ(poll(), (texts{"two", "three"}));
+}
+
+TEST_F(LaneUser, SeesTheEndOfAPausedSenderWhenItGoesOn) {
+  open_receiver();
+  std::optional<sender> out{open_sender()};
+  const std::uint32_t lane = out->lane();
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  poll();
+  in->pause(lane);
+  ASSERT_TRUE(out->send(as_bytes("two")));
+  out.reset();
+  (void)in->wait(std::chrono::milliseconds{5});
+  EXPECT_EQ(poll(), texts{});
+  EXPECT_NE(in->speaker(lane), 0U);
+  in->resume(lane);
+  EXPECT_EQ(poll(), texts{"two"});
+  poll_until_free(lane);
+}
+
+TEST_F(LaneUser, GivesBackWhatADroppedLaneHolds) {
+  open_receiver();
+  std::optional<sender> out{open_sender()};
+  const std::uint32_t lane = out->lane();
+  for (const char* text : {"one", "two", "three"})
+    ASSERT_TRUE(out->send(as_bytes(text)));
+  EXPECT_TRUE(out->look());
+  then = [&](const received_message& m) { in->drop(m.lane); };
+  EXPECT_EQ(poll(), texts{"one"});
+  EXPECT_EQ(out->look(), errc::quarantined);
+  EXPECT_EQ(out->send(as_bytes("four")), errc::quarantined);
+  texts back;
+  const auto taken = out->take_back([&](bytes_view message, errc outcome) {
+    EXPECT_EQ(outcome, errc::not_delivered);
+    back.emplace_back(as_text(message));
+  });
+  ASSERT_TRUE(taken) << taken.error().text();
+  EXPECT_EQ(back, (texts{"two", "three"}));
+  EXPECT_EQ(in->stats().quarantined, 0U);
+  out.reset();
+  poll_until_free(lane);
+  sender next = open_sender();
+  EXPECT_EQ(next.lane(), lane);
+  ASSERT_TRUE(next.send(as_bytes("five")));
+  EXPECT_EQ(poll(), texts{"five"});
+}
+
+TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
+  open_receiver();
+  sender out = open_sender();
+  ASSERT_TRUE(out.send(as_bytes("one")));
+  in->drop(out.lane());
+  in.reset();
+  open_receiver();
+  std::vector<error> problems;
+  in->on_problem([&](const error& e) { problems.push_back(e); });
+  EXPECT_EQ(poll(), texts{});
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST_F(LaneUser, SaysWhatIsNotHandledYet) {
+  open_receiver();
+  sender out = open_sender();
+  poll();
+  EXPECT_TRUE(out.settled());
+  for (const char* text : {"one", "two"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  EXPECT_FALSE(out.settled());
+  texts waiting;
+  const auto keep = [&](bytes_view message) { waiting.emplace_back(as_text(message)); };
+  EXPECT_EQ(out.unhandled(keep), 2U);
+  EXPECT_EQ(waiting, (texts{"one", "two"}));
+  EXPECT_EQ(poll(), waiting);  // it took nothing back
+  EXPECT_TRUE(out.settled());
+  EXPECT_EQ(out.unhandled(keep), 0U);
+}
+
+TEST_F(LaneUser, KnowsWhichReceiverItHas) {
+  open_receiver();
+  sender out = open_sender();
+  const std::uint64_t first = out.receiver_generation();
+  EXPECT_NE(first, 0U);
+  in.reset();
+  EXPECT_EQ(out.receiver_generation(), 0U);
+  open_receiver();
+  EXPECT_GT(out.receiver_generation(), first);
+  ASSERT_TRUE(in->remove());
+  EXPECT_EQ(out.look(), errc::retired);
+  EXPECT_EQ(out.receiver_generation(), 0U);
+}
+
+TEST(LaneUserOfStreams, AsksInVain) {
+  auto in = receiver::open("unix://@atbus-test-lane-user-" + std::to_string(getpid()));
+  ASSERT_TRUE(in);
+  in->pause(0);
+  in->drop(0);
+  in->resume(0);
+  in->set_note(0, {1, 2, 3});
+  EXPECT_EQ(in->note(0), note_words{});
+  EXPECT_EQ(in->speaker(0), 0U);
+}
+
+}  // namespace
+}  // namespace atbus
