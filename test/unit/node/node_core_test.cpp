@@ -1,0 +1,423 @@
+// What a node promises, one thing at a time, over a simulated network.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::string_view secret = "a secret of sixteen bytes";
+
+node_options plain() {
+  return node_options{}.allow_unauthenticated();
+}
+
+class NodeCore : public ::testing::Test {
+ protected:
+  void connect(party& from, party& to, std::uint64_t id_of_to) {
+    from.connect(id_of_to);
+    ASSERT_TRUE(net.run_until([&] { return from.is_connected(id_of_to); }, 5s));
+    net.run_for(5ms);
+    ASSERT_EQ(to.count(endpoint_event::connected), 1);
+  }
+
+  simulated_network net{1};
+};
+
+TEST_F(NodeCore, RegistersWithOneOfItsTokens) {
+  party one{net, 1, node_options{}.token(secret)};
+  party two{net, 2, node_options{}.token("another one, of today").token(secret)};
+  connect(one, two, 2);
+}
+
+TEST_F(NodeCore, RefusesWhoHasAnotherTokenOrNoneAndLogsItOnceWhereItWasDialled) {
+  party one{net, 1, node_options{}.token(secret)};
+  party two{net, 2, node_options{}.token("another one, of today")};
+  party three{net, 3};
+  two.connect(1);
+  three.connect(1);
+  net.run_for(20s);
+  EXPECT_FALSE(one.is_connected(2));
+  EXPECT_FALSE(one.is_connected(3));
+  EXPECT_GE(one.core().stats().registrations_failed, 4U);
+  EXPECT_EQ(two.logged("registration with"), 1);
+  EXPECT_EQ(three.logged("registration with"), 1);
+}
+
+TEST_F(NodeCore, RefusesWhoWasNotDialled) {
+  party one{net, 1};
+  party two{net, 2};
+  EXPECT_TRUE(one.core().connect(3, address_of(2)));
+  one.node.wake();
+  net.run_for(10s);
+  EXPECT_EQ(one.logged("node 3 was dialled"), 1);
+  EXPECT_FALSE(one.is_connected(2));
+  EXPECT_FALSE(one.is_connected(3));
+}
+
+TEST_F(NodeCore, LeavesOneLinkOfTwoDialsTheLowerIds) {
+  party one{net, 1};
+  party two{net, 2};
+  one.connect(2);
+  two.connect(1);
+  ASSERT_TRUE(net.run_until([&] { return one.is_connected(2) && two.is_connected(1); }, 5s));
+  net.run_for(2s);
+  EXPECT_EQ(net.links(), 1U);
+  EXPECT_EQ(one.core().endpoints().at(0).address(), address_of(2));
+}
+
+TEST_F(NodeCore, ReleasesWhatIsAcknowledged) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_TRUE(one.send(2, "a message"));
+  EXPECT_GT(one.node.channels().links().at(0)->queued(), 1600U);
+  EXPECT_FALSE(one.core().settled());
+  net.run_for(100ms);
+  EXPECT_EQ(two.got.size(), 100U);
+  EXPECT_LT(one.node.channels().links().at(0)->queued(), 200U);
+  EXPECT_TRUE(one.core().settled());
+}
+
+TEST_F(NodeCore, LetsBothSendAllTheyCanWithFullQueues) {
+  net.conditions.queue_size = 4000;
+  net.conditions.kernel_holds = 1000;
+  party one{net, 1, plain().send_buffer_size(4000)};
+  party two{net, 2, plain().send_buffer_size(4000)};
+  connect(one, two, 2);
+  const std::string text(200, 'x');
+  std::size_t most_queued = 0;
+  const auto fill = [&](party& from, std::uint64_t to) {
+    while (from.send(to, text)) {
+    }
+    most_queued = std::max(most_queued, from.node.channels().links().at(0)->queued());
+  };
+  for (int round = 0; round < 2000; ++round) {
+    fill(one, 2);
+    fill(two, 1);
+    net.run_for(1ms);
+  }
+  EXPECT_GT(one.got.size(), 2000U);
+  EXPECT_GT(two.got.size(), 2000U);
+  EXPECT_GT(one.writable, 10);
+  EXPECT_LE(most_queued, 4000U + 2000U);
+}
+
+TEST_F(NodeCore, ReportsWhatIsTooOldToBeSent) {
+  party one{net, 1, plain().message_deadline(1s)};
+  one.connect(2);
+  ASSERT_TRUE(one.send(2, "late"));
+  net.run_for(900ms);
+  EXPECT_TRUE(one.reports.empty());
+  net.run_for(200ms);
+  ASSERT_EQ(one.reports.size(), 1U);
+  EXPECT_EQ(one.reports[0].text, "late");
+  EXPECT_EQ(one.reports[0].outcome, errc::not_delivered);
+  EXPECT_EQ(one.reports[0].reason, errc::timed_out);
+  EXPECT_EQ(one.core().stats().deadline_drops, 1U);
+}
+
+TEST_F(NodeCore, DropsTheOldestOrTheNewestAsItWasTold) {
+  party oldest{net, 1, plain().overflow(overflow_policy::drop_oldest).send_buffer_size(2000)};
+  party newest{net, 2, plain().overflow(overflow_policy::drop_newest).send_buffer_size(2000)};
+  for (party* const each : {&oldest, &newest}) {
+    each->connect(3);
+    for (int i = 0; i < 100; ++i)
+      ASSERT_TRUE(each->send(3, std::to_string(i)));
+    net.run_for(1ms);
+    ASSERT_GT(each->reports.size(), 50U);
+    EXPECT_EQ(each->core().stats().overflow_drops, each->reports.size());
+    for (const party::report& one : each->reports) {
+      EXPECT_EQ(one.outcome, errc::not_delivered);
+      EXPECT_EQ(one.reason, errc::would_block);
+    }
+  }
+  EXPECT_EQ(oldest.reports.front().text, "0");
+  EXPECT_EQ(newest.reports.back().text, "99");
+  party three{net, 3};
+  net.run_for(10s);
+  EXPECT_EQ(three.got.size() + oldest.reports.size() + newest.reports.size(), 200U);
+}
+
+TEST_F(NodeCore, BreaksTheLinkToWhoIsTooSlowIfItWasToldSo) {
+  net.conditions.queue_size = 2000;
+  party one{net, 1, plain().overflow(overflow_policy::disconnect)};
+  party two{net, 2};
+  connect(one, two, 2);
+  const std::string text(300, 'x');
+  status last;
+  for (int i = 0; i < 10 && last; ++i)
+    last = one.send(2, text);
+  EXPECT_EQ(last, errc::not_connected);
+  net.run_for(50ms);
+  EXPECT_EQ(one.count(endpoint_event::disconnected), 1);
+}
+
+TEST_F(NodeCore, TellsOnceThatThereIsRoomAgain) {
+  net.conditions.queue_size = 2000;
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  const std::string text(300, 'x');
+  while (one.send(2, text)) {
+  }
+  EXPECT_EQ(one.send(2, text), errc::would_block);
+  EXPECT_EQ(one.writable, 0);
+  net.run_for(1s);
+  EXPECT_EQ(one.writable, 1);
+  EXPECT_TRUE(one.send(2, text));
+}
+
+TEST_F(NodeCore, WaitsTwiceAsLongBeforeEachDialUpToFourSeconds) {
+  net.conditions.refuses = true;
+  party one{net, 1};
+  one.connect(2);
+  auto last = net.now();
+  std::chrono::nanoseconds longest = 100ms;
+  for (std::uint64_t dials = 2; dials < 14; ++dials) {
+    ASSERT_TRUE(net.run_until([&] { return one.core().stats().dials == dials; }, 6s));
+    const auto waited = net.now() - last;
+    EXPECT_GE(waited, longest / 2) << dials;
+    EXPECT_LE(waited, longest + 5ms) << dials;  // and until it was refused
+    last = net.now();
+    longest = std::min<std::chrono::nanoseconds>(2 * longest, 4s);
+  }
+  EXPECT_EQ(one.logged("no connection"), 1);
+}
+
+TEST_F(NodeCore, GivesUpALinkThatAnswersNoPing) {
+  party one{net, 1, plain().ping_interval(1s).fault_tolerance(3)};
+  party two{net, 2, plain().ping_interval(1h)};
+  connect(one, two, 2);
+  net.run_for(60s);
+  ASSERT_EQ(one.count(endpoint_event::disconnected), 0);
+  EXPECT_GT(one.core().endpoints().at(0).round_trip(), 50us);
+  net.cut(0, seen_by::none);
+  net.run_for(2s);
+  EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
+  net.run_for(3s);
+  EXPECT_EQ(one.count(endpoint_event::disconnected), 1);
+  EXPECT_EQ(one.logged("does not answer any more"), 1);
+}
+
+TEST_F(NodeCore, TellsWhoWaitsWhenAPeerIsThereOrTheTimeIsOver) {
+  party one{net, 1};
+  party two{net, 2};
+  std::vector<errc> told;
+  const auto note = [&](status how) { told.push_back(how.code()); };
+  EXPECT_TRUE(one.core().on_ready(3, 100ms, note));
+  one.node.wake();
+  net.run_for(200ms);
+  EXPECT_EQ(told, (std::vector{errc::timed_out}));
+  EXPECT_TRUE(one.core().on_ready(2, 1s, note));
+  connect(one, two, 2);
+  EXPECT_EQ(told, (std::vector{errc::timed_out, errc::ok}));
+  EXPECT_TRUE(one.core().on_ready(2, 1s, note));
+  one.node.wake();
+  net.run_for(10ms);
+  EXPECT_EQ(told, (std::vector{errc::timed_out, errc::ok, errc::ok}));
+  EXPECT_TRUE(one.core().on_ready(3, 1s, note));
+  one.core().close();
+  EXPECT_EQ(told.back(), errc::closed);
+  EXPECT_EQ(told.size(), 4U);
+}
+
+TEST_F(NodeCore, KeepsALivingHolderOfAnId) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  party other{net, 2};
+  other.connect(1);
+  net.run_for(20s);
+  EXPECT_FALSE(other.is_connected(1));
+  EXPECT_EQ(other.logged("is taken"), 1);
+  EXPECT_EQ(one.core().endpoints().at(0).incarnation(), two.core().self().incarnation);
+  EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
+}
+
+TEST_F(NodeCore, LetsALaterLifeInWhenTheFormerAnswersNoProbe) {
+  party one{net, 1, plain().ping_interval(1h)};
+  auto two = std::make_unique<party>(net, 2);
+  connect(*two, one, 1);
+  two->node.channels().fall_silent();
+  two.reset();
+  party later{net, 2};
+  later.connect(1);
+  ASSERT_TRUE(net.run_until([&] { return later.is_connected(1); }, 20s));
+  EXPECT_EQ(one.core().endpoints().at(0).incarnation(), later.core().self().incarnation);
+}
+
+TEST_F(NodeCore, LetsAHandlerSendDisconnectAndEndTheNode) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  two.on_message = [&](const message& what) {
+    if (what.text() == "answer") {
+      EXPECT_TRUE(two.send(1, "here"));
+    }
+    if (what.text() == "go") {
+      EXPECT_TRUE(two.core().disconnect(1));
+    }
+    if (what.text() == "end")
+      two.core().close();
+  };
+  ASSERT_TRUE(one.send(2, "answer"));
+  net.run_for(100ms);
+  EXPECT_EQ(one.got, (std::vector<std::string>{"here"}));
+  ASSERT_TRUE(one.send(2, "go"));
+  net.run_for(10s);
+  EXPECT_EQ(one.count(endpoint_event::connected), 2);
+  ASSERT_TRUE(one.send(2, "end"));
+  ASSERT_TRUE(one.send(2, "lost"));
+  net.run_for(100ms);
+  EXPECT_EQ(two.got, (std::vector<std::string>{"answer", "go", "end"}));
+  EXPECT_FALSE(one.is_connected(2));
+}
+
+TEST_F(NodeCore, MayBeEndedInEachHandler) {
+  using handler = std::function<void(node_core&, const std::function<void()>&)>;
+  const std::array<handler, 5> each{
+      [](node_core& of, auto end) { of.handlers().on_message = [=](const message&) { end(); }; },
+      [](node_core& of, auto end) {
+        of.handlers().on_undelivered = [=](const undelivered&) { end(); };
+      },
+      [](node_core& of, auto end) {
+        of.handlers().on_endpoint = [=](const endpoint&, endpoint_event) { end(); };
+      },
+      [](node_core& of, auto end) { of.handlers().on_log = [=](std::string_view) { end(); }; },
+      [](node_core& of, auto end) { EXPECT_TRUE(of.on_ready(2, 10s, [=](status) { end(); })); }};
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    party one{net, 1, plain().message_deadline(50ms)};
+    party two{net, 2};
+    int ends = 0;
+    each[i](one.core(), [&] {
+      ++ends;
+      one.core().close();
+    });
+    one.connect(3);
+    ASSERT_TRUE(one.send(3, "too late"));
+    two.connect(1);
+    if (i != 4)
+      one.connect(2);
+    ASSERT_TRUE(two.send(1, "first"));
+    ASSERT_TRUE(two.send(1, "second"));
+    net.run_for(1s);
+    EXPECT_EQ(ends, 1) << i;
+    EXPECT_TRUE(one.core().is_closed()) << i;
+  }
+}
+
+TEST_F(NodeCore, NumbersAFlowOnThatItHadForgotten) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  ASSERT_TRUE(one.send(2, "first"));
+  net.run_for(100ms);
+  net.cut(0, seen_by::both);
+  ASSERT_TRUE(net.run_until([&] { return two.count(endpoint_event::connected) == 2; }, 10s));
+  net.run_for(10ms);
+  ASSERT_TRUE(one.send(2, "second"));
+  net.run_for(100ms);
+  EXPECT_EQ(two.got, (std::vector<std::string>{"first", "second"}));
+  EXPECT_EQ(one.core().stats().violations, 0U);
+}
+
+// What no node says, and where; each ends the link it came through, and nothing else.
+struct breach {
+  const char* name;
+  bool registered;
+  std::function<void(hand_played&)> say;
+  const char* logged;
+};
+
+byte_buffer raw(std::initializer_list<unsigned> bytes) {
+  byte_buffer made;
+  for (const unsigned one : bytes)
+    made.push_back(static_cast<std::byte>(one));
+  return made;
+}
+
+class NodeCoreBreach : public NodeCore, public ::testing::WithParamInterface<breach> {};
+
+TEST_P(NodeCoreBreach, EndsThatLinkAlone) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  hand_played bad{net, 3, 1, GetParam().registered};
+  ASSERT_TRUE(net.run_until(
+      [&] { return GetParam().registered ? bad.is_registered() : bad.is_open(); }, 5s));
+  net.run_for(5ms);
+  ASSERT_FALSE(bad.has_ended());
+  GetParam().say(bad);
+  net.run_for(3s);
+  EXPECT_TRUE(bad.has_ended());
+  EXPECT_EQ(one.logged(GetParam().logged), 1);
+  EXPECT_TRUE(one.got.empty());
+  EXPECT_EQ(two.count(endpoint_event::disconnected), 0);
+  ASSERT_TRUE(two.send(1, "still here"));
+  net.run_for(100ms);
+  EXPECT_EQ(one.got.size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, NodeCoreBreach,
+    ::testing::Values(breach{"DataBeforeRegistration", false,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({0, 0, 0, 0, 1, 0, 0, 0, 9}));
+                             },
+                             "before registration"},
+                      breach{"DataBeforeItsNumber", true,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({0, 0, 0, 0, 1, 0, 0, 0, 9}));
+                             },
+                             "before its number"},
+                      breach{"ShortHead", true,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({0, 0, 0}));
+                             },
+                             "8-byte head"},
+                      breach{"UnknownFlags", true,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({0, 0x40, 0, 0, 0, 0, 0, 0}));
+                             },
+                             "flags"},
+                      breach{"UnknownKind", true,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({0x7f, 0, 0, 0, 0, 0, 0, 0}));
+                             },
+                             "of a kind"},
+                      breach{"BodyThatIsNone", true,
+                             [](hand_played& at) {
+                               at.say_bytes(raw({7, 0, 0, 0, 0, 0, 0, 0, 0xc1}));
+                             },
+                             "is closed"},
+                      breach{"AcknowledgesWhatWasNotSent", true,
+                             [](hand_played& at) { at.say(acknowledge_body{.handled = 1000}); },
+                             "acknowledges"},
+                      breach{"AcknowledgesLessThanBefore", true,
+                             [](hand_played& at) {
+                               at.say(acknowledge_body{.handled = 1});
+                               at.say(acknowledge_body{.handled = 0});
+                             },
+                             "acknowledges"},
+                      breach{"GoesBack", true,
+                             [](hand_played& at) {
+                               at.say(flow_body{.next = 5});
+                               at.say(flow_body{.next = 4});
+                             },
+                             "goes back"},
+                      breach{"HandshakeAfterTheHandshake", true,
+                             [](hand_played& at) { at.say(hello_body{}); },
+                             "handshake came after it"}),
+    [](const auto& of) { return std::string{of.param.name}; });
+
+}  // namespace
+}  // namespace atbus::detail

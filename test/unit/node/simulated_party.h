@@ -1,0 +1,168 @@
+// Nodes of a simulated network that write down what they are told, and one that is played by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/control.h"
+#include "protocol/handshake.h"
+#include "simulated_link.h"
+#include "simulated_network.h"
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+
+inline std::string address_of(std::uint64_t id) {
+  return "ipv4://10.0.0." + std::to_string(id) + ":7000";
+}
+
+// Each is on a host of its own, and listens at address_of(id).
+class party {
+ public:
+  struct report {
+    std::string text;
+    errc outcome;
+    errc reason;
+  };
+
+  party(simulated_network& net, std::uint64_t id,
+        const node_options& options = node_options{}.allow_unauthenticated())
+      : node(net, id, options, host_of(id), [&](node_core& core) {
+          node_handlers& on = core.handlers();
+          on.on_message = [this](const message& what) {
+            got.emplace_back(what.text());
+            if (on_message)
+              on_message(what);
+          };
+          on.on_undelivered = [this](const undelivered& what) {
+            reports.push_back({std::string{as_text(what.bytes())}, what.outcome(), what.reason()});
+          };
+          on.on_endpoint = [this](const endpoint&, endpoint_event event) {
+            events.push_back(event);
+          };
+          on.on_writable = [this](bus_id) { ++writable; };
+          on.on_log = [this](std::string_view line) { log.emplace_back(line); };
+          EXPECT_TRUE(core.listen(address_of(id)));
+        }) {}
+
+  void connect(std::uint64_t id) {
+    EXPECT_TRUE(core().connect(id, address_of(id)));
+    node.wake();
+  }
+  status send(std::uint64_t to, std::string_view text) { return node.send(to, 0, as_bytes(text)); }
+  [[nodiscard]] node_core& core() { return node.core(); }
+  [[nodiscard]] bool is_connected(std::uint64_t id) {
+    const auto all = core().endpoints();
+    return std::any_of(all.begin(), all.end(), [&](const endpoint& one) {
+      return one.id() == bus_id{id} && one.connected();
+    });
+  }
+  [[nodiscard]] std::ptrdiff_t count(endpoint_event what) const {
+    return std::count(events.begin(), events.end(), what);
+  }
+  [[nodiscard]] std::ptrdiff_t logged(std::string_view part) const {
+    return std::count_if(log.begin(), log.end(), [&](const std::string& line) {
+      return line.find(part) != std::string::npos;
+    });
+  }
+
+  std::vector<std::string> got;
+  std::vector<report> reports;
+  std::vector<endpoint_event> events;
+  std::vector<std::string> log;
+  int writable = 0;
+  std::function<void(const message&)> on_message;
+  simulated_node node;
+
+ private:
+  static host_identity host_of(std::uint64_t id) {
+    host_identity made{};
+    made[0] = static_cast<std::byte>(id);
+    return made;
+  }
+};
+
+// Dials a node and registers, if it is told to; then says whatever a test wants.
+class hand_played final : private link_events {
+ public:
+  hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers)
+      : net_(net), id_(id), registers_(registers), way_(net, [this] {
+          net_.at(net_.now() + 1us, [this, alive = alive_] {
+            if (*alive)
+              way_.poll({});
+          });
+        }) {
+    way_.start({id, 77}, *this);
+    link_ = *way_.connect(*address::parse(address_of(whom)));
+  }
+  ~hand_played() { *alive_ = false; }
+
+  template <class Body>
+  void say(const Body& body) {
+    byte_buffer bytes;
+    encode(body, bytes);
+    say_bytes(bytes);
+  }
+  void say_bytes(bytes_view bytes) {
+    status why;
+    std::byte* const at = link_->claim(bytes.size(), message_purpose::control, why);
+    ASSERT_NE(at, nullptr);
+    std::copy(bytes.begin(), bytes.end(), at);
+    link_->commit(bytes.size());
+    link_->flush();
+  }
+  [[nodiscard]] bool is_open() const { return open_; }
+  [[nodiscard]] bool is_registered() const { return registered_; }
+  [[nodiscard]] bool has_ended() const { return link_ == nullptr; }
+
+ private:
+  void opened(link&, bool) override {
+    open_ = true;
+    if (!registers_)
+      return;
+    introduction self;
+    self.id = id_;
+    self.incarnation = 77;
+    self.nonce[0] = std::byte{5};
+    self.message_limit = 1024;
+    shake_ = std::make_unique<initiator>(self, bus_id{}, none_, [](const peer_identity&) {
+      return result<resume_point>{resume_point{1, 0, true}};
+    });
+    say_bytes(shake_->start().send);
+  }
+  void received(link&, bytes_view message, bool) override {
+    if (!shake_ || registered_)
+      return;
+    const handshake_step step = shake_->receive(message);
+    if (!step.send.empty())
+      say_bytes(step.send);
+    registered_ = step.state == handshake_state::done;
+  }
+  void closed(link&, const error&) override { link_ = nullptr; }
+  void writable(link&) override {}
+  void left(link&) override {}
+  void returned(link&) override {}
+  void inherited(const node_life&, bytes_view, bool) override {}
+  void problem(const error&) override {}
+
+  simulated_network& net_;
+  bus_id id_;
+  bool registers_;
+  bool open_ = false;
+  bool registered_ = false;
+  token_list none_;
+  std::unique_ptr<initiator> shake_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  simulated_transport way_;
+  link* link_ = nullptr;
+};
+
+}  // namespace atbus::detail
