@@ -13,9 +13,9 @@ int main() {
   int moves = 0;
   zone.on_message([&](const atbus::message&) { ++moves; });
   zone.on_log([](std::string_view line) { std::cerr << "zone: " << line << '\n'; });
-  if (auto s = zone.listen("unix://@atbus-game-loop"); !s)
+  if (auto s = zone.listen("mem://game-loop"); !s)
     return s.print(), 1;
-  if (auto s = gate.connect(zone.id(), "unix://@atbus-game-loop"); !s)
+  if (auto s = gate.connect(zone.id(), "mem://game-loop"); !s)
     return s.print(), 1;
 
   constexpr atbus::poll_limits per_frame{.messages = 1000, .time = 2ms};

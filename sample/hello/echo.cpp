@@ -4,7 +4,7 @@
 int main(int argc, char** argv) {
   atbus::node node{2};
   node.on_message([&](const atbus::message& m) { node.send(m.source(), m.type(), m.bytes()); });
-  if (auto s = node.listen(argc > 1 ? argv[1] : "unix://@atbus-echo"); !s)
+  if (auto s = node.listen(argc > 1 ? argv[1] : "shm://echo"); !s)
     return s.print(), 1;
   return node.run() ? 0 : 1;
 }

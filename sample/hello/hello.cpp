@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
     std::cout << m.text() << std::endl;
     node.stop();
   });
-  if (auto s = node.connect(2, argc > 1 ? argv[1] : "unix://@atbus-echo"); !s)
+  if (auto s = node.connect(2, argc > 1 ? argv[1] : "shm://echo"); !s)
     return s.print(), 1;
   node.send(2, 0, "hello");
   return node.run() ? 0 : 1;

@@ -26,6 +26,8 @@ struct node_kind {
 inline std::vector<node_kind> node_kinds() {
   using text = const std::string&;
   return {
+      {"mem", false, [](text, text unique) { return "mem://" + unique; }},
+      {"shm", false, [](text, text unique) { return "shm://" + unique; }},
       {"unix_path", false, [](text directory, text) { return "unix://" + directory + "/node"; }},
       {"unix_abstract", false, [](text, text unique) { return "unix://@" + unique; }},
       {"ipv4", true, [](text, text) { return std::string{"ipv4://127.0.0.1:0"}; }},
@@ -61,6 +63,15 @@ struct node_log {
 
 class NodeFixture : public ::testing::TestWithParam<node_kind> {
  protected:
+  ~NodeFixture() override {
+    // A named inbox outlives its node.
+    unlink(("/dev/shm/atbus-segment." + unique()).c_str());
+    unlink(("/dev/shm/atbus-bell." + unique()).c_str());
+  }
+  [[nodiscard]] static std::string unique() {
+    return "atbus-node-test-" + std::to_string(getpid());
+  }
+
   static constexpr std::string_view secret = "a secret of the tests";
 
   [[nodiscard]] node_options options() const {
@@ -71,7 +82,7 @@ class NodeFixture : public ::testing::TestWithParam<node_kind> {
     return made;
   }
   [[nodiscard]] std::string address() const {
-    return GetParam().address(directory_.path(), "atbus-node-test-" + std::to_string(getpid()));
+    return GetParam().address(directory_.path(), unique());
   }
 
   // Turns all of them until `done`; false after a time that only a hung program needs.

@@ -22,6 +22,9 @@ class NodeSample : public testing::Test {
     close(output_[0]);
     if (output_[1] >= 0)
       close(output_[1]);
+    // A named inbox outlives its node.
+    unlink(("/dev/shm/atbus-segment." + name_).c_str());
+    unlink(("/dev/shm/atbus-bell." + name_).c_str());
   }
 
   child_process start(const std::string& sample, const char* argument = nullptr) const {
@@ -47,7 +50,8 @@ class NodeSample : public testing::Test {
   }
 
   std::array<int, 2> output_{-1, -1};
-  std::string address_ = "unix://@node-sample-" + std::to_string(getpid());
+  std::string name_ = "node-sample-" + std::to_string(getpid());
+  std::string address_ = "shm://" + name_;
 };
 
 TEST_F(NodeSample, HelloComesBackWhoeverStartsFirst) {
