@@ -120,6 +120,7 @@ class node_core final : private link_events {
 
   // node_links.cpp
   session& make_session(link& at);
+  void resume_others(session& ended);
   void end_session(session& gone);
   void prepare_flow(session& on, const node_life& life);
   void give_back_flow(session& gone);

@@ -57,7 +57,23 @@ void node_core::give_back_flow(session& gone) {
     away_.remember(gone.flow_of, gone.flow);
 }
 
+// A handshake that has come to nothing held up the links beside it.
+void node_core::resume_others(session& ended) {
+  const node_life life = std::exchange(ended.told_position, {});
+  if (ended.of != nullptr || life == node_life{})
+    return;
+  const bool held_up = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
+    return other->stage == session_stage::registering && other->told_position == life;
+  });
+  peer* const of = find(life.id);
+  if (held_up || of == nullptr)
+    return;
+  for (session* other : of->sessions)
+    other->at.resume();
+}
+
 void node_core::end_session(session& gone) {
+  resume_others(gone);
   give_back_flow(gone);
   gone.at.context = nullptr;
   std::erase(to_acknowledge_, &gone);
@@ -178,11 +194,8 @@ void node_core::advance(session& on, bytes_view message) {
       if (on.dialled != nullptr)
         on.dialled->told = why.code();
       const node_life who{on.shake->peer().id, on.shake->peer().incarnation};
-      if (peer* const of = find(who.id); of != nullptr) {
-        for (session* other : of->sessions)
-          other->at.resume();
+      if (peer* const of = find(who.id); of != nullptr)
         tell_event(*of, endpoint_event::refused);
-      }
       return drop(on, false, errc::denied, {});
     }
   }
@@ -411,6 +424,7 @@ void node_core::drop(session& which, bool say_bye, errc reason, std::string_view
   }
   const bool refused = which.stage == session_stage::registering && !which.by_us;
   which.stage = session_stage::dropped;
+  resume_others(which);
   if (refused || reason == errc::denied)
     which.at.close(goodbye_time);  // so that the reason gets there
   else

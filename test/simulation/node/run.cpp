@@ -24,6 +24,12 @@ class world {
   world(const scenario& all, std::ostream* trace)
       : plan_(all), trace_(trace), net_(all.seed * 2 + 1), random_(all.seed) {
     places_.resize(all.nodes);
+    if (all.crowded) {
+      usual_.delay_max = 300ms;
+      usual_.kernel_holds = 1000;
+      usual_.queue_size = 5000;
+    }
+    net_.conditions = usual_;
   }
 
   run_result run();
@@ -61,6 +67,7 @@ class world {
   const scenario& plan_;
   std::ostream* trace_;
   simulated_network net_;
+  network_conditions usual_;
   std::mt19937_64 random_;
   ledger book_;
   std::vector<place> places_;
@@ -261,7 +268,7 @@ void world::happen(const scenario_event& one) {
   place& at = places_[one.who];
   const std::chrono::nanoseconds until = std::min(net_.now() + one.time, 1s + plan_.faults_end);
   const auto restore = [&](auto network_conditions::*field) {
-    net_.at(until, [this, field] { net_.conditions.*field = network_conditions{}.*field; });
+    net_.at(until, [this, field] { net_.conditions.*field = usual_.*field; });
   };
   switch (one.what) {
     case happening::send:

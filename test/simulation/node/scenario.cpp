@@ -32,7 +32,7 @@ class dice {
   std::mt19937_64 engine_;
 };
 
-node_options draw_options(dice& draw, bool tokens) {
+node_options draw_options(dice& draw, bool tokens, bool crowded) {
   node_options made;
   if (tokens)
     made.token("a secret of sixteen bytes");
@@ -42,7 +42,7 @@ node_options draw_options(dice& draw, bool tokens) {
   made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
   made.restart(
       draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
-  if (draw.one_in(4))
+  if (draw.one_in(crowded ? 2 : 4))
     made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
   if (draw.one_in(3)) {
     made.overflow(draw.of(
@@ -73,10 +73,11 @@ scenario make_scenario(std::uint64_t seed) {
   made.nodes = draw.one_in(5) ? 3 : 2;
   made.one_host = draw.one_in(3);
   made.also_better = made.one_host && draw.one_in(2);
+  made.crowded = draw.one_in(4);
   const bool tokens = draw.one_in(4);
   made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
   for (std::size_t i = 0; i < made.nodes; ++i) {
-    made.options.push_back(draw_options(draw, tokens));
+    made.options.push_back(draw_options(draw, tokens, made.crowded));
     for (std::size_t j = 0; j < i; ++j) {
       const std::uint64_t who = draw.below(3);
       made.dials[i][j] = who != 0;
@@ -98,9 +99,9 @@ scenario make_scenario(std::uint64_t seed) {
   const std::uint64_t bursts = made.nodes * static_cast<std::uint64_t>(made.faults_end / 1s) / 4;
   for (std::uint64_t i = 0; i < bursts; ++i)
     add(happening::send, 0s);
-  const std::uint64_t faults = 1 + draw.below(draw.one_in(4) ? 30 : 8);
+  const std::uint64_t faults = 1 + draw.below(made.crowded || draw.one_in(4) ? 30 : 8);
   for (std::uint64_t i = 0; i < faults; ++i)
-    add(draw_fault(draw), 10s);
+    add(made.crowded && !draw.one_in(4) ? happening::cut : draw_fault(draw), 10s);
   std::stable_sort(made.events.begin(), made.events.end(),
                    [](const auto& left, const auto& right) { return left.when < right.when; });
   return made;
@@ -110,7 +111,7 @@ std::string to_text(const scenario& all) {
   std::ostringstream text;
   text << "seed " << all.seed << ", " << all.nodes << " nodes"
        << (all.one_host ? " on one host" : "") << (all.also_better ? ", two addresses" : "")
-       << ", faults end at " << all.faults_end / 1ms << " ms\n";
+       << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
     const node_options& of = all.options[i];
     text << "  node " << i + 1 << ": buffer " << of.send_buffer_size() << ", overflow "

@@ -49,6 +49,7 @@ struct scenario {
   std::vector<node_options> options;     // of each node
   std::vector<std::vector<bool>> dials;  // who dials whom at its start
   bool also_better = false;              // at two addresses
+  bool crowded = false;                  // all is slow and full until the faults end
   std::chrono::nanoseconds faults_end{0};
   std::vector<scenario_event> events;  // in order
 };
