@@ -225,6 +225,8 @@ void node_core::registered(session& on) {
   if (of.life != on.life) {
     if (of.life.incarnation != 0)
       away_.remember(of.life, of.in);
+    if (!on.has_flow)
+      prepare_flow(on, on.life);  // another life has registered meanwhile
     of.in = on.flow;
     of.in_from = nullptr;
     of.life = on.life;
