@@ -176,7 +176,7 @@ void node_core::use(peer& of, session& path, bool settled) {
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});
   // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.
-  if (moved && !of.out.holds())
+  if (!of.out.holds())
     (void)announce(of, path, of.out.accepted() + 1);
   drain(of);
 }

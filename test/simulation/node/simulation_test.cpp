@@ -26,7 +26,7 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::uint64_t usual = 300;
+  constexpr std::uint64_t usual = 100;
 #else
   constexpr std::uint64_t usual = 4000;
 #endif
