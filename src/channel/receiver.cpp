@@ -202,15 +202,15 @@ void receiver::set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& 
 }
 void receiver::pause(std::uint32_t lane) noexcept {
   if (backend_ != nullptr)
-    backend_->pause(lane);
+    backend_->pause_lane(lane);
 }
 void receiver::resume(std::uint32_t lane) noexcept {
   if (backend_ != nullptr)
-    backend_->resume(lane);
+    backend_->resume_lane(lane);
 }
 void receiver::drop(std::uint32_t lane) noexcept {
   if (backend_ != nullptr)
-    backend_->drop(lane);
+    backend_->drop_lane(lane);
 }
 
 error receiver::remove() {

@@ -384,7 +384,7 @@ void receiver_state::set_note(std::uint32_t index, const lane_note& words) noexc
     store_words(lane->slot->note, words);
 }
 
-void receiver_state::pause(std::uint32_t index) noexcept {
+void receiver_state::pause_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
   if (lane == nullptr || lane->quarantined)
     return;
@@ -394,7 +394,7 @@ void receiver_state::pause(std::uint32_t index) noexcept {
   remove_inactive();
 }
 
-void receiver_state::resume(std::uint32_t index) noexcept {
+void receiver_state::resume_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
   if (lane == nullptr || !std::exchange(lane->paused, false))
     return;
@@ -404,7 +404,7 @@ void receiver_state::resume(std::uint32_t index) noexcept {
   wake_lane(index);
 }
 
-void receiver_state::drop(std::uint32_t index) noexcept {
+void receiver_state::drop_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
   if (lane == nullptr || lane->quarantined)
     return;

@@ -39,9 +39,9 @@ class receiver_state final : public receiver_core, public fork_guard {
   [[nodiscard]] std::uint64_t speaker_changes() const noexcept override { return speakers_; }
   [[nodiscard]] lane_note note(std::uint32_t lane) const noexcept override;
   void set_note(std::uint32_t lane, const lane_note& words) noexcept override;
-  void pause(std::uint32_t lane) noexcept override;
-  void resume(std::uint32_t lane) noexcept override;
-  void drop(std::uint32_t lane) noexcept override;
+  void pause_lane(std::uint32_t lane) noexcept override;
+  void resume_lane(std::uint32_t lane) noexcept override;
+  void drop_lane(std::uint32_t lane) noexcept override;
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
 
   // Reads what has rung; for who waits for our descriptor among others.

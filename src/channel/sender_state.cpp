@@ -175,7 +175,7 @@ void sender_state::heed(std::uint64_t notice) noexcept {
     end(condition::quarantined);
 }
 
-status sender_state::look() noexcept {
+status sender_state::look_at_notice() noexcept {
   if (condition_ == condition::open)
     heed(out_.slot()->notice.load(std::memory_order_acquire));
   return usable();

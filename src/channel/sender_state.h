@@ -41,7 +41,7 @@ class sender_state final : public sender_backend, public fork_guard {
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
   [[nodiscard]] bool receiver_alive() const noexcept override;
   [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
-  [[nodiscard]] status look() noexcept override;
+  [[nodiscard]] status look_at_notice() noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
   [[nodiscard]] channel_stats stats() const override;

@@ -52,9 +52,9 @@ class ATBUS_API receiver_backend : public dispatcher {
   [[nodiscard]] virtual std::uint64_t speaker_changes() const noexcept { return 0; }
   [[nodiscard]] virtual lane_note note(std::uint32_t) const noexcept { return {}; }
   virtual void set_note(std::uint32_t, const lane_note&) noexcept {}
-  virtual void pause(std::uint32_t) noexcept {}
-  virtual void resume(std::uint32_t) noexcept {}
-  virtual void drop(std::uint32_t) noexcept {}
+  virtual void pause_lane(std::uint32_t) noexcept {}
+  virtual void resume_lane(std::uint32_t) noexcept {}
+  virtual void drop_lane(std::uint32_t) noexcept {}
 
   void on_problem(std::function<void(const error&)> handler);
   // Tells the handler what has been found, as a dispatch of its own: it may close or destroy the

@@ -93,7 +93,7 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual bool receiver_alive() const noexcept = 0;
   // Of lanes.
   [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
-  [[nodiscard]] virtual status look() noexcept { return {}; }
+  [[nodiscard]] virtual status look_at_notice() noexcept { return {}; }
   [[nodiscard]] virtual bool settled() const noexcept { return false; }
   virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
   [[nodiscard]] virtual channel_stats stats() const = 0;
