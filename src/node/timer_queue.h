@@ -4,8 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace atbus::detail {
@@ -32,6 +34,7 @@ class timer {
   timer_queue& queue_;
   std::function<void()> run_;
   std::chrono::nanoseconds due_{0};
+  std::uint64_t order_ = 0;  // among those that are due at a time
   bool pending_ = false;
 };
 
@@ -40,13 +43,13 @@ class timer_queue {
   static constexpr std::chrono::nanoseconds never = std::chrono::nanoseconds::max();
 
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
-    return pending_.empty() ? never : pending_.begin()->first;
+    return pending_.empty() ? never : std::get<0>(*pending_.begin());
   }
   // Runs those that are due; none of them twice, so that it ends.
   void run(std::chrono::nanoseconds now) {
     std::size_t most = pending_.size();
-    while (most-- != 0 && !pending_.empty() && pending_.begin()->first <= now) {
-      timer& due = *pending_.begin()->second;
+    while (most-- != 0 && next() <= now) {
+      timer& due = *std::get<timer*>(*pending_.begin());
       pending_.erase(pending_.begin());
       due.pending_ = false;
       // A copy: it may destroy its owner.
@@ -57,19 +60,21 @@ class timer_queue {
 
  private:
   friend class timer;
-  std::set<std::pair<std::chrono::nanoseconds, timer*>> pending_;
+  std::set<std::tuple<std::chrono::nanoseconds, std::uint64_t, timer*>> pending_;
+  std::uint64_t order_ = 0;
 };
 
 inline void timer::set(std::chrono::nanoseconds due) {
   cancel();
   due_ = due;
-  queue_.pending_.emplace(due, this);
+  order_ = ++queue_.order_;
+  queue_.pending_.emplace(due, order_, this);
   pending_ = true;
 }
 
 inline void timer::cancel() noexcept {
   if (pending_)
-    queue_.pending_.erase({due_, this});
+    queue_.pending_.erase({due_, order_, this});
   pending_ = false;
 }
 

@@ -54,6 +54,17 @@ TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
             << node_minutes / cpu << " node-minutes a second of CPU\n";
 }
 
+TEST(Simulation, DoesTheSameForTheSameSeed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::ostringstream first;
+    std::ostringstream second;
+    run(make_scenario(seed), &first);
+    run(make_scenario(seed), &second);
+    ASSERT_GT(first.str().size(), 1000U);
+    ASSERT_EQ(first.str(), second.str()) << "seed " << seed;
+  }
+}
+
 TEST(Simulation, RunsOneSeedAgain) {
   const std::uint64_t seed = setting("ATBUS_SIMULATION_SEED", 0);
   if (seed == 0)
