@@ -56,6 +56,7 @@ void stream_link::close(error why) noexcept {
     return;
   state_ = state::closed;
   why_ = std::move(why);
+  (void)take_peeked();  // or the other end is told that bytes were thrown away
   socket_.reset();
 }
 
@@ -241,7 +242,25 @@ void stream_link::shut_down() noexcept {
     (void)kernel().shutdown(socket_.get(), SHUT_WR);
 }
 
-ssize_t stream_link::receive_into(mutable_bytes place) noexcept {
+ssize_t stream_link::take_peeked() noexcept {
+  std::array<std::byte, most_peeked> nowhere;  // nothing is copied
+  ssize_t n = 1;
+  while (peeked_ != 0 && n > 0) {
+    n = kernel().recv(socket_.get(), nowhere.data(), peeked_, MSG_DONTWAIT | MSG_TRUNC);
+    peeked_ -= static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
+  return n;
+}
+
+ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
+  if (const ssize_t taken = take_peeked(); taken <= 0)
+    return taken;
+  if (peek) {
+    const ssize_t n =
+        kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT | MSG_PEEK);
+    peeked_ = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    return n;
+  }
   if (!takes_descriptors_)
     return kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
   const fork_pause no_fork;
@@ -289,7 +308,7 @@ frame_flow stream_link::control_seen(bytes_view payload) noexcept {
   return frame_flow::go_on;
 }
 
-bool stream_link::receive() noexcept {
+bool stream_link::receive(bool peek) noexcept {
   drained_ = true;
   if (state_ != state::open)
     return false;
@@ -298,9 +317,11 @@ bool stream_link::receive() noexcept {
   starved_reading_ = prepared == errc::out_of_memory;
   if (!prepared)
     return false;  // no memory, or messages wait: later
+  if (peek)
+    place = place.first(std::min(place.size(), most_peeked));
   ssize_t n = 0;
   do {
-    n = receive_into(place);
+    n = receive_into(place, peek);
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
     drained_ = static_cast<std::size_t>(n) < place.size();

@@ -114,8 +114,11 @@ class stream_link {
   // --- receiving
 
   // One read. False: nothing was there, or the link has ended (now() tells), or what is there has to
-  // be walked first.
-  bool receive() noexcept;
+  // be walked first. `peek`: of the first most_peeked bytes, which the kernel keeps until the next read
+  // or the end; a TCP one acknowledges them only then, which takes longer than to hand out a message
+  // and to answer it. For whoever reads again soon: until then epoll says that something is there.
+  bool receive(bool peek = false) noexcept;
+  static constexpr std::size_t most_peeked = 4096;
   // Whether that read took less than it had room for: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
   // Hands out the complete frames: `handler(bytes_view)` returns a frame_flow. They stay where they
@@ -161,7 +164,9 @@ class stream_link {
   }
   void settle_opening() noexcept;
   [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
-  [[nodiscard]] ssize_t receive_into(mutable_bytes place) noexcept;
+  [[nodiscard]] ssize_t receive_into(mutable_bytes place, bool peek) noexcept;
+  // Takes what was only looked at. As recv: what is not positive says that some of it is left.
+  ssize_t take_peeked() noexcept;
   void say(bytes_view frame) noexcept;
   [[gnu::cold]] void end_badly() noexcept;
   // Of the queue. Behind the first byte of a switch or a goodbye nothing of it follows.
@@ -200,6 +205,7 @@ class stream_link {
   bool stops_when_opened_ = false;
   std::size_t stop_behind_ = 0;  // bytes still to be written before writing stops; 0: it does not
   bool stopped_ = false;
+  std::size_t peeked_ = 0;  // bytes that the kernel has and reader_ too
   error write_failure_;
   std::optional<std::uint32_t> offered_;
   std::array<file, 2> given_;  // segment and bell, on their way out

@@ -57,8 +57,7 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   if (!epoll)
     return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
   const bool local = where.kind() == address_kind::unix_socket;
-  auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options,
-                                         options.socket.checksums.value_or(!local),
+  auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options, local,
                                          local && where.flag(address_option::shm).value_or(true));
   if (!made->door_.watch()) {
     error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
@@ -69,9 +68,9 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
 }
 
 stream_receiver::stream_receiver(listening_socket listener, file epoll,
-                                 const receiver_options& options, bool wants_checksums,
-                                 bool offers_lanes)
-    : epoll_(std::move(epoll)),
+                                 const receiver_options& options, bool local, bool offers_lanes)
+    : local_(local),
+      epoll_(std::move(epoll)),
       door_(std::move(listener), epoll_.get(), nullptr),
       address_(door_.address()),
       message_limit_(options.message_limit == 0
@@ -84,7 +83,7 @@ stream_receiver::stream_receiver(listening_socket listener, file epoll,
       spin_(options.spin),
       lane_options_(options),
       reported_at_(-between_reports) {
-  own_.wants_checksums = wants_checksums;
+  own_.wants_checksums = options.socket.checksums.value_or(!local);
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
 }
@@ -134,7 +133,7 @@ bool stream_receiver::fill(bool quick) noexcept {
     if (reads++ == most_reads)
       return false;
     c.has_read = true;
-    c.more = c.link.receive();
+    c.more = c.link.receive(std::exchange(c.on_chance, false) && c.brings_one && !local_);
     watch(c);
   }
 }
@@ -145,6 +144,10 @@ void stream_receiver::collect(connection& from) noexcept {
   connection_ = from.number;
   const walk_end ended = from.link.lend(run_);
   from.more = ended == walk_end::stopped;
+  if (std::uint64_t length = 0; run_.at != nullptr && run_.has_next(length)) {
+    const std::size_t size = frame_size(length);
+    from.brings_one = size <= stream_link::most_peeked && run_.at + size == run_.end;
+  }
   if (run_.at == nullptr && from.link.switched())
     move_on_to_lane(from);
   if (ended == walk_end::failed)
@@ -291,8 +294,10 @@ void stream_receiver::find_busy() noexcept {
     return look(0);
   }
   for (connection* c : open_) {
-    if (!c->uses_lane)
-      busy_.join(*c);
+    if (c->uses_lane)
+      continue;
+    c->on_chance = true;
+    busy_.join(*c);
   }
 }
 

@@ -67,6 +67,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     bool confirmed = false;
     bool more = false;                     // complete frames may be left from the last read
     bool has_read = false;                 // in this turn
+    bool on_chance = false;                // its turn: nobody has said that something is there
+    bool brings_one = false;               // short message at a time
     std::uint32_t watched = EPOLLIN;       // epoll's events for the socket
     bool faulty = false;                   // impossible bytes have come
     bool has_lane = false;                 // was offered one
@@ -75,7 +77,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
-                  bool wants_checksums, bool offers_lanes);
+                  bool local, bool offers_lanes);
   ~stream_receiver() override;
   void stop() noexcept override;
   void destroy() noexcept override;
@@ -117,6 +119,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // At most once a second.
   void report(error what) noexcept;
 
+  bool local_;  // a Unix socket
   file epoll_;
   acceptor door_;
   std::string address_;

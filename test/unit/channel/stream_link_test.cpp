@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -70,13 +71,20 @@ class StreamLink : public testing::Test {
     }
     return s;
   }
+  static void walk(stream_link& link, std::vector<std::string>& into) {
+    (void)link.walk([&](bytes_view m) {
+      into.emplace_back(as_text(m));
+      return frame_flow::go_on;
+    });
+  }
+  static std::size_t left_with_kernel(const stream_link& link) {
+    int bytes = 0;
+    EXPECT_EQ(ioctl(link.descriptor(), FIONREAD, &bytes), 0);
+    return static_cast<std::size_t>(bytes);
+  }
   static void drain(stream_link& link, std::vector<std::string>& into) {
-    while (link.receive()) {
-      (void)link.walk([&](bytes_view m) {
-        into.emplace_back(as_text(m));
-        return frame_flow::go_on;
-      });
-    }
+    while (link.receive())
+      walk(link, into);
   }
   // Both write and read until nothing moves any more.
   void settle() {
@@ -216,6 +224,57 @@ TEST_F(StreamLink, WhoOnlyReadsReadsOnWhenItCanNotWrite) {
   drain(*b_, at_b_);
   EXPECT_EQ(at_b_, std::vector<std::string>{"the last words"});
   EXPECT_TRUE(b_->ended_by_goodbye());
+}
+
+TEST_F(StreamLink, WhatIsPeekedStaysWithTheKernelUntilTheNextRead) {
+  make_links();
+  settle();
+  for (const char* const text : {"first", "the second one"}) {
+    EXPECT_TRUE(send(a_, text) && a_->flush());
+    EXPECT_TRUE(b_->receive(true));
+    walk(*b_, at_b_);
+    EXPECT_EQ(at_b_.back(), text);
+    EXPECT_EQ(left_with_kernel(*b_), detail::frame_size(at_b_.back().size()));
+  }
+  EXPECT_FALSE(b_->receive());
+  EXPECT_EQ(left_with_kernel(*b_), 0U);
+  EXPECT_EQ(at_b_.size(), 2U);
+}
+
+TEST_F(StreamLink, TakesWhatWasPeekedWhateverTheKernelSays) {
+  static int refusals;
+  make_links();
+  settle();
+  for (const int refused : {EINTR, ENOMEM, EAGAIN}) {
+    EXPECT_TRUE(send(a_, "once") && a_->flush());
+    EXPECT_TRUE(b_->receive(true));
+    walk(*b_, at_b_);
+    refusals = refused;
+    detail::kernel().recv = [](int fd, void* data, std::size_t length, int flags) -> ssize_t {
+      errno = std::exchange(refusals, 0);
+      return errno != 0 ? -1 : ::recv(fd, data, std::min<std::size_t>(length, 5), flags);
+    };
+    while (left_with_kernel(*b_) != 0 && b_->now() == stream_link::state::open)
+      EXPECT_FALSE(b_->receive());
+    detail::kernel().recv = saved_.recv;
+  }
+  EXPECT_EQ(at_b_, (std::vector<std::string>{"once", "once", "once"}));
+  EXPECT_TRUE(send(a_, "next"));
+  settle();
+  EXPECT_EQ(at_b_.back(), "next");
+}
+
+TEST_F(StreamLink, AnEndBehindAPeekIsNoLoss) {
+  make_links();
+  settle();
+  EXPECT_TRUE(send(a_, "handed out") && a_->flush());
+  EXPECT_TRUE(b_->receive(true));
+  walk(*b_, at_b_);
+  b_->say_goodbye(errc::closed);
+  EXPECT_TRUE(b_->flush());
+  b_->close({errc::closed});
+  drain(*a_, at_a_);
+  EXPECT_NE(a_->why().text().find("goodbye"), std::string::npos) << a_->why().text();
 }
 
 TEST_F(StreamLink, AnotherLinkTakesTheQueueOver) {

@@ -411,6 +411,20 @@ TEST_P(Batch, IsDividedAsPollWishes) {
   EXPECT_EQ(got, all());
 }
 
+TEST_P(Batch, IsTheSameForWhoPollsAgainAndAgain) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  const auto poll = [&] { inbox.poll([&](bytes_view m) { got.emplace_back(as_text(m)); }); };
+  for (int i = 0; i < in_batch; ++i) {
+    ASSERT_TRUE(out.send(as_bytes(std::to_string(i))));
+    const auto arrived = [&] { return got.size() == static_cast<std::size_t>(i) + 1; };
+    ASSERT_TRUE(repeat_until(arrived, poll));
+  }
+  EXPECT_EQ(got, all());
+  // And who sleeps then is woken by what comes, not by what came.
+  EXPECT_EQ(inbox.wait(0ms), errc::timed_out);
+}
+
 TEST_P(Batch, HandlerMayDestroyTheReceiver) {
   for (const bool destroy : {false, true}) {
     address = fresh_address(GetParam());
