@@ -300,7 +300,7 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
     if (n == 0)
       return false;
     if (n < 0)
-      return errno == EAGAIN || errno == EINTR;
+      return errno == EAGAIN || errno == EINTR || is_out_of_memory(errno);
     if (c.lane != no_lane) {
       // A sender rings once per sleep: asking for more would be a system call on the way to the
       // message. An end-of-file behind the ring is read at the next look.
@@ -382,7 +382,8 @@ bool bell_client::ring() noexcept {
   const ssize_t n = kernel().send(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n == 1 || errno == EAGAIN)
     return true;
-  close();
+  if (!is_out_of_memory(errno))
+    close();
   return false;
 }
 
@@ -392,7 +393,7 @@ bool bell_client::drain() noexcept {
     const ssize_t n = kernel().recv(fd_.get(), &word, sizeof word, MSG_DONTWAIT);
     if (n > 0)
       continue;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || is_out_of_memory(errno)))
       return true;
     close();
     return false;

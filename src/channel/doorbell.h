@@ -101,7 +101,8 @@ class bell_client {
   void adopt(file fd) noexcept { fd_ = std::move(fd); }
   [[nodiscard]] bool connected() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
-  // False: the other side is gone, and the connection is closed.
+  // False: it did not, because the other side is gone, and the connection is closed, or because the
+  // kernel has no memory.
   [[nodiscard]] bool ring() noexcept;
   // For want of a connection.
   static void ring_by_file(const segment& s) noexcept {

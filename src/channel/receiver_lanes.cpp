@@ -429,8 +429,11 @@ void receiver_core::answer_wish(lane_reader& lane) noexcept {
   const std::uint64_t wanted = wish & ~std::uint64_t{7};
   if (lane.head - wanted > lane.capacity() && !lane.quarantined)
     return;  // not yet there
-  if (!self.bell_.ring(self.index_of(lane)))
-    return;  // not connected yet: answered when it is
+  if (!self.bell_.ring(self.index_of(lane))) {
+    // Not connected yet: answered when it is. Else the kernel has no memory: before the next sleep.
+    self.ring_owed_ |= self.bell_.has_connection(self.index_of(lane));
+    return;
+  }
   lane.wish_answered = wish;
   lane_writer::count(lane.slot->space_rings, 1);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "channel/lane_stats.h"
 #include "channel/wait_deadline.h"
@@ -146,6 +147,8 @@ bool receiver_state::prepare_sleep() {
   if (asleep_)
     return true;
   free_orphans();
+  if (std::exchange(ring_owed_, false))
+    look_at_everything();
   if (anything())
     return false;
   parked_now_.assign(active_.begin(), active_.end());
@@ -192,7 +195,7 @@ void receiver_state::finish_sleep() {
 std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
   if (interrupted_ != interruption::none)
     return std::chrono::nanoseconds{-1};
-  if (fence_needed_ && !every_sender_fences())
+  if (ring_owed_ || (fence_needed_ && !every_sender_fences()))
     return short_sleep;
   std::chrono::nanoseconds longest = unwatched_ ? unwatched_sleep : std::chrono::nanoseconds{-1};
   if (orphans_ == 0)

@@ -115,6 +115,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   std::size_t orphans_ = 0;
   bool unwatched_ =
       false;  // some lane is unconnected, and the kernel does not let us watch the file
+  bool ring_owed_ = false;  // the kernel had no memory for one that some sender waits for
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;

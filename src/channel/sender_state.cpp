@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "channel/lane_stats.h"
@@ -22,7 +23,8 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // How often it tries again at a bell with a full backlog, and looks for room when the kernel has no
 // memory for watching the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
-// Where the kernel refuses membarrier, until the receiver has said that it fences.
+// Where the kernel refuses membarrier, until the receiver has said that it fences; and where it has no
+// memory for a ring.
 constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 
 }  // namespace
@@ -110,6 +112,7 @@ void sender_state::answer_notice() noexcept {
   if (notice == notice_handled_)
     return;
   notice_handled_ = notice;
+  ring_owed_ = false;
   heed(notice);
   if (usable() && (notice & notice_parked) != 0)
     rouse_receiver();
@@ -136,11 +139,15 @@ void sender_state::rouse_receiver() noexcept {
     test_hook(step::after_ring);
     return;
   }
-  connect_bell();  // a new connection rings by itself
-  if (bell_busy_ && errno != EAGAIN) {
-    // No descriptors, or no memory: no connection rang. (A full backlog does.) Each further publish
-    // tries again.
-    bell_client::ring_by_file(segment_);
+  // The only bell of a handed segment: it rings when there is memory again.
+  ring_owed_ = known && bell_.connected() && segment_.name.handed;
+  if (!ring_owed_)
+    connect_bell();  // a new connection rings by itself
+  if (ring_owed_ || (bell_busy_ && errno != EAGAIN)) {
+    // No descriptors, or no memory: nothing rang. (A full backlog does.) Each further publish tries
+    // again.
+    if (!ring_owed_)
+      bell_client::ring_by_file(segment_);
     last_rung_ = 0;
     notice_handled_ = no_notice;
     out_.notice_seen(no_notice);
@@ -204,7 +211,21 @@ status sender_state::usable() const noexcept {
   return errc::closed;
 }
 
-// --- waiting for room
+// --- waiting
+
+// What is published is where the receiver reads it; it may still have to be woken.
+status sender_state::flush(std::chrono::nanoseconds timeout) {
+  const wait_deadline deadline{now(), timeout};
+  while (ring_owed_ && usable()) {
+    answer_notice();
+    if (!ring_owed_)
+      break;
+    if (deadline.over())
+      return errc::would_block;
+    sleep(deadline.left_ns(short_sleep));
+  }
+  return usable();
+}
 
 bool sender_state::has_room() noexcept {
   if (refused_size_ == 0 || out_.fits(refused_size_))
@@ -301,6 +322,8 @@ void sender_state::finish_sleep() {
 }
 
 std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
+  if (condition_ != condition::forked && ring_owed_)
+    return short_sleep;
   if (!wishing_ || condition_ == condition::forked)
     return std::chrono::nanoseconds{-1};
   // A receiver that could not be told to fence (see prepare_sleep) may miss the wish: never sleep
@@ -374,7 +397,9 @@ void sender_state::room_found() {
 // --- taking back
 
 bool sender_state::receiver_alive() const noexcept {
-  return usable() && query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
+  // A bell that has ended is no proof.
+  return (usable() || condition_ == condition::gone) &&
+         query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
 }
 
 std::uint64_t sender_state::receiver_generation() const noexcept {

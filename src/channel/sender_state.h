@@ -30,8 +30,7 @@ class sender_state final : public sender_backend, public fork_guard {
   // no connection to the bell can be made (errno says why).
   [[nodiscard]] status start();
 
-  // Nothing waits here: what is published is where the receiver reads it.
-  status flush(std::chrono::nanoseconds) override { return usable(); }
+  status flush(std::chrono::nanoseconds timeout) override;
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
   [[nodiscard]] int descriptor() override;
   bool prepare_sleep() override;
@@ -105,6 +104,7 @@ class sender_state final : public sender_backend, public fork_guard {
   file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
   std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
   bool wishing_ = false;
+  bool ring_owed_ = false;  // the kernel had no memory for it
   spin_budget spin_;
 };
 

@@ -18,10 +18,6 @@ namespace {
 // Pieces of a gather list. A ring has at most two; chunks of 64 KiB make a write of 1 MiB of these.
 constexpr std::size_t most_pieces = 16;
 
-bool is_out_of_memory(int code) noexcept {
-  return code == ENOBUFS || code == ENOMEM;
-}
-
 error broken(const char* what, int code) {
   if (code == EPIPE || code == ECONNRESET)
     return {errc::peer_closed, "the other end has closed the connection", code};

@@ -214,7 +214,7 @@ status stream_sender::flush(std::chrono::nanoseconds timeout) {
   if (!through_stream_) {
     look(0);  // is anybody there?
     if (!through_stream_)
-      return usable();
+      return lane_->flush(timeout);
   }
   const wait_deadline deadline{now(), timeout};
   for (;;) {

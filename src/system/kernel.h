@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -65,6 +66,11 @@ struct kernel_calls {
 
 // The table in force. Tests may change entries while no other thread uses the library.
 ATBUS_API kernel_calls& kernel() noexcept;
+
+// Of a failed call on a socket: the kernel has no memory just now, and may have some in a moment.
+[[nodiscard]] inline bool is_out_of_memory(int code) noexcept {
+  return code == ENOBUFS || code == ENOMEM;
+}
 
 // A descriptor with one owner.
 class file {
