@@ -440,6 +440,11 @@ bool sender_state::find_own_records(own_records& own) const noexcept {
   return true;
 }
 
+bool sender_state::holds_messages() const noexcept {
+  own_records own;
+  return !find_own_records(own) || own.begin != own.end;
+}
+
 result<std::size_t> sender_state::take_back(const std::function<void(bytes_view, errc)>& each) {
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};

@@ -49,6 +49,8 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   void answer_notice() noexcept override;
   [[nodiscard]] status usable() const noexcept;
+  // Messages that the receiver has not handled, as far as it has told.
+  [[nodiscard]] bool holds_messages() const noexcept;
   // A message was refused, and whoever sent it waits to be told of room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }

@@ -211,19 +211,21 @@ void stream_sender::read_controls() noexcept {
 // --- waiting for the kernel
 
 status stream_sender::flush(std::chrono::nanoseconds timeout) {
+  if (forked_)
+    return errc::used_after_fork;
   if (!through_stream_) {
     look(0);  // is anybody there?
-    if (!through_stream_)
-      return lane_->flush(timeout);
+    if (!through_stream_) {
+      const status rung = lane_->flush(timeout);
+      return rung == errc::would_block ? rung : usable();
+    }
   }
   const wait_deadline deadline{now(), timeout};
   for (;;) {
-    if (auto s = usable(); !s)
-      return s;
     if (phase_ == phase::linked)
       read_controls();
     write_now();
-    if (phase_ == phase::linked && !has_unwritten())
+    if (!has_unwritten())
       return {};
     if (auto s = usable(); !s)
       return s;
@@ -234,7 +236,9 @@ status stream_sender::flush(std::chrono::nanoseconds timeout) {
 }
 
 bool stream_sender::has_unwritten() const noexcept {
-  return phase_ == phase::linked ? link_->has_unwritten() : queue_->size() != 0;
+  return phase_ == phase::linked
+             ? link_->has_unwritten()
+             : queue_->size() != 0 || (lane_ != nullptr && lane_->holds_messages());
 }
 
 bool stream_sender::fits(std::size_t length) noexcept {

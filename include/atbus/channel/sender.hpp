@@ -202,8 +202,9 @@ class ATBUS_API sender {
   [[nodiscard]] message_batch batch() noexcept { return message_batch{backend_}; }
 
   // Of streams: hands the kernel what it has not taken yet, and waits at most `timeout` until it has
-  // taken all (negative: for ever). Errors: would_block (something is left), and those of send. Of
-  // lanes: ok at once, what is sent is where the receiver reads it.
+  // taken all (negative: for ever). ok also when the connection has ended and nothing was left.
+  // Errors: would_block (something is left), and those of send. Of lanes: ok at once, what is sent is
+  // where the receiver reads it.
   status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
   // Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;

@@ -185,6 +185,8 @@ class life {
       sleep_in_loop();
     } else {
       look_at(out_->flush());
+      if (!kind_.dials_again && !out_->receiver_alive())
+        look_at(errc::peer_closed);
       (void)in_->wait(200us);
     }
     (void)out_->poll_writable();

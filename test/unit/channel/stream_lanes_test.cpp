@@ -235,6 +235,24 @@ TEST_F(StreamLanes, SenderLearnsThatItsReceiverIsGone) {
   EXPECT_EQ(back, accepted);
 }
 
+TEST_F(StreamLanes, FlushTellsOfAnEndOnlyIfSomethingWasNotHandled) {
+  for (const bool unread : {false, true}) {
+    auto inbox = open_receiver();
+    auto out = open_sender();
+    move_on(inbox, out);
+    ASSERT_TRUE(uses_lane(out));
+    if (!unread) {
+      ASSERT_EQ(drain(inbox).size(), 1U);
+    }
+    inbox.close();
+    const auto deadline = now() + 30s;
+    while (out.receiver_alive() && now() < deadline)
+      (void)out.flush();
+    EXPECT_FALSE(out.receiver_alive());
+    EXPECT_EQ(out.flush().code(), unread ? errc::peer_closed : errc::ok);
+  }
+}
+
 TEST_F(StreamLanes, ReceiverThatComesBackGetsWhatItsPredecessorLeft) {
   auto first = open_receiver();
   auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});

@@ -333,6 +333,22 @@ TEST_P(StreamSender, FlushWaitsToItsDeadline) {
                            }));
 }
 
+TEST_P(StreamSender, FlushHasNothingToSayOfAnEndBehindWhatWasWritten) {
+  for (const auto reconnect : {0ns, std::chrono::nanoseconds{1h}}) {
+    auto inbox = open_receiver();
+    auto out = open_sender({.reconnect_min = reconnect, .reconnect_max = reconnect});
+    ASSERT_TRUE(out.send(as_bytes("written")));
+    ASSERT_EQ(collect(inbox, 1, &out).size(), 1U);
+    inbox.close();
+    ASSERT_TRUE(see_the_loss(out));
+    EXPECT_TRUE(out.flush());
+    // It has, of what comes later.
+    const status late = out.send(as_bytes("late"));
+    EXPECT_EQ(late.code(), reconnect == 0ns ? errc::peer_closed : errc::ok);
+    EXPECT_EQ(out.flush().code(), reconnect == 0ns ? errc::ok : errc::would_block);
+  }
+}
+
 TEST_P(StreamSender, BothEndsSayWhatTheKernelGranted) {
   auto inbox = open_receiver({.socket = {.receive_buffer = 128 * 1024}});
   auto out = open_sender({.socket = {.send_buffer = 64 * 1024}});
