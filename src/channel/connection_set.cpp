@@ -303,27 +303,20 @@ bool connection_core::walk(connection_entry& c, budget& left) {
   }
 }
 
-// What was queued before the other end said how long a message it takes. A longer one would be
-// refused for ever.
-bool connection_core::check_queued(connection_entry& c) {
-  std::size_t longest = 0;
-  settle(c);
-  for_each_frame(*c.queue, [&](bytes_view m, bool) { longest = std::max(longest, m.size()); });
-  if (longest <= c.limit)
-    return true;
-  end(c, {errc::message_too_large, c.peer + ": it takes messages of up to " +
-                                       std::to_string(c.limit) + " bytes, and one of " +
-                                       std::to_string(longest) + " is queued; raise its limit"});
-  return false;
-}
-
 bool connection_core::tell_opened(connection_entry& c) {
   c.opened = true;
   if (c.dial != nullptr)
     c.dial->connected();
   c.limit = std::min(c.limit, c.link->send_limit());
-  if (c.limit < c.own.payload_max && !check_queued(c))
-    return true;
+  if (c.limit < c.own.payload_max) {
+    // What was queued before the other end said how long a message it takes.
+    settle(c);
+    const error too_long = check_queued_lengths(*c.queue, c.limit);
+    if (!too_long) {
+      end(c, too_long.with_text(c.peer + ": " + too_long.text()));
+      return true;
+    }
+  }
   settle_confirmed(c);
   write(c);  // the answering hello
   if (c.now != phase::linked || c.closing)

@@ -183,8 +183,6 @@ class connection_core final : public dispatcher, public fork_guard {
   struct budget;
   [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
-  // False: one is queued that it can never take, and it has ended.
-  [[nodiscard]] bool check_queued(connection_entry& c);
   [[nodiscard]] bool tell_opened(connection_entry& c);
   [[nodiscard]] bool tell_due();
   void due(connection_entry& c) noexcept;

@@ -38,6 +38,17 @@ std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish, ch
       .blocks = std::max(blocks, (least + block_size - 1) / block_size), .block_size = block_size});
 }
 
+error check_queued_lengths(const send_queue& queue, std::uint64_t limit) {
+  std::uint64_t longest = 0;
+  for_each_frame(queue,
+                 [&](bytes_view m, bool) { longest = std::max<std::uint64_t>(longest, m.size()); });
+  if (longest <= limit)
+    return {};
+  return {errc::message_too_large, "it takes messages of up to " + std::to_string(limit) +
+                                       " bytes, and one of " + std::to_string(longest) +
+                                       " is queued; raise its limit"};
+}
+
 frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {
   frame_measure sum;
   std::vector<bytes_view> runs(16);

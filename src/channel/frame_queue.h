@@ -60,6 +60,10 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
   return count;
 }
 
+// message_too_large, and says so, if the queue holds a message longer than the other end takes: that
+// one would refuse it for ever.
+[[nodiscard]] error check_queued_lengths(const send_queue& queue, std::uint64_t limit);
+
 // The oldest frames of a queue, in bytes.
 struct frame_measure {
   std::size_t messages = 0;

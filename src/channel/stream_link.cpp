@@ -341,9 +341,11 @@ bool stream_link::receive(bool peek) noexcept {
   return false;
 }
 
-// After impossible bytes. Without a common version the other end is told ours.
+// After impossible bytes. Without a common version the other end is told ours, and who sends longer
+// messages than we take, how long they may be.
 void stream_link::end_badly() noexcept {
-  if (reader_.reader().fault() == frame_fault::no_common_version)
+  const frame_fault fault = reader_.reader().fault();
+  if (fault == frame_fault::no_common_version || fault == frame_fault::too_large)
     (void)flush();
   close(reader_.reader().problem());
 }

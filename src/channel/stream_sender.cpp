@@ -199,6 +199,13 @@ void stream_sender::read_controls() noexcept {
     offer_awaited_ = link_->agreed_lanes();
     dialler_.connected();  // not before: who refuses us may accept each connection
     checked_ = link_->checks();
+    if (message_limit_ < own_.payload_max) {
+      commit_stretch();
+      if (error too_long = check_queued_lengths(*queue_, message_limit_); !too_long) {
+        dialler_.never_again();
+        return link_->close(std::move(too_long));
+      }
+    }
   }
   if (offer_awaited_ && link_->offered_lane()) {
     offer_awaited_ = false;

@@ -245,6 +245,30 @@ TEST_P(StreamSender, HalfWrittenMessageArrivesWholeAfterAReconnect) {
   EXPECT_EQ(number_of(got[1]), 2U);
 }
 
+TEST_P(StreamSender, EndsIfTheNextReceiverTakesNoMessageAsLongAsOneQueued) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  auto inbox = open_receiver(narrow_receiver({.message_limit = size}));
+  sender_options options =
+      narrow({.message_limit = size, .reconnect_min = 1ms, .reconnect_max = 10ms});
+  options.send_buffer_size = 0;  // what the limit needs
+  auto out = open_sender(options);
+  ASSERT_TRUE(out.send(as_bytes(numbered(size, 1))));
+  ASSERT_EQ(out.flush(), errc::would_block) << "it has to be too large for the kernel";
+  inbox.close();
+  ASSERT_TRUE(see_the_loss(out));
+  inbox = open_receiver({.message_limit = 1000});
+  status last;
+  std::vector<std::string> texts;
+  EXPECT_TRUE(repeat_until([&] { return last == errc::message_too_large; },
+                           [&] {
+                             last = out.flush();
+                             take(inbox, texts);
+                           }))
+      << last.text();
+  EXPECT_TRUE(texts.empty());
+  EXPECT_EQ(*out.take_back([&](bytes_view m, errc) { EXPECT_EQ(number_of(as_text(m)), 1U); }), 1U);
+}
+
 TEST(StreamSenderUnix, ReconnectsAreSpreadOverAQuarterEachWay) {
   const std::string nobody = "unix://@nobody-" + std::to_string(getpid());
   auto least = std::chrono::nanoseconds::max();
