@@ -1,68 +1,32 @@
 #include "fault_proxy.h"
 
-#include <fcntl.h>
-#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
-#include <deque>
 #include <exception>
-#include <list>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "socket_address.h"
+#include "fault_proxy_engine.h"
 
 namespace atbus::test {
 namespace {
 
-using clock = std::chrono::steady_clock;
-
-constexpr std::size_t held_max = 256 * 1024;  // bytes of one direction of one connection
-constexpr std::size_t chunk_max = 64 * 1024;
 constexpr std::size_t connections_max = 2048;
-constexpr int sends_per_turn = 64;
-// The kernel offers no event for "all was acknowledged", and none for "descriptors are free again".
-constexpr std::chrono::milliseconds look_again{1};
-
-class descriptor {
- public:
-  explicit descriptor(int fd = -1) noexcept : fd_(fd) {}
-  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  descriptor& operator=(descriptor&& other) noexcept {
-    descriptor{std::move(other)}.swap(*this);
-    return *this;
-  }
-  void swap(descriptor& other) noexcept { std::swap(fd_, other.fd_); }
-  ~descriptor() {
-    if (fd_ >= 0)
-      close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
-}
-
-bool try_later(int code) {
-  return code == EAGAIN || code == EWOULDBLOCK || code == EINTR;
 }
 
 void prepare(int fd) {
@@ -70,159 +34,7 @@ void prepare(int fd) {
   (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-void close_with_reset(descriptor& socket) {
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  socket = descriptor{};
-}
-
-// Whether the other end's kernel has all that was sent.
-bool all_arrived(int fd) {
-  int family = 0;
-  socklen_t size = sizeof family;
-  int waiting = 0;
-  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family == AF_UNIX)
-    return true;
-  return ioctl(fd, SIOCOUTQ, &waiting) != 0 || waiting == 0;
-}
-
-struct chunk {
-  std::vector<std::byte> bytes;
-  std::size_t begin = 0;  // what lies before it has left
-  clock::time_point arrived;
-};
-
-// One direction of one connection.
-struct lane {
-  enum class ending { none, end_of_file, broken };
-
-  std::deque<chunk> chunks;
-  std::size_t held = 0;
-  std::uint64_t passed = 0;
-  clock::time_point last_send = clock::time_point::min();
-  ending source = ending::none;  // how reading ended
-  bool target_lost = false;      // nothing more can be written
-  bool shut = false;             // the end of file was passed on
-  bool wants_write = false;
-
-  [[nodiscard]] bool finished() const { return shut || target_lost; }
-};
-
-struct connection {
-  enum class phase { connecting, open, draining, closed };
-
-  std::array<descriptor, 2> sockets;  // the client's, the server's
-  std::array<lane, 2> lanes;          // to the server, to the client
-  phase now = phase::connecting;
-};
-
-// When there is something to do without an event.
-struct wake_up {
-  clock::time_point at = clock::time_point::max();
-  void no_later_than(clock::time_point other) { at = std::min(at, other); }
-};
-
 }  // namespace
-
-class fault_proxy::engine {
- public:
-  engine(std::string_view target, std::string_view listen_at);
-  engine(const engine&) = delete;
-  engine& operator=(const engine&) = delete;
-  ~engine();
-
-  const std::string& address() const noexcept { return address_; }
-  void set(std::size_t way, const fault_plan& plan) {
-    command([&] { plans_[way] = plan; });
-  }
-  void end_all(bool with_reset) {
-    command([&] {
-      for (connection& c : connections_)
-        end(c, with_reset);
-      report();
-    });
-  }
-  void refuse() {
-    command([this] { stop_listening(); });
-  }
-  void accept() {
-    command([this] {
-      if (!listening_)
-        listen();
-    });
-  }
-  proxy_counts counts() const {
-    const std::scoped_lock lock{mutex_};
-    return counts_;
-  }
-  bool wait(const std::function<bool(const proxy_counts&)>& done,
-            std::chrono::nanoseconds longest) const {
-    std::unique_lock lock{mutex_};
-    return changed_.wait_for(lock, longest, [&] { return done(counts_); });
-  }
-
- private:
-  // The thread does it, between two turns: while it sleeps it holds on to the sockets it watches, so
-  // that closing one would not take effect. What it throws is thrown here.
-  void command(std::function<void()> change) {
-    std::unique_lock lock{mutex_};
-    change_ = std::move(change);
-    wake();
-    changed_.wait(lock, [this] { return !change_; });
-    if (const std::exception_ptr thrown = std::exchange(thrown_, nullptr))
-      std::rethrow_exception(thrown);
-  }
-  void obey();
-  void wake() const {
-    const std::uint64_t one = 1;
-    (void)!write(wake_.get(), &one, sizeof one);
-  }
-
-  descriptor bound();
-  void listen();
-  void stop_listening();
-  void run();
-  void gather(std::vector<pollfd>& interests);
-  wake_up turn(const std::vector<pollfd>& events);
-  void accept_all(wake_up& next);
-  void dial(connection& c);
-  void settle_dial(connection& c, short events);
-  void read_into(connection& c, std::size_t way);
-  void pass_on(connection& c, std::size_t way, wake_up& next);
-  bool act_at_position(connection& c, std::size_t way, wake_up& next);
-  static std::uint64_t sendable(const fault_plan& plan, const lane& l);
-  void finish_lane(connection& c, std::size_t way);
-  void drain(connection& c);
-  void end(connection& c, bool with_reset);
-  void drop_held(connection& c);
-  void report();
-
-  proxy_counts::one_way& total(std::size_t way) {
-    return way == 0 ? counts_.to_server : counts_.to_client;
-  }
-
-  socket_address target_;
-  socket_address own_;
-  std::string address_;
-  descriptor wake_;
-
-  // Guards everything below. The thread holds it except while it sleeps.
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  descriptor listener_;
-  bool listening_ = false;
-  clock::time_point accept_again_{};  // not before
-  bool stopping_ = false;
-  std::function<void()> change_;  // to do next
-  std::exception_ptr thrown_;     // by it
-  std::array<fault_plan, 2> plans_;
-  std::list<connection> connections_;
-  proxy_counts counts_;
-  proxy_counts reported_;
-  std::vector<std::byte> scratch_;
-
-  std::thread thread_;
-};
 
 fault_proxy::engine::engine(std::string_view target, std::string_view listen_at)
     : target_(socket_address::parse(target)),
@@ -256,7 +68,7 @@ fault_proxy::engine::~engine() {
     (void)unlink(path.c_str());
 }
 
-descriptor fault_proxy::engine::bound() {
+auto fault_proxy::engine::bound() -> descriptor {
   descriptor made{socket(own_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   const int on = 1;
   (void)setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -362,7 +174,7 @@ void fault_proxy::engine::gather(std::vector<pollfd>& interests) {
   }
 }
 
-wake_up fault_proxy::engine::turn(const std::vector<pollfd>& events) {
+auto fault_proxy::engine::turn(const std::vector<pollfd>& events) -> wake_up {
   wake_up next;
   if (accept_again_ > clock::now())
     next.no_later_than(accept_again_);
@@ -437,174 +249,6 @@ void fault_proxy::engine::settle_dial(connection& c, short events) {
   } else {
     ++counts_.unreachable;
     end(c, true);
-  }
-}
-
-void fault_proxy::engine::read_into(connection& c, std::size_t way) {
-  lane& l = c.lanes[way];
-  if (l.source != lane::ending::none || l.held >= held_max)
-    return;
-  const ssize_t n = recv(c.sockets[way].get(), scratch_.data(),
-                         std::min(scratch_.size(), held_max - l.held), MSG_DONTWAIT);
-  if (n < 0) {
-    if (!try_later(errno))
-      l.source = lane::ending::broken;
-    return;
-  }
-  if (n == 0) {
-    l.source = lane::ending::end_of_file;
-    return;
-  }
-  const auto size = static_cast<std::size_t>(n);
-  total(way).arrived += size;
-  if (plans_[way].discard || l.target_lost) {
-    total(way).dropped += size;
-    return;
-  }
-  l.held += size;
-  l.chunks.push_back({.bytes = {scratch_.begin(), scratch_.begin() + n}, .arrived = clock::now()});
-}
-
-std::uint64_t fault_proxy::engine::sendable(const fault_plan& plan, const lane& l) {
-  std::uint64_t most = plan.piece == 0 ? chunk_max : plan.piece;
-  for (const auto& position : {plan.stall_at, plan.cut_at, plan.reset_at}) {
-    if (position)
-      most = std::min(most, *position > l.passed ? *position - l.passed : 0);
-  }
-  return most;
-}
-
-// True when the plan has ended the connection, or is about to.
-bool fault_proxy::engine::act_at_position(connection& c, std::size_t way, wake_up& next) {
-  const fault_plan& plan = plans_[way];
-  const lane& l = c.lanes[way];
-  if (plan.cut_at && l.passed >= *plan.cut_at) {
-    end(c, false);
-    return true;
-  }
-  if (!plan.reset_at || l.passed < *plan.reset_at)
-    return false;
-  // A reset overtakes what is still under way; what lies before it is to arrive.
-  if (all_arrived(c.sockets[1 - way].get())) {
-    end(c, true);
-  } else {
-    next.no_later_than(clock::now() + look_again);
-  }
-  return true;
-}
-
-void fault_proxy::engine::pass_on(connection& c, std::size_t way, wake_up& next) {
-  const fault_plan& plan = plans_[way];
-  lane& l = c.lanes[way];
-  const int target = c.sockets[1 - way].get();
-  std::array<std::byte, chunk_max> copy;
-  for (int sends = 0;; ++sends) {
-    if (act_at_position(c, way, next))
-      return;
-    if (l.wants_write || l.chunks.empty() || l.target_lost)
-      break;
-    const auto now = clock::now();
-    const auto due = std::max(l.chunks.front().arrived + plan.delay, l.last_send + plan.pause);
-    if (due > now || sends == sends_per_turn) {
-      next.no_later_than(due);
-      break;
-    }
-    chunk& first = l.chunks.front();
-    const std::size_t size = std::min({static_cast<std::size_t>(sendable(plan, l)),
-                                       first.bytes.size() - first.begin, copy.size()});
-    if (size == 0)
-      break;
-    std::copy_n(first.bytes.begin() + static_cast<std::ptrdiff_t>(first.begin), size, copy.begin());
-    if (plan.corrupt_at && *plan.corrupt_at >= l.passed && *plan.corrupt_at < l.passed + size)
-      copy[*plan.corrupt_at - l.passed] ^= std::byte{1} << (plan.corrupt_bit % 8);
-    const ssize_t n = send(target, copy.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0) {
-      if (try_later(errno)) {
-        l.wants_write = true;
-      } else {
-        total(way).dropped += l.held;
-        l.target_lost = true;
-        l.chunks.clear();
-        l.held = 0;
-      }
-      break;
-    }
-    const auto sent = static_cast<std::size_t>(n);
-    l.last_send = now;
-    l.passed += sent;
-    total(way).passed += sent;
-    ++total(way).sends;
-    l.held -= sent;
-    first.begin += sent;
-    if (first.begin == first.bytes.size())
-      l.chunks.pop_front();
-  }
-  finish_lane(c, way);
-}
-
-// Passes on how the source ended, once nothing before it is left.
-void fault_proxy::engine::finish_lane(connection& c, std::size_t way) {
-  lane& l = c.lanes[way];
-  if (l.source == lane::ending::none || !l.chunks.empty() || plans_[way].discard)
-    return;
-  if (l.source == lane::ending::broken) {
-    end(c, true);
-    return;
-  }
-  if (!l.shut) {
-    (void)shutdown(c.sockets[1 - way].get(), SHUT_WR);
-    l.shut = true;
-  }
-  if (c.lanes[0].finished() && c.lanes[1].finished())
-    end(c, false);
-}
-
-// Behind a cut: closing a socket with unread bytes would be a reset, so read them, until the ends
-// have closed.
-void fault_proxy::engine::drain(connection& c) {
-  bool ended = true;
-  for (std::size_t way = 0; way < 2; ++way) {
-    lane& l = c.lanes[way];
-    for (int reads = 0; reads < sends_per_turn && l.source == lane::ending::none; ++reads) {
-      const ssize_t n = recv(c.sockets[way].get(), scratch_.data(), scratch_.size(), MSG_DONTWAIT);
-      if (n > 0) {
-        total(way).arrived += static_cast<std::size_t>(n);
-        total(way).dropped += static_cast<std::size_t>(n);
-      } else if (n == 0) {
-        l.source = lane::ending::end_of_file;
-      } else if (!try_later(errno)) {
-        l.source = lane::ending::broken;
-      } else {
-        break;
-      }
-    }
-    ended = ended && l.source != lane::ending::none;
-  }
-  if (ended)
-    c.now = connection::phase::closed;
-}
-
-void fault_proxy::engine::end(connection& c, bool with_reset) {
-  if (c.now == connection::phase::closed)
-    return;
-  drop_held(c);
-  if (with_reset) {
-    for (descriptor& socket : c.sockets)
-      close_with_reset(socket);
-    c.now = connection::phase::closed;
-    return;
-  }
-  for (const descriptor& socket : c.sockets)
-    (void)shutdown(socket.get(), SHUT_WR);
-  c.now = connection::phase::draining;
-}
-
-void fault_proxy::engine::drop_held(connection& c) {
-  for (std::size_t way = 0; way < 2; ++way) {
-    lane& l = c.lanes[way];
-    total(way).dropped += l.held;
-    l.held = 0;
-    l.chunks.clear();
   }
 }
 

@@ -22,9 +22,9 @@
 //   touching each other.
 // Errors of send and claim: would_block (the lane is full: wait_writable), message_too_large,
 //   retired (the receiver removed the segment: open anew), quarantined (somebody wrote into the
-//   lane's control words), peer_closed (the connection has ended), closed, used_after_fork. A refused message is not accepted; nothing else
-//   happens to it, except that a would_block is counted. Nothing here throws but what a handler
-//   throws.
+//   lane's control words), peer_closed (the connection has ended), closed, used_after_fork. A
+//   refused message is not accepted; nothing else happens to it, except that a would_block is
+//   counted. Nothing here throws but what a handler throws.
 #pragma once
 
 #include <chrono>
