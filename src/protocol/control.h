@@ -42,10 +42,10 @@ struct introduction {
   std::uint64_t capabilities = 0;  // one bit each; what both have is used
   bus_id id;
   std::uint64_t incarnation = 0;
-  handshake_nonce nonce{};             // random, new for each handshake
-  std::vector<std::string> addresses;  // where it listens; what is above a limit is not told
-  host_identity host{};                // the same on both sides: one host and one network
-  std::uint64_t message_limit = 0;     // payload bytes of the longest message it accepts
+  handshake_nonce nonce{};               // random, new for each handshake
+  std::vector<std::string> addresses{};  // where it listens; what is above a limit is not told
+  host_identity host{};                  // the same on both sides: one host and one network
+  std::uint64_t message_limit = 0;       // payload bytes of the longest message it accepts
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };
