@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,8 +91,8 @@ void check_message(bytes_view message) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // In memory of its very size, so that the sanitizer sees a byte too many being read.
-  const auto exact = std::make_unique<std::byte[]>(size);
-  std::copy_n(reinterpret_cast<const std::byte*>(data), size, exact.get());
-  check_message({exact.get(), size});
+  const auto* const bytes = reinterpret_cast<const std::byte*>(data);
+  const std::vector<std::byte> exact(bytes, bytes + size);
+  check_message(exact);
   return 0;
 }
