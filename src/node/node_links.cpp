@@ -111,14 +111,14 @@ void node_core::begin_handshake(session& on) {
   on.clock.set(on_.clock.now() + options_.first_idle_timeout());
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
   if (!on.by_us) {
-    on.shake = std::make_unique<acceptor>(introduce(), tokens_, admission_of);
+    on.shake = std::make_unique<handshake_acceptor>(introduce(), tokens_, admission_of);
     return;
   }
   const bus_id expected = on.dialled != nullptr ? on.dialled->of.id
                           : on.of != nullptr    ? on.of->id
                                                 : bus_id{};
-  auto role = std::make_unique<initiator>(introduce(), expected, tokens_, admission_of);
-  initiator& starting = *role;
+  auto role = std::make_unique<handshake_initiator>(introduce(), expected, tokens_, admission_of);
+  handshake_initiator& starting = *role;
   on.shake = std::move(role);
   send_control(on, starting.start().send);
 }

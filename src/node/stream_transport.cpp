@@ -41,6 +41,10 @@ class connection_link final : public link {
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override {
+    if (entry_ == nullptr) [[unlikely]] {
+      why = errc::closed;
+      return nullptr;
+    }
     if (purpose == message_purpose::data && !has_room_for(length)) [[unlikely]] {
       waits_ = true;
       why = errc::would_block;
@@ -53,7 +57,7 @@ class connection_link final : public link {
     return core_->claim(*entry_, length, why);
   }
   void commit(std::size_t length) noexcept override {
-    if (entry_->frame != nullptr)
+    if (entry_ != nullptr && entry_->frame != nullptr)
       core_->commit(*entry_, length);
   }
   void flush() noexcept override { (void)at_.flush(); }
@@ -97,7 +101,7 @@ class connection_link final : public link {
   stream_transport& owner_;
   connection at_;
   connection_core* core_ = nullptr;
-  connection_entry* entry_;
+  connection_entry* entry_;  // null: the set has been closed
   link_kind kind_ = link_kind::tcp;
   link_trust trust_ = link_trust::stranger;
   bool waits_ = false;     // data was refused for want of room
@@ -198,7 +202,7 @@ void stream_transport::tell_closed(connection at, const error& why) {
 
 void stream_transport::tell_writable() {
   // What is released meanwhile is told the next time.
-  for (std::size_t left = roomy_.size(); left != 0; --left) {
+  for (std::size_t left = roomy_.size(); left != 0 && !roomy_.empty(); --left) {
     connection_link& of = *roomy_.front();
     roomy_.pop_front();
     if (of.at_.is_open())
@@ -209,6 +213,8 @@ void stream_transport::tell_writable() {
 void stream_transport::close() noexcept {
   if (set_)
     set_->close();
+  for (const auto& of : links_)
+    of->entry_ = nullptr;
   roomy_.clear();
 }
 

@@ -180,18 +180,19 @@ error handshake::take_resume(const resume_point& theirs) {
   return resume_.session != 0 ? error{} : error{errc::protocol_error, "there is no session 0"};
 }
 
-initiator::initiator(introduction self, bus_id expected, const token_list& tokens, admission admit)
+handshake_initiator::handshake_initiator(introduction self, bus_id expected,
+                                         const token_list& tokens, admission admit)
     : handshake{std::move(self), tokens, std::move(admit), std::nullopt}, expected_{expected} {}
 
-handshake_step initiator::start() {
+handshake_step handshake_initiator::start() {
   return say(hello_body{.self = self(), .expected = expected_}, message_kind::welcome);
 }
 
-handshake_step initiator::advance(message_kind kind, bytes_view message) {
+handshake_step handshake_initiator::advance(message_kind kind, bytes_view message) {
   return kind == message_kind::welcome ? on_welcome(message) : on_accept(message);
 }
 
-handshake_step initiator::on_welcome(bytes_view message) {
+handshake_step handshake_initiator::on_welcome(bytes_view message) {
   welcome_body theirs;
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));
@@ -211,7 +212,7 @@ handshake_step initiator::on_welcome(bytes_view message) {
   return say_proven<proof_body>(initiator_label, with, message_kind::accept);
 }
 
-handshake_step initiator::on_accept(bytes_view message) {
+handshake_step handshake_initiator::on_accept(bytes_view message) {
   accept_body theirs;
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));
@@ -223,14 +224,14 @@ handshake_step initiator::on_accept(bytes_view message) {
   return finish();
 }
 
-acceptor::acceptor(introduction self, const token_list& tokens, admission admit)
+handshake_acceptor::handshake_acceptor(introduction self, const token_list& tokens, admission admit)
     : handshake{std::move(self), tokens, std::move(admit), message_kind::hello} {}
 
-handshake_step acceptor::advance(message_kind kind, bytes_view message) {
+handshake_step handshake_acceptor::advance(message_kind kind, bytes_view message) {
   return kind == message_kind::hello ? on_hello(message) : on_proof(message);
 }
 
-handshake_step acceptor::on_hello(bytes_view message) {
+handshake_step handshake_acceptor::on_hello(bytes_view message) {
   hello_body theirs;
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));
@@ -244,7 +245,7 @@ handshake_step acceptor::on_hello(bytes_view message) {
   return say(welcome_body{.self = self(), .version = peer().version}, message_kind::proof);
 }
 
-handshake_step acceptor::on_proof(bytes_view message) {
+handshake_step handshake_acceptor::on_proof(bytes_view message) {
   proof_body theirs;
   if (error bad = decode(message, theirs); !bad)
     return refuse(std::move(bad));

@@ -134,11 +134,12 @@ class handshake {
   error problem_;
 };
 
-class initiator final : public handshake {
+class handshake_initiator final : public handshake {
  public:
   // `expected` is who has to answer; 0: whoever it is. The nonce in `self` is random and was never
   // used before.
-  initiator(introduction self, bus_id expected, const token_list& tokens, admission admit);
+  handshake_initiator(introduction self, bus_id expected, const token_list& tokens,
+                      admission admit);
 
   // Once, first.
   [[nodiscard]] handshake_step start();
@@ -151,10 +152,10 @@ class initiator final : public handshake {
   bus_id expected_;
 };
 
-class acceptor final : public handshake {
+class handshake_acceptor final : public handshake {
  public:
   // Of `self` see the initiator.
-  acceptor(introduction self, const token_list& tokens, admission admit);
+  handshake_acceptor(introduction self, const token_list& tokens, admission admit);
 
  private:
   handshake_step advance(message_kind kind, bytes_view message) override;

@@ -77,8 +77,8 @@ struct handshake_pair {
                           .knows = {.session = 5, .last = 10}};
   bus_id expected;
   // Made by begin(), from the settings.
-  std::optional<initiator> first;
-  std::optional<acceptor> second;
+  std::optional<handshake_initiator> first;
+  std::optional<handshake_acceptor> second;
   byte_buffer hello, welcome, proof, accept;
 
   handshake_step begin() {

@@ -84,7 +84,7 @@ TEST(HandshakeAttack, EachKindIsRefusedInEachStateWhereItDoesNotBelong) {
 TEST(HandshakeAttack, AnInitiatorThatHasSaidNothingTakesNoAnswer) {
   handshake_pair pair;
   pair.run(1);
-  initiator silent{pair.dialling.self, 0, pair.dialling.tokens, pair.dialling.admit()};
+  handshake_initiator silent{pair.dialling.self, 0, pair.dialling.tokens, pair.dialling.admit()};
   expect_refused(silent, pair.welcome, "not started");
 }
 
@@ -178,7 +178,7 @@ TEST(HandshakeAttack, ARecordedHandshakeIsOfNoUseToAFreshAcceptor) {
   handshake_end later{.self = introduction_of(2, 0x90),
                       .tokens = make_tokens("0123456789abcdef"),
                       .knows = {.session = 5, .last = 10}};
-  acceptor fresh{later.self, later.tokens, later.admit()};
+  handshake_acceptor fresh{later.self, later.tokens, later.admit()};
   EXPECT_EQ(fresh.receive(recorded.hello).state, handshake_state::going_on);
   const handshake_step step = fresh.receive(recorded.proof);
   EXPECT_EQ(step.state, handshake_state::failed);
@@ -192,7 +192,7 @@ TEST(HandshakeAttack, ARecordedHandshakeIsOfNoUseToAFreshInitiator) {
   handshake_end later{.self = introduction_of(1, 0x20),
                       .tokens = make_tokens("0123456789abcdef"),
                       .knows = {.session = 3, .last = 20}};
-  initiator fresh{later.self, 0, later.tokens, later.admit()};
+  handshake_initiator fresh{later.self, 0, later.tokens, later.admit()};
   static_cast<void>(fresh.start());
   EXPECT_EQ(fresh.receive(recorded.welcome).state, handshake_state::going_on);
   const handshake_step step = fresh.receive(recorded.accept);
@@ -236,10 +236,10 @@ TEST(HandshakeAttack, TheProofOfOneRoleIsNoneInTheOther) {
   handshake_end node{.self = introduction_of(1, 0x10),
                      .tokens = make_tokens("0123456789abcdef"),
                      .knows = {.session = 1, .last = 0}};
-  initiator dialling{node.self, 0, node.tokens, node.admit()};
+  handshake_initiator dialling{node.self, 0, node.tokens, node.admit()};
   introduction listening = node.self;
   listening.nonce = nonce_of(0x50);
-  acceptor accepting{listening, node.tokens, node.admit()};
+  handshake_acceptor accepting{listening, node.tokens, node.admit()};
   // As 9 it repeats the nonces of each to the other.
   introduction nine = introduction_of(9, 0);
   const hello_body hello{.self = node.self, .expected = 0};

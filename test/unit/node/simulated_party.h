@@ -133,7 +133,7 @@ class hand_played final : private link_events {
     self.incarnation = 77;
     self.nonce[0] = std::byte{5};
     self.message_limit = 1024;
-    shake_ = std::make_unique<initiator>(self, bus_id{}, none_, [](const peer_identity&) {
+    shake_ = std::make_unique<handshake_initiator>(self, bus_id{}, none_, [](const peer_identity&) {
       return result<resume_point>{resume_point{1, 0, true}};
     });
     say_bytes(shake_->start().send);
@@ -159,7 +159,7 @@ class hand_played final : private link_events {
   bool open_ = false;
   bool registered_ = false;
   token_list none_;
-  std::unique_ptr<initiator> shake_;
+  std::unique_ptr<handshake_initiator> shake_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   simulated_transport way_;
   link* link_ = nullptr;
