@@ -16,6 +16,14 @@
 
 #include "simulation/node/scenario.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ATBUS_TEST_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATBUS_TEST_SANITIZER 1
+#endif
+#endif
+
 namespace atbus::detail {
 namespace {
 
@@ -25,7 +33,7 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 }
 
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ATBUS_TEST_SANITIZER)
   constexpr std::uint64_t usual = 100;
 #else
   constexpr std::uint64_t usual = 4000;
