@@ -26,6 +26,22 @@ namespace atbus::detail {
 // Best first: a node prefers the way with the lowest value.
 enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp };
 
+[[nodiscard]] constexpr link_kind kind_of(address_kind kind) noexcept {
+  switch (kind) {
+    case address_kind::mem:
+      return link_kind::memory;
+    case address_kind::shm:
+      return link_kind::shared_memory;
+    case address_kind::unix_socket:
+      return link_kind::unix_socket;
+    case address_kind::ipv4:
+    case address_kind::ipv6:
+    case address_kind::dns:
+      break;
+  }
+  return link_kind::tcp;
+}
+
 // What is known of the other end without asking it.
 enum class link_trust : std::uint8_t {
   same_process,

@@ -133,6 +133,30 @@ error node_core::disconnect(bus_id id) {
   return {};
 }
 
+std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t type,
+                                 std::uint8_t flags, std::size_t length, status& why) {
+  session& path = *to.current;
+  if (!to.out.follows(number) && !announce(to, path, number)) [[unlikely]] {
+    why = errc::would_block;
+    return nullptr;
+  }
+  std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
+  if (at == nullptr) [[unlikely]]
+    return nullptr;
+  path.unasked_bytes += message_head_size + length;
+  if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) [[unlikely]] {
+    flags |= flag_acknowledge;
+    path.unasked_bytes = 0;
+  }
+  encode(message_head{message_kind::data, flags, 0, type}, at);
+  return at + message_head_size;
+}
+
+void node_core::end_data(session& path, std::size_t length) noexcept {
+  path.at.commit(message_head_size + length);
+  path.last_data = ++path.committed;
+}
+
 std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
                             status& why) noexcept {
   claimed_.in = nullptr;
@@ -152,25 +176,15 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
     session& path = *in->current;
     if (length > in->message_limit) [[unlikely]]
       return refuse({errc::message_too_large, length, in->message_limit});
-    const std::uint64_t number = in->out.accepted() + 1;
-    if (in->out.follows(number) || announce(*in, path, number)) [[likely]] {
-      std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
-      if (at != nullptr) [[likely]] {
-        path.unasked_bytes += message_head_size + length;
-        std::uint8_t flags = 0;
-        if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) [[unlikely]] {
-          flags = flag_acknowledge;
-          path.unasked_bytes = 0;
-        }
-        encode(message_head{message_kind::data, flags, 0, type}, at);
-        claimed_.in = in;
-        claimed_.path = &path;
-        claimed_.length = length;
-        return at + message_head_size;
-      }
-      if (why != errc::would_block)
-        return refuse(why == errc::closed ? status{errc::not_connected, to.value()} : why);
+    std::byte* const at = begin_data(*in, in->out.accepted() + 1, type, 0, length, why);
+    if (at != nullptr) [[likely]] {
+      claimed_.in = in;
+      claimed_.path = &path;
+      claimed_.length = length;
+      return at;
     }
+    if (why != errc::would_block)
+      return refuse(why == errc::closed ? status{errc::not_connected, to.value()} : why);
     in->blocked = true;
     if (options_.overflow() == overflow_policy::disconnect) {
       log("the link to " + to.to_string() + " is broken off: its queue is full");
@@ -227,9 +241,7 @@ void node_core::commit(std::size_t length) noexcept {
   ++stats_.accepted;
   stats_.accepted_bytes += length;
   if (claimed_.path != nullptr) [[likely]] {
-    session& path = *claimed_.path;
-    path.at.commit(message_head_size + length);
-    path.last_data = ++path.committed;
+    end_data(*claimed_.path, length);
     in->out.sent(in->out.accept());
     return;
   }

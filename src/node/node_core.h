@@ -162,6 +162,11 @@ class node_core final : private link_events {
   void move_if_settled(peer& of);
   void path_ended(peer& of, session& gone);
   [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);
+  // Room for a message of the user's in the link that is in use, its number and head written; null
+  // and why. Then end_data().
+  [[nodiscard]] std::byte* begin_data(peer& to, std::uint64_t number, std::uint32_t type,
+                                      std::uint8_t flags, std::size_t length, status& why);
+  static void end_data(session& path, std::size_t length) noexcept;
   void drain(peer& of);
   bool announce(peer& of, session& path, std::uint64_t number);
   void lost(peer& of);

@@ -291,8 +291,6 @@ void node_core::count_handled(session& from, bool data) {
   ++from.handled;
   if (!from.keeps)
     return;
-  if (data)
-    ++from.data_handled;
   if (from.acknowledge_listed || (!data && from.handled - from.told < unacknowledged_controls))
     return;
   from.acknowledge_listed = true;

@@ -11,22 +11,6 @@ namespace {
 // Better ways that one peer may offer; more are not tried.
 constexpr std::size_t offers_max = 8;
 
-link_kind kind_of(address_kind kind) noexcept {
-  switch (kind) {
-    case address_kind::mem:
-      return link_kind::memory;
-    case address_kind::shm:
-      return link_kind::shared_memory;
-    case address_kind::unix_socket:
-      return link_kind::unix_socket;
-    case address_kind::ipv4:
-    case address_kind::ipv6:
-    case address_kind::dns:
-      break;
-  }
-  return link_kind::tcp;
-}
-
 }  // namespace
 
 peer* node_core::find(bus_id id) noexcept {
@@ -284,25 +268,18 @@ void node_core::drain(peer& of) {
       of.out.drop_oldest(errc::message_too_large, reporter(of));
       continue;
     }
-    status why = errc::would_block;
-    std::byte* at = nullptr;
-    if (of.out.follows(message.number) || announce(of, path, message.number)) {
-      at = path.at.claim(message_head_size + message.bytes.size(), message_purpose::data, why);
-    }
+    const std::size_t length = message.bytes.size();
+    status why;
+    std::byte* const at =
+        begin_data(of, message.number, message.type,
+                   message.redelivered ? flag_redelivered : std::uint8_t{0}, length, why);
     if (at == nullptr) {
       of.blocked = true;
       return;
     }
-    std::uint8_t flags = message.redelivered ? flag_redelivered : std::uint8_t{0};
-    path.unasked_bytes += message_head_size + message.bytes.size();
-    if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) {
-      flags |= flag_acknowledge;
-      path.unasked_bytes = 0;
-    }
-    encode(message_head{message_kind::data, flags, 0, message.type}, at);
-    std::memcpy(at + message_head_size, message.bytes.data(), message.bytes.size());
-    path.at.commit(message_head_size + message.bytes.size());
-    path.last_data = ++path.committed;
+    if (length != 0)
+      std::memcpy(at, message.bytes.data(), length);
+    end_data(path, length);
     of.out.carried();
   }
   if (of.wants_room && !of.blocked && !of.out.holds()) {

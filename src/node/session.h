@@ -57,8 +57,7 @@ struct session {
   std::uint64_t told = 0;  // of these, acknowledged
   std::uint64_t committed = 0;
   std::uint64_t released = 0;
-  std::uint64_t last_data = 0;  // `committed` after the last message of the user's, or its number
-  std::uint64_t data_handled = 0;
+  std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
   std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
   bool keeps = false;             // link::keeps
   bool acknowledge_listed = false;

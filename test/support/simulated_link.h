@@ -17,19 +17,6 @@
 
 namespace atbus::detail {
 
-[[nodiscard]] constexpr link_kind simulated_kind(address_kind kind) noexcept {
-  switch (kind) {
-    case address_kind::mem:
-      return link_kind::memory;
-    case address_kind::shm:
-      return link_kind::shared_memory;
-    case address_kind::unix_socket:
-      return link_kind::unix_socket;
-    default:
-      return link_kind::tcp;
-  }
-}
-
 // Messages one way. They are counted from 0; each of the counters below is the first one that is not
 // yet so, and released <= committed, handled <= arrived <= written <= committed.
 struct simulated_way {

@@ -105,7 +105,7 @@ result<std::string> simulated_transport::listen(const address& at) {
 
 result<link*> simulated_transport::connect(const address& to) {
   auto wire = std::make_shared<simulated_wire>();
-  wire->kind = simulated_kind(to.kind());
+  wire->kind = kind_of(to.kind());
   wire->to = to.to_string();
   std::erase_if(net_.wires_, [](const auto& one) { return one.expired(); });
   net_.wires_.push_back(wire);
