@@ -412,6 +412,16 @@ void node_core::log(std::string text) {
   tell({.kind = news::what::log, .text = std::move(text)});
 }
 
+void node_core::log_cause(errc cause, std::string text) {
+  constexpr std::chrono::nanoseconds between = std::chrono::seconds{1};
+  std::chrono::nanoseconds& last = logged_at_.at(static_cast<std::size_t>(cause));
+  const std::chrono::nanoseconds time = on_.clock.now();
+  if (last.count() != 0 && time - last < between)
+    return;
+  last = time;
+  log(std::move(text));
+}
+
 endpoint node_core::view(const peer& of) const {
   return {of.id, of.life.incarnation, of.current != nullptr ? of.current->at.peer() : std::string{},
           of.round_trip, of.current != nullptr};

@@ -10,6 +10,7 @@
 // One thread.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -189,6 +190,8 @@ class node_core final : private link_events {
   void tell(news what) { news_.push_back(std::move(what)); }
   void tell_event(const peer& of, endpoint_event event);
   void log(std::string text);
+  // What peers and strangers bring about, as often as they like: once a second for each cause.
+  void log_cause(errc cause, std::string text);
   bool tell_news();
   [[nodiscard]] endpoint view(const peer& of) const;
 
@@ -231,6 +234,7 @@ class node_core final : private link_events {
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;
 
+  std::array<std::chrono::nanoseconds, errc_count> logged_at_{};  // log_cause
   std::deque<news> news_;
   std::vector<std::unique_ptr<ready_wait>> ready_;
   std::size_t delivered_now_ = 0;

@@ -189,12 +189,13 @@ void node_core::advance(session& on, bytes_view message) {
     case handshake_state::failed: {
       ++stats_.registrations_failed;
       const error why = on.shake->problem();
-      if (on.dialled == nullptr || on.dialled->told != why.code())
-        log("registration with " + on.at.peer() + " failed: " + why.text());
-      if (on.dialled != nullptr)
-        on.dialled->told = why.code();
-      const node_life who{on.shake->peer().id, on.shake->peer().incarnation};
-      if (peer* const of = find(who.id); of != nullptr)
+      std::string text = "registration with " + on.at.peer() + " failed: " + why.text();
+      if (on.dialled == nullptr)
+        log_cause(why.code(), std::move(text));
+      else if (std::exchange(on.dialled->told, why.code()) != why.code())
+        log(std::move(text));
+      if (peer* const of = find(on.shake->peer().id);
+          of != nullptr && std::exchange(of->refused, why.code()) != why.code())
         tell_event(*of, endpoint_event::refused);
       return drop(on, false, errc::denied, {});
     }
@@ -214,10 +215,13 @@ void node_core::registered(session& on) {
   if (std::find(of.sessions.begin(), of.sessions.end(), &on) == of.sessions.end())
     of.sessions.push_back(&on);
   of.forget.cancel();
+  of.refused = errc::ok;
   ++stats_.registrations;
   on.at.confirm(on.life);
-  if (on.dialled != nullptr)
+  if (on.dialled != nullptr) {
     on.dialled->failures = 0;
+    on.dialled->told = errc::ok;
+  }
   if (on.at.kind() == link_kind::tcp)
     on.clock.set(on_.clock.now() + options_.ping_interval());
   else
@@ -408,7 +412,7 @@ bool node_core::send_control(session& to, bytes_view message) {
 
 void node_core::violation(session& by, error what) {
   ++stats_.violations;
-  log("the link to " + by.at.peer() + " is closed: " + what.text());
+  log_cause(what.code(), "the link to " + by.at.peer() + " is closed: " + what.text());
   drop(by, true, what.code(), what.text());
 }
 
@@ -436,7 +440,7 @@ void node_core::session_timer(session& of) {
     case session_stage::opening:
     case session_stage::registering:
       ++stats_.registrations_failed;
-      log(of.at.peer() + " did not register in time");
+      log_cause(errc::timed_out, of.at.peer() + " did not register in time");
       return drop(of, false, errc::timed_out, {});
     case session_stage::registered:
       break;

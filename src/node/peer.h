@@ -57,6 +57,7 @@ struct peer {
   timer expiry;  // of what is held
   // Told to on_endpoint.
   bool told_connected = false;
+  errc refused = errc::ok;  // why registration failed last, since it succeeded
   std::chrono::nanoseconds round_trip{0};
 };
 

@@ -49,6 +49,26 @@ TEST_F(NodeCore, RefusesWhoHasAnotherTokenOrNoneAndLogsItOnceWhereItWasDialled) 
   EXPECT_GE(one.core().stats().registrations_failed, 4U);
   EXPECT_EQ(two.logged("registration with"), 1);
   EXPECT_EQ(three.logged("registration with"), 1);
+  EXPECT_EQ(two.count(endpoint_event::refused), 1);
+}
+
+TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
+  party one{net, 1};
+  for (int i = 0; i < 20; ++i) {
+    hand_played stranger{net, 9, 1, false};
+    net.run_for(10ms);
+    ASSERT_TRUE(stranger.is_open());
+    stranger.say(ping_body{.number = 1});
+    net.run_for(10ms);
+  }
+  EXPECT_EQ(one.core().stats().registrations_failed, 20U);
+  EXPECT_EQ(one.logged("registration with"), 1);
+  net.run_for(1s);
+  hand_played again{net, 9, 1, false};
+  net.run_for(10ms);
+  again.say(ping_body{.number = 1});
+  net.run_for(10ms);
+  EXPECT_EQ(one.logged("registration with"), 2);
 }
 
 TEST_F(NodeCore, RefusesWhoWasNotDialled) {
