@@ -235,6 +235,11 @@ void node_core::registered(session& on) {
     of.in_from = nullptr;
     of.life = on.life;
   }
+  // From here on the peer has it; what other handshakes remember of it grows old.
+  for (const auto& other : sessions_) {
+    if (other->flow_of == on.life)
+      other->has_flow = false;
+  }
   on.has_flow = false;
   // What the other end no longer has ends here too.
   for (session* other : std::vector<session*>{of.sessions}) {

@@ -71,6 +71,28 @@ TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
   EXPECT_EQ(one.logged("registration with"), 2);
 }
 
+TEST_F(NodeCore, AHandshakeThatHangsRemembersNothingOldOfAFlow) {
+  net.conditions.delay_min = net.conditions.delay_max = 10ms;
+  party one{net, 1};
+  party two{net, 2};
+  one.connect(2);
+  net.run_for(41500us);
+  net.conditions.delay_min = net.conditions.delay_max = 1h;
+  net.run_for(1ms);  // node 1 says how far it has come, and waits for the last word
+  net.conditions.delay_min = net.conditions.delay_max = 100us;
+  connect(two, one, 1);
+  EXPECT_TRUE(two.send(1, "once"));
+  ASSERT_TRUE(net.run_until([&] { return one.got.size() == 1; }, 10s));
+  ASSERT_EQ(net.links(), 2U);
+  net.cut(1, seen_by::both);
+  ASSERT_TRUE(net.run_until([&] { return !one.is_connected(2); }, 10s));
+  EXPECT_TRUE(one.core().disconnect(2));
+  one.node.wake();
+  ASSERT_TRUE(net.run_until([&] { return two.count(endpoint_event::connected) == 2; }, 10s));
+  ASSERT_TRUE(net.run_until([&] { return two.core().settled(); }, 10s));
+  EXPECT_EQ(one.got, std::vector<std::string>{"once"});
+}
+
 TEST_F(NodeCore, RefusesWhoWasNotDialled) {
   party one{net, 1};
   party two{net, 2};
