@@ -10,7 +10,7 @@
 namespace atbus::detail {
 namespace {
 
-// How often a peer whose messages move to another link is looked at.
+// How often a peer whose messages move from a lane to another link is looked at.
 constexpr std::chrono::nanoseconds move_interval = std::chrono::milliseconds{1};
 
 token_list make_tokens(const node_options& options, error& fault) {
@@ -353,7 +353,11 @@ bool node_core::prepare_sleep() {
 std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
   std::chrono::nanoseconds until = std::min(timers_.next(), acknowledge_by_);
   const std::chrono::nanoseconds now = on_.clock.now();
-  if (!moving_.empty())
+  // Only a lane doesn't tell when all that was sent is handled.
+  const auto is_silent = [](const peer* of) {
+    return of->next != nullptr && of->current != nullptr && !of->current->keeps;
+  };
+  if (std::any_of(moving_.begin(), moving_.end(), is_silent))
     until = std::min(until, now + move_interval);
   const std::chrono::nanoseconds below = on_.channels.longest_sleep();
   if (until == timer_queue::never)

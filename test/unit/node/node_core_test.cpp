@@ -71,6 +71,19 @@ TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
   EXPECT_EQ(one.logged("registration with"), 2);
 }
 
+TEST_F(NodeCore, SleepsWhileItsMessagesCannotMoveToABetterLink) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  EXPECT_TRUE(one.send(2, "not acknowledged"));
+  net.cut(0, seen_by::none);
+  one.connect(2);  // the dial of the one with the lower id wins
+  ASSERT_TRUE(net.run_until([&] { return two.count(endpoint_event::moved) == 1; }, 5s));
+  const std::uint64_t before = one.node.polls + two.node.polls;
+  net.run_for(5s);
+  EXPECT_LT(one.node.polls + two.node.polls - before, 100U);
+}
+
 TEST_F(NodeCore, AHandshakeThatHangsRemembersNothingOldOfAFlow) {
   net.conditions.delay_min = net.conditions.delay_max = 10ms;
   party one{net, 1};
