@@ -1,105 +1,21 @@
 // The sending worker of `bench shm`, `bench mem` and `bench stream`.
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/dispatch.h"
 #include "atbus/bench/pace.h"
+#include "atbus/bench/sending.h"
 #include "atbus/bench/tasks.h"
 
 namespace atbus::bench {
 namespace {
 
-constexpr unsigned hasty_retries = 64;
 constexpr std::int64_t worth_sleeping_ns = 200'000;
 constexpr std::int64_t wake_up_early_ns = 100'000;
-// A batch of a stream is about one write of it. The queues of many connections together should not
-// outgrow the processor's caches.
-constexpr std::uint64_t stream_batch_bytes = 240 * 1024;
-constexpr std::uint64_t all_batches_bytes = 64 << 20;
-constexpr std::uint64_t frame_header_bytes = 8;
 constexpr std::chrono::seconds longest_flush{8};
-
-bool carries_by_socket(const workload& work) noexcept {
-  return work.stream && !work.moves_to_lanes;
-}
-
-// What to do while the lane is full. Alone on its core a sender just tries again. One that shares
-// it lets the others run, and when that does not help either, sleeps until there is room. One that
-// waits for the kernel sleeps at once: it has left enough to write to be woken before that is gone.
-class patience {
- public:
-  explicit patience(const worker& self) noexcept
-      : socket_{carries_by_socket(self.work())}, shares_core_{self.shares_core()} {}
-
-  void wait(sender& out) noexcept {
-    ++refusals_;
-    if (!socket_ && !shares_core_) {
-      spin_pause();
-    } else if (!socket_ && refusals_ < hasty_retries) {
-      sched_yield();
-    } else {
-      // Whatever it says, the next try finds out. Bounded, to notice the end of the run.
-      static_cast<void>(out.wait_writable(std::chrono::milliseconds{10}));
-    }
-  }
-  // Not a store per message: it would take part in what is measured.
-  void reset() noexcept {
-    if (refusals_ != 0)
-      refusals_ = 0;
-  }
-
- private:
-  bool socket_;
-  bool shares_core_;
-  unsigned refusals_ = 0;
-};
-
-// Writes message `word` into a lane (or a batch of it), the way the run asks for.
-template <check_kind Check, api_kind Api>
-class message_writer {
- public:
-  explicit message_writer(message_lengths lengths)
-      : lengths_{lengths}, own_{std::make_unique<std::byte[]>(lengths.longest() + 8)} {}
-
-  template <class Target>
-  status write(Target& target, std::uint64_t word) noexcept {
-    const std::size_t length = lengths_.of(word);
-    if constexpr (Api == api_kind::send) {
-      compose(word, own_.get(), length);
-      return target.send({own_.get(), length});
-    } else {
-      auto slot = target.claim(length);
-      if (!slot) [[unlikely]] {
-        return slot.why();
-      }
-      compose(word, slot.bytes().data(), length);
-      slot.commit();
-      return {};
-    }
-  }
-
- private:
-  static void compose(std::uint64_t word, std::byte* at, std::size_t length) noexcept {
-    if constexpr (Check == check_kind::full) {
-      fill(word, at, length);
-    } else if constexpr (Check == check_kind::sequence) {
-      std::memcpy(at, &word, sizeof word);
-    }
-  }
-
-  message_lengths lengths_;
-  std::unique_ptr<std::byte[]> own_;
-};
-
-void require_full(const status& why) {
-  if (why != errc::would_block) [[unlikely]] {
-    throw std::runtime_error(std::string{name(why.code())} + ": " + why.text());
-  }
-}
 
 // One lane or connection of this worker.
 struct outlet {
@@ -195,10 +111,7 @@ std::uint32_t batch_of(const workload& work) noexcept {
   if (work.batch != 0 || !carries_by_socket(work)) {
     return std::max(work.batch, 1U);
   }
-  const message_lengths lengths = work.lengths();
-  const std::uint64_t mean = (lengths.shortest() + lengths.longest()) / 2 + frame_header_bytes;
-  const std::uint64_t bytes = std::min(stream_batch_bytes, all_batches_bytes / work.connections);
-  return static_cast<std::uint32_t>(std::max<std::uint64_t>(bytes / mean, 1));
+  return messages_a_write(work);
 }
 
 template <check_kind Check, api_kind Api>

@@ -23,6 +23,8 @@ struct latency_options {
   std::vector<std::string> addresses;
   std::uint64_t size = 64;
   bool limit = false;
+  bool nodes = false;
+  bool channel = false;  // beside the nodes
   workload work;
 };
 
@@ -49,7 +51,10 @@ spread latency_results::shares() const {
   return spread_of(std::move(ratios));
 }
 
-const char* limit_name(const workload& work) noexcept {
+const char* limit_name(const latency_options& options, const workload& work) noexcept {
+  if (options.nodes) {
+    return "bare channel";
+  }
   if (work.stream && !work.moves_to_lanes) {
     return work.sleep ? "sleeping socket" : "spinning socket";
   }
@@ -100,7 +105,18 @@ workload plan(const latency_options& options) {
   return work;
 }
 
-run_outcome run_limit(const workload& work, const std::vector<int>& cpus) {
+run_outcome run_pair(const workload& work, task ping, task pong, const std::vector<int>& cpus) {
+  const std::array tasks{ping, pong};
+  return run_workers(
+      work, tasks,
+      {.cpus = cpus, .threads = work.in_process(), .label = length_text(work) + " there and back"});
+}
+
+run_outcome run_limit(const latency_options& options, const workload& work,
+                      const std::vector<int>& cpus) {
+  if (options.nodes) {
+    return run_pair(work, task::channel_ping, task::channel_pong, cpus);
+  }
   if (const auto kind = kind_of(work.address.data()); kind && !work.moves_to_lanes) {
     return run_socket_round_trip(work, *kind, cpus);
   }
@@ -109,29 +125,31 @@ run_outcome run_limit(const workload& work, const std::vector<int>& cpus) {
 
 latency_results measure(const latency_options& options, const workload& work) {
   const std::vector<int> cpus = options.common.chosen_cpus();
-  constexpr std::array tasks{task::channel_ping, task::channel_pong};
-  const run_setup setup{.cpus = cpus,
-                        .threads = scheme_of(work.address.data()) == "mem",
-                        .label = length_text(work) + " there and back"};
   latency_results results;
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
-    const run_outcome outcome = run_workers(work, tasks, setup);
+    const run_outcome outcome = options.nodes
+                                    ? run_pair(work, task::node_ping, task::node_pong, cpus)
+                                    : run_pair(work, task::channel_ping, task::channel_pong, cpus);
     results.ours.add(outcome);
     results.times = outcome.latency;
-    if (!outcome.problems.empty()) {
+    // A node leaves a segment with a name to its successor.
+    if (!outcome.problems.empty() || options.nodes) {
       remove_leftovers(work.address.data());
       remove_leftovers(work.reply_address.data());
+    }
+    if (!outcome.problems.empty()) {
       break;
     }
-    if (options.limit && !interrupted()) {
+    if ((options.limit || options.channel) && !interrupted()) {
       results.machine.probe(cpus);
-      results.limit.add(run_limit(work, cpus));
+      results.limit.add(run_limit(options, work, cpus));
     }
   }
   return results;
 }
 
-void print_table(const workload& work, const latency_results& results) {
+void print_table(const latency_options& options, const workload& work,
+                 const latency_results& results) {
   if (results.ours.runs.empty()) {
     return;
   }
@@ -139,10 +157,11 @@ void print_table(const workload& work, const latency_results& results) {
   const auto what = fmt::format("{} there and back", length_text(work));
   fmt::print(" {:<26} {}\n", what, latency_text(median_latency(results.ours)));
   if (!results.limit.runs.empty()) {
-    fmt::print(" {:<26} {}\n", limit_name(work), latency_text(median_latency(results.limit)));
+    fmt::print(" {:<26} {}\n", limit_name(options, work),
+               latency_text(median_latency(results.limit)));
     if (const spread share = results.shares(); share.min > 0) {
       fmt::print(" p50 is {:.2f} x that of the {} ({:.2f} to {:.2f})\n", 1 / share.median,
-                 limit_name(work), 1 / share.max, 1 / share.min);
+                 limit_name(options, work), 1 / share.max, 1 / share.min);
     }
     if (const std::string warning = results.machine.warning(); !warning.empty()) {
       fmt::print(" note: {}\n", warning);
@@ -150,19 +169,22 @@ void print_table(const workload& work, const latency_results& results) {
   }
 }
 
-nlohmann::json json_of(const workload& work, const latency_results& results) {
+nlohmann::json json_of(const latency_options& options, const workload& work,
+                       const latency_results& results) {
   nlohmann::json result = bench::json_of(results.ours);
   result.erase("sender");
   result.erase("receiver");
   result["workload"] = "latency";
+  result["nodes"] = options.nodes;
   result["address"] = work.address.data();
   result["reply_address"] = work.reply_address.data();
   result["size"] = work.size;
   result["sleep"] = work.sleep;
   if (!results.limit.runs.empty()) {
-    result["limit"] = {{"latency_us", bench::json_of(median_latency(results.limit))},
-                       {"cache_line_us", results.machine.cache_line_us().median},
-                       {"share", results.shares().median}};
+    result[options.nodes ? "channel" : "limit"] = {
+        {"latency_us", bench::json_of(median_latency(results.limit))},
+        {"cache_line_us", results.machine.cache_line_us().median},
+        {"share", results.shares().median}};
   }
   return result;
 }
@@ -173,11 +195,11 @@ void run(const latency_options& options) {
   const interrupt_guard guard;
   const latency_results results = measure(options, work);
   if (!output.takes_stdout()) {
-    print_table(work, results);
+    print_table(options, work, results);
   }
   print_problems(results.ours.problems);
   print_problems(results.limit.problems);
-  const bool written = results.ours.runs.empty() || output.write(json_of(work, results));
+  const bool written = results.ours.runs.empty() || output.write(json_of(options, work, results));
   if (!written || results.ours.runs.empty() || results.ours.failed() || results.limit.failed()) {
     throw CLI::RuntimeError(1);
   }
@@ -216,9 +238,19 @@ void add_bench_latency(CLI::App& bench) {
       ->type_name("US");
   command->add_flag("--prefault", options->work.prefault, "touch all memory of the lanes at once");
   add_common_options(*command, options->common);
-  command->add_flag("--limit", options->limit,
-                    "run the bare ring (with --sleep an eventfd), for streams a bare socket, in "
-                    "turns with it and compare");
+  CLI::Option* const limit = command->add_flag(
+      "--limit", options->limit,
+      "run the bare ring (with --sleep an eventfd), for streams a bare socket, in "
+      "turns with it and compare");
+  CLI::Option* const nodes =
+      command
+          ->add_flag("--node", options->nodes,
+                     "between two nodes, the asking one listens at the first address")
+          ->excludes(limit);
+  command
+      ->add_flag("--channel", options->channel,
+                 "run the bare channel in turns with the nodes and compare")
+      ->needs(nodes);
   command->callback([options] { run(*options); });
 }
 

@@ -11,6 +11,12 @@ void send_to_channel(worker& self);
 void ping_over_channels(worker& self);
 void pong_over_channels(worker& self);
 
+// Nodes.
+void receive_at_node(worker& self);
+void send_from_node(worker& self);
+void ping_over_nodes(worker& self);
+void pong_over_nodes(worker& self);
+
 // What the machine allows; shares nothing with the channels.
 void receive_from_ring(worker& self);
 void send_to_ring(worker& self);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "atbus/bench/channel_limit.h"
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
@@ -22,13 +23,15 @@ namespace {
 
 struct throughput_options {
   common_options common{.seconds = 3, .repeat = 1, .json = {}, .cpus = {}};
-  std::string kind;  // shm, mem or stream
+  std::string kind;  // shm, mem, stream or node
   std::string address;
   std::optional<std::uint64_t> size;
   std::optional<bool> checksum;
   std::optional<bool> sleep;  // of a stream's receiver
   bool limit = false;
   workload work;
+
+  bool of_nodes() const { return kind == "node"; }
 };
 
 struct throughput_results {
@@ -73,9 +76,17 @@ void plan_lanes(const throughput_options& options, workload& work) {
   set_channel_address("--address", address, work.address);
 }
 
+// What follows from the address of a socket.
+void set_stream(const throughput_options& options, socket_kind kind, workload& work) {
+  work.stream = true;
+  work.moves_to_lanes = moves_to_lanes(work.address.data());
+  work.sleep = options.sleep.value_or(!work.moves_to_lanes);
+  // As the library does.
+  work.checksum = options.checksum.value_or(kind != socket_kind::local);
+}
+
 // The same for sockets.
 void plan_stream(const throughput_options& options, workload& work) {
-  work.stream = true;
   work.connections = std::max(work.connections, work.senders);
   const std::string address = options.address.empty() ? "ipv6://::1:0" : options.address;
   set_channel_address("--address", address, work.address);
@@ -84,14 +95,24 @@ void plan_stream(const throughput_options& options, workload& work) {
     throw CLI::ValidationError(
         "--address", "\"" + address + "\" does not begin with ipv4://, ipv6:// or unix://");
   }
-  work.moves_to_lanes = moves_to_lanes(address);
+  set_stream(options, *kind, work);
   constexpr std::uint32_t most_lanes = 4096;
   if (const std::uint32_t dialling = work.connections + work.idle_senders; dialling > usual_lanes) {
     work.lanes = std::min(dialling, most_lanes);
   }
-  work.sleep = options.sleep.value_or(!work.moves_to_lanes);
-  // As the library does.
-  work.checksum = options.checksum.value_or(kind != socket_kind::local);
+}
+
+// The same for nodes, and for the channel that they are compared with.
+void plan_node(const throughput_options& options, workload& work) {
+  work.connections = work.senders;
+  const std::string address = options.address.empty()
+                                  ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
+                                  : options.address;
+  set_channel_address("--address", address, work.address);
+  work.sleep = options.sleep.value_or(false);
+  if (const auto kind = kind_of(address)) {
+    set_stream(options, *kind, work);
+  }
 }
 
 // Completes the workload from the options; refuses what can't be measured.
@@ -111,11 +132,16 @@ workload plan(const throughput_options& options) {
   if (work.rate != 0 && work.batch > 1) {
     throw CLI::ValidationError("--rate", "paced messages are sent one by one, not in batches");
   }
-  options.kind == "stream" ? plan_stream(options, work) : plan_lanes(options, work);
+  options.of_nodes()         ? plan_node(options, work)
+  : options.kind == "stream" ? plan_stream(options, work)
+                             : plan_lanes(options, work);
   return work;
 }
 
-std::unique_ptr<yardstick> yardstick_for(const workload& work) {
+std::unique_ptr<yardstick> yardstick_for(const throughput_options& options, const workload& work) {
+  if (options.of_nodes()) {
+    return std::make_unique<channel_limit>();
+  }
   const auto kind = kind_of(work.address.data());
   if (!kind || work.moves_to_lanes) {
     return std::make_unique<ring_limit>();
@@ -132,21 +158,21 @@ std::unique_ptr<yardstick> yardstick_for(const workload& work) {
 
 throughput_results measure(const throughput_options& options, const workload& work) {
   const std::vector<int> cpus = options.common.chosen_cpus();
-  std::vector<task> tasks(1 + work.senders, task::channel_sender);
-  tasks.front() = task::channel_receiver;
-  const run_setup setup{.cpus = cpus,
-                        .threads = options.kind == "mem",
-                        .label = fmt::format("{}  {}", length_text(work), sender_text(work)),
-                        .arena_bytes = sent_counts_bytes(work)};
   throughput_results results;
   if (options.limit) {
-    results.limit = yardstick_for(work);
+    results.limit = yardstick_for(options, work);
   }
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
-    const run_outcome outcome = run_workers(work, tasks, setup);
+    const run_outcome outcome =
+        options.of_nodes()
+            ? run_throughput(work, task::node_receiver, task::node_sender, cpus)
+            : run_throughput(work, task::channel_receiver, task::channel_sender, cpus);
     results.ours.add(outcome);
-    if (!outcome.problems.empty()) {
+    // A node leaves a segment with a name to its successor.
+    if (!outcome.problems.empty() || options.of_nodes()) {
       remove_leftovers(work.address.data());
+    }
+    if (!outcome.problems.empty()) {
       break;
     }
     if (options.limit) {
@@ -161,13 +187,17 @@ const char* name_of(check_kind check) noexcept {
   return check == check_kind::full ? "full" : check == check_kind::sequence ? "sequence" : "none";
 }
 
-std::string share_text(const workload& work, const throughput_results& results) {
+// What the yardstick is made of.
+const char* bare_name(const throughput_options& options, const workload& work) {
+  return options.of_nodes() ? "channel" : work.stream && !work.moves_to_lanes ? "socket" : "ring";
+}
+
+std::string share_text(const char* bare, const throughput_results& results) {
   if (!results.has_limit()) {
     return {};
   }
   const spread share = results.shares();
-  std::string text = fmt::format("   {:.0f} % of the bare {}", 100 * share.median,
-                                 work.stream && !work.moves_to_lanes ? "socket" : "ring");
+  std::string text = fmt::format("   {:.0f} % of the bare {}", 100 * share.median, bare);
   if (results.ours.runs.size() > 1) {
     text += fmt::format(" ({:.0f}-{:.0f} %)", 100 * share.min, 100 * share.max);
   }
@@ -175,7 +205,8 @@ std::string share_text(const workload& work, const throughput_results& results) 
 }
 
 // The line that sums it all up.
-std::string summary(const workload& work, const throughput_results& results) {
+std::string summary(const throughput_options& options, const workload& work,
+                    const throughput_results& results) {
   const run_series& ours = results.ours;
   const nlohmann::json figures = bench::json_of(ours);
   const auto count = [&figures](const char* what) { return figures[what].get<std::uint64_t>(); };
@@ -185,10 +216,10 @@ std::string summary(const workload& work, const throughput_results& results) {
   const auto megabytes = [&figures](const char* side) {
     return figures[side]["max_rss_kib"].get<double>() * 1024 / 1e6;
   };
-  std::string line =
-      fmt::format(" {}   {}   {}   {}{}", length_text(work), sender_text(work),
-                  message_rate_text(ours.messages_per_second().median),
-                  byte_rate_text(ours.bytes_per_second().median), share_text(work, results));
+  std::string line = fmt::format(" {}   {}   {}   {}{}", length_text(work), sender_text(work),
+                                 message_rate_text(ours.messages_per_second().median),
+                                 byte_rate_text(ours.bytes_per_second().median),
+                                 share_text(bare_name(options, work), results));
   line += fmt::format("   cpu {:.0f}/{:.0f} %   rss {:.1f}/{:.1f} MB   lost {}  corrupt {}",
                       cpu("sender"), cpu("receiver"), megabytes("sender"), megabytes("receiver"),
                       count("lost"), count("corrupt"));
@@ -199,12 +230,13 @@ std::string range_text(const spread& rate) {
   return fmt::format("{} to {}", message_rate_text(rate.min), message_rate_text(rate.max));
 }
 
-void print_table(const workload& work, const throughput_results& results) {
+void print_table(const throughput_options& options, const workload& work,
+                 const throughput_results& results) {
   const run_series& ours = results.ours;
   if (ours.runs.empty()) {
     return;
   }
-  fmt::print("{}\n", summary(work, results));
+  fmt::print("{}\n", summary(options, work, results));
   if (ours.runs.size() > 1) {
     fmt::print(" {} runs: {}\n", ours.runs.size(), range_text(ours.messages_per_second()));
   }
@@ -216,7 +248,7 @@ void print_table(const workload& work, const throughput_results& results) {
   if (const std::string warning = results.machine.warning(); !warning.empty()) {
     fmt::print(" note: {}\n", warning);
   }
-  if (work.stream) {
+  if (work.stream && !options.of_nodes()) {
     fmt::print(" socket buffers granted: {} KiB to send, {} KiB to receive\n",
                ours.runs.front().sender.socket_buffer / 1024,
                ours.runs.front().receiver.socket_buffer / 1024);
@@ -226,10 +258,8 @@ void print_table(const workload& work, const throughput_results& results) {
   }
 }
 
-// What a stream was told, by default too, and what the kernel made of it.
-void add_stream(const workload& work, const run_figures& first, nlohmann::json& result) {
-  const socket_options sockets;
-  result["connections"] = work.connections;
+// What a stream or a node was told, by default too.
+void add_buffers(const workload& work, nlohmann::json& result) {
   result["buffer"] = work.growing_buffer ? "malloc" : "static";
   if (work.send_buffer_bytes != 0) {
     result["send_buffer_bytes"] = work.send_buffer_bytes;
@@ -237,13 +267,19 @@ void add_stream(const workload& work, const run_figures& first, nlohmann::json& 
   if (work.send_buffer_blocks != 0) {
     result["send_buffer_blocks"] = work.send_buffer_blocks;
   }
+  result["sleep"] = work.sleep;
+}
+
+// The same of streams alone, and what the kernel made of it.
+void add_stream(const workload& work, const run_figures& first, nlohmann::json& result) {
+  const socket_options sockets;
+  result["connections"] = work.connections;
   result["crc"] = work.checksum;
   result["socket_buffer"] =
       work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
   result["granted"] = {{"send_bytes", first.sender.socket_buffer},
                        {"receive_bytes", first.receiver.socket_buffer}};
   result["shm"] = work.moves_to_lanes;
-  result["sleep"] = work.sleep;
 }
 
 nlohmann::json json_of(const throughput_options& options, const workload& work,
@@ -265,10 +301,14 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   if (work.rate != 0) {
     result["rate"] = work.rate;
   }
-  if (work.stream && !results.ours.runs.empty()) {
+  if (work.stream || options.of_nodes()) {
+    add_buffers(work, result);
+  }
+  if (work.stream && !options.of_nodes() && !results.ours.runs.empty()) {
     add_stream(work, results.ours.runs.front(), result);
   }
   if (results.has_limit()) {
+    const char* const key = options.of_nodes() ? "channel" : "limit";
     const run_series& limit = results.limit->best();
     const spread share = results.shares();
     const spread machine_us = results.machine.cache_line_us();
@@ -279,13 +319,13 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
               {"cache_line_us", choose(machine_us)},
               {"share", of}};
     };
-    result["limit"] = part([](const spread& s) { return s.median; }, share.median);
+    result[key] = part([](const spread& s) { return s.median; }, share.median);
     if (const auto* const sockets = dynamic_cast<const socket_limit*>(results.limit.get())) {
-      result["limit"]["buffers"] = json_of(sockets->buffers());
+      result[key]["buffers"] = json_of(sockets->buffers());
     }
     if (results.ours.runs.size() > 1) {
-      result["min"]["limit"] = part([](const spread& s) { return s.min; }, share.min);
-      result["max"]["limit"] = part([](const spread& s) { return s.max; }, share.max);
+      result["min"][key] = part([](const spread& s) { return s.min; }, share.min);
+      result["max"][key] = part([](const spread& s) { return s.max; }, share.max);
     }
   }
   return result;
@@ -297,7 +337,7 @@ void run(const throughput_options& options) {
   const interrupt_guard guard;
   const throughput_results results = measure(options, work);
   if (!output.takes_stdout()) {
-    print_table(work, results);
+    print_table(options, work, results);
   }
   print_problems(results.ours.problems);
   if (results.limit != nullptr) {
@@ -335,26 +375,29 @@ void add_message_options(CLI::App& command, throughput_options& options) {
       ->type_name("claim|send");
   command
       .add_option("--batch", options.work.batch,
-                  options.kind == "stream"
+                  options.of_nodes()
+                      ? "poll after so many messages (default: 240 KiB); the channel publishes so "
+                        "many together (1 in shared memory)"
+                  : options.kind == "stream"
                       ? "publish so many messages together (default: 240 KiB, less with hundreds "
                         "of connections; 1 in shared memory)"
                       : "publish so many messages together")
       ->check(CLI::Range(1U, 1U << 20))
       ->type_name("N");
+  add_check_option(command, options.work.check);
+  command.add_option("--senders", options.work.senders, "sending processes (threads for mem)")
+      ->check(CLI::Range(1U, static_cast<std::uint32_t>(control_block::most_workers) - 1))
+      ->type_name("K")
+      ->capture_default_str();
+}
+
+void add_channel_options(CLI::App& command, throughput_options& options) {
   command
       .add_option("--rate", options.work.rate,
                   "messages per second of all senders together; measures latency from the intended "
                   "send time (default: as fast as they can)")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
       ->type_name("R");
-  add_check_option(command, options.work.check);
-}
-
-void add_channel_options(CLI::App& command, throughput_options& options) {
-  command.add_option("--senders", options.work.senders, "sending processes (threads for mem)")
-      ->check(CLI::Range(1U, static_cast<std::uint32_t>(control_block::most_workers) - 1))
-      ->type_name("K")
-      ->capture_default_str();
   command
       .add_option("--idle-senders", options.work.idle_senders,
                   "so many more that are there and never send; needs two descriptors each")
@@ -384,9 +427,29 @@ void add_lane_options(CLI::App& command, throughput_options& options) {
                    "the receiver sleeps when nothing is there, instead of polling");
 }
 
-void add_stream_options(CLI::App& command, throughput_options& options) {
-  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t most_buffer_bytes = std::uint64_t{1} << 30;
+
+void add_buffer_options(CLI::App& command, throughput_options& options, const char* kinds) {
   static const std::map<std::string, bool> buffers{{"static", false}, {"malloc", true}};
+  command
+      .add_option("--buffer", options.work.growing_buffer,
+                  std::string{"a sender's buffer: "} + kinds)
+      ->transform(CLI::CheckedTransformer(buffers).description(""))
+      ->type_name("static|malloc");
+  command
+      .add_option("--send-buffer-bytes", options.work.send_buffer_bytes,
+                  "the most a sender's buffer holds, such as 4M")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{4096}, most_buffer_bytes))
+      ->type_name("BYTES");
+  command
+      .add_option("--send-buffer-blocks", options.work.send_buffer_blocks,
+                  fmt::format("blocks of {} bytes of a static one", build_settings::data_node_size))
+      ->check(CLI::Range(std::uint64_t{1}, most_buffer_bytes / build_settings::data_node_size))
+      ->type_name("N");
+}
+
+void add_stream_options(CLI::App& command, throughput_options& options) {
   static const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   options.work.batch = 0;
   command.add_option("--address", options.address,
@@ -399,22 +462,8 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
                   "(default: one a sender)")
       ->check(CLI::Range(1U, 4096U))
       ->type_name("N");
-  command
-      .add_option("--buffer", options.work.growing_buffer,
-                  "a sender's buffer: static is a ring of blocks (default), malloc grows as needed")
-      ->transform(CLI::CheckedTransformer(buffers).description(""))
-      ->type_name("static|malloc");
-  command
-      .add_option("--send-buffer-bytes", options.work.send_buffer_bytes,
-                  "the most a sender's buffer holds, such as 4M")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{4096}, most_bytes))
-      ->type_name("BYTES");
-  command
-      .add_option("--send-buffer-blocks", options.work.send_buffer_blocks,
-                  fmt::format("blocks of {} bytes of a static one", build_settings::data_node_size))
-      ->check(CLI::Range(std::uint64_t{1}, most_bytes / build_settings::data_node_size))
-      ->type_name("N");
+  add_buffer_options(command, options,
+                     "static is a ring of blocks (default), malloc grows as needed");
   command
       .add_option("--crc", options.checksum,
                   "whether messages carry a checksum (default: not over unix://)")
@@ -424,7 +473,7 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
       .add_option("--socket-buffer", options.work.socket_buffer_bytes,
                   "buffers to ask the kernel for, such as 4M; 0: its own choice")
       ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{0}, most_bytes))
+      ->check(CLI::Range(std::uint64_t{0}, most_buffer_bytes))
       ->type_name("BYTES");
   command.add_flag_function(
       "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
@@ -432,29 +481,58 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
       "polls without end (default where shared memory is agreed on)");
 }
 
-void add_kind(CLI::App& bench, const char* kind, const char* what,
-              void (*add_own_options)(CLI::App&, throughput_options&), const char* limit) {
+void add_node_options(CLI::App& command, throughput_options& options) {
+  options.work.batch = 0;
+  options.work.growing_buffer = true;  // as the library's
+  command.add_option(
+      "--address", options.address,
+      "where the receiving node listens: shm://, mem:// (threads of one process), "
+      "unix://, ipv4:// or ipv6:// (default: shm:// and a name with the process id)");
+  add_buffer_options(command, options,
+                     "malloc grows as needed (default), static is a ring of blocks");
+  command.add_flag_function(
+      "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
+      "when nothing is there the receiver sleeps (default of sockets), or polls without end");
+}
+
+CLI::App* add_kind(CLI::App& bench, const std::shared_ptr<throughput_options>& options,
+                   const char* kind, const char* what,
+                   void (*add_own_options)(CLI::App&, throughput_options&)) {
   CLI::App* const command = bench.add_subcommand(kind, what);
-  const auto options = std::make_shared<throughput_options>();
   options->kind = kind;
   add_message_options(*command, *options);
-  add_channel_options(*command, *options);
   add_own_options(*command, *options);
   add_common_options(*command, options->common);
+  command->callback([options] { run(*options); });
+  return command;
+}
+
+void add_channels(CLI::App& bench, const char* kind, const char* what,
+                  void (*add_own_options)(CLI::App&, throughput_options&), const char* limit) {
+  const auto options = std::make_shared<throughput_options>();
+  CLI::App* const command = add_kind(bench, options, kind, what, add_own_options);
+  add_channel_options(*command, *options);
   command->add_flag("--limit", options->limit,
                     fmt::format("run the matching {} in turns with it and print the share", limit));
-  command->callback([options] { run(*options); });
+}
+
+void add_nodes(CLI::App& bench) {
+  const auto options = std::make_shared<throughput_options>();
+  add_kind(bench, options, "node", "Throughput from node to node", add_node_options)
+      ->add_flag("--channel", options->limit,
+                 "run the bare channel with the same options in turns with it and print the share");
 }
 
 }  // namespace
 
 void add_bench_throughput(CLI::App& bench) {
-  add_kind(bench, "shm", "Throughput through shared memory, between processes", add_lane_options,
-           "bare ring");
-  add_kind(bench, "mem", "Throughput through memory, between threads", add_lane_options,
-           "bare ring");
-  add_kind(bench, "stream", "Throughput through sockets, between processes", add_stream_options,
-           "frames over a bare socket");
+  add_channels(bench, "shm", "Throughput through shared memory, between processes",
+               add_lane_options, "bare ring");
+  add_channels(bench, "mem", "Throughput through memory, between threads", add_lane_options,
+               "bare ring");
+  add_channels(bench, "stream", "Throughput through sockets, between processes", add_stream_options,
+               "frames over a bare socket");
+  add_nodes(bench);
 }
 
 }  // namespace atbus::bench

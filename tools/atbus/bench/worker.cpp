@@ -148,6 +148,14 @@ void run_task(worker& self) {
       return ping_over_channels(self);
     case task::channel_pong:
       return pong_over_channels(self);
+    case task::node_receiver:
+      return receive_at_node(self);
+    case task::node_sender:
+      return send_from_node(self);
+    case task::node_ping:
+      return ping_over_nodes(self);
+    case task::node_pong:
+      return pong_over_nodes(self);
     case task::ring_receiver:
       return receive_from_ring(self);
     case task::ring_sender:

@@ -63,11 +63,13 @@ class shared_block {
 std::string_view role_of(task work) noexcept {
   switch (work) {
     case task::channel_receiver:
+    case task::node_receiver:
     case task::ring_receiver:
     case task::socket_reader:
     case task::frame_receiver:
       return "receiver";
     case task::channel_sender:
+    case task::node_sender:
     case task::ring_sender:
     case task::socket_writer:
     case task::frame_sender:

@@ -20,6 +20,10 @@ enum class task : std::uint8_t {
   channel_sender,
   channel_ping,
   channel_pong,
+  node_receiver,
+  node_sender,
+  node_ping,
+  node_pong,
   ring_receiver,
   ring_sender,
   ring_ping,
@@ -83,6 +87,11 @@ struct workload {
   // The first connection of a sender; those of the next begin where its own end.
   std::uint32_t first_connection(std::uint64_t sender) const noexcept {
     return static_cast<std::uint32_t>(sender * connections / senders);
+  }
+
+  // Workers are threads of one process.
+  bool in_process() const noexcept {
+    return std::string_view{address.data()}.starts_with("mem://");
   }
 
   message_lengths lengths() const noexcept {

@@ -1,0 +1,89 @@
+// Workers of `bench latency --node`: one message there, one back, between two nodes.
+#include <sched.h>
+
+#include <cstring>
+
+#include "atbus/bench/node_open.h"
+#include "atbus/bench/tasks.h"
+
+namespace atbus::bench {
+namespace {
+
+// Polls until so many messages were handled. False: the run was stopped first.
+bool receive_until(worker& self, node& at, const std::uint64_t& handled, std::uint64_t wanted) {
+  while (handled != wanted) {
+    if (at.poll() != 0) {
+      continue;
+    }
+    if (self.stopped()) {
+      return false;
+    }
+    if (self.work().sleep) {
+      // Bounded, to notice the end of the run.
+      static_cast<void>(at.wait(std::chrono::milliseconds{50}));
+    } else if (self.shares_core()) {
+      sched_yield();
+    }
+  }
+  return true;
+}
+
+void send_one(node& from, bus_id to, std::uint64_t number, std::uint64_t length) {
+  node_slot slot = from.claim(to, 0, length);
+  if (!slot) {
+    throw std::runtime_error("claim: " + slot.why().text());
+  }
+  fill(number, slot.bytes().data(), length);
+  slot.commit();
+}
+
+}  // namespace
+
+void ping_over_nodes(worker& self) {
+  const workload& work = self.work();
+  const std::uint64_t length = work.lengths().longest();
+  worker_figures figures;
+  std::uint64_t handled = 0;
+  node at = open_node(work, self.index());
+  at.on_message([&](const message& answer) {
+    figures.corrupt += intact(handled++, answer.bytes().data(), answer.bytes().size()) ? 0 : 1;
+  });
+  listen(self, at);
+  poll_until_ready(self, at);
+  if (!self.wait_for_start()) {
+    return;
+  }
+  histogram& latency = self.block().latency;
+  std::int64_t before = now_ns();
+  while (work.round_trips == 0 || figures.messages != work.round_trips) {
+    send_one(at, node_of_worker(1), figures.messages, length);
+    at.flush();
+    if (!receive_until(self, at, handled, figures.messages + 1)) {
+      break;
+    }
+    const std::int64_t after = now_ns();
+    latency.record(static_cast<std::uint64_t>(after - before));
+    before = after;
+    ++figures.messages;
+  }
+  figures.bytes = figures.messages * length;
+  self.finish(figures);
+  self.stop_all();
+}
+
+void pong_over_nodes(worker& self) {
+  worker_figures figures;
+  node at = open_node(self.work(), self.index());
+  at.on_message([&](const message& taken) {
+    const std::uint64_t number = figures.messages++;
+    figures.corrupt += intact(number, taken.bytes().data(), taken.bytes().size()) ? 0 : 1;
+    send_one(at, taken.source(), number, taken.bytes().size());
+  });
+  if (!self.wait_for(0, worker_state::listening) || !connect(self, at) || !self.wait_for_start()) {
+    return;
+  }
+  static_cast<void>(receive_until(self, at, figures.messages, ~std::uint64_t{0}));
+  self.finish(figures);
+}
+
+}  // namespace atbus::bench

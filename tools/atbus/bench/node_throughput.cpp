@@ -1,0 +1,89 @@
+// Workers of `bench node`: nodes that send all they can to one.
+#include "atbus/bench/dispatch.h"
+#include "atbus/bench/node_open.h"
+#include "atbus/bench/receiving.h"
+#include "atbus/bench/sending.h"
+#include "atbus/bench/tasks.h"
+
+namespace atbus::bench {
+namespace {
+
+constexpr std::uint32_t type_of_messages = 1;
+
+// The receiving node, as something to write to.
+struct node_target {
+  node& from;
+  bus_id to = node_of_worker(0);
+
+  status send(bytes_view bytes) noexcept { return from.send(to, type_of_messages, bytes); }
+  node_slot claim(std::size_t length) noexcept { return from.claim(to, type_of_messages, length); }
+  status wait_writable(std::chrono::nanoseconds time) { return from.wait(time); }
+};
+
+template <check_kind Check, api_kind Api>
+std::uint64_t send_all(worker& self, node& from) {
+  const std::uint32_t batch =
+      self.work().batch != 0 ? self.work().batch : messages_a_write(self.work());
+  const std::uint64_t who = self.index() - 1;
+  message_writer<Check, Api> writer{self.work().lengths()};
+  node_target target{from};
+  patience room{self};
+  std::uint64_t number = 0;
+  while (!self.stopped()) {
+    status sent;
+    for (std::uint32_t i = 0; i != batch && sent; ++i) {
+      sent = writer.write(target, first_word(who, number));
+      number += sent ? 1 : 0;
+    }
+    from.poll();
+    if (sent) {
+      room.reset();
+      continue;
+    }
+    require_full(sent);
+    room.wait(target);
+  }
+  return number;
+}
+
+template <check_kind Check>
+void receive_all(worker& self, node& at) {
+  ledger account{self.work().lengths(), self.work().senders};
+  at.on_message([&](const message& taken) { account.take<Check>(taken.bytes()); });
+  poll_until_ready(self, at);
+  if (!self.wait_for_start()) {
+    return;
+  }
+  const std::int64_t end_ns = receive_until_over(
+      self, account, [&] { return at.poll(); },
+      [&](std::chrono::nanoseconds time) { static_cast<void>(at.wait(time)); });
+  self.finish(figures_from(self, account, end_ns));
+}
+
+}  // namespace
+
+void receive_at_node(worker& self) {
+  node at = open_node(self.work(), self.index());
+  listen(self, at);
+  with_check(self.work().check, [&]<check_kind Check>() { receive_all<Check>(self, at); });
+}
+
+void send_from_node(worker& self) {
+  if (!self.wait_for(0, worker_state::listening)) {
+    return;
+  }
+  node from = open_node(self.work(), self.index());
+  if (!connect(self, from) || !self.wait_for_start()) {
+    return;
+  }
+  std::uint64_t sent = 0;
+  with_check(self.work().check, [&]<check_kind Check>() {
+    sent = self.work().api == api_kind::claim ? send_all<Check, api_kind::claim>(self, from)
+                                              : send_all<Check, api_kind::send>(self, from);
+  });
+  sent_counts(self.block())[self.index() - 1] = sent;
+  shut_down(from);
+  self.finish({.messages = sent});
+}
+
+}  // namespace atbus::bench
