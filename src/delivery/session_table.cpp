@@ -4,7 +4,7 @@
 
 namespace atbus::detail {
 
-void session_table::remember(const node_life& sender, const incoming_flow& flow) {
+void session_table::remember(const node_life& sender, const incoming_flow& flow, bool silent) {
   const auto found = places_.find(sender);
   if (found != places_.end())
     forget(found->second);
@@ -14,7 +14,7 @@ void session_table::remember(const node_life& sender, const incoming_flow& flow)
       return;
     forget(sessions_.begin());
   }
-  sessions_.push_back({sender, flow});
+  sessions_.push_back({sender, flow, silent});
   places_.emplace(sender, std::prev(sessions_.end()));
 }
 
@@ -25,6 +25,18 @@ incoming_flow session_table::take(const node_life& sender) {
   const incoming_flow flow = found->second->flow;
   forget(found->second);
   return flow;
+}
+
+void session_table::supersede(const node_life& by) noexcept {
+  for (session& one : sessions_) {
+    if (one.silent && one.sender.id == by.id && one.sender != by)
+      one.superseded = true;
+  }
+}
+
+const incoming_flow* session_table::superseded(const node_life& sender) const {
+  const auto found = places_.find(sender);
+  return found != places_.end() && found->second->superseded ? &found->second->flow : nullptr;
 }
 
 void session_table::forget(session_list::iterator at) {

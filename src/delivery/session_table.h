@@ -19,9 +19,14 @@ class session_table {
 
   // The sender of this flow is away. Also to be called when a handshake failed after the position
   // was told: the sender may have heard it.
-  void remember(const node_life& sender, const incoming_flow& flow);
+  // `silent`: it was taken for dead only because it did not answer.
+  void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
   // It is back: its flow as it was remembered, or a new one.
   [[nodiscard]] incoming_flow take(const node_life& sender);
+  // Another life of that id has come: those before it that were silent must not come back.
+  void supersede(const node_life& by) noexcept;
+  // The flow of a life that must not come back; null: it may, as far as is remembered.
+  [[nodiscard]] const incoming_flow* superseded(const node_life& sender) const;
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::uint64_t forgotten() const noexcept { return forgotten_; }
 
@@ -29,6 +34,8 @@ class session_table {
   struct session {
     node_life sender;
     incoming_flow flow;
+    bool silent;
+    bool superseded = false;
   };
   struct life_hash {
     std::size_t operator()(const node_life& life) const noexcept {

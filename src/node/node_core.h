@@ -160,6 +160,7 @@ class node_core final : private link_events {
   void choose(peer& of, session& fresh);
   // `settled`: nothing that was sent before is open.
   void use(peer& of, session& path, bool settled);
+  void superseded(peer& of, session& path);
   void move_if_settled(peer& of);
   void path_ended(peer& of, session& gone);
   [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);

@@ -133,6 +133,12 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};
   }
   const node_life life{who.id, who.incarnation};
+  if (const incoming_flow* const past = away_.superseded(life)) {
+    on.superseded = true;
+    const flow_position last = past->position();
+    return resume_point{
+        .session = last.session, .last = last.last, .sole = true, .superseded = true};
+  }
   peer* const known = find(who.id);
   resume_point answer;
   answer.sole = true;  // until another link is found
@@ -204,8 +210,18 @@ void node_core::advance(session& on, bytes_view message) {
 
 void node_core::registered(session& on) {
   const peer_identity& who = on.shake->peer();
+  if (on.superseded) {
+    ++stats_.registrations_failed;
+    log_cause(errc::superseded, on.at.peer() +
+                                    " has been superseded: another process has registered " +
+                                    "as " + who.id.to_string() + " since");
+    return drop(on, false, errc::superseded, {});
+  }
+  if (on.shake->resume().superseded && find(who.id) == nullptr)
+    return drop(on, false, errc::superseded, {});  // that is known, and nobody wants anything of it
   peer& of = find_or_make(who.id);
   on.life = {who.id, who.incarnation};
+  on.registered_at = on_.clock.now();
   on.answer = on.shake->resume();
   on.host = who.host;
   of.message_limit = static_cast<std::size_t>(who.message_limit);
@@ -218,28 +234,28 @@ void node_core::registered(session& on) {
   of.refused = errc::ok;
   ++stats_.registrations;
   on.at.confirm(on.life);
-  if (on.dialled != nullptr) {
-    on.dialled->failures = 0;
+  if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
-  }
   if (on.at.kind() == link_kind::tcp)
     on.clock.set(on_.clock.now() + options_.ping_interval());
   else
     on.clock.cancel();
   if (of.life != on.life) {
     if (of.life.incarnation != 0)
-      away_.remember(of.life, of.in);
+      away_.remember(of.life, of.in, of.silent);
     if (!on.has_flow)
       prepare_flow(on, on.life);  // another life has registered meanwhile
     of.in = on.flow;
     of.in_from = nullptr;
     of.life = on.life;
+    away_.supersede(of.life);
   }
   // From here on the peer has it; what other handshakes remember of it grows old.
   for (const auto& other : sessions_) {
     if (other->flow_of == on.life)
       other->has_flow = false;
   }
+  of.silent = false;
   on.has_flow = false;
   // What the other end no longer has ends here too.
   for (session* other : std::vector<session*>{of.sessions}) {
@@ -458,6 +474,7 @@ void node_core::session_timer(session& of) {
     of.probed = false;
   } else if (of.ping_number != 0 && (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
     log(of.at.peer() + " does not answer any more");
+    of.of->silent = of.probed;
     return drop(of, false, errc::timed_out, {});
   }
   of.handled_at_ping = of.handled;
@@ -481,19 +498,22 @@ void node_core::closed(link& at, const error& why) {
   if (closed_ || gone == nullptr)
     return;
   peer* const of = gone->of;
-  dial* const wish = gone->dialled;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
     ++stats_.links_lost;
     log("the link to " + at.peer() + " is lost: " + why.text());
   }
   if (of != nullptr)
     path_ended(*of, *gone);
-  if (wish != nullptr) {
+  if (dial* const wish = gone->dialled; wish != nullptr) {
     if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
       log("no connection to " + wish->to.to_string() + ": " + why.text());
       wish->told = why.code();
     }
     wish->at = nullptr;
+    // One that ends as soon as it has registered is a failure too.
+    if (gone->registered_at.count() != 0 &&
+        on_.clock.now() - gone->registered_at >= options_.retry_longest())
+      wish->failures = 0;
     dial_again(*wish);
   }
   end_session(*gone);

@@ -43,6 +43,8 @@ std::string_view name(endpoint_event event) noexcept {
       return "disconnected";
     case endpoint_event::refused:
       return "refused";
+    case endpoint_event::superseded:
+      return "superseded";
   }
   return "unknown";
 }

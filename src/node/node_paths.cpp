@@ -143,7 +143,6 @@ void node_core::choose(peer& of, session& fresh) {
 }
 
 void node_core::use(peer& of, session& path, bool settled) {
-  const bool moved = std::exchange(of.told_connected, true);
   of.current = &path;
   of.next = nullptr;
   of.blocked = false;
@@ -155,6 +154,9 @@ void node_core::use(peer& of, session& path, bool settled) {
     return violation(path,
                      {errc::protocol_error, "it has come further with our flow than we have"});
   }
+  if (path.answer.superseded)
+    return superseded(of, path);
+  const bool moved = std::exchange(of.told_connected, true);
   log(std::string{moved ? "messages to " : "connected to "} + of.id.to_string() +
       (moved ? " go through " : " through ") + path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
@@ -163,6 +165,17 @@ void node_core::use(peer& of, session& path, bool settled) {
   if (!of.out.holds())
     (void)announce(of, path, of.out.accepted() + 1);
   drain(of);
+}
+
+// Another process has taken our place there, for good.
+void node_core::superseded(peer& of, session& path) {
+  log(of.id.to_string() + " takes nothing more from this process: another one has its bus id");
+  tell_event(of, endpoint_event::superseded);
+  of.current = nullptr;
+  of.wished = false;
+  end_dials(of);
+  abandon(of, errc::superseded);
+  drop(path, true, errc::superseded, {});
 }
 
 void node_core::move_if_settled(peer& of) {
@@ -317,7 +330,7 @@ void node_core::abandon(peer& of, errc reason) {
 void node_core::forget(peer& of) {
   end_dials(of);
   if (of.life.incarnation != 0)
-    away_.remember(of.life, of.in);
+    away_.remember(of.life, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
     tell({.kind = news::what::writable, .about = of.id});  // to be told that there is no such peer

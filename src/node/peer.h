@@ -38,7 +38,8 @@ struct peer {
 
   bus_id id;
   std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
-  node_life life;  // the one that registered last; incarnation 0: none yet
+  node_life life;       // the one that registered last; incarnation 0: none yet
+  bool silent = false;  // it did not answer when another one wanted in
   outgoing_flow out;
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old

@@ -50,7 +50,9 @@ struct session {
   [[nodiscard]] bool settled() const noexcept {
     return keeps ? released >= last_data : at.settled();
   }
-  resume_point answer;  // what it said of our flow
+  resume_point answer;      // what it said of our flow
+  bool superseded = false;  // another life of its id has come since: it is told so, and no more
+  std::chrono::nanoseconds registered_at{0};
 
   // Counted since the link opened, messages of every kind.
   std::uint64_t handled = 0;

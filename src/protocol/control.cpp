@@ -42,6 +42,7 @@ void for_each_field(Body& body, const Field& field) {
     field(1, "session", body.resume.session);
     field(2, "last", body.resume.last);
     field(3, "sole", body.resume.sole);
+    field(4, "superseded", body.resume.superseded);
   }
   if constexpr (requires { body.reason; }) {
     field(1, "reason", body.reason);

@@ -216,7 +216,7 @@ TEST(Body, IsRefusedAtEveryLengthButItsOwn) {
 }
 
 TEST(Body, IsRefusedWithoutItsMac) {
-  const byte_buffer body = raw({0x83, 1, 1, 2, 2, 3, 0xc2});
+  const byte_buffer body = raw({0x84, 1, 1, 2, 2, 3, 0xc2, 4, 0xc2});
   EXPECT_EQ(refusal_of<proof_body>(joined({body, byte_buffer(32)})), "accepted");
   EXPECT_TRUE(says(refusal_of<proof_body>(byte_buffer(31)), "no MAC"));
   EXPECT_NE(refusal_of<proof_body>(body), "accepted");

@@ -118,18 +118,19 @@ void ledger::delivered(const node_life& to, const message& what) {
     fail(name + " came to " + text(to) + " marked, and there was no earlier life");
 }
 
-bool ledger::may_report(const life& from, const flow& in, bus_id to, errc reason) const {
+bool ledger::may_report(const node_life& from, const flow& in, bus_id to, errc reason) const {
+  const auto& rules = lives_[index_of(from)].rules;
   switch (reason) {
     case errc::peer_closed:
       return !in.wished || deaths_.contains(to.value());
     case errc::closed:
       return in.was_ended;
     case errc::superseded:
-      return from.rules.forgetful;
+      return rules.forgetful || deaths_.contains(from.id.value());
     case errc::timed_out:
-      return from.rules.deadline;
+      return rules.deadline;
     case errc::would_block:
-      return from.rules.drops;
+      return rules.drops;
     default:
       return false;
   }
@@ -150,7 +151,7 @@ void ledger::reported(const node_life& from, const undelivered& what) {
     fail(name + ", which is no outcome");
   if (what.outcome() == errc::not_delivered && !of->deliveries.empty())
     fail(name + " after it had come");
-  if (!may_report(lives_[index_of(from)], *in, what.destination(), what.reason()))
+  if (!may_report(from, *in, what.destination(), what.reason()))
     fail(name + " for no reason");
   of->outcome = what.outcome();
   if (of->deliveries.empty() && of->reports == 1)

@@ -135,11 +135,16 @@ void world::set_handlers(std::size_t index, node_core& core) {
     places_[index].owed.erase(to.value());
     note(self.id.to_string() + " may write to " + to.to_string());
   };
+  on.on_endpoint = [this, index, self, &core](const endpoint& of, endpoint_event event) {
+    note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
+    place& at = places_[index];
+    if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
+      return;
+    at.doomed = true;  // only another life is let in again
+    core.close();
+  };
   if (trace_ == nullptr)
     return;
-  on.on_endpoint = [this, self](const endpoint& of, endpoint_event event) {
-    note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
-  };
   on.on_log = [this, self](std::string_view line) {
     note(self.id.to_string() + " logs: " + std::string{line});
   };
@@ -383,6 +388,7 @@ void world::finish() {
     net_.run_for(100ms);
   }
   net_.run_for(5s);
+  bury_doomed();
   for (const place& at : places_) {
     if (at.process && !at.process->core().has_left())
       book_.fail("node " + at.process->core().self().id.to_string() + " does not leave");

@@ -70,6 +70,22 @@ TEST(SessionTable, RemembersASenderOnce) {
   EXPECT_EQ(table.take(life(1)).position().last, 20U);
 }
 
+TEST(SessionTable, LetsNoSilentLifeBackThatAnotherOneHasFollowed) {
+  session_table table(4);
+  const node_life other{.id = 9, .incarnation = 1};
+  table.remember(life(1), come_to(table, life(1), 11), true);
+  table.remember(life(2), come_to(table, life(2), 12));
+  table.remember(other, come_to(table, other, 5), true);
+  EXPECT_EQ(table.superseded(life(1)), nullptr);
+  table.supersede(life(3));
+  table.remember(life(3), come_to(table, life(3), 3), true);
+  ASSERT_NE(table.superseded(life(1)), nullptr);
+  EXPECT_EQ(table.superseded(life(1))->position().last, 11U);
+  EXPECT_EQ(table.superseded(life(2)), nullptr);
+  EXPECT_EQ(table.superseded(life(3)), nullptr);
+  EXPECT_EQ(table.superseded(other), nullptr);
+}
+
 TEST(SessionTable, OfNoSizeForgetsAtOnce) {
   session_table table(0);
   table.remember(life(1), come_to(table, life(1), 11));

@@ -310,6 +310,57 @@ TEST_F(NodeCore, LetsALaterLifeInWhenTheFormerAnswersNoProbe) {
   EXPECT_EQ(one.core().endpoints().at(0).incarnation(), later.core().self().incarnation);
 }
 
+TEST_F(NodeCore, TellsAFormerLifeThatAnotherOneHasItsPlaceForGood) {
+  party one{net, 1, plain().ping_interval(1h)};
+  party two{net, 2};
+  connect(two, one, 1);
+  ASSERT_TRUE(two.send(1, "before"));
+  net.run_for(1s);
+  ASSERT_TRUE(two.send(1, "waits"));
+  two.node.stop_until(net.now() + 30s);
+  std::optional<party> later{std::in_place, net, 2};
+  later->connect(1);
+  ASSERT_TRUE(net.run_until([&] { return later->is_connected(1); }, 20s));
+  later.reset();  // its place is not free for all that
+  net.run_for(60s);
+  EXPECT_EQ(one.got, (std::vector<std::string>{"before"}));
+  ASSERT_EQ(two.reports.size(), 1U);
+  EXPECT_EQ(two.reports[0].text, "waits");
+  EXPECT_EQ(two.reports[0].outcome, errc::not_delivered);
+  EXPECT_EQ(two.reports[0].reason, errc::superseded);
+  EXPECT_EQ(two.count(endpoint_event::superseded), 1);
+  EXPECT_EQ(two.logged("has its bus id"), 1);
+  EXPECT_TRUE(two.core().endpoints().empty());
+  EXPECT_EQ(two.send(1, "more"), errc::no_route);
+}
+
+TEST_F(NodeCore, WaitsLongerBeforeItDialsWhoEndsEachLinkAtOnce) {
+  party one{net, 1};
+  {
+    party two{net, 2};
+    two.on_message = [&](const message&) { EXPECT_TRUE(two.core().disconnect(1)); };
+    one.connect(2);
+    ASSERT_TRUE(one.send(2, "go away"));
+    std::uint64_t registrations = 0;
+    for (const auto until = net.now() + 20s; net.now() < until;) {
+      net.run_for(1ms);
+      if (std::exchange(registrations, one.core().stats().registrations) !=
+          one.core().stats().registrations) {
+        ASSERT_TRUE(one.send(2, "go away"));
+      }
+    }
+    // 0.1 + 0.2 + 0.4 + .. + 4: about eight in that time.
+    EXPECT_GT(one.core().stats().registrations, 4U);
+    EXPECT_LT(one.core().stats().registrations, 16U);
+  }
+  party again{net, 2};
+  ASSERT_TRUE(net.run_until([&] { return one.is_connected(2); }, 10s));
+  net.run_for(10s);
+  net.cut(0, seen_by::both);
+  ASSERT_TRUE(net.run_until([&] { return !one.is_connected(2); }, 1s));
+  EXPECT_TRUE(net.run_until([&] { return one.is_connected(2); }, 200ms));
+}
+
 TEST_F(NodeCore, LetsAHandlerSendDisconnectAndEndTheNode) {
   party one{net, 1};
   party two{net, 2};

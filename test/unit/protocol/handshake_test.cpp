@@ -52,13 +52,13 @@ TEST(Handshake, HasTheDocumentedBytes) {
                                    "08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
                                    "09 ce 00 01 00 00 0b 01"));
   EXPECT_EQ(pair.proof, from_hex("03 00 00 00 00 00 00 00"
-                                 "83 01 01 02 07 03 c3"
-                                 "42 41 2d 50 4f 52 10 95 e1 39 37 1c 2b f8 e1 b4"
-                                 "7c c6 d3 03 a6 ee 43 83 9a 5a 78 3a 71 af 63 f6"));
+                                 "84 01 01 02 07 03 c3 04 c2"
+                                 "d5 d4 c5 91 61 49 0f 2d 69 e1 89 bd f4 15 4e a5"
+                                 "0c 7e 73 2b e6 a1 cf 8a 7e 01 cc 3f 9a e0 24 1f"));
   EXPECT_EQ(pair.accept, from_hex("04 00 00 00 00 00 00 00"
-                                  "83 01 04 02 cd 03 e8 03 c2"
-                                  "f2 d5 d0 66 3f 16 da 32 94 6b 47 6c 73 24 8b 24"
-                                  "82 9d 05 63 a1 1b 0a 09 84 6c 26 35 6b 57 60 9e"));
+                                  "84 01 04 02 cd 03 e8 03 c2 04 c2"
+                                  "68 5e d3 5c ec 2c cd 4c 75 ad 89 41 14 55 9c 2c"
+                                  "33 16 08 1c e4 4f 75 41 b8 4b cb 61 8c 84 35 c3"));
 }
 
 TEST(Handshake, TellsEachSideWhoTheOtherIs) {
