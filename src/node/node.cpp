@@ -8,14 +8,16 @@
 namespace atbus {
 
 node_slot::~node_slot() {
-  if (core_ != nullptr)
+  if (core_ != nullptr && core_->last_claim() == claim_)
     core_->give_up_claim();
 }
 
 void node_slot::commit(std::size_t length) noexcept {
   if (core_ == nullptr || length > bytes_.size())
     return;
-  std::exchange(core_, nullptr)->commit(length);
+  detail::node_core& core = *std::exchange(core_, nullptr);
+  if (core.last_claim() == claim_)
+    core.commit(length);
 }
 
 bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
@@ -101,6 +103,7 @@ node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcep
   std::byte* const at = core.claim(to, type, length, slot.why_);
   if (at != nullptr) {
     slot.core_ = &core;
+    slot.claim_ = core.last_claim();
     slot.bytes_ = {at, length};
   }
   return slot;

@@ -159,8 +159,8 @@ void node_core::end_data(session& path, std::size_t length) noexcept {
 
 std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
                             status& why) noexcept {
-  claimed_.in = nullptr;
-  claimed_.to_self = false;
+  give_up_claim();
+  ++claims_;
   const auto refuse = [&](status reason) -> std::byte* {
     why = reason;
     ++(reason == errc::would_block ? stats_.would_block : stats_.refused);
@@ -227,6 +227,7 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
   } catch (const std::bad_alloc&) {
     return refuse({errc::out_of_memory, length});
   }
+  why = {};
   claimed_.in = in;
   claimed_.to_self = self;
   claimed_.path = nullptr;
@@ -308,9 +309,11 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (dispatching_ || closed_)
     return 0;
   dispatching_ = true;
+  give_up_claim();
   struct frame {
     node_core& of;
     ~frame() {
+      of.give_up_claim();
       of.dispatching_ = false;
       if (of.next_handlers_)
         of.handlers_ = *std::exchange(of.next_handlers_, std::nullopt);

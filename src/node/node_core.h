@@ -76,11 +76,15 @@ class node_core final : private link_events {
   error disconnect(bus_id id);
 
   // `length` bytes for a message, 8-byte aligned; null and why. Only commit() may follow for it to be
-  // sent; another claim takes it away.
+  // sent; another claim takes it away, and so does poll.
   [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t length,
                                  status& why) noexcept;
   void commit(std::size_t length) noexcept;
-  void give_up_claim() noexcept { claimed_.in = nullptr; }
+  void give_up_claim() noexcept {
+    claimed_.in = nullptr;
+    claimed_.to_self = false;
+  }
+  [[nodiscard]] std::uint64_t last_claim() const noexcept { return claims_; }
 
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.
@@ -231,6 +235,7 @@ class node_core final : private link_events {
     bool to_self = false;
   };
   claim_state claimed_;
+  std::uint64_t claims_ = 0;
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;

@@ -52,11 +52,15 @@ class node_state;
 }  // namespace detail
 
 // Writable bytes of one message, in the channel itself where that can be. Destroying it without a
-// commit gives them up; so does any other verb of the node that sends.
+// commit gives them up; so does any other verb of the node that sends, and poll. A commit of what was
+// given up does nothing.
 class ATBUS_API node_slot {
  public:
   node_slot(node_slot&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)), bytes_(other.bytes_), why_(other.why_) {}
+      : core_(std::exchange(other.core_, nullptr)),
+        claim_(other.claim_),
+        bytes_(other.bytes_),
+        why_(other.why_) {}
   node_slot& operator=(node_slot&&) = delete;
   ~node_slot();
 
@@ -76,6 +80,7 @@ class ATBUS_API node_slot {
   node_slot() = default;
 
   detail::node_core* core_ = nullptr;
+  std::uint64_t claim_ = 0;  // its number
   mutable_bytes bytes_;
   status why_;
 };

@@ -78,6 +78,42 @@ TEST_P(Node, WritesAClaimInPlace) {
   EXPECT_EQ(second_log.messages, (std::vector<std::string>{"claimed", "sent"}));
 }
 
+TEST_P(Node, GivesUpASlotWithTheNextPollOrClaim) {
+  connect_both();
+  node_slot before_poll = first->claim(2, 1, 10);
+  ASSERT_TRUE(before_poll);
+  bool polled = false;
+  ASSERT_TRUE(first->on_ready(2, 10s, [&](status) {
+    before_poll.commit();
+    polled = true;
+  }));
+  first->poll();
+  EXPECT_TRUE(polled);
+  node_slot before_claim = first->claim(2, 1, 10);
+  node_slot good = first->claim(2, 1, 4);
+  std::memcpy(good.bytes().data(), "good", 4);
+  before_claim.commit(2);
+  good.commit();
+  node_slot to_itself = first->claim(1, 1, 10);
+  first->poll();
+  to_itself.commit();
+  EXPECT_EQ(first->stats().accepted, 1U);
+  ASSERT_TRUE(turn({&*first, &*second}, [&] { return second_log.messages.size() == 1; }));
+  EXPECT_EQ(second_log.messages.at(0), "good");
+  EXPECT_TRUE(first_log.messages.empty());
+}
+
+TEST_P(Node, GivesUpASlotThatItsHandlerKeeps) {
+  connect_both();
+  std::optional<node_slot> kept;
+  second->on_message([&](const message&) { kept.emplace(second->claim(1, 1, 10)); });
+  ASSERT_TRUE(first->send(2, 1, "claim"));
+  ASSERT_TRUE(turn({&*first, &*second}, [&] { return kept.has_value(); }));
+  ASSERT_TRUE(*kept);
+  kept->commit();
+  EXPECT_EQ(second->stats().accepted, 0U);
+}
+
 TEST_P(Node, RefusesWhatCanNotBeSent) {
   connect_both();
   EXPECT_EQ(first->send(3, 0, "nobody"), errc::no_route);

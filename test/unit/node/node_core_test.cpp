@@ -216,6 +216,19 @@ TEST_F(NodeCore, BreaksTheLinkToWhoIsTooSlowIfItWasToldSo) {
   EXPECT_EQ(one.count(endpoint_event::disconnected), 1);
 }
 
+TEST_F(NodeCore, ClaimsWithoutAReasonWhatWaitsOutsideOfAFullLink) {
+  net.conditions.queue_size = 2000;
+  party one{net, 1, plain().message_deadline(1s)};
+  party two{net, 2};
+  connect(one, two, 2);
+  for (int i = 0; i < 10; ++i) {
+    status why;
+    EXPECT_NE(one.core().claim(bus_id{2}, 0, 300, why), nullptr);
+    EXPECT_EQ(why, errc::ok);
+    one.core().commit(300);
+  }
+}
+
 TEST_F(NodeCore, TellsOnceThatThereIsRoomAgain) {
   net.conditions.queue_size = 2000;
   party one{net, 1};
