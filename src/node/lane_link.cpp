@@ -82,4 +82,8 @@ void lane_link::confirm(const node_life& peer) noexcept {
     own_.in.set_note(lane_, to_note(peer));
 }
 
+bool lane_link::has_successor() const noexcept {
+  return now_ == phase::recalling || (now_ == phase::left && out_->receiver_generation() != 0);
+}
+
 }  // namespace atbus::detail

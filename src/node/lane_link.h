@@ -52,6 +52,7 @@ class lane_link final : public link {
     return out_ ? out_->message_limit() : 0;
   }
   void confirm(const node_life& peer) noexcept override;
+  [[nodiscard]] bool has_successor() const noexcept override;
 
  private:
   friend class lane_transport;

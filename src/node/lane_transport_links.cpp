@@ -186,6 +186,7 @@ void lane_transport::tend(lane_link& of) {
       if (held_by != 0 && held_by != of.generation_) {
         of.generation_ = held_by;
         of.now_ = phase::recalling;
+        events_->recalling(of);
         call(of);
       }
       if (of.now_ != phase::closed)

@@ -96,6 +96,8 @@ class link {
   // The node has made sure who is at the other end. A link whose messages outlive this process
   // keeps that where a successor finds it.
   virtual void confirm(const node_life& peer) noexcept = 0;
+  // Whether a successor of the process at the other end has taken over what was committed.
+  [[nodiscard]] virtual bool has_successor() const noexcept { return false; }
 
   void* context = nullptr;  // the node's
 
@@ -116,9 +118,11 @@ class link_events {
   // Last thing told of a link, also of one that never opened, also after close() and abort().
   virtual void closed(link& at, const error& why) = 0;
   // The process at the other end is gone; what was committed waits for its successor, and more can
-  // be. Of shared memory with a name. Then `returned`: the successor is there and knows nothing of
-  // what was said at the opening.
+  // be. Of shared memory with a name. Then `recalling`: a successor is there and is called; no data
+  // may be committed until it has answered. Then `returned`: it has, has handled all that was
+  // committed, and knows nothing of what was said at the opening.
   virtual void left(link& at) = 0;
+  virtual void recalling(link& at) = 0;
   virtual void returned(link& at) = 0;
   // A message that waited for an earlier life of this node, from whom that life had confirmed.
   virtual void inherited(const node_life& source, bytes_view message, bool redelivered) = 0;

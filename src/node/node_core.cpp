@@ -374,7 +374,8 @@ bool node_core::settled() const noexcept {
     return false;
   return std::all_of(peers_.begin(), peers_.end(), [](const auto& one) {
     const peer& of = *one.second;
-    return !of.out.holds() && (of.current == nullptr || of.current->settled());
+    const session* const path = of.current != nullptr ? of.current : of.left_behind;
+    return !of.out.holds() && (path == nullptr || path->settled());
   });
 }
 

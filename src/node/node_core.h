@@ -119,6 +119,7 @@ class node_core final : private link_events {
   void writable(link& at) override;
   void closed(link& at, const error& why) override;
   void left(link& at) override;
+  void recalling(link& at) override;
   void returned(link& at) override;
   void inherited(const node_life& source, bytes_view message, bool redelivered) override;
   void problem(const error& what) override;

@@ -261,6 +261,9 @@ void node_core::registered(session& on) {
   for (session* other : std::vector<session*>{of.sessions}) {
     if (other == &on)
       continue;
+    // What waits for this life in shared memory is let be handled first.
+    if (other->stage == session_stage::away && other->at.has_successor())
+      continue;
     if (on.answer.sole || other->stage == session_stage::dropped || other->life != on.life)
       drop(*other, false, errc::superseded, {});
     else
@@ -439,6 +442,8 @@ void node_core::violation(session& by, error what) {
 
 void node_core::drop(session& which, bool say_bye, errc reason, std::string_view text) {
   if (say_bye && which.stage == session_stage::registered) {
+    if (which.keeps && which.handled != which.told)
+      say(which, acknowledge_body{.handled = which.handled});
     say(which, bye_body{.reason = reason, .text = std::string{text}});
     which.stage = session_stage::dropped;
     if (which.keeps)
@@ -530,17 +535,26 @@ void node_core::left(link& at) {
   of->of->told_connected = false;
 }
 
+// What is sent from here on waits until its new life has registered.
+void node_core::recalling(link& at) {
+  session* const of = session_of(at);
+  if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
+    return;
+  of->of->current = nullptr;
+  of->of->left_behind = of;
+}
+
 void node_core::returned(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->stage == session_stage::dropped)
     return;
-  // What is sent from here on waits until its new life has registered.
-  if (of->of != nullptr && of->of->current == of) {
-    of->of->current = nullptr;
-    of->left_behind = true;
-  }
   of->by_us = true;
   begin_handshake(*of);
+  if (of->of == nullptr || of->of->left_behind != of)
+    return;
+  of->of->left_behind = nullptr;
+  if (of->of->next != nullptr && of->of->next->stage == session_stage::registered)
+    use(*of->of, *of->of->next, true);
 }
 
 void node_core::inherited(const node_life& source, bytes_view message, bool redelivered) {

@@ -119,26 +119,29 @@ bool node_core::better(const session& left, const session& right) const noexcept
 }
 
 void node_core::choose(peer& of, session& fresh) {
-  if (of.current == nullptr) {
+  if (of.current == nullptr && of.left_behind == nullptr) {
     if (fresh.said_sole || !of.out.holds())
       return use(of, fresh, false);
     return drop(fresh, true, errc::ok, "the link before was lost: register again");
   }
-  if (of.current->stage == session_stage::dropped) {
-    of.next = &fresh;  // its turn comes when it is known what the old one leaves
-    return;
-  }
-  const session& rival = of.next != nullptr ? *of.next : *of.current;
-  if (!better(fresh, rival)) {
+  const auto alive = [](session* one) {
+    return one != nullptr && one->stage == session_stage::registered ? one : nullptr;
+  };
+  session* const second = alive(of.next);
+  const session* const rival = second != nullptr ? second : alive(of.current);
+  if (rival != nullptr && !better(fresh, *rival)) {
     if (fresh.by_us)
       drop(fresh, true, errc::ok, "another link is in use");
     return;
   }
-  if (of.next == nullptr)
-    moving_.push_back(&of);
-  else if (of.next->by_us)
-    drop(*of.next, true, errc::ok, "another link is in use");
+  if (second != nullptr && second->by_us)
+    drop(*second, true, errc::ok, "another link is in use");
   of.next = &fresh;
+  // Its turn comes when what waits there is handled, or when it is known what the old one leaves.
+  if (of.left_behind != nullptr || of.current->stage == session_stage::dropped)
+    return;
+  if (std::find(moving_.begin(), moving_.end(), &of) == moving_.end())
+    moving_.push_back(&of);
   move_if_settled(of);
 }
 
@@ -204,8 +207,9 @@ void node_core::path_ended(peer& of, session& gone) {
     of.moved_from = nullptr;
   if (of.next == &gone)
     of.next = nullptr;
-  if (of.current != &gone && !gone.left_behind)
+  if (of.current != &gone && of.left_behind != &gone)
     return;
+  of.left_behind = nullptr;
   std::list<held_message> left = take_left(of, gone.at);
   if (of.current == &gone)
     of.current = nullptr;

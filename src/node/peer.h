@@ -44,9 +44,11 @@ struct peer {
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old
 
-  session* current = nullptr;      // what is sent goes here
-  session* next = nullptr;         // and will go here, once all of `current` is settled
-  std::vector<session*> sessions;  // registered ones, both of these too
+  session* current = nullptr;  // what is sent goes here
+  session* next = nullptr;     // and will go here, once all of `current` is settled
+  // In `current`'s place while another life is to handle what an earlier one has left in it.
+  session* left_behind = nullptr;
+  std::vector<session*> sessions;  // registered ones, all of these too
   session* moved_from = nullptr;   // until the other end's messages have moved too
   bool blocked = false;            // current said would_block and has not told of room since
   bool wants_room = false;         // a send was refused: on_writable is owed

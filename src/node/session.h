@@ -43,8 +43,6 @@ struct session {
   node_life flow_of;
   node_life told_position;  // to this life, in this handshake
   incoming_flow flow;
-  // What an earlier life of the other end has not taken is still in the link.
-  bool left_behind = false;
 
   // Whether the other end has handled all messages of the user's.
   [[nodiscard]] bool settled() const noexcept {

@@ -315,6 +315,16 @@ TEST_P(Node, ShutsDownWhenAllIsSettledAndReportsWhatIsNot) {
   EXPECT_EQ(first_log.undelivered.at(0).first, 1U);
 }
 
+TEST_P(Node, SaysHowFarItHasComeBeforeItLeaves) {
+  connect_both();
+  ASSERT_TRUE(first->send(2, 0, "handled"));
+  first->poll();
+  ASSERT_TRUE(turn({&*second}, [&] { return second_log.messages.size() == 1; }));
+  ASSERT_TRUE(second->shutdown(10s));
+  EXPECT_TRUE(first->shutdown(1s));
+  EXPECT_TRUE(first_log.undelivered.empty());
+}
+
 TEST_P(Node, RefusesAPeerThatIsNotTheOneExpected) {
   first.emplace(1, options());
   second.emplace(2, options());

@@ -89,6 +89,10 @@ class recorded_end final : public link_events {
     if (on_left)
       on_left(at);
   }
+  void recalling(link& at) override {
+    const inside here{*this};
+    events.push_back({"recalling", &at, {}, {}});
+  }
   void returned(link& at) override {
     const inside here{*this};
     events.push_back({"returned", &at, {}, {}});

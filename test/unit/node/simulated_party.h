@@ -149,6 +149,7 @@ class hand_played final : private link_events {
   void closed(link&, const error&) override { link_ = nullptr; }
   void writable(link&) override {}
   void left(link&) override {}
+  void recalling(link&) override {}
   void returned(link&) override {}
   void inherited(const node_life&, bytes_view, bool) override {}
   void problem(const error&) override {}
