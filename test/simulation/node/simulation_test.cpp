@@ -8,12 +8,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <iostream>
 #include <sstream>
 #include <string>
 
+#include "from_environment.h"
 #include "simulation/node/scenario.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,19 +27,14 @@
 namespace atbus::detail {
 namespace {
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
 #if defined(ATBUS_TEST_SANITIZER)
   constexpr std::uint64_t usual = 100;
 #else
   constexpr std::uint64_t usual = 4000;
 #endif
-  const std::uint64_t first = setting("ATBUS_SIMULATION_FIRST_SEED", 1);
-  const std::uint64_t seeds = setting("ATBUS_SIMULATION_SEEDS", usual);
+  const std::uint64_t first = test::from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
+  const std::uint64_t seeds = test::from_environment("ATBUS_SIMULATION_SEEDS", usual);
   const std::clock_t began = std::clock();
   std::uint64_t messages = 0;
   double node_minutes = 0;
@@ -74,7 +69,7 @@ TEST(Simulation, DoesTheSameForTheSameSeed) {
 }
 
 TEST(Simulation, RunsOneSeedAgain) {
-  const std::uint64_t seed = setting("ATBUS_SIMULATION_SEED", 0);
+  const std::uint64_t seed = test::from_environment("ATBUS_SIMULATION_SEED", 0);
   if (seed == 0)
     GTEST_SKIP() << "set ATBUS_SIMULATION_SEED to see what it does";
   const scenario all = make_scenario(seed);

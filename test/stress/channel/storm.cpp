@@ -1,19 +1,6 @@
 #include "storm.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace atbus::test {
-
-void storm_world::violation(const std::string& what) const noexcept {
-  // The first one is kept: only its writer sees the count go from 0 to 1.
-  static_assert(std::tuple_size_v<decltype(storm_memory::first_violation)> > 1);
-  if (memory_->violations.get() == 0) {
-    const std::size_t length = std::min(what.size(), memory_->first_violation.size() - 1);
-    std::memcpy(memory_->first_violation.data(), what.data(), length);
-  }
-  memory_->violations.add();
-}
 
 bool storm_world::all_delivered() const {
   const std::uint32_t lives = memory_->sender_lives.load();
@@ -52,10 +39,8 @@ std::string storm_world::account_life(std::uint32_t index) const {
 }
 
 std::string storm_world::account() const {
-  if (memory_->violations.get() != 0) {
-    return std::to_string(memory_->violations.get()) +
-           " violations, the first: " + memory_->first_violation.data();
-  }
+  if (std::string what = memory_->violations.text(); !what.empty())
+    return what;
   for (std::uint32_t i = 1; i <= memory_->sender_lives.load(); ++i) {
     if (std::string what = account_life(i); !what.empty())
       return what;

@@ -10,6 +10,7 @@
 
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "shared_violations.h"
 
 namespace atbus::test {
 
@@ -38,8 +39,7 @@ struct storm_memory {
   std::atomic<std::uint32_t> receiver_lives;
   std::atomic<std::uint64_t> deliveries;
   std::atomic<std::uint64_t> marks;
-  shared_counter violations;
-  std::array<char, 256> first_violation;
+  shared_violations violations;
   shared_counter progress;          // counts deliveries, roughly; for waiting
   shared_counter receiver_is_open;  // the life that opened last
   shared_counter calm;              // odd: senders stand still
@@ -61,7 +61,7 @@ class storm_world {
   [[nodiscard]] std::string account() const;
   // Whether everything that was accepted, and not taken back, has reached a handler.
   [[nodiscard]] bool all_delivered() const;
-  void violation(const std::string& what) const noexcept;
+  void violation(const std::string& what) const noexcept { memory_->violations.add(what); }
 
  private:
   [[nodiscard]] std::string account_life(std::uint32_t index) const;

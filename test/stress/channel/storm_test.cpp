@@ -8,23 +8,18 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>
 
 #include "child_process.h"
+#include "from_environment.h"
 #include "storm.h"
 
 namespace atbus::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
-}
 
 class storm {
  public:
