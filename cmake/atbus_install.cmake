@@ -1,10 +1,10 @@
-# What `cmake --install` puts where. The component atbus_library is the library with its headers and
-# package files; the command is a component of its own.
+# What `cmake --install` puts where. The component atbus_library is the library and the one to test
+# with, their headers and package files; the command is a component of its own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
 install(
-  TARGETS atbus
+  TARGETS atbus atbus_testing
   EXPORT atbus_targets
   COMPONENT atbus_library
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -48,7 +48,9 @@ if(NOT BUILD_SHARED_LIBS)
   set(atbus_pc_cflags " -DATBUS_STATIC=1")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus.pc.in ${PROJECT_BINARY_DIR}/generated/atbus.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc
+configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-testing.pc.in
+               ${PROJECT_BINARY_DIR}/generated/atbus-testing.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc ${PROJECT_BINARY_DIR}/generated/atbus-testing.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_library)
 
 if(TARGET atbus_command)

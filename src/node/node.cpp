@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "node/node_access.h"
 #include "node/node_core.h"
 #include "node/node_state.h"
 
@@ -34,7 +35,8 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
   return static_cast<bool>(begun);
 }
 
-node::node(bus_id id, const node_options& options) : state_(new detail::node_state(id, options)) {}
+node::node(bus_id id, const node_options& options)
+    : state_(new detail::node_state(id, options, detail::make_machine_ground(options))) {}
 
 void node::close() noexcept {
   if (state_ != nullptr)
@@ -199,4 +201,28 @@ std::vector<endpoint> node::endpoints() const {
   return state_ != nullptr ? state_->core().endpoints() : std::vector<endpoint>{};
 }
 
+namespace detail {
+
+node node_access::make(bus_id id, const node_options& options,
+                       std::shared_ptr<node_ground> ground) {
+  return node{*new node_state(id, options, std::move(ground))};
+}
+
+node_core& node_access::core(node& of) noexcept {
+  return of.state_->core();
+}
+
+bool node_access::is_settled(node& of) noexcept {
+  return of.state_ == nullptr || of.state_->core().is_closed() || of.state_->core().settled();
+}
+
+bool node_access::is_stopping(node& of) noexcept {
+  return of.state_ != nullptr && of.state_->is_stopping();
+}
+
+bool node_access::is_over(node& of) noexcept {
+  return of.state_ != nullptr && of.state_->is_over();
+}
+
+}  // namespace detail
 }  // namespace atbus

@@ -65,6 +65,7 @@ class node_core final : private link_events {
   ~node_core();
 
   [[nodiscard]] const node_life& self() const noexcept { return self_; }
+  [[nodiscard]] const clock_source& clock() const noexcept { return on_.clock; }
   // To be set by who likes; what is set within a handler holds from the next poll on.
   [[nodiscard]] node_handlers& handlers();
   // Why this node can't be used at all; no error: it can.

@@ -1,52 +1,12 @@
 #include "node/node_state.h"
 
-#include <fcntl.h>
-#include <sys/random.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "atbus/core/clock.hpp"
 #include "channel/loop_binding.h"
 #include "channel/wait_deadline.h"
-#include "node/channels.h"
-#include "system/kernel.h"
 
 namespace atbus::detail {
-
-void system_random::fill(std::span<std::byte> bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
-    if (got > 0)
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    else if (errno != EINTR)
-      std::abort();  // since Linux 3.17 it can't fail
-  }
-}
-
-host_identity this_host() noexcept {
-  host_identity id{};
-  char text[64] = {};
-  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return id;
-  const ssize_t got = read(fd, text, sizeof text);
-  ::close(fd);
-  // A UUID: 32 hexadecimal digits with dashes in between.
-  std::size_t nibble = 0;
-  for (ssize_t i = 0; i < got && nibble < 2 * id.size(); ++i) {
-    const char c = text[i];
-    const int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (value < 0)
-      continue;
-    id[nibble / 2] |= static_cast<std::byte>(value << (nibble % 2 == 0 ? 4 : 0));
-    ++nibble;
-  }
-  return id;
-}
 
 class node_on_loop final : public loop_binding {
  public:
@@ -96,14 +56,11 @@ class node_state::use {
   node_state& of_;
 };
 
-node_state::node_state(bus_id id, const node_options& options)
-    : channels_(make_channels(options)),
-      core_(id, options,
-            {.clock = system_clock_source(),
-             .random = random_,
-             .channels = *channels_,
-             .host = this_host()}),
-      drain_(options.drain()) {
+node_state::node_state(bus_id id, const node_options& options, std::shared_ptr<node_ground> ground)
+    : ground_(std::move(ground)),
+      core_(id, options, ground_->environment()),
+      drain_(options.drain()),
+      spin_(ground_->spin()) {
   if (options.loop() == nullptr)
     return;
   auto* const bound = new node_on_loop(*this);
@@ -142,25 +99,32 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
     return errc::closed;
   if (core_.dispatching())
     return errc::invalid_argument;
-  const std::chrono::nanoseconds start = now();
-  const wait_deadline deadline{start, timeout};
+  const use in_here{*this};
+  const wait_deadline deadline{core_.clock().now(), timeout, core_.clock()};
   status how = errc::timed_out;
   while (how == errc::timed_out) {
     if (!core_.prepare_sleep()) {
       how = {};
       break;
     }
-    epoll_event event;
     const std::chrono::nanoseconds longest = core_.longest_sleep();
     const std::int64_t left = deadline.left_ns(longest);
-    const int ready = kernel().epoll_wait(core_.descriptor(), &event, 1, left);
+    const bool woken = ground_->sleep(std::chrono::nanoseconds{left});
     core_.finish_sleep();
-    if (ready != 0 || (longest >= std::chrono::nanoseconds{0} && left >= longest.count()))
+    if (woken || (longest >= std::chrono::nanoseconds{0} && left >= longest.count()))
       how = {};
     else if (deadline.over())
       break;
   }
   return how;
+}
+
+bool node_state::is_over() {
+  if (!stopping_)
+    return false;
+  if (!drained_by_)
+    drained_by_ = core_.clock().now() + drain_;
+  return core_.settled() || core_.clock().now() >= *drained_by_;
 }
 
 status node_state::run() {
@@ -171,19 +135,14 @@ status node_state::run() {
   if (core_.dispatching() || on_loop_ != nullptr)
     return errc::invalid_argument;
   const use in_here{*this};
-  std::chrono::nanoseconds end = std::chrono::nanoseconds::max();
   while (!core_.is_closed()) {
-    if (stopping_) {
-      const std::chrono::nanoseconds time = now();
-      if (end == std::chrono::nanoseconds::max())
-        end = time + drain_;
-      if (core_.settled() || time >= end) {
-        stopping_ = false;
-        core_.flush();
-        return {};
-      }
+    if (is_over()) {
+      stopping_ = false;
+      drained_by_.reset();
+      core_.flush();
+      return {};
     }
-    if (core_.poll({}) != 0 || core_.is_closed() || stopping_ != (end != end.max()))
+    if (core_.poll({}) != 0 || core_.is_closed() || stopping_ != drained_by_.has_value())
       continue;
     const std::chrono::nanoseconds start = now();
     if (!spin_.spin(start, start + std::chrono::milliseconds{1},
@@ -201,7 +160,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};
-  const wait_deadline until{now(), deadline};
+  const wait_deadline until{core_.clock().now(), deadline, core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
     core_.poll({});
     if (!core_.is_closed())
@@ -214,7 +173,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   }
   const status how = core_.settled() ? status{} : status{errc::timed_out};
   core_.leave();
-  const wait_deadline goodbye{now(), std::chrono::seconds{1}};
+  const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;

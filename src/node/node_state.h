@@ -1,27 +1,22 @@
-// A node in a process: the core, and the clock, randomness and channels it stands on here.
+// A node in a process: the core, and the ground it stands on.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "atbus/node/node_options.hpp"
 #include "channel/spin_budget.h"
-#include "node/link.h"
 #include "node/node_core.h"
-#include "node/random_source.h"
+#include "node/node_ground.h"
 
 namespace atbus::detail {
-
-class system_random final : public random_source {
- public:
-  void fill(std::span<std::byte> bytes) noexcept override;
-};
 
 class node_on_loop;
 
 class node_state {
  public:
-  node_state(bus_id id, const node_options& options);
+  node_state(bus_id id, const node_options& options, std::shared_ptr<node_ground> ground);
   ~node_state();
 
   // The public object lets go: ends the node, at once or when the handler that runs has returned.
@@ -32,6 +27,9 @@ class node_state {
   status run();
   status shutdown(std::chrono::nanoseconds deadline);
   void stop() noexcept { stopping_ = true; }
+  [[nodiscard]] bool is_stopping() const noexcept { return stopping_; }
+  // Whether stop() was called, and what was accepted is settled or has had its time.
+  [[nodiscard]] bool is_over();
   [[nodiscard]] node_core& core() noexcept { return core_; }
   // What a handler threw on the loop.
   void rethrow();
@@ -41,18 +39,15 @@ class node_state {
   // Keeps the state until the outermost verb returns.
   class use;
 
-  system_random random_;
-  std::unique_ptr<transport> channels_;
+  std::shared_ptr<node_ground> ground_;
   node_core core_;
   node_on_loop* on_loop_ = nullptr;
   std::chrono::nanoseconds drain_;
-  spin_budget spin_{std::chrono::microseconds{50}};
+  spin_budget spin_;
   unsigned in_use_ = 0;
   bool owned_ = true;
   bool stopping_ = false;
+  std::optional<std::chrono::nanoseconds> drained_by_;  // since a stop
 };
-
-// Equal on processes that can share memory and Unix sockets, as far as can be told.
-[[nodiscard]] host_identity this_host() noexcept;
 
 }  // namespace atbus::detail

@@ -33,7 +33,8 @@ if(SOURCE_DIR)
   run("configuring the library" ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${BUILD_DIR} -G ${GENERATOR}
       -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${CXX_COMPILER} -D BUILD_SHARED_LIBS=${shared}
       -D ATBUS_BUILD_TESTS=OFF -D ATBUS_BUILD_TOOLS=OFF -D ATBUS_BUILD_SAMPLES=OFF)
-  run("building the library" ${CMAKE_COMMAND} --build ${BUILD_DIR} --target atbus --parallel 2)
+  run("building the library" ${CMAKE_COMMAND} --build ${BUILD_DIR} --target atbus atbus_testing
+      --parallel 2)
 endif()
 run("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${first_prefix} --component
     atbus_library)
@@ -44,6 +45,7 @@ run("find_package" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/
     -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 run("building with find_package" ${CMAKE_COMMAND} --build ${WORK_DIR}/user_cmake)
 run("the program built with find_package" ${WORK_DIR}/user_cmake/atbus_user)
+run("the test built with find_package" ${WORK_DIR}/user_cmake/atbus_user_test)
 message(STATUS "${KIND}, find_package: ${output}")
 
 file(GLOB_RECURSE pc_files ${prefix}/*/atbus.pc)
@@ -54,11 +56,16 @@ endif()
 cmake_path(GET pc_files PARENT_PATH pc_dir)
 cmake_path(GET pc_dir PARENT_PATH lib_dir)
 file(MAKE_DIRECTORY ${WORK_DIR}/user_pkg_config)
-run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG}
-    ${pkg_config_flags} --cflags --libs atbus)
-separate_arguments(flags UNIX_COMMAND "${output}")
-run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/main.cpp -o
-    ${WORK_DIR}/user_pkg_config/atbus_user ${flags})
-run("the program built with pkg-config" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}"
-    ${WORK_DIR}/user_pkg_config/atbus_user)
-message(STATUS "${KIND}, pkg-config: ${output}")
+foreach(program IN ITEMS main:atbus user_test:atbus-testing)
+  string(REPLACE ":" ";" program ${program})
+  list(GET program 0 source)
+  list(GET program 1 package)
+  run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG}
+      ${pkg_config_flags} --cflags --libs ${package})
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/${source}.cpp
+      -o ${WORK_DIR}/user_pkg_config/${source} ${flags})
+  run("the program built with pkg-config" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}"
+      ${WORK_DIR}/user_pkg_config/${source})
+  message(STATUS "${KIND}, pkg-config: ${output}")
+endforeach()

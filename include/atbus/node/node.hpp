@@ -47,6 +47,7 @@ namespace atbus {
 class node;
 
 namespace detail {
+struct node_access;
 class node_core;
 class node_state;
 }  // namespace detail
@@ -192,6 +193,9 @@ class ATBUS_API node {
   [[nodiscard]] bool is_open() const noexcept;
 
  private:
+  friend struct detail::node_access;
+  explicit node(detail::node_state& state) noexcept : state_(&state) {}
+
   detail::node_state* state_ = nullptr;
 };
 

@@ -74,5 +74,11 @@ TEST_F(NodeSample, AGameLoopPollsOncePerFrame) {
   EXPECT_EQ(game.wait_end(), "exit 0");
 }
 
+TEST_F(NodeSample, AHandlerIsTestedOnASimulatedBus) {
+  child_process test = start("tested_handler_order_desk_test");
+  EXPECT_EQ(read_line(), "every order once");
+  EXPECT_EQ(test.wait_end(), "exit 0");
+}
+
 }  // namespace
 }  // namespace atbus

@@ -7,9 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "simulated_network.h"
 #include "simulation/node/ledger.h"
 #include "simulation/node/scenario.h"
+#include "testing/simulated_network.h"
+#include "testing/simulated_node.h"
 
 namespace atbus::detail {
 
@@ -24,6 +25,7 @@ class world {
   world(const scenario& all, std::ostream* trace)
       : plan_(all), trace_(trace), net_(all.seed * 2 + 1), random_(all.seed) {
     places_.resize(all.nodes);
+    usual_.queue_size = 64 * 1024;
     if (all.crowded) {
       usual_.delay_max = 300ms;
       usual_.kernel_holds = 1000;
@@ -98,17 +100,16 @@ void world::start(std::size_t index) {
   for (const node_options& one : plan_.options)
     forgetful = forgetful || one.sessions() < 16;
   const node_options& options = plan_.options[index];
-  at.process =
-      std::make_unique<simulated_node>(net_, id_of(index), options, host, [&](node_core& core) {
-        book_.born(core.self(), {.deadline = options.message_deadline() != 0ns,
-                                 .drops = options.overflow() != overflow_policy::would_block,
-                                 .forgetful = forgetful});
-        note("node " + core.self().id.to_string() + " begins");
-        set_handlers(index, core);
-        (void)core.listen(address_of(index, 0));
-        for (const std::string& one : at.more_addresses)
-          (void)core.listen(one);
-      });
+  at.process = std::make_unique<simulated_node>(net_, id_of(index), options, host);
+  node_core& core = at.process->core();
+  book_.born(core.self(), {.deadline = options.message_deadline() != 0ns,
+                           .drops = options.overflow() != overflow_policy::would_block,
+                           .forgetful = forgetful});
+  note("node " + core.self().id.to_string() + " begins");
+  set_handlers(index, core);
+  (void)core.listen(address_of(index, 0));
+  for (const std::string& one : at.more_addresses)
+    (void)core.listen(one);
   at.process->limits.messages = 1 + draw(64);
   for (std::size_t other = 0; other < plan_.nodes; ++other) {
     if (!plan_.dials[index][other])
@@ -180,7 +181,9 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   if (!at.process || at.doomed)
     return;
   const node_life self = at.process->core().self();
-  const status sent = at.process->send(id_of(to), hops, book_.next(self, id_of(to), size));
+  const status sent = at.process->user().send(id_of(to), hops, book_.next(self, id_of(to), size));
+  if (!at.process->core().dispatching())
+    at.process->wake();
   if (sent)
     book_.accepted(self, id_of(to));
   else if (sent == errc::would_block)
@@ -359,7 +362,7 @@ void world::check_idle() {
 
 void world::finish() {
   faults_are_over_ = true;
-  net_.conditions = {};
+  net_.conditions = {.queue_size = 64 * 1024};
   const auto looked = [this] {
     bury_doomed();
     return !book_.fault().empty() || is_quiet();

@@ -13,8 +13,9 @@
 
 #include "protocol/control.h"
 #include "protocol/handshake.h"
-#include "simulated_link.h"
-#include "simulated_network.h"
+#include "testing/simulated_link.h"
+#include "testing/simulated_network.h"
+#include "testing/simulated_node.h"
 
 namespace atbus::detail {
 
@@ -35,29 +36,31 @@ class party {
 
   party(simulated_network& net, std::uint64_t id,
         const node_options& options = node_options{}.allow_unauthenticated())
-      : node(net, id, options, host_of(id), [&](node_core& core) {
-          node_handlers& on = core.handlers();
-          on.on_message = [this](const message& what) {
-            got.emplace_back(what.text());
-            if (on_message)
-              on_message(what);
-          };
-          on.on_undelivered = [this](const undelivered& what) {
-            reports.push_back({std::string{as_text(what.bytes())}, what.outcome(), what.reason()});
-          };
-          on.on_endpoint = [this](const endpoint&, endpoint_event event) {
-            events.push_back(event);
-          };
-          on.on_writable = [this](bus_id) { ++writable; };
-          on.on_log = [this](std::string_view line) { log.emplace_back(line); };
-          EXPECT_TRUE(core.listen(address_of(id)));
-        }) {}
+      : node(net, id, options, host_of(id)) {
+    node_handlers& on = core().handlers();
+    on.on_message = [this](const message& what) {
+      got.emplace_back(what.text());
+      if (on_message)
+        on_message(what);
+    };
+    on.on_undelivered = [this](const undelivered& what) {
+      reports.push_back({std::string{as_text(what.bytes())}, what.outcome(), what.reason()});
+    };
+    on.on_endpoint = [this](const endpoint&, endpoint_event event) { events.push_back(event); };
+    on.on_writable = [this](bus_id) { ++writable; };
+    on.on_log = [this](std::string_view line) { log.emplace_back(line); };
+    EXPECT_TRUE(core().listen(address_of(id)));
+  }
 
   void connect(std::uint64_t id) {
     EXPECT_TRUE(core().connect(id, address_of(id)));
     node.wake();
   }
-  status send(std::uint64_t to, std::string_view text) { return node.send(to, 0, as_bytes(text)); }
+  status send(std::uint64_t to, std::string_view text) {
+    const status sent = node.user().send(to, 0, text);
+    node.wake();
+    return sent;
+  }
   [[nodiscard]] node_core& core() { return node.core(); }
   [[nodiscard]] bool is_connected(std::uint64_t id) {
     const auto all = core().endpoints();
@@ -94,7 +97,7 @@ class party {
 class hand_played final : private link_events {
  public:
   hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers)
-      : net_(net), id_(id), registers_(registers), way_(net, [this] {
+      : net_(net), id_(id), registers_(registers), way_(net, {}, [this] {
           net_.at(net_.now() + 1us, [this, alive = alive_] {
             if (*alive)
               way_.poll({});

@@ -10,6 +10,7 @@
 // Not for several threads. Nothing here knows of a test framework.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +19,15 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atbus/core/clock.hpp"
+#include "atbus/testing.hpp"
 #include "node/link.h"
-#include "node/node_core.h"
-#include "node/random_source.h"
+#include "protocol/handshake.h"
 
 namespace atbus::detail {
 
@@ -32,21 +35,8 @@ class simulated_transport;
 class simulated_link;
 struct simulated_wire;
 
-// What holds for links that are made, and messages that are sent, from now on.
-struct network_conditions {
-  std::chrono::nanoseconds delay_min = std::chrono::microseconds{50};
-  std::chrono::nanoseconds delay_max = std::chrono::microseconds{500};
-  std::size_t kernel_holds = 64 * 1024;  // bytes under way, each direction of a link
-  std::size_t queue_size = 64 * 1024;    // bytes that data may fill
-  std::size_t control_reserve = 16 * 1024;
-  std::size_t message_limit = 64 * 1024 + message_head_size;
-  bool refuses = false;   // connections are refused,
-  bool swallows = false;  // or get no answer
-  std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-};
-
-// Which ends of a link see that it ends.
-enum class seen_by : std::uint8_t { both, one, none };
+using testing::network_conditions;
+using testing::seen_by;
 
 class simulated_network {
  public:
@@ -61,7 +51,15 @@ class simulated_network {
   std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
   std::chrono::nanoseconds draw_delay();
 
+  // What is under way happens then,
   void at(std::chrono::nanoseconds when, std::function<void()> what);
+  // or what somebody waits for, who has nothing to do.
+  void timer(std::chrono::nanoseconds when, std::function<void()> what);
+  // How many things are under way.
+  [[nodiscard]] std::size_t under_way() const noexcept { return under_way_; }
+
+  // The next thing happens, if it does until then.
+  bool step(std::chrono::nanoseconds until);
   void run_until(std::chrono::nanoseconds when);
   void run_for(std::chrono::nanoseconds time) { run_until(now() + time); }
   // Until it holds, looking after each thing that happens; false: it does not within `longest`.
@@ -72,6 +70,11 @@ class simulated_network {
   // Cuts the nth of them; what is under way each way is lost from a random message on. Within a host
   // both ends see it.
   void cut(std::size_t nth, seen_by who);
+  // All of them between two nodes.
+  void cut(bus_id one, bus_id other, seen_by who);
+  // No TCP between the two, and nobody sees it, until they are joined.
+  void separate(bus_id one, bus_id other);
+  void join(bus_id one, bus_id other) { separated_.erase(pair_of(one, other)); }
   [[nodiscard]] link_kind kind_of(std::size_t nth) const;
 
  private:
@@ -81,40 +84,45 @@ class simulated_network {
   struct event {
     std::chrono::nanoseconds when;
     std::uint64_t order;
+    bool is_timer;
     std::function<void()> what;
     bool operator<(const event& other) const noexcept {
       return when != other.when ? when > other.when : order > other.order;
     }
   };
-  bool step(std::chrono::nanoseconds until);
+  using id_pair = std::pair<bus_id, bus_id>;
+  [[nodiscard]] static id_pair pair_of(bus_id one, bus_id other) {
+    return std::minmax({one, other});
+  }
+  void cut(simulated_wire& wire, seen_by who);
   [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> whole() const;
+  [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> between(id_pair nodes) const;
 
   manual_clock clock_;
   std::mt19937_64 random_;
   std::priority_queue<event> events_;
   std::uint64_t order_ = 0;
-  std::map<std::string, simulated_transport*, std::less<>> listeners_;
+  std::size_t under_way_ = 0;
+  // By address, and by the host where that means something on one only.
+  using place = std::pair<std::string, host_identity>;
+  std::map<place, simulated_transport*> listeners_;
+  std::set<id_pair> separated_;
   std::vector<std::weak_ptr<simulated_wire>> wires_;
   std::uint64_t ports_ = 0;
 };
 
-class simulated_random final : public random_source {
- public:
-  explicit simulated_random(std::uint64_t seed) : engine_(seed) {}
-  void fill(std::span<std::byte> bytes) noexcept override {
-    for (std::byte& one : bytes)
-      one = static_cast<std::byte>(engine_());
-  }
-
- private:
-  std::mt19937_64 engine_;
+struct simulated_process {
+  host_identity host{};
+  std::size_t message_limit = 64 * 1024;
+  std::size_t queue_size = 128 * 1024;  // bytes of data in the queue of a link
 };
 
-// The ends of links of one process. kind: of tcp and unix links, which keep; mem and shm are lanes.
+// The ends of links of one process: tcp and unix links, which keep; mem and shm are lanes.
 class simulated_transport final : public transport {
  public:
   // `wake` is called when there is something to poll for.
-  simulated_transport(simulated_network& net, std::function<void()> wake);
+  simulated_transport(simulated_network& net, const simulated_process& of,
+                      std::function<void()> wake);
   ~simulated_transport() override;
 
   void start(const node_life& self, link_events& events) override;
@@ -139,49 +147,21 @@ class simulated_transport final : public transport {
   friend class simulated_link;
   friend struct simulated_wire;
 
+  // Where who dials this address looks for a listener.
+  [[nodiscard]] simulated_network::place place_of(const address& at) const;
   simulated_link& add(std::shared_ptr<simulated_wire> wire, std::size_t end);
   void erase(simulated_link* gone);
   [[nodiscard]] bool is_here(const simulated_link* one) const noexcept;
 
   simulated_network& net_;
+  const simulated_process process_;
   std::function<void()> wake_;
+  bus_id self_;
   link_events* events_ = nullptr;
   bool closed_ = false;
   bool polling_ = false;
   std::vector<std::unique_ptr<simulated_link>> links_;
   std::vector<std::unique_ptr<simulated_link>> ended_;  // while polling
-};
-
-// A process with a node in it. It is polled when something comes and when its timers are due.
-class simulated_node {
- public:
-  // `prepare` sets its handlers, listens and connects.
-  simulated_node(simulated_network& net, bus_id id, const node_options& options, host_identity host,
-                 const std::function<void(node_core&)>& prepare = {});
-  ~simulated_node();
-
-  [[nodiscard]] node_core& core() noexcept { return *core_; }
-  [[nodiscard]] simulated_transport& channels() noexcept { return *channels_; }
-  // What a verb has queued leaves with the next poll: that comes soon.
-  void wake() { plan(net_.now() + net_.draw_delay() / 16); }
-  // Stops as SIGSTOP does it, until then.
-  void stop_until(std::chrono::nanoseconds when);
-  status send(bus_id to, std::uint32_t type, bytes_view bytes);
-
-  poll_limits limits{};
-  std::uint64_t polls = 0;
-
- private:
-  void plan(std::chrono::nanoseconds when);
-  void poll();
-
-  simulated_network& net_;
-  simulated_random random_;
-  std::unique_ptr<simulated_transport> channels_;
-  std::unique_ptr<node_core> core_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::chrono::nanoseconds planned_ = std::chrono::nanoseconds::max();
-  std::chrono::nanoseconds stopped_until_{0};
 };
 
 }  // namespace atbus::detail

@@ -1,4 +1,4 @@
-#include "simulated_link.h"
+#include "testing/simulated_link.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,6 +7,8 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::size_t frame_head = 8;
+// As stream_transport's: data never fills it.
+constexpr std::size_t control_reserve = 16 * 1024;
 
 std::size_t size_of(const std::vector<std::byte>& message) noexcept {
   return frame_head + message.size();
@@ -40,10 +42,9 @@ simulated_link::simulated_link(simulated_transport& owner, std::shared_ptr<simul
     : owner_(owner),
       wire_(std::move(wire)),
       end_(end),
-      queue_size_(owner.net_.conditions.queue_size),
-      control_reserve_(owner.net_.conditions.control_reserve),
+      queue_size_(std::min(owner.process_.queue_size, owner.net_.conditions.queue_size)),
       kernel_holds_(owner.net_.conditions.kernel_holds),
-      message_limit_(owner.net_.conditions.message_limit) {
+      message_limit_(owner.process_.message_limit) {
   wire_->ends[end_] = this;
 }
 
@@ -78,7 +79,7 @@ std::byte* simulated_link::claim(std::size_t length, message_purpose purpose,
   if (length > message_limit_)
     return refuse(errc::message_too_large);
   const std::size_t most =
-      queue_size_ + (purpose == message_purpose::control ? control_reserve_ : 0);
+      queue_size_ + (purpose == message_purpose::control ? control_reserve : 0);
   if (out().queued_bytes + length + frame_head > most) {
     waits_ = waits_ || purpose == message_purpose::data;
     return refuse(errc::would_block);
@@ -173,7 +174,7 @@ void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
     return;
   paused_ = false;
   slot_.clear();
-  owner_.net_.at(owner_.net_.now() + linger, [wire = wire_, end = end_] {
+  owner_.net_.timer(owner_.net_.now() + linger, [wire = wire_, end = end_] {
     if (wire->ends[end] != nullptr)
       wire->ends[end]->end_now(errc::timed_out);
   });
@@ -233,8 +234,11 @@ std::size_t simulated_link::tell_messages(link_events& events, std::size_t most)
   std::size_t count = 0;
   while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_) {
     ++count;
+    struct last_word {
+      simulated_link& of;
+      ~last_word() { of.handled_one(); }
+    } const guard{*this};  // also if the handler throws
     events.received(*this, in().at(in().handled), false);
-    handled_one();
   }
   return count;
 }

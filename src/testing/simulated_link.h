@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "node/link.h"
-#include "simulated_network.h"
+#include "testing/simulated_network.h"
 
 namespace atbus::detail {
 
@@ -107,7 +107,6 @@ class simulated_link final : public link {
   std::shared_ptr<simulated_wire> wire_;
   std::size_t end_;
   std::size_t queue_size_;
-  std::size_t control_reserve_;
   std::size_t kernel_holds_;
   std::size_t message_limit_;
   std::vector<std::byte> slot_;

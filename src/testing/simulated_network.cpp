@@ -1,12 +1,9 @@
-#include "simulated_network.h"
+#include "testing/simulated_network.h"
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
-#include <limits>
 #include <utility>
 
-#include "simulated_link.h"
+#include "testing/simulated_link.h"
 
 namespace atbus::detail {
 
@@ -22,7 +19,12 @@ std::chrono::nanoseconds simulated_network::draw_delay() {
 }
 
 void simulated_network::at(std::chrono::nanoseconds when, std::function<void()> what) {
-  events_.push({std::max(when, now()), order_++, std::move(what)});
+  ++under_way_;
+  events_.push({std::max(when, now()), order_++, false, std::move(what)});
+}
+
+void simulated_network::timer(std::chrono::nanoseconds when, std::function<void()> what) {
+  events_.push({std::max(when, now()), order_++, true, std::move(what)});
 }
 
 bool simulated_network::step(std::chrono::nanoseconds until) {
@@ -31,6 +33,8 @@ bool simulated_network::step(std::chrono::nanoseconds until) {
   const event next = events_.top();
   events_.pop();
   clock_.advance(next.when - now());
+  if (!next.is_timer)
+    --under_way_;
   next.what();
   return true;
 }
@@ -46,8 +50,10 @@ bool simulated_network::run_until(const std::function<bool()>& holds,
                                   std::chrono::nanoseconds longest) {
   const std::chrono::nanoseconds end = now() + longest;
   while (!holds()) {
-    if (!step(end))
+    if (!step(end)) {
+      run_until(end);
       return false;
+    }
   }
   return true;
 }
@@ -71,35 +77,67 @@ link_kind simulated_network::kind_of(std::size_t nth) const {
 }
 
 void simulated_network::cut(std::size_t nth, seen_by who) {
-  const auto wire = whole().at(nth);
-  const std::size_t first = draw(2);
-  wire->lose_some(*this, 0);
-  wire->lose_some(*this, 1);
-  wire->cut = true;
-  const bool all_see = who == seen_by::both || wire->kind != link_kind::tcp;
-  if (who == seen_by::none && !all_see)
-    return;
-  wire->tell_end(*this, first, draw_delay(), errc::peer_closed);
-  if (all_see)
-    wire->tell_end(*this, 1 - first, draw_delay(), errc::peer_closed);
+  cut(*whole().at(nth), who);
 }
 
-simulated_transport::simulated_transport(simulated_network& net, std::function<void()> wake)
-    : net_(net), wake_(std::move(wake)) {}
+std::vector<std::shared_ptr<simulated_wire>> simulated_network::between(id_pair nodes) const {
+  std::vector<std::shared_ptr<simulated_wire>> all = whole();
+  std::erase_if(all, [&](const auto& wire) {
+    return pair_of(wire->ends[0]->owner_.self_, wire->ends[1]->owner_.self_) != nodes;
+  });
+  return all;
+}
+
+void simulated_network::cut(bus_id one, bus_id other, seen_by who) {
+  for (const auto& wire : between(pair_of(one, other)))
+    cut(*wire, who);
+}
+
+void simulated_network::separate(bus_id one, bus_id other) {
+  separated_.insert(pair_of(one, other));
+  for (const auto& wire : between(pair_of(one, other))) {
+    if (wire->kind == link_kind::tcp)
+      cut(*wire, seen_by::none);
+  }
+}
+
+void simulated_network::cut(simulated_wire& wire, seen_by who) {
+  const std::size_t first = draw(2);
+  wire.lose_some(*this, 0);
+  wire.lose_some(*this, 1);
+  wire.cut = true;
+  const bool all_see = who == seen_by::both || wire.kind != link_kind::tcp;
+  if (who == seen_by::none && !all_see)
+    return;
+  wire.tell_end(*this, first, draw_delay(), errc::peer_closed);
+  if (all_see)
+    wire.tell_end(*this, 1 - first, draw_delay(), errc::peer_closed);
+}
+
+simulated_transport::simulated_transport(simulated_network& net, const simulated_process& of,
+                                         std::function<void()> wake)
+    : net_(net), process_(of), wake_(std::move(wake)) {}
 
 simulated_transport::~simulated_transport() {
   close();
 }
 
-void simulated_transport::start(const node_life&, link_events& events) {
+void simulated_transport::start(const node_life& self, link_events& events) {
+  self_ = self.id;
   events_ = &events;
+}
+
+simulated_network::place simulated_transport::place_of(const address& at) const {
+  const bool is_tcp = kind_of(at.kind()) == link_kind::tcp;
+  return {at.to_string(), is_tcp ? host_identity{} : process_.host};
 }
 
 result<std::string> simulated_transport::listen(const address& at) {
   address where = at;
-  if (at.kind() == address_kind::ipv4 && at.port() == 0)
+  const bool has_port = at.kind() == address_kind::ipv4 || at.kind() == address_kind::ipv6;
+  if (has_port && at.port() == 0)
     where = at.with_port(static_cast<std::uint16_t>(1 + ++net_.ports_ % 65535));
-  net_.listeners_[where.to_string()] = this;
+  net_.listeners_[place_of(where)] = this;
   return where.to_string();
 }
 
@@ -116,12 +154,15 @@ result<link*> simulated_transport::connect(const address& to) {
     return &dialled;
   }
   const bool refused = net_.conditions.refuses;
-  net_.at(there, [&net = net_, wire, refused] {
+  net_.at(there, [&net = net_, wire, refused, place = place_of(to), self = self_] {
     if (wire->ends[0] == nullptr)
       return;
-    const auto found = net.listeners_.find(wire->to);
+    const auto found = net.listeners_.find(place);
     if (refused || found == net.listeners_.end())
       return wire->tell_end(net, 0, net.draw_delay(), errc::not_connected);
+    const auto both = simulated_network::pair_of(self, found->second->self_);
+    if (wire->kind == link_kind::tcp && net.separated_.contains(both))
+      return wire->tell_end(net, 0, net.conditions.connect_timeout, errc::timed_out);
     found->second->add(wire, 1).open_due_ = true;
     found->second->wake_();
     const std::chrono::nanoseconds back = net.now() + net.draw_delay();
@@ -208,68 +249,6 @@ void simulated_transport::flush() noexcept {
 
 bool simulated_transport::prepare_sleep() {
   return std::none_of(links_.begin(), links_.end(), [](const auto& one) { return one->is_due(); });
-}
-
-simulated_node::simulated_node(simulated_network& net, bus_id id, const node_options& options,
-                               host_identity host, const std::function<void(node_core&)>& prepare)
-    : net_(net),
-      random_(net.draw(std::numeric_limits<std::uint64_t>::max())),
-      channels_(std::make_unique<simulated_transport>(net, [this] { wake(); })) {
-  core_ = std::make_unique<node_core>(id, options,
-                                      node_environment{net.clock(), random_, *channels_, host});
-  if (prepare)
-    prepare(*core_);
-  wake();
-}
-
-simulated_node::~simulated_node() {
-  *alive_ = false;
-}
-
-void simulated_node::plan(std::chrono::nanoseconds when) {
-  when = std::max(when, stopped_until_);
-  if (when >= planned_)
-    return;
-  planned_ = when;
-  net_.at(when, [this, when, alive = alive_] {
-    if (*alive && planned_ == when)
-      poll();
-  });
-}
-
-void simulated_node::stop_until(std::chrono::nanoseconds when) {
-  stopped_until_ = when;
-  planned_ = std::chrono::nanoseconds::max();
-  plan(when);
-}
-
-void simulated_node::poll() {
-  planned_ = std::chrono::nanoseconds::max();
-  if (net_.now() < stopped_until_)
-    return plan(stopped_until_);
-  ++polls;
-  core_->poll(limits);
-  if (core_->is_closed())
-    return;
-  if (!core_->prepare_sleep())
-    return plan(net_.now() + net_.draw_delay() / 16);
-  const std::chrono::nanoseconds sleep = core_->longest_sleep();
-  core_->finish_sleep();
-  if (sleep >= 0ns)
-    plan(net_.now() + std::max<std::chrono::nanoseconds>(sleep, 20us));
-}
-
-status simulated_node::send(bus_id to, std::uint32_t type, bytes_view bytes) {
-  status why;
-  std::byte* const at = core_->claim(to, type, bytes.size(), why);
-  if (at == nullptr)
-    return why;
-  if (!bytes.empty())
-    std::memcpy(at, bytes.data(), bytes.size());
-  core_->commit(bytes.size());
-  if (!core_->dispatching())
-    wake();
-  return {};
 }
 
 }  // namespace atbus::detail

@@ -1,0 +1,24 @@
+// What src/testing needs of a node beside its verbs. Exported, because that is a library of its own.
+#pragma once
+
+#include <memory>
+
+#include "atbus/core/export.hpp"
+#include "atbus/node/node.hpp"
+#include "node/node_ground.h"
+
+namespace atbus::detail {
+
+struct ATBUS_API node_access {
+  [[nodiscard]] static node make(bus_id id, const node_options& options,
+                                 std::shared_ptr<node_ground> ground);
+  // Of a node that is open.
+  [[nodiscard]] static node_core& core(node& of) noexcept;
+  // Whether all that was accepted is settled.
+  [[nodiscard]] static bool is_settled(node& of) noexcept;
+  // Whether stop() was called; and whether run() would return now.
+  [[nodiscard]] static bool is_stopping(node& of) noexcept;
+  [[nodiscard]] static bool is_over(node& of) noexcept;
+};
+
+}  // namespace atbus::detail

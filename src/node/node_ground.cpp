@@ -1,0 +1,80 @@
+#include "node/node_ground.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "atbus/core/clock.hpp"
+#include "node/channels.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+namespace {
+
+class system_random final : public random_source {
+ public:
+  void fill(std::span<std::byte> bytes) noexcept override;
+};
+
+void system_random::fill(std::span<std::byte> bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
+    if (got > 0)
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    else if (errno != EINTR)
+      std::abort();  // since Linux 3.17 it can't fail
+  }
+}
+
+// Equal on processes that can share memory and Unix sockets, as far as can be told.
+host_identity this_host() noexcept {
+  host_identity id{};
+  char text[64] = {};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return id;
+  const ssize_t got = read(fd, text, sizeof text);
+  ::close(fd);
+  // A UUID: 32 hexadecimal digits with dashes in between.
+  std::size_t nibble = 0;
+  for (ssize_t i = 0; i < got && nibble < 2 * id.size(); ++i) {
+    const char c = text[i];
+    const int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (value < 0)
+      continue;
+    id[nibble / 2] |= static_cast<std::byte>(value << (nibble % 2 == 0 ? 4 : 0));
+    ++nibble;
+  }
+  return id;
+}
+
+class machine_ground final : public node_ground {
+ public:
+  explicit machine_ground(const node_options& options) : channels_(make_channels(options)) {}
+
+  [[nodiscard]] node_environment environment() noexcept override {
+    return {system_clock_source(), random_, *channels_, this_host()};
+  }
+  bool sleep(std::chrono::nanoseconds longest) override {
+    epoll_event event;
+    return kernel().epoll_wait(channels_->descriptor(), &event, 1, longest.count()) != 0;
+  }
+  [[nodiscard]] std::chrono::nanoseconds spin() const noexcept override {
+    return std::chrono::microseconds{50};
+  }
+
+ private:
+  system_random random_;
+  std::unique_ptr<transport> channels_;
+};
+
+}  // namespace
+
+std::shared_ptr<node_ground> make_machine_ground(const node_options& options) {
+  return std::make_shared<machine_ground>(options);
+}
+
+}  // namespace atbus::detail

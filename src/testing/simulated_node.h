@@ -1,0 +1,85 @@
+// A process with a node in it, on a simulated network: polled when something comes and when its timers
+// are due.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+
+#include "atbus/node/node.hpp"
+#include "node/node_access.h"
+#include "node/node_ground.h"
+#include "testing/simulated_network.h"
+
+namespace atbus::detail {
+
+class simulated_random final : public random_source {
+ public:
+  explicit simulated_random(std::uint64_t seed) : engine_(seed) {}
+  void fill(std::span<std::byte> bytes) noexcept override {
+    for (std::byte& one : bytes)
+      one = static_cast<std::byte>(engine_());
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// The network's clock, and ahead of it.
+class simulated_clock final : public clock_source {
+ public:
+  explicit simulated_clock(const clock_source& of) : of_(of) {}
+  [[nodiscard]] std::chrono::nanoseconds now() const noexcept override {
+    return of_.now() + ahead_;
+  }
+  void step(std::chrono::nanoseconds ahead) noexcept { ahead_ += ahead; }
+
+ private:
+  const clock_source& of_;
+  std::chrono::nanoseconds ahead_{0};
+};
+
+class simulated_node {
+ public:
+  simulated_node(simulated_network& net, bus_id id, const node_options& options,
+                 host_identity host);
+  ~simulated_node();
+  simulated_node(const simulated_node&) = delete;
+  simulated_node& operator=(const simulated_node&) = delete;
+
+  [[nodiscard]] node& user() noexcept { return node_; }
+  // While it is open.
+  [[nodiscard]] node_core& core() noexcept { return node_access::core(node_); }
+  [[nodiscard]] simulated_transport& channels() noexcept;
+  // What a verb has queued leaves with the next poll: that comes soon.
+  void wake();
+  // Stops as SIGSTOP does it, until then.
+  void stop_until(std::chrono::nanoseconds when);
+  void step_clock(std::chrono::nanoseconds ahead);
+  // Whether its program would have left run().
+  [[nodiscard]] bool is_over() { return !node_.is_open() || node_access::is_over(node_); }
+
+  poll_limits limits{};
+  std::uint64_t polls = 0;
+
+ private:
+  class ground;
+
+  enum class reason : std::uint8_t { something_to_do, timer };
+  void plan(std::chrono::nanoseconds when, reason why);
+  void poll();
+  void plan_next();
+
+  simulated_network& net_;
+  std::shared_ptr<ground> ground_;
+  node node_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::chrono::nanoseconds planned_ = std::chrono::nanoseconds::max();
+  std::chrono::nanoseconds stopped_until_{0};
+};
+
+}  // namespace atbus::detail
