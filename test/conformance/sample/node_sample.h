@@ -1,0 +1,57 @@
+// Starts the sample programs of nodes and reads what they print.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "child_process.h"
+
+namespace atbus {
+
+using test::child_process;
+
+class NodeSample : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(pipe2(output_.data(), O_CLOEXEC), 0); }
+  void TearDown() override {
+    close(output_[0]);
+    if (output_[1] >= 0)
+      close(output_[1]);
+    // A named inbox outlives its node.
+    unlink(("/dev/shm/atbus-segment." + name_).c_str());
+    unlink(("/dev/shm/atbus-bell." + name_).c_str());
+  }
+
+  child_process start(const std::string& sample, const char* argument = nullptr) const {
+    const std::string program = std::string{ATBUS_TEST_PROGRAMS_DIR} + "/sample_" + sample;
+    return child_process{[&] {
+      dup2(output_[1], STDOUT_FILENO);
+      execl(program.c_str(), program.c_str(), argument, nullptr);
+      return 127;
+    }};
+  }
+
+  // One line of what the programs print.
+  std::string read_line() const {
+    std::string text;
+    pollfd p{.fd = output_[0], .events = POLLIN, .revents = 0};
+    char byte = 0;
+    while (::poll(&p, 1, 60'000) > 0 && read(output_[0], &byte, 1) == 1) {
+      if (byte == '\n')
+        return text;
+      text += byte;
+    }
+    return text + "(no end)";
+  }
+
+  std::array<int, 2> output_{-1, -1};
+  std::string name_ = "node-sample-" + std::to_string(getpid());
+  std::string address_ = "shm://" + name_;
+};
+
+}  // namespace atbus
