@@ -14,6 +14,7 @@
 #include "channel/acceptor.h"
 #include "channel/dialler.h"
 #include "channel/frame_queue.h"
+#include "channel/lane_pairing.h"
 #include "channel/line.h"
 #include "channel/opening.h"
 #include "channel/stream_link.h"
@@ -40,6 +41,7 @@ struct connection_entry : watched {
   std::unique_ptr<dialler> dial;  // null if it was accepted
   std::unique_ptr<send_queue> queue;
   std::unique_ptr<stream_link> link;
+  lane_pairing pairing;  // of this link
   hello own;
   void* context = nullptr;
 
@@ -106,6 +108,7 @@ struct listener_entry : watched {
   acceptor door;
   listen_options options;
   bool local = false;
+  bool offers_lanes = false;
   std::size_t connections = 0;                                       // not closed
   line<connection_entry, &connection_entry::probation> unconfirmed;  // the oldest first
 };

@@ -76,6 +76,7 @@ result<std::string> connection_core::listen(std::string_view text, const listen_
   made->options.connections = std::max(options.connections, 1U);
   made->options.unconfirmed = std::max(options.unconfirmed, 1U);
   made->local = where->kind() == address_kind::unix_socket;
+  made->offers_lanes = offers_lanes(*where);
   if (!made->door.watch())
     return error{errc::system_error, std::string{text} + ": can't watch its socket", errno};
   listeners_.push_back(std::move(made));
@@ -132,6 +133,7 @@ void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   c.peer = describe_peer(socket.get());
   ++from.connections;
   configure(c, options, from.local);
+  c.own.offers_lane_pair = from.offers_lanes;
   from.unconfirmed.join(c);
   if (!add_link(c, std::move(socket), true))
     return;
@@ -175,6 +177,7 @@ result<connection> connection_core::connect(std::string_view text, const connect
   c.peer = c.dial->text();
   c.connect_timeout = options.connect_timeout;
   configure(c, options.connection, where->kind() == address_kind::unix_socket);
+  c.own.offers_lane_pair = offers_lanes(*where);
   begin(c);
   return handle(c);
 }
@@ -224,6 +227,7 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
   c.link->read_on();
+  begin_pairing(c);
   if (c.release == release_policy::by_user)
     c.link->keep_written();
   c.watched_for = 0;
@@ -266,6 +270,7 @@ void connection_core::settle_confirmed(connection_entry& c) noexcept {
 
 void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   const fork_pause no_fork;
+  c.pairing.end();
   if (c.link != nullptr)
     c.link->close(why);
   if (c.dial != nullptr)
@@ -447,7 +452,7 @@ status connection_core::flush(connection_entry& c) noexcept {
 void connection_core::write(connection_entry& c) noexcept {
   settle(c);
   c.write_at = c.queue->committed() + write_size;
-  if (c.now != phase::linked || (c.dial == nullptr && !c.opened))
+  if (c.now != phase::linked || (c.dial == nullptr && !c.opened && !c.pairing.offered()))
     return;
   (void)c.link->flush();
   while (c.link->take_stop()) {

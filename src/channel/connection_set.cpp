@@ -72,6 +72,7 @@ connection_core::connection_core(connection_handlers handlers,
                                  const connection_set_options& options)
     : anchor_(take_anchor()),
       epoll_(kernel().epoll_create(EPOLL_CLOEXEC)),
+      lanes_(options.lanes),
       space_(options.read_size),
       spin_(options.spin),
       reported_at_(-between_reports) {
@@ -254,6 +255,10 @@ bool connection_core::walk(connection_entry& c, budget& left) {
   stream_link& link = *c.link;
   for (;;) {
     const walk_end ended = link.walk([&](bytes_view message) {
+      if (c.pairing.undecided()) [[unlikely]] {
+        c.pairing.break_off();
+        return frame_flow::stop;
+      }
       // Before the handler, so that one that throws leaves its message counted as handled.
       ++left.delivered;
       ++messages_;
@@ -274,7 +279,12 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       link_ended(c);
       return true;
     }
-    if (!c.opened && link.opened()) {
+    if (!c.opened && link.opened() && pair_lanes(c)) {
+      if (c.now != phase::linked)
+        return true;
+      if (ended == walk_end::stopped)
+        continue;
+    } else if (!c.opened && link.opened()) {
       if (!tell_opened(c))
         return false;
       if (c.now != phase::linked || c.paused)

@@ -128,6 +128,8 @@ class connection_core final : public dispatcher, public fork_guard {
   // Connections come and go.
   [[nodiscard]] connection_entry& add();
   void configure(connection_entry& c, const connection_options& options, bool local);
+  [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
+  void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
   void add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
@@ -183,6 +185,8 @@ class connection_core final : public dispatcher, public fork_guard {
   struct budget;
   [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
+  // Whether the opening goes on, or has failed.
+  [[nodiscard]] bool pair_lanes(connection_entry& c) noexcept;
   [[nodiscard]] bool tell_opened(connection_entry& c);
   [[nodiscard]] bool tell_due();
   void due(connection_entry& c) noexcept;
@@ -193,6 +197,7 @@ class connection_core final : public dispatcher, public fork_guard {
 
   connection_anchor* anchor_;
   file epoll_;
+  lane_exchange* lanes_;  // null: its connections use none
   connection_handlers handlers_;
   std::optional<connection_handlers> next_handlers_;  // set by one of them, for the next poll
   read_space space_;

@@ -117,14 +117,15 @@ frame_fault frame_reader::take_control(bytes_view payload, bool& known) noexcept
   const frame_fault untyped = read_control_type(payload, type);
   if (untyped != frame_fault::none)
     return untyped;
+  const bool lanes = agreed_.lanes || agreed_.lane_pair;
   switch (type) {
     case control_type::hello:
       return frame_fault::unexpected_control;
     case control_type::switch_to_lanes:
-      return agreed_.lanes ? read_switch(payload) : frame_fault::unexpected_control;
+      return lanes ? read_switch(payload) : frame_fault::unexpected_control;
     case control_type::lanes: {
       std::uint32_t lane = no_lane;
-      return agreed_.lanes ? read_lanes(payload, lane) : frame_fault::unexpected_control;
+      return lanes ? read_lanes(payload, lane) : frame_fault::unexpected_control;
     }
     case control_type::goodbye: {
       const frame_fault unreadable = read_goodbye(payload, goodbye_reason_);

@@ -17,6 +17,7 @@ static_assert(session_at + sizeof(std::uint64_t) == hello_size);
 
 constexpr std::uint32_t flag_wants_checksums = 1;
 constexpr std::uint32_t flag_offers_lanes = 2;
+constexpr std::uint32_t flag_offers_lane_pair = 4;
 
 // Offsets in a goodbye's payload.
 constexpr std::size_t reason_at = 4;
@@ -50,7 +51,8 @@ std::array<std::byte, frame_size(hello_size)> hello_frame(const hello& own) noex
   auto frame = blank_frame<hello_size>(control_type::hello);
   std::byte* const payload = frame.data() + frame_header_size;
   store_little_endian(payload + flags_at, (own.wants_checksums ? flag_wants_checksums : 0) |
-                                              (own.offers_lanes ? flag_offers_lanes : 0));
+                                              (own.offers_lanes ? flag_offers_lanes : 0) |
+                                              (own.offers_lane_pair ? flag_offers_lane_pair : 0));
   std::memcpy(payload + magic_at, stream_magic, sizeof stream_magic);
   store_little_endian(payload + version_min_at, own.version_min);
   store_little_endian(payload + version_max_at, own.version_max);
@@ -107,6 +109,7 @@ frame_fault read_hello(bytes_view payload, hello& theirs) noexcept {
   const auto flags = load_little_endian<std::uint32_t>(at + flags_at);
   theirs.wants_checksums = (flags & flag_wants_checksums) != 0;
   theirs.offers_lanes = (flags & flag_offers_lanes) != 0;
+  theirs.offers_lane_pair = (flags & flag_offers_lane_pair) != 0;
   theirs.version_min = load_little_endian<std::uint16_t>(at + version_min_at);
   theirs.version_max = load_little_endian<std::uint16_t>(at + version_max_at);
   theirs.payload_max = load_little_endian<std::uint32_t>(at + payload_max_at);
@@ -153,6 +156,7 @@ frame_fault agree(const hello& own, const hello& theirs, agreement& agreed) noex
   agreed.version = highest;
   agreed.checksums = own.wants_checksums || theirs.wants_checksums;
   agreed.lanes = own.offers_lanes && theirs.offers_lanes;
+  agreed.lane_pair = own.offers_lane_pair && theirs.offers_lane_pair;
   agreed.send_payload_max = std::min(theirs.payload_max, frame_payload_max);
   agreed.peer_session = theirs.session;
   return frame_fault::none;

@@ -31,7 +31,8 @@ struct hello {
   std::uint16_t version_min = stream_version;
   std::uint16_t version_max = stream_version;
   bool wants_checksums = true;
-  bool offers_lanes = false;
+  bool offers_lanes = false;              // one, in the direction of whoever sends
+  bool offers_lane_pair = false;          // one in each direction
   std::uint32_t payload_max = 64 * 1024;  // bytes of the longest message it accepts
   std::uint64_t session = 0;              // random, new for each connection
 
@@ -43,6 +44,7 @@ struct agreement {
   std::uint16_t version = 0;
   bool checksums = true;
   bool lanes = false;
+  bool lane_pair = false;
   std::uint32_t send_payload_max = 0;  // bytes of the longest message the other end accepts
   std::uint64_t peer_session = 0;
 

@@ -54,7 +54,7 @@ void receiver_state::wake_lane(std::uint32_t index) noexcept {
 
 result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) {
   const lane_reader& lane = lanes_[index];
-  if (lane.adopted || lane.quarantined || lane.skipped ||
+  if (lane.adopted || lane.quarantined || lane.skipped || bell_.has_connection(index) ||
       lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0) {
     return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
                                          " still holds what a dead sender left"};
@@ -82,6 +82,19 @@ void receiver_state::open_gate(std::uint32_t index) noexcept {
   // lane_reader::refresh, which checks the value.
   if (lanes_[index].slot->tail.load(std::memory_order_acquire) != lanes_[index].position)
     wake_lane(index);
+}
+
+std::uint64_t receiver_state::meet(std::uint32_t index) noexcept {
+  lane_reader& lane = lanes_[index];
+  open_gate(index);
+  if (lane.active && !lane.refresh())
+    quarantine(lane);
+  if (!lane.active || lane.available() < record_header_size)
+    return 0;
+  const std::uint64_t header = load_record_header(lane.data + (lane.position & lane.mask));
+  if (record_kind_of(header) == record_kind::open)
+    (void)special_record(lane, header);
+  return lane.speaker;
 }
 
 void receiver_state::activate(lane_reader& lane) noexcept {

@@ -58,6 +58,8 @@ class receiver_state final : public receiver_core, public fork_guard {
   // From now on what is in a lane that was handed out is delivered. Not before: what its sender sent
   // through the socket goes first.
   void open_gate(std::uint32_t lane) noexcept;
+  // Opens the gate of a lane whose sender has announced itself. Returns its speaker; 0: it has not.
+  [[nodiscard]] std::uint64_t meet(std::uint32_t lane) noexcept;
 
   void abandon_in_child() noexcept override;
 

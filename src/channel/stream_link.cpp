@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -217,12 +218,11 @@ void stream_link::say_goodbye(errc reason) noexcept {
 }
 
 void stream_link::offer_lane(std::uint32_t lane, file segment, file bell) noexcept {
-  if (opening_written_ != 0)
-    return;
   const auto frame = lanes_frame(lane, checksums_);
+  assert(opening_size_ + frame.size() <= opening_.size());
   std::copy(frame.begin(), frame.end(),
-            opening_.begin() + static_cast<std::ptrdiff_t>(frame_size(hello_size)));
-  opening_size_ = opening_.size();
+            opening_.begin() + static_cast<std::ptrdiff_t>(opening_size_));
+  opening_size_ += frame.size();
   given_ = {std::move(segment), std::move(bell)};
 }
 
@@ -299,9 +299,10 @@ frame_flow stream_link::control_seen(bytes_view payload) noexcept {
     return frame_flow::stop;
   }
   std::uint32_t lane = no_lane;
-  if (type == control_type::lanes && read_lanes(payload, lane) == frame_fault::none)
-    offered_ = lane;
-  return frame_flow::go_on;
+  if (type != control_type::lanes || read_lanes(payload, lane) != frame_fault::none)
+    return frame_flow::go_on;
+  offered_ = lane;
+  return stops_when_opened_ ? frame_flow::stop : frame_flow::go_on;
 }
 
 bool stream_link::receive(bool peek) noexcept {

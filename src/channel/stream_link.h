@@ -84,8 +84,8 @@ class stream_link {
     return opening_written_ != opening_size_ || unwritten() != 0 ||
            closing_written_ != closing_size_;
   }
-  // What lanes are offered to the other end, before anything is written; flush() sends it behind our
-  // hello. Without descriptors: none.
+  // Which lane the other end may use, ahead of what is queued, of which nothing is written yet;
+  // flush() sends it, behind our hello. Without descriptors: none.
   void offer_lane(std::uint32_t lane, file segment, file bell) noexcept;
   // Says that no data follows, because it goes through the lane; flush() writes it behind what is
   // queued.
@@ -138,13 +138,21 @@ class stream_link {
   }
   void give_back(const frame_run& run) noexcept { reader_.give_back(run); }
   void reject(bytes_view message) noexcept;
-  // walk() stops behind the other end's hello, so that its user hears of it before the messages.
+  // walk() stops behind the other end's hello, and behind what it says of lanes, so that its user
+  // hears of it before the messages.
   void stop_when_opened() noexcept { stops_when_opened_ = true; }
-  // From now on descriptors that the other end sends are taken; else the kernel drops them.
-  void take_descriptors() noexcept { takes_descriptors_ = true; }
+  // Whether descriptors that the other end sends are taken; else the kernel drops them.
+  void take_descriptors(bool wanted) noexcept { takes_descriptors_ = wanted; }
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
   // What the other end has said of lanes: nothing yet, or one of them, or no_lane.
   [[nodiscard]] std::optional<std::uint32_t> offered_lane() const noexcept { return offered_; }
+  [[nodiscard]] bool agreed_lane_pair() const noexcept {
+    return reader_.reader().agreed().lane_pair;
+  }
+  // The same, once.
+  [[nodiscard]] std::optional<std::uint32_t> take_offered_lane() noexcept {
+    return std::exchange(offered_, std::nullopt);
+  }
   // Those that came with it, each once.
   [[nodiscard]] file take_segment() noexcept { return std::move(taken_[0]); }
   [[nodiscard]] file take_bell() noexcept { return std::move(taken_[1]); }
@@ -184,7 +192,8 @@ class stream_link {
   send_queue* queue_;
   read_buffer reader_;
   // Ahead of the queue: hello, offer of lanes. Behind it: switch, goodbye.
-  std::array<std::byte, frame_size(hello_size) + frame_size(lanes_size)> opening_;
+  // An offer may be followed by word that nothing came of it.
+  std::array<std::byte, frame_size(hello_size) + 2 * frame_size(lanes_size)> opening_;
   std::size_t opening_size_ = frame_size(hello_size);
   std::size_t opening_written_ = 0;
   std::array<std::byte, frame_size(switch_size) + frame_size(goodbye_size)> closing_{};

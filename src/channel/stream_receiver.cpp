@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "atbus/channel/test_hook.hpp"
-#include "channel/channel_address.h"
+#include "channel/handed_lanes.h"
 #include "channel/segment.h"
 #include "channel/wait_deadline.h"
 
@@ -185,28 +185,15 @@ void stream_receiver::opening_moved(connection& of) noexcept {
 }
 
 error stream_receiver::make_lanes() {
-  segment_address wish;
-  wish.name.handed = true;
-  wish.name.name = address_;
-  wish.lanes = lane_options_.lanes;
-  wish.lane_size = lane_options_.lane_size;
+  receiver_options wish = lane_options_;
   wish.message_limit = message_limit_;
-  auto geometry = choose_geometry(wish);
-  if (!geometry)
-    return geometry.error();
-  auto built = build_segment(wish.name, *geometry);
-  if (!built)
-    return built.error();
-  if (auto e = map_all_lanes(*built); !e)
-    return e;
-  if (try_lock_byte(built->fd.get(), receiver_lock_byte) != lock_state::taken)
-    return {errc::system_error, address_ + ": can't lock its lanes", errno};
-  auto* const made = new receiver_state(std::move(*built), lane_options_);
-  error failed = made->start();
+  auto opened = make_handed_receiver(address_, wish);
+  if (!opened)
+    return opened.error();
+  receiver_state* const made = *opened;
   epoll_event interest{.events = EPOLLIN, .data = {.ptr = made}};
-  if (failed && kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0)
-    failed = {errc::system_error, address_ + ": can't watch its lanes", errno};
-  if (!failed) {
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
+    error failed{errc::system_error, address_ + ": can't watch its lanes", errno};
     made->release();
     return failed;
   }

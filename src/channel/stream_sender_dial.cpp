@@ -51,7 +51,7 @@ void stream_sender::dial_next() noexcept {
   link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
                                         queue_.get(), space_);
   if (own.offers_lanes)
-    link_->take_descriptors();
+    link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
   checked_ = true;  // until the other end has said that it wants none
   watched_ = EPOLLIN | EPOLLOUT;

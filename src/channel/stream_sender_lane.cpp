@@ -6,8 +6,8 @@
 #include "atbus/channel/test_hook.hpp"
 #include "channel/frame.h"
 #include "channel/frame_queue.h"
+#include "channel/handed_lanes.h"
 #include "channel/stream_sender.h"
-#include "channel/taken_lane.h"
 
 namespace atbus::detail {
 namespace {
@@ -25,15 +25,13 @@ void stream_sender::take_offer() noexcept {
   if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
     return;
   // Whatever is wrong with it: then the socket it is.
-  auto taken = take_handed_lane(std::move(segment), text_, *link_->offered_lane());
-  if (!taken || taken->opened.geometry.message_limit < message_limit_)
+  auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
+                                  *link_->offered_lane(), options_, &writer_);
+  if (!taken)
     return;
-  if (options_.prefault)
-    prefault_lane(*taken);
-  auto* const made = new sender_state(std::move(taken->opened), taken->lane, options_, &writer_);
-  made->adopt_bell(std::move(bell));
+  sender_state* const made = *taken;
   epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
-  if (!made->start() ||
+  if (made->message_limit() < message_limit_ || !made->start() ||
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
     made->release();
     return;

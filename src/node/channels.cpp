@@ -17,8 +17,8 @@ error cant_watch(const address& at, int code) {
 }  // namespace
 
 channels::channels(const channels_options& options)
-    : streams_(options.streams),
-      lanes_(options.lanes),
+    : lanes_(options.lanes),
+      streams_(options.streams, &lanes_),
       epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {}
 
 void channels::start(const node_life& self, link_events& events) {
@@ -54,6 +54,12 @@ void channels::close() noexcept {
 }
 
 std::size_t channels::poll(const poll_limits& limits) {
+  if (std::exchange(polling_, true))
+    return 0;
+  struct frame {
+    channels& of;
+    ~frame() { of.polling_ = false; }
+  } const guard{*this};
   // Who is first gets its half of the messages at most, and the other one the rest.
   lanes_first_ = !lanes_first_;
   transport& first = lanes_first_ ? static_cast<transport&>(lanes_) : streams_;

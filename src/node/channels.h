@@ -32,11 +32,12 @@ class channels final : public transport {
  private:
   [[nodiscard]] transport& part_for(const address& at) noexcept;
 
-  stream_transport streams_;
   lane_transport lanes_;
+  stream_transport streams_;
   file epoll_;             // watches both
   int epoll_failure_ = 0;  // errno
   bool lanes_first_ = false;
+  bool polling_ = false;
 };
 
 [[nodiscard]] std::unique_ptr<transport> make_channels(const node_options& options);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "atbus/channel/sender.hpp"
 #include "node/lane_transport.h"
@@ -25,9 +26,9 @@ namespace atbus::detail {
 
 class lane_link final : public link {
  public:
-  lane_link(lane_transport& owner, lane_transport::inbox& own, const address& peer,
+  lane_link(lane_transport& owner, lane_transport::inbox& own, std::string peer,
             std::size_t index) noexcept
-      : owner_(owner), own_(own), peer_(peer), index_(index) {}
+      : owner_(owner), own_(own), peer_(std::move(peer)), index_(index) {}
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
@@ -42,12 +43,14 @@ class lane_link final : public link {
   void close(std::chrono::nanoseconds linger) noexcept override;
   void abort() noexcept override;
   [[nodiscard]] link_kind kind() const noexcept override {
-    return in_process() ? link_kind::memory : link_kind::shared_memory;
+    const link_kind by_address = kind_of(own_.where.kind());
+    return by_address == link_kind::unix_socket ? link_kind::lanes : by_address;
   }
   [[nodiscard]] link_trust trust() const noexcept override {
-    return in_process() ? link_trust::same_process : link_trust::same_user;
+    return own_.where.kind() == address_kind::mem ? link_trust::same_process
+                                                  : link_trust::same_user;
   }
-  [[nodiscard]] std::string peer() const override { return peer_.to_string(); }
+  [[nodiscard]] std::string peer() const override { return peer_; }
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
     return out_ ? out_->message_limit() : 0;
   }
@@ -67,12 +70,11 @@ class lane_link final : public link {
     closed,     // to be told, or just being told
   };
 
-  [[nodiscard]] bool in_process() const noexcept { return peer_.kind() == address_kind::mem; }
   [[nodiscard]] bool has_lane() const noexcept { return speaker_ != 0; }
 
   lane_transport& owner_;
   lane_transport::inbox& own_;  // where its lane is
-  address peer_;                // where ours is
+  std::string peer_;            // where ours is
   std::size_t index_;           // in lane_transport::links_
   std::optional<sender> out_;
   std::optional<message_slot> slot_;

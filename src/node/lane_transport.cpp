@@ -44,6 +44,7 @@ void lane_transport::close() noexcept {
   waiting_.clear();
   due_.clear();
   problems_.clear();
+  exchanges_.clear();
   // Before our own lanes end: whoever sees that finds out why.
   for (const auto& at : inboxes_) {
     if (at->durable)
@@ -90,8 +91,9 @@ result<std::string> lane_transport::listen(const address& at) {
 }
 
 address lane_transport::private_address(address_kind kind) const {
-  return *address::parse(std::string{name(kind)} + "://" + private_prefix(self_.id) +
-                         bus_id{self_.incarnation}.to_hex());
+  const bool handed = kind == address_kind::unix_socket;  // nobody ever listens there
+  return *address::parse(std::string{name(kind)} + (handed ? "://@" : "://") +
+                         private_prefix(self_.id) + bus_id{self_.incarnation}.to_hex());
 }
 
 result<lane_transport::inbox*> lane_transport::own_inbox(address_kind kind) {
@@ -115,7 +117,8 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   options.lane_size = options_.lane_size;
   options.message_limit = options_.message_limit;
   options.directory = options_.directory;
-  auto opened = receiver::open(at.to_string(), options);
+  auto opened = at.kind() == address_kind::unix_socket ? open_handed(at, options)
+                                                       : receiver::open(at.to_string(), options);
   if (!opened)
     return opened.error();
   epoll_event interest{.events = EPOLLIN, .data = {}};

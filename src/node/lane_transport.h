@@ -1,9 +1,11 @@
-// Links through shared memory, shm:// and mem://: pairs of lanes.
+// Links through shared memory, shm:// and mem://: pairs of lanes. And those that begin at a socket,
+// unix://.
 //
 // A node has an inbox (a receiver) for each kind: what it listens on or, from the first time that it
 // dials, a private one. A link is a lane of ours in the other's inbox and one of its lanes in ours.
 // Who dials writes a call into its lane, which says where its inbox is; the other end opens a lane
-// there and answers (pairing_record.h).
+// there and answers (pairing_record.h). Where a Unix connection opens, each end hands the other a lane
+// of an inbox that has no name (lane_pairing.h), and the link is open at once.
 //
 // What ends a link:
 //  - close() and abort() drop the other end's lane in our inbox, then end our own lane in theirs: it
@@ -22,10 +24,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "atbus/channel/receiver.hpp"
+#include "atbus/channel/sender.hpp"
+#include "channel/lane_pairing.h"
 #include "node/link.h"
 #include "node/pairing_record.h"
 #include "system/kernel.h"
@@ -46,7 +51,7 @@ struct lane_transport_options {
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
 };
 
-class lane_transport final : public transport {
+class lane_transport final : public transport, public lane_exchange {
  public:
   explicit lane_transport(lane_transport_options options = {});
   ~lane_transport() override;
@@ -61,6 +66,13 @@ class lane_transport final : public transport {
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+
+  result<ends> offer_lane(std::uint64_t connection) noexcept override;
+  error take_lane(std::uint64_t connection, ends theirs) noexcept override;
+  void give_up(std::uint64_t connection, const error& why) noexcept override;
+  // The link over the lanes that were exchanged for that connection; whoever asks tells that it is
+  // open. `peer` is for people. Null: the other end has not announced itself in its lane.
+  [[nodiscard]] link* join(std::uint64_t connection, const std::string& peer);
 
  private:
   friend class lane_link;
@@ -78,6 +90,15 @@ class lane_transport final : public transport {
     std::vector<place> lanes = {};
   };
 
+  // Lanes for a connection that is about to open.
+  struct exchange {
+    std::uint64_t connection = 0;
+    std::optional<std::uint32_t> lane = {};  // ours, for the other end
+    std::optional<sender> out = {};          // in the other end's
+  };
+  [[nodiscard]] exchange& exchange_for(std::uint64_t connection);
+  [[nodiscard]] result<receiver> open_handed(const address& at, const receiver_options& options);
+
   // Inboxes.
   [[nodiscard]] result<inbox*> open_inbox(const address& at, bool durable);
   [[nodiscard]] result<inbox*> own_inbox(address_kind kind);
@@ -93,7 +114,7 @@ class lane_transport final : public transport {
   void look_for_ends(inbox& at);
 
   // Links come and go.
-  lane_link& add(inbox& own, const address& peer);
+  lane_link& add(inbox& own, std::string peer);
   void call(lane_link& of);
   void attach(lane_link& of, std::uint32_t lane, std::uint64_t speaker);
   void lane_ended(lane_link& of);
@@ -119,7 +140,10 @@ class lane_transport final : public transport {
   std::vector<lane_link*> waiting_;  // for room in their lanes
   std::deque<lane_link*> due_;       // to be told that they have ended, or left
   std::vector<error> problems_;
-  std::size_t turn_ = 0;  // the inbox that is first in the next poll
+  std::vector<exchange> exchanges_;
+  error no_handed_;                // why there is no inbox for connections, once that is known
+  std::vector<errc> sockets_why_;  // why connections were left without lanes, as far as told
+  std::size_t turn_ = 0;           // the inbox that is first in the next poll
   bool polling_ = false;
   bool closed_ = false;
   bool room_unwatched_ = false;  // the kernel refused to watch for room in some lane

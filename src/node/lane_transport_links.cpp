@@ -26,8 +26,8 @@ bool is_wrong_address(const error& e) {
 
 // --- they come
 
-lane_link& lane_transport::add(inbox& own, const address& peer) {
-  links_.push_back(std::make_unique<lane_link>(*this, own, peer, links_.size()));
+lane_link& lane_transport::add(inbox& own, std::string peer) {
+  links_.push_back(std::make_unique<lane_link>(*this, own, std::move(peer), links_.size()));
   return *links_.back();
 }
 
@@ -47,7 +47,7 @@ result<link*> lane_transport::connect(const address& to) {
   auto opened = sender::open(text, options);
   if (!opened && is_wrong_address(opened.error()))
     return opened.error();
-  lane_link& made = add(**own, to);
+  lane_link& made = add(**own, text);
   if (!opened) {
     end(made, std::move(opened).error());
     return &made;
@@ -98,7 +98,7 @@ void lane_transport::called(inbox& from, const received_message& message,
     return refuse(from, message.lane,
                   back ? call.address + " takes no answer" : back.error().text());
   }
-  lane_link& made = add(from, *where);
+  lane_link& made = add(from, where->to_string());
   made.out_.emplace(std::move(*back));
   made.generation_ = made.out_->receiver_generation();
   made.peer_durable_ = call.durable;
@@ -249,8 +249,8 @@ void lane_transport::tell_due() {
       lane_link& of;
       ~last_word() {
         const std::size_t index = of.index_;
-        const bool clean = of.orphaned_ && !of.in_process();
-        const std::string inbox = of.peer_.name();
+        const bool clean = of.orphaned_ && of.kind() == link_kind::shared_memory;
+        const std::string inbox = clean ? address::parse(of.peer_)->name() : std::string{};
         owner.links_.back()->index_ = index;
         std::swap(owner.links_[index], owner.links_.back());
         owner.links_.pop_back();  // its sender holds a lane there

@@ -108,7 +108,8 @@ class link {
 
 class link_events {
  public:
-  // A link is open: one that connect() began, or `accepted`, one that somebody else did.
+  // A link is open: one that connect() began, or `accepted`, one that somebody else did. In place of
+  // what connect() has returned it may be another one, with the context of that, which is gone.
   virtual void opened(link& at, bool accepted) = 0;
   // In place: the bytes are valid until it returns. `redelivered`: an earlier life of this node died
   // while it handled this message.

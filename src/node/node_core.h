@@ -127,6 +127,7 @@ class node_core final : private link_events {
 
   // node_links.cpp
   session& make_session(link& at);
+  session& move_session(session& from, link& to);
   void resume_others(session& ended);
   void end_session(session& gone);
   void prepare_flow(session& on, const node_life& life);

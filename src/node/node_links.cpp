@@ -82,12 +82,24 @@ void node_core::end_session(session& gone) {
   std::erase_if(sessions_, [&](const auto& one) { return one.get() == &gone; });
 }
 
+// The link that was dialled has become another one while it opened.
+session& node_core::move_session(session& from, link& to) {
+  session& fresh = make_session(to);
+  fresh.dialled = std::exchange(from.dialled, nullptr);
+  if (fresh.dialled != nullptr)
+    fresh.dialled->at = &fresh;
+  std::erase_if(sessions_, [&](const auto& one) { return one.get() == &from; });
+  return fresh;
+}
+
 void node_core::opened(link& at, bool accepted) {
   if (closed_)
     return;
   session* on = session_of(at);
   if (on == nullptr)
     on = &make_session(at);
+  else if (&on->at != &at)
+    on = &move_session(*on, at);
   if (leaving_)
     return drop(*on, false, errc::closed, {});
   on->by_us = !accepted;

@@ -5,6 +5,7 @@
 
 #include "channel/connection_set.h"
 #include "channel/frame.h"
+#include "node/lane_transport.h"
 
 namespace atbus::detail {
 namespace {
@@ -108,8 +109,9 @@ class connection_link final : public link {
   std::size_t index_ = 0;  // in links_
 };
 
-stream_transport::stream_transport(const stream_transport_options& options)
+stream_transport::stream_transport(const stream_transport_options& options, lane_transport* lanes)
     : options_(options),
+      lanes_(lanes),
       of_links_(for_links(options)),
       data_limit_(data_limit(options, of_links_.message_limit)) {
   of_links_.send_buffer_size = data_limit_ + options_.control_reserve;
@@ -135,7 +137,8 @@ void stream_transport::start(const node_life&, link_events& events) {
              events_->writable(*static_cast<connection_link*>(at.context()));
            },
        .on_close = [this](connection at, const error& why) { tell_closed(at, why); },
-       .on_problem = [this](const error& what) { events_->problem(what); }});
+       .on_problem = [this](const error& what) { events_->problem(what); }},
+      {.lanes = lanes_});
   if (opened) {
     set_.emplace(std::move(*opened));
   } else {
@@ -175,7 +178,29 @@ connection_link& stream_transport::add(connection at) {
   return made;
 }
 
+link* stream_transport::take_over(connection at) {
+  link* const made = lanes_->join(at.id(), at.peer());
+  auto* const before = static_cast<connection_link*>(at.context());
+  if (made == nullptr) {
+    events_->problem(
+        {errc::protocol_error, at.peer() + ": the other end has not said who it is in its lane"});
+  } else if (before != nullptr) {
+    made->context = before->context;
+    at.set_context(nullptr);
+    remove(*before);
+  }
+  (void)at.abort();
+  return made;
+}
+
 void stream_transport::tell_opened(connection at) {
+  connection_core* core = nullptr;
+  if (connection_core::find(at, core)->pairing.now() == lane_pairing::state::lanes) {
+    const bool dialled = at.context() != nullptr;
+    if (link* const made = take_over(at))
+      events_->opened(*made, !dialled);
+    return;
+  }
   const bool accepted = at.context() == nullptr;
   connection_link& of = accepted ? add(at) : *static_cast<connection_link*>(at.context());
   if (accepted && at.listener().starts_with("unix://"))
@@ -185,16 +210,20 @@ void stream_transport::tell_opened(connection at) {
   events_->opened(of, accepted);
 }
 
+void stream_transport::remove(connection_link& gone) noexcept {
+  const std::size_t index = gone.index_;
+  links_.back()->index_ = index;
+  std::swap(links_[index], links_.back());
+  links_.pop_back();
+}
+
 void stream_transport::tell_closed(connection at, const error& why) {
+  if (at.context() == nullptr)
+    return;  // lanes have taken its place
   struct last_word {
     stream_transport& owner;
     connection_link& of;
-    ~last_word() {
-      const std::size_t index = of.index_;
-      owner.links_.back()->index_ = index;
-      std::swap(owner.links_[index], owner.links_.back());
-      owner.links_.pop_back();
-    }
+    ~last_word() { owner.remove(of); }
   } const end{*this, *static_cast<connection_link*>(at.context())};
   std::erase(roomy_, &end.of);
   events_->closed(end.of, why);

@@ -1,4 +1,5 @@
-// Links through sockets: ipv4://, ipv6://, dns:// and unix://, over a connection_set.
+// Links through sockets: ipv4://, ipv6://, dns:// and unix://, over a connection_set. Where both ends of
+// a unix:// one have lanes, those carry the link from its opening on, and the connection ends.
 //
 // A link's queue holds what was committed until the other end has handled it. Data leaves a part of
 // it free, so that acknowledgements find room in a queue that data has filled: else two nodes that
@@ -21,6 +22,7 @@
 namespace atbus::detail {
 
 class connection_link;
+class lane_transport;
 
 struct stream_transport_options {
   socket_options socket = {};
@@ -44,7 +46,9 @@ struct stream_transport_options {
 
 class stream_transport final : public transport {
  public:
-  explicit stream_transport(const stream_transport_options& options = {});
+  // `lanes`: for Unix connections whose other end has some too. Outlives this; polled by its owner.
+  explicit stream_transport(const stream_transport_options& options = {},
+                            lane_transport* lanes = nullptr);
   ~stream_transport() override;
 
   void start(const node_life& self, link_events& events) override;
@@ -62,11 +66,16 @@ class stream_transport final : public transport {
   friend class connection_link;
 
   connection_link& add(connection at);
+  void remove(connection_link& gone) noexcept;
   void tell_opened(connection at);
   void tell_closed(connection at, const error& why);
   void tell_writable();
 
+  // The link over lanes that a connection has opened in its place. Null: it is broken.
+  [[nodiscard]] link* take_over(connection at);
+
   stream_transport_options options_;
+  lane_transport* lanes_;
   connection_options of_links_;
   std::uint64_t data_limit_ = 0;  // bytes of a link's queue that data may fill
   link_events* events_ = nullptr;

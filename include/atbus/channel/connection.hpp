@@ -47,6 +47,7 @@ class connection_slot;
 namespace detail {
 class connection_core;
 struct connection_anchor;
+class lane_exchange;
 }  // namespace detail
 
 enum class connection_state : std::uint8_t {
@@ -125,6 +126,8 @@ struct connection_set_options {
   std::chrono::nanoseconds spin = std::chrono::microseconds{50};
   // What one read takes at most, in bytes; the memory is shared by all connections.
   std::size_t read_size = 512 * 1024;
+  // Of nodes. Null: messages go through the sockets.
+  detail::lane_exchange* lanes = nullptr;
 };
 
 // Refers to a connection of a set. A plain value; a default-made one refers to none.

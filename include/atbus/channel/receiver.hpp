@@ -38,6 +38,10 @@
 
 namespace atbus {
 
+namespace detail {
+struct handed_lanes;
+}
+
 class ATBUS_API receiver {
  public:
   // Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
@@ -132,6 +136,7 @@ class ATBUS_API receiver {
   [[nodiscard]] bool is_open() const noexcept;
 
  private:
+  friend struct detail::handed_lanes;
   explicit receiver(detail::receiver_backend* backend) noexcept : backend_(backend) {}
 
   detail::receiver_backend* backend_ = nullptr;

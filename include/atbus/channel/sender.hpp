@@ -47,7 +47,8 @@ namespace atbus {
 
 namespace detail {
 class sender_on_loop;
-}
+struct handed_lanes;
+}  // namespace detail
 
 // Writable bytes of one message in the lane itself. Until `commit` nobody else can see them;
 // destroying the slot without a commit gives them up. A sender has at most one slot at a time: a
@@ -263,6 +264,7 @@ class ATBUS_API sender {
 
  private:
   friend class detail::sender_on_loop;
+  friend struct detail::handed_lanes;
   explicit sender(detail::sender_backend* backend) noexcept : backend_(backend) {}
 
   detail::sender_backend* backend_ = nullptr;

@@ -30,6 +30,7 @@ inline std::vector<node_kind> node_kinds() {
       {"shm", false, [](text, text unique) { return "shm://" + unique; }},
       {"unix_path", false, [](text directory, text) { return "unix://" + directory + "/node"; }},
       {"unix_abstract", false, [](text, text unique) { return "unix://@" + unique; }},
+      {"unix_socket", false, [](text, text unique) { return "unix://@" + unique + "?shm=false"; }},
       {"ipv4", true, [](text, text) { return std::string{"ipv4://127.0.0.1:0"}; }},
       {"ipv6", true, [](text, text) { return std::string{"ipv6://[::1]:0"}; }},
   };

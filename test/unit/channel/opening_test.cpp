@@ -136,6 +136,12 @@ TEST(Opening, UsesChecksumsIfOneWantsThemAndLanesIfBothDo) {
                 frame_fault::none);
       EXPECT_EQ(agreed.checksums, own || theirs);
       EXPECT_EQ(agreed.lanes, own && theirs);
+      EXPECT_FALSE(agreed.lane_pair);
+      ASSERT_EQ(agree({.offers_lane_pair = own, .session = 1},
+                      {.offers_lanes = true, .offers_lane_pair = theirs, .session = 2}, agreed),
+                frame_fault::none);
+      EXPECT_EQ(agreed.lane_pair, own && theirs);
+      EXPECT_FALSE(agreed.lanes);
     }
   }
 }

@@ -251,8 +251,8 @@ struct kind_of_link {
   [[nodiscard]] std::string fresh_address(const std::string& directory) const {
     static int count = 0;
     const std::string at{where};
-    if (at == "unix:///")
-      return "unix://" + directory + "/socket";
+    if (at.starts_with("unix:///"))
+      return "unix://" + directory + "/socket" + at.substr(std::string_view{"unix:///"}.size());
     return at.back() == '0' || at == "shm://"
                ? at
                : at + "atbus-test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
@@ -281,6 +281,8 @@ inline std::vector<kind_of_link> all_kinds() {
     all.back().name = names[through_channels];
     all.back().make = make_both;
   }
+  all[6].where = "unix:///?shm=false";
+  all.push_back({"lanes", "unix:///", link_kind::lanes, link_trust::same_user, make_both});
   return all;
 }
 
@@ -300,9 +302,10 @@ class TwoEnds : public testing::TestWithParam<kind_of_link> {
   }
   void join() {
     start();
-    out = b->connect(where);
+    b->connect(where);
     ASSERT_TRUE(until([&] { return a->count("accepted") == 1 && b->count("opened") == 1; }));
     in = a->last;
+    out = b->last;
   }
   bool until(const std::function<bool()>& done) { return turn_until({a.get(), b.get()}, done); }
   // As many messages of that text as there is room for.

@@ -224,8 +224,9 @@ TEST_P(Transport, HoldsManyLinks) {
   start();
   constexpr std::size_t count = 20;
   std::vector<link*> dialled;
+  b->on_opened = [&](link& at, bool) { dialled.push_back(&at); };
   for (std::size_t i = 0; i != count; ++i)
-    dialled.push_back(b->connect(where));
+    b->connect(where);
   ASSERT_TRUE(until([&] { return a->count("accepted") == count && b->count("opened") == count; }));
   for (std::size_t i = 0; i < count; i += 2)
     dialled[i]->abort();
