@@ -28,6 +28,7 @@ struct member_orders {
   std::array<shared_counter, 2> leave;   // how often: end in an orderly way and come back
   std::array<shared_counter, 2> finish;  // the same, for good
   shared_counter quiet;                  // nothing new is sent
+  shared_counter begun;                  // processes; by each
 };
 
 class member {

@@ -123,8 +123,12 @@ void one_round::start(std::uint32_t role) {
   stopped_[role] = false;
   members_[role] = child_process{[this, role, seed = random_()] {
     close_what_was_inherited();
+    orders_->begun.add();
     return member{plans_, role, book_, *orders_, seed}.run();
   }};
+  // Until then what the proxies close is not closed.
+  if (!orders_->begun.wait(++processes_))
+    book_.violation("a member does not begin");
 }
 
 void one_round::rest(std::uint32_t longest_us) {

@@ -73,6 +73,7 @@ class one_round {
   ledger book_;
   shared<member_orders> orders_;
   std::array<child_process, 2> members_;
+  std::uint32_t processes_ = 0;
   std::array<bool, 2> stopped_{};
   disturbances happened_;
 };
