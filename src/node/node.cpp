@@ -111,6 +111,10 @@ node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcep
   return slot;
 }
 
+node_sender node::sender() {
+  return node_sender{state_ != nullptr ? state_->open_thread_lane() : error{errc::closed}};
+}
+
 void node::on_message(std::function<void(const message&)> handler) {
   if (state_ != nullptr)
     state_->core().handlers().on_message = std::move(handler);
@@ -181,16 +185,16 @@ int node::descriptor() const noexcept {
 }
 
 bool node::prepare_sleep() {
-  return state_ != nullptr && state_->core().prepare_sleep();
+  return state_ != nullptr && state_->prepare_sleep();
 }
 
 void node::finish_sleep() {
   if (state_ != nullptr)
-    state_->core().finish_sleep();
+    state_->finish_sleep();
 }
 
 std::chrono::nanoseconds node::longest_sleep() const noexcept {
-  return state_ != nullptr ? state_->core().longest_sleep() : std::chrono::nanoseconds{-1};
+  return state_ != nullptr ? state_->longest_sleep() : std::chrono::nanoseconds{-1};
 }
 
 node_stats node::stats() const noexcept {

@@ -269,6 +269,31 @@ void node_core::commit(std::size_t length) noexcept {
   in->out.hold(std::move(message));
 }
 
+bool node_core::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes) {
+  status why;
+  std::byte* const at = claim(to, type, bytes.size(), why);
+  if (at == nullptr && why == errc::would_block)
+    return false;
+  if (at != nullptr) {
+    if (!bytes.empty())
+      std::memcpy(at, bytes.data(), bytes.size());
+    commit(bytes.size());
+    return true;
+  }
+  --stats_.refused;
+  ++stats_.accepted;
+  stats_.accepted_bytes += bytes.size();
+  ++stats_.not_delivered;
+  held_message never_sent;
+  never_sent.type = type;
+  never_sent.bytes.assign(bytes.begin(), bytes.end());
+  tell({.kind = news::what::undelivered,
+        .about = to,
+        .message = std::move(never_sent),
+        .reason = why.code()});
+  return true;
+}
+
 error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
                           std::function<void(status)> call) {
   if (closed_)

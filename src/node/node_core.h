@@ -86,6 +86,9 @@ class node_core final : private link_events {
     claimed_.to_self = false;
   }
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return claims_; }
+  // A message that a lane of another thread's has accepted. False: there is no room for it, and nothing
+  // has happened. Any other refusal is told to on_undelivered.
+  bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
 
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.

@@ -20,9 +20,9 @@ class node_on_loop final : public loop_binding {
       return;
     if (of_.core_.is_closed())
       return retire();
-    asleep_ = of_.core_.prepare_sleep() && !(asleep_ && woken_);
+    asleep_ = of_.prepare_sleep() && !(asleep_ && woken_);
     if (asleep_)
-      sleep(of_.core_.longest_sleep());
+      sleep(of_.longest_sleep());
     else
       stay_awake();
   }
@@ -31,7 +31,7 @@ class node_on_loop final : public loop_binding {
     if (ended() || (asleep_ && !woken_))
       return;
     if (asleep_)
-      of_.core_.finish_sleep();
+      of_.finish_sleep();
     asleep_ = woken_ = false;
     guarded([this] { of_.poll(per_turn); });
   }
@@ -59,6 +59,7 @@ class node_state::use {
 node_state::node_state(bus_id id, const node_options& options, std::shared_ptr<node_ground> ground)
     : ground_(std::move(ground)),
       core_(id, options, ground_->environment()),
+      message_limit_(options.message_limit()),
       drain_(options.drain()),
       spin_(ground_->spin()) {
   if (options.loop() == nullptr)
@@ -79,6 +80,7 @@ node_state::~node_state() {
 
 void node_state::release() noexcept {
   core_.close();
+  threads_.close();
   owned_ = false;
   if (in_use_ == 0)
     delete this;
@@ -89,9 +91,42 @@ void node_state::rethrow() {
     on_loop_->rethrow();
 }
 
+result<sender> node_state::open_thread_lane() {
+  if (!core_.fault())
+    return core_.fault();
+  if (core_.is_closed())
+    return error{errc::closed};
+  return threads_.open(core_.self(), message_limit_, core_.descriptor());
+}
+
 std::size_t node_state::poll(const poll_limits& limits) {
+  if (core_.dispatching())
+    return 0;
   const use in_here{*this};
+  threads_.pass_on(core_, limits.messages);
   return core_.poll(limits);
+}
+
+bool node_state::prepare_sleep() {
+  if (!core_.prepare_sleep())
+    return false;
+  if (threads_.prepare_sleep())
+    return true;
+  core_.finish_sleep();
+  return false;
+}
+
+void node_state::finish_sleep() {
+  core_.finish_sleep();
+  threads_.finish_sleep();
+}
+
+std::chrono::nanoseconds node_state::longest_sleep() const noexcept {
+  const auto core = core_.longest_sleep();
+  const auto threads = threads_.longest_sleep();
+  if (core < std::chrono::nanoseconds{0} || threads < std::chrono::nanoseconds{0})
+    return std::max(core, threads);
+  return std::min(core, threads);
 }
 
 status node_state::wait(std::chrono::nanoseconds timeout) {
@@ -103,14 +138,14 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{core_.clock().now(), timeout, core_.clock()};
   status how = errc::timed_out;
   while (how == errc::timed_out) {
-    if (!core_.prepare_sleep()) {
+    if (!prepare_sleep()) {
       how = {};
       break;
     }
-    const std::chrono::nanoseconds longest = core_.longest_sleep();
+    const std::chrono::nanoseconds longest = longest_sleep();
     const std::int64_t left = deadline.left_ns(longest);
     const bool woken = ground_->sleep(std::chrono::nanoseconds{left});
-    core_.finish_sleep();
+    finish_sleep();
     if (woken || (longest >= std::chrono::nanoseconds{0} && left >= longest.count()))
       how = {};
     else if (deadline.over())
@@ -122,9 +157,11 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
 bool node_state::is_over() {
   if (!stopping_)
     return false;
-  if (!drained_by_)
+  if (!drained_by_) {
     drained_by_ = core_.clock().now() + drain_;
-  return core_.settled() || core_.clock().now() >= *drained_by_;
+    threads_.pass_on(core_, poll_limits{}.messages);
+  }
+  return settled() || core_.clock().now() >= *drained_by_;
 }
 
 status node_state::run() {
@@ -142,11 +179,11 @@ status node_state::run() {
       core_.flush();
       return {};
     }
-    if (core_.poll({}) != 0 || core_.is_closed() || stopping_ != drained_by_.has_value())
+    if (poll({}) != 0 || core_.is_closed() || stopping_ != drained_by_.has_value())
       continue;
     const std::chrono::nanoseconds start = now();
     if (!spin_.spin(start, start + std::chrono::milliseconds{1},
-                    [this] { return core_.poll({}) != 0 || core_.is_closed() || stopping_; }) &&
+                    [this] { return poll({}) != 0 || core_.is_closed() || stopping_; }) &&
         !core_.is_closed())
       wait(stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1});
     spin_.learn(now() - start);
@@ -162,24 +199,26 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   const use in_here{*this};
   const wait_deadline until{core_.clock().now(), deadline, core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
-    core_.poll({});
+    poll({});
     if (!core_.is_closed())
       wait(step);
     return !core_.is_closed();
   };
-  while (!core_.settled() && !until.over()) {
+  threads_.pass_on(core_, poll_limits{}.messages);
+  while (!settled() && !until.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
   }
-  const status how = core_.settled() ? status{} : status{errc::timed_out};
+  const status how = settled() ? status{} : status{errc::timed_out};
   core_.leave();
   const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
   }
-  core_.poll({});
+  poll({});
   core_.close();
+  threads_.close();
   return how;
 }
 

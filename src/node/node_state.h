@@ -9,6 +9,7 @@
 #include "channel/spin_budget.h"
 #include "node/node_core.h"
 #include "node/node_ground.h"
+#include "node/thread_inboxes.h"
 
 namespace atbus::detail {
 
@@ -31,6 +32,12 @@ class node_state {
   // Whether stop() was called, and what was accepted is settled or has had its time.
   [[nodiscard]] bool is_over();
   [[nodiscard]] node_core& core() noexcept { return core_; }
+  result<sender> open_thread_lane();
+
+  // As of a receiver.
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
   // What a handler threw on the loop.
   void rethrow();
 
@@ -39,9 +46,14 @@ class node_state {
   // Keeps the state until the outermost verb returns.
   class use;
 
+  // Whether all that was accepted is settled.
+  [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
+
   std::shared_ptr<node_ground> ground_;
   node_core core_;
+  thread_inboxes threads_;
   node_on_loop* on_loop_ = nullptr;
+  std::size_t message_limit_;
   std::chrono::nanoseconds drain_;
   spin_budget spin_;
   unsigned in_use_ = 0;

@@ -18,8 +18,8 @@ enum class endpoint_event : std::uint8_t {
   away,          // its process has ended; what is sent waits for its successor in shared memory
   disconnected,  // no link any more; what is sent waits until there is one, unless it was disconnect()
   refused,       // it does not want this node, or this node does not want it: see the log
-  superseded,    // this process was silent, and another one has its bus id there now: for good. What
-                 // was not settled is reported, and it is not dialled any more
+  superseded,  // this process was silent, and another one has its bus id there now: for good. What
+               // was not settled is reported, and it is not dialled any more
 };
 [[nodiscard]] ATBUS_API std::string_view name(endpoint_event event) noexcept;
 

@@ -15,7 +15,7 @@
 // A node runs in one of three ways: run() owns the thread; poll() is called once per frame and never
 // blocks; or it rides on a libuv loop (node_options::loop).
 //
-// Threads: one for a node and everything that belongs to it.
+// Threads: one for a node and everything that belongs to it; others send through sender().
 // Handlers run from poll and run alone (or from the loop), never inside one another. Each may use any
 // verb: send, close, disconnect, destroy the node. One may throw: poll and run pass it on, and the
 // message counts as handled; on a loop the next verb passes it on.
@@ -40,6 +40,7 @@
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
 #include "atbus/node/node_options.hpp"
+#include "atbus/node/node_sender.hpp"
 #include "atbus/node/node_stats.hpp"
 
 namespace atbus {
@@ -146,6 +147,9 @@ class ATBUS_API node {
   }
   // `length` writable bytes of a message; false and why() for the errors of send.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept;
+
+  // For another thread: a lane of its own into this node. What is wrong is said by its send.
+  [[nodiscard]] node_sender sender();
 
   void on_message(std::function<void(const message&)> handler);
   // Once for each accepted message that is not delivered or unknown.

@@ -1,0 +1,95 @@
+#include "node/thread_inboxes.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "node/node_core.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+result<sender> thread_inboxes::open(const node_life& self, std::size_t message_limit, int epoll) {
+  if (epoll < 0)
+    return error{errc::not_supported, "a simulated node has one thread"};
+  const std::string where = "mem://atbus-" + self.id.to_hex() + "-" +
+                            bus_id{self.incarnation}.to_hex() + "-thread-" +
+                            std::to_string(++opened_);
+  receiver_options options;
+  options.lanes = 1;
+  options.message_limit = sizeof(thread_message_head) + message_limit;
+  auto in = receiver::open(where, options);
+  if (!in)
+    return in.error();
+  auto made = std::make_unique<inbox>(std::move(*in));
+  auto out = sender::open(where);
+  if (!out)
+    return out;
+  epoll_event interest{.events = EPOLLIN, .data = {}};
+  if (kernel().epoll_ctl(epoll, EPOLL_CTL_ADD, made->in.descriptor(), &interest) != 0)
+    return error{errc::system_error, where + ": can't watch its doorbell", errno};
+  made->in.poll([](bytes_view) {});  // it knows its sender from here on, and sees its end
+  inboxes_.push_back(std::move(made));
+  return out;
+}
+
+void thread_inboxes::receive(inbox& from, node_core& to, bytes_view message) {
+  thread_message_head head;
+  std::memcpy(&head, message.data(), sizeof head);
+  const bytes_view payload = message.subspan(sizeof head);
+  if (to.send_for_thread(bus_id{head.to}, head.type, payload))
+    return;
+  from.held = {bus_id{head.to}, head.type, {payload.begin(), payload.end()}};
+  from.in.pause(0);
+}
+
+void thread_inboxes::pass_on(node_core& to, std::size_t most) {
+  for (const auto& from : inboxes_) {
+    if (from->held) {
+      if (!to.send_for_thread(from->held->to, from->held->type, from->held->bytes))
+        continue;
+      from->held.reset();
+      from->in.resume(0);
+    }
+    const std::size_t handled =
+        from->in.poll([&](bytes_view message) { receive(*from, to, message); }, {.messages = most});
+    from->empty = handled == 0 && !from->held;
+  }
+  std::erase_if(inboxes_, [](const auto& one) { return one->empty && one->in.speaker(0) == 0; });
+}
+
+bool thread_inboxes::is_empty() const noexcept {
+  return std::all_of(inboxes_.begin(), inboxes_.end(), [](const auto& one) { return one->empty; });
+}
+
+bool thread_inboxes::prepare_sleep() {
+  // A held message needs no watch: the link that has room for it again wakes the node.
+  for (const auto& one : inboxes_) {
+    if (!one->in.prepare_sleep()) {
+      finish_sleep();
+      return false;
+    }
+  }
+  return true;
+}
+
+void thread_inboxes::finish_sleep() {
+  for (const auto& one : inboxes_)
+    one->in.finish_sleep();
+}
+
+std::chrono::nanoseconds thread_inboxes::longest_sleep() const noexcept {
+  std::chrono::nanoseconds longest{-1};
+  for (const auto& one : inboxes_) {
+    const auto own = one->in.longest_sleep();
+    if (own >= std::chrono::nanoseconds{0} &&
+        (longest < std::chrono::nanoseconds{0} || own < longest))
+      longest = own;
+  }
+  return longest;
+}
+
+}  // namespace atbus::detail

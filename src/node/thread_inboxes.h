@@ -1,0 +1,69 @@
+// What other threads send through a node: a lane in memory for each node_sender.
+//
+// The lanes do the synchronizing; everything here belongs to the node's thread. A message that its
+// destination has no room for holds up its own lane, no other one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "atbus/channel/receiver.hpp"
+#include "atbus/channel/sender.hpp"
+#include "atbus/core/bus_id.hpp"
+#include "core/node_life.h"
+
+namespace atbus::detail {
+
+class node_core;
+
+// In front of each message in such a lane.
+struct thread_message_head {
+  std::uint64_t to = 0;
+  std::uint32_t type = 0;
+  std::uint32_t reserved = 0;
+};
+
+class thread_inboxes {
+ public:
+  // A lane for messages of up to `message_limit` bytes; `epoll` will watch it.
+  result<sender> open(const node_life& self, std::size_t message_limit, int epoll);
+
+  // Sends what is there, at most `most` messages of each lane.
+  void pass_on(node_core& to, std::size_t most);
+  // Whether nothing waits in any lane.
+  [[nodiscard]] bool is_empty() const noexcept;
+
+  // As of a receiver.
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+
+  // The senders are told `closed`; what is left in their lanes is theirs again.
+  void close() noexcept { inboxes_.clear(); }
+
+ private:
+  struct waiting_message {
+    bus_id to;
+    std::uint32_t type = 0;
+    std::vector<std::byte> bytes;
+  };
+  struct inbox {
+    explicit inbox(receiver opened) : in(std::move(opened)) {}
+    ~inbox() { (void)in.remove(); }
+
+    receiver in;
+    std::optional<waiting_message> held;  // there was no room for it: the lane is paused
+    bool empty = false;                   // when it was polled last
+  };
+
+  static void receive(inbox& from, node_core& to, bytes_view message);
+
+  std::vector<std::unique_ptr<inbox>> inboxes_;
+  std::uint64_t opened_ = 0;
+};
+
+}  // namespace atbus::detail
