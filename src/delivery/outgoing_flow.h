@@ -29,6 +29,7 @@
 // doc/design/delivery.md has the argument. One thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +79,10 @@ class outgoing_flow {
 
   // Whether something is held: what is accepted later has to be held too.
   [[nodiscard]] bool holds() const noexcept { return !held_.empty(); }
+  // Whether one that is held may have arrived. Looks at each.
+  [[nodiscard]] bool is_in_doubt() const noexcept {
+    return std::ranges::any_of(held_, &held_message::may_have_arrived);
+  }
   [[nodiscard]] std::size_t held_messages() const noexcept { return held_.size(); }
   // With what it costs to keep each of them, so that a limit on it bounds empty messages too.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }

@@ -119,6 +119,7 @@ introduction node_core::introduce() {
 
 void node_core::begin_handshake(session& on) {
   on.stage = session_stage::registering;
+  on.began_after = stats_.registrations;
   on.keeps = on.at.keeps();
   on.clock.set(on_.clock.now() + options_.first_idle_timeout());
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
@@ -159,7 +160,7 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
       if (other->stage != session_stage::registered)
         continue;
       if (other->life == life) {
-        if (on.shake->resume().sole)
+        if (on.shake->resume().sole && on.is_newer_than(*other))
           other->stage = session_stage::dropped;
         else if (on.by_us)
           other->at.pause();  // until it is clear whether the other end still has that link
@@ -244,7 +245,7 @@ void node_core::registered(session& on) {
     of.sessions.push_back(&on);
   of.forget.cancel();
   of.refused = errc::ok;
-  ++stats_.registrations;
+  on.registration = ++stats_.registrations;
   on.at.confirm(on.life);
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
@@ -262,10 +263,12 @@ void node_core::registered(session& on) {
     of.life = on.life;
     away_.supersede(of.life);
   }
-  // From here on the peer has it; what other handshakes remember of it grows old.
+  // From here on the peer has it; what other handshakes remember of it, and have said, grows old.
   for (const auto& other : sessions_) {
     if (other->flow_of == on.life)
       other->has_flow = false;
+    if (other.get() != &on && other->told_position == on.life)
+      other->said_sole = false;
   }
   of.silent = false;
   on.has_flow = false;
@@ -276,7 +279,8 @@ void node_core::registered(session& on) {
     // What waits for this life in shared memory is let be handled first.
     if (other->stage == session_stage::away && other->at.has_successor())
       continue;
-    if (on.answer.sole || other->stage == session_stage::dropped || other->life != on.life)
+    const bool gone = on.answer.sole && on.is_newer_than(*other);
+    if (gone || other->stage == session_stage::dropped || other->life != on.life)
       drop(*other, false, errc::superseded, {});
     else
       other->at.resume();

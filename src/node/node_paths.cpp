@@ -120,7 +120,7 @@ bool node_core::better(const session& left, const session& right) const noexcept
 
 void node_core::choose(peer& of, session& fresh) {
   if (of.current == nullptr && of.left_behind == nullptr) {
-    if (fresh.said_sole || !of.out.holds())
+    if (fresh.is_answer_final() || !of.out.is_in_doubt())
       return use(of, fresh, false);
     return drop(fresh, true, errc::ok, "the link before was lost: register again");
   }
@@ -224,7 +224,8 @@ void node_core::path_ended(peer& of, session& gone) {
   of.out.path_lost(std::move(left));
   session* const next = std::exchange(of.next, nullptr);
   // What the other end said of our flow is of use if nothing could arrive after that.
-  if (next != nullptr && next->stage == session_stage::registered && (settled || next->said_sole))
+  if (next != nullptr && next->stage == session_stage::registered &&
+      (settled || next->is_answer_final()))
     return use(of, *next, settled);
   for (session* other : std::vector<session*>{of.sessions}) {
     if (other->stage == session_stage::registered)

@@ -37,6 +37,13 @@ struct session {
   peer* of = nullptr;  // once registered
   node_life life;      // of the other end, once registered
   host_identity host{};
+  // When its handshake began, and when it was registered: counted in registrations of the node's.
+  std::uint64_t began_after = 0;
+  std::uint64_t registration = 0;
+  // What is said in a handshake can be older than a link that was registered since it began.
+  [[nodiscard]] bool is_newer_than(const session& other) const noexcept {
+    return other.registration <= began_after;
+  }
   bool said_sole = false;  // this link was the only one of ours when the answer was given
   // While registering: how far we have come with the flow of that life.
   bool has_flow = false;
@@ -48,7 +55,9 @@ struct session {
   [[nodiscard]] bool settled() const noexcept {
     return keeps ? released >= last_data : at.settled();
   }
-  resume_point answer;      // what it said of our flow
+  resume_point answer;  // what it said of our flow
+  // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
+  [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
   bool superseded = false;  // another life of its id has come since: it is told so, and no more
   std::chrono::nanoseconds registered_at{0};
 

@@ -84,6 +84,26 @@ TEST_F(NodeCore, SleepsWhileItsMessagesCannotMoveToABetterLink) {
   EXPECT_LT(one.node.polls + two.node.polls - before, 100U);
 }
 
+// Both dial, and what is said at one moment of that takes long: it may be older than a link.
+TEST(NodeCoreDials, AnOldAnswerEndsNoBetterLink) {
+  for (std::chrono::nanoseconds moment = 20ms; moment < 80ms; moment += 500us) {
+    simulated_network net{1};
+    net.conditions.delay_min = net.conditions.delay_max = 10ms;
+    party one{net, 1};
+    party two{net, 2};
+    two.connect(1);
+    net.run_for(15ms);
+    one.connect(2);
+    net.run_for(moment - 15ms);
+    net.conditions.delay_min = net.conditions.delay_max = 300ms;
+    net.run_for(500us);
+    net.conditions.delay_min = net.conditions.delay_max = 10ms;
+    net.run_for(5s);
+    ASSERT_TRUE(one.is_connected(2));
+    EXPECT_EQ(one.logged("messages to 2 go through a caller"), 0) << moment / 1us;
+  }
+}
+
 TEST_F(NodeCore, AHandshakeThatHangsRemembersNothingOldOfAFlow) {
   net.conditions.delay_min = net.conditions.delay_max = 10ms;
   party one{net, 1};
