@@ -38,6 +38,18 @@ class LaneRestart : public testing::Test {
     out = one->connect("shm://two");
     ASSERT_TRUE(until([&] { return one->count("opened") == 1; }));
   }
+  // And is dialled; what is sent after that message waits in the lane.
+  test::child_process begin_life_that_handles_one_message() {
+    auto first = live(1, [](recorded_end& own) {
+      own.on_received = [](link& from, bytes_view) { from.pause(); };
+    });
+    EXPECT_TRUE(listening->wait(1));
+    one = make(1, 1);
+    dial();
+    EXPECT_TRUE(send(*out, "handled"));
+    EXPECT_TRUE(until([&] { return out->settled(); }));
+    return first;
+  }
   bool until(const std::function<bool()>& done) { return turn_until({one.get()}, done); }
 
   test::scratch_directory directory;
@@ -48,13 +60,7 @@ class LaneRestart : public testing::Test {
 };
 
 TEST_F(LaneRestart, KeepsWhatWaitsForASuccessorFork) {
-  auto first = live(
-      1, [](recorded_end& own) { own.on_received = [](link& from, bytes_view) { from.pause(); }; });
-  ASSERT_TRUE(listening->wait(1));
-  one = make(1, 1);
-  dial();
-  ASSERT_TRUE(send(*out, "handled"));
-  ASSERT_TRUE(until([&] { return out->settled(); }));
+  auto first = begin_life_that_handles_one_message();
   ASSERT_TRUE(send(*out, "waits"));
   first.kill_and_wait();
   ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
@@ -127,13 +133,7 @@ TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
 }
 
 TEST_F(LaneRestart, CallsTheSuccessorBehindAFullLaneFork) {
-  auto first = live(
-      1, [](recorded_end& own) { own.on_received = [](link& from, bytes_view) { from.pause(); }; });
-  ASSERT_TRUE(listening->wait(1));
-  one = make(1, 1);
-  dial();
-  ASSERT_TRUE(send(*out, "handled"));
-  ASSERT_TRUE(until([&] { return out->settled(); }));
+  auto first = begin_life_that_handles_one_message();
   std::size_t count = 0;
   while (send(*out, std::string(1000, 'x')))
     ++count;
