@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -19,13 +20,15 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::chrono::nanoseconds longest_recovery = 120s;
+// Bytes, of each link.
+constexpr std::size_t link_queue = 64 * 1024;
 
 class world {
  public:
   world(const scenario& all, std::ostream* trace)
       : plan_(all), trace_(trace), net_(all.seed * 2 + 1), random_(all.seed) {
     places_.resize(all.nodes);
-    usual_.queue_size = 64 * 1024;
+    usual_.queue_size = link_queue;
     if (all.crowded) {
       usual_.delay_max = 300ms;
       usual_.kernel_holds = 1000;
@@ -44,6 +47,8 @@ class world {
     bool doomed = false;  // its handler has ended it
     std::vector<bool> dials;
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
+    // Bytes that were accepted for each since there was a link.
+    std::map<std::uint64_t, std::size_t> waiting;
     std::vector<std::string> more_addresses;
   };
 
@@ -54,6 +59,8 @@ class world {
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  void check_waiting(std::size_t from, std::size_t to, std::size_t size);
+  [[nodiscard]] bool is_connected(std::size_t from, std::size_t to);
   void connect(std::size_t from, std::size_t to, unsigned quality);
   void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
   void end(std::size_t index);
@@ -75,6 +82,7 @@ class world {
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
   bool faults_are_over_ = false;
+  std::chrono::nanoseconds recovery_{0};
 };
 
 void world::note(const std::string& text) {
@@ -95,6 +103,7 @@ void world::start(std::size_t index) {
   ++at.lives;
   at.doomed = false;
   at.owed.clear();
+  at.waiting.clear();
   at.dials = plan_.dials[index];
   bool forgetful = false;
   for (const node_options& one : plan_.options)
@@ -137,6 +146,8 @@ void world::set_handlers(std::size_t index, node_core& core) {
     note(self.id.to_string() + " may write to " + to.to_string());
   };
   on.on_endpoint = [this, index, self, &core](const endpoint& of, endpoint_event event) {
+    if (event == endpoint_event::connected)
+      places_[index].waiting.erase(of.id().value());
     note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
@@ -181,13 +192,29 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   if (!at.process || at.doomed)
     return;
   const node_life self = at.process->core().self();
-  const status sent = at.process->user().send(id_of(to), hops, book_.next(self, id_of(to), size));
+  const std::vector<std::byte> bytes = book_.next(self, id_of(to), size);
+  const status sent = at.process->user().send(id_of(to), hops, bytes);
   if (!at.process->core().dispatching())
     at.process->wake();
   if (sent)
     book_.accepted(self, id_of(to));
+  if (sent)
+    check_waiting(from, to, bytes.size());
   else if (sent == errc::would_block)
     at.owed.insert(id_of(to).value());
+}
+
+// Nothing leaves a queue without a link, but for what is dropped and reported.
+void world::check_waiting(std::size_t from, std::size_t to, std::size_t size) {
+  place& at = places_[from];
+  const node_options& options = plan_.options[from];
+  std::size_t& waiting = at.waiting[id_of(to).value()];
+  const bool reports =
+      options.overflow() != overflow_policy::would_block || options.message_deadline() != 0ns;
+  waiting = reports || is_connected(from, to) ? 0 : waiting + size;
+  if (waiting > options.send_buffer_size() + size)
+    book_.fail("node " + id_of(from).to_string() + " lets " + std::to_string(waiting) +
+               " bytes wait for " + id_of(to).to_string());
 }
 
 void world::connect(std::size_t from, std::size_t to, unsigned quality) {
@@ -210,6 +237,7 @@ void world::disconnect(std::size_t from, std::size_t to, std::chrono::nanosecond
   const bool dialled = at.dials[to];
   at.dials[to] = false;
   at.owed.erase(id_of(to).value());
+  at.waiting.erase(id_of(to).value());
   book_.wished(at.process->core().self(), id_of(to), false);
   (void)at.process->core().disconnect(id_of(to));
   if (!at.process->core().dispatching())
@@ -325,18 +353,19 @@ void world::happen(const scenario_event& one) {
   }
 }
 
+bool world::is_connected(std::size_t from, std::size_t to) {
+  const auto all = places_[from].process->core().endpoints();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const endpoint& one) { return one.id() == id_of(to) && one.connected(); });
+}
+
 bool world::is_quiet() {
   for (std::size_t from = 0; from < places_.size(); ++from) {
     if (!places_[from].process || places_[from].doomed)
       return false;
     node_core& core = places_[from].process->core();
     for (std::size_t to = 0; to < places_.size(); ++to) {
-      if (!places_[from].dials[to])
-        continue;
-      const auto all = core.endpoints();
-      if (std::none_of(all.begin(), all.end(), [&](const endpoint& one) {
-            return one.id() == id_of(to) && one.connected();
-          }))
+      if (places_[from].dials[to] && !is_connected(from, to))
         return false;
     }
     if (!core.settled() || !places_[from].owed.empty())
@@ -362,15 +391,17 @@ void world::check_idle() {
 
 void world::finish() {
   faults_are_over_ = true;
-  net_.conditions = {.queue_size = 64 * 1024};
+  net_.conditions = {.queue_size = link_queue};
   const auto looked = [this] {
     bury_doomed();
     return !book_.fault().empty() || is_quiet();
   };
   // Often enough: each look costs more than what happens in between.
-  const std::chrono::nanoseconds end = net_.now() + longest_recovery;
+  const std::chrono::nanoseconds began = net_.now();
+  const std::chrono::nanoseconds end = began + longest_recovery;
   while (!looked() && net_.now() < end)
     net_.run_for(250ms);
+  recovery_ = net_.now() - began;
   if (!is_quiet()) {
     book_.check_settled();
     for (const place& at : places_) {
@@ -412,7 +443,8 @@ run_result world::run() {
     finish();
   return {.fault = book_.fault(),
           .messages = book_.accepted_count(),
-          .node_time = (net_.now() - 1s) * static_cast<std::int64_t>(plan_.nodes)};
+          .node_time = (net_.now() - 1s) * static_cast<std::int64_t>(plan_.nodes),
+          .recovery = recovery_};
 }
 
 }  // namespace

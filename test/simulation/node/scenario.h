@@ -61,6 +61,8 @@ struct run_result {
   std::string fault;  // empty: all is well
   std::uint64_t messages = 0;
   std::chrono::nanoseconds node_time{0};  // simulated, of all nodes together
+  // From the end of the faults until all is connected and settled.
+  std::chrono::nanoseconds recovery{0};
 };
 
 // `trace`, if given, is told what happens.
