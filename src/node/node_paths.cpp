@@ -188,7 +188,8 @@ void node_core::move_if_settled(peer& of) {
       return;
     session& old = *of.current;
     use(of, *of.next, true);
-    of.moved_from = &old;
+    if (old.stage == session_stage::registered)
+      of.moved_from = &old;
   }
   // The other end's messages have moved too: who dialled the old link ends it.
   if (of.moved_from != nullptr && of.in_from == of.moved_from)
@@ -207,8 +208,12 @@ void node_core::path_ended(peer& of, session& gone) {
     of.moved_from = nullptr;
   if (of.next == &gone)
     of.next = nullptr;
-  if (of.current != &gone && of.left_behind != &gone)
+  if (of.current != &gone && of.left_behind != &gone) {
+    // What was held for a better link goes through the one there is; nothing else may call for it.
+    if (of.current != nullptr && of.current->stage == session_stage::registered)
+      drain(of);
     return;
+  }
   of.left_behind = nullptr;
   std::list<held_message> left = take_left(of, gone.at);
   if (of.current == &gone)
