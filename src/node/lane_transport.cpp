@@ -191,7 +191,9 @@ void lane_transport::receive_other(inbox& from, const received_message& message)
   if (at.link != nullptr && at.speaker != message.speaker)
     lane_ended(*at.link);
   if (is_transports_own(message.bytes)) {
-    const auto record = read_pairing_record(message.bytes);
+    // Lanes that were handed over are paired already.
+    const bool handed = from.where.kind() == address_kind::unix_socket;
+    const auto record = handed ? std::nullopt : read_pairing_record(message.bytes);
     if (!record)
       return refuse(from, message.lane, "it sent what is no pairing record");
     return record->kind == pairing_kind::call ? called(from, message, *record)

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "lane_party.h"
+#include "node/pairing_record.h"
 #include "unit/node/link_fixture.h"
 
 namespace atbus::detail {
@@ -276,8 +277,8 @@ class LanePairOpen : public LanePair {
     auto made = make_handed_sender(std::move(party->segment), std::move(party->bell), "theirs",
                                    party->lanes[0], {});
     ASSERT_TRUE(made) << made.error().text();
-    out = *made;
-    ASSERT_TRUE(out->start());
+    out.emplace(handed_lanes::to_sender(*made));
+    ASSERT_TRUE((*made)->start());
     const offering ours = inbox.hand_out();
     own = file{fcntl(ours.descriptors[0].get(), F_DUPFD_CLOEXEC, 0)};
     say(*party, ours);
@@ -285,17 +286,13 @@ class LanePairOpen : public LanePair {
     EXPECT_EQ(end->last->kind(), link_kind::lanes);
     ASSERT_TRUE(turn(*end, *party, [&] { return party->switched; }));
   }
-  void TearDown() override {
-    if (out != nullptr)
-      std::exchange(out, nullptr)->release();
-  }
   [[nodiscard]] lane_slot& slot() const { return theirs->slot(party->lanes[0]); }
 
   good_inbox inbox;
   std::optional<test::lane_party> party;
   std::optional<segment> theirs;
-  file own;  // the segment that the other end sends to
-  sender_state* out = nullptr;
+  file own;                   // the segment that the other end sends to
+  std::optional<sender> out;  // to it
 };
 
 TEST_F(LanePairOpen, ImpossiblePositionsEndThatLane) {
@@ -304,8 +301,18 @@ TEST_F(LanePairOpen, ImpossiblePositionsEndThatLane) {
   ASSERT_TRUE(turn(*end, *party, [&] { return end->count("problem") == 1; }));
   EXPECT_EQ(end->find("problem").why, errc::quarantined);
   others_are_served();
-  std::exchange(out, nullptr)->release();
+  out.reset();
   ASSERT_TRUE(turn(*end, *party, [&] { return end->count("closed") >= 1; }));
+}
+
+TEST_F(LanePairOpen, APairingRecordEndsTheLink) {
+  const pairing_record call{
+      .kind = pairing_kind::call, .durable = false, .token = 1, .address = where};
+  ASSERT_TRUE(out->send(to_bytes(call)));
+  ASSERT_TRUE(turn(*end, *party, [&] { return end->count("closed") == 1; }));
+  EXPECT_EQ(end->find("closed").why, errc::protocol_error);
+  EXPECT_EQ(end->count("accepted"), 1U);
+  others_are_served();
 }
 
 TEST_F(LanePairOpen, AnImpossibleHeadEndsWhatIsSentThere) {

@@ -19,7 +19,7 @@ bus_id make_id(std::uint32_t role) {
 }
 
 bool is_tcp(way through) {
-  return through != way::shm && through != way::unix_socket;
+  return through != way::shm && through != way::lanes && through != way::unix_socket;
 }
 
 // Those of the proxies too: a connection would not end while a child holds it.
@@ -57,6 +57,10 @@ entrance::entrance(way through, bus_id whose, const std::string& directory) {
     at = port->address();
   }
   listens.push_back(at);
+  if (through == way::lanes) {
+    dials = at;
+    return;
+  }
   proxy = std::make_unique<fault_proxy>(at);
   dials = proxy->address();
 }

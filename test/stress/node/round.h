@@ -18,7 +18,8 @@
 
 namespace atbus::test {
 
-enum class way : std::uint8_t { shm, unix_socket, ipv4, ipv6, tcp_then_shm };
+// No descriptors come through a proxy: only `lanes` has those of a Unix socket.
+enum class way : std::uint8_t { shm, lanes, unix_socket, ipv4, ipv6, tcp_then_shm };
 
 struct disturbances {
   std::uint64_t kills = 0;

@@ -73,6 +73,7 @@ TEST(Opening, IsReadAsItWasWritten) {
                           .version_max = 0xfffe,
                           .wants_checksums = checksums,
                           .offers_lanes = lanes,
+                          .offers_lane_pair = lanes != checksums,
                           .payload_max = 0x04000000,
                           .session = 0xfedcba9876543210};
       const auto frame = hello_frame(written);

@@ -174,6 +174,36 @@ INSTANTIATE_TEST_SUITE_P(All, UnixLanesRefused, testing::ValuesIn(refusals),
 
 // --- processes
 
+TEST_F(UnixLanes, AreNotGivenToAnotherUserFork) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "only root can become somebody else";
+  const std::string at = "unix://@unix-lanes-" + std::to_string(getpid());
+  test::shared<test::shared_counter> listening;
+  test::child_process other{[&] {
+    test::require(listening->wait(1), "nobody listens");
+    test::require(setresuid(65534, 65534, 65534) == 0, "it can't be somebody else");
+    std::unique_ptr<recorded_end> own;
+    make(own, 2);
+    own->on_opened = [](link& to, bool) {
+      (void)send(to, to.kind() == link_kind::unix_socket ? "socket" : "lanes");
+    };
+    own->connect(at);
+    (void)turn_until({own.get()}, [&] { return own->count("closed") == 1; });
+    return 0;
+  }};
+  make(a, 1);
+  a->listen(at);
+  listening->add();
+  ASSERT_TRUE(turn_until({a.get()}, [&] { return a->messages.size() == 1; }));
+  EXPECT_EQ(a->messages[0], "socket");
+  EXPECT_EQ(a->last->kind(), link_kind::unix_socket);
+  EXPECT_EQ(a->last->trust(), link_trust::stranger);
+  EXPECT_EQ(a->find("problem").why, errc::wrong_owner) << a->find("problem").text;
+  a->last->abort();
+  ASSERT_TRUE(turn_until({a.get()}, [&] { return a->count("closed") == 1; }));
+  EXPECT_EQ(other.wait_end(), "exit 0");
+}
+
 // The other end is a process of its own, with a say in what it does.
 class UnixLanesOfProcess : public UnixLanes {
  protected:
