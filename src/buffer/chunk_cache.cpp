@@ -5,6 +5,11 @@
 #include <new>
 
 namespace atbus {
+namespace {
+
+constexpr unsigned gives_per_review = 64;
+
+}  // namespace
 
 chunk_cache::chunk_cache(options chosen) noexcept : options_{chosen} {
   options_.chunk_bytes = std::max<std::size_t>(options_.chunk_bytes, 256);
@@ -17,6 +22,7 @@ void* chunk_cache::take() noexcept {
   idle_chunk* const chunk = idle_;
   idle_ = chunk->next;
   idle_bytes_ -= options_.chunk_bytes;
+  unused_bytes_ = std::min(unused_bytes_, idle_bytes_);
   return chunk;
 }
 
@@ -27,15 +33,25 @@ void chunk_cache::give(void* chunk) noexcept {
   }
   idle_ = ::new (chunk) idle_chunk{idle_};
   idle_bytes_ += options_.chunk_bytes;
+  if (++given_ < gives_per_review)
+    return;
+  for (const std::size_t kept = idle_bytes_ - unused_bytes_ / 2; idle_bytes_ > kept;)
+    drop_one();
+  unused_bytes_ = idle_bytes_;
+  given_ = 0;
+}
+
+void chunk_cache::drop_one() noexcept {
+  idle_chunk* const chunk = idle_;
+  idle_ = chunk->next;
+  idle_bytes_ -= options_.chunk_bytes;
+  std::free(chunk);
 }
 
 void chunk_cache::trim() noexcept {
-  while (idle_) {
-    idle_chunk* const chunk = idle_;
-    idle_ = chunk->next;
-    std::free(chunk);
-  }
-  idle_bytes_ = 0;
+  while (idle_)
+    drop_one();
+  unused_bytes_ = 0;
 }
 
 }  // namespace atbus

@@ -10,9 +10,11 @@
 
 #include "atbus/buffer/send_queue.hpp"
 #include "atbus/channel/connection.hpp"
+#include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
 #include "channel/acceptor.h"
 #include "channel/dialler.h"
+#include "channel/frame_marks.h"
 #include "channel/frame_queue.h"
 #include "channel/lane_pairing.h"
 #include "channel/line.h"
@@ -44,6 +46,8 @@ struct connection_entry : watched {
   lane_pairing pairing;  // of this link
   hello own;
   void* context = nullptr;
+  // Gets its messages, with `context`, instead of on_message: without a lookup for each.
+  void (*reader)(void* context, bytes_view message) = nullptr;
 
   release_policy release = release_policy::on_write;
   bool user_confirms = false;
@@ -89,6 +93,9 @@ struct connection_entry : watched {
   std::uint64_t claims = 0;
   std::uint64_t write_at = 0;  // in the queue's count of committed bytes
   std::uint64_t links = 0;     // so many times it was connected
+  std::uint64_t frames = 0;    // committed, and of these released, if that is the user's to say
+  std::uint64_t released = 0;
+  frame_marks marks;
 
   line_place<connection_entry> turn;       // in the line of those to be read
   line_place<connection_entry> probation;  // among its listener's unconfirmed

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int accepts_per_look = 64;
 constexpr std::chrono::nanoseconds never{0};
-// Room for messages is claimed so many bytes at a time.
-constexpr std::uint64_t stretch_size = 16 * 1024;
 // What is queued leaves at the end of the turn, but not later than with so many bytes.
 constexpr std::uint64_t write_size = 128 * 1024;
 constexpr std::size_t slots_max = std::size_t{1} << 20;
@@ -146,6 +144,7 @@ void connection_core::configure(connection_entry& c, const connection_options& o
                                 bool local) {
   const frame_queue_options of_queue = queue_options(options);
   c.queue = make_frame_queue(of_queue, &chunks_);
+  c.marks = frame_marks{c.queue->byte_limit()};
   c.own.wants_checksums = options.socket.checksums.value_or(!local);
   c.own.payload_max = static_cast<std::uint32_t>(of_queue.message_limit);
   c.limit = c.own.payload_max;
@@ -392,6 +391,17 @@ status connection_core::new_stretch(connection_entry& c, std::size_t length) noe
   return claimed;
 }
 
+std::byte* connection_core::claim_in_new_stretch(connection_entry& c, std::size_t length,
+                                                 status& why) noexcept {
+  why = new_stretch(c, length);
+  return why ? claim(c, length, why) : nullptr;
+}
+
+void connection_core::list_dirty(connection_entry& c) noexcept {
+  c.dirty = true;
+  dirty_.push_back(c.id);
+}
+
 status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
   const std::size_t least = frame_size(length);
   const std::uint64_t due =
@@ -416,8 +426,10 @@ void connection_core::settle(connection_entry& c) noexcept {
   if (c.stretch == nullptr || (bytes == 0 && c.frame != nullptr))
     return;
   c.queue->commit(bytes);
-  if (c.link != nullptr && c.link->checks())
-    c.link->mark_sealed(bytes);
+  if (c.release == release_policy::by_user)
+    c.marks.add({.bytes = c.queue->committed(), .frames = c.frames});
+  if (c.link != nullptr)
+    c.link->joined(bytes, c.link->checks());
   mutable_bytes place;
   if (c.frame != nullptr && c.queue->claim(frame_size(c.claimed), place)) {
     assert(place.data() == c.frame);  // it goes on where the queue ends
@@ -515,19 +527,30 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
   settle(c);
   const std::size_t owed = c.release_debt;
   const std::size_t wanted = messages > no_end - owed ? no_end : owed + messages;
-  const frame_measure oldest = measure_frames(*c.queue, wanted);
   const bool live = c.now == phase::linked && c.link->now() == stream_link::state::open &&
                     !c.link->writes_no_more();
+  const std::uint64_t before = c.released;
+  const std::uint64_t until = wanted == no_end ? c.frames : c.released + wanted;
+  // Most of them by a mark, the rest one by one.
+  const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
+  if (mark.bytes > c.queue->released()) {
+    c.queue->release(static_cast<std::size_t>(mark.bytes - c.queue->released()));
+    c.released = mark.frames;
+  }
+  const frame_measure oldest =
+      measure_frames(*c.queue, static_cast<std::size_t>(until - c.released));
   if (live && oldest.begun != 0) {
     c.link->stop_behind(rest_of_begun(c, oldest));
     c.queue->release(oldest.written_bytes);
+    c.released += oldest.written_messages;
     c.release_debt = oldest.messages - oldest.written_messages;
   } else {
     c.queue->release(oldest.bytes);
+    c.released += oldest.messages;
     c.release_debt = 0;
   }
   tell_writable_soon(c);
-  return oldest.messages - owed;
+  return static_cast<std::size_t>(c.released - before) + c.release_debt - owed;
 }
 
 void connection_core::resend(connection_entry& c) noexcept {

@@ -75,6 +75,7 @@ connection_core::connection_core(connection_handlers handlers,
       lanes_(options.lanes),
       space_(options.read_size),
       spin_(options.spin),
+      flush_in_poll_(options.flush_in_poll),
       reported_at_(-between_reports) {
   set_handlers(std::move(handlers));
   // Pairs with the loads in find: who sees this set's address also sees which ids are older.
@@ -221,7 +222,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   budget left{.messages = limits.messages,
               .deadline = limits.time > std::chrono::nanoseconds{0} ? now() + limits.time
                                                                     : std::chrono::nanoseconds{0}};
-  look(0);
+  find_busy();
   if (!tell_problems() || !tell_due())
     return 0;
   for (int idle_turns = 0; !busy_.empty() && idle_turns != idle_turns_max && left.go_on();) {
@@ -230,7 +231,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
       return left.delivered;
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }
-  if (tell_problems() && tell_due())
+  if (tell_problems() && tell_due() && flush_in_poll_)
     flush();
   return left.delivered;
 }
@@ -263,7 +264,9 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       ++left.delivered;
       ++messages_;
       bytes_ += message.size();
-      if (handlers_.on_message)
+      if (c.reader != nullptr)
+        c.reader(c.context, message);
+      else if (handlers_.on_message)
         handlers_.on_message(handle(c), message);
       return interrupted_ == interruption::none && c.now == phase::linked && !c.paused &&
                      left.go_on()
@@ -372,12 +375,26 @@ bool connection_core::tell_due() {
 
 // --- waiting
 
+void connection_core::find_busy() noexcept {
+  if (!rhythm_.may_skip_look(now()) || slots_.size() > poll_rhythm::few_connections)
+    return look(0);
+  for (const auto& c : slots_) {
+    if (c != nullptr && (c->now != phase::linked || c->blocked))
+      return look(0);
+  }
+  for (const auto& c : slots_) {
+    if (c != nullptr && !c->paused && !c->peer_done)
+      busy_.join(*c);
+  }
+}
+
 void connection_core::look(std::int64_t timeout_ns) noexcept {
   look_at_clock();
   look_at_questions();
   std::array<epoll_event, 128> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  rhythm_.looked(now());
   std::array<listener_entry*, 128> doors;
   std::size_t knocked = 0;
   for (int i = 0; i < n; ++i) {

@@ -29,6 +29,7 @@
 #include "atbus/channel/dispatcher.hpp"
 #include "channel/connection_entry.h"
 #include "channel/fork_guard.h"
+#include "channel/poll_rhythm.h"
 #include "channel/read_buffer.h"
 #include "channel/spin_budget.h"
 #include "system/kernel.h"
@@ -82,9 +83,7 @@ class connection_core final : public dispatcher, public fork_guard {
     const std::size_t size = frame_size(length);
     if (length > c.limit || size > static_cast<std::size_t>(c.stretch_end - c.stretch_at))
         [[unlikely]] {
-      why = new_stretch(c, length);
-      if (!why)
-        return nullptr;
+      return claim_in_new_stretch(c, length, why);
     }
     ++c.claims;
     c.frame = c.stretch_at;
@@ -99,6 +98,7 @@ class connection_core final : public dispatcher, public fork_guard {
       seal_frame(c.frame);
     c.stretch_at += size;
     c.frame = nullptr;
+    ++c.frames;
     mark_dirty(c);
     if (c.queue->committed() + c.appended() >= c.write_at && !c.blocked) [[unlikely]]
       write(c);
@@ -152,13 +152,14 @@ class connection_core final : public dispatcher, public fork_guard {
   // Writing.
   // Room for a message of that length and, if there is more, for others behind it.
   [[nodiscard]] status new_stretch(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] std::byte* claim_in_new_stretch(connection_entry& c, std::size_t length,
+                                                status& why) noexcept;
   [[nodiscard]] status claim_stretch(connection_entry& c, std::size_t length) noexcept;
   void mark_dirty(connection_entry& c) noexcept {
-    if (!c.dirty) {
-      c.dirty = true;
-      dirty_.push_back(c.id);
-    }
+    if (!c.dirty) [[unlikely]]
+      list_dirty(c);
   }
+  void list_dirty(connection_entry& c) noexcept;
   void write(connection_entry& c) noexcept;
   void wrote(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;
@@ -169,6 +170,8 @@ class connection_core final : public dispatcher, public fork_guard {
 
   // Waiting.
   void look(std::int64_t timeout_ns) noexcept;
+  // Finds out who can be read, without asking the kernel where a read tells as well.
+  void find_busy() noexcept;
   void look_at_clock() noexcept;
   // libuv watches for an answer only once it has been asked for it.
   void look_at_questions() noexcept;
@@ -202,7 +205,9 @@ class connection_core final : public dispatcher, public fork_guard {
   std::optional<connection_handlers> next_handlers_;  // set by one of them, for the next poll
   read_space space_;
   spin_budget spin_;
-  chunk_cache chunks_;
+  bool flush_in_poll_;
+  poll_rhythm rhythm_;
+  chunk_cache chunks_{{.idle_bytes = std::size_t{4} << 20}};
   std::vector<std::unique_ptr<connection_entry>> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::unique_ptr<listener_entry>> listeners_;

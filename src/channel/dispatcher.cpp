@@ -11,18 +11,6 @@ constexpr std::size_t problems_kept = 16;
 
 dispatcher::~dispatcher() = default;
 
-status dispatcher::usable() const noexcept {
-  switch (interrupted_) {
-    case interruption::none:
-      return {};
-    case interruption::closed:
-      return errc::closed;
-    case interruption::forked:
-      return errc::used_after_fork;
-  }
-  return errc::closed;
-}
-
 void dispatcher::release() noexcept {
   owned_ = false;
   if (interrupted_ == interruption::none) {

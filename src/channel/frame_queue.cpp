@@ -31,7 +31,8 @@ std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish, ch
     const std::uint64_t limit = std::max(wish.bytes == 0 ? default_queue_size : wish.bytes, least);
     if (shared != nullptr)
       return std::make_unique<malloc_queue>(limit, *shared);
-    return std::make_unique<malloc_queue>(malloc_queue::options{.byte_limit = limit});
+    return std::make_unique<malloc_queue>(
+        malloc_queue::options{.byte_limit = limit, .chunks = {.idle_bytes = limit}});
   }
   const std::uint64_t blocks = wish.blocks == 0 ? default_queue_size / block_size : wish.blocks;
   return std::make_unique<block_ring>(block_ring::options{

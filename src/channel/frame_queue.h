@@ -26,6 +26,9 @@ struct frame_queue_options {
   std::uint64_t message_limit = 0;
 };
 
+// Room for messages is claimed so many bytes at a time: a chunk of a growing queue has room for four.
+inline constexpr std::uint64_t stretch_size = 16 * 1024 - 64;
+
 // invalid_argument if no memory could hold it, or no frame a message of the limit.
 [[nodiscard]] error check_frame_queue(const frame_queue_options& wish, const std::string& text);
 // The longest message always finds room beside what is half written. `shared`: whose chunks a

@@ -44,8 +44,11 @@ stream_link::stream_link(file socket, bool connected, const hello& own, send_que
       state_(connected ? state::open : state::connecting) {
   const auto frame = hello_frame(own);
   std::copy(frame.begin(), frame.end(), opening_.begin());
-  if (queue_ != nullptr)
-    queue_->rewind();  // what another link has written a part of goes out again whole
+  if (queue_ == nullptr)
+    return;
+  queue_->rewind();  // what another link has written a part of goes out again whole
+  marks_ = frame_marks{queue_->byte_limit()};
+  marks_.add({.bytes = queue_->committed(), .frames = 0});
 }
 
 void stream_link::close(error why) noexcept {
@@ -53,6 +56,8 @@ void stream_link::close(error why) noexcept {
     return;
   state_ = state::closed;
   why_ = std::move(why);
+  if (queue_ != nullptr && !keeps_written_)
+    release_all();
   (void)take_peeked();  // or the other end is told that bytes were thrown away
   socket_.reset();
 }
@@ -87,9 +92,17 @@ void stream_link::seal_committed() noexcept {
   // What the list had no room for is sealed when this is written.
 }
 
-void stream_link::release_written() noexcept {
-  if (queue_->unwritten() == 0)
+void stream_link::release_most() noexcept {
+  if (queue_->unwritten() == 0) {
+    marks_.clear();
     return queue_->release(queue_->size());
+  }
+  const std::uint64_t whole = marks_.take(queue_->written(), frame_marks::any).bytes;
+  if (whole > queue_->released())
+    queue_->release(static_cast<std::size_t>(whole - queue_->released()));
+}
+
+void stream_link::release_all() noexcept {
   std::array<bytes_view, most_pieces> runs;
   const std::size_t found = queue_->gather_unreleased(runs);
   std::size_t left = queue_->in_flight();
@@ -197,7 +210,7 @@ void stream_link::written(std::size_t bytes) noexcept {
     queue_->mark_written(of_queue);
     stopped_ = stop_behind_ != 0 && (stop_behind_ -= of_queue) == 0;
     if (!keeps_written_)
-      release_written();
+      release_most();
   }
   closing_written_ += bytes - of_queue;
 }

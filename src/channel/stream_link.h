@@ -24,6 +24,7 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
 #include "channel/frame.h"
+#include "channel/frame_marks.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
 #include "system/kernel.h"
@@ -63,10 +64,12 @@ class stream_link {
   // Whether frames that are queued now need checksums: until the other's hello has come, and then if
   // they are agreed on.
   [[nodiscard]] bool checks() const noexcept { return checksums_; }
-  // Whoever queued the latest `bytes` has filled in their checksums; else flush() does it.
-  void mark_sealed(std::size_t bytes) noexcept {
-    if (sealed_ + bytes == queue_->committed())
+  // The latest `bytes` of the queue are whole frames. `sealed`: with their checksums filled in; else
+  // flush() does it.
+  void joined(std::size_t bytes, bool sealed) noexcept {
+    if (sealed && sealed_ + bytes == queue_->committed())
       sealed_ += bytes;
+    marks_.add({.bytes = queue_->committed(), .frames = 0});
   }
   // Writes as much as the socket takes. True: nothing is left to write, or ever will be, or it has
   // stopped where stop_behind said.
@@ -185,12 +188,14 @@ class stream_link {
   // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
   void seal_committed() noexcept;
   void written(std::size_t bytes) noexcept;
-  // Lets go of the frames that are completely written.
-  void release_written() noexcept;
+  // Lets go of frames that are completely written: of most of them, or of all.
+  void release_most() noexcept;
+  void release_all() noexcept;
 
   file socket_;
   send_queue* queue_;
   read_buffer reader_;
+  frame_marks marks_;
   // Ahead of the queue: hello, offer of lanes. Behind it: switch, goodbye.
   // An offer may be followed by word that nothing came of it.
   std::array<std::byte, frame_size(hello_size) + 2 * frame_size(lanes_size)> opening_;

@@ -22,11 +22,6 @@ constexpr int most_reads = 16;
 constexpr int accepts_per_look = 64;
 constexpr std::chrono::nanoseconds never{0};
 constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
-// Up to so many connections are read from on the chance that something is there,
-constexpr std::size_t few_connections = 4;
-// by who asks again and again, and not for longer than this: somebody new may have come.
-constexpr unsigned again_and_again = 16;
-constexpr std::chrono::nanoseconds between_looks = std::chrono::microseconds{50};
 
 }  // namespace
 
@@ -273,13 +268,8 @@ void stream_receiver::report(error what) noexcept {
 // --- waiting
 
 void stream_receiver::find_busy() noexcept {
-  const auto time = now();
-  tries_in_a_row_ = time - tried_at_ < between_looks ? tries_in_a_row_ + 1 : 0;
-  tried_at_ = time;
-  if (look_due_ || open_.size() > few_connections || tries_in_a_row_ < again_and_again ||
-      time - looked_at_ >= between_looks) {
+  if (!rhythm_.may_skip_look(now()) || look_due_ || open_.size() > poll_rhythm::few_connections)
     return look(0);
-  }
   for (connection* c : open_) {
     if (c->uses_lane)
       continue;
@@ -295,7 +285,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
   std::array<epoll_event, 64> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
-  looked_at_ = now();
+  rhythm_.looked(now());
   bool newcomers = false;
   for (int i = 0; i < n; ++i) {
     void* const of = events[static_cast<std::size_t>(i)].data.ptr;

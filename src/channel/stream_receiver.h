@@ -27,6 +27,7 @@
 #include "channel/fork_guard.h"
 #include "channel/line.h"
 #include "channel/opening.h"
+#include "channel/poll_rhythm.h"
 #include "channel/read_buffer.h"
 #include "channel/receiver_state.h"
 #include "channel/spin_budget.h"
@@ -141,9 +142,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
   connection* current_ = nullptr;                         // whose run it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
-  std::chrono::nanoseconds looked_at_{0};
-  std::chrono::nanoseconds tried_at_{0};
-  unsigned tries_in_a_row_ = 0;
+  poll_rhythm rhythm_;
   std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
   std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;

@@ -16,7 +16,6 @@ namespace {
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
 // Of a queue, claimed for many messages at a time.
-constexpr std::uint64_t stretch_size = 16 * 1024;
 // Only control frames come back.
 constexpr std::size_t read_space_size = 4096;
 // An end that keeps reading, or something in between that does, lets every write succeed: only
@@ -151,8 +150,8 @@ void stream_sender::commit_stretch() noexcept {
     return;
   const auto bytes = static_cast<std::size_t>(stretch_ - stretch_begin_);
   queue_->commit(bytes);
-  if (checked_ && link_ != nullptr)
-    link_->mark_sealed(bytes);
+  if (link_ != nullptr)
+    link_->joined(bytes, checked_);
   mutable_bytes place;
   if (open_frame_ != nullptr &&
       queue_->claim(frame_size(frame_length(load_little_endian<std::uint32_t>(open_frame_))),

@@ -128,6 +128,9 @@ struct connection_set_options {
   std::size_t read_size = 512 * 1024;
   // Of nodes. Null: messages go through the sockets.
   detail::lane_exchange* lanes = nullptr;
+  // What handlers have sent leaves at the end of poll. Off: for who has more to send then and calls
+  // flush.
+  bool flush_in_poll = true;
 };
 
 // Refers to a connection of a set. A plain value; a default-made one refers to none.

@@ -22,7 +22,11 @@ class ATBUS_API dispatcher {
   dispatcher(const dispatcher&) = delete;
   dispatcher& operator=(const dispatcher&) = delete;
 
-  [[nodiscard]] status usable() const noexcept;
+  [[nodiscard]] status usable() const noexcept {
+    if (interrupted_ == interruption::none) [[likely]]
+      return {};
+    return interrupted_ == interruption::forked ? errc::used_after_fork : errc::closed;
+  }
   // The public object lets go. Ends it, at once or when the dispatch frame ends.
   void release() noexcept;
 

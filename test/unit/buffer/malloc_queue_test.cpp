@@ -143,6 +143,39 @@ TEST(ChunkCache, KeepsNoMoreThanItsIdleLimit) {
   EXPECT_EQ(cache.idle_bytes(), 1024U);
 }
 
+TEST(ChunkCache, GivesBackWhatLittleTrafficDoesNotNeed) {
+  chunk_cache cache{{.chunk_bytes = 512, .idle_bytes = 100 * 512}};
+  std::array<void*, 50> chunks{};
+  for (void*& chunk : chunks) {
+    chunk = cache.take();
+    ASSERT_NE(chunk, nullptr);
+  }
+  for (void* chunk : chunks) {
+    cache.give(chunk);
+  }
+  EXPECT_EQ(cache.idle_bytes(), 50U * 512);
+  for (int i = 0; i != 64 * 10; ++i) {
+    cache.give(cache.take());
+  }
+  EXPECT_LE(cache.idle_bytes(), 2U * 512);
+  EXPECT_GE(cache.idle_bytes(), 512U);
+}
+
+TEST(ChunkCache, KeepsWhatIsNeededAgainAndAgain) {
+  chunk_cache cache{{.chunk_bytes = 512, .idle_bytes = 100 * 512}};
+  std::array<void*, 50> chunks{};
+  for (int round = 0; round != 20; ++round) {
+    for (void*& chunk : chunks) {
+      chunk = cache.take();
+      ASSERT_NE(chunk, nullptr);
+    }
+    for (void* chunk : chunks) {
+      cache.give(chunk);
+    }
+    EXPECT_EQ(cache.idle_bytes(), 50U * 512);
+  }
+}
+
 TEST(ChunkCache, ReturnsTheChunkGivenLast) {
   chunk_cache cache;
   void* const first = cache.take();

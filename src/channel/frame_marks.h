@@ -1,0 +1,57 @@
+// Where frames begin in a queue of them, now and then: whoever lets go of many frames goes from mark
+// to mark instead of from frame to frame, each of which would be a line fetched again.
+//
+// Pure book-keeping; the queue's thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace atbus::detail {
+
+class frame_marks {
+ public:
+  // In the queue's count of committed bytes; `frames` in its user's count.
+  struct mark {
+    std::uint64_t bytes = 0;
+    std::uint64_t frames = 0;
+  };
+  static constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
+
+  frame_marks() = default;
+  // Of a queue that holds so many bytes at most.
+  explicit frame_marks(std::size_t byte_limit) noexcept : spacing_(byte_limit / (most - 1) + 1) {}
+
+  // All before it is whole frames. Marks that are close to each other are not kept.
+  void add(mark at) noexcept {
+    if (count_ == most || (count_ != 0 && at.bytes - newest_ < spacing_))
+      return;
+    marks_[(first_ + count_++) % most] = at;
+    newest_ = at.bytes;
+  }
+  // The last one that is not beyond; bytes of 0 if there is none. It and those before it are
+  // forgotten.
+  mark take(std::uint64_t bytes, std::uint64_t frames) noexcept {
+    mark last;
+    for (; count_ != 0; --count_, first_ = (first_ + 1) % most) {
+      if (marks_[first_].bytes > bytes || marks_[first_].frames > frames)
+        break;
+      last = marks_[first_];
+    }
+    return last;
+  }
+  void clear() noexcept { count_ = 0; }
+
+ private:
+  static constexpr std::size_t most = 64;
+
+  std::array<mark, most> marks_{};
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  std::uint64_t newest_ = 0;
+  std::uint64_t spacing_ = 1;
+};
+
+}  // namespace atbus::detail

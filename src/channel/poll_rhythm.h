@@ -1,0 +1,32 @@
+// Whether who polls again and again may read from connections on the chance that something is there,
+// instead of asking epoll first each time. Not for longer than a moment: somebody new may have come.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace atbus::detail {
+
+class poll_rhythm {
+ public:
+  // Of more connections than these epoll is asked.
+  static constexpr std::size_t few_connections = 4;
+
+  // Told of each poll that looks for something to read.
+  [[nodiscard]] bool may_skip_look(std::chrono::nanoseconds time) noexcept {
+    in_a_row_ = time - polled_at_ < between_looks ? in_a_row_ + 1 : 0;
+    polled_at_ = time;
+    return in_a_row_ >= again_and_again && time - looked_at_ < between_looks;
+  }
+  void looked(std::chrono::nanoseconds time) noexcept { looked_at_ = time; }
+
+ private:
+  static constexpr unsigned again_and_again = 16;
+  static constexpr std::chrono::nanoseconds between_looks = std::chrono::microseconds{50};
+
+  unsigned in_a_row_ = 0;
+  std::chrono::nanoseconds polled_at_{0};
+  std::chrono::nanoseconds looked_at_{0};
+};
+
+}  // namespace atbus::detail

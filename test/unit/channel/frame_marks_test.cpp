@@ -1,0 +1,56 @@
+#include "channel/frame_marks.h"
+
+#include <gtest/gtest.h>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t limit = 6300;  // marks are at least 101 bytes apart
+
+TEST(FrameMarks, TakesTheLastOneThatIsNotBeyond) {
+  frame_marks marks{limit};
+  marks.add({.bytes = 200, .frames = 2});
+  marks.add({.bytes = 400, .frames = 4});
+  marks.add({.bytes = 600, .frames = 5});
+  EXPECT_EQ(marks.take(199, frame_marks::any).bytes, 0U);
+  EXPECT_EQ(marks.take(599, frame_marks::any).bytes, 400U);
+  EXPECT_EQ(marks.take(599, frame_marks::any).bytes, 0U) << "it was taken before";
+  EXPECT_EQ(marks.take(frame_marks::any, 4).bytes, 0U);
+  const auto last = marks.take(frame_marks::any, 5);
+  EXPECT_EQ(last.bytes, 600U);
+  EXPECT_EQ(last.frames, 5U);
+}
+
+TEST(FrameMarks, KeepsNoneThatAreCloseToEachOther) {
+  frame_marks marks{limit};
+  marks.add({.bytes = 1000, .frames = 1});
+  marks.add({.bytes = 1100, .frames = 2});
+  EXPECT_EQ(marks.take(1100, frame_marks::any).bytes, 1000U);
+  marks.add({.bytes = 1110, .frames = 3});
+  EXPECT_EQ(marks.take(2000, frame_marks::any).bytes, 1110U);
+}
+
+// A queue that fills up and drains for ever.
+TEST(FrameMarks, HasRoomForAllOfAQueue) {
+  frame_marks marks{limit};
+  std::uint64_t released = 0;
+  for (std::uint64_t at = 8; at != 100'000; at += 8) {
+    marks.add({.bytes = at, .frames = at / 8});
+    if (at - released < limit)
+      continue;
+    const auto half = marks.take(at - limit / 2, frame_marks::any);
+    EXPECT_GE(half.bytes, at - limit / 2 - 108);
+    EXPECT_EQ(half.frames, half.bytes / 8);
+    released = half.bytes;
+  }
+}
+
+TEST(FrameMarks, ForgetsAll) {
+  frame_marks marks{limit};
+  marks.add({.bytes = 1000, .frames = 1});
+  marks.clear();
+  EXPECT_EQ(marks.take(frame_marks::any, frame_marks::any).bytes, 0U);
+}
+
+}  // namespace
+}  // namespace atbus::detail
