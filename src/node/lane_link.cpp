@@ -1,6 +1,7 @@
 #include "node/lane_link.h"
 
 #include "atbus/core/clock.hpp"
+#include "node/line_ahead.h"
 
 namespace atbus::detail {
 namespace {
@@ -11,29 +12,31 @@ constexpr std::chrono::nanoseconds look_for_settling = std::chrono::milliseconds
 }  // namespace
 
 std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) noexcept {
-  slot_.reset();
-  if (!out_ || now_ == phase::closing || now_ == phase::closed) {
+  claimed_.reset();
+  if (!out_ || now_ == phase::closing || now_ == phase::closed) [[unlikely]] {
     why = errc::closed;
     return nullptr;
   }
-  slot_.emplace(out_->claim(length));
-  if (*slot_) [[likely]]
-    return slot_->bytes().data();
-  why = slot_->why();
-  slot_.reset();
-  if (why == errc::would_block) {
-    owner_.wait_for_room(*this);
-  } else if (!(why == errc::message_too_large)) {
-    why = errc::closed;  // the end of its lane is about to be seen
+  // Without a slot, which would be a copy more for each message.
+  std::byte* const at = out_->backend_->claim(length, why);
+  if (at == nullptr) [[unlikely]] {
+    if (why == errc::would_block)
+      owner_.wait_for_room(*this);
+    else if (!(why == errc::message_too_large))
+      why = errc::closed;  // the end of its lane is about to be seen
+    return nullptr;
   }
-  return nullptr;
+  send_for_lines(at);
+  claimed_ = length;
+  return at;
 }
 
 void lane_link::commit(std::size_t length) noexcept {
-  if (!slot_)
+  if (!claimed_)
     return;
-  slot_->commit(length);
-  slot_.reset();
+  out_->backend_->append(*claimed_, length);
+  claimed_.reset();
+  out_->backend_->publish();
 }
 
 void lane_link::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
@@ -61,7 +64,7 @@ void lane_link::resume() noexcept {
 void lane_link::close(std::chrono::nanoseconds linger) noexcept {
   if (now_ == phase::closed)
     return;
-  slot_.reset();
+  claimed_.reset();
   if (paused_)
     resume();
   const auto ends_at = now() + linger;

@@ -77,7 +77,7 @@ class lane_link final : public link {
   std::string peer_;            // where ours is
   std::size_t index_;           // in lane_transport::links_
   std::optional<sender> out_;
-  std::optional<message_slot> slot_;
+  std::optional<std::size_t> claimed_;  // bytes
   phase now_ = phase::calling;
   error why_;                  // of the end
   bool peer_durable_ = false;  // its inbox outlives its process

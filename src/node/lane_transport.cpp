@@ -55,7 +55,7 @@ void lane_transport::close() noexcept {
   for (const auto& of : links_) {
     of->now_ = lane_link::phase::closed;
     of->speaker_ = 0;
-    of->slot_.reset();
+    of->claimed_.reset();
     of->out_.reset();
   }
 }

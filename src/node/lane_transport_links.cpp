@@ -216,7 +216,7 @@ void lane_transport::tend_watched() {
 void lane_transport::end(lane_link& of, error why) {
   if (of.now_ == lane_link::phase::closed)
     return;
-  of.slot_.reset();
+  of.claimed_.reset();
   if (of.has_lane()) {
     of.own_.in.drop(of.lane_);
     of.own_.lanes[of.lane_] = {};

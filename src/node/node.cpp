@@ -1,15 +1,14 @@
 #include "atbus/node/node.hpp"
 
-#include <cstring>
-
+#include "atbus/channel/copy_payload.hpp"
 #include "node/node_access.h"
 #include "node/node_core.h"
 #include "node/node_state.h"
 
 namespace atbus {
 
-node_slot::~node_slot() {
-  if (core_ != nullptr && core_->last_claim() == claim_)
+void node_slot::give_up() noexcept {
+  if (core_->last_claim() == claim_)
     core_->give_up_claim();
 }
 
@@ -90,7 +89,7 @@ status node::send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
   if (at == nullptr) [[unlikely]]
     return why;
   if (!bytes.empty())
-    std::memcpy(at, bytes.data(), bytes.size());
+    detail::copy_payload(at, bytes.data(), bytes.size());
   core.commit(bytes.size());
   return {};
 }

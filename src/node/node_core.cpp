@@ -144,21 +144,16 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
   if (at == nullptr) [[unlikely]]
     return nullptr;
   path.unasked_bytes += message_head_size + length;
-  if (path.keeps && path.unasked_bytes >= options_.send_buffer_size() / 4) [[unlikely]] {
-    flags |= flag_acknowledge;
+  if (path.unasked_bytes >= ask_after()) [[unlikely]] {
+    flags |= path.keeps ? flag_acknowledge : std::uint8_t{0};
     path.unasked_bytes = 0;
   }
   encode(message_head{message_kind::data, flags, 0, type}, at);
   return at + message_head_size;
 }
 
-void node_core::end_data(session& path, std::size_t length) noexcept {
-  path.at.commit(message_head_size + length);
-  path.last_data = ++path.committed;
-}
-
-std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
-                            status& why) noexcept {
+std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length,
+                                      status& why) noexcept {
   give_up_claim();
   ++claims_;
   const auto refuse = [&](status reason) -> std::byte* {
@@ -178,7 +173,6 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
       return refuse({errc::message_too_large, length, in->message_limit});
     std::byte* const at = begin_data(*in, in->out.accepted() + 1, type, 0, length, why);
     if (at != nullptr) [[likely]] {
-      claimed_.in = in;
       claimed_.path = &path;
       claimed_.length = length;
       return at;
@@ -230,22 +224,16 @@ std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
   why = {};
   claimed_.in = in;
   claimed_.to_self = self;
-  claimed_.path = nullptr;
   claimed_.length = length;
   return claimed_.message.bytes.data();
 }
 
-void node_core::commit(std::size_t length) noexcept {
+void node_core::commit_held(std::size_t length) noexcept {
   if ((claimed_.in == nullptr && !claimed_.to_self) || length > claimed_.length) [[unlikely]]
     return;
   peer* const in = std::exchange(claimed_.in, nullptr);
   ++stats_.accepted;
   stats_.accepted_bytes += length;
-  if (claimed_.path != nullptr) [[likely]] {
-    end_data(*claimed_.path, length);
-    in->out.sent(in->out.accept());
-    return;
-  }
   held_message& message = claimed_.message;
   message.bytes.resize(length);
   if (std::exchange(claimed_.to_self, false)) {
@@ -370,6 +358,12 @@ std::size_t node_core::poll(const poll_limits& limits) {
   on_.channels.flush();
   tell_news();
   return delivered_now_;
+}
+
+void node_core::flush() noexcept {
+  if (!to_acknowledge_.empty() && claimed_.path == nullptr && !closed_)
+    acknowledge_due(false);
+  on_.channels.flush();
 }
 
 bool node_core::prepare_sleep() {

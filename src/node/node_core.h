@@ -10,6 +10,7 @@
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -82,6 +83,7 @@ class node_core final : private link_events {
                                  status& why) noexcept;
   void commit(std::size_t length) noexcept;
   void give_up_claim() noexcept {
+    claimed_.path = nullptr;
     claimed_.in = nullptr;
     claimed_.to_self = false;
   }
@@ -95,7 +97,7 @@ class node_core final : private link_events {
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
 
   std::size_t poll(const poll_limits& limits);
-  void flush() noexcept { on_.channels.flush(); }
+  void flush() noexcept;
   // As of a receiver.
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep() { on_.channels.finish_sleep(); }
@@ -127,6 +129,16 @@ class node_core final : private link_events {
   void returned(link& at) override;
   void inherited(const node_life& source, bytes_view message, bool redelivered) override;
   void problem(const error& what) override;
+
+  // node_core.cpp
+  [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length,
+                                           status& why) noexcept;
+  void commit_held(std::size_t length) noexcept;
+  // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
+  // outgrow the processor's caches.
+  [[nodiscard]] std::size_t ask_after() const noexcept {
+    return std::min(options_.send_buffer_size() / 4, std::size_t{128} * 1024);
+  }
 
   // node_links.cpp
   session& make_session(link& at);
@@ -234,11 +246,11 @@ class node_core final : private link_events {
   byte_buffer scratch_;
 
   struct claim_state {
-    peer* in = nullptr;       // null: nothing is claimed
-    session* path = nullptr;  // null: held_
+    session* path = nullptr;  // in that link
+    peer* in = nullptr;       // in `message`, for that peer
+    bool to_self = false;     // in `message`
     std::size_t length = 0;
     held_message message;
-    bool to_self = false;
   };
   claim_state claimed_;
   std::uint64_t claims_ = 0;
@@ -255,5 +267,47 @@ class node_core final : private link_events {
   bool leaving_ = false;
   node_stats stats_;
 };
+
+// The way of nearly all messages, without a call that can be spared: while lines of a lane come from
+// the other core, each store waits in turn, also that of a register that a function saves.
+inline std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
+                                   status& why) noexcept {
+  peer* const in = last_found_;
+  if (in == nullptr || in->id != to || in->current == nullptr || in->next != nullptr ||
+      in->out.holds() || !in->out.follows(in->out.accepted() + 1) ||
+      length > std::min(in->message_limit, options_.message_limit()) || closed_ || leaving_ ||
+      claimed_.in != nullptr || claimed_.to_self) [[unlikely]]
+    return claim_elsewhere(to, type, length, why);
+  session& path = *in->current;
+  const std::size_t size = message_head_size + length;
+  if (path.unasked_bytes + size >= ask_after()) [[unlikely]]
+    return claim_elsewhere(to, type, length, why);
+  std::byte* const at = path.at.claim(size, message_purpose::data, why);
+  if (at == nullptr) [[unlikely]]
+    return claim_elsewhere(to, type, length, why);
+  path.unasked_bytes += size;
+  encode(message_head{message_kind::data, 0, 0, type}, at);
+  ++claims_;
+  claimed_.path = &path;
+  claimed_.length = length;
+  return at + message_head_size;
+}
+
+inline void node_core::commit(std::size_t length) noexcept {
+  session* const path = claimed_.path;
+  if (path == nullptr || length > claimed_.length) [[unlikely]]
+    return commit_held(length);
+  claimed_.path = nullptr;
+  ++stats_.accepted;
+  stats_.accepted_bytes += length;
+  end_data(*path, length);
+  outgoing_flow& flow = path->of->out;
+  flow.sent(flow.accept());
+}
+
+inline void node_core::end_data(session& path, std::size_t length) noexcept {
+  path.at.commit(message_head_size + length);
+  path.last_data = ++path.committed;
+}
 
 }  // namespace atbus::detail

@@ -338,6 +338,7 @@ void node_core::count_handled(session& from, bool data) {
   if (from.acknowledge_listed || (!data && from.handled - from.told < unacknowledged_controls))
     return;
   from.acknowledge_listed = true;
+  from.committed_at_flush = from.committed;
   to_acknowledge_.push_back(&from);
   if (acknowledge_by_ == timer_queue::never)
     acknowledge_by_ = on_.clock.now() + acknowledge_delay;
@@ -351,11 +352,11 @@ void node_core::acknowledge_due(bool all) {
       continue;
     }
     // Company: something else leaves with it.
-    const bool company = by->committed != by->committed_at_poll;
-    by->committed_at_poll = by->committed;
+    const bool company = by->committed != by->committed_at_flush;
+    by->committed_at_flush = by->committed;
     if ((all || by->acknowledge_now || company) &&
         say(*by, acknowledge_body{.handled = by->handled})) {
-      by->committed_at_poll = by->committed;
+      by->committed_at_flush = by->committed;
       by->told = by->handled;
       by->acknowledge_now = false;
       by->acknowledge_listed = false;

@@ -347,7 +347,7 @@ void node_core::forget(peer& of) {
   std::erase(moving_, &of);
   if (last_found_ == &of)
     last_found_ = nullptr;
-  if (claimed_.in == &of)
+  if (claimed_.in == &of || (claimed_.path != nullptr && claimed_.path->of == &of))
     claimed_ = {};
   peers_.erase(of.id.value());
 }

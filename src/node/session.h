@@ -71,7 +71,7 @@ struct session {
   bool keeps = false;             // link::keeps
   bool acknowledge_listed = false;
   bool acknowledge_now = false;
-  std::uint64_t committed_at_poll = 0;
+  std::uint64_t committed_at_flush = 0;
 
   // Registration time at first, then pings.
   timer clock;

@@ -38,7 +38,10 @@ std::uint64_t data_limit(const stream_transport_options& wish, std::uint64_t mes
 class connection_link final : public link {
  public:
   connection_link(stream_transport& owner, connection at) noexcept
-      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {}
+      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {
+    if (entry_ != nullptr)
+      entry_->reader = received;
+  }
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override {
@@ -94,6 +97,10 @@ class connection_link final : public link {
  private:
   friend class stream_transport;
 
+  static void received(void* context, bytes_view message) {
+    auto& of = *static_cast<connection_link*>(context);
+    of.owner_.events_->received(of, message, false);
+  }
   [[nodiscard]] bool has_room_for(std::size_t length) const noexcept {
     // What is too long at all is for the connection to refuse.
     return entry_->queued() + frame_size(length) <= owner_.data_limit_ || length > entry_->limit;
@@ -128,17 +135,15 @@ void stream_transport::start(const node_life&, link_events& events) {
   events_ = &events;
   auto opened = connection_set::open(
       {.on_open = [this](connection at) { tell_opened(at); },
-       .on_message =
-           [this](connection at, bytes_view message) {
-             events_->received(*static_cast<connection_link*>(at.context()), message, false);
-           },
+       .on_message = {},  // connection_link::received
        .on_writable =
            [this](connection at) {
              events_->writable(*static_cast<connection_link*>(at.context()));
            },
        .on_close = [this](connection at, const error& why) { tell_closed(at, why); },
        .on_problem = [this](const error& what) { events_->problem(what); }},
-      {.lanes = lanes_});
+      // Flushed by the node, when its acknowledgements are there too.
+      {.lanes = lanes_, .flush_in_poll = false});
   if (opened) {
     set_.emplace(std::move(*opened));
   } else {

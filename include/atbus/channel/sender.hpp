@@ -48,6 +48,7 @@ namespace atbus {
 namespace detail {
 class sender_on_loop;
 struct handed_lanes;
+class lane_link;
 }  // namespace detail
 
 // Writable bytes of one message in the lane itself. Until `commit` nobody else can see them;
@@ -265,6 +266,7 @@ class ATBUS_API sender {
  private:
   friend class detail::sender_on_loop;
   friend struct detail::handed_lanes;
+  friend class detail::lane_link;
   explicit sender(detail::sender_backend* backend) noexcept : backend_(backend) {}
 
   detail::sender_backend* backend_ = nullptr;

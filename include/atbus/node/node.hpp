@@ -64,7 +64,10 @@ class ATBUS_API node_slot {
         bytes_(other.bytes_),
         why_(other.why_) {}
   node_slot& operator=(node_slot&&) = delete;
-  ~node_slot();
+  ~node_slot() {
+    if (core_ != nullptr) [[unlikely]]
+      give_up();
+  }
 
   explicit operator bool() const noexcept { return core_ != nullptr; }
   // Why there is none: an error of send.
@@ -80,6 +83,7 @@ class ATBUS_API node_slot {
  private:
   friend class node;
   node_slot() = default;
+  void give_up() noexcept;
 
   detail::node_core* core_ = nullptr;
   std::uint64_t claim_ = 0;  // its number

@@ -75,6 +75,7 @@ TEST_F(NodeCore, SleepsWhileItsMessagesCannotMoveToABetterLink) {
   party one{net, 1};
   party two{net, 2};
   connect(two, one, 1);
+  net.run_for(100ms);  // what was said at the opening is acknowledged
   EXPECT_TRUE(one.send(2, "not acknowledged"));
   net.cut(0, seen_by::none);
   one.connect(2);  // the dial of the one with the lower id wins
