@@ -1,0 +1,71 @@
+// What a message between two nodes allocates, once they are under way: nothing of its own.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "atbus/core/clock.hpp"
+#include "atbus/node/node.hpp"
+#include "counting_allocator.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t messages_a_round = 100;
+constexpr int rounds = 200;
+
+class NodeAllocation : public testing::TestWithParam<const char*> {
+ protected:
+  std::string where() const {
+    const std::string kind = GetParam();
+    return kind.find("ipv6") == 0 ? kind : kind + "allocation-test-" + std::to_string(getpid());
+  }
+  void poll_until(std::uint64_t wanted) {
+    for (const auto until = now() + 20s; handled != wanted && now() < until;) {
+      one.poll();
+      two.poll();
+    }
+    ASSERT_EQ(handled, wanted);
+  }
+  void run_rounds(const std::string& text) {
+    for (int round = 0; round != rounds; ++round) {
+      const std::uint64_t before = handled;
+      for (std::uint64_t i = 0; i != messages_a_round; ++i)
+        ASSERT_TRUE(one.send(2, 7, text));
+      ASSERT_NO_FATAL_FAILURE(poll_until(before + messages_a_round));
+    }
+  }
+
+  std::uint64_t handled = 0;
+  node one{1, node_options{}.allow_unauthenticated()};
+  node two{2, node_options{}.allow_unauthenticated()};
+};
+
+TEST_P(NodeAllocation, MessagesTakeNone) {
+  if (!test::counts_allocations())
+    GTEST_SKIP() << "this build can't count allocations";
+  two.on_message([this](const message&) { ++handled; });
+  ASSERT_TRUE(two.listen(where()));
+  ASSERT_TRUE(one.connect(2, two.addresses().front()));
+  const std::string text(200, 'x');
+  ASSERT_TRUE(one.send(2, 7, text));
+  ASSERT_NO_FATAL_FAILURE(poll_until(1));
+  ASSERT_NO_FATAL_FAILURE(run_rounds(text));
+  const std::uint64_t before = test::allocations();
+  ASSERT_NO_FATAL_FAILURE(run_rounds(text));
+  // What an acknowledgement takes, which stands for many messages, is no matter.
+  EXPECT_LT(test::allocations() - before, rounds * messages_a_round / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, NodeAllocation,
+                         testing::Values("mem://", "unix://@", "ipv6://[::1]:0"),
+                         [](const auto& kind) {
+                           return std::string{kind.param}.substr(0,
+                                                                 std::string{kind.param}.find(':'));
+                         });
+
+}  // namespace
+}  // namespace atbus
