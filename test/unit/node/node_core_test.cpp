@@ -19,6 +19,13 @@ node_options plain() {
   return node_options{}.allow_unauthenticated();
 }
 
+byte_buffer raw(std::initializer_list<unsigned> bytes) {
+  byte_buffer made;
+  for (const unsigned one : bytes)
+    made.push_back(static_cast<std::byte>(one));
+  return made;
+}
+
 class NodeCore : public ::testing::Test {
  protected:
   void connect(party& from, party& to, std::uint64_t id_of_to) {
@@ -395,6 +402,25 @@ TEST_F(NodeCore, WaitsLongerBeforeItDialsWhoEndsEachLinkAtOnce) {
   EXPECT_TRUE(net.run_until([&] { return one.is_connected(2); }, 200ms));
 }
 
+TEST_F(NodeCore, TakesNothingMoreFromALinkThatTheFlowHasLeft) {
+  party one{net, 1};
+  hand_played first{net, 3, 1, true, false};
+  ASSERT_TRUE(net.run_until([&] { return first.is_registered(); }, 5s));
+  hand_played second{net, 3, 1, true, false};
+  ASSERT_TRUE(net.run_until([&] { return second.is_registered(); }, 5s));
+  const auto data = [](std::uint8_t text) { return raw({0, 0, 0, 0, 1, 0, 0, 0, text}); };
+  first.say(flow_body{.next = 1, .before = 0});
+  first.say_bytes(data('a'));
+  net.run_for(50ms);
+  second.say(flow_body{.next = 2, .before = 1});
+  net.run_for(50ms);
+  ASSERT_FALSE(first.has_ended() || second.has_ended());
+  first.say_bytes(data('x'));
+  net.run_for(1s);
+  EXPECT_EQ(one.got, (std::vector<std::string>{"a"}));
+  EXPECT_TRUE(first.has_ended());
+}
+
 TEST_F(NodeCore, LetsAHandlerSendDisconnectAndEndTheNode) {
   party one{net, 1};
   party two{net, 2};
@@ -477,13 +503,6 @@ struct breach {
   std::function<void(hand_played&)> say;
   const char* logged;
 };
-
-byte_buffer raw(std::initializer_list<unsigned> bytes) {
-  byte_buffer made;
-  for (const unsigned one : bytes)
-    made.push_back(static_cast<std::byte>(one));
-  return made;
-}
 
 class NodeCoreBreach : public NodeCore, public ::testing::WithParamInterface<breach> {};
 

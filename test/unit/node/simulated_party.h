@@ -96,8 +96,10 @@ class party {
 // Dials a node and registers, if it is told to; then says whatever a test wants.
 class hand_played final : private link_events {
  public:
-  hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers)
-      : net_(net), id_(id), registers_(registers), way_(net, {}, [this] {
+  // `sole`: it says that it has no other link.
+  hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers,
+              bool sole = true)
+      : net_(net), id_(id), registers_(registers), sole_(sole), way_(net, {}, [this] {
           net_.at(net_.now() + 1us, [this, alive = alive_] {
             if (*alive)
               way_.poll({});
@@ -136,9 +138,10 @@ class hand_played final : private link_events {
     self.incarnation = 77;
     self.nonce[0] = std::byte{5};
     self.message_limit = 1024;
-    shake_ = std::make_unique<handshake_initiator>(self, bus_id{}, none_, [](const peer_identity&) {
-      return result<resume_point>{resume_point{1, 0, true}};
-    });
+    shake_ = std::make_unique<handshake_initiator>(
+        self, bus_id{}, none_, [sole = sole_](const peer_identity&) {
+          return result<resume_point>{resume_point{1, 0, sole}};
+        });
     say_bytes(shake_->start().send);
   }
   void received(link&, bytes_view message, bool) override {
@@ -160,6 +163,7 @@ class hand_played final : private link_events {
   simulated_network& net_;
   bus_id id_;
   bool registers_;
+  bool sole_;
   bool open_ = false;
   bool registered_ = false;
   token_list none_;
