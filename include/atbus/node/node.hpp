@@ -55,7 +55,7 @@ class node_state;
 
 // Writable bytes of one message, in the channel itself where that can be. Destroying it without a
 // commit gives them up; so does any other verb of the node that sends, and poll. A commit of what was
-// given up does nothing.
+// given up does nothing. It must not outlive its node.
 class ATBUS_API node_slot {
  public:
   node_slot(node_slot&& other) noexcept

@@ -74,7 +74,8 @@ class ledger {
   };
 
   [[nodiscard]] std::size_t index_of(const node_life& who) const;
-  [[nodiscard]] bool may_report(const node_life& from, const flow& in, bus_id to, errc reason) const;
+  [[nodiscard]] bool may_report(const node_life& from, const flow& in, bus_id to,
+                                errc reason) const;
   // The record that these bytes are of; null and a fault if there is none.
   record* find(bytes_view bytes, flow*& in, std::string& name);
 
