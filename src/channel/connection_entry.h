@@ -25,16 +25,15 @@ namespace atbus::detail {
 
 struct listener_entry;
 
-// What epoll speaks of.
-struct watched {
-  explicit watched(bool listens) noexcept : is_listener(listens) {}
-  bool is_listener;
-};
+// What epoll is told of a connection: not where it is, because a child forked a moment ago may still
+// hold the socket of one that is gone, and then epoll still speaks of it. An odd number: listeners,
+// which are told by their place, have even ones.
+[[nodiscard]] constexpr std::uint64_t epoll_tag(std::uint64_t connection_id) noexcept {
+  return connection_id << 1U | 1U;
+}
 
-struct connection_entry : watched {
+struct connection_entry {
   enum class phase : std::uint8_t { resolving, connecting, waiting, linked, closed };
-
-  connection_entry() noexcept : watched(false) {}
 
   std::uint64_t id = 0;
   std::string peer;
@@ -108,9 +107,9 @@ struct connection_entry : watched {
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
 };
 
-struct listener_entry : watched {
+struct listener_entry {
   listener_entry(listening_socket socket, int epoll, const listen_options& wish)
-      : watched(true), door(std::move(socket), epoll, this), options(wish) {}
+      : door(std::move(socket), epoll, this), options(wish) {}
 
   acceptor door;
   listen_options options;

@@ -192,7 +192,7 @@ void connection_core::begin(connection_entry& c) noexcept {
     return lost(c, std::move(e));
   if (!c.dial->asking())
     return dial_next(c);
-  epoll_event interest{.events = EPOLLIN, .data = {.ptr = static_cast<watched*>(&c)}};
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = epoll_tag(c.id)}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.dial->descriptor(), &interest) != 0)
     return lost(c, {errc::system_error, c.peer + ": can't wait for its name", errno});
   asked_.push_back(c.id);

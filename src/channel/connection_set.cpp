@@ -399,12 +399,10 @@ void connection_core::look(std::int64_t timeout_ns) noexcept {
   std::size_t knocked = 0;
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    auto* const of = static_cast<watched*>(event.data.ptr);
-    if (of->is_listener) {
-      doors[knocked++] = static_cast<listener_entry*>(of);
-    } else {
-      ready(*static_cast<connection_entry*>(of), event.events);
-    }
+    if ((event.data.u64 & 1U) == 0)
+      doors[knocked++] = static_cast<listener_entry*>(event.data.ptr);
+    else if (connection_entry* const c = find(event.data.u64 >> 1U))
+      ready(*c, event.events);
   }
   for (std::size_t i = 0; i != knocked; ++i)
     accept_some(*doors[i]);
@@ -524,7 +522,7 @@ bool connection_core::watch(connection_entry& c) noexcept {
   }
   if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
     return true;
-  epoll_event interest{.events = wanted, .data = {.ptr = static_cast<watched*>(&c)}};
+  epoll_event interest{.events = wanted, .data = {.u64 = epoll_tag(c.id)}};
   const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
                          c.link->descriptor(), &interest) != 0) {

@@ -241,7 +241,7 @@ void stream_receiver::watch(connection& of) noexcept {
     wanted &= ~static_cast<std::uint32_t>(EPOLLOUT);
   if (of.link.starved() && starved_until_ == std::chrono::nanoseconds{0})
     starved_until_ = now() + stream_link::starved_pause;
-  epoll_event interest{.events = wanted, .data = {.ptr = &of}};
+  epoll_event interest{.events = wanted, .data = {.u64 = of.tag}};
   if (wanted != of.watched &&
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, of.link.descriptor(), &interest) == 0)
     of.watched = wanted;
@@ -293,7 +293,11 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       newcomers = true;
     if (of == nullptr || of == lanes_)
       continue;  // lanes read their bells themselves
-    auto* const c = static_cast<connection*>(of);
+    const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
+    const std::uint64_t number = tag >> 1U & 0xffffffffU;
+    connection* const c = number < slots_.size() ? slots_[number].get() : nullptr;
+    if (c == nullptr || c->tag != tag)
+      continue;
     if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
       write_controls(*c);
     busy_.join(*c);
@@ -426,11 +430,12 @@ void stream_receiver::add(file socket) noexcept {
   slots_[number] = std::make_unique<connection>(std::move(socket), own, space_);
   connection& c = *slots_[number];
   c.number = number;
+  c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
   c.close_at = now() + confirm_timeout_;
   c.open_at = open_.size();
   open_.push_back(&c);
   unconfirmed_.join(c);
-  epoll_event interest{.events = EPOLLIN, .data = {.ptr = &c}};
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
     return drop(c);
   busy_.join(c);  // who dials mostly has said something already

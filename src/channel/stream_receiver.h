@@ -62,6 +62,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
     stream_link link;
     std::uint32_t number = 0;
+    // What epoll is told of it: odd, and never the same again. A child forked a moment ago may still
+    // hold the socket of one that is gone, and then epoll still speaks of it.
+    std::uint64_t tag = 0;
     std::size_t open_at = 0;           // in open_
     line_place<connection> turn;       // among the busy ones
     line_place<connection> probation;  // among the unconfirmed ones
@@ -146,6 +149,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
   std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;
+  std::uint64_t accepted_ = 0;
   std::uint64_t dropped_ = 0;
 };
 
