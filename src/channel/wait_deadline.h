@@ -10,9 +10,10 @@ namespace atbus::detail {
 
 class wait_deadline {
  public:
-  // Negative, or longer than anybody lives: for ever. `start` is a moment of the clock's.
+  // Negative, or longer than anybody lives: for ever. `start` is a moment of the clock's, the
+  // system's if there is none.
   wait_deadline(std::chrono::nanoseconds start, std::chrono::nanoseconds timeout,
-                const clock_source& clock = system_clock_source()) noexcept
+                const clock_source* clock = nullptr) noexcept
       : clock_(clock),
         at_(timeout < std::chrono::nanoseconds{0} || timeout > longest ? never : start + timeout) {}
 
@@ -22,19 +23,23 @@ class wait_deadline {
   [[nodiscard]] std::int64_t left_ns(std::chrono::nanoseconds most) const noexcept {
     std::int64_t left = -1;
     if (at_ != never) {
-      const auto time = clock_.now();
+      const auto time = moment();
       left = time < at_ ? (at_ - time).count() : 0;
     }
     const bool shorten = most >= std::chrono::nanoseconds{0} && (left < 0 || left > most.count());
     return shorten ? most.count() : left;
   }
-  [[nodiscard]] bool over() const noexcept { return at_ != never && clock_.now() >= at_; }
+  [[nodiscard]] bool over() const noexcept { return at_ != never && moment() >= at_; }
 
  private:
   static constexpr std::chrono::nanoseconds longest = std::chrono::hours{24 * 365 * 100};
   static constexpr std::chrono::nanoseconds never = std::chrono::nanoseconds::max();
 
-  const clock_source& clock_;
+  [[nodiscard]] std::chrono::nanoseconds moment() const noexcept {
+    return clock_ != nullptr ? clock_->now() : now();
+  }
+
+  const clock_source* clock_;
   std::chrono::nanoseconds at_;
 };
 

@@ -135,7 +135,7 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};
-  const wait_deadline deadline{core_.clock().now(), timeout, core_.clock()};
+  const wait_deadline deadline{core_.clock().now(), timeout, &core_.clock()};
   status how = errc::timed_out;
   while (how == errc::timed_out) {
     if (!prepare_sleep()) {
@@ -197,7 +197,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};
-  const wait_deadline until{core_.clock().now(), deadline, core_.clock()};
+  const wait_deadline until{core_.clock().now(), deadline, &core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
     poll({});
     if (!core_.is_closed())
@@ -211,7 +211,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   }
   const status how = settled() ? status{} : status{errc::timed_out};
   core_.leave();
-  const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, core_.clock()};
+  const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, &core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
