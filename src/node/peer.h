@@ -4,15 +4,18 @@
 #include <cstdint>
 #include <limits>
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "atbus/core/address.hpp"
 #include "atbus/core/bus_id.hpp"
+#include "atbus/core/id_range.hpp"
 #include "delivery/incoming_flow.h"
 #include "delivery/outgoing_flow.h"
 #include "node/session.h"
 #include "node/timer_queue.h"
+#include "protocol/relation.h"
 
 namespace atbus::detail {
 
@@ -38,8 +41,10 @@ struct peer {
 
   bus_id id;
   std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
-  node_life life;       // the one that registered last; incarnation 0: none yet
-  bool silent = false;  // it did not answer when another one wanted in
+  node_life life;                 // the one that registered last; incarnation 0: none yet
+  relation as = relation::peer;   // what it is to this node
+  std::optional<id_range> range;  // of its children, if it may have any
+  bool silent = false;            // it did not answer when another one wanted in
   outgoing_flow out;
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old

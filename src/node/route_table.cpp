@@ -1,0 +1,100 @@
+#include "node/route_table.h"
+
+#include <algorithm>
+
+namespace atbus::detail {
+namespace {
+
+bool is_in(const std::optional<id_range>& range, bus_id id) noexcept {
+  return range && range->contains(id);
+}
+
+bool is_near(const peer& of) noexcept {
+  return of.as == relation::child || of.as == relation::sibling;
+}
+
+bus_id first_of(const peer* of) noexcept {
+  return of->range->first();
+}
+
+}  // namespace
+
+void route_table::put(peer& linked) {
+  remove(linked);
+  ids_.insert(std::ranges::lower_bound(ids_, linked.id, {}, &peer::id), &linked);
+  if (linked.as == relation::parent)
+    parent_ = &linked;
+  if (is_near(linked) && linked.range)
+    ranges_.insert(std::ranges::lower_bound(ranges_, first_of(&linked), {}, first_of), &linked);
+}
+
+void route_table::remove(const peer& lost) noexcept {
+  std::erase(ids_, &lost);
+  std::erase(ranges_, &lost);
+  if (parent_ == &lost)
+    parent_ = nullptr;
+}
+
+bool route_table::is_ours(bus_id id) const noexcept {
+  return id == self_ || is_in(own_, id);
+}
+
+peer* route_table::by_id(bus_id id) const noexcept {
+  const auto found = std::ranges::lower_bound(ids_, id, {}, &peer::id);
+  return found != ids_.end() && (*found)->id == id ? *found : nullptr;
+}
+
+peer* route_table::by_range(bus_id id) const noexcept {
+  const auto behind = std::ranges::upper_bound(ranges_, id, {}, first_of);
+  if (behind == ranges_.begin())
+    return nullptr;
+  peer* const found = *(behind - 1);
+  return is_in(found->range, id) ? found : nullptr;
+}
+
+// Only what is ours or a child's leaves to others than children, and only what is ours to peers.
+peer* route_table::next(bus_id destination, const peer* from) const noexcept {
+  const auto is_good = [from](const peer* to) {
+    if (to == nullptr || to == from)
+      return false;
+    if (from == nullptr)
+      return true;
+    if (to->as == relation::peer || from->as == relation::peer)
+      return false;
+    return to->as == relation::child || from->as == relation::child;
+  };
+  if (peer* const linked = by_id(destination); is_good(linked))
+    return linked;
+  if (peer* const near = by_range(destination); is_good(near))
+    return near;
+  // Nobody above knows better what is below this node.
+  return is_good(parent_) && !is_ours(destination) ? parent_ : nullptr;
+}
+
+bool route_table::may_come_from(bus_id source, const peer& from) const noexcept {
+  if (source == from.id)
+    return true;
+  switch (from.as) {
+    case relation::child:
+      return is_in(from.range, source);
+    case relation::parent:
+      return !is_ours(source);
+    case relation::sibling:
+      return is_in(from.range, source) && !is_ours(source);
+    case relation::peer:
+      break;
+  }
+  return false;
+}
+
+const peer* route_table::in_the_way(bus_id id,
+                                    const std::optional<id_range>& range) const noexcept {
+  const auto found = std::ranges::find_if(ids_, [&](const peer* other) {
+    return is_near(*other) && other->id != id &&
+           (is_in(range, other->id) || is_in(other->range, id) ||
+            (range && other->range && range->overlaps(*other->range)));
+  });
+  return found != ids_.end() ? *found : nullptr;
+}
+
+}  // namespace atbus::detail

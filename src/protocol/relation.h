@@ -1,0 +1,25 @@
+// What two linked nodes are to each other.
+#pragma once
+
+#include <cstdint>
+
+namespace atbus::detail {
+
+// On the wire: the values stay as they are.
+enum class relation : std::uint8_t { peer, child, parent, sibling };
+
+// What we are to whom is that to us.
+[[nodiscard]] constexpr relation opposite(relation of) noexcept {
+  switch (of) {
+    case relation::child:
+      return relation::parent;
+    case relation::parent:
+      return relation::child;
+    case relation::peer:
+    case relation::sibling:
+      break;
+  }
+  return of;
+}
+
+}  // namespace atbus::detail
