@@ -18,6 +18,18 @@
 namespace atbus::detail {
 namespace {
 
+// The largest number of a target that can't take all; 0: of what is no number.
+template <class Target>
+constexpr std::uint64_t number_max = 0;
+template <>
+constexpr std::uint64_t number_max<std::uint8_t> = std::numeric_limits<std::uint8_t>::max();
+template <>
+constexpr std::uint64_t number_max<std::uint16_t> = std::numeric_limits<std::uint16_t>::max();
+template <>
+constexpr std::uint64_t number_max<errc> = number_max<std::uint16_t>;
+template <>
+constexpr std::uint64_t number_max<relation> = relation_max;
+
 // msgpack-c calls it for one value after the other; it ends the reading by returning false.
 class body_visitor : public msgpack::null_visitor {
  public:
@@ -147,8 +159,8 @@ class body_visitor : public msgpack::null_visitor {
           using target = std::remove_pointer_t<decltype(to)>;
           if constexpr (std::same_as<target, std::uint64_t> || std::same_as<target, bus_id>) {
             *to = value;
-          } else if constexpr (std::same_as<target, std::uint16_t> || std::same_as<target, errc>) {
-            if (value > std::numeric_limits<std::uint16_t>::max())
+          } else if constexpr (number_max<target> != 0) {
+            if (value > number_max<target>)
               return fail("is too large");
             *to = static_cast<target>(value);
           } else {

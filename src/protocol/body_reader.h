@@ -13,12 +13,14 @@
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
+#include "protocol/relation.h"
 
 namespace atbus::detail {
 
 // Where a value goes; its type says what the value has to be. Bytes have their exact number.
-using field_target = std::variant<bool*, std::uint16_t*, std::uint64_t*, bus_id*, errc*,
-                                  mutable_bytes, std::string*, std::vector<std::string>*>;
+using field_target =
+    std::variant<bool*, std::uint8_t*, std::uint16_t*, std::uint64_t*, bus_id*, errc*, relation*,
+                 mutable_bytes, std::string*, std::vector<std::string>*>;
 
 struct body_field {
   std::uint64_t key = 0;

@@ -14,7 +14,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::size_t fields_max = 11;
+constexpr std::size_t fields_max = 13;
 
 // The largest of all is a welcome or hello with all addresses.
 static_assert(addresses_max * (address_size_max + 2) + 256 <= control_size_max);
@@ -38,6 +38,11 @@ void for_each_field(Body& body, const Field& field) {
     field(10, "expected", body.expected);
   if constexpr (std::same_as<type, welcome_body>)
     field(11, "version", body.version);
+  if constexpr (requires { body.self; }) {
+    field(12, "range_first", body.self.range_first);
+    field(13, "range_length", body.self.range_length);
+    field(14, "relation", body.self.as);
+  }
   if constexpr (requires { body.resume; }) {
     field(1, "session", body.resume.session);
     field(2, "last", body.resume.last);
@@ -89,6 +94,9 @@ void write(body_packer& packer, bool value) {
 }
 void write(body_packer& packer, bus_id value) {
   packer.pack_uint64(value.value());
+}
+void write(body_packer& packer, relation value) {
+  packer.pack_uint8(static_cast<std::uint8_t>(value));
 }
 void write(body_packer& packer, errc value) {
   packer.pack_uint64(static_cast<std::uint64_t>(value));

@@ -18,6 +18,7 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
 #include "protocol/message_head.h"
+#include "protocol/relation.h"
 
 namespace atbus::detail {
 
@@ -29,6 +30,7 @@ inline constexpr std::size_t control_elements_max = 1024;   // values of one bod
 inline constexpr std::size_t addresses_max = 64;
 inline constexpr std::size_t address_size_max = 240;  // so that as many of them fit
 inline constexpr std::size_t text_size_max = 256;
+inline constexpr unsigned range_length_max = 63;  // a longer prefix leaves no id to a child
 
 using handshake_nonce = std::array<std::byte, 32>;
 using host_identity = std::array<std::byte, 16>;
@@ -46,6 +48,9 @@ struct introduction {
   std::vector<std::string> addresses{};  // where it listens; what is above a limit is not told
   host_identity host{};                  // the same on both sides: one host and one network
   std::uint64_t message_limit = 0;       // payload bytes of the longest message it accepts
+  bus_id range_first{};                  // of the ids of its children, where it may have any
+  std::uint8_t range_length = 0;         // of the prefix that they share, in bits; 0: it has none
+  relation as = relation::peer;          // what it is to the other end
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };

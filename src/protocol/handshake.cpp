@@ -171,7 +171,17 @@ error handshake::meet(introduction theirs) {
            .addresses = std::move(theirs.addresses),
            .host = theirs.host,
            .message_limit = theirs.message_limit,
+           .range = {},
+           .as = theirs.as,
            .by_token = !tokens_.empty()};
+  if (theirs.range_length == 0)
+    return {};
+  const result<id_range> range = id_range::make(theirs.range_first, theirs.range_length);
+  if (!range)
+    return {errc::protocol_error, "range: " + range.error().text()};
+  if (range->length() > range_length_max)
+    return {errc::protocol_error, "range_length is too large"};
+  peer_.range = *range;
   return {};
 }
 
@@ -206,6 +216,11 @@ handshake_step handshake_initiator::on_welcome(bytes_view message) {
   if (expected_ != bus_id{} && expected_ != peer().id) {
     return refuse({errc::not_found, "node " + expected_.to_string() + " was dialled, but node " +
                                         peer().id.to_string() + " answered"});
+  }
+  if (peer().as != opposite(self().as)) {
+    return refuse({errc::protocol_error, "it answered as a " + std::string{name(peer().as)} +
+                                             " when it was dialled as a " +
+                                             std::string{name(opposite(self().as))}});
   }
   record(message);
   const token* const with = tokens().empty() ? nullptr : tokens().data();
@@ -242,7 +257,9 @@ handshake_step handshake_acceptor::on_hello(bytes_view message) {
                                         " was dialled, but this is node " + self().id.to_string()});
   }
   record(message);
-  return say(welcome_body{.self = self(), .version = peer().version}, message_kind::proof);
+  welcome_body answer{.self = self(), .version = peer().version};
+  answer.self.as = opposite(peer().as);
+  return say(answer, message_kind::proof);
 }
 
 handshake_step handshake_acceptor::on_proof(bytes_view message) {

@@ -30,6 +30,7 @@
 
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
+#include "atbus/core/id_range.hpp"
 #include "atbus/core/status.hpp"
 #include "protocol/control.h"
 #include "protocol/token.h"
@@ -45,6 +46,8 @@ struct peer_identity {
   std::vector<std::string> addresses;
   host_identity host{};
   std::uint64_t message_limit = 0;
+  std::optional<id_range> range;  // of the ids of its children, if it may have any
+  relation as = relation::peer;   // what it is to this node
   bool by_token =
       false;  // whether tokens are used: proven to the acceptor when it is asked, to the
               // initiator only when all is done
@@ -136,7 +139,8 @@ class handshake {
 
 class handshake_initiator final : public handshake {
  public:
-  // `expected` is who has to answer; 0: whoever it is. The nonce in `self` is random and was never
+  // `expected` is who has to answer; 0: whoever it is. It has to answer as what it is to us if we are
+  // to it what `self` says. The nonce in `self` is random and was never
   // used before.
   handshake_initiator(introduction self, bus_id expected, const token_list& tokens,
                       admission admit);
@@ -154,7 +158,7 @@ class handshake_initiator final : public handshake {
 
 class handshake_acceptor final : public handshake {
  public:
-  // Of `self` see the initiator.
+  // Of `self` see the initiator; it answers as what we are to who dialled.
   handshake_acceptor(introduction self, const token_list& tokens, admission admit);
 
  private:

@@ -2,11 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace atbus::detail {
 
 // On the wire: the values stay as they are.
 enum class relation : std::uint8_t { peer, child, parent, sibling };
+
+inline constexpr std::uint8_t relation_max = 3;
+
+[[nodiscard]] constexpr std::string_view name(relation of) noexcept {
+  switch (of) {
+    case relation::peer:
+      return "peer";
+    case relation::child:
+      return "child";
+    case relation::parent:
+      return "parent";
+    case relation::sibling:
+      break;
+  }
+  return "sibling";
+}
 
 // What we are to whom is that to us.
 [[nodiscard]] constexpr relation opposite(relation of) noexcept {

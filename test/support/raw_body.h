@@ -98,7 +98,10 @@ inline raw_fields hello_fields() {
           {7, joined({raw_array(1), raw_text("shm://node")})},
           {8, raw_bytes(16)},
           {9, raw_number(65536)},
-          {10, raw_number(0)}};
+          {10, raw_number(0)},
+          {12, raw_number(0)},
+          {13, raw_number(0)},
+          {14, raw_number(0)}};
 }
 
 }  // namespace atbus::detail

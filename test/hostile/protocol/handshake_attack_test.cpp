@@ -315,6 +315,21 @@ TEST(HandshakeAttack, AVersionIsNotTalkedDown) {
   EXPECT_EQ(other.second->problem(), errc::denied);
 }
 
+TEST(HandshakeAttack, WhoIsDialledAsAParentAnswersAsOne) {
+  for (const relation as : {relation::peer, relation::child, relation::sibling}) {
+    handshake_pair pair;
+    pair.dialling.self.as = relation::child;
+    static_cast<void>(pair.begin());
+    introduction other = pair.accepting.self;
+    other.as = as;
+    const handshake_step step =
+        pair.first->receive(encoded(welcome_body{.self = other, .version = 1}));
+    EXPECT_EQ(refusal_in(step.send).reason, errc::protocol_error);
+    EXPECT_NE(pair.first->problem().text().find("dialled as a parent"), std::string::npos);
+    EXPECT_TRUE(pair.dialling.asked.empty());
+  }
+}
+
 TEST(HandshakeAttack, VersionsThatAreNoRangeAreRefused) {
   for (const auto& [least, most] : {std::pair{0, 0}, {0, 1}, {2, 1}}) {
     handshake_pair pair;

@@ -41,6 +41,9 @@ introduction full_introduction() {
   self.addresses = {"", "unix:///run/b\xc3\xbcs", std::string(address_size_max, 'a')};
   self.host.fill(std::byte{0xff});
   self.message_limit = most;
+  self.range_first = most;
+  self.range_length = 0xff;
+  self.as = relation::sibling;
   return self;
 }
 

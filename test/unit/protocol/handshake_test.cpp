@@ -31,6 +31,8 @@ TEST(Handshake, HasTheDocumentedBytes) {
                     .tokens = make_tokens("an example token"),
                     .knows = {.session = 4, .last = 1000}};
   pair.accepting.self.addresses = {"shm://b"};
+  pair.accepting.self.range_length = 48;
+  pair.dialling.self.as = relation::child;
   for (handshake_end* const end : {&pair.dialling, &pair.accepting}) {
     end->self.host.fill(std::byte{0xaa});
     end->self.message_limit = 65536;
@@ -39,26 +41,26 @@ TEST(Handshake, HasTheDocumentedBytes) {
   pair.run();
   ASSERT_TRUE(pair.is_done());
   EXPECT_EQ(pair.hello, from_hex("01 00 00 00 00 00 00 00"
-                                 "8a 01 01 02 01 03 00 04 01 05 cd 01 2c"
+                                 "8d 01 01 02 01 03 00 04 01 05 cd 01 2c"
                                  "06 c4 20 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f"
                                  "10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"
                                  "07 90 08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
-                                 "09 ce 00 01 00 00 0a 02"));
+                                 "09 ce 00 01 00 00 0a 02 0c 00 0d 00 0e 01"));
   EXPECT_EQ(pair.welcome, from_hex("02 00 00 00 00 00 00 00"
-                                   "8a 01 01 02 01 03 00 04 02 05 ce 00 01 11 70"
+                                   "8d 01 01 02 01 03 00 04 02 05 ce 00 01 11 70"
                                    "06 c4 20 20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d 2e 2f"
                                    "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f"
                                    "07 91 a7 73 68 6d 3a 2f 2f 62"
                                    "08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
-                                   "09 ce 00 01 00 00 0b 01"));
+                                   "09 ce 00 01 00 00 0b 01 0c 00 0d 30 0e 02"));
   EXPECT_EQ(pair.proof, from_hex("03 00 00 00 00 00 00 00"
                                  "84 01 01 02 07 03 c3 04 c2"
-                                 "d5 d4 c5 91 61 49 0f 2d 69 e1 89 bd f4 15 4e a5"
-                                 "0c 7e 73 2b e6 a1 cf 8a 7e 01 cc 3f 9a e0 24 1f"));
+                                 "2f b8 fb c8 0c 5d 3b 7c 19 8f 90 bb c4 bd d7 92"
+                                 "96 7f cc 0a 21 35 91 51 a1 e5 ca bf b4 0b 1b 44"));
   EXPECT_EQ(pair.accept, from_hex("04 00 00 00 00 00 00 00"
                                   "84 01 04 02 cd 03 e8 03 c2 04 c2"
-                                  "68 5e d3 5c ec 2c cd 4c 75 ad 89 41 14 55 9c 2c"
-                                  "33 16 08 1c e4 4f 75 41 b8 4b cb 61 8c 84 35 c3"));
+                                  "86 8c 33 1e c8 f7 6e e2 34 ac 26 c7 32 0a 34 79"
+                                  "cb 4b bf ac 4c 88 72 0c 1f 5d a6 eb 6e d1 d8 b1"));
 }
 
 TEST(Handshake, TellsEachSideWhoTheOtherIs) {
@@ -81,6 +83,37 @@ TEST(Handshake, TellsEachSideWhoTheOtherIs) {
   EXPECT_EQ(dialling.capabilities, 2U);
   EXPECT_EQ(dialling.message_limit, 65536U);
   EXPECT_TRUE(dialling.by_token);
+}
+
+TEST(Handshake, TellsEachSideWhatTheOtherIsToItAndTheRangeOfItsChildren) {
+  handshake_pair pair;
+  pair.dialling.self.as = relation::child;
+  pair.accepting.self.as = relation::sibling;  // who dials says what they are to each other
+  pair.accepting.self.range_first = 0x1200;
+  pair.accepting.self.range_length = 56;
+  pair.run();
+  ASSERT_TRUE(pair.is_done());
+  EXPECT_EQ(pair.first->peer().as, relation::parent);
+  EXPECT_EQ(pair.first->peer().range, *id_range::parse("0x1200/56"));
+  EXPECT_EQ(pair.second->peer().as, relation::child);
+  EXPECT_EQ(pair.second->peer().range, std::nullopt);
+}
+
+TEST(Handshake, RefusesARangeThatIsNone) {
+  const struct {
+    std::uint64_t first;
+    std::uint8_t length;
+    std::string_view problem;
+  } ranges[] = {{0x1201, 56, "range: "}, {0, 64, "range_length"}, {0, 65, "range: "}};
+  for (const auto& [first, length, problem] : ranges) {
+    handshake_pair pair;
+    pair.dialling.self.range_first = first;
+    pair.dialling.self.range_length = length;
+    pair.run();
+    EXPECT_EQ(pair.second->problem(), errc::protocol_error);
+    EXPECT_NE(pair.second->problem().text().find(problem), std::string::npos)
+        << pair.second->problem().text();
+  }
 }
 
 TEST(Handshake, TellsEachSideHowFarTheOtherHasComeWithItsFlow) {
