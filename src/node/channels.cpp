@@ -6,6 +6,7 @@
 
 #include "channel/channel_address.h"
 #include "protocol/control.h"
+#include "protocol/routed_head.h"
 
 namespace atbus::detail {
 namespace {
@@ -95,7 +96,8 @@ std::chrono::nanoseconds channels::longest_sleep() const noexcept {
 std::unique_ptr<transport> make_channels(const node_options& options) {
   channels_options wish;
   wish.streams.message_limit =
-      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max);
+      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max) +
+      routed_head_size;
   wish.streams.send_buffer_size = options.send_buffer_size();
   if (options.send_buffer_number() != 0) {
     wish.streams.buffer = send_buffer_kind::fixed;

@@ -24,7 +24,11 @@
 namespace atbus::detail {
 
 // Best first: a node prefers the way with the lowest value.
-enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp };
+enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp, relayed };
+// Whether only time tells that the other end is gone.
+[[nodiscard]] constexpr bool is_remote(link_kind kind) noexcept {
+  return kind >= link_kind::tcp;
+}
 
 [[nodiscard]] constexpr link_kind kind_of(address_kind kind) noexcept {
   switch (kind) {

@@ -29,7 +29,17 @@ token_list make_tokens(const node_options& options, error& fault) {
 }  // namespace
 
 node_core::node_core(bus_id id, const node_options& options, const node_environment& on)
-    : self_{id, 0}, options_(options), on_(on), fault_(options.check()), away_(options.sessions()) {
+    : self_{id, 0},
+      options_(options),
+      on_(on),
+      fault_(options.check()),
+      away_(options.sessions()),
+      routes_(id, std::nullopt),
+      circuits_(
+          id,
+          {.message_limit = std::max(options.message_limit() + message_head_size, control_size_max),
+           .queue_size = options.send_buffer_size()},
+          *this, *this, timers_, on.clock, on.random) {
   if (fault_)
     tokens_ = make_tokens(options_, fault_);
   if (fault_ && id == bus_id{})
@@ -47,6 +57,7 @@ void node_core::close() noexcept {
   if (closed_)
     return;
   closed_ = true;
+  circuits_.close();
   on_.channels.close();
   // Who waits for a peer is told that there is nothing to wait for.
   for (auto waits = std::exchange(ready_, {}); const auto& wait : waits)
@@ -99,7 +110,7 @@ error node_core::connect(bus_id id, std::string_view text) {
     return where.error();
   peer& to = find_or_make(id);
   for (dial& known : to.dials) {
-    if (known.to == *where) {
+    if (known.to == where.value()) {
       known.offered = false;
       to.wished = true;
       return {};
@@ -165,7 +176,7 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t
     return refuse(errc::closed);
   if (length > options_.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, options_.message_limit()});
-  peer* const in = find(to);
+  peer* in = find(to);
   if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
       [[likely]] {
     session& path = *in->current;
@@ -193,8 +204,13 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t
     }
   }
   const bool self = to == self_.id;
-  if (in == nullptr && !self) [[unlikely]]
-    return refuse({errc::no_route, to.value()});
+  if (in == nullptr && !self) [[unlikely]] {
+    if (!is_reachable(to))
+      return refuse({errc::no_route, to.value()});
+    in = &find_or_make(to);
+  }
+  if (!self && in->current == nullptr)
+    seek(*in);
   const std::size_t waiting = self ? to_self_bytes_ : in->out.held_bytes();
   if (waiting != 0 && waiting + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     switch (self ? overflow_policy::would_block : options_.overflow()) {
@@ -349,6 +365,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   rest.messages -= std::min(rest.messages, delivered_now_);
   if (rest.messages != 0)
     on_.channels.poll(rest);
+  if (!closed_)
+    circuits_.poll();
   if (closed_)
     return delivered_now_;
   for (peer* moving : std::vector<peer*>{moving_})
@@ -367,7 +385,7 @@ void node_core::flush() noexcept {
 }
 
 bool node_core::prepare_sleep() {
-  if (closed_ || !news_.empty() || !to_self_.empty())
+  if (closed_ || !news_.empty() || !to_self_.empty() || circuits_.has_due())
     return false;
   return on_.channels.prepare_sleep();
 }
@@ -403,6 +421,11 @@ void node_core::leave() {
   std::vector<bus_id> all;
   for (const auto& [id, one] : peers_)
     all.push_back(one->id);
+  // Goodbyes over other nodes need the links to these.
+  std::partition(all.begin(), all.end(), [this](bus_id id) {
+    const peer* const of = find(id);
+    return of->current != nullptr && of->current->at.kind() == link_kind::relayed;
+  });
   for (const bus_id id : all)
     (void)disconnect(id);
   for (const auto& one : sessions_) {

@@ -5,7 +5,8 @@
 // happens inside one can end the node: nothing of it is touched after that but `closed_`.
 //
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
-// node_paths.cpp (which link a peer's messages take, and what a lost one leaves).
+// node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_routes.cpp
+// (messages that pass through other nodes, or through this one).
 //
 // One thread.
 #pragma once
@@ -34,9 +35,11 @@
 #include "atbus/node/node_options.hpp"
 #include "atbus/node/node_stats.hpp"
 #include "delivery/session_table.h"
+#include "node/circuit.h"
 #include "node/link.h"
 #include "node/peer.h"
 #include "node/random_source.h"
+#include "node/route_table.h"
 #include "node/session.h"
 #include "node/timer_queue.h"
 #include "protocol/handshake.h"
@@ -60,7 +63,7 @@ struct node_handlers {
   std::function<void(std::string_view)> on_log;
 };
 
-class node_core final : private link_events {
+class node_core final : private link_events, private next_hops {
  public:
   node_core(bus_id id, const node_options& options, const node_environment& on);
   ~node_core();
@@ -130,6 +133,21 @@ class node_core final : private link_events {
   void inherited(const node_life& source, bytes_view message, bool redelivered) override;
   void problem(const error& what) override;
 
+  // next_hops: node_routes.cpp, as the next ones
+  status pass_on(const routed_head& head, bytes_view message) noexcept override;
+  [[nodiscard]] link_trust trust_towards(bus_id destination) const noexcept override;
+  [[nodiscard]] std::string way_to(bus_id destination) const override;
+  // The same, for a message that came from there.
+  status send_on(const routed_head& head, bytes_view message, const peer* from) noexcept;
+  void relay(session& from, bytes_view message);
+  void say_failed(session& to, const routed_head& head, errc why);
+  // Whether other nodes may know a way there, now or when the parent is back.
+  [[nodiscard]] bool is_reachable(bus_id id) const noexcept;
+  [[nodiscard]] bool awaits_parent() const noexcept { return false; }
+  // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
+  void seek(peer& of);
+  void circuit_failed(peer& of, errc why);
+
   // node_core.cpp
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length,
                                            status& why) noexcept;
@@ -172,7 +190,8 @@ class node_core final : private link_events {
   // node_paths.cpp
   [[nodiscard]] peer* find(bus_id id) noexcept;
   peer& find_or_make(bus_id id);
-  error start_dial(peer& of, const address& to, bool offered);
+  // Without an address: over other nodes.
+  error start_dial(peer& of, std::optional<address> to, bool offered);
   error dial_now(dial& which);
   void dial_again(dial& which);
   void end_dials(peer& of);
@@ -244,6 +263,16 @@ class node_core final : private link_events {
   std::chrono::nanoseconds acknowledge_by_ = timer_queue::never;
   std::vector<peer*> moving_;
   byte_buffer scratch_;
+
+  route_table routes_;
+  circuits circuits_;
+  // What was told of circuits last: a place for many of them.
+  struct failure {
+    std::uint64_t circuit = 0;
+    errc why = errc::ok;
+    std::chrono::nanoseconds told_at{0};
+  };
+  std::array<failure, 256> failures_{};
 
   struct claim_state {
     session* path = nullptr;  // in that link

@@ -167,7 +167,7 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
         answer.sole = answer.sole && other->stage == session_stage::dropped;
         continue;
       }
-      if (other->at.kind() == link_kind::tcp) {
+      if (is_remote(other->at.kind())) {
         if (!other->probed) {
           other->probed = true;
           session_timer(*other);
@@ -208,6 +208,7 @@ void node_core::advance(session& on, bytes_view message) {
     case handshake_state::failed: {
       ++stats_.registrations_failed;
       const error why = on.shake->problem();
+      on.failure = why.code();
       std::string text = "registration with " + on.at.peer() + " failed: " + why.text();
       if (on.dialled == nullptr)
         log_cause(why.code(), std::move(text));
@@ -249,7 +250,7 @@ void node_core::registered(session& on) {
   on.at.confirm(on.life);
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
-  if (on.at.kind() == link_kind::tcp)
+  if (is_remote(on.at.kind()))
     on.clock.set(on_.clock.now() + options_.ping_interval());
   else
     on.clock.cancel();
@@ -297,6 +298,10 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
   message_head head;
   if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
     return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
+  if (head.kind == message_kind::routed) {
+    count_handled(*by, true);
+    return relay(*by, message);
+  }
   if (head.kind != message_kind::data) [[unlikely]] {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
     count_handled(*by, head.kind == message_kind::flow);
@@ -484,6 +489,7 @@ void node_core::session_timer(session& of) {
     case session_stage::registering:
       ++stats_.registrations_failed;
       log_cause(errc::timed_out, of.at.peer() + " did not register in time");
+      of.failure = errc::timed_out;
       return drop(of, false, errc::timed_out, {});
     case session_stage::registered:
       break;
@@ -507,6 +513,7 @@ void node_core::session_timer(session& of) {
 }
 
 void node_core::writable(link& at) {
+  circuits_.writable();
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
@@ -528,10 +535,17 @@ void node_core::closed(link& at, const error& why) {
     path_ended(*of, *gone);
   if (dial* const wish = gone->dialled; wish != nullptr) {
     if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
-      log("no connection to " + wish->to.to_string() + ": " + why.text());
+      log("no connection to " + wish->where() + ": " + why.text());
       wish->told = why.code();
     }
     wish->at = nullptr;
+    if (wish->is_relayed() && of == nullptr) {
+      peer& whom = wish->of;
+      const errc reason = gone->failure != errc::ok ? gone->failure : why.code();
+      dial_again(*wish);
+      end_session(*gone);
+      return circuit_failed(whom, reason);
+    }
     // One that ends as soon as it has registered is a failure too.
     if (gone->registered_at.count() != 0 &&
         on_.clock.now() - gone->registered_at >= options_.retry_longest())

@@ -41,11 +41,11 @@ peer& node_core::find_or_make(bus_id id) {
   return *peers_.emplace(id.value(), std::move(made)).first->second;
 }
 
-error node_core::start_dial(peer& of, const address& to, bool offered) {
-  dial& fresh = of.dials.emplace_back(of, timers_, to, offered);
+error node_core::start_dial(peer& of, std::optional<address> to, bool offered) {
+  dial& fresh = of.dials.emplace_back(of, timers_, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
     if (error bad = dial_now(fresh); !bad) {
-      log("no connection to " + fresh.to.to_string() + ": " + bad.text());
+      log("no connection to " + fresh.where() + ": " + bad.text());
       dial_again(fresh);
     }
   });
@@ -57,7 +57,8 @@ error node_core::start_dial(peer& of, const address& to, bool offered) {
 
 error node_core::dial_now(dial& which) {
   ++stats_.dials;
-  result<link*> began = on_.channels.connect(which.to);
+  result<link*> began =
+      which.is_relayed() ? circuits_.open(which.of.id) : on_.channels.connect(*which.to);
   if (!began)
     return began.error();
   session& on = make_session(**began);
@@ -69,7 +70,8 @@ error node_core::dial_now(dial& which) {
 }
 
 void node_core::dial_again(dial& which) {
-  if (which.of.current != nullptr)
+  const session* const now = which.of.current;
+  if (now != nullptr && (which.is_relayed() || now->at.kind() != link_kind::relayed))
     return;  // there is another way; when that is lost, this one's turn comes again
   const unsigned doubled = std::min(which.failures++, 20U);
   std::chrono::nanoseconds wait = options_.retry_first();
@@ -100,7 +102,7 @@ void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
     const result<address> to = address::parse(text);
     if (!to || kind_of(to->kind()) >= of.current->at.kind())
       continue;
-    const auto known = [&](const dial& one) { return one.to == *to; };
+    const auto known = [&](const dial& one) { return one.to == to.value(); };
     const auto offered = [](const dial& one) { return one.offered; };
     if (std::any_of(of.dials.begin(), of.dials.end(), known) ||
         std::count_if(of.dials.begin(), of.dials.end(), offered) >=
@@ -330,6 +332,7 @@ void node_core::lost(peer& of) {
     abandon(of, errc::closed);
     return forget(of);
   }
+  seek(of);
   of.forget.set(on_.clock.now() + options_.first_idle_timeout());
 }
 

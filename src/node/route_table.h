@@ -36,10 +36,10 @@ class route_table {
                                        const std::optional<id_range>& range) const noexcept;
   [[nodiscard]] peer* parent() const noexcept { return parent_; }
   [[nodiscard]] const std::optional<id_range>& own() const noexcept { return own_; }
-
- private:
   // This node or below it.
   [[nodiscard]] bool is_ours(bus_id id) const noexcept;
+
+ private:
   [[nodiscard]] peer* by_id(bus_id id) const noexcept;
   [[nodiscard]] peer* by_range(bus_id id) const noexcept;
 

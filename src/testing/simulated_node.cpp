@@ -7,6 +7,7 @@
 
 #include "protocol/control.h"
 #include "protocol/message_head.h"
+#include "protocol/routed_head.h"
 
 namespace atbus::detail {
 
@@ -17,7 +18,8 @@ namespace {
 // As channels make them.
 simulated_process process_of(const node_options& options, host_identity host) {
   const std::size_t limit =
-      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max);
+      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max) +
+      routed_head_size;
   return {host, limit, std::max(options.send_buffer_size(), 2 * limit)};
 }
 

@@ -9,17 +9,14 @@
 // receiver does about each violation. Here is what a sender's hot path needs of it.
 #pragma once
 
-#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "atbus/core/export.hpp"
+#include "atbus/core/little_endian.hpp"
 
 namespace atbus::detail {
-
-static_assert(std::endian::native == std::endian::little, "frames are read as they lie in memory");
 
 enum class frame_kind : std::uint8_t {
   data = 0,     // the user's bytes
@@ -52,17 +49,6 @@ static_assert(frame_payload_max <= frame_length_mask);
 // Bytes on the stream of a frame with this payload length: header, payload, padding.
 [[nodiscard]] constexpr std::size_t frame_size(std::size_t length) noexcept {
   return (length + frame_header_size + frame_alignment - 1) & ~(frame_alignment - 1);
-}
-
-template <class Word>
-[[nodiscard]] Word load_little_endian(const std::byte* at) noexcept {
-  Word word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-template <class Word>
-void store_little_endian(std::byte* at, Word word) noexcept {
-  std::memcpy(at, &word, sizeof word);
 }
 
 // Both words: the first one in the low half, the checksum in the high half.

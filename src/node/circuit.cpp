@@ -1,0 +1,455 @@
+#include "node/circuit.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Bytes that are under way before anything was acknowledged, and when relays refuse.
+constexpr std::size_t window_first = std::size_t{64} * 1024;
+constexpr std::size_t window_least = std::size_t{16} * 1024;
+// Bytes of the queue that data never fills: acknowledgements find room.
+constexpr std::size_t control_reserve = std::size_t{16} * 1024;
+// After a refusal of a relay's, doubled while they go on.
+constexpr std::chrono::nanoseconds pause_first = 10ms;
+constexpr std::chrono::nanoseconds pause_longest = 1s;
+// Bytes after which the other end is told that they have come: some times in the least window.
+constexpr std::size_t say_after = window_least / 2;
+// For an answer.
+constexpr std::chrono::nanoseconds patience_first = 200ms;
+constexpr std::chrono::nanoseconds patience_longest = 4s;
+// The same wish again within this time is about what is under way.
+constexpr std::chrono::nanoseconds go_back_interval = 20ms;
+// What all circuits of a node keep idle.
+constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 64 * 1024, .idle_bytes = 256 * 1024};
+
+constexpr std::size_t padded(std::size_t size) noexcept {
+  return (size + 7) & ~std::size_t{7};
+}
+
+// Will do better later: a queue is full, or a node on the way is just connecting again.
+constexpr bool is_passing(errc why) noexcept {
+  return why == errc::would_block || why == errc::not_connected;
+}
+
+}  // namespace
+
+circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust trust,
+                 bool accepted)
+    : owner_(owner),
+      number_(number),
+      peer_(peer),
+      trust_(trust),
+      accepted_(accepted),
+      queue_(std::max(owner.options_.queue_size,
+                      padded(routed_head_size + owner.options_.message_limit)) +
+                 control_reserve,
+             owner.chunks_),
+      window_(std::min(window_first, queue_.byte_limit())),
+      pause_(pause_first),
+      patience_(patience_first),
+      clock_(owner.timers_, [this] { tick(); }) {}
+
+std::string circuit::peer() const {
+  return owner_.hops_.way_to(peer_);
+}
+
+std::uint64_t circuit::message_limit() const noexcept {
+  return owner_.options_.message_limit;
+}
+
+void circuit::confirm(const node_life&) noexcept {
+  if (accepted_ && !std::exchange(confirmed_, true))
+    --owner_.unconfirmed_;
+}
+
+std::byte* circuit::claim(std::size_t length, message_purpose purpose, status& why) noexcept {
+  queue_.abort();
+  claimed_ = {};
+  if (over_ || closing_) {
+    why = errc::closed;
+    return nullptr;
+  }
+  if (length > owner_.options_.message_limit) {
+    why = {errc::message_too_large, length, owner_.options_.message_limit};
+    return nullptr;
+  }
+  const std::size_t size = padded(routed_head_size + length);
+  const bool data = purpose == message_purpose::data;
+  if (data && queue_.size() + size > queue_.byte_limit() - control_reserve)
+    why = {errc::would_block, size};
+  else if (!make_room_in_ring())
+    why = {errc::out_of_memory, size};
+  else
+    why = queue_.claim(size, claimed_);
+  if (claimed_.empty()) {
+    wants_room_ = wants_room_ || (data && why == errc::would_block);
+    return nullptr;
+  }
+  return claimed_.data() + routed_head_size;
+}
+
+bool circuit::make_room_in_ring() noexcept {
+  if (committed_ - released_ < ring_.size())
+    return true;
+  try {
+    std::vector<sent_message> larger(std::max<std::size_t>(16, 2 * ring_.size()));
+    for (std::uint64_t index = released_; index < committed_; ++index)
+      larger[static_cast<std::size_t>(index) & (larger.size() - 1)] = at(index);
+    ring_ = std::move(larger);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void circuit::commit(std::size_t length) noexcept {
+  if (claimed_.empty())
+    return;
+  const std::size_t size = std::min(routed_head_size + length, claimed_.size());
+  std::byte* const place = std::exchange(claimed_, {}).data();
+  queue_.commit(padded(size));
+  ring_[static_cast<std::size_t>(committed_) & (ring_.size() - 1)] = {place, size};
+  ++committed_;
+  encode(
+      routed_head{
+          .destination = peer_, .source = owner_.self_, .circuit = number_, .number = committed_},
+      place);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::pump() noexcept {
+  if (over_)
+    return;
+  if (held_until_.count() != 0) {
+    if (owner_.clock_.now() < held_until_)
+      return;
+    held_until_ = {};
+  }
+  while (next_ < committed_) {
+    const std::size_t size = at(next_).size;
+    if (under_way_ != 0 && under_way_ + size > window_)
+      break;
+    if (const status sent = pass_on(next_); !sent) {
+      if (!is_passing(sent.code()))
+        return end(sent.code());
+      blocked_ = true;
+      owner_.blocked_.push_back(this);
+      break;
+    }
+    under_way_ += size;
+    left_here_ = std::max(left_here_, ++next_);
+  }
+  if (closing_ && next_ == committed_)
+    return end(errc::ok);
+  if (under_way_ != 0 && !clock_.pending()) {
+    received_at_tick_ = received_;
+    clock_.set(owner_.clock_.now() + patience_);
+  }
+}
+
+status circuit::pass_on(std::uint64_t index) noexcept {
+  const sent_message& which = at(index);
+  return owner_.hops_.pass_on({.destination = peer_, .source = owner_.self_},
+                              {which.at, which.size});
+}
+
+void circuit::tick() {
+  const std::chrono::nanoseconds now = owner_.clock_.now();
+  if (closing_) {
+    if (now >= closes_at_)
+      return end(errc::timed_out);
+    clock_.set(closes_at_);
+    return pump();
+  }
+  if (held_until_.count() != 0)
+    return pump();
+  if (std::exchange(received_at_tick_, received_) != received_) {
+    if (under_way_ != 0)
+      clock_.set(now + patience_);
+    return;
+  }
+  patience_ = std::min(2 * patience_, patience_longest);
+  window_ = window_least;
+  go_back(received_);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::release(std::uint64_t messages) noexcept {
+  messages = std::min(messages, committed_ - released_);
+  has_received(released_ + messages);
+  for (; messages != 0; --messages)
+    queue_.release(padded(at(released_++).size));
+  if (wants_room_ && queue_.size() <= queue_.byte_limit() / 2)
+    owner_.list(*this);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
+  for (; released_ < committed_; ++released_) {
+    const sent_message& one = at(released_);
+    each({one.at + routed_head_size, one.size - routed_head_size},
+         released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered);
+  }
+  queue_.release(queue_.size());
+}
+
+void circuit::go_back(std::uint64_t index) noexcept {
+  for (; next_ > index; --next_)
+    under_way_ -= at(next_ - 1).size;
+}
+
+void circuit::has_received(std::uint64_t index) noexcept {
+  if (index <= received_)
+    return;
+  for (; received_ < index; ++received_) {
+    const std::size_t size = at(received_).size;
+    if (received_ < next_)
+      under_way_ -= size;
+    window_ = std::min(window_ + size / 2, queue_.byte_limit());
+  }
+  next_ = std::max(next_, received_);
+  left_here_ = std::max(left_here_, received_);
+  pause_ = pause_first;
+  patience_ = patience_first;
+}
+
+void circuit::expects(std::uint64_t number) noexcept {
+  if (number > left_here_ + 1)
+    return;
+  has_received(number - 1);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::misses(std::uint64_t number) noexcept {
+  expects(number);
+  if (number <= received_ || number > next_)
+    return;  // that was before, or nothing behind it is under way
+  const std::chrono::nanoseconds now = owner_.clock_.now();
+  if (went_back_to_ == number && now - went_back_at_ < go_back_interval)
+    return;
+  went_back_to_ = number;
+  went_back_at_ = now;
+  go_back(number - 1);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::failed(std::uint64_t number, errc why) noexcept {
+  if (number <= received_ || number > left_here_)
+    return;
+  if (!is_passing(why))
+    return end(why);
+  go_back(number - 1);
+  window_ = std::max(window_ / 2, window_least);
+  if (held_until_.count() != 0)
+    return;
+  held_until_ = owner_.clock_.now() + pause_;
+  pause_ = std::min(2 * pause_, pause_longest);
+  clock_.set(held_until_);
+}
+
+void circuit::carried(const routed_head& head, bytes_view inner, link_events& events) {
+  if (over_ || closing_ || paused_)
+    return;
+  if (head.number != expected_) {
+    // A lower one was sent again because no answer came. Of a gap one word is enough.
+    if (head.number < expected_)
+      owe(circuit_step::expects);
+    else if (std::exchange(gap_told_at_, expected_) != expected_)
+      owe(circuit_step::misses);
+    return;
+  }
+  ++expected_;
+  // What is not data is rare, and is not acknowledged by the session.
+  unsaid_ += inner.size();
+  if (unsaid_ >= say_after || inner[0] != std::byte{0})
+    owe(circuit_step::expects);
+  events.received(*this, inner, false);
+}
+
+void circuit::owe(circuit_step step) noexcept {
+  owed_ = std::max(owed_, step);
+  owner_.list(*this);
+}
+
+void circuit::resume() noexcept {
+  if (std::exchange(paused_, false))
+    owe(circuit_step::misses);
+}
+
+void circuit::close(std::chrono::nanoseconds linger) noexcept {
+  if (over_ || std::exchange(closing_, true))
+    return;
+  closes_at_ = owner_.clock_.now() + linger;
+  clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);
+  if (!blocked_)
+    pump();
+}
+
+void circuit::end(errc why) noexcept {
+  if (std::exchange(over_, true))
+    return;
+  why_ = why == errc::ok ? errc::closed : why;
+  clock_.cancel();
+  owner_.list(*this);
+}
+
+circuits::circuits(bus_id self, const circuit_options& options, next_hops& hops,
+                   link_events& events, timer_queue& timers, const clock_source& clock,
+                   random_source& random)
+    : self_(self),
+      options_(options),
+      hops_(hops),
+      events_(events),
+      timers_(timers),
+      clock_(clock),
+      random_(random),
+      chunks_(chunk_sizes) {}
+
+circuits::~circuits() = default;
+
+circuit& circuits::add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted) {
+  auto made = std::make_unique<circuit>(*this, number, peer, trust, accepted);
+  for (auto* list : {&due_, &blocked_, &turn_})
+    list->reserve(all_.size() + 1);
+  return *all_.emplace(number, std::move(made)).first->second;
+}
+
+link* circuits::open(bus_id to) {
+  std::uint64_t number = 0;
+  while (number == 0 || all_.contains(number))
+    number = random_.word();
+  circuit& made = add(number, to, hops_.trust_towards(to), false);
+  made.open_due_ = true;
+  list(made);
+  return &made;
+}
+
+void circuits::list(circuit& of) noexcept {
+  if (!std::exchange(of.listed_, true))
+    due_.push_back(&of);
+}
+
+circuit* circuits::find(const routed_head& head) noexcept {
+  const auto found = all_.find(head.circuit);
+  if (found == all_.end() || found->second->peer_ != head.source)
+    return nullptr;
+  return found->second.get();
+}
+
+void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
+                   std::uint64_t what) noexcept {
+  const routed_head head{
+      .step = step, .destination = to, .source = self_, .circuit = number, .number = what};
+  std::array<std::byte, routed_head_size> bytes{};
+  encode(head, bytes.data());
+  (void)hops_.pass_on(head, bytes);  // lost: it is asked again, or said again
+}
+
+void circuits::arrived(const routed_head& head, bytes_view message, link_trust from) {
+  circuit* of = find(head);
+  switch (head.step) {
+    case circuit_step::carry:
+      break;
+    case circuit_step::expects:
+      if (of != nullptr)
+        of->expects(head.number);
+      return;
+    case circuit_step::misses:
+      if (of != nullptr)
+        of->misses(head.number);
+      return;
+    case circuit_step::failed:
+      if (of != nullptr)
+        of->failed(head.number, head.reason);
+      return;
+    case circuit_step::ended:
+      if (of != nullptr)
+        of->end(errc::peer_closed);
+      return;
+  }
+  const bytes_view inner = carried_by(message);
+  if (of == nullptr) {
+    const bool is_call = head.number == 1 && inner[0] == std::byte{1};  // message_kind::hello
+    if (!is_call || unconfirmed_ >= unconfirmed_max || all_.contains(head.circuit))
+      return say(head.source, head.circuit, circuit_step::ended, 1);
+    of = &add(head.circuit, head.source, from, true);
+    ++unconfirmed_;
+    events_.opened(*of, true);
+    if (closed_)
+      return;
+  }
+  of->carried(head, inner, events_);
+}
+
+void circuits::writable() noexcept {
+  writable_ = writable_ || !blocked_.empty();
+}
+
+void circuits::ways_changed() noexcept {
+  writable();
+  for (const auto& [number, one] : all_) {
+    if (one->under_way_ != 0 && one->held_until_.count() == 0)
+      one->clock_.set(clock_.now());
+  }
+}
+
+void circuits::poll() {
+  if (std::exchange(writable_, false)) {
+    turn_.swap(blocked_);
+    for (std::size_t i = 0; i != turn_.size(); ++i) {
+      turn_[i]->blocked_ = false;
+      turn_[i]->pump();
+    }
+    turn_.clear();
+  }
+  turn_.swap(due_);
+  for (std::size_t i = 0; i != turn_.size(); ++i) {
+    circuit* const one = turn_[i];
+    one->listed_ = false;
+    if (std::exchange(one->open_due_, false) && !one->over_)
+      events_.opened(*one, false);
+    if (closed_)
+      return;
+    const circuit_step owed = std::exchange(one->owed_, circuit_step::carry);
+    if (owed != circuit_step::carry && !one->over_) {
+      one->unsaid_ = 0;
+      say(one->peer_, one->number_, owed, one->expected_);
+    }
+    const bool roomy = one->queue_.size() <= one->queue_.byte_limit() / 2;
+    if (roomy && !one->over_ && std::exchange(one->wants_room_, false))
+      events_.writable(*one);
+    if (closed_)
+      return;
+    if (!one->over_)
+      continue;
+    if (one->why_ != errc::peer_closed)
+      say(one->peer_, one->number_, circuit_step::ended, 1);
+    events_.closed(*one, error{one->why_});
+    if (closed_)
+      return;
+    if (one->accepted_ && !one->confirmed_)
+      --unconfirmed_;
+    if (one->listed_)
+      std::erase(due_, one);
+    if (one->blocked_)
+      std::erase(blocked_, one);
+    all_.erase(one->number_);
+  }
+  turn_.clear();
+}
+
+void circuits::close() noexcept {
+  closed_ = true;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,202 @@
+// A link to a node through other nodes: its messages are numbered and kept at their origin, and passed
+// on by relays that keep nothing and may drop any of them (doc/design/routing.md).
+//
+// Each direction goes back to the first message that is missing: the sender keeps what was not
+// released, the receiver takes the next number only and says now and then how far it has come. So the
+// session above sees a link that loses nothing and keeps order, also when the way changes in mid
+// traffic.
+//
+// `circuits` are those of one node. One thread; events are told from poll() and from arrived().
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "atbus/buffer/chunk_cache.hpp"
+#include "atbus/buffer/malloc_queue.hpp"
+#include "atbus/core/clock.hpp"
+#include "node/link.h"
+#include "node/random_source.h"
+#include "node/timer_queue.h"
+#include "protocol/routed_head.h"
+
+namespace atbus::detail {
+
+class circuits;
+
+// What carries the messages of circuits to the next node: the links of a node.
+class next_hops {
+ public:
+  // Sends a copy of a whole routed message on its way. would_block: circuits::writable() is called
+  // when to go on. no_route: there is no next node. message_too_large: that is what its link says.
+  virtual status pass_on(const routed_head& head, bytes_view message) noexcept = 0;
+  // Of the link to the next node on the way there.
+  [[nodiscard]] virtual link_trust trust_towards(bus_id destination) const noexcept = 0;
+  // For people.
+  [[nodiscard]] virtual std::string way_to(bus_id destination) const = 0;
+
+ protected:
+  ~next_hops() = default;
+};
+
+struct circuit_options {
+  std::size_t message_limit = 0;  // of a message of the circuit, with its head
+  std::size_t queue_size = 0;     // bytes of data; control messages find some more
+};
+
+class circuit final : public link {
+ public:
+  circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+
+  [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
+                                 status& why) noexcept override;
+  void commit(std::size_t length) noexcept override;
+  void flush() noexcept override {}
+  [[nodiscard]] bool keeps() const noexcept override { return true; }
+  void release(std::uint64_t messages) noexcept override;
+  [[nodiscard]] bool settled() const noexcept override { return released_ == committed_; }
+  void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
+  void pause() noexcept override { paused_ = true; }
+  void resume() noexcept override;
+  void close(std::chrono::nanoseconds linger) noexcept override;
+  void abort() noexcept override { end(errc::closed); }
+  [[nodiscard]] link_kind kind() const noexcept override { return link_kind::relayed; }
+  [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
+  [[nodiscard]] std::string peer() const override;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override;
+  void confirm(const node_life&) noexcept override;
+
+ private:
+  friend class circuits;
+
+  struct sent_message {
+    std::byte* at;  // its routed head
+    std::size_t size;
+  };
+
+  // Messages are counted from 0 here; number n on the wire is n - 1.
+  // released_ <= received_ <= next_ <= left_here_ <= committed_.
+  [[nodiscard]] const sent_message& at(std::uint64_t index) const noexcept {
+    return ring_[static_cast<std::size_t>(index) & (ring_.size() - 1)];
+  }
+  [[nodiscard]] bool make_room_in_ring() noexcept;
+  // Sends what the window lets through.
+  void pump() noexcept;
+  [[nodiscard]] status pass_on(std::uint64_t index) noexcept;
+  // The next one to send is this one.
+  void go_back(std::uint64_t index) noexcept;
+  void tick();
+
+  void has_received(std::uint64_t index) noexcept;
+  // Says when it is looked at next how far we have come, or that something is missing.
+  void owe(circuit_step step) noexcept;
+
+  // What the other end or a relay says.
+  void carried(const routed_head& head, bytes_view inner, link_events& events);
+  void expects(std::uint64_t number) noexcept;
+  void misses(std::uint64_t number) noexcept;
+  void failed(std::uint64_t number, errc why) noexcept;
+  void say(circuit_step step, std::uint64_t number) noexcept;
+  void end(errc why) noexcept;
+
+  circuits& owner_;
+  const std::uint64_t number_;
+  const bus_id peer_;
+  const link_trust trust_;
+  const bool accepted_;
+  bool open_due_ = false;   // to be told
+  bool confirmed_ = false;  // registered
+  bool paused_ = false;
+  bool blocked_ = false;     // the next link has no room, or there is none for a while
+  bool listed_ = false;      // poll() looks at it
+  bool wants_room_ = false;  // the session above
+  bool closing_ = false;
+  bool over_ = false;                        // to be told
+  circuit_step owed_ = circuit_step::carry;  // nothing
+  errc why_ = errc::ok;
+
+  // Out.
+  malloc_queue queue_;
+  mutable_bytes claimed_;  // with its routed head
+  std::vector<sent_message> ring_;
+  std::uint64_t committed_ = 0;
+  std::uint64_t released_ = 0;
+  std::uint64_t received_ = 0;  // the first one that the other end may not have
+  std::uint64_t next_ = 0;
+  std::uint64_t left_here_ = 0;  // the first one that never was sent
+  std::size_t under_way_ = 0;    // bytes of [received_, next_)
+  std::size_t window_;
+  std::uint64_t went_back_to_ = 0;
+  std::chrono::nanoseconds went_back_at_{0};
+  std::chrono::nanoseconds held_until_{0};  // 0: it is not
+  std::chrono::nanoseconds closes_at_{0};
+  std::chrono::nanoseconds pause_;
+  std::chrono::nanoseconds patience_;
+  std::uint64_t received_at_tick_ = 0;
+  timer clock_;
+
+  // In.
+  std::uint64_t expected_ = 1;
+  std::uint64_t gap_told_at_ = 0;
+  std::size_t unsaid_ = 0;  // bytes taken since we said how far we have come
+};
+
+class circuits {
+ public:
+  circuits(bus_id self, const circuit_options& options, next_hops& hops, link_events& events,
+           timer_queue& timers, const clock_source& clock, random_source& random);
+  ~circuits();
+  circuits(const circuits&) = delete;
+  circuits& operator=(const circuits&) = delete;
+
+  // Begins one; told as opened() by the next poll, though nobody has answered yet. Then as a link.
+  link* open(bus_id to);
+  // A routed message for this node has come. `events.received` may be the last thing it does.
+  void arrived(const routed_head& head, bytes_view message, link_trust from);
+  // Links have room again, or there are others.
+  void writable() noexcept;
+  // The ways have changed: what is under way may be lost.
+  void ways_changed() noexcept;
+
+  // Tells what there is to tell.
+  void poll();
+  [[nodiscard]] bool has_due() const noexcept { return !due_.empty() || writable_; }
+  void close() noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+
+ private:
+  friend class circuit;
+  static constexpr std::size_t unconfirmed_max = 1024;
+
+  [[nodiscard]] circuit* find(const routed_head& head) noexcept;
+  circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+  void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
+  // poll() looks at it.
+  void list(circuit& of) noexcept;
+
+  const bus_id self_;
+  const circuit_options options_;
+  next_hops& hops_;
+  link_events& events_;
+  timer_queue& timers_;
+  const clock_source& clock_;
+  random_source& random_;
+  chunk_cache chunks_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
+  // With room for all.
+  std::vector<circuit*> due_;
+  std::vector<circuit*> blocked_;
+  std::vector<circuit*> turn_;  // poll() is at these
+  std::size_t unconfirmed_ = 0;
+  bool writable_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace atbus::detail

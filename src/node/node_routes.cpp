@@ -1,0 +1,146 @@
+// Messages that pass through this node, and those of its own circuits on their way to the next one.
+#include <algorithm>
+#include <cstring>
+
+#include "node/node_core.h"
+
+namespace atbus::detail {
+namespace {
+
+// A failure of one circuit is told once in this time.
+constexpr std::chrono::nanoseconds failure_interval = std::chrono::milliseconds{10};
+
+}  // namespace
+
+bool node_core::is_reachable(bus_id id) const noexcept {
+  return routes_.next(id, nullptr) != nullptr || (awaits_parent() && !routes_.is_ours(id));
+}
+
+void node_core::seek(peer& of) {
+  // Nothing else is to be tried, or it has failed.
+  const bool is_needed = std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
+    return !one.is_relayed() && one.failures != 0;
+  });
+  if (!is_needed || !is_reachable(of.id) || leaving_)
+    return;
+  if (const error bad = start_dial(of, std::nullopt, false); !bad)
+    log("no way to " + of.id.to_string() + ": " + bad.text());
+}
+
+// A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
+// it is reported. Who was is dialled again until it is forgotten.
+void node_core::circuit_failed(peer& of, errc why) {
+  switch (why) {
+    case errc::no_route:
+    case errc::hop_limit:
+    case errc::message_too_large:
+    case errc::not_found:
+    case errc::denied:
+    case errc::version_mismatch:
+    case errc::timed_out:
+      break;
+    default:
+      return;
+  }
+  if (of.wished || of.life.incarnation != 0 || !of.sessions.empty())
+    return;
+  abandon(of, why);
+  forget(of);
+}
+
+status node_core::send_on(const routed_head& head, bytes_view message, const peer* from) noexcept {
+  const peer* const next = routes_.next(head.destination, from);
+  if (next == nullptr) {
+    // A parent that is just dialled again will know.
+    const bool later = awaits_parent() && !routes_.is_ours(head.destination);
+    return {later ? errc::not_connected : errc::no_route, head.destination.value()};
+  }
+  session* const path = next->current;
+  if (path == nullptr || path->stage != session_stage::registered ||
+      path->at.kind() == link_kind::relayed)
+    return {errc::not_connected, next->id.value()};
+  const bool carries = head.step == circuit_step::carry;
+  status why;
+  std::byte* const at = path->at.claim(
+      message.size(), carries ? message_purpose::data : message_purpose::control, why);
+  if (at == nullptr)
+    return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
+  std::memcpy(at, message.data(), message.size());
+  routed_head now = head;
+  now.flags = 0;
+  path->unasked_bytes += message.size();
+  if (path->unasked_bytes >= ask_after()) {
+    now.flags = path->keeps ? flag_acknowledge : std::uint8_t{0};
+    path->unasked_bytes = 0;
+  }
+  encode(link_part(now), at);
+  path->at.commit(message.size());
+  ++path->committed;
+  if (claimed_.path == path)
+    claimed_ = {};
+  return {};
+}
+
+status node_core::pass_on(const routed_head& head, bytes_view message) noexcept {
+  return send_on(head, message, nullptr);
+}
+
+link_trust node_core::trust_towards(bus_id destination) const noexcept {
+  const peer* const next = routes_.next(destination, nullptr);
+  return next != nullptr && next->current != nullptr ? next->current->at.trust()
+                                                     : link_trust::stranger;
+}
+
+std::string node_core::way_to(bus_id destination) const {
+  const peer* const next = routes_.next(destination, nullptr);
+  return destination.to_string() +
+         (next != nullptr ? " by way of " + next->id.to_string() : " without a way");
+}
+
+void node_core::relay(session& from, bytes_view message) {
+  routed_head head;
+  if (from.stage != session_stage::registered || from.at.kind() == link_kind::relayed ||
+      !decode(message, head))
+    return violation(from, {errc::protocol_error, "a relayed message is not one"});
+  if (!routes_.may_come_from(head.source, *from.of)) {
+    return violation(
+        from, {errc::denied, "node " + from.of->id.to_string() +
+                                 " relays a message in the name of " + head.source.to_string()});
+  }
+  if ((head.flags & flag_acknowledge) != 0)
+    from.acknowledge_now = true;
+  if (head.destination == self_.id)
+    return circuits_.arrived(head, message, from.at.trust());
+  status sent = errc::hop_limit;
+  if (head.hops_left > 1) {
+    --head.hops_left;
+    sent = send_on(head, message, from.of);
+  }
+  if (sent) {
+    ++stats_.relayed;
+    return;
+  }
+  ++stats_.relay_drops;
+  if (head.step == circuit_step::carry)
+    say_failed(from, head, sent.code());
+}
+
+// Says so in the destination's name, so that it comes through wherever the message did.
+void node_core::say_failed(session& to, const routed_head& head, errc why) {
+  failure& last = failures_[head.circuit % failures_.size()];
+  const std::chrono::nanoseconds now = on_.clock.now();
+  if (last.circuit == head.circuit && last.why == why && now - last.told_at < failure_interval)
+    return;
+  last = {head.circuit, why, now};
+  const routed_head answer{.step = circuit_step::failed,
+                           .reason = why,
+                           .destination = head.source,
+                           .source = head.destination,
+                           .circuit = head.circuit,
+                           .number = head.number};
+  std::array<std::byte, routed_head_size> bytes{};
+  encode(answer, bytes.data());
+  (void)send_control(to, bytes);
+}
+
+}  // namespace atbus::detail

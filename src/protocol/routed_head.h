@@ -1,0 +1,94 @@
+// The head of a message that passes through other nodes: 40 bytes in front of what it carries.
+//
+//   0                  8              16         24         32         40
+//   | head of the link | destination | source   | circuit  | number   |  a message of the circuit
+//
+// The first 8 bytes are written anew for each link, the rest by the origin alone. In place of the
+// user's type they have the hops left, the step and a reason.
+//
+// Pure. Nothing here allocates. doc/design/routing.md has the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "atbus/core/bus_id.hpp"
+#include "atbus/core/bytes.hpp"
+#include "atbus/core/little_endian.hpp"
+#include "atbus/core/status.hpp"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+
+inline constexpr std::uint8_t hops_max = 16;
+
+// What it says of its circuit.
+enum class circuit_step : std::uint8_t {
+  carry,    // here is message `number`
+  expects,  // `number` is the one that is taken next: those before it have come
+  misses,   // the same, and later ones have come
+  failed,   // `number` has gone no further, for `reason`: from a relay, in the destination's name
+  ended,    // there is no such circuit
+};
+
+struct routed_head {
+  std::uint8_t flags = 0;  // of this link: flag_acknowledge
+  std::uint8_t hops_left = hops_max;
+  circuit_step step = circuit_step::carry;
+  errc reason = errc::ok;  // of failed
+  bus_id destination;
+  bus_id source;
+  std::uint64_t circuit = 0;  // drawn by who opens it
+  std::uint64_t number = 0;   // in its direction of the circuit, from 1
+
+  friend bool operator==(const routed_head&, const routed_head&) = default;
+};
+inline constexpr std::size_t routed_head_size = 40;
+
+// The part of each link's own: its first 8 bytes.
+[[nodiscard]] constexpr message_head link_part(const routed_head& head) noexcept {
+  return {message_kind::routed, head.flags, 0,
+          static_cast<std::uint32_t>(head.hops_left) | static_cast<std::uint32_t>(head.step) << 8U |
+              static_cast<std::uint32_t>(head.reason) << 16U};
+}
+
+// Writes the 40 bytes at `to`.
+inline void encode(const routed_head& head, std::byte* to) noexcept {
+  encode(link_part(head), to);
+  store_little_endian(to + 8, head.destination.value());
+  store_little_endian(to + 16, head.source.value());
+  store_little_endian(to + 24, head.circuit);
+  store_little_endian(to + 32, head.number);
+}
+
+// Reads the head of a whole message of kind `routed`. False: no node writes such a one.
+[[nodiscard]] inline bool decode(bytes_view message, routed_head& head) noexcept {
+  message_head outer;
+  if (message.size() < routed_head_size || decode(message, outer) != head_fault::none ||
+      outer.kind != message_kind::routed)
+    return false;
+  head.flags = outer.flags;
+  head.hops_left = static_cast<std::uint8_t>(outer.type);
+  const auto step = static_cast<std::uint8_t>(outer.type >> 8U);
+  const auto reason = static_cast<std::uint16_t>(outer.type >> 16U);
+  head.step = static_cast<circuit_step>(step);
+  head.reason = static_cast<errc>(reason);
+  head.destination = load_little_endian<std::uint64_t>(message.data() + 8);
+  head.source = load_little_endian<std::uint64_t>(message.data() + 16);
+  head.circuit = load_little_endian<std::uint64_t>(message.data() + 24);
+  head.number = load_little_endian<std::uint64_t>(message.data() + 32);
+  const bool carries = head.step == circuit_step::carry;
+  return step <= static_cast<std::uint8_t>(circuit_step::ended) && reason < errc_count &&
+         (reason != 0) == (head.step == circuit_step::failed) && head.hops_left <= hops_max &&
+         head.destination != bus_id{} && head.source != bus_id{} && head.number != 0 &&
+         carries == (message.size() >= routed_head_size + message_head_size) &&
+         (carries || message.size() == routed_head_size);
+}
+
+// What a message that was read carries.
+[[nodiscard]] constexpr bytes_view carried_by(bytes_view message) noexcept {
+  return message.subspan(routed_head_size);
+}
+
+}  // namespace atbus::detail

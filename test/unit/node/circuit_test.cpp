@@ -1,0 +1,449 @@
+// Circuits between two nodes over relays that drop, delay, reorder and refuse.
+#include "node/circuit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "atbus/core/clock.hpp"
+
+namespace atbus::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::byte data_kind{0};
+constexpr std::byte call_kind{1};  // hello
+constexpr std::byte told_kind{6};  // acknowledge
+
+class test_random final : public random_source {
+ public:
+  explicit test_random(std::uint64_t seed) : engine_(seed) {}
+  void fill(std::span<std::byte> bytes) noexcept override {
+    for (std::byte& one : bytes)
+      one = static_cast<std::byte>(engine_());
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+class end;
+
+struct network {
+  explicit network(std::uint64_t seed) : random(seed), clock(1s) {}
+
+  [[nodiscard]] bool happens(unsigned percent) { return random() % 100 < percent; }
+  void run_for(std::chrono::nanoseconds time, const std::function<void()>& each = {});
+
+  std::mt19937_64 random;
+  manual_clock clock;
+  std::multimap<std::chrono::nanoseconds, std::function<void()>> under_way;
+  std::vector<end*> ends;
+  unsigned drops = 0;  // of a hundred
+  unsigned fails = 0;  // dropped, and the origin is told
+  errc reason = errc::would_block;
+  unsigned blocks = 0;  // has no room
+  bool reorders = false;
+  std::uint64_t carried = 0;  // by relays
+};
+
+// A node as circuits see it: hops, events, and a session that counts and acknowledges.
+class end final : public next_hops, public link_events {
+ public:
+  end(network& net, std::uint64_t id)
+      : random(id),
+        all(id, {.message_limit = 4096, .queue_size = 64 * 1024}, *this, *this, timers, net.clock,
+            random),
+        id_(id),
+        net_(net) {
+    net.ends.push_back(this);
+  }
+
+  status pass_on(const routed_head& head, bytes_view message) noexcept override {
+    if (net_.happens(net_.blocks)) {
+      blocked = true;
+      return errc::would_block;
+    }
+    if (no_way)
+      return errc::no_route;
+    ++net_.carried;
+    routed_head read;
+    EXPECT_TRUE(decode(message, read));
+    called_as = read.circuit;
+    if (net_.happens(net_.drops))
+      return {};
+    if (read.step == circuit_step::carry && net_.happens(net_.fails)) {
+      read.step = circuit_step::failed;
+      read.reason = net_.reason;
+      std::swap(read.source, read.destination);
+      std::vector<std::byte> bytes(routed_head_size);
+      encode(read, bytes.data());
+      send(read, std::move(bytes), this);
+      return {};
+    }
+    for (end* one : net_.ends) {
+      if (one->id_ == head.destination)
+        send(read, {message.begin(), message.end()}, one);
+    }
+    return {};
+  }
+  link_trust trust_towards(bus_id) const noexcept override { return link_trust::same_user; }
+  std::string way_to(bus_id) const override { return "a way"; }
+
+  void opened(link& at, bool accepted) override {
+    EXPECT_EQ(at.kind(), link_kind::relayed);
+    if (accepted) {
+      ++accepts;
+      at_ = &at;
+    } else {
+      put(at, call_kind, 0);
+    }
+  }
+  void received(link& from, bytes_view message, bool) override {
+    if (expect_many)
+      return;
+    ASSERT_EQ(&from, at_);
+    if (message[0] == told_kind) {
+      ++handled;
+      from.release(number_in(message) - released);
+      released = number_in(message);
+      return;
+    }
+    ++handled;
+    if (message[0] == data_kind) {
+      owes = true;
+      got.push_back(number_in(message));
+      if ((message[1] & std::byte{flag_acknowledge}) != std::byte{})
+        asked = true;
+    }
+  }
+  void writable(link&) override { ++writables; }
+  void closed(link& at, const error& why) override {
+    EXPECT_EQ(&at, at_);
+    ended = why.code();
+    at.take_unreleased([this](bytes_view message, errc fate) {
+      if (message[0] == data_kind)
+        not_released.emplace_back(number_in(message), fate);
+    });
+    at_ = nullptr;
+  }
+  void problem(const error&) override {}
+  void left(link&) override {}
+  void recalling(link&) override {}
+  void returned(link&) override {}
+  void inherited(const node_life&, bytes_view, bool) override {}
+
+  void call(std::uint64_t whom) { at_ = all.open(whom); }
+  // Data with that number; false: no room.
+  bool send_data(std::uint64_t number) { return put(*at_, data_kind, number); }
+  void poll() {
+    timers.run(net_.clock.now());
+    if (std::exchange(blocked, false))
+      all.writable();
+    all.poll();
+    const bool due = net_.clock.now() - told_at >= 20ms;
+    if (at_ != nullptr && owes && (due || std::exchange(asked, false)) &&
+        put(*at_, told_kind, handled)) {
+      owes = false;
+      told_at = net_.clock.now();
+    }
+  }
+  [[nodiscard]] link* at() const { return at_; }
+
+  test_random random;
+  timer_queue timers;
+  circuits all;
+  bool blocked = false;
+  bool no_way = false;
+  bool owes = false;  // an acknowledgement
+  bool asked = false;
+  bool expect_many = false;     // circuits
+  std::uint64_t called_as = 0;  // the circuit that was spoken in last
+  int accepts = 0;
+  int writables = 0;
+  std::uint64_t handled = 0;
+  std::uint64_t released = 0;
+  std::chrono::nanoseconds told_at{0};
+  std::vector<std::uint64_t> got;
+  std::vector<std::pair<std::uint64_t, errc>> not_released;
+  std::optional<errc> ended;
+
+ private:
+  static std::uint64_t number_in(bytes_view message) {
+    return load_little_endian<std::uint64_t>(message.data() + 8);
+  }
+  static bool put(link& to, std::byte kind, std::uint64_t number) {
+    const auto purpose = kind == data_kind ? message_purpose::data : message_purpose::control;
+    const std::size_t size = kind == data_kind ? 16 + number % 500 : 16;
+    status why;
+    std::byte* const at = to.claim(size, purpose, why);
+    if (at == nullptr)
+      return false;
+    std::memset(at, 0, size);
+    at[0] = kind;
+    store_little_endian(at + 8, number);
+    to.commit(size);
+    return true;
+  }
+  void send(const routed_head& head, std::vector<std::byte> bytes, end* to) {
+    auto when = net_.clock.now() + std::chrono::microseconds{50 + net_.random() % 450};
+    if (!net_.reorders)
+      when = last_arrival_ = std::max(when, last_arrival_);
+    net_.under_way.emplace(when, [head, bytes = std::move(bytes), to] {
+      to->all.arrived(head, bytes, link_trust::same_user);
+    });
+  }
+
+  bus_id id_;
+  network& net_;
+  link* at_ = nullptr;
+  std::chrono::nanoseconds last_arrival_{0};
+};
+
+void network::run_for(std::chrono::nanoseconds time, const std::function<void()>& each) {
+  for (const auto until = clock.now() + time; clock.now() < until;) {
+    clock.advance(100us);
+    while (!under_way.empty() && under_way.begin()->first <= clock.now()) {
+      const auto what = std::move(under_way.begin()->second);
+      under_way.erase(under_way.begin());
+      what();
+    }
+    for (end* one : ends)
+      one->poll();
+    if (each)
+      each();
+  }
+}
+
+class Circuit : public ::testing::Test {
+ protected:
+  void open() {
+    one.call(2);
+    net.run_for(5ms);
+    ASSERT_EQ(two.accepts, 1);
+  }
+  // Sends so many from `from`, as fast as there is room; then all that is under way arrives.
+  void send(end& from, std::uint64_t count) {
+    std::uint64_t sent = 0;
+    const auto more = [&] {
+      while (sent != count && from.at() != nullptr && from.send_data(sent))
+        ++sent;
+    };
+    for (int i = 0; i != 3000 && sent != count; ++i)
+      net.run_for(10ms, more);
+    net.run_for(1s);
+    EXPECT_EQ(sent, count);
+  }
+  static void expect_all(const end& at, std::uint64_t count) {
+    ASSERT_EQ(at.got.size(), count);
+    for (std::uint64_t i = 0; i != count; ++i)
+      ASSERT_EQ(at.got[i], i);
+  }
+
+  network net{1};
+  end one{net, 1};
+  end two{net, 2};
+};
+
+TEST_F(Circuit, CarriesMessagesBothWaysInOrder) {
+  open();
+  send(one, 1000);
+  send(two, 1000);
+  expect_all(two, 1000);
+  expect_all(one, 1000);
+}
+
+TEST_F(Circuit, SendsAMessageOnceWhereNothingIsLost) {
+  open();
+  const std::uint64_t before = net.carried;
+  send(one, 1000);
+  EXPECT_LT(net.carried - before, 1200U);  // acknowledgements too
+}
+
+TEST_F(Circuit, TellsOfRoomAfterItHadNone) {
+  open();
+  while (one.send_data(1)) {
+  }
+  EXPECT_EQ(one.writables, 0);
+  net.run_for(1s);
+  EXPECT_EQ(one.writables, 1);
+}
+
+TEST_F(Circuit, KeepsWhatTheNextLinkHasNoRoomFor) {
+  open();
+  net.blocks = 100;
+  EXPECT_TRUE(one.send_data(0));
+  net.run_for(1s);
+  EXPECT_TRUE(two.got.empty());
+  net.blocks = 0;
+  net.run_for(1s);
+  expect_all(two, 1);
+}
+
+TEST_F(Circuit, WaitsLongerEachTimeARelayHasNoRoom) {
+  open();
+  net.fails = 100;
+  const std::uint64_t before = net.carried;
+  EXPECT_TRUE(one.send_data(0));
+  net.run_for(10s);
+  EXPECT_LT(net.carried - before, 60U);
+  net.fails = 0;
+  net.run_for(2s);
+  expect_all(two, 1);
+}
+
+TEST_F(Circuit, EndsWhereThereIsNoWayAndSaysWhatNeverLeft) {
+  open();
+  EXPECT_TRUE(one.send_data(0));
+  one.no_way = true;
+  EXPECT_TRUE(one.send_data(1));
+  net.run_for(10ms);
+  EXPECT_EQ(one.ended, errc::no_route);
+  using fates = std::vector<std::pair<std::uint64_t, errc>>;
+  EXPECT_EQ(one.not_released, (fates{{0, errc::outcome_unknown}, {1, errc::not_delivered}}));
+  EXPECT_EQ(one.all.size(), 0U);
+}
+
+TEST_F(Circuit, EndsWhenARelayKnowsNoWay) {
+  open();
+  net.fails = 100;
+  net.reason = errc::hop_limit;
+  EXPECT_TRUE(one.send_data(0));
+  net.run_for(10ms);
+  EXPECT_EQ(one.ended, errc::hop_limit);
+}
+
+TEST_F(Circuit, EndsAtTheOtherEndToo) {
+  open();
+  one.at()->abort();
+  net.run_for(10ms);
+  EXPECT_EQ(one.ended, errc::closed);
+  EXPECT_EQ(two.ended, errc::peer_closed);
+}
+
+TEST_F(Circuit, LetsLeaveWhatWasCommittedBeforeItCloses) {
+  open();
+  net.blocks = 100;
+  for (std::uint64_t i = 0; i != 20; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  one.at()->close(10s);
+  net.run_for(1s);
+  EXPECT_FALSE(one.ended);
+  net.blocks = 0;
+  net.run_for(1s);
+  EXPECT_EQ(one.ended, errc::closed);
+  expect_all(two, 20);
+}
+
+TEST_F(Circuit, ClosesWhenItsTimeIsOver) {
+  open();
+  net.blocks = 100;
+  EXPECT_TRUE(one.send_data(0));
+  one.at()->close(1s);
+  net.run_for(2s);
+  EXPECT_EQ(one.ended, errc::timed_out);
+}
+
+TEST_F(Circuit, HandsNothingUpWhilePausedAndAllAfterwards) {
+  open();
+  two.at()->pause();
+  EXPECT_TRUE(one.send_data(0));
+  EXPECT_TRUE(one.send_data(1));
+  net.run_for(1s);
+  EXPECT_TRUE(two.got.empty());
+  two.at()->resume();
+  net.run_for(1s);
+  expect_all(two, 2);
+}
+
+TEST_F(Circuit, IsNotTouchedInTheNameOfAnotherNode) {
+  open();
+  EXPECT_TRUE(two.send_data(0));
+  const routed_head forged{.step = circuit_step::ended,
+                           .destination = 2,
+                           .source = 3,
+                           .circuit = two.called_as,
+                           .number = 1};
+  std::vector<std::byte> bytes(routed_head_size);
+  encode(forged, bytes.data());
+  two.all.arrived(forged, bytes, link_trust::stranger);
+  net.run_for(1s);
+  EXPECT_FALSE(two.ended);
+  expect_all(one, 1);
+}
+
+TEST_F(Circuit, WithoutACallIsRefused) {
+  open();
+  one.all.close();
+  end other{net, 1};
+  std::swap(net.ends.front(), net.ends.back());
+  net.ends.pop_back();
+  EXPECT_TRUE(two.send_data(0));
+  net.run_for(1s);
+  EXPECT_EQ(two.ended, errc::peer_closed);
+  EXPECT_EQ(other.accepts, 0);
+}
+
+TEST(Circuits, ThatDoNotRegisterAreLimited) {
+  network net{1};
+  end two{net, 2};
+  for (std::uint64_t number = 1; number != 5000; ++number) {
+    const routed_head head{.destination = 2, .source = 1, .circuit = number, .number = 1};
+    std::vector<std::byte> bytes(routed_head_size + 16);
+    encode(head, bytes.data());
+    bytes[routed_head_size] = call_kind;
+    two.expect_many = true;
+    two.all.arrived(head, bytes, link_trust::stranger);
+  }
+  EXPECT_EQ(two.all.size(), 1024U);
+}
+
+// Every fault at once, then none: all arrives in order and once.
+class CircuitRuns : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(CircuitRuns, LoseNothing) {
+  for (std::uint64_t seed = GetParam(); seed != GetParam() + 20; ++seed) {
+    SCOPED_TRACE(seed);
+    network net{seed};
+    end one{net, 1};
+    end two{net, 2};
+    net.reorders = net.happens(50);
+    net.drops = static_cast<unsigned>(net.random() % 20);
+    net.fails = static_cast<unsigned>(net.random() % 10);
+    net.blocks = static_cast<unsigned>(net.random() % 30);
+    one.call(2);
+    std::uint64_t from_one = 0;
+    std::uint64_t from_two = 0;
+    net.run_for(3s, [&] {
+      if (net.happens(10) && two.at() != nullptr && one.send_data(from_one))
+        ++from_one;
+      if (net.happens(5) && two.at() != nullptr && two.send_data(from_two))
+        ++from_two;
+    });
+    net.drops = net.fails = net.blocks = 0;
+    net.run_for(10s);
+    EXPECT_FALSE(one.ended);
+    EXPECT_FALSE(two.ended);
+    for (const auto& [at, count] : {std::pair{&one, from_two}, std::pair{&two, from_one}}) {
+      ASSERT_EQ(at->got.size(), count);
+      for (std::uint64_t i = 0; i != count; ++i)
+        ASSERT_EQ(at->got[i], i);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CircuitRuns, ::testing::Values(1, 101, 201));
+
+}  // namespace
+}  // namespace atbus::detail
