@@ -3,12 +3,13 @@
 # and the same checks, and draws the result: installs what is missing, builds the harnesses, runs
 # them, writes doc/comparison/. A rival that can't be installed is reported as missing.
 #
-# usage: compare.sh [--quick|--full|--smoke] [--only WORD,...] [--output FOLDER]
+# usage: compare.sh [--quick|--full|--smoke] [--only WORD,... [--keep]] [--output FOLDER]
 #   --quick   short runs, three rounds; under 25 minutes on two cores, installation included (default)
 #   --full    the same with all numbers of connections and sizes of fan-in; what is published; about
 #             25 minutes besides installation
 #   --smoke   a moment each: shows that everything runs, measures nothing
 #   --only    systems whose names begin so: --only atbus,zeromq
+#   --keep    what the report has of other systems stays; it says what was measured later
 #   --output  where the report goes, by default doc/comparison
 # With SKIP_INSTALL=1 in the environment nothing is installed.
 set -euo pipefail
@@ -19,11 +20,13 @@ build=$root/build/compare
 
 plan=quick
 only=
+keep=()
 output=$root/doc/comparison
 while [ $# -gt 0 ]; do
   case $1 in
     --quick | --full | --smoke) plan=${1#--} ;;
     --only) only=${2:?--only needs names} && shift ;;
+    --keep) keep=(--keep) ;;
     --output) output=${2:?--output needs a folder} && shift ;;
     -h | --help)
       sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
@@ -64,7 +67,8 @@ heading "measure"
 python=$(find_python json) || fail "python3 is missing"
 export PYTHONPATH=$compare PYTHONDONTWRITEBYTECODE=1
 raw=$output/raw/$plan.json
-"$python" -m compare run --programs "$build/bin" --plan "$plan" --only "$only" --output "$raw"
+"$python" -m compare run --programs "$build/bin" --plan "$plan" --only "$only" --output "$raw" \
+  "${keep[@]}"
 
 heading "report"
 python=$(find_python matplotlib) || python=$(find_python json)

@@ -8,6 +8,7 @@ import sys
 import time
 
 from compare import machine, rows
+from compare.documents import joined
 from compare.systems import all_systems
 
 PLANS = {"quick": rows.QUICK, "full": rows.FULL, "smoke": rows.SMOKE}
@@ -50,6 +51,10 @@ def run(arguments):
                  "missing": missing.get(s.name, "")} for s in systems],
             "results": results,
         }
+        if arguments.keep:
+            with open(arguments.output, encoding="utf-8") as file:
+                order = [s.name for s in all_systems(arguments.programs)]
+                document = joined(json.load(file), document, order)
         os.makedirs(os.path.dirname(os.path.abspath(arguments.output)), exist_ok=True)
         with open(arguments.output, "w", encoding="utf-8") as file:
             json.dump(document, file, separators=(",", ":"))
@@ -73,6 +78,8 @@ def main():
     running.add_argument("--row", choices=("throughput", "round_trips", "latency_under_load",
                                            "fan_in", "disturbances", "connections"))
     running.add_argument("--output", required=True, help="raw JSON")
+    running.add_argument("--keep", action="store_true",
+                         help="what the output has of other systems stays")
     running.set_defaults(action=run)
     drawing = commands.add_parser("report", help="draw what was measured")
     drawing.add_argument("--raw", required=True)

@@ -33,6 +33,9 @@ def _facts(summary):
         ("measured", f"{document['started']}, {document['seconds'] // 60} min, "
                      f"plan \"{document['plan']}\""),
     ]
+    for later in document.get("later", []):
+        facts.append(("measured later", f"{', '.join(later['systems'])}: {later['started']}, "
+                                        f"atbus {later['versions'].get('atbus', '-')}"))
     for system in summary.missing:
         facts.append(("missing", f"{system['name']}: {system['missing']}"))
     return facts

@@ -55,6 +55,10 @@ def _tcp(ending=""):
 def _atbus(programs):
     command = (f"{programs}/compare_atbus",)
 
+    def node(kind, address):
+        return System(f"atbus node {kind} claim", "atbus", kind, (f"{programs}/compare_atbus_node",),
+                      address, flags=("--claim",), receive_flags=(), extra=True)
+
     def variant(name, kind, address, *flags, extra=False, reply=None):
         return System(
             f"atbus {name}", "atbus", kind, command, address,
@@ -76,6 +80,9 @@ def _atbus(programs):
         variant("unix send", "unix", unix, extra=True),
         variant("unix, lane claim", "shm", "unix://@{name}", "--claim", extra=True),
         variant("mem claim", "process", "mem://{name}", "--claim", extra=True),
+        node("shm", "shm://{name}"),
+        node("unix", unix),
+        node("tcp", tcp),
     ]
 
 

@@ -37,6 +37,14 @@ class AtbusHarness(unittest.TestCase):
     def test_loses_nothing_of_two_senders_through_a_unix_socket(self):
         self.stream("atbus unix send", (64, 64), senders=2)
 
+    def test_loses_nothing_between_nodes(self):
+        for kind in ("shm", "unix", "tcp"):
+            with self.subTest(kind=kind):
+                self.stream(f"atbus node {kind} claim", (8, 16384))
+
+    def test_loses_nothing_of_two_nodes_that_send_to_one(self):
+        self.stream("atbus node shm claim", (64, 64), senders=2)
+
     def test_measures_lateness_of_paced_messages(self):
         found = self.stream("atbus shm send", (64, 64), common=["--paced"],
                             send_arguments=["--rate", 1000])

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 from compare import model, report, targets
+from compare.documents import joined
 from compare.summary import Summary
 
 
@@ -55,6 +56,37 @@ class Cells(unittest.TestCase):
         cell = Summary(document([throughput("rival ipc", 10), failed])).cell(
             "throughput", "rival ipc", size="8-128 B")
         self.assertEqual((cell.median("rate"), cell.failures(), len(cell.good)), (10, ["hangs"], 1))
+
+
+class WhatWasMeasuredLater(unittest.TestCase):
+    ORDER = ["atbus shm claim", "atbus node", "rival ipc"]
+
+    def later(self, name, rate, started="2026-11-22 00:00 UTC"):
+        made = document([throughput(name, rate)], [system(name, "atbus")])
+        return {**made, "started": started, "versions": {"atbus": "abc"}}
+
+    def test_takes_its_place_and_leaves_the_rest_as_it_was(self):
+        earlier = document([throughput("atbus shm claim", 10), throughput("rival ipc", 20)])
+        both = Summary(joined(earlier, self.later("atbus node", 5), self.ORDER))
+        self.assertEqual(both.names(), self.ORDER)
+        rates = [both.of("throughput", name).median("rate") for name in self.ORDER]
+        self.assertEqual(rates, [10, 5, 20])
+        self.assertEqual(both.document["started"], earlier["started"])
+
+    def test_replaces_what_was_measured_before(self):
+        earlier = document([throughput("atbus shm claim", 10), throughput("rival ipc", 20)])
+        both = joined(earlier, self.later("atbus shm claim", 5), self.ORDER)
+        both = Summary(joined(both, self.later("atbus shm claim", 6, "later"), self.ORDER))
+        self.assertEqual(both.of("throughput", "atbus shm claim").median("rate"), 6)
+        self.assertEqual([time["started"] for time in both.document["later"]], ["later"])
+
+    def test_is_named_on_the_page(self):
+        earlier = document([throughput("atbus shm claim", 10)])
+        with tempfile.TemporaryDirectory() as directory:
+            report.write(joined(earlier, self.later("atbus node", 5), self.ORDER), directory)
+            with open(os.path.join(directory, "index.md"), encoding="utf-8") as file:
+                self.assertIn("- measured later: atbus node: 2026-11-22 00:00 UTC, atbus abc",
+                              file.read())
 
 
 class Verdicts(unittest.TestCase):
