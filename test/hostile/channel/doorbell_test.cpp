@@ -6,9 +6,9 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <csignal>
 #include <thread>
 
+#include "child_process.h"
 #include "hostile/channel/hostile_channel.h"
 #include "system/kernel.h"
 
@@ -218,18 +218,17 @@ TEST_F(Doorbell, OutOfDescriptorsStillHearsRings) {
   ATBUS_IN_CHILD([this] {
     receiver in = open_receiver();
     const raw_segment file = raw();
-    std::fflush(nullptr);
     int go[2];
     ASSERT_EQ(pipe(go), 0);
-    const pid_t sending_child = fork();
-    if (sending_child == 0) {
+    // Dies with its parent too, whatever that may end of.
+    const test::child_process sending_child{[&] {
       char byte = 0;
       (void)!read(go[0], &byte, 1);
       sender out = open_sender();
       (void)out.send(as_bytes("from outside"));
       pause();
-      _exit(0);
-    }
+      return 0;
+    }};
     std::vector<int> all;
     rlimit limit{64, 64};
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -246,8 +245,6 @@ TEST_F(Doorbell, OutOfDescriptorsStillHearsRings) {
       collect(in, got);
     }
     EXPECT_TRUE(sleeps_well);
-    kill(sending_child, SIGKILL);
-    waitpid(sending_child, nullptr, 0);
     for (const int fd : all)
       ::close(fd);
   });
