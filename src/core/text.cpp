@@ -30,16 +30,16 @@ std::string shown(char character) {
   return "0x" + hex_byte(character);
 }
 
-std::string in_quotes(std::string_view text) {
+std::string in_quotes(std::string_view text, std::size_t most) {
   std::string out = "'";
-  for (const char c : text.substr(0, quoted_bytes_max)) {
+  for (const char c : text.substr(0, most)) {
     if (is_printable(c)) {
       out += c;
     } else {
       out += "\\x" + hex_byte(c);
     }
   }
-  return out += text.size() > quoted_bytes_max ? "...'" : "'";
+  return out += text.size() > most ? "...'" : "'";
 }
 
 std::string bad_character(std::string_view text, std::size_t index, std::string_view allowed) {

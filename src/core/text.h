@@ -22,7 +22,7 @@ inline constexpr std::size_t quoted_bytes_max = 120;
 std::string shown(char character);
 
 // The text in quotes, other than printable ASCII as \x.., long text cut off.
-std::string in_quotes(std::string_view text);
+std::string in_quotes(std::string_view text, std::size_t most = quoted_bytes_max);
 
 // "'a/b': character 2, '/', is not allowed (<allowed>)", counted from 1.
 std::string bad_character(std::string_view text, std::size_t index, std::string_view allowed);

@@ -80,6 +80,10 @@ error node::disconnect(bus_id id) {
   return state_->core().disconnect(id);
 }
 
+bus_id node::parent() const noexcept {
+  return state_ != nullptr ? state_->core().parent() : bus_id{};
+}
+
 status node::send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
   if (state_ == nullptr) [[unlikely]]
     return errc::closed;

@@ -26,6 +26,11 @@ token_list make_tokens(const node_options& options, error& fault) {
   return made;
 }
 
+std::optional<id_range> children_of(const node_options& options) {
+  const result<id_range> range = id_range::parse(options.children());
+  return range ? std::optional{*range} : std::nullopt;
+}
+
 }  // namespace
 
 node_core::node_core(bus_id id, const node_options& options, const node_environment& on)
@@ -33,8 +38,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
       options_(options),
       on_(on),
       fault_(options.check()),
+      routes_(id, children_of(options)),
       away_(options.sessions()),
-      routes_(id, std::nullopt),
       circuits_(
           id,
           {.message_limit = std::max(options.message_limit() + message_head_size, control_size_max),
@@ -47,6 +52,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
   while (self_.incarnation == 0)
     self_.incarnation = on_.random.word();
   on_.channels.start(self_, *this);
+  if (fault_)
+    fault_ = dial_parent();
 }
 
 node_core::~node_core() {
@@ -116,7 +123,7 @@ error node_core::connect(bus_id id, std::string_view text) {
       return {};
     }
   }
-  if (error bad = start_dial(to, *where, false); !bad) {
+  if (error bad = start_dial(to.dials, &to, *where, false); !bad) {
     if (!to.wished && to.sessions.empty() && !to.out.holds())
       forget(to);
     return bad;
@@ -132,8 +139,7 @@ error node_core::disconnect(bus_id id) {
   peer* const to = find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
-  to->wished = false;
-  end_dials(*to);
+  end_wishes(*to);
   for (session* one : std::vector<session*>{to->sessions}) {
     drop(*one, true, errc::ok, "disconnected");
   }
@@ -428,6 +434,7 @@ void node_core::leave() {
   });
   for (const bus_id id : all)
     (void)disconnect(id);
+  end_dials(parent_dials_);
   for (const auto& one : sessions_) {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)
       drop(*one, false, errc::closed, {});

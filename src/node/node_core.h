@@ -6,7 +6,8 @@
 //
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_routes.cpp
-// (messages that pass through other nodes, or through this one).
+// (messages that pass through other nodes, or through this one), node_tree.cpp (parent, children and
+// siblings).
 //
 // One thread.
 #pragma once
@@ -79,6 +80,8 @@ class node_core final : private link_events, private next_hops {
   result<std::string> listen(std::string_view address);
   error connect(bus_id id, std::string_view address);
   error disconnect(bus_id id);
+  // 0: none is registered.
+  [[nodiscard]] bus_id parent() const noexcept;
 
   // `length` bytes for a message, 8-byte aligned; null and why. Only commit() may follow for it to be
   // sent; another claim takes it away, and so does poll.
@@ -143,7 +146,9 @@ class node_core final : private link_events, private next_hops {
   void say_failed(session& to, const routed_head& head, errc why);
   // Whether other nodes may know a way there, now or when the parent is back.
   [[nodiscard]] bool is_reachable(bus_id id) const noexcept;
-  [[nodiscard]] bool awaits_parent() const noexcept { return false; }
+  [[nodiscard]] bool awaits_parent() const noexcept {
+    return !parent_dials_.empty() && routes_.parent() == nullptr;
+  }
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);
   void circuit_failed(peer& of, errc why);
@@ -166,7 +171,8 @@ class node_core final : private link_events, private next_hops {
   void prepare_flow(session& on, const node_life& life);
   void give_back_flow(session& gone);
   void begin_handshake(session& on);
-  [[nodiscard]] introduction introduce();
+  // `as`: what this node is to the other end.
+  [[nodiscard]] introduction introduce(relation as);
   result<resume_point> admit(session& on, const peer_identity& who);
   void advance(session& on, bytes_view message);
   void registered(session& on);
@@ -191,10 +197,11 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] peer* find(bus_id id) noexcept;
   peer& find_or_make(bus_id id);
   // Without an address: over other nodes.
-  error start_dial(peer& of, std::optional<address> to, bool offered);
+  error start_dial(std::list<dial>& among, peer* of, std::optional<address> to, bool offered);
   error dial_now(dial& which);
   void dial_again(dial& which);
-  void end_dials(peer& of);
+  void dial_again(std::list<dial>& idle);
+  void end_dials(std::list<dial>& wishes);
   void try_offers(peer& of, const std::vector<std::string>& addresses, const host_identity& host);
   // Whether `left` is the better one of two links to one life; both ends say the same.
   [[nodiscard]] bool better(const session& left, const session& right) const noexcept;
@@ -213,9 +220,22 @@ class node_core final : private link_events, private next_hops {
   void drain(peer& of);
   bool announce(peer& of, session& path, std::uint64_t number);
   void lost(peer& of);
+  void let_go(peer& of);
   void abandon(peer& of, errc reason);
   void forget(peer& of);
   [[nodiscard]] outgoing_flow::sink reporter(peer& of);
+
+  // node_tree.cpp
+  error dial_parent();
+  // What the other end is to be to this node.
+  [[nodiscard]] relation dialled_as(const session& on) const noexcept;
+  // Why `who` can't be to this node what it says.
+  [[nodiscard]] error check_place(const session& on, const peer_identity& who);
+  void place(peer& of, const peer_identity& who);
+  // It has no link to this node any more, but for those over other nodes.
+  void displace(peer& of);
+  // Nobody wants to be connected to it any more.
+  void end_wishes(peer& of);
 
   // News: what handlers are told between messages.
   struct news {
@@ -256,6 +276,9 @@ class node_core final : private link_events, private next_hops {
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
+  route_table routes_;
+  std::list<dial> parent_dials_;
+  peer* parent_ = nullptr;          // the last one; it stays wished for while it is away
   std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was forgotten
   std::vector<std::unique_ptr<session>> sessions_;
   session_table away_;
@@ -264,7 +287,6 @@ class node_core final : private link_events, private next_hops {
   std::vector<peer*> moving_;
   byte_buffer scratch_;
 
-  route_table routes_;
   circuits circuits_;
   // What was told of circuits last: a place for many of them.
   struct failure {

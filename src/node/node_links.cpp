@@ -106,7 +106,7 @@ void node_core::opened(link& at, bool accepted) {
   begin_handshake(*on);
 }
 
-introduction node_core::introduce() {
+introduction node_core::introduce(relation as) {
   introduction own;
   own.id = self_.id;
   own.incarnation = self_.incarnation;
@@ -114,6 +114,11 @@ introduction node_core::introduce() {
   own.addresses = addresses_;
   own.host = on_.host;
   own.message_limit = options_.message_limit();
+  own.as = as;
+  if (const auto& range = routes_.own()) {
+    own.range_first = range->first();
+    own.range_length = static_cast<std::uint8_t>(range->length());
+  }
   return own;
 }
 
@@ -124,13 +129,14 @@ void node_core::begin_handshake(session& on) {
   on.clock.set(on_.clock.now() + options_.first_idle_timeout());
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
   if (!on.by_us) {
-    on.shake = std::make_unique<handshake_acceptor>(introduce(), tokens_, admission_of);
+    on.shake =
+        std::make_unique<handshake_acceptor>(introduce(relation::peer), tokens_, admission_of);
     return;
   }
-  const bus_id expected = on.dialled != nullptr ? on.dialled->of.id
-                          : on.of != nullptr    ? on.of->id
-                                                : bus_id{};
-  auto role = std::make_unique<handshake_initiator>(introduce(), expected, tokens_, admission_of);
+  const peer* const whom = on.dialled != nullptr ? on.dialled->of : on.of;
+  auto role = std::make_unique<handshake_initiator>(introduce(opposite(dialled_as(on))),
+                                                    whom != nullptr ? whom->id : bus_id{}, tokens_,
+                                                    admission_of);
   handshake_initiator& starting = *role;
   on.shake = std::move(role);
   send_control(on, starting.start().send);
@@ -145,6 +151,8 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
       !options_.allow_unauthenticated()) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};
   }
+  if (error bad = check_place(on, who); !bad)
+    return bad;
   const node_life life{who.id, who.incarnation};
   if (const incoming_flow* const past = away_.superseded(life)) {
     on.superseded = true;
@@ -210,12 +218,16 @@ void node_core::advance(session& on, bytes_view message) {
       const error why = on.shake->problem();
       on.failure = why.code();
       std::string text = "registration with " + on.at.peer() + " failed: " + why.text();
+      const bool first =
+          on.dialled != nullptr && std::exchange(on.dialled->told, why.code()) != why.code();
       if (on.dialled == nullptr)
         log_cause(why.code(), std::move(text));
-      else if (std::exchange(on.dialled->told, why.code()) != why.code())
+      else if (first)
         log(std::move(text));
-      if (peer* const of = find(on.shake->peer().id);
-          of != nullptr && std::exchange(of->refused, why.code()) != why.code())
+      const bus_id id = on.shake->peer().id;
+      if (peer* const of = find(id); of == nullptr && first && id != bus_id{})
+        tell({.kind = news::what::endpoint, .about = id, .event = endpoint_event::refused});
+      else if (of != nullptr && std::exchange(of->refused, why.code()) != why.code())
         tell_event(*of, endpoint_event::refused);
       return drop(on, false, errc::denied, {});
     }
@@ -233,6 +245,12 @@ void node_core::registered(session& on) {
   }
   if (on.shake->resume().superseded && find(who.id) == nullptr)
     return drop(on, false, errc::superseded, {});  // that is known, and nobody wants anything of it
+  // Others may have registered since it was admitted.
+  if (error bad = check_place(on, who); !bad) {
+    ++stats_.registrations_failed;
+    log_cause(bad.code(), "registration with " + on.at.peer() + " failed: " + bad.text());
+    return drop(on, false, errc::denied, {});
+  }
   peer& of = find_or_make(who.id);
   on.life = {who.id, who.incarnation};
   on.registered_at = on_.clock.now();
@@ -246,6 +264,8 @@ void node_core::registered(session& on) {
     of.sessions.push_back(&on);
   of.forget.cancel();
   of.refused = errc::ok;
+  if (on.at.kind() != link_kind::relayed)
+    place(of, who);
   on.registration = ++stats_.registrations;
   on.at.confirm(on.life);
   if (on.dialled != nullptr)
@@ -540,7 +560,7 @@ void node_core::closed(link& at, const error& why) {
     }
     wish->at = nullptr;
     if (wish->is_relayed() && of == nullptr) {
-      peer& whom = wish->of;
+      peer& whom = *wish->of;
       const errc reason = gone->failure != errc::ok ? gone->failure : why.code();
       dial_again(*wish);
       end_session(*gone);
@@ -553,7 +573,12 @@ void node_core::closed(link& at, const error& why) {
     dial_again(*wish);
   }
   end_session(*gone);
-  if (of != nullptr && of->sessions.empty())
+  if (of == nullptr)
+    return;
+  const auto is_relayed = [](const session* one) { return one->at.kind() == link_kind::relayed; };
+  if (at.kind() != link_kind::relayed && std::ranges::all_of(of->sessions, is_relayed))
+    displace(*of);
+  if (of->sessions.empty())
     lost(*of);
 }
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "atbus/core/address.hpp"
+#include "atbus/core/id_range.hpp"
 #include "atbus/node/endpoint.hpp"
 
 namespace atbus {
@@ -15,6 +17,17 @@ error node_options::check() const {
   if (message_limit_ == 0 || message_limit_ > build_settings::message_limit_max) {
     return bad("message_limit", "1 to " + std::to_string(build_settings::message_limit_max) +
                                     " bytes, not " + std::to_string(message_limit_));
+  }
+  for (const std::string& text : parents_) {
+    if (const auto where = address::parse(text); !where)
+      return bad("parent", "an address: " + where.error().text());
+  }
+  if (!children_.empty()) {
+    const auto range = id_range::parse(children_);
+    if (!range)
+      return bad("children", "a range of ids: " + range.error().text());
+    if (range->length() == 0 || range->length() == 64)
+      return bad("children", "a prefix of 1 to 63 bits, not " + children_);
   }
   if (first_idle_timeout_ <= nanoseconds{0})
     return bad("first_idle_timeout", "longer than 0");

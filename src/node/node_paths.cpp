@@ -41,8 +41,9 @@ peer& node_core::find_or_make(bus_id id) {
   return *peers_.emplace(id.value(), std::move(made)).first->second;
 }
 
-error node_core::start_dial(peer& of, std::optional<address> to, bool offered) {
-  dial& fresh = of.dials.emplace_back(of, timers_, std::move(to), offered);
+error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<address> to,
+                            bool offered) {
+  dial& fresh = among.emplace_back(of, timers_, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
     if (error bad = dial_now(fresh); !bad) {
       log("no connection to " + fresh.where() + ": " + bad.text());
@@ -51,14 +52,14 @@ error node_core::start_dial(peer& of, std::optional<address> to, bool offered) {
   });
   error bad = dial_now(fresh);
   if (!bad)
-    of.dials.pop_back();
+    among.pop_back();
   return bad;
 }
 
 error node_core::dial_now(dial& which) {
   ++stats_.dials;
   result<link*> began =
-      which.is_relayed() ? circuits_.open(which.of.id) : on_.channels.connect(*which.to);
+      which.is_relayed() ? circuits_.open(which.of->id) : on_.channels.connect(*which.to);
   if (!began)
     return began.error();
   session& on = make_session(**began);
@@ -70,7 +71,8 @@ error node_core::dial_now(dial& which) {
 }
 
 void node_core::dial_again(dial& which) {
-  const session* const now = which.of.current;
+  const peer* const of = which.of != nullptr ? which.of : routes_.parent();
+  const session* const now = of != nullptr ? of->current : nullptr;
   if (now != nullptr && (which.is_relayed() || now->at.kind() != link_kind::relayed))
     return;  // there is another way; when that is lost, this one's turn comes again
   const unsigned doubled = std::min(which.failures++, 20U);
@@ -83,15 +85,22 @@ void node_core::dial_again(dial& which) {
   which.again.set(on_.clock.now() + std::chrono::nanoseconds{drawn});
 }
 
-void node_core::end_dials(peer& of) {
-  for (dial& wish : of.dials) {
+void node_core::dial_again(std::list<dial>& idle) {
+  for (dial& wish : idle) {
+    if (wish.at == nullptr && !wish.again.pending())
+      dial_again(wish);
+  }
+}
+
+void node_core::end_dials(std::list<dial>& wishes) {
+  for (dial& wish : wishes) {
     if (wish.at == nullptr)
       continue;
     wish.at->dialled = nullptr;
     if (wish.at->of == nullptr)
       drop(*wish.at, false, errc::ok, {});
   }
-  of.dials.clear();
+  wishes.clear();
 }
 
 void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
@@ -103,12 +112,14 @@ void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
     if (!to || kind_of(to->kind()) >= of.current->at.kind())
       continue;
     const auto known = [&](const dial& one) { return one.to == to.value(); };
+    if (&of == parent_ && std::ranges::any_of(parent_dials_, known))
+      continue;
     const auto offered = [](const dial& one) { return one.offered; };
     if (std::any_of(of.dials.begin(), of.dials.end(), known) ||
         std::count_if(of.dials.begin(), of.dials.end(), offered) >=
             static_cast<std::ptrdiff_t>(offers_max))
       continue;
-    if (error bad = start_dial(of, *to, true); !bad)
+    if (error bad = start_dial(of.dials, &of, *to, true); !bad)
       log(text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
   }
 }
@@ -177,8 +188,7 @@ void node_core::superseded(peer& of, session& path) {
   log(of.id.to_string() + " takes nothing more from this process: another one has its bus id");
   tell_event(of, endpoint_event::superseded);
   of.current = nullptr;
-  of.wished = false;
-  end_dials(of);
+  end_wishes(of);
   abandon(of, errc::superseded);
   drop(path, true, errc::superseded, {});
 }
@@ -316,17 +326,15 @@ void node_core::drain(peer& of) {
 void node_core::lost(peer& of) {
   if (std::exchange(of.told_connected, false))
     tell_event(of, endpoint_event::disconnected);
-  for (auto at = of.dials.begin(); at != of.dials.end();) {
-    // What was offered was of the life that is lost, or not: its next one offers it again.
-    if (at->offered && at->at == nullptr) {
-      at = of.dials.erase(at);
-      continue;
-    }
-    if (at->at == nullptr && !at->again.pending())
-      dial_again(*at);
-    ++at;
-  }
-  if (of.wished)
+  // What was offered was of the life that is lost, or not: its next one offers it again.
+  std::erase_if(of.dials, [](const dial& one) { return one.offered && one.at == nullptr; });
+  dial_again(of.dials);
+  let_go(of);
+}
+
+// Unless somebody wants it, it is forgotten, at once or when it has not come back in time.
+void node_core::let_go(peer& of) {
+  if (of.wished || parent_ == &of)
     return;
   if (leaving_ || !of.out.holds()) {
     abandon(of, errc::closed);
@@ -341,7 +349,7 @@ void node_core::abandon(peer& of, errc reason) {
 }
 
 void node_core::forget(peer& of) {
-  end_dials(of);
+  end_dials(of.dials);
   if (of.life.incarnation != 0)
     away_.remember(of.life, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
@@ -352,6 +360,8 @@ void node_core::forget(peer& of) {
     last_found_ = nullptr;
   if (claimed_.in == &of || (claimed_.path != nullptr && claimed_.path->of == &of))
     claimed_ = {};
+  if (parent_ == &of)
+    parent_ = nullptr;
   peers_.erase(of.id.value());
 }
 

@@ -23,7 +23,7 @@ void node_core::seek(peer& of) {
   });
   if (!is_needed || !is_reachable(of.id) || leaving_)
     return;
-  if (const error bad = start_dial(of, std::nullopt, false); !bad)
+  if (const error bad = start_dial(of.dials, &of, std::nullopt, false); !bad)
     log("no way to " + of.id.to_string() + ": " + bad.text());
 }
 

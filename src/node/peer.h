@@ -24,16 +24,16 @@ struct peer;
 // A wish to be connected to an address, or over other nodes. It lasts, and is tried again, until it is
 // taken back.
 struct dial {
-  dial(peer& whom, timer_queue& timers, std::optional<address> where, bool by_offer)
+  dial(peer* whom, timer_queue& timers, std::optional<address> where, bool by_offer)
       : of(whom), to(std::move(where)), again(timers, nullptr), offered(by_offer) {}
 
   // For people.
   [[nodiscard]] std::string where() const { return to ? to->to_string() : "other nodes"; }
   [[nodiscard]] bool is_relayed() const noexcept { return !to; }
 
-  peer& of;
+  peer* of;                   // null: the parent, whoever answers
   std::optional<address> to;  // none: over other nodes
-  session* at = nullptr;  // under way, or up
+  session* at = nullptr;      // under way, or up
   timer again;
   unsigned failures = 0;  // in a row
   errc told = errc::ok;   // the failure that was logged last

@@ -115,7 +115,7 @@ handshake_step handshake::refused(bytes_view message) {
       theirs.reason != errc::ok && static_cast<std::size_t>(theirs.reason) < errc_count;
   const errc reason = has_name ? theirs.reason : errc::protocol_error;
   return fail({reason, "the peer refused the handshake (" + std::string{atbus::name(reason)} +
-                           "): " + in_quotes(theirs.text)});
+                           "): " + in_quotes(theirs.text, text_size_max)});
 }
 
 void handshake::record(bytes_view message) {

@@ -75,11 +75,11 @@ class simulated_node {
   void plan_next();
 
   simulated_network& net_;
-  std::shared_ptr<ground> ground_;
-  node node_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::chrono::nanoseconds planned_ = std::chrono::nanoseconds::max();
   std::chrono::nanoseconds stopped_until_{0};
+  std::shared_ptr<ground> ground_;
+  node node_;  // dials its parent at once
 };
 
 }  // namespace atbus::detail

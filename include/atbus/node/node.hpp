@@ -141,6 +141,8 @@ class ATBUS_API node {
   // Ends that, and the links to that node. What was accepted for it and is not settled is reported.
   // Errors: not_found, closed.
   error disconnect(bus_id id);
+  // The node that answered at node_options::parent; 0: none is connected.
+  [[nodiscard]] bus_id parent() const noexcept;
 
   // Accepts a copy of the message. Errors: no_route (connect() did not name it, nor has it
   // connected to us), would_block (on_writable tells when to go on), message_too_large, closed,

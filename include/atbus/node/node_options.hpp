@@ -41,6 +41,18 @@ class node_options {
     allow_unauthenticated_ = allow;
     return *this;
   }
+  // Where this node's parent listens: it is dialled from the start, and again for ever. More addresses
+  // are other ways to it, or to whoever takes its place. doc/nodes.md, "A tree of nodes".
+  node_options& parent(std::string_view address) {
+    parents_.emplace_back(address);
+    return *this;
+  }
+  // The ids of the nodes below this one, such as "0x12340000/48": a prefix of 1 to 63 bits. A node
+  // without it has no children.
+  node_options& children(std::string_view range) {
+    children_ = range;
+    return *this;
+  }
   // The longest message in payload bytes, both ways, up to 64 MiB.
   node_options& message_limit(std::size_t bytes) {
     message_limit_ = bytes;
@@ -108,6 +120,8 @@ class node_options {
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   [[nodiscard]] bool allow_unauthenticated() const noexcept { return allow_unauthenticated_; }
+  [[nodiscard]] const std::vector<std::string>& parents() const noexcept { return parents_; }
+  [[nodiscard]] const std::string& children() const noexcept { return children_; }
   [[nodiscard]] std::size_t message_limit() const noexcept { return message_limit_; }
   [[nodiscard]] std::chrono::nanoseconds first_idle_timeout() const noexcept {
     return first_idle_timeout_;
@@ -130,6 +144,8 @@ class node_options {
   uv_loop_s* loop_ = nullptr;
   std::vector<std::string> tokens_;
   bool allow_unauthenticated_ = false;
+  std::vector<std::string> parents_;
+  std::string children_;
   std::size_t message_limit_ = build_settings::message_limit;
   std::chrono::nanoseconds first_idle_timeout_ = std::chrono::seconds{30};
   std::chrono::nanoseconds ping_interval_ = std::chrono::seconds{8};

@@ -96,10 +96,15 @@ class party {
 // Dials a node and registers, if it is told to; then says whatever a test wants.
 class hand_played final : private link_events {
  public:
-  // `sole`: it says that it has no other link.
+  // `sole`: it says that it has no other link. `change`: of what it says of itself.
   hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers,
-              bool sole = true)
-      : net_(net), id_(id), registers_(registers), sole_(sole), way_(net, {}, [this] {
+              bool sole = true, std::function<void(introduction&)> change = {})
+      : net_(net),
+        id_(id),
+        registers_(registers),
+        sole_(sole),
+        change_(std::move(change)),
+        way_(net, {}, [this] {
           net_.at(net_.now() + 1us, [this, alive = alive_] {
             if (*alive)
               way_.poll({});
@@ -138,6 +143,8 @@ class hand_played final : private link_events {
     self.incarnation = 77;
     self.nonce[0] = std::byte{5};
     self.message_limit = 1024;
+    if (change_)
+      change_(self);
     shake_ = std::make_unique<handshake_initiator>(
         self, bus_id{}, none_, [sole = sole_](const peer_identity&) {
           return result<resume_point>{resume_point{1, 0, sole}};
@@ -164,6 +171,7 @@ class hand_played final : private link_events {
   bus_id id_;
   bool registers_;
   bool sole_;
+  std::function<void(introduction&)> change_;
   bool open_ = false;
   bool registered_ = false;
   token_list none_;

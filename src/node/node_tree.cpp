@@ -1,0 +1,84 @@
+// Parent, children and siblings: dialling the parent, and who may be what to this node.
+#include <utility>
+
+#include "node/node_core.h"
+#include "node/relation_rules.h"
+
+namespace atbus::detail {
+
+error node_core::dial_parent() {
+  for (const std::string& text : options_.parents()) {
+    if (error bad = start_dial(parent_dials_, nullptr, *address::parse(text), false); !bad) {
+      end_dials(parent_dials_);
+      return bad;
+    }
+  }
+  return {};
+}
+
+bus_id node_core::parent() const noexcept {
+  return routes_.parent() != nullptr ? routes_.parent()->id : bus_id{};
+}
+
+relation node_core::dialled_as(const session& on) const noexcept {
+  if (on.at.kind() == link_kind::relayed)
+    return relation::peer;
+  if (on.dialled != nullptr && on.dialled->of == nullptr)
+    return relation::parent;
+  const peer* const of = on.dialled != nullptr ? on.dialled->of : on.of;
+  return of != nullptr ? of->as : relation::peer;
+}
+
+error node_core::check_place(const session& on, const peer_identity& who) {
+  if (who.as == relation::peer)
+    return {};
+  const auto refuse = [&](const std::string& why) {
+    return error{errc::denied, "node " + who.id.to_string() + " can't be a " +
+                                   std::string{name(who.as)} + " of node " + self_.id.to_string() +
+                                   ": " + why};
+  };
+  if (on.at.kind() == link_kind::relayed)
+    return refuse("there are others between them");
+  if (const peer* const known = find(who.id);
+      known != nullptr && known->as != relation::peer && known->as != who.as)
+    return refuse("it is a " + std::string{name(known->as)} + " of it");
+  if (who.as == relation::parent) {
+    if (const bus_id other = parent(); other != bus_id{} && other != who.id)
+      return refuse("node " + other.to_string() + " is its parent");
+    if (!on.by_us && (parent_ == nullptr || parent_->id != who.id))
+      return refuse("a parent is dialled by its children");
+  }
+  return check_relation(routes_, who);
+}
+
+void node_core::place(peer& of, const peer_identity& who) {
+  if (who.as != relation::peer || of.life.incarnation != who.incarnation)
+    of.as = who.as;
+  of.range = who.range;
+  routes_.put(of);
+  circuits_.ways_changed();
+  if (of.as != relation::parent || parent_ == &of)
+    return;
+  // Another one has taken the parent's place.
+  peer* const before = std::exchange(parent_, &of);
+  if (before != nullptr && before->sessions.empty())
+    let_go(*before);
+}
+
+void node_core::displace(peer& of) {
+  routes_.remove(of);
+  circuits_.ways_changed();
+  if (std::exchange(of.as, relation::peer) == relation::parent)
+    dial_again(parent_dials_);
+}
+
+void node_core::end_wishes(peer& of) {
+  of.wished = false;
+  end_dials(of.dials);
+  if (parent_ != &of)
+    return;
+  end_dials(parent_dials_);
+  parent_ = nullptr;
+}
+
+}  // namespace atbus::detail
