@@ -105,6 +105,18 @@ void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   report(oldest.front(), reason);
 }
 
+void outgoing_flow::abandon_unrequired(errc reason, const sink& report) {
+  messages given_up;
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (at->required)
+      ++at;
+    else
+      at = move_out(at, given_up);
+  }
+  for (const held_message& message : given_up)
+    report(message, reason);
+}
+
 void outgoing_flow::abandon(errc reason, const sink& report) {
   const messages all = std::exchange(held_, {});
   held_bytes_ = 0;

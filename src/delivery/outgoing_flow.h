@@ -53,6 +53,7 @@ struct held_message {
   bool may_have_arrived = false;
   // Marked: an earlier life of the destination than that one may have handled it.
   bool redelivered = false;
+  bool required = false;                 // delivery_policy::require
   std::chrono::nanoseconds deadline{0};  // 0: none
   std::vector<std::byte> bytes;
 
@@ -127,8 +128,10 @@ class outgoing_flow {
   [[nodiscard]] std::optional<std::chrono::nanoseconds> earliest_deadline() const noexcept;
   // Reports the oldest one held; there must be one.
   void drop_oldest(errc reason, const sink& report);
-  // Reports all that is held.
+  // Reports all that is held,
   void abandon(errc reason, const sink& report);
+  // or that of it which is not required.
+  void abandon_unrequired(errc reason, const sink& report);
 
  private:
   using messages = std::list<held_message>;

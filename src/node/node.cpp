@@ -98,6 +98,23 @@ status node::send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
   return {};
 }
 
+status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
+                  delivery_policy policy) noexcept {
+  if (policy == delivery_policy::report)
+    return send(to, type, bytes);
+  if (state_ == nullptr)
+    return errc::closed;
+  detail::node_core& core = state_->core();
+  status why;
+  std::byte* const at = core.claim_required(to, type, bytes.size(), why);
+  if (at == nullptr)
+    return why;
+  if (!bytes.empty())
+    std::memcpy(at, bytes.data(), bytes.size());
+  core.commit(bytes.size());
+  return {};
+}
+
 node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
   node_slot slot;
   if (state_ == nullptr) [[unlikely]] {

@@ -169,8 +169,8 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
   return at + message_head_size;
 }
 
-std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length,
-                                      status& why) noexcept {
+std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
+                                      std::size_t length, status& why) noexcept {
   give_up_claim();
   ++claims_;
   const auto refuse = [&](status reason) -> std::byte* {
@@ -188,7 +188,7 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t
     session& path = *in->current;
     if (length > in->message_limit) [[unlikely]]
       return refuse({errc::message_too_large, length, in->message_limit});
-    std::byte* const at = begin_data(*in, in->out.accepted() + 1, type, 0, length, why);
+    std::byte* const at = begin_data(*in, in->out.accepted() + 1, type, flags, length, why);
     if (at != nullptr) [[likely]] {
       claimed_.path = &path;
       claimed_.length = length;
@@ -211,7 +211,8 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t
   }
   const bool self = to == self_.id;
   if (in == nullptr && !self) [[unlikely]] {
-    if (!is_reachable(to))
+    const bool required = (flags & flag_require_delivery) != 0;
+    if (!is_reachable(to) && !(required && may_become_reachable(to)))
       return refuse({errc::no_route, to.value()});
     in = &find_or_make(to);
   }
@@ -239,6 +240,7 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t
   try {
     claimed_.message = {};
     claimed_.message.type = type;
+    claimed_.message.required = (flags & flag_require_delivery) != 0;
     claimed_.message.bytes.resize(length);
   } catch (const std::bad_alloc&) {
     return refuse({errc::out_of_memory, length});

@@ -87,6 +87,11 @@ class node_core final : private link_events, private next_hops {
   // sent; another claim takes it away, and so does poll.
   [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t length,
                                  status& why) noexcept;
+  // The same for a message with delivery_policy::require.
+  [[nodiscard]] std::byte* claim_required(bus_id to, std::uint32_t type, std::size_t length,
+                                          status& why) noexcept {
+    return claim_elsewhere(to, type, flag_require_delivery, length, why);
+  }
   void commit(std::size_t length) noexcept;
   void give_up_claim() noexcept {
     claimed_.path = nullptr;
@@ -146,6 +151,8 @@ class node_core final : private link_events, private next_hops {
   void say_failed(session& to, const routed_head& head, errc why);
   // Whether other nodes may know a way there, now or when the parent is back.
   [[nodiscard]] bool is_reachable(bus_id id) const noexcept;
+  // Whether there may ever be a way there: it is not for nodes without a tree.
+  [[nodiscard]] bool may_become_reachable(bus_id id) const noexcept;
   [[nodiscard]] bool awaits_parent() const noexcept {
     return !parent_dials_.empty() && routes_.parent() == nullptr;
   }
@@ -154,8 +161,8 @@ class node_core final : private link_events, private next_hops {
   void circuit_failed(peer& of, errc why);
 
   // node_core.cpp
-  [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length,
-                                           status& why) noexcept;
+  [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
+                                           std::size_t length, status& why) noexcept;
   void commit_held(std::size_t length) noexcept;
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
   // outgrow the processor's caches.
@@ -222,6 +229,8 @@ class node_core final : private link_events, private next_hops {
   void lost(peer& of);
   void let_go(peer& of);
   void abandon(peer& of, errc reason);
+  // The same, but for messages that are required: while there are some it is not forgotten.
+  void give_up(peer& of, errc reason);
   void forget(peer& of);
   [[nodiscard]] outgoing_flow::sink reporter(peer& of);
 
@@ -328,14 +337,14 @@ inline std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t le
       in->out.holds() || !in->out.follows(in->out.accepted() + 1) ||
       length > std::min(in->message_limit, options_.message_limit()) || closed_ || leaving_ ||
       claimed_.in != nullptr || claimed_.to_self) [[unlikely]]
-    return claim_elsewhere(to, type, length, why);
+    return claim_elsewhere(to, type, 0, length, why);
   session& path = *in->current;
   const std::size_t size = message_head_size + length;
   if (path.unasked_bytes + size >= ask_after()) [[unlikely]]
-    return claim_elsewhere(to, type, length, why);
+    return claim_elsewhere(to, type, 0, length, why);
   std::byte* const at = path.at.claim(size, message_purpose::data, why);
   if (at == nullptr) [[unlikely]]
-    return claim_elsewhere(to, type, length, why);
+    return claim_elsewhere(to, type, 0, length, why);
   path.unasked_bytes += size;
   encode(message_head{message_kind::data, 0, 0, type}, at);
   ++claims_;

@@ -30,8 +30,7 @@ peer& node_core::find_or_make(bus_id id) {
   peer& of = *made;
   of.forget.replace([this, &of] {
     log(of.id.to_string() + " has not come back");
-    abandon(of, errc::peer_closed);
-    forget(of);
+    give_up(of, errc::peer_closed);
   });
   of.expiry.replace([this, &of] {
     of.out.expire(on_.clock.now(), reporter(of));
@@ -273,6 +272,7 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
     message.type = head.type;
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
+    message.required = (head.flags & flag_require_delivery) != 0;
     message.bytes.assign(payload.begin(), payload.end());
   });
   std::uint64_t number = of.out.last_sent();
@@ -305,9 +305,10 @@ void node_core::drain(peer& of) {
     }
     const std::size_t length = message.bytes.size();
     status why;
-    std::byte* const at =
-        begin_data(of, message.number, message.type,
-                   message.redelivered ? flag_redelivered : std::uint8_t{0}, length, why);
+    const auto flags =
+        static_cast<std::uint8_t>((message.redelivered ? flag_redelivered : 0) |
+                                  (message.required ? flag_require_delivery : 0));
+    std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
     if (at == nullptr) {
       of.blocked = true;
       return;
@@ -346,6 +347,12 @@ void node_core::let_go(peer& of) {
 
 void node_core::abandon(peer& of, errc reason) {
   of.out.abandon(reason, reporter(of));
+}
+
+void node_core::give_up(peer& of, errc reason) {
+  of.out.abandon_unrequired(reason, reporter(of));
+  if (!of.out.holds() && of.sessions.empty())
+    forget(of);
 }
 
 void node_core::forget(peer& of) {

@@ -16,13 +16,17 @@ bool node_core::is_reachable(bus_id id) const noexcept {
   return routes_.next(id, nullptr) != nullptr || (awaits_parent() && !routes_.is_ours(id));
 }
 
+bool node_core::may_become_reachable(bus_id id) const noexcept {
+  return is_reachable(id) || (routes_.own() && routes_.own()->contains(id));
+}
+
 void node_core::seek(peer& of) {
   // Nothing else is to be tried, or it has failed.
   const bool is_needed = std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
     return !one.is_relayed() && one.failures != 0;
   });
   if (!is_needed || !is_reachable(of.id) || leaving_)
-    return;
+    return;  // what is required waits until the child is there
   if (const error bad = start_dial(of.dials, &of, std::nullopt, false); !bad)
     log("no way to " + of.id.to_string() + ": " + bad.text());
 }
@@ -44,8 +48,7 @@ void node_core::circuit_failed(peer& of, errc why) {
   }
   if (of.wished || of.life.incarnation != 0 || !of.sessions.empty())
     return;
-  abandon(of, why);
-  forget(of);
+  give_up(of, why);
 }
 
 status node_core::send_on(const routed_head& head, bytes_view message, const peer* from) noexcept {

@@ -144,12 +144,19 @@ class ATBUS_API node {
   // The node that answered at node_options::parent; 0: none is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 
-  // Accepts a copy of the message. Errors: no_route (connect() did not name it, nor has it
-  // connected to us), would_block (on_writable tells when to go on), message_too_large, closed,
+  // Accepts a copy of the message. To a node without a link it goes over other nodes, by the parent or
+  // a child (node_options::parent). Errors: no_route (none of these), would_block (on_writable tells when to go on), message_too_large, closed,
   // out_of_memory. To its own id: delivered by the next poll.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
     return send(to, type, as_bytes(text));
+  }
+  // The same, and what becomes of the message while no way to that node is known. Required ones wait
+  // also for a node below this one that is not there yet.
+  status send(bus_id to, std::uint32_t type, bytes_view bytes, delivery_policy policy) noexcept;
+  status send(bus_id to, std::uint32_t type, std::string_view text,
+              delivery_policy policy) noexcept {
+    return send(to, type, as_bytes(text), policy);
   }
   // `length` writable bytes of a message; false and why() for the errors of send.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept;
