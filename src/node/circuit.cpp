@@ -372,6 +372,8 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
       if (of != nullptr)
         of->failed(head.number, head.reason);
       return;
+    case circuit_step::reached:
+      return;  // of no circuit
     case circuit_step::ended:
       if (of != nullptr)
         of->end(errc::peer_closed);

@@ -1,5 +1,8 @@
 #include "atbus/node/node.hpp"
 
+#include <cstring>
+#include <utility>
+
 #include "atbus/channel/copy_payload.hpp"
 #include "node/node_access.h"
 #include "node/node_core.h"
@@ -113,6 +116,18 @@ status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
     std::memcpy(at, bytes.data(), bytes.size());
   core.commit(bytes.size());
   return {};
+}
+
+status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes) {
+  return state_ != nullptr ? state_->core().broadcast(to, type, bytes) : status{errc::closed};
+}
+
+status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
+                       std::chrono::nanoseconds timeout,
+                       std::function<void(const std::vector<bus_id>&)> reached) {
+  if (state_ == nullptr)
+    return errc::closed;
+  return state_->core().broadcast(to, type, bytes, timeout, std::move(reached));
 }
 
 node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {

@@ -56,6 +56,8 @@ struct node_environment {
   host_identity host{};  // equal for nodes that can share memory
 };
 
+struct broadcast_head;
+
 struct node_handlers {
   std::function<void(const message&)> on_message;
   std::function<void(const undelivered&)> on_undelivered;
@@ -103,6 +105,14 @@ class node_core final : private link_events, private next_hops {
   // has happened. Any other refusal is told to on_undelivered.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
 
+  // To every node of the range that there is a way to now, but this one; not acknowledged. no_route:
+  // there is no link that leads to any; would_block: none of these has room.
+  status broadcast(const id_range& to, std::uint32_t type, bytes_view payload);
+  // Those that were reached and said so in time.
+  using reached_handler = std::function<void(const std::vector<bus_id>&)>;
+  status broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
+                   std::chrono::nanoseconds timeout, reached_handler call);
+
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
@@ -149,6 +159,8 @@ class node_core final : private link_events, private next_hops {
   status send_on(const routed_head& head, bytes_view message, const peer* from) noexcept;
   void relay(session& from, bytes_view message);
   void say_failed(session& to, const routed_head& head, errc why);
+  // For a message of that size on a link: whether it is to be acknowledged at once.
+  [[nodiscard]] std::uint8_t flags_after(session& path, std::size_t size) const noexcept;
   // Whether other nodes may know a way there, now or when the parent is back.
   [[nodiscard]] bool is_reachable(bus_id id) const noexcept;
   // Whether there may ever be a way there: it is not for nodes without a tree.
@@ -159,6 +171,19 @@ class node_core final : private link_events, private next_hops {
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);
   void circuit_failed(peer& of, errc why);
+
+  // node_broadcast.cpp
+  struct fan_out {
+    unsigned links = 0;  // that lead to ids of the range,
+    unsigned sent = 0;   // and that had room
+  };
+  status start_broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
+                         std::uint64_t number);
+  fan_out spread(const broadcast_head& head, bytes_view message, const peer* from) noexcept;
+  bool copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept;
+  void take_broadcast(session& from, bytes_view message);
+  void broadcast_reached(std::uint64_t number, bus_id whom);
+  void broadcast_over(std::uint64_t number);
 
   // node_core.cpp
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
@@ -321,6 +346,13 @@ class node_core final : private link_events, private next_hops {
   std::array<std::chrono::nanoseconds, errc_count> logged_at_{};  // log_cause
   std::deque<news> news_;
   std::vector<std::unique_ptr<ready_wait>> ready_;
+  struct broadcast_wait {
+    std::uint64_t number = 0;
+    std::vector<bus_id> reached;
+    reached_handler call;
+    std::unique_ptr<timer> clock;
+  };
+  std::vector<std::unique_ptr<broadcast_wait>> awaited_;
   std::size_t delivered_now_ = 0;
   bool dispatching_ = false;
   bool closed_ = false;

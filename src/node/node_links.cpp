@@ -322,6 +322,10 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
     count_handled(*by, true);
     return relay(*by, message);
   }
+  if (head.kind == message_kind::broadcast) {
+    count_handled(*by, true);
+    return take_broadcast(*by, message);
+  }
   if (head.kind != message_kind::data) [[unlikely]] {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
     count_handled(*by, head.kind == message_kind::flow);

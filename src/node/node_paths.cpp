@@ -305,9 +305,8 @@ void node_core::drain(peer& of) {
     }
     const std::size_t length = message.bytes.size();
     status why;
-    const auto flags =
-        static_cast<std::uint8_t>((message.redelivered ? flag_redelivered : 0) |
-                                  (message.required ? flag_require_delivery : 0));
+    const auto flags = static_cast<std::uint8_t>((message.redelivered ? flag_redelivered : 0) |
+                                                 (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
     if (at == nullptr) {
       of.blocked = true;

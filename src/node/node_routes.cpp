@@ -70,18 +70,21 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
   std::memcpy(at, message.data(), message.size());
   routed_head now = head;
-  now.flags = 0;
-  path->unasked_bytes += message.size();
-  if (path->unasked_bytes >= ask_after()) {
-    now.flags = path->keeps ? flag_acknowledge : std::uint8_t{0};
-    path->unasked_bytes = 0;
-  }
+  now.flags = flags_after(*path, message.size());
   encode(link_part(now), at);
   path->at.commit(message.size());
   ++path->committed;
   if (claimed_.path == path)
     claimed_ = {};
   return {};
+}
+
+std::uint8_t node_core::flags_after(session& path, std::size_t size) const noexcept {
+  path.unasked_bytes += size;
+  if (path.unasked_bytes < ask_after())
+    return 0;
+  path.unasked_bytes = 0;
+  return path.keeps ? flag_acknowledge : std::uint8_t{0};
 }
 
 status node_core::pass_on(const routed_head& head, bytes_view message) noexcept {
@@ -112,6 +115,8 @@ void node_core::relay(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     from.acknowledge_now = true;
+  if (head.destination == self_.id && head.step == circuit_step::reached)
+    return broadcast_reached(head.circuit, head.source);
   if (head.destination == self_.id)
     return circuits_.arrived(head, message, from.at.trust());
   status sent = errc::hop_limit;

@@ -36,6 +36,7 @@ class route_table {
                                        const std::optional<id_range>& range) const noexcept;
   [[nodiscard]] peer* parent() const noexcept { return parent_; }
   [[nodiscard]] bus_id self() const noexcept { return self_; }
+  [[nodiscard]] const std::vector<peer*>& all() const noexcept { return ids_; }
   [[nodiscard]] const std::optional<id_range>& own() const noexcept { return own_; }
   // This node or below it.
   [[nodiscard]] bool is_ours(bus_id id) const noexcept;

@@ -31,16 +31,17 @@ enum class message_kind : std::uint8_t {
   flow,
   bye,
   addresses,
-  routed,  // passes through other nodes: routed_head.h
+  routed,     // passes through other nodes: routed_head.h
+  broadcast,  // to all nodes of a range: broadcast_head.h
 };
 inline constexpr std::size_t message_kind_count =
-    static_cast<std::size_t>(message_kind::routed) + 1;
+    static_cast<std::size_t>(message_kind::broadcast) + 1;
 
 // As written above; of known kinds only.
 [[nodiscard]] constexpr std::string_view name(message_kind kind) noexcept {
   constexpr std::array<std::string_view, message_kind_count> names{
       "data", "hello", "welcome", "proof", "accept",    "refuse", "acknowledge",
-      "ping", "pong",  "flow",    "bye",   "addresses", "routed"};
+      "ping", "pong",  "flow",    "bye",   "addresses", "routed", "broadcast"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -51,7 +52,7 @@ inline constexpr std::uint8_t ignorable_kind = 0x80;
   return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0;
 }
 
-// Of data only; routed messages have flag_acknowledge too.
+// Of data only; routed messages and broadcasts have flag_acknowledge too.
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;
 inline constexpr std::uint8_t flag_acknowledge = 4;  // what is handled is to be said at once
@@ -135,7 +136,7 @@ constexpr void encode(const message_head& head, std::byte* to) noexcept {
   if (static_cast<std::size_t>(head.kind) >= message_kind_count)
     return head_fault::unknown_kind;
   const bool data = head.kind == message_kind::data;
-  const bool routed = head.kind == message_kind::routed;
+  const bool routed = head.kind == message_kind::routed || head.kind == message_kind::broadcast;
   if ((head.flags & ~(data ? known_flags : routed ? flag_acknowledge : 0)) != 0)
     return head_fault::unknown_flags;
   if (head.reserved != 0)

@@ -30,6 +30,7 @@ enum class circuit_step : std::uint8_t {
   misses,   // the same, and later ones have come
   failed,   // `number` has gone no further, for `reason`: from a relay, in the destination's name
   ended,    // there is no such circuit
+  reached,  // a broadcast has come; its number is in `circuit`
 };
 
 struct routed_head {
@@ -79,7 +80,7 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
   head.circuit = load_little_endian<std::uint64_t>(message.data() + 24);
   head.number = load_little_endian<std::uint64_t>(message.data() + 32);
   const bool carries = head.step == circuit_step::carry;
-  return step <= static_cast<std::uint8_t>(circuit_step::ended) && reason < errc_count &&
+  return step <= static_cast<std::uint8_t>(circuit_step::reached) && reason < errc_count &&
          (reason != 0) == (head.step == circuit_step::failed) && head.hops_left <= hops_max &&
          head.destination != bus_id{} && head.source != bus_id{} && head.number != 0 &&
          carries == (message.size() >= routed_head_size + message_head_size) &&

@@ -36,7 +36,9 @@
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/export.hpp"
+#include "atbus/core/id_range.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/delivery/policies.hpp"
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
 #include "atbus/node/node_options.hpp"
@@ -160,6 +162,17 @@ class ATBUS_API node {
   }
   // `length` writable bytes of a message; false and why() for the errors of send.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept;
+
+  // To all nodes whose ids are in the range and to which there is a way now, but this one: one copy for
+  // each link, handed on by parents and children. Not acknowledged, not repeated: what finds a full
+  // link is lost there (node_stats::relay_drops). Errors: no_route (no link leads to any), would_block
+  // (none of these has room), message_too_large, closed.
+  status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
+  // The same, and once `timeout` has passed calls with the nodes that have said they got it.
+  // would_block also if 64 such calls are outstanding.
+  status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
+                   std::chrono::nanoseconds timeout,
+                   std::function<void(const std::vector<bus_id>&)> reached);
 
   // For another thread: a lane of its own into this node. What is wrong is said by its send.
   [[nodiscard]] node_sender sender();
