@@ -68,7 +68,8 @@ node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view mess
                                      const peer* from) noexcept {
   fan_out result;
   for (peer* const to : routes_.all()) {
-    if (to == from || to->current == nullptr || to->current->stage != session_stage::registered)
+    session* const path = link_to(*to);
+    if (to == from || path == nullptr)
       continue;
     const bool is_in = head.to.contains(to->id) || (to->range && to->range->overlaps(head.to));
     bool wanted = false;
@@ -88,7 +89,7 @@ node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view mess
     if (!wanted)
       continue;
     ++result.links;
-    result.sent += static_cast<unsigned>(copy_to(*to->current, head, message));
+    result.sent += static_cast<unsigned>(copy_to(*path, head, message));
   }
   return result;
 }

@@ -6,8 +6,8 @@
 //
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_routes.cpp
-// (messages that pass through other nodes, or through this one), node_tree.cpp (parent, children and
-// siblings).
+// (messages that pass through other nodes, or through this one), node_broadcast.cpp, node_tree.cpp
+// (parent, children and siblings).
 //
 // One thread.
 #pragma once
@@ -157,6 +157,8 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] std::string way_to(bus_id destination) const override;
   // The same, for a message that came from there.
   status send_on(const routed_head& head, bytes_view message, const peer* from) noexcept;
+  // The one to use of its links; null: none is registered.
+  [[nodiscard]] static session* link_to(const peer& next) noexcept;
   void relay(session& from, bytes_view message);
   void say_failed(session& to, const routed_head& head, errc why);
   // For a message of that size on a link: whether it is to be acknowledged at once.
@@ -171,6 +173,7 @@ class node_core final : private link_events, private next_hops {
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);
   void circuit_failed(peer& of, errc why);
+  void ways_changed();
 
   // node_broadcast.cpp
   struct fan_out {

@@ -22,13 +22,22 @@ bool node_core::may_become_reachable(bus_id id) const noexcept {
 
 void node_core::seek(peer& of) {
   // Nothing else is to be tried, or it has failed.
-  const bool is_needed = std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
-    return !one.is_relayed() && one.failures != 0;
-  });
+  const bool is_needed =
+      of.sessions.empty() && std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
+        return !one.is_relayed() && one.failures != 0;
+      });
   if (!is_needed || !is_reachable(of.id) || leaving_)
     return;  // what is required waits until the child is there
   if (const error bad = start_dial(of.dials, &of, std::nullopt, false); !bad)
     log("no way to " + of.id.to_string() + ": " + bad.text());
+}
+
+void node_core::ways_changed() {
+  circuits_.ways_changed();
+  for (const auto& [id, of] : peers_) {
+    if (of->out.holds())
+      seek(*of);
+  }
 }
 
 // A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
@@ -51,6 +60,17 @@ void node_core::circuit_failed(peer& of, errc why) {
   give_up(of, why);
 }
 
+session* node_core::link_to(const peer& next) noexcept {
+  const auto is_good = [](const session* one) {
+    return one->stage == session_stage::registered && one->at.kind() != link_kind::relayed;
+  };
+  if (next.current != nullptr && is_good(next.current)) [[likely]]
+    return next.current;
+  // Its own messages may still go over other nodes.
+  const auto found = std::find_if(next.sessions.begin(), next.sessions.end(), is_good);
+  return found != next.sessions.end() ? *found : nullptr;
+}
+
 status node_core::send_on(const routed_head& head, bytes_view message, const peer* from) noexcept {
   const peer* const next = routes_.next(head.destination, from);
   if (next == nullptr) {
@@ -58,9 +78,8 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
     const bool later = awaits_parent() && !routes_.is_ours(head.destination);
     return {later ? errc::not_connected : errc::no_route, head.destination.value()};
   }
-  session* const path = next->current;
-  if (path == nullptr || path->stage != session_stage::registered ||
-      path->at.kind() == link_kind::relayed)
+  session* const path = link_to(*next);
+  if (path == nullptr)
     return {errc::not_connected, next->id.value()};
   const bool carries = head.step == circuit_step::carry;
   status why;
@@ -93,8 +112,8 @@ status node_core::pass_on(const routed_head& head, bytes_view message) noexcept 
 
 link_trust node_core::trust_towards(bus_id destination) const noexcept {
   const peer* const next = routes_.next(destination, nullptr);
-  return next != nullptr && next->current != nullptr ? next->current->at.trust()
-                                                     : link_trust::stranger;
+  const session* const path = next != nullptr ? link_to(*next) : nullptr;
+  return path != nullptr ? path->at.trust() : link_trust::stranger;
 }
 
 std::string node_core::way_to(bus_id destination) const {

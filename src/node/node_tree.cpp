@@ -56,7 +56,7 @@ void node_core::place(peer& of, const peer_identity& who) {
     of.as = who.as;
   of.range = who.range;
   routes_.put(of);
-  circuits_.ways_changed();
+  ways_changed();
   if (of.as != relation::parent || parent_ == &of)
     return;
   // Another one has taken the parent's place.
@@ -67,7 +67,7 @@ void node_core::place(peer& of, const peer_identity& who) {
 
 void node_core::displace(peer& of) {
   routes_.remove(of);
-  circuits_.ways_changed();
+  ways_changed();
   if (std::exchange(of.as, relation::peer) == relation::parent)
     dial_again(parent_dials_);
 }

@@ -44,7 +44,9 @@ std::vector<byte_buffer> one_of_each_kind() {
           encoded(pong_body{}),
           encoded(flow_body{}),
           encoded(bye_body{}),
-          encoded(addresses_body{})};
+          encoded(addresses_body{}),
+          raw({12, 0, 0, 0, 0, 0, 0, 0}),
+          raw({13, 0, 0, 0, 0, 0, 0, 0})};
 }
 
 void expect_refused(handshake& by, const byte_buffer& message, const std::string& where) {

@@ -1,0 +1,271 @@
+// Messages between nodes of a tree that are not linked to each other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+node_options plain() {
+  return node_options{}.allow_unauthenticated();
+}
+
+//           64 (root)
+//        80           96        relays
+//     81    82      97           leaves
+class Routing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root.emplace(net, 64, plain().children("64/58"));
+    relay_a.emplace(net, 80, relay_options("80/60"));
+    relay_b.emplace(net, 96, relay_options("96/60"));
+    one.emplace(net, 81, leaf_options(80));
+    two.emplace(net, 82, leaf_options(80));
+    far.emplace(net, 97, leaf_options(96));
+    ASSERT_TRUE(until([&] {
+      return relay_a->core().parent() == 64 && relay_b->core().parent() == 64 &&
+             one->core().parent() == 80 && two->core().parent() == 80 && far->core().parent() == 96;
+    }));
+  }
+  virtual node_options relay_options(std::string_view range) {
+    return plain().parent(address_of(64)).children(range);
+  }
+  virtual node_options leaf_options(std::uint64_t parent) {
+    return plain().parent(address_of(parent));
+  }
+  bool until(const std::function<bool()>& holds) { return net.run_until(holds, 60s); }
+  static std::vector<std::string> numbers(int first, int last) {
+    std::vector<std::string> made;
+    for (int i = first; i != last; ++i)
+      made.push_back(std::to_string(i));
+    return made;
+  }
+  static std::uint64_t relayed(std::optional<party>& by) { return by->core().stats().relayed; }
+
+  simulated_network net{1};
+  std::optional<party> root;
+  std::optional<party> relay_a;
+  std::optional<party> relay_b;
+  std::optional<party> one;
+  std::optional<party> two;
+  std::optional<party> far;
+};
+
+TEST_F(Routing, AMessageGoesUpAndDownTheTreeAndItsAnswerBack) {
+  far->on_message = [&](const message& what) {
+    EXPECT_EQ(what.source(), bus_id{81});
+    EXPECT_EQ(what.destination(), bus_id{97});
+    (void)far->send(what.source().value(), "back");
+  };
+  EXPECT_TRUE(one->send(97, "there"));
+  ASSERT_TRUE(until([&] { return one->got.size() == 1; }));
+  EXPECT_EQ(far->got, std::vector<std::string>{"there"});
+  EXPECT_EQ(one->got, std::vector<std::string>{"back"});
+  for (auto* by : {&relay_a, &root, &relay_b})
+    EXPECT_GT(relayed(*by), 0U);
+  EXPECT_EQ(relayed(two), 0U);
+  EXPECT_TRUE(one->is_connected(97));
+}
+
+TEST_F(Routing, NeighboursOfOneParentDoNotTroubleItsParent) {
+  EXPECT_TRUE(one->send(82, "next door"));
+  ASSERT_TRUE(until([&] { return two->got.size() == 1; }));
+  EXPECT_EQ(relayed(root), 0U);
+}
+
+TEST_F(Routing, ANodeSendsToOneFarBelowIt) {
+  EXPECT_TRUE(root->send(97, "down"));
+  EXPECT_TRUE(one->send(64, "up"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1 && root->got.size() == 1; }));
+}
+
+TEST_F(Routing, ManyMessagesKeepTheirOrder) {
+  int sent = 0;
+  ASSERT_TRUE(until([&] {
+    for (; sent != 5000 && one->send(97, std::to_string(sent)); ++sent) {
+    }
+    return far->got.size() == 5000;
+  }));
+  EXPECT_EQ(far->got, numbers(0, 5000));
+}
+
+TEST_F(Routing, WhoIsNowhereIsReportedAsNotDelivered) {
+  EXPECT_TRUE(one->send(99, "to nobody"));
+  ASSERT_TRUE(until([&] { return !one->reports.empty(); }));
+  EXPECT_EQ(one->reports[0].text, "to nobody");
+  EXPECT_EQ(one->reports[0].outcome, errc::not_delivered);
+  EXPECT_EQ(one->reports[0].reason, errc::no_route);
+  net.run_for(1s);
+  const auto known = one->core().endpoints();
+  EXPECT_TRUE(std::none_of(known.begin(), known.end(),
+                           [](const endpoint& of) { return of.id() == bus_id{99}; }));
+}
+
+TEST_F(Routing, WhoIsNowhereBelowIsRefusedAtOnce) {
+  EXPECT_EQ(relay_a->send(83, "to nobody"), errc::no_route);
+  EXPECT_EQ(root->send(1000, "to nobody"), errc::no_route);
+}
+
+TEST_F(Routing, WhatIsRequiredWaitsForWhoIsNotThereYet) {
+  EXPECT_TRUE(one->node.user().send(98, 0, std::string_view{"kept"}, delivery_policy::require));
+  EXPECT_TRUE(relay_b->node.user().send(98, 0, std::string_view{"too"}, delivery_policy::require));
+  one->node.wake();
+  net.run_for(20s);
+  EXPECT_TRUE(one->reports.empty());
+  party late{net, 98, leaf_options(96)};
+  ASSERT_TRUE(until([&] { return late.got.size() == 2; }));
+  EXPECT_TRUE(one->reports.empty());
+}
+
+TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
+  party patient{net, 83, leaf_options(80).message_deadline(5s)};
+  ASSERT_TRUE(until([&] { return patient.core().parent() == 80; }));
+  EXPECT_TRUE(patient.node.user().send(98, 0, std::string_view{"kept"}, delivery_policy::require));
+  patient.node.wake();
+  ASSERT_TRUE(until([&] { return !patient.reports.empty(); }));
+  EXPECT_EQ(patient.reports[0].reason, errc::timed_out);
+}
+
+TEST_F(Routing, WhatIsSentWhileTheParentIsAwayWaitsForIt) {
+  relay_a.reset();
+  ASSERT_TRUE(until([&] { return one->core().parent() == 0; }));
+  EXPECT_TRUE(one->send(97, "later"));
+  net.run_for(1s);
+  relay_a.emplace(net, 80, relay_options("80/60"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+}
+
+TEST_F(Routing, TheRootRestartsInMidTraffic) {
+  int sent = 0;
+  const auto go_on = [&](int last) {
+    for (; sent != last && one->send(97, std::to_string(sent)); ++sent) {
+    }
+  };
+  go_on(100);
+  ASSERT_TRUE(until([&] { return far->got.size() > 10; }));
+  root.reset();
+  go_on(200);
+  net.run_for(2s);
+  root.emplace(net, 64, plain().children("64/58"));
+  ASSERT_TRUE(until([&] {
+    go_on(300);
+    return far->got.size() + one->reports.size() >= 300;
+  }));
+  net.run_for(5s);
+  EXPECT_EQ(far->got.size() + one->reports.size(), 300U);
+  EXPECT_TRUE(std::is_sorted(far->got.begin(), far->got.end(), [](const auto& a, const auto& b) {
+    return std::stoi(a) < std::stoi(b);
+  }));
+  EXPECT_GT(far->got.size(), 200U);
+}
+
+TEST_F(Routing, OrderIsKeptWhenADirectLinkComesUp) {
+  int sent = 0;
+  bool dialled = false;
+  ASSERT_TRUE(until([&] {
+    if (far->got.size() > 100 && !std::exchange(dialled, true))
+      one->connect(97);
+    // Few are under way, so that there is a moment to move.
+    for (; sent != 5000 && sent < static_cast<int>(far->got.size()) + 200; ++sent)
+      EXPECT_TRUE(one->send(97, std::to_string(sent)));
+    return far->got.size() == 5000U && one->count(endpoint_event::moved) == 1;
+  }));
+  EXPECT_EQ(far->got, numbers(0, 5000));
+  EXPECT_GT(relayed(root), 10U);
+  const std::uint64_t before = relayed(root);
+  EXPECT_TRUE(one->send(97, "direct"));
+  ASSERT_TRUE(until([&] { return far->got.back() == "direct"; }));
+  net.run_for(1s);
+  EXPECT_LE(relayed(root), before + 10);
+}
+
+TEST_F(Routing, ABrokenDirectLinkIsReplacedByTheTree) {
+  one->connect(97);
+  ASSERT_TRUE(until([&] { return one->is_connected(97); }));
+  net.separate(81, 97);
+  ASSERT_TRUE(net.run_until([&] { return one->count(endpoint_event::disconnected) == 1; }, 120s));
+  net.run_for(15s);
+  EXPECT_TRUE(one->send(97, "around"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+}
+
+TEST_F(Routing, TheDestinationRestartsAndGetsWhatIsSentThen) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(1s);  // acknowledged
+  far.emplace(net, 97, leaf_options(96));
+  ASSERT_TRUE(until([&] { return far->core().parent() == 96; }));
+  EXPECT_TRUE(one->send(97, "second"));
+  ASSERT_TRUE(until([&] { return !far->got.empty() || !one->reports.empty(); }));
+  EXPECT_EQ(far->got, std::vector<std::string>{"second"});
+}
+
+TEST_F(Routing, WhoLeavesSaysGoodbyeOverOtherNodes) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  EXPECT_TRUE(far->is_connected(81));
+  EXPECT_TRUE(one->node.user().shutdown(5s));
+  net.run_for(1s);
+  EXPECT_FALSE(far->is_connected(81));
+}
+
+TEST_F(Routing, ABroadcastReachesEachNodeOfTheRangeOnce) {
+  std::optional<std::vector<bus_id>> reached;
+  EXPECT_TRUE(one->node.user().broadcast(*id_range::parse("64/58"), 7, as_bytes("all"), 1s,
+                                         [&](const auto& ids) { reached = ids; }));
+  one->node.wake();
+  ASSERT_TRUE(until([&] { return reached.has_value(); }));
+  std::sort(reached->begin(), reached->end());
+  EXPECT_EQ(*reached, (std::vector<bus_id>{64, 80, 82, 96, 97}));
+  for (auto* by : {&root, &relay_a, &relay_b, &two, &far})
+    EXPECT_EQ((*by)->got, std::vector<std::string>{"all"});
+  EXPECT_TRUE(one->got.empty());
+}
+
+TEST_F(Routing, ABroadcastBelowOneNodeTroublesNobodyElse) {
+  EXPECT_TRUE(root->node.user().broadcast(*id_range::parse("80/60"), 7, as_bytes("some")));
+  root->node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(relay_a->got.size() + one->got.size() + two->got.size(), 3U);
+  EXPECT_TRUE(relay_b->got.empty());
+  EXPECT_TRUE(far->got.empty());
+  EXPECT_EQ(root->node.user().broadcast(*id_range::parse("1000/64"), 7, as_bytes("nobody")),
+            errc::no_route);
+}
+
+class CrowdedRouting : public Routing {
+ protected:
+  node_options relay_options(std::string_view range) override {
+    return Routing::relay_options(range).send_buffer_size(8 * 1024).message_limit(1024);
+  }
+};
+
+TEST_F(CrowdedRouting, RelaysWithoutRoomLoseNothing) {
+  net.conditions.delay_max = 20ms;
+  int sent = 0;
+  int sent_back = 0;
+  const std::string long_one(900, 'x');
+  ASSERT_TRUE(net.run_until(
+      [&] {
+        for (; sent != 500 && one->send(97, std::to_string(sent) + long_one); ++sent) {
+        }
+        for (; sent_back != 500 && two->send(97, std::to_string(sent_back) + long_one);
+             ++sent_back) {
+        }
+        return far->got.size() == 1000;
+      },
+      300s));
+  EXPECT_GT(relay_a->core().stats().relay_drops, 0U);
+  EXPECT_TRUE(one->reports.empty());
+  EXPECT_TRUE(two->reports.empty());
+}
+
+}  // namespace
+}  // namespace atbus::detail
