@@ -17,8 +17,6 @@ constexpr std::size_t control_reserve = std::size_t{16} * 1024;
 // After a refusal of a relay's, doubled while they go on.
 constexpr std::chrono::nanoseconds pause_first = 10ms;
 constexpr std::chrono::nanoseconds pause_longest = 1s;
-// Bytes after which the other end is told that they have come: some times in the least window.
-constexpr std::size_t say_after = window_least / 2;
 // For an answer.
 constexpr std::chrono::nanoseconds patience_first = 200ms;
 constexpr std::chrono::nanoseconds patience_longest = 4s;
@@ -155,7 +153,12 @@ void circuit::pump() noexcept {
 
 status circuit::pass_on(std::uint64_t index) noexcept {
   const sent_message& which = at(index);
-  return owner_.hops_.pass_on({.destination = peer_, .source = owner_.self_},
+  // Some times in each window, so that it does not come to an end.
+  unasked_ += which.size;
+  const bool asks = unasked_ >= window_ / 4;
+  if (asks)
+    unasked_ = 0;
+  return owner_.hops_.pass_on({.asks = asks, .destination = peer_, .source = owner_.self_},
                               {which.at, which.size});
 }
 
@@ -270,8 +273,7 @@ void circuit::carried(const routed_head& head, bytes_view inner, link_events& ev
   }
   ++expected_;
   // What is not data is rare, and is not acknowledged by the session.
-  unsaid_ += inner.size();
-  if (unsaid_ >= say_after || inner[0] != std::byte{0})
+  if (head.asks || inner[0] != std::byte{0})
     owe(circuit_step::expects);
   events.received(*this, inner, false);
 }
@@ -340,10 +342,13 @@ void circuits::list(circuit& of) noexcept {
 }
 
 circuit* circuits::find(const routed_head& head) noexcept {
-  const auto found = all_.find(head.circuit);
-  if (found == all_.end() || found->second->peer_ != head.source)
-    return nullptr;
-  return found->second.get();
+  if (last_found_ == nullptr || last_found_->number_ != head.circuit) [[unlikely]] {
+    const auto found = all_.find(head.circuit);
+    if (found == all_.end())
+      return nullptr;
+    last_found_ = found->second.get();
+  }
+  return last_found_->peer_ == head.source ? last_found_ : nullptr;
 }
 
 void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
@@ -423,10 +428,8 @@ void circuits::poll() {
     if (closed_)
       return;
     const circuit_step owed = std::exchange(one->owed_, circuit_step::carry);
-    if (owed != circuit_step::carry && !one->over_) {
-      one->unsaid_ = 0;
+    if (owed != circuit_step::carry && !one->over_)
       say(one->peer_, one->number_, owed, one->expected_);
-    }
     const bool roomy = one->queue_.size() <= one->queue_.byte_limit() / 2;
     if (roomy && !one->over_ && std::exchange(one->wants_room_, false))
       events_.writable(*one);
@@ -445,6 +448,8 @@ void circuits::poll() {
       std::erase(due_, one);
     if (one->blocked_)
       std::erase(blocked_, one);
+    if (last_found_ == one)
+      last_found_ = nullptr;
     all_.erase(one->number_);
   }
   turn_.clear();

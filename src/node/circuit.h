@@ -133,6 +133,7 @@ class circuit final : public link {
   std::uint64_t left_here_ = 0;  // the first one that never was sent
   std::size_t under_way_ = 0;    // bytes of [received_, next_)
   std::size_t window_;
+  std::size_t unasked_ = 0;  // bytes sent since the other end was asked how far it has come
   std::uint64_t went_back_to_ = 0;
   std::chrono::nanoseconds went_back_at_{0};
   std::chrono::nanoseconds held_until_{0};  // 0: it is not
@@ -145,7 +146,6 @@ class circuit final : public link {
   // In.
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
-  std::size_t unsaid_ = 0;  // bytes taken since we said how far we have come
 };
 
 class circuits {
@@ -190,6 +190,7 @@ class circuits {
   random_source& random_;
   chunk_cache chunks_;
   std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
+  circuit* last_found_ = nullptr;
   // With room for all.
   std::vector<circuit*> due_;
   std::vector<circuit*> blocked_;

@@ -112,8 +112,8 @@ bool node_core::copy_to(session& path, const broadcast_head& head, bytes_view me
 
 void node_core::take_broadcast(session& from, bytes_view message) {
   broadcast_head head;
-  if (from.stage != session_stage::registered || from.at.kind() == link_kind::relayed ||
-      !decode(message, head) || message.size() - broadcast_head_size > options_.message_limit())
+  if (from.stage != session_stage::registered || !from.is_direct || !decode(message, head) ||
+      message.size() - broadcast_head_size > options_.message_limit())
     return violation(from, {errc::protocol_error, "a broadcast is not one"});
   if (!routes_.may_come_from(head.source, *from.of)) {
     return violation(from, {errc::denied, "node " + from.of->id.to_string() +

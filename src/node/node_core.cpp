@@ -432,7 +432,7 @@ void node_core::leave() {
   // Goodbyes over other nodes need the links to these.
   std::partition(all.begin(), all.end(), [this](bus_id id) {
     const peer* const of = find(id);
-    return of->current != nullptr && of->current->at.kind() == link_kind::relayed;
+    return of->current != nullptr && !of->current->is_direct;
   });
   for (const bus_id id : all)
     (void)disconnect(id);

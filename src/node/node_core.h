@@ -225,6 +225,7 @@ class node_core final : private link_events, private next_hops {
   void violation(session& by, error what);
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
+  [[nodiscard]] bool is_idle(session& over_nodes) const;
   void deliver(const node_life& source, const message_head& head, bytes_view payload,
                bool redelivered);
 

@@ -12,6 +12,8 @@ namespace {
 constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
 // How long the old link of an id may take to answer before a newcomer with that id is let in.
 constexpr std::chrono::nanoseconds probe_time = std::chrono::seconds{2};
+// A way over other nodes that carried nothing for so long is ended by who opened it.
+constexpr std::chrono::nanoseconds circuit_idle_time = std::chrono::minutes{5};
 // Control messages alone are acknowledged when there are so many.
 constexpr std::uint64_t unacknowledged_controls = 64;
 // Acknowledgements that nobody has asked for wait so long for company.
@@ -264,7 +266,7 @@ void node_core::registered(session& on) {
     of.sessions.push_back(&on);
   of.forget.cancel();
   of.refused = errc::ok;
-  if (on.at.kind() != link_kind::relayed)
+  if (on.is_direct)
     place(of, who);
   on.registration = ++stats_.registrations;
   on.at.confirm(on.life);
@@ -529,11 +531,24 @@ void node_core::session_timer(session& of) {
     of.of->silent = of.probed;
     return drop(of, false, errc::timed_out, {});
   }
+  if (!of.is_direct && of.by_us && is_idle(of))
+    return drop(of, true, errc::ok, "nothing has come over other nodes for long");
   of.handled_at_ping = of.handled;
   ++of.ping_number;
   of.ping_sent = on_.clock.now();
   (void)say(of, ping_body{.number = of.ping_number});
   of.clock.set(on_.clock.now() + options_.ping_interval());
+}
+
+// Whether a circuit is not worth its memory: it is opened again when it is needed.
+bool node_core::is_idle(session& over_nodes) const {
+  const peer& of = *over_nodes.of;
+  const std::uint64_t data = of.out.accepted() + of.in.position().last;
+  const std::chrono::nanoseconds now = on_.clock.now();
+  if (std::exchange(over_nodes.data_at_ping, data) != data)
+    over_nodes.active_at = now;
+  return now - std::max(over_nodes.active_at, over_nodes.registered_at) >= circuit_idle_time &&
+         !of.out.holds() && over_nodes.settled();
 }
 
 void node_core::writable(link& at) {
@@ -579,7 +594,7 @@ void node_core::closed(link& at, const error& why) {
   end_session(*gone);
   if (of == nullptr)
     return;
-  const auto is_relayed = [](const session* one) { return one->at.kind() == link_kind::relayed; };
+  const auto is_relayed = [](const session* one) { return !one->is_direct; };
   if (at.kind() != link_kind::relayed && std::ranges::all_of(of->sessions, is_relayed))
     displace(*of);
   if (of->sessions.empty())

@@ -72,7 +72,7 @@ error node_core::dial_now(dial& which) {
 void node_core::dial_again(dial& which) {
   const peer* const of = which.of != nullptr ? which.of : routes_.parent();
   const session* const now = of != nullptr ? of->current : nullptr;
-  if (now != nullptr && (which.is_relayed() || now->at.kind() != link_kind::relayed))
+  if (now != nullptr && (which.is_relayed() || now->is_direct))
     return;  // there is another way; when that is lost, this one's turn comes again
   const unsigned doubled = std::min(which.failures++, 20U);
   std::chrono::nanoseconds wait = options_.retry_first();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "atbus/channel/copy_payload.hpp"
 #include "node/node_core.h"
 
 namespace atbus::detail {
@@ -62,7 +63,7 @@ void node_core::circuit_failed(peer& of, errc why) {
 
 session* node_core::link_to(const peer& next) noexcept {
   const auto is_good = [](const session* one) {
-    return one->stage == session_stage::registered && one->at.kind() != link_kind::relayed;
+    return one->stage == session_stage::registered && one->is_direct;
   };
   if (next.current != nullptr && is_good(next.current)) [[likely]]
     return next.current;
@@ -87,7 +88,7 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
       message.size(), carries ? message_purpose::data : message_purpose::control, why);
   if (at == nullptr)
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
-  std::memcpy(at, message.data(), message.size());
+  copy_payload(at, message.data(), message.size());
   routed_head now = head;
   now.flags = flags_after(*path, message.size());
   encode(link_part(now), at);
@@ -124,8 +125,7 @@ std::string node_core::way_to(bus_id destination) const {
 
 void node_core::relay(session& from, bytes_view message) {
   routed_head head;
-  if (from.stage != session_stage::registered || from.at.kind() == link_kind::relayed ||
-      !decode(message, head))
+  if (from.stage != session_stage::registered || !from.is_direct || !decode(message, head))
     return violation(from, {errc::protocol_error, "a relayed message is not one"});
   if (!routes_.may_come_from(head.source, *from.of)) {
     return violation(

@@ -21,7 +21,7 @@ bus_id node_core::parent() const noexcept {
 }
 
 relation node_core::dialled_as(const session& on) const noexcept {
-  if (on.at.kind() == link_kind::relayed)
+  if (!on.is_direct)
     return relation::peer;
   if (on.dialled != nullptr && on.dialled->of == nullptr)
     return relation::parent;
@@ -37,7 +37,7 @@ error node_core::check_place(const session& on, const peer_identity& who) {
                                    std::string{name(who.as)} + " of node " + self_.id.to_string() +
                                    ": " + why};
   };
-  if (on.at.kind() == link_kind::relayed)
+  if (!on.is_direct)
     return refuse("there are others between them");
   if (const peer* const known = find(who.id);
       known != nullptr && known->as != relation::peer && known->as != who.as)

@@ -27,9 +27,12 @@ enum class session_stage : std::uint8_t {
 
 struct session {
   session(timer_queue& timers, link& link_of_it, std::function<void()> on_timer)
-      : at(link_of_it), clock(timers, std::move(on_timer)) {}
+      : at(link_of_it),
+        is_direct(link_of_it.kind() != link_kind::relayed),
+        clock(timers, std::move(on_timer)) {}
 
   link& at;
+  const bool is_direct;  // not over other nodes
   session_stage stage = session_stage::opening;
   dial* dialled = nullptr;  // by us, for that wish; null: accepted, or the wish is gone
   bool by_us = false;
@@ -77,6 +80,8 @@ struct session {
   // Registration time at first, then pings.
   timer clock;
   std::uint64_t handled_at_ping = 0;
+  std::uint64_t data_at_ping = 0;         // messages of the user's, both ways
+  std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
   unsigned unanswered = 0;
   bool probed = false;  // somebody else with its id wants in: one ping decides
   std::uint64_t ping_number = 0;

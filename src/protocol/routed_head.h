@@ -37,6 +37,7 @@ struct routed_head {
   std::uint8_t flags = 0;  // of this link: flag_acknowledge
   std::uint8_t hops_left = hops_max;
   circuit_step step = circuit_step::carry;
+  bool asks = false;       // how far the other end has come is to be said at once
   errc reason = errc::ok;  // of failed
   bus_id destination;
   bus_id source;
@@ -46,12 +47,13 @@ struct routed_head {
   friend bool operator==(const routed_head&, const routed_head&) = default;
 };
 inline constexpr std::size_t routed_head_size = 40;
+inline constexpr std::uint32_t asking_bit = 0x80;  // of the step
 
 // The part of each link's own: its first 8 bytes.
 [[nodiscard]] constexpr message_head link_part(const routed_head& head) noexcept {
+  const auto step = static_cast<std::uint32_t>(head.step) | (head.asks ? asking_bit : 0);
   return {message_kind::routed, head.flags, 0,
-          static_cast<std::uint32_t>(head.hops_left) | static_cast<std::uint32_t>(head.step) << 8U |
-              static_cast<std::uint32_t>(head.reason) << 16U};
+          head.hops_left | step << 8U | static_cast<std::uint32_t>(head.reason) << 16U};
 }
 
 // Writes the 40 bytes at `to`.
@@ -71,7 +73,8 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
     return false;
   head.flags = outer.flags;
   head.hops_left = static_cast<std::uint8_t>(outer.type);
-  const auto step = static_cast<std::uint8_t>(outer.type >> 8U);
+  const auto step = static_cast<std::uint8_t>(outer.type >> 8U & ~asking_bit);
+  head.asks = (outer.type >> 8U & asking_bit) != 0;
   const auto reason = static_cast<std::uint16_t>(outer.type >> 16U);
   head.step = static_cast<circuit_step>(step);
   head.reason = static_cast<errc>(reason);

@@ -207,6 +207,20 @@ TEST_F(Routing, TheDestinationRestartsAndGetsWhatIsSentThen) {
   EXPECT_EQ(far->got, std::vector<std::string>{"second"});
 }
 
+TEST_F(Routing, AWayThatIsNotUsedIsGivenUpAndFoundAgain) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(4min);
+  EXPECT_TRUE(far->send(81, "in between"));
+  net.run_for(4min);
+  EXPECT_TRUE(one->is_connected(97));
+  net.run_for(2min);
+  EXPECT_FALSE(one->is_connected(97));
+  EXPECT_FALSE(far->is_connected(81));
+  EXPECT_TRUE(far->send(81, "again"));
+  ASSERT_TRUE(until([&] { return one->got.size() == 2; }));
+}
+
 TEST_F(Routing, WhoLeavesSaysGoodbyeOverOtherNodes) {
   EXPECT_TRUE(one->send(97, "first"));
   ASSERT_TRUE(until([&] { return far->got.size() == 1; }));

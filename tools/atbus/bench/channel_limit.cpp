@@ -11,6 +11,7 @@ run_outcome run_throughput(const workload& work, task receiver, task sender,
                            const std::vector<int>& cpus) {
   std::vector<task> tasks(1 + work.senders, sender);
   tasks.front() = receiver;
+  tasks.resize(tasks.size() + work.hops, task::node_relay);
   return run_workers(work, tasks,
                      {.cpus = cpus,
                       .threads = work.in_process(),

@@ -11,6 +11,7 @@
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
+#include "atbus/bench/node_open.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
 #include "atbus/bench/socket_limit.h"
@@ -105,6 +106,15 @@ workload plan(const latency_options& options) {
   return work;
 }
 
+// Both ends in one process, and so many relays.
+run_outcome run_own_ends(const workload& work, const std::vector<int>& cpus) {
+  std::vector<task> tasks(1 + work.hops, task::node_relay);
+  tasks.front() = task::node_both_ends;
+  return run_workers(
+      work, tasks,
+      {.cpus = cpus, .label = fmt::format("{} over {} relays", length_text(work), work.hops)});
+}
+
 run_outcome run_pair(const workload& work, task ping, task pong, const std::vector<int>& cpus) {
   const std::array tasks{ping, pong};
   return run_workers(
@@ -127,7 +137,8 @@ latency_results measure(const latency_options& options, const workload& work) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   latency_results results;
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
-    const run_outcome outcome = options.nodes
+    const run_outcome outcome = work.own_ends ? run_own_ends(work, cpus)
+                                : options.nodes
                                     ? run_pair(work, task::node_ping, task::node_pong, cpus)
                                     : run_pair(work, task::channel_ping, task::channel_pong, cpus);
     results.ours.add(outcome);
@@ -136,6 +147,9 @@ latency_results measure(const latency_options& options, const workload& work) {
     if (!outcome.problems.empty() || options.nodes) {
       remove_leftovers(work.address.data());
       remove_leftovers(work.reply_address.data());
+      for (std::uint32_t relay = 0; relay != work.hops; ++relay) {
+        remove_leftovers(relay_address(work, relay).c_str());
+      }
     }
     if (!outcome.problems.empty()) {
       break;
@@ -176,6 +190,9 @@ nlohmann::json json_of(const latency_options& options, const workload& work,
   result.erase("receiver");
   result["workload"] = "latency";
   result["nodes"] = options.nodes;
+  if (work.own_ends) {
+    result["hops"] = work.hops;
+  }
   result["address"] = work.address.data();
   result["reply_address"] = work.reply_address.data();
   result["size"] = work.size;
@@ -242,6 +259,18 @@ void add_bench_latency(CLI::App& bench) {
       "--limit", options->limit,
       "run the bare ring (with --sleep an eventfd), for streams a bare socket, in "
       "turns with it and compare");
+  command
+      ->add_option_function<std::uint32_t>(
+          "--hops",
+          [options = options.get()](std::uint32_t hops) {
+            options->work.hops = hops;
+            options->work.own_ends = true;
+            options->nodes = true;
+          },
+          "between two nodes of one process, over so many relays, each a process")
+      ->check(CLI::Range(0U, 3U))
+      ->type_name("N")
+      ->excludes(limit);
   CLI::Option* const nodes =
       command
           ->add_flag("--node", options->nodes,

@@ -8,19 +8,72 @@
 
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/receiving.h"
+#include "atbus/bench/socket_limit.h"
+#include "atbus/bench/worker.h"
 #include "atbus/bench/workload.h"
 #include "atbus/node/node.hpp"
 
 namespace atbus::bench {
 
-// The one that the others dial, worker 0, has the first id.
-inline bus_id node_of_worker(std::size_t worker) noexcept {
-  return bus_id{worker + 1};
+// Workers behind the ends are relays: each is the parent of the next one, the first one of all ends but
+// worker 0, the last one of that. Both ends of `ping_between_own_nodes` are in one worker.
+inline std::size_t first_relay(const workload& work) noexcept {
+  return work.own_ends ? 1 : 1 + work.senders;
 }
 
-inline node open_node(const workload& work, std::size_t worker) {
+// Bits of the ids below a relay: each takes 8 more.
+inline unsigned relay_bits(std::size_t relay) noexcept {
+  return static_cast<unsigned>(32 + 8 * relay);
+}
+
+// The one that the others dial or reach, worker 0, has the first id, or lies below all relays.
+inline bus_id node_of_worker(const workload& work, std::size_t worker) noexcept {
+  constexpr std::uint64_t below_all = 0x01010101;
+  if (work.hops == 0) {
+    return bus_id{worker + 1};
+  }
+  if (worker == 0) {
+    return bus_id{below_all};
+  }
+  if (worker < 1 + work.senders) {
+    return bus_id{0xfd000000 + worker};
+  }
+  const auto relay = static_cast<unsigned>(worker - 1 - work.senders);
+  const std::uint64_t prefix = below_all >> (32 - 8 * relay) << (32 - 8 * relay);
+  return bus_id{prefix | std::uint64_t{0xfe} << (24 - 8 * relay)};
+}
+
+// A scheme's own port, or a name of its own.
+inline std::string relay_address(const workload& work, std::size_t relay) {
+  const std::string first = work.address.data();
+  if (const auto kind = kind_of(first); kind && *kind != socket_kind::local) {
+    return first.substr(0, first.rfind(':')) + ":0";
+  }
+  const std::size_t end = std::min(first.find('?'), first.size());
+  return first.substr(0, end) + "-relay" + std::to_string(relay) + first.substr(end);
+}
+
+// `worker`: for whom, where one holds the nodes of two.
+inline node open_node(const worker& self, std::size_t worker) {
+  const workload& work = self.work();
   node_options options;
   options.allow_unauthenticated();
+  if (work.hops != 0) {
+    const std::size_t relays = 1 + work.senders;  // as node_of_worker counts
+    if (worker >= relays) {
+      const std::size_t relay = worker - relays;
+      const std::uint64_t own = node_of_worker(work, 0).value();
+      const unsigned below = 64 - relay_bits(relay);
+      options.children(bus_id{own >> below << below}.to_hex() + "/" +
+                       std::to_string(relay_bits(relay)));
+      if (relay != 0) {
+        options.parent(self.address_of(self.index() - 1));
+      }
+    } else {
+      const std::size_t parent = worker == 0 ? work.hops - 1 : 0;
+      options.parent(self.address_of(first_relay(work) + parent));
+    }
+  }
   options.message_limit(std::max<std::size_t>(options.message_limit(), work.lengths().longest()));
   if (work.send_buffer_bytes != 0) {
     options.send_buffer_size(work.send_buffer_bytes);
@@ -30,11 +83,11 @@ inline node open_node(const workload& work, std::size_t worker) {
     options.send_buffer_number(work.send_buffer_blocks != 0 ? work.send_buffer_blocks
                                                             : options.send_buffer_size() / block);
   }
-  return node{node_of_worker(worker), options};
+  return node{node_of_worker(work, worker), options};
 }
 
-inline void listen(worker& self, node& at) {
-  if (const error problem = at.listen(self.work().address.data()); !problem) {
+inline void listen(worker& self, node& at, const std::string& address) {
+  if (const error problem = at.listen(address); !problem) {
     throw failure("listen", problem);
   }
   self.listening(at.addresses().front());
@@ -48,9 +101,21 @@ inline void poll_until_ready(worker& self, node& at) {
   }
 }
 
-// To worker 0. False: the run was stopped first.
+// Until its parent is there. False: the run was stopped first.
+inline bool reach_parent(worker& self, node& from) {
+  while (!self.stopped() && from.parent() == bus_id{}) {
+    from.poll();
+    static_cast<void>(from.wait(std::chrono::milliseconds{1}));
+  }
+  return !self.stopped();
+}
+
+// To worker 0, or to the relay that leads there. False: the run was stopped first.
 inline bool connect(worker& self, node& from) {
-  const bus_id to = node_of_worker(0);
+  if (self.work().hops != 0) {
+    return reach_parent(self, from);
+  }
+  const bus_id to = node_of_worker(self.work(), 0);
   if (const error problem = from.connect(to, self.address_of(0)); !problem) {
     throw failure("connect", problem);
   }

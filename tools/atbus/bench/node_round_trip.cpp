@@ -44,11 +44,11 @@ void ping_over_nodes(worker& self) {
   const std::uint64_t length = work.lengths().longest();
   worker_figures figures;
   std::uint64_t handled = 0;
-  node at = open_node(work, self.index());
+  node at = open_node(self, self.index());
   at.on_message([&](const message& answer) {
     figures.corrupt += intact(handled++, answer.bytes().data(), answer.bytes().size()) ? 0 : 1;
   });
-  listen(self, at);
+  listen(self, at, work.address.data());
   poll_until_ready(self, at);
   if (!self.wait_for_start()) {
     return;
@@ -56,7 +56,7 @@ void ping_over_nodes(worker& self) {
   histogram& latency = self.block().latency;
   std::int64_t before = now_ns();
   while (work.round_trips == 0 || figures.messages != work.round_trips) {
-    send_one(at, node_of_worker(1), figures.messages, length);
+    send_one(at, node_of_worker(work, 1), figures.messages, length);
     at.flush();
     if (!receive_until(self, at, handled, figures.messages + 1)) {
       break;
@@ -73,7 +73,7 @@ void ping_over_nodes(worker& self) {
 
 void pong_over_nodes(worker& self) {
   worker_figures figures;
-  node at = open_node(self.work(), self.index());
+  node at = open_node(self, self.index());
   at.on_message([&](const message& taken) {
     const std::uint64_t number = figures.messages++;
     figures.corrupt += intact(number, taken.bytes().data(), taken.bytes().size()) ? 0 : 1;

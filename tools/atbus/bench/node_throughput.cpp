@@ -13,12 +13,22 @@ constexpr std::uint32_t type_of_messages = 1;
 // The receiving node, as something to write to.
 struct node_target {
   node& from;
-  bus_id to = node_of_worker(0);
+  bus_id to;
 
   status send(bytes_view bytes) noexcept { return from.send(to, type_of_messages, bytes); }
   node_slot claim(std::size_t length) noexcept { return from.claim(to, type_of_messages, length); }
   status wait_writable(std::chrono::nanoseconds time) { return from.wait(time); }
 };
+
+// How many are to be sent by now.
+std::uint64_t due_by_now(const worker& self) noexcept {
+  if (self.work().rate == 0) {
+    return ~std::uint64_t{0};
+  }
+  const double seconds = static_cast<double>(now_ns() - self.start_ns()) / ns_per_s;
+  return static_cast<std::uint64_t>(seconds * static_cast<double>(self.work().rate)) /
+         self.work().senders;
+}
 
 template <check_kind Check, api_kind Api>
 std::uint64_t send_all(worker& self, node& from) {
@@ -26,18 +36,22 @@ std::uint64_t send_all(worker& self, node& from) {
       self.work().batch != 0 ? self.work().batch : messages_a_write(self.work());
   const std::uint64_t who = self.index() - 1;
   message_writer<Check, Api> writer{self.work().lengths()};
-  node_target target{from};
+  node_target target{from, node_of_worker(self.work(), 0)};
   patience room{self};
   std::uint64_t number = 0;
   while (!self.stopped()) {
     status sent;
-    for (std::uint32_t i = 0; i != batch && sent; ++i) {
+    const std::uint64_t due = due_by_now(self);
+    for (std::uint32_t i = 0; i != batch && sent && number < due; ++i) {
       sent = writer.write(target, first_word(who, number));
       number += sent ? 1 : 0;
     }
     from.poll();
     if (sent) {
       room.reset();
+      if (number >= due) {
+        static_cast<void>(from.wait(std::chrono::milliseconds{1}));
+      }
       continue;
     }
     require_full(sent);
@@ -63,16 +77,25 @@ void receive_all(worker& self, node& at) {
 }  // namespace
 
 void receive_at_node(worker& self) {
-  node at = open_node(self.work(), self.index());
-  listen(self, at);
+  const std::uint32_t hops = self.work().hops;
+  if (hops != 0 && !self.wait_for(first_relay(self.work()) + hops - 1, worker_state::listening)) {
+    return;
+  }
+  node at = open_node(self, self.index());
+  if (hops == 0) {
+    listen(self, at, self.work().address.data());
+  } else if (!reach_parent(self, at)) {
+    return;
+  }
   with_check(self.work().check, [&]<check_kind Check>() { receive_all<Check>(self, at); });
 }
 
 void send_from_node(worker& self) {
-  if (!self.wait_for(0, worker_state::listening)) {
+  const std::size_t first = self.work().hops == 0 ? 0 : first_relay(self.work());
+  if (!self.wait_for(first, worker_state::listening)) {
     return;
   }
-  node from = open_node(self.work(), self.index());
+  node from = open_node(self, self.index());
   if (!connect(self, from) || !self.wait_for_start()) {
     return;
   }

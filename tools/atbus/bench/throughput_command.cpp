@@ -14,6 +14,7 @@
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
+#include "atbus/bench/node_open.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
 #include "atbus/bench/socket_limit.h"
@@ -171,6 +172,9 @@ throughput_results measure(const throughput_options& options, const workload& wo
     // A node leaves a segment with a name to its successor.
     if (!outcome.problems.empty() || options.of_nodes()) {
       remove_leftovers(work.address.data());
+      for (std::uint32_t relay = 0; relay != work.hops; ++relay) {
+        remove_leftovers(relay_address(work, relay).c_str());
+      }
     }
     if (!outcome.problems.empty()) {
       break;
@@ -204,6 +208,16 @@ std::string share_text(const char* bare, const throughput_results& results) {
   return text;
 }
 
+// User and system time of all processes.
+spread cpu_ns_a_message(const run_series& ours) {
+  std::vector<double> all;
+  for (const run_figures& run : ours.runs) {
+    const double percent = run.sender.cpu_percent + run.receiver.cpu_percent;
+    all.push_back(percent / 100 * 1e9 / std::max(run.messages_per_second(), 1.0));
+  }
+  return spread_of(std::move(all));
+}
+
 // The line that sums it all up.
 std::string summary(const throughput_options& options, const workload& work,
                     const throughput_results& results) {
@@ -223,6 +237,9 @@ std::string summary(const throughput_options& options, const workload& work,
   line += fmt::format("   cpu {:.0f}/{:.0f} %   rss {:.1f}/{:.1f} MB   lost {}  corrupt {}",
                       cpu("sender"), cpu("receiver"), megabytes("sender"), megabytes("receiver"),
                       count("lost"), count("corrupt"));
+  if (options.of_nodes()) {
+    line += fmt::format("   {:.0f} ns of cpu a message", cpu_ns_a_message(ours).median);
+  }
   return count("reordered") == 0 ? line : line + fmt::format("  reordered {}", count("reordered"));
 }
 
@@ -298,6 +315,10 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   }
   result["check"] = name_of(work.check);
   result["api"] = work.api == api_kind::claim ? "claim" : "send";
+  if (options.of_nodes()) {
+    result["hops"] = work.hops;
+    result["cpu_ns_a_message"] = cpu_ns_a_message(results.ours).median;
+  }
   if (work.rate != 0) {
     result["rate"] = work.rate;
   }
@@ -493,6 +514,17 @@ void add_node_options(CLI::App& command, throughput_options& options) {
   command.add_flag_function(
       "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
       "when nothing is there the receiver sleeps (default of sockets), or polls without end");
+  command
+      .add_option("--rate", options.work.rate,
+                  "messages per second of all senders together, sent once a millisecond, so that "
+                  "CPU times can be compared (default: as fast as they can)")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
+      ->type_name("R");
+  command
+      .add_option("--hops", options.work.hops,
+                  "so many relays between the senders and the receiver, each a process")
+      ->check(CLI::Range(0U, 3U))
+      ->type_name("N");
 }
 
 CLI::App* add_kind(CLI::App& bench, const std::shared_ptr<throughput_options>& options,

@@ -156,6 +156,10 @@ void run_task(worker& self) {
       return ping_over_nodes(self);
     case task::node_pong:
       return pong_over_nodes(self);
+    case task::node_relay:
+      return relay_for_nodes(self);
+    case task::node_both_ends:
+      return ping_between_own_nodes(self);
     case task::ring_receiver:
       return receive_from_ring(self);
     case task::ring_sender:

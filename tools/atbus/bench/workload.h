@@ -24,6 +24,8 @@ enum class task : std::uint8_t {
   node_sender,
   node_ping,
   node_pong,
+  node_relay,
+  node_both_ends,
   ring_receiver,
   ring_sender,
   ring_ping,
@@ -72,6 +74,10 @@ struct workload {
   std::uint64_t send_buffer_bytes = 0;  // 0: the library's default, as below
   std::uint64_t send_buffer_blocks = 0;
   std::int64_t socket_buffer_bytes = -1;  // asked of the kernel, which has its own choice at 0
+
+  // Nodes.
+  std::uint32_t hops = 0;  // relays between the ends
+  bool own_ends = false;   // both ends are in one worker
 
   bool hang_back = false;             // bare ring: wait a moment when little is there
   std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back
