@@ -58,6 +58,19 @@ TEST(BenchNode, CountsEveryMessageOverEachKindOfAddress) {
   }
 }
 
+TEST(BenchNode, CountsEveryMessageOverRelays) {
+  for (const std::string& address :
+       {"shm://" + name(), unix_address(), std::string{"ipv6://::1:0"}}) {
+    SCOPED_TRACE(address);
+    const json found = run_bench({"node", "--address", address, "--hops", "2", "--senders", "2",
+                                  "--rate", "20000", "--sleep", "--seconds", "0.3"});
+    expect_complete(found);
+    EXPECT_EQ(found["hops"], 2);
+    EXPECT_GT(found["cpu_ns_a_message"], 0);
+    EXPECT_FALSE(left_something());
+  }
+}
+
 TEST(BenchNode, RunsSeveralSendersThatClaim) {
   const json found = run_bench({"node", "--seconds", "0.2", "--senders", "3", "--api", "claim",
                                 "--unit-size", "2048", "--batch", "5"});
@@ -139,6 +152,15 @@ TEST(BenchLatency, MeasuresNodesBesideTheChannel) {
     expect_latency(found["channel"]);
   }
   EXPECT_FALSE(left_something());
+}
+
+TEST(BenchLatency, MeasuresNodesOfOneProcessOverARelay) {
+  for (const char* const hops : {"0", "1"}) {
+    const json found = run_bench({"latency", "shm://" + name(), "--hops", hops, "--count", "1000"});
+    expect_latency(found);
+    EXPECT_EQ(found["hops"], std::stoi(hops));
+    EXPECT_FALSE(left_something());
+  }
 }
 
 TEST(BenchLatency, MeasuresSleepingNodes) {

@@ -49,6 +49,10 @@ void relay_for_nodes(worker& self) {
     return;
   }
   node at = open_node(self, 1 + self.work().senders + relay);
+  // What has no way yet is not kept: others come when this one has its own parent.
+  if (relay != 0 && !reach_parent(self, at)) {
+    return;
+  }
   listen(self, at, relay_address(self.work(), relay));
   while (!self.stopped() && !all_ends_have_reached(self, worker_state::ready)) {
     at.poll();
