@@ -288,5 +288,31 @@ TEST(SimulationOf, SeedsEndsAtTheFirstOneThatFails) {
   EXPECT_EQ(seen, std::vector<std::uint64_t>{3});
 }
 
+TEST_F(Simulation, FindsParentsAgainWhenTheyHaveRestarted) {
+  process_options options;
+  options.node.children("16/60");
+  sim.start(
+      16, [](node& of) { EXPECT_TRUE(of.listen("ipv4://10.0.0.16:7000")); }, options);
+  options.node.children("").parent("ipv4://10.0.0.16:7000");
+  for (const std::uint64_t id : {17, 18}) {
+    sim.start(
+        id,
+        [this](node& of) {
+          of.on_message([this](const message& m) { got.emplace_back(m.text()); });
+        },
+        options);
+  }
+  const auto all_have_it = [this] {
+    return sim.node(17).parent() == 16 && sim.node(18).parent() == 16;
+  };
+  ASSERT_TRUE(sim.run_until(all_have_it));
+  sim.restart(16);
+  ASSERT_TRUE(sim.run_until([&] { return !all_have_it(); }));
+  ASSERT_TRUE(sim.run_until(all_have_it));
+  EXPECT_TRUE(sim.node(17).send(18, 0, "from one child to the other"));
+  ASSERT_TRUE(sim.run_until_idle());
+  EXPECT_EQ(got, std::vector<std::string>{"from one child to the other"});
+}
+
 }  // namespace
 }  // namespace atbus::testing
