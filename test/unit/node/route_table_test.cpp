@@ -72,15 +72,15 @@ TEST_F(RouteTable, NeverGoesBack) {
 
 TEST_F(RouteTable, GoesDownOnlyWithWhatComesFromTheParentOrASibling) {
   for (const peer* const from : {&parent, &sibling}) {
-    for (const std::uint64_t to : {0x1000, 0x13ff, 0x1301, 0x9000, 0x1400})
-      EXPECT_EQ(table.next(to, from), nullptr) << to;
+    for (const bus_id to : {0x1000, 0x13ff, 0x1301, 0x9000, 0x1400})
+      EXPECT_EQ(table.next(to, from), nullptr) << to.value();
     EXPECT_EQ(table.next(leaf.id, from), &leaf);
   }
 }
 
 TEST_F(RouteTable, CarriesNothingForPeersAndNothingForOthersToThem) {
-  for (const std::uint64_t to : {0x1000, 0x1210, 0x1220, 0x1301, 0x9000})
-    EXPECT_EQ(table.next(to, &neighbour), nullptr) << to;
+  for (const bus_id to : {0x1000, 0x1210, 0x1220, 0x1301, 0x9000})
+    EXPECT_EQ(table.next(to, &neighbour), nullptr) << to.value();
   EXPECT_EQ(table.next(neighbour.id, &sibling), nullptr);
   EXPECT_EQ(table.next(neighbour.id, &leaf), &parent) << "it may know another way";
 }
@@ -89,8 +89,8 @@ TEST_F(RouteTable, HasNoWayOverALinkThatIsLost) {
   for (const peer* const one : {&parent, &child, &sibling})
     table.remove(*one);
   EXPECT_EQ(table.parent(), nullptr);
-  for (const std::uint64_t to : {0x1000, 0x1210, 0x1220, 0x1301, 0x13ff, 0xffff})
-    EXPECT_EQ(table.next(to, nullptr), nullptr) << to;
+  for (const bus_id to : {0x1000, 0x1210, 0x1220, 0x1301, 0x13ff, 0xffff})
+    EXPECT_EQ(table.next(to, nullptr), nullptr) << to.value();
   EXPECT_EQ(table.next(leaf.id, nullptr), &leaf);
 }
 
