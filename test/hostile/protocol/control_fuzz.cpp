@@ -1,8 +1,10 @@
 // Whatever the bytes of a control message are: it is read as one of its kind or refused with a reason
-// in print; what is read is within the limits, and written again it is read as the same.
+// in print; what is read is within the limits, and written again it is read as the same. So for the
+// heads of messages that pass through nodes.
 //
 // Input: a message.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +13,9 @@
 
 #include "atbus/core/bytes.hpp"
 #include "core/text.h"
+#include "protocol/broadcast_head.h"
 #include "protocol/control.h"
+#include "protocol/routed_head.h"
 
 namespace {
 
@@ -52,6 +56,17 @@ void check_body(bytes_view message) {
   require(again == body);
 }
 
+// A head has one form only.
+template <class Head, std::size_t Size>
+void check_head(bytes_view message) {
+  Head head;
+  if (!decode(message, head))
+    return;
+  std::array<std::byte, Size> written{};
+  encode(head, written.data());
+  require(std::ranges::equal(written, message.first(Size)));
+}
+
 void check_message(bytes_view message) {
   message_head head;
   if (decode(message, head) != head_fault::none || is_ignorable(head.kind)) {
@@ -84,6 +99,10 @@ void check_message(bytes_view message) {
       return check_body<bye_body>(message);
     case message_kind::addresses:
       return check_body<addresses_body>(message);
+    case message_kind::routed:
+      return check_head<routed_head, routed_head_size>(message);
+    case message_kind::broadcast:
+      return check_head<broadcast_head, broadcast_head_size>(message);
   }
 }
 
