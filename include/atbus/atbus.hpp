@@ -10,4 +10,5 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/directory.hpp"
 #include "atbus/node/node.hpp"

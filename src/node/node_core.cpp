@@ -54,10 +54,14 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
   on_.channels.start(self_, *this);
   if (fault_)
     fault_ = dial_parent();
+  if (fault_)
+    open_directory();
 }
 
 node_core::~node_core() {
   close();
+  if (directory_ != nullptr)
+    directory_->unwatch(directory_watch_);
 }
 
 void node_core::close() noexcept {
@@ -101,6 +105,11 @@ result<std::string> node_core::listen(std::string_view text) {
     if (one->stage == session_stage::registered)
       say(*one, addresses_body{.addresses = addresses_});
   }
+  if (directory_ != nullptr) {
+    if (const error bad = directory_->announce(self_.id, addresses_);
+        !bad && bad != errc::not_supported)
+      log("the directory was not told of " + *made + ": " + bad.text());
+  }
   return made;
 }
 
@@ -118,7 +127,7 @@ error node_core::connect(bus_id id, std::string_view text) {
   peer& to = find_or_make(id);
   for (dial& known : to.dials) {
     if (known.to == where.value()) {
-      known.offered = false;
+      known.offered = known.listed = false;
       to.wished = true;
       return {};
     }
@@ -182,7 +191,7 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
     return refuse(errc::closed);
   if (length > options_.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, options_.message_limit()});
-  peer* in = find(to);
+  peer* in = find_or_look_up(to);
   if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
       [[likely]] {
     session& path = *in->current;
@@ -325,7 +334,7 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   if (timeout >= std::chrono::nanoseconds{0})
     wait->clock->set(on_.clock.now() + timeout);
   ready_.push_back(std::move(wait));
-  const peer* const known = find(id);
+  const peer* const known = find_or_look_up(id);
   if (known != nullptr && known->current != nullptr)
     tell_ready(id, {});
   return {};

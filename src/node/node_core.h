@@ -7,7 +7,7 @@
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_routes.cpp
 // (messages that pass through other nodes, or through this one), node_broadcast.cpp, node_tree.cpp
-// (parent, children and siblings).
+// (parent, children and siblings), node_directory.cpp (peers that stand in the directory).
 //
 // One thread.
 #pragma once
@@ -31,6 +31,7 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/directory.hpp"
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
 #include "atbus/node/node_options.hpp"
@@ -275,6 +276,14 @@ class node_core final : private link_events, private next_hops {
   // Nobody wants to be connected to it any more.
   void end_wishes(peer& of);
 
+  // node_directory.cpp
+  void open_directory();
+  void look_at_directory();
+  // As find(); one that there is no way to is made, or dialled, if it stands in the directory.
+  [[nodiscard]] peer* find_or_look_up(bus_id id);
+  // Dials it where the directory says now, and nowhere else unless connect() named that.
+  void follow_directory(peer& of);
+
   // News: what handlers are told between messages.
   struct news {
     enum class what : std::uint8_t { undelivered, endpoint, writable, log, ready };
@@ -333,6 +342,12 @@ class node_core final : private link_events, private next_hops {
     std::chrono::nanoseconds told_at{0};
   };
   std::array<failure, 256> failures_{};
+
+  std::shared_ptr<directory> directory_;  // null: none
+  directory::watch_id directory_watch_ = 0;
+  timer directory_clock_{timers_, nullptr};
+  std::vector<bus_id> directory_changes_;
+  std::string directory_problem_;  // that was logged last
 
   struct claim_state {
     session* path = nullptr;  // in that link

@@ -329,6 +329,8 @@ void node_core::lost(peer& of) {
   // What was offered was of the life that is lost, or not: its next one offers it again.
   std::erase_if(of.dials, [](const dial& one) { return one.offered && one.at == nullptr; });
   dial_again(of.dials);
+  if (of.wished && directory_ != nullptr)
+    follow_directory(of);
   let_go(of);
 }
 

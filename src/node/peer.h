@@ -38,6 +38,7 @@ struct dial {
   unsigned failures = 0;  // in a row
   errc told = errc::ok;   // the failure that was logged last
   bool offered;           // by the peer, as a better way: not the user's wish
+  bool listed = false;    // it stands in the directory, and connect() has not named it
 };
 
 struct peer {
@@ -64,7 +65,7 @@ struct peer {
   bool wants_room = false;         // a send was refused: on_writable is owed
 
   std::list<dial> dials;
-  bool wished = false;  // connect() names it, until disconnect()
+  bool wished = false;  // connect() or the directory names it, until disconnect()
   // Of a peer that is not wished for: when what it has not got is given up.
   timer forget;
   timer expiry;  // of what is held

@@ -35,6 +35,7 @@ kernel_calls table{
     .open = [](const char* p, int f, mode_t m) { return ::open(p, f, m); },
     .openat = [](int d, const char* p, int f, mode_t m) { return ::openat(d, p, f, m); },
     .close = ::close,
+    .read = ::read,
     .fstat = ::fstat,
     .fstatat = ::fstatat,
     .fstatvfs = ::fstatvfs,

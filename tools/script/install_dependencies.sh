@@ -19,6 +19,7 @@ pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv, libcrypto
 libuv 1.43|has_library libuv 1.43|libuv1-dev|event loop of the library
 libcrypto of OpenSSL 3|has_library libcrypto 3.0|libssl-dev|nodes prove who they are
 msgpack-c, its C++ headers|has_header msgpack/null_visitor.hpp|libmsgpack-cxx-dev libmsgpack-dev|control messages of nodes
+toml++ 3, its headers|has_header toml++/toml.h|libtomlplusplus-dev|directory of nodes
 GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests
 CLI11|has_library CLI11 2.1|libcli11-dev|command line of atbus
 fmt|has_library fmt 8.1|libfmt-dev|tables of atbus

@@ -147,7 +147,8 @@ class ATBUS_API node {
   [[nodiscard]] bus_id parent() const noexcept;
 
   // Accepts a copy of the message. To a node without a link it goes over other nodes, by the parent or
-  // a child (node_options::parent). Errors: no_route (none of these), would_block (on_writable tells when to go on), message_too_large, closed,
+  // a child (node_options::parent). Errors: no_route (none of these, and neither connect() nor the
+  // directory names it), would_block (on_writable tells when to go on), message_too_large, closed,
   // out_of_memory. To its own id: delivered by the next poll.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {

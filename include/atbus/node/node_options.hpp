@@ -9,8 +9,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atbus/core/build_settings.hpp"
@@ -21,6 +23,8 @@
 struct uv_loop_s;  // uv_loop_t
 
 namespace atbus {
+
+class directory;
 
 class node_options {
  public:
@@ -113,6 +117,18 @@ class node_options {
     drain_ = longest;
     return *this;
   }
+  // Where nodes listen that nobody connect()s to: a file (doc/nodes.md), or a directory of yours, which
+  // nodes of one thread may share. The last one set counts.
+  node_options& directory(std::string file) {
+    directory_file_ = std::move(file);
+    directory_ = nullptr;
+    return *this;
+  }
+  node_options& directory(std::shared_ptr<atbus::directory> of_yours) {
+    directory_file_.clear();
+    directory_ = std::move(of_yours);
+    return *this;
+  }
 
   // invalid_argument, and which value it is.
   [[nodiscard]] ATBUS_API error check() const;
@@ -139,6 +155,11 @@ class node_options {
   }
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
+  // Empty: none.
+  [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
+  [[nodiscard]] const std::shared_ptr<atbus::directory>& directory() const noexcept {
+    return directory_;
+  }
 
  private:
   uv_loop_s* loop_ = nullptr;
@@ -159,6 +180,8 @@ class node_options {
   std::chrono::nanoseconds message_deadline_{0};
   std::size_t sessions_ = 4096;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
+  std::string directory_file_;
+  std::shared_ptr<atbus::directory> directory_;
 };
 
 }  // namespace atbus
