@@ -294,7 +294,7 @@ TEST_F(Simulation, FindsParentsAgainWhenTheyHaveRestarted) {
   sim.start(
       16, [](node& of) { EXPECT_TRUE(of.listen("ipv4://10.0.0.16:7000")); }, options);
   options.node.children("").parent("ipv4://10.0.0.16:7000");
-  for (const std::uint64_t id : {17, 18}) {
+  for (const std::uint64_t id : {17U, 18U}) {
     sim.start(
         id,
         [this](node& of) {
