@@ -17,7 +17,8 @@
 #include <string>
 
 #include "from_environment.h"
-#include "round.h"
+#include "scratch_directory.h"
+#include "two_nodes.h"
 
 namespace atbus::test {
 namespace {
@@ -36,10 +37,13 @@ TEST_P(Rounds, LeaveEveryMessageWithOneOutcome) {
   ledger_figures figures;
   disturbances happened;
   for (std::uint64_t seed = first; seed != first + rounds; ++seed) {
-    one_round round{GetParam().through, seed};
-    ASSERT_EQ(round.run(), "") << "ATBUS_ROUNDS=1 ATBUS_SEED=" << seed;
-    figures += round.figures();
-    happened += round.happened();
+    const scratch_directory directory;
+    std::mt19937_64 random{seed};
+    node_crew crew{two_nodes(GetParam().through, random, directory.path()), random};
+    crew.disturb();
+    ASSERT_EQ(crew.settle(), "") << "ATBUS_ROUNDS=1 ATBUS_SEED=" << seed;
+    figures += crew.book().figures();
+    happened += crew.happened();
   }
   if (rounds >= 10) {
     EXPECT_GT(figures.delivered, 10 * rounds);

@@ -1,22 +1,17 @@
-#include "round.h"
+#include "node_crew.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
+#include <utility>
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
-
-// Ids of this process: rounds of other processes share /dev/shm with ours.
-bus_id make_id(std::uint32_t role) {
-  return bus_id{static_cast<std::uint64_t>(getpid()) * 2 + role};
-}
 
 bool is_tcp(way through) {
   return through != way::shm && through != way::lanes && through != way::unix_socket;
@@ -65,82 +60,48 @@ entrance::entrance(way through, bus_id whose, const std::string& directory) {
   dials = proxy->address();
 }
 
-one_round::one_round(way through, std::uint64_t seed)
-    : random_(seed),
-      ids_{make_id(0), make_id(1)},
-      entrances_{{{through, ids_[0], directory_.path()}, {through, ids_[1], directory_.path()}}},
-      book_(choose(through)) {
-  start(0);
-  start(1);
+node_crew::node_crew(crew_plan plan, std::mt19937_64& random)
+    : plan_(std::move(plan)),
+      random_(random),
+      book_(plan_.rules),
+      members_(plan_.members.size()),
+      stopped_(plan_.members.size()) {
+  for (std::uint32_t role = 0; role != size(); ++role)
+    start(role);
 }
 
-one_round::~one_round() {
+node_crew::~node_crew() {
   for (child_process& one : members_)
     one.kill_and_wait();
   // Named inboxes outlive their nodes, private ones those that were killed last.
   for (const auto& file : std::filesystem::directory_iterator{"/dev/shm"}) {
     const std::string name = file.path().filename();
-    for (const bus_id id : ids_) {
-      if (name.ends_with(".round-" + id.to_hex()) ||
-          name.find(".atbus-" + id.to_hex() + "-") != std::string::npos)
+    for (const member_plan& one : plan_.members) {
+      if (name.ends_with(".round-" + one.id.to_hex()) ||
+          name.find(".atbus-" + one.id.to_hex() + "-") != std::string::npos)
         (void)unlink(file.path().c_str());
     }
   }
 }
 
-// What this round's nodes are like.
-ledger_rules one_round::choose(way through) {
-  ledger_rules rules;
-  rules.wishes = {true, pick(2) == 0};
-  node_options options;
-  options.retry(2ms, 20ms);
-  if (is_tcp(through))
-    options.token("a secret of the rounds");
-  if (pick(2) == 0)
-    options.ping_interval(20ms).fault_tolerance(2);
-  if (pick(2) == 0)
-    options.send_buffer_size(256 * 1024);
-  if (pick(4) == 0) {
-    options.restart(restart_policy::report);
-    rules.reports_restarts = true;
-  }
-  if (pick(4) == 0) {
-    options.message_deadline(5ms);
-    rules.deadline = true;
-  }
-  if (const auto policy = static_cast<overflow_policy>(pick(8));
-      policy <= overflow_policy::disconnect) {
-    options.overflow(policy);
-    rules.drops = policy != overflow_policy::would_block;
-  }
-  for (std::uint32_t role = 0; role != 2; ++role) {
-    plans_[role] = {
-        .id = ids_[role],
-        .listens = rules.wishes[1 - role] ? entrances_[role].listens : std::vector<std::string>{},
-        .dials = rules.wishes[role] ? entrances_[1 - role].dials : std::string{},
-        .options = options};
-  }
-  return rules;
-}
-
-void one_round::start(std::uint32_t role) {
+void node_crew::start(std::uint32_t role) {
   stopped_[role] = false;
   members_[role] = child_process{[this, role, seed = random_()] {
     close_what_was_inherited();
     orders_->begun.add();
-    return member{plans_, role, book_, *orders_, seed}.run();
+    return node_member{plan_.members, role, book_, *orders_, seed}.run();
   }};
   // Until then what the proxies close is not closed.
   if (!orders_->begun.wait(++processes_))
     book_.violation("a member does not begin");
 }
 
-void one_round::rest(std::uint32_t longest_us) {
+void node_crew::rest(std::uint32_t longest_us) {
   const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(pick(longest_us)) * 1000};
   nanosleep(&pause, nullptr);
 }
 
-void one_round::kill_one(std::uint32_t role) {
+void node_crew::kill_one(std::uint32_t role) {
   kill(members_[role].pid(), SIGKILL);
   if (const std::string how = members_[role].wait_end(); how != "signal 9")
     book_.violation("a member ended by itself: " + how);
@@ -151,13 +112,13 @@ void one_round::kill_one(std::uint32_t role) {
   start(role);
 }
 
-void one_round::toggle(std::uint32_t role) {
+void node_crew::toggle(std::uint32_t role) {
   kill(members_[role].pid(), stopped_[role] ? SIGCONT : SIGSTOP);
   stopped_[role] = !stopped_[role];
   happened_.stops += stopped_[role] ? 1 : 0;
 }
 
-void one_round::strike_network(fault_proxy& at) {
+void node_crew::strike_network(fault_proxy& at) {
   const direction way_there = pick(2) == 0 ? direction::to_server : direction::to_client;
   switch (pick(6)) {
     case 0:
@@ -180,9 +141,9 @@ void one_round::strike_network(fault_proxy& at) {
   }
 }
 
-void one_round::strike() {
-  const std::uint32_t role = pick(2);
-  fault_proxy* const network = entrances_[role].proxy.get();
+void node_crew::strike() {
+  const std::uint32_t role = pick(pick(4) == 0 ? 2 : size());  // the root of a tree more often
+  fault_proxy* const network = plan_.entrances[role].proxy.get();
   const std::uint32_t what = pick(network != nullptr ? 10 : 5);
   if (what < 2)
     return kill_one(role);
@@ -194,31 +155,47 @@ void one_round::strike() {
   orders_->leave[role].add();
 }
 
-std::string one_round::run() {
-  for (std::uint32_t left = 6 + pick(10); left != 0; --left) {
+void node_crew::disturb() {
+  for (std::uint32_t left = (6 + pick(10)) * (1 + size() / 8); left != 0; --left) {
     rest(25'000);
     strike();
   }
-  for (std::uint32_t role = 0; role != 2; ++role) {
+}
+
+std::string node_crew::settle() {
+  for (std::uint32_t role = 0; role != size(); ++role) {
     if (stopped_[role])
       toggle(role);
-    if (fault_proxy* const network = entrances_[role].proxy.get(); network != nullptr) {
+    if (fault_proxy* const network = plan_.entrances[role].proxy.get(); network != nullptr) {
       network->set({});
       network->accept();
     }
   }
   orders_->quiet.set(1);
-  if (!book_.wait_settled()) {
+  bool in_time = book_.wait_settled();
+  if (in_time) {
+    orders_->roll_call.set(1);
+    in_time = orders_->called.wait(size(), 2 * patience) && book_.wait_settled();
+  }
+  if (!in_time) {
     const std::string what = book_.account();
     return what.empty() ? "all was settled too late" : what;
   }
-  const std::uint32_t first = pick(2);
-  for (const std::uint32_t role : {first, 1 - first}) {
-    orders_->finish[role].set(1);
+  const std::string how = finish();
+  return how.empty() ? book_.account() : how;
+}
+
+std::string node_crew::finish() {
+  std::vector<std::uint32_t> order(size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), random_);
+  std::uint32_t wish = 1;
+  for (const std::uint32_t role : order) {
+    orders_->finish[role].set(std::exchange(wish, 2));
     if (const std::string how = members_[role].wait_end(); how != "exit 0")
       return "a member has not ended as it should: " + how;
   }
-  return book_.account();
+  return {};
 }
 
 }  // namespace atbus::test

@@ -1,4 +1,4 @@
-#include "member.h"
+#include "node_member.h"
 
 #include <ctime>
 
@@ -11,16 +11,17 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t largest_message = 20'000;
+constexpr std::uint32_t shortest_turn_us = 100;
 
 }  // namespace
 
-int member::run() {
+int node_member::run() {
   while (!finishing())
     live();
   return 0;
 }
 
-void member::live() {
+void node_member::live() {
   const member_plan& plan = plans_[role_];
   const std::uint32_t life = book_.born(role_);
   const std::uint32_t orders = orders_.leave[role_].get();
@@ -35,18 +36,20 @@ void member::live() {
     if (const error bad = own.listen(address); !bad)
       book_.violation("listen: " + bad.text());
   }
-  if (!plan.dials.empty()) {
-    if (const error bad = own.connect(plans_[1 - role_].id, plan.dials); !bad)
+  for (const auto& [id, address] : plan.connects) {
+    if (const error bad = own.connect(id, address); !bad)
       book_.violation("connect: " + bad.text());
   }
   while (!finishing() && orders_.leave[role_].get() == orders) {
     send_some(own, life);
+    call_the_roll(own, life);
     if (own.poll({.messages = 1 + pick(200)}) != 0)
       book_.tell_progress();
-    (void)own.wait(std::chrono::microseconds{100 + pick(1000)});
+    (void)own.wait(std::chrono::microseconds{shortest_turn_us +
+                                             pick(plan.longest_turn_us - shortest_turn_us)});
   }
   in_shutdown = true;
-  const bool first_to_finish = finishing() && !orders_.finish[1 - role_].get();
+  const bool first_to_finish = orders_.finish[role_].get() == 1;
   const status how = own.shutdown(first_to_finish ? std::chrono::nanoseconds{20s} : pick(3) * 20ms);
   if (first_to_finish && !how)
     book_.violation("it shuts down, with all settled: " + how.text());
@@ -54,11 +57,8 @@ void member::live() {
   book_.tell_progress();
 }
 
-void member::handled(std::uint32_t life, const message& what) {
+void node_member::handled(std::uint32_t life, const message& what) {
   book_.delivered(life, what);
-  if (what.source() != plans_[1 - role_].id || what.destination() != plans_[role_].id)
-    book_.violation("a message from " + what.source().to_string() + " to " +
-                    what.destination().to_string());
   if (pick(128) == 0) {
     // To be killed or stopped in a handler more often than its few instructions would let us.
     const timespec pause{.tv_sec = 0, .tv_nsec = 200'000};
@@ -66,35 +66,52 @@ void member::handled(std::uint32_t life, const message& what) {
   }
 }
 
-void member::send_some(node& from, std::uint32_t life) {
+void node_member::send_some(node& from, std::uint32_t life) {
   if (orders_.quiet.get() != 0)
     return;
+  const member_plan& plan = plans_[role_];
   for (std::uint32_t left = pick(8) == 0 ? pick(60) : pick(4); left != 0; --left) {
-    if (!book_.may_send(life) || !send_one(from, life))
+    const bool required = plan.requires_some && pick(2) == 0;
+    const std::uint32_t to = plan.partners[pick(static_cast<std::uint32_t>(plan.partners.size()))];
+    if (!book_.may_send() ||
+        !send_one(from, life, to, required ? delivery_policy::require : delivery_policy::report))
       return;
   }
 }
 
-status member::send_one(node& from, std::uint32_t life) {
-  const bus_id to = plans_[1 - role_].id;
+void node_member::call_the_roll(node& from, std::uint32_t life) {
+  if (orders_.roll_call.get() == 0)
+    return;
+  for (; called_ != plans_.size(); ++called_) {
+    if (called_ != role_ && !send_one(from, life, called_, delivery_policy::require))
+      return;  // the next turn goes on
+    if (called_ + 1 == plans_.size())
+      orders_.called.add();
+  }
+}
+
+status node_member::send_one(node& from, std::uint32_t life, std::uint32_t to,
+                             delivery_policy policy) {
   const std::uint32_t size =
       static_cast<std::uint32_t>(smallest_message) + pick(pick(16) == 0 ? largest_message : 200);
+  const std::uint32_t number = book_.attempt(life, to);
   status how;
-  if (pick(4) == 0) {
-    node_slot slot = from.claim(to, 0, largest_message + smallest_message);
+  if (policy == delivery_policy::report && pick(4) == 0) {
+    node_slot slot = from.claim(plans_[to].id, plain_message, largest_message + smallest_message);
     if (slot) {
-      write_message(slot.bytes().first(size), life, book_.attempt(life));
+      write_message(slot.bytes().first(size), life, number);
       slot.commit(size);
     }
     how = slot.why();
   } else {
     std::vector<std::byte> bytes(size);
-    write_message(bytes, life, book_.attempt(life));
-    how = from.send(to, 0, bytes);
+    write_message(bytes, life, number);
+    how = from.send(plans_[to].id,
+                    policy == delivery_policy::require ? required_message : plain_message, bytes,
+                    policy);
   }
-  if (how)
-    book_.accepted(life);
-  else if (!(how == errc::would_block || how == errc::no_route || how == errc::not_connected))
+  book_.sent(number, static_cast<bool>(how));
+  if (!(how || how == errc::would_block || how == errc::no_route || how == errc::not_connected))
     book_.violation("send: " + how.text());
   return how;
 }

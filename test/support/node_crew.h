@@ -1,8 +1,8 @@
-// One round: two nodes in processes of their own, with traffic both ways, and what happens to them.
+// Nodes in processes of their own, with traffic between them, and what happens to them.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,10 +11,9 @@
 
 #include "child_process.h"
 #include "fault_proxy.h"
-#include "ledger.h"
-#include "member.h"
+#include "node_ledger.h"
+#include "node_member.h"
 #include "reserved_port.h"
-#include "scratch_directory.h"
 
 namespace atbus::test {
 
@@ -32,7 +31,7 @@ struct disturbances {
   [[nodiscard]] std::string text() const;
 };
 
-// Where one of the two listens, and the way there: of sockets, through a proxy.
+// Where a node listens, and the way there: of sockets, through a proxy.
 struct entrance {
   entrance(way through, bus_id whose, const std::string& directory);
 
@@ -42,40 +41,52 @@ struct entrance {
   std::unique_ptr<fault_proxy> proxy;
 };
 
-class one_round {
- public:
-  one_round(way through, std::uint64_t seed);
-  one_round(const one_round&) = delete;
-  one_round& operator=(const one_round&) = delete;
-  ~one_round();
+// What it is made of; all by role.
+struct crew_plan {
+  std::deque<entrance> entrances;
+  std::vector<member_plan> members;
+  ledger_rules rules;
+};
 
-  // All of it. Returns "", or what is wrong.
-  std::string run();
-  [[nodiscard]] ledger_figures figures() const { return book_.figures(); }
+class node_crew {
+ public:
+  // Starts all of them.
+  node_crew(crew_plan plan, std::mt19937_64& random);
+  node_crew(const node_crew&) = delete;
+  node_crew& operator=(const node_crew&) = delete;
+  ~node_crew();
+
+  // Disturbs them for a while.
+  void disturb();
+  // Stops it, or lets it go on.
+  void toggle(std::uint32_t role);
+  // Ends what disturbs them, and then all of them, in order. Returns "", or what is wrong.
+  std::string settle();
+
+  [[nodiscard]] node_ledger& book() noexcept { return book_; }
   [[nodiscard]] const disturbances& happened() const noexcept { return happened_; }
 
  private:
+  [[nodiscard]] std::uint32_t size() const noexcept {
+    return static_cast<std::uint32_t>(plan_.members.size());
+  }
   [[nodiscard]] std::uint32_t pick(std::uint32_t below) {
     return static_cast<std::uint32_t>(random_() % below);
   }
   void rest(std::uint32_t longest_us);
-  ledger_rules choose(way through);
   void start(std::uint32_t role);
   void strike();
   void strike_network(fault_proxy& at);
   void kill_one(std::uint32_t role);
-  void toggle(std::uint32_t role);
+  [[nodiscard]] std::string finish();
 
-  scratch_directory directory_;
-  std::mt19937_64 random_;
-  std::array<bus_id, 2> ids_;
-  std::array<entrance, 2> entrances_;
-  std::array<member_plan, 2> plans_;
-  ledger book_;
+  crew_plan plan_;
+  std::mt19937_64& random_;
+  node_ledger book_;
   shared<member_orders> orders_;
-  std::array<child_process, 2> members_;
+  std::vector<child_process> members_;
   std::uint32_t processes_ = 0;
-  std::array<bool, 2> stopped_{};
+  std::vector<bool> stopped_;
   disturbances happened_;
 };
 
