@@ -42,7 +42,7 @@ find_compiler() {
   return 1
 }
 
-names_its_compiler() { grep -qw "$1" <<<'asan tsan fuzz coverage'; }
+names_its_compiler() { grep -qw "$1" <<<'asan tsan coverage'; }
 
 # configure PRESET [OPTION...]: the compiler is chosen once, when the build tree is new.
 configure() {
