@@ -52,10 +52,18 @@ class pipe_of_life {
   pipe_of_life(const pipe_of_life&) = delete;
   pipe_of_life& operator=(const pipe_of_life&) = delete;
 
+  // Returns when the child has come back from fork: until then it holds all that its parent holds.
   void leave_a_child_behind() const {
-    if (fork() != 0)
-      return;
+    int begun[2];
+    require(pipe(begun) == 0, "pipe");
     char byte = 0;
+    if (fork() != 0) {
+      close(begun[1]);
+      require(read(begun[0], &byte, 1) == 1, "the child has not begun");
+      close(begun[0]);
+      return;
+    }
+    (void)!write(begun[1], "b", 1);
     (void)!read(ends_[0], &byte, 1);
     _exit(0);
   }
