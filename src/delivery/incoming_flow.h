@@ -42,6 +42,9 @@ class incoming_flow {
     return verdict::deliver;
   }
 
+  // Whether the sender has said where it goes on, on any path.
+  [[nodiscard]] bool has_begun() const noexcept { return next_ != 0 || position_.last != 0; }
+
   // What to tell the sender, once every earlier path is dropped: nothing may come from one of them
   // after that.
   [[nodiscard]] const flow_position& position() const noexcept { return position_; }

@@ -56,15 +56,16 @@ bool outgoing_flow::resume(const node_life& life, const flow_position& position,
     while (!held_.empty() && held_.front().number <= position.last)
       drop_first();  // delivered
     for (held_message& message : held_)
-      message.may_have_arrived = false;
+      message.may_have_arrived = message.may_be_inherited = false;
     return true;
   }
   messages given_up;
   for (auto at = held_.begin(); at != held_.end();) {
     if (!at->may_have_arrived) {
       ++at;
-    } else if (same_life || policy == restart_policy::report) {
-      // The same life has forgotten what it had: it would take this one for new.
+    } else if (same_life || policy == restart_policy::report || at->may_be_inherited) {
+      // The same life has forgotten what it had: it would take this one for new. A life that has
+      // inherited it would have it twice.
       at = move_out(at, given_up);
     } else {
       at->may_have_arrived = false;

@@ -51,6 +51,8 @@ struct held_message {
   std::uint32_t type = 0;
   // Whether the life that it was sent to last may have handled it.
   bool may_have_arrived = false;
+  // Whether a successor of that life may find it in shared memory; may_have_arrived is set then.
+  bool may_be_inherited = false;
   // Marked: an earlier life of the destination than that one may have handled it.
   bool redelivered = false;
   bool required = false;                 // delivery_policy::require

@@ -34,6 +34,11 @@ void session_table::supersede(const node_life& by) noexcept {
   }
 }
 
+const incoming_flow* session_table::find(const node_life& sender) const {
+  const auto found = places_.find(sender);
+  return found != places_.end() ? &found->second->flow : nullptr;
+}
+
 const incoming_flow* session_table::superseded(const node_life& sender) const {
   const auto found = places_.find(sender);
   return found != places_.end() && found->second->superseded ? &found->second->flow : nullptr;

@@ -23,6 +23,8 @@ class session_table {
   void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
   // It is back: its flow as it was remembered, or a new one.
   [[nodiscard]] incoming_flow take(const node_life& sender);
+  // What is remembered of it; null: nothing.
+  [[nodiscard]] const incoming_flow* find(const node_life& sender) const;
   // Another life of that id has come: those before it that were silent must not come back.
   void supersede(const node_life& by) noexcept;
   // The flow of a life that must not come back; null: it may, as far as is remembered.

@@ -45,8 +45,10 @@ void lane_link::take_unreleased(const std::function<void(bytes_view, errc)>& eac
       each(message, outcome);
   };
   // A living receiver that has not dropped the lane may be at it.
-  if (out_ && !out_->take_back(tell) && now_ == phase::closed)
+  if (out_ && !out_->take_back(tell) && now_ == phase::closed) {
+    may_be_inherited_ = peer_durable_;
     out_->unhandled([&](bytes_view message) { tell(message, errc::outcome_unknown); });
+  }
 }
 
 void lane_link::pause() noexcept {

@@ -56,6 +56,7 @@ class lane_link final : public link {
   }
   void confirm(const node_life& peer) noexcept override;
   [[nodiscard]] bool has_successor() const noexcept override;
+  [[nodiscard]] bool may_be_inherited() const noexcept override { return may_be_inherited_; }
 
  private:
   friend class lane_transport;
@@ -85,6 +86,7 @@ class lane_link final : public link {
   bool call_due_ = false;      // there was no room for it
   bool left_due_ = false;      // to be told
   bool paused_ = false;
+  bool may_be_inherited_ = false;
   std::uint32_t lane_ = 0;        // of the other end, in own_
   std::uint64_t speaker_ = 0;     // of that lane; 0: it has none
   std::uint64_t token_ = 0;       // of our call

@@ -83,6 +83,9 @@ class link {
   // end can't have seen it, outcome_unknown if it may have. Only within link_events::closed and
   // ::left; afterwards it is gone from the link.
   virtual void take_unreleased(const std::function<void(bytes_view, errc)>& each) = 0;
+  // Whether those of unknown outcome stay where a successor of the other end's process would find
+  // them, if that ends before it has handled them.
+  [[nodiscard]] virtual bool may_be_inherited() const noexcept { return false; }
 
   // Stops and goes on reading.
   virtual void pause() noexcept = 0;

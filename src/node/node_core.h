@@ -5,9 +5,10 @@
 // happens inside one can end the node: nothing of it is touched after that but `closed_`.
 //
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
-// node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_routes.cpp
-// (messages that pass through other nodes, or through this one), node_broadcast.cpp, node_tree.cpp
-// (parent, children and siblings), node_directory.cpp (peers that stand in the directory).
+// node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_restart.cpp
+// (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
+// through this one), node_broadcast.cpp, node_tree.cpp (parent, children and siblings),
+// node_directory.cpp (peers that stand in the directory).
 //
 // One thread.
 #pragma once
@@ -206,6 +207,7 @@ class node_core final : private link_events, private next_hops {
   void end_session(session& gone);
   void prepare_flow(session& on, const node_life& life);
   void give_back_flow(session& gone);
+  [[nodiscard]] bool has_heard_of(const node_life& sender) noexcept;
   void begin_handshake(session& on);
   // `as`: what this node is to the other end.
   [[nodiscard]] introduction introduce(relation as);

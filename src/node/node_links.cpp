@@ -19,10 +19,6 @@ constexpr std::uint64_t unacknowledged_controls = 64;
 // Acknowledgements that nobody has asked for wait so long for company.
 constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
 
-session* session_of(link& at) noexcept {
-  return static_cast<session*>(at.context);
-}
-
 }  // namespace
 
 session& node_core::make_session(link& at) {
@@ -599,46 +595,6 @@ void node_core::closed(link& at, const error& why) {
     displace(*of);
   if (of->sessions.empty())
     lost(*of);
-}
-
-void node_core::left(link& at) {
-  session* const of = session_of(at);
-  if (closed_ || of == nullptr || of->of == nullptr)
-    return;
-  of->stage = session_stage::away;
-  tell_event(*of->of, endpoint_event::away);
-  of->of->told_connected = false;
-}
-
-// What is sent from here on waits until its new life has registered.
-void node_core::recalling(link& at) {
-  session* const of = session_of(at);
-  if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
-    return;
-  of->of->current = nullptr;
-  of->of->left_behind = of;
-}
-
-void node_core::returned(link& at) {
-  session* const of = session_of(at);
-  if (closed_ || of == nullptr || of->stage == session_stage::dropped)
-    return;
-  of->by_us = true;
-  begin_handshake(*of);
-  if (of->of == nullptr || of->of->left_behind != of)
-    return;
-  of->of->left_behind = nullptr;
-  if (of->of->next != nullptr && of->of->next->stage == session_stage::registered)
-    use(*of->of, *of->of->next, true);
-}
-
-void node_core::inherited(const node_life& source, bytes_view message, bool redelivered) {
-  message_head head;
-  if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
-    return;  // control messages of an earlier life mean nothing to this one
-  if (!news_.empty() && !tell_news())
-    return;
-  deliver(source, head, payload_of(message), redelivered || (head.flags & flag_redelivered) != 0);
 }
 
 void node_core::problem(const error& what) {

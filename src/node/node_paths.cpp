@@ -236,7 +236,8 @@ void node_core::path_ended(peer& of, session& gone) {
       report(message, errc::peer_closed);
     return;
   }
-  const bool settled = left.empty();
+  // Also an announcement: it may still come, and would take the flow back to the lost link.
+  const bool settled = left.empty() && gone.settled();
   of.out.path_lost(std::move(left));
   session* const next = std::exchange(of.next, nullptr);
   // What the other end said of our flow is of use if nothing could arrive after that.
@@ -275,6 +276,8 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
     message.required = (head.flags & flag_require_delivery) != 0;
     message.bytes.assign(payload.begin(), payload.end());
   });
+  for (held_message& message : left)
+    message.may_be_inherited = message.may_have_arrived && from.may_be_inherited();
   std::uint64_t number = of.out.last_sent();
   std::size_t index = left.size();
   for (auto message = left.rbegin(); message != left.rend(); ++message, --index) {

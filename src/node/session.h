@@ -88,4 +88,8 @@ struct session {
   std::chrono::nanoseconds ping_sent{0};
 };
 
+[[nodiscard]] inline session* session_of(link& at) noexcept {
+  return static_cast<session*>(at.context);
+}
+
 }  // namespace atbus::detail

@@ -151,6 +151,24 @@ TEST_F(OutgoingFlow, ReportsInsteadIfThatIsThePolicy) {
   EXPECT_EQ(flow_.front().number, 3U);
 }
 
+TEST_F(OutgoingFlow, ReportsWhatALaterLifeMayHaveInherited) {
+  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  send(1);
+  flow_.path_lost({{.number = 1, .may_have_arrived = true, .may_be_inherited = true, .bytes = {}}});
+  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}));
+  EXPECT_EQ(reports_, (std::vector<report>{{1, errc::outcome_unknown, errc::peer_closed}}));
+  EXPECT_FALSE(flow_.holds());
+}
+
+TEST_F(OutgoingFlow, SendsAgainWhatTheSameLifeCanStillLeaveBehind) {
+  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  send(1);
+  flow_.path_lost({{.number = 1, .may_have_arrived = true, .may_be_inherited = true, .bytes = {}}});
+  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  EXPECT_TRUE(reports_.empty());
+  EXPECT_FALSE(flow_.front().may_be_inherited);
+}
+
 TEST_F(OutgoingFlow, ReportsWhatTheSameLifeHasForgotten) {
   ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
   send(1);

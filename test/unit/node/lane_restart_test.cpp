@@ -132,6 +132,43 @@ TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
   EXPECT_EQ(one->messages, texts{"new"});
 }
 
+TEST_F(LaneRestart, SaysWhatASuccessorMayInheritThoughItsSenderHasGoneFork) {
+  auto first = begin_life_that_handles_one_message();
+  ASSERT_TRUE(send(*out, "waits"));
+  bool may_be_inherited = false;
+  one->on_closed = [&](link& at) { may_be_inherited = at.may_be_inherited(); };
+  out->abort();
+  ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
+  EXPECT_EQ(one->unreleased, (outcomes{{"waits", errc::outcome_unknown}}));
+  EXPECT_TRUE(may_be_inherited);
+  first.kill_and_wait();
+
+  auto second = live(2, [&](recorded_end& own) {
+    own.on_opened = [&](link& at, bool) {
+      for (const auto& e : own.events)
+        (void)send(at, e.what + " " + e.text);
+    };
+  });
+  ASSERT_TRUE(listening->wait(2));
+  one->on_closed = nullptr;
+  out = one->connect("shm://two");
+  ASSERT_TRUE(until([&] { return one->messages.size() == 2; }));
+  EXPECT_EQ(one->messages[0], "inherited 1/1: waits");
+}
+
+TEST_F(LaneRestart, TakesBackFromTheDeadWhatNoSuccessorInheritsThenFork) {
+  auto first = begin_life_that_handles_one_message();
+  ASSERT_TRUE(send(*out, "waits"));
+  first.kill_and_wait();
+  ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
+  bool may_be_inherited = true;
+  one->on_closed = [&](link& at) { may_be_inherited = at.may_be_inherited(); };
+  out->abort();
+  ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
+  EXPECT_EQ(one->unreleased, (outcomes{{"waits", errc::not_delivered}}));
+  EXPECT_FALSE(may_be_inherited);
+}
+
 TEST_F(LaneRestart, CallsTheSuccessorBehindAFullLaneFork) {
   auto first = begin_life_that_handles_one_message();
   std::size_t count = 0;

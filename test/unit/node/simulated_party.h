@@ -25,6 +25,12 @@ inline std::string address_of(std::uint64_t id) {
   return "ipv4://10.0.0." + std::to_string(id) + ":7000";
 }
 
+inline host_identity host_of(std::uint64_t id) {
+  host_identity made{};
+  made[0] = static_cast<std::byte>(id);
+  return made;
+}
+
 // Each is on a host of its own, and listens at address_of(id).
 class party {
  public:
@@ -84,34 +90,28 @@ class party {
   int writable = 0;
   std::function<void(const message&)> on_message;
   simulated_node node;
-
- private:
-  static host_identity host_of(std::uint64_t id) {
-    host_identity made{};
-    made[0] = static_cast<std::byte>(id);
-    return made;
-  }
 };
 
-// Dials a node and registers, if it is told to; then says whatever a test wants.
+// On a node's host: dials it and registers, if it is told to; then says whatever a test wants.
 class hand_played final : private link_events {
  public:
   // `sole`: it says that it has no other link. `change`: of what it says of itself.
   hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers,
-              bool sole = true, std::function<void(introduction&)> change = {})
+              bool sole = true, std::function<void(introduction&)> change = {},
+              const std::string& at = {})
       : net_(net),
         id_(id),
         registers_(registers),
         sole_(sole),
         change_(std::move(change)),
-        way_(net, {}, [this] {
+        way_(net, {.host = host_of(whom)}, [this] {
           net_.at(net_.now() + 1us, [this, alive = alive_] {
             if (*alive)
               way_.poll({});
           });
         }) {
     way_.start({id, 77}, *this);
-    link_ = *way_.connect(*address::parse(address_of(whom)));
+    link_ = *way_.connect(*address::parse(at.empty() ? address_of(whom) : at));
   }
   ~hand_played() { *alive_ = false; }
 
