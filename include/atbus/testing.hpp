@@ -13,7 +13,8 @@
 //
 // The nodes are real: the same code as in your program, registration, acknowledgements and all. Simulated
 // are the channels, the clock and the randomness below them. Any address works; what is not TCP connects
-// processes of one host only. mem:// and shm:// are memory: what was sent is there at once.
+// processes of one host only. mem:// and shm:// are memory: what was sent is there at once; at shm:// it
+// also waits there for the next life of a process.
 //
 // The same seed and the same program make the same run. `simulation{}` draws a seed, or takes the
 // environment's ATBUS_SIMULATION_SEED, and prints it to standard error.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "testing/simulated_inbox.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -12,6 +14,13 @@ constexpr std::size_t control_reserve = 16 * 1024;
 
 std::size_t size_of(const std::vector<std::byte>& message) noexcept {
   return frame_head + message.size();
+}
+
+void let_go(simulated_way& of) noexcept {
+  while (!of.queue.empty() && of.first < of.released && of.first < of.handled) {
+    of.queue.pop_front();
+    ++of.first;
+  }
 }
 
 }  // namespace
@@ -119,8 +128,11 @@ void simulated_link::flush() noexcept {
     net.at(way.last_arrival, [wire = wire_, from = end_, upto = way.written] {
       simulated_way& of = wire->ways[from];
       of.arrived = std::max(of.arrived, std::min(upto, of.lost_from));
+      const simulated_inbox* const inbox = wire->inboxes[1 - from];
       if (simulated_link* const reader = wire->ends[1 - from]; reader != nullptr)
         reader->owner_.wake_();
+      else if (inbox != nullptr && inbox->holder != nullptr)
+        inbox->holder->wake_();
     });
   }
   if (closing_ && !goodbye_ && keeps() && way.written == way.committed) {
@@ -129,13 +141,6 @@ void simulated_link::flush() noexcept {
       const auto delay = std::max(way.last_arrival - net.now(), net.draw_delay());
       wire_->tell_end(net, 1 - end_, delay, errc::peer_closed);
     }
-  }
-}
-
-void simulated_link::let_go(simulated_way& of) noexcept {
-  while (!of.queue.empty() && of.first < of.released && of.first < of.handled) {
-    of.queue.pop_front();
-    ++of.first;
   }
 }
 
@@ -156,10 +161,17 @@ bool simulated_link::settled() const noexcept {
 }
 
 void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
-  const simulated_way& way = out();
-  const bool never_read = wire_->process_gone[1 - end_];
+  simulated_way& way = out();
+  // Who reads a lane says what it has begun, unless it lives and may be at it.
+  const bool is_ours =
+      !keeps() &&
+      (way.dropped || (wire_->process_gone[1 - end_] && !(inbox_there() && inbox_there()->holder)));
+  if (is_ours)
+    way.dropped = true;
   for (std::uint64_t number = way.released; number < way.committed; ++number) {
-    const bool seen = keeps() ? number < way.written : !never_read || number < way.handled;
+    const bool seen = keeps()   ? number < way.written
+                      : is_ours ? way.begun && number == way.handled
+                                : true;
     each(way.at(number), seen ? errc::outcome_unknown : errc::not_delivered);
   }
 }
@@ -199,6 +211,8 @@ void simulated_link::leave_wire() noexcept {
   if (wire_->ends[end_] != this)
     return;
   wire_->ends[end_] = nullptr;
+  if (!keeps() && !wire_->process_gone[end_])
+    in().dropped = true;
   if (wire_->cut || goodbye_)
     return;
   simulated_network& net = owner_.net_;
@@ -210,15 +224,15 @@ void simulated_link::leave_wire() noexcept {
 
 bool simulated_link::is_due() const noexcept {
   const bool reads = open_ && !paused_ && !has_read_all();
-  return !over_ &&
-         (ended_ || open_due_ || reads || roomy_ || (end_seen_ && !paused_ && has_read_all()) ||
-          (closing_ && !keeps() && settled()));
+  const bool end_reached = end_seen_ && !left_ && !paused_ && has_read_all();
+  return !over_ && (ended_ || open_due_ || reads || roomy_ || recall_due_ || return_due_ ||
+                    end_reached || (closing_ && !keeps() && settled()));
 }
 
-void simulated_link::handled_one() noexcept {
-  simulated_way& way = in();
+void simulated_wire::handled_one(std::size_t reader) noexcept {
+  simulated_way& way = ways[1 - reader];
   way.under_way_bytes -= size_of(way.at(way.handled++));
-  simulated_link* const writer = wire_->ends[1 - end_];
+  simulated_link* const writer = ends[1 - reader];
   if (keeps()) {
     let_go(way);
     if (writer != nullptr && way.written < way.committed)
@@ -230,14 +244,18 @@ void simulated_link::handled_one() noexcept {
   }
 }
 
+simulated_dispatch::~simulated_dispatch() {
+  if (by_.closed_ && !wire_.keeps() && by_.net_.draw(2) == 0)
+    wire_.ways[1 - reader_].begun = true;
+  else
+    wire_.handled_one(reader_);
+}
+
 std::size_t simulated_link::tell_messages(link_events& events, std::size_t most) {
   std::size_t count = 0;
   while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_) {
     ++count;
-    struct last_word {
-      simulated_link& of;
-      ~last_word() { of.handled_one(); }
-    } const guard{*this};  // also if the handler throws
+    const simulated_dispatch handled{owner_, *wire_, end_};  // also if the handler throws
     events.received(*this, in().at(in().handled), false);
   }
   return count;
@@ -250,6 +268,10 @@ std::size_t simulated_link::tell(link_events& events, std::size_t most) {
     open_ = true;
     events.opened(*this, end_ == 1);
   }
+  if (std::exchange(return_due_, false) && !ended_) {
+    left_ = recalled_ = false;
+    events.returned(*this);
+  }
   if (open_ && !owner_.closed_)
     count = tell_messages(events, most);
   if (owner_.closed_)
@@ -259,8 +281,16 @@ std::size_t simulated_link::tell(link_events& events, std::size_t most) {
     if (owner_.closed_)
       return count;
   }
+  if (std::exchange(recall_due_, false) && left_ && !ended_ && !closing_) {
+    tell_recalling(events);
+    return count;
+  }
   const bool lane_done = closing_ && !keeps() && settled();
-  const bool end_reached = end_seen_ && !paused_ && has_read_all();
+  const bool end_reached = end_seen_ && !left_ && !paused_ && has_read_all();
+  if (!ended_ && end_reached && is_left_behind()) {
+    tell_left(events);
+    return count;
+  }
   if (!ended_ && !end_reached && !lane_done)
     return count;
   over_ = true;

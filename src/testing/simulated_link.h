@@ -9,9 +9,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/node_life.h"
 #include "node/link.h"
 #include "testing/simulated_network.h"
 
@@ -34,11 +36,16 @@ struct simulated_way {
   std::size_t under_way_bytes = 0;  // written and not handled
   std::uint64_t lost_from = never;  // what never arrives
   std::chrono::nanoseconds last_arrival{0};
+  std::optional<node_life> note;  // its writer, once its reader has made sure of it
+  bool begun = false;    // the reader's process ended within the handler of message `handled`
+  bool dropped = false;  // nobody will read what is left
 
   [[nodiscard]] const std::vector<std::byte>& at(std::uint64_t number) const {
     return queue[static_cast<std::size_t>(number - first)];
   }
 };
+
+struct simulated_inbox;
 
 struct simulated_wire {
   link_kind kind = link_kind::tcp;
@@ -47,6 +54,9 @@ struct simulated_wire {
   std::array<simulated_way, 2> ways;
   std::array<simulated_link*, 2> ends{};  // null: gone
   std::array<bool, 2> process_gone{};
+  // Where ends[n] reads, if that outlives its process.
+  std::array<simulated_inbox*, 2> inboxes{};
+  bool called = false;  // behind all that was committed: a successor is asked for its end
   bool cut = false;
 
   [[nodiscard]] bool keeps() const noexcept {
@@ -57,6 +67,23 @@ struct simulated_wire {
   void lose_some(simulated_network& net, std::size_t from);
   // ends[end] sees the end of the link once `delay` is over and what has arrived is handled.
   void tell_end(simulated_network& net, std::size_t end, std::chrono::nanoseconds delay, errc why);
+  // ends[reader] has handled one more.
+  void handled_one(std::size_t reader) noexcept;
+};
+
+// While a handler has a message: if its process ends there, that may be all that is known of it.
+class simulated_dispatch {
+ public:
+  simulated_dispatch(simulated_transport& by, simulated_wire& wire, std::size_t reader) noexcept
+      : by_(by), wire_(wire), reader_(reader) {}
+  ~simulated_dispatch();
+  simulated_dispatch(const simulated_dispatch&) = delete;
+  simulated_dispatch& operator=(const simulated_dispatch&) = delete;
+
+ private:
+  simulated_transport& by_;
+  simulated_wire& wire_;
+  std::size_t reader_;
 };
 
 class simulated_link final : public link {
@@ -80,7 +107,11 @@ class simulated_link final : public link {
   [[nodiscard]] link_trust trust() const noexcept override;
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
-  void confirm(const node_life&) noexcept override {}
+  void confirm(const node_life& peer) noexcept override { in().note = peer; }
+  [[nodiscard]] bool has_successor() const noexcept override;
+  [[nodiscard]] bool may_be_inherited() const noexcept override {
+    return inbox_there() != nullptr && !out().dropped;
+  }
 
   // Bytes that wait to be released.
   [[nodiscard]] std::size_t queued() const noexcept { return out().queued_bytes; }
@@ -88,6 +119,7 @@ class simulated_link final : public link {
  private:
   friend class simulated_network;
   friend class simulated_transport;
+  friend struct simulated_inbox;
   friend struct simulated_wire;
 
   [[nodiscard]] simulated_way& out() const noexcept { return wire_->ways[end_]; }
@@ -97,8 +129,13 @@ class simulated_link final : public link {
   // Tells what there is to tell, at most so many messages; returns how many.
   std::size_t tell(link_events& events, std::size_t most);
   std::size_t tell_messages(link_events& events, std::size_t most);
-  void handled_one() noexcept;
-  void let_go(simulated_way& of) noexcept;
+  // Of an inbox that outlives its process: what happens when that is gone.
+  [[nodiscard]] simulated_inbox* inbox_there() const noexcept { return wire_->inboxes[1 - end_]; }
+  [[nodiscard]] bool is_left_behind() const noexcept;
+  void tell_left(link_events& events);
+  void tell_recalling(link_events& events);
+  void look_for_successor();
+  void take_over(std::shared_ptr<simulated_wire> fresh);
   void end_now(errc why) noexcept;
   // Nothing is read or written here any more; the other end sees that in its time.
   void leave_wire() noexcept;
@@ -118,8 +155,12 @@ class simulated_link final : public link {
   bool closing_ = false;   // gracefully
   bool goodbye_ = false;   // which was said
   bool end_seen_ = false;  // behind what has arrived
-  bool ended_ = false;     // here, at once
-  bool over_ = false;      // it was told
+  bool left_ = false;      // the other end's process is gone, and its inbox is not
+  bool recall_due_ = false;
+  bool recalled_ = false;  // a successor was called
+  bool return_due_ = false;
+  bool ended_ = false;  // here, at once
+  bool over_ = false;   // it was told
   errc why_ = errc::ok;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "testing/simulated_inbox.h"
 #include "testing/simulated_link.h"
 
 namespace atbus::detail {
@@ -137,14 +138,31 @@ result<std::string> simulated_transport::listen(const address& at) {
   const bool has_port = at.kind() == address_kind::ipv4 || at.kind() == address_kind::ipv6;
   if (has_port && at.port() == 0)
     where = at.with_port(static_cast<std::uint16_t>(1 + ++net_.ports_ % 65535));
+  if (kind_of(at.kind()) == link_kind::shared_memory) {
+    simulated_inbox& inbox = inbox_at(place_of(where));
+    if (inbox.holder != nullptr)
+      return error{errc::receiver_exists, where.to_string() + ": another process receives there"};
+    inbox.open(*this);
+    inboxes_.push_back(&inbox);
+    wake_();
+  }
   net_.listeners_[place_of(where)] = this;
   return where.to_string();
+}
+
+simulated_inbox& simulated_transport::inbox_at(const simulated_network::place& where) {
+  std::unique_ptr<simulated_inbox>& made = net_.inboxes_[where];
+  if (!made)
+    made = std::make_unique<simulated_inbox>();
+  return *made;
 }
 
 result<link*> simulated_transport::connect(const address& to) {
   auto wire = std::make_shared<simulated_wire>();
   wire->kind = kind_of(to.kind());
   wire->to = to.to_string();
+  if (wire->kind == link_kind::shared_memory && !inboxes_.empty())
+    wire->inboxes[0] = inboxes_.front();
   std::erase_if(net_.wires_, [](const auto& one) { return one.expired(); });
   net_.wires_.push_back(wire);
   simulated_link& dialled = add(wire, 0);
@@ -163,6 +181,8 @@ result<link*> simulated_transport::connect(const address& to) {
     const auto both = simulated_network::pair_of(self, found->second->self_);
     if (wire->kind == link_kind::tcp && net.separated_.contains(both))
       return wire->tell_end(net, 0, net.conditions.connect_timeout, errc::timed_out);
+    if (wire->kind == link_kind::shared_memory)
+      wire->inboxes[1] = &found->second->inbox_at(place);
     found->second->add(wire, 1).open_due_ = true;
     found->second->wake_();
     const std::chrono::nanoseconds back = net.now() + net.draw_delay();
@@ -204,8 +224,13 @@ void simulated_transport::close() noexcept {
   if (std::exchange(closed_, true))
     return;
   std::erase_if(net_.listeners_, [&](const auto& one) { return one.second == this; });
+  for (simulated_inbox* const one : inboxes_)
+    one->close();
   for (const auto& one : links_) {
     one->wire_->process_gone[one->end_] = true;
+    simulated_inbox* const inbox = one->wire_->inboxes[one->end_];
+    if (inbox != nullptr && one->wire_->ends[one->end_] == one.get())
+      inbox->keep(one->wire_, one->end_);
     one->leave_wire();
   }
   // A handler may have called: what it looks at stays until poll returns.
@@ -225,6 +250,13 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
   polling_ = true;
   flush();
   std::size_t count = 0;
+  const auto inherit = [&] {
+    for (std::size_t i = 0; i < inboxes_.size() && !closed_; ++i)
+      count += inboxes_[i]->tell(*events_, limits.messages - std::min(count, limits.messages));
+  };
+  const bool inherits_first = !inboxes_.empty() && net_.draw(2) == 0;
+  if (inherits_first)
+    inherit();
   std::vector<simulated_link*> all;
   for (const auto& one : links_)
     all.push_back(one.get());
@@ -239,6 +271,8 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
     if (!closed_ && is_here(one) && one->over_)
       erase(one);
   }
+  if (!inherits_first)
+    inherit();
   return count;
 }
 
@@ -248,7 +282,9 @@ void simulated_transport::flush() noexcept {
 }
 
 bool simulated_transport::prepare_sleep() {
-  return std::none_of(links_.begin(), links_.end(), [](const auto& one) { return one->is_due(); });
+  const auto is_due = [](const auto& one) { return one->is_due(); };
+  return std::none_of(links_.begin(), links_.end(), is_due) &&
+         std::none_of(inboxes_.begin(), inboxes_.end(), is_due);
 }
 
 }  // namespace atbus::detail

@@ -5,7 +5,8 @@
 // are released, leave it for a kernel that holds so many bytes, travel, and are handled when the
 // other end polls; an end of the link may lose any suffix of what was under way, and may be seen by
 // both ends, by one or by none. And lanes, where a message that was committed is there, and its
-// handling is the acknowledgement.
+// handling is the acknowledgement. Those of shm:// outlive the process that reads them
+// (simulated_inbox.h).
 //
 // Not for several threads. Nothing here knows of a test framework.
 #pragma once
@@ -33,6 +34,7 @@ namespace atbus::detail {
 
 class simulated_transport;
 class simulated_link;
+struct simulated_inbox;
 struct simulated_wire;
 
 using testing::network_conditions;
@@ -80,6 +82,7 @@ class simulated_network {
  private:
   friend class simulated_transport;
   friend class simulated_link;
+  friend class simulated_dispatch;
 
   struct event {
     std::chrono::nanoseconds when;
@@ -106,6 +109,7 @@ class simulated_network {
   // By address, and by the host where that means something on one only.
   using place = std::pair<std::string, host_identity>;
   std::map<place, simulated_transport*> listeners_;
+  std::map<place, std::unique_ptr<simulated_inbox>> inboxes_;  // with a name
   std::set<id_pair> separated_;
   std::vector<std::weak_ptr<simulated_wire>> wires_;
   std::uint64_t ports_ = 0;
@@ -144,13 +148,16 @@ class simulated_transport final : public transport {
 
  private:
   friend class simulated_network;
+  friend class simulated_dispatch;
   friend class simulated_link;
+  friend struct simulated_inbox;
   friend struct simulated_wire;
 
   // Where who dials this address looks for a listener.
   [[nodiscard]] simulated_network::place place_of(const address& at) const;
   simulated_link& add(std::shared_ptr<simulated_wire> wire, std::size_t end);
   void erase(simulated_link* gone);
+  [[nodiscard]] simulated_inbox& inbox_at(const simulated_network::place& where);
   [[nodiscard]] bool is_here(const simulated_link* one) const noexcept;
 
   simulated_network& net_;
@@ -162,6 +169,7 @@ class simulated_transport final : public transport {
   bool polling_ = false;
   std::vector<std::unique_ptr<simulated_link>> links_;
   std::vector<std::unique_ptr<simulated_link>> ended_;  // while polling
+  std::vector<simulated_inbox*> inboxes_;               // those it holds
 };
 
 }  // namespace atbus::detail

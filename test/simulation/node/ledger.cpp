@@ -60,9 +60,15 @@ std::vector<std::byte> ledger::next(const node_life& from, bus_id to, std::size_
   return bytes;
 }
 
-void ledger::accepted(const node_life& from, bus_id to) {
-  lives_[index_of(from)].flows[to.value()].records.emplace_back();
+void ledger::accepted(const node_life& from, bus_id to, std::size_t size) {
+  flow& in = lives_[index_of(from)].flows[to.value()];
+  in.records.emplace_back();
+  in.open_bytes += size;
   ++accepted_count_;
+}
+
+std::size_t ledger::open_bytes(const node_life& from, bus_id to) {
+  return lives_[index_of(from)].flows[to.value()].open_bytes;
 }
 
 ledger::record* ledger::find(bytes_view bytes, flow*& in, std::string& name) {
@@ -105,8 +111,10 @@ void ledger::delivered(const node_life& to, const message& what) {
   highest = std::max(highest, number);
   if (of->reports != 0 && of->outcome == errc::not_delivered)
     fail(name + " came to " + text(to) + " after it was reported as not delivered");
-  if (of->deliveries.empty() && of->reports == 0)
+  if (of->deliveries.empty() && of->reports == 0) {
     ++in->settled;
+    in->open_bytes -= what.bytes().size();
+  }
   of->deliveries.push_back({reader, what.redelivered()});
   // Two lives may go on side by side for a while, each unseen by the other: whichever comes second to
   // a message finds it marked, or has it in its hands already when the sender turns to the other.
@@ -154,8 +162,10 @@ void ledger::reported(const node_life& from, const undelivered& what) {
   if (!may_report(from, *in, what.destination(), what.reason()))
     fail(name + " for no reason");
   of->outcome = what.outcome();
-  if (of->deliveries.empty() && of->reports == 1)
+  if (of->deliveries.empty() && of->reports == 1) {
     ++in->settled;
+    in->open_bytes -= what.bytes().size();
+  }
 }
 
 bool ledger::all_settled() const {

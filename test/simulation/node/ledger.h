@@ -34,9 +34,12 @@ class ledger {
 
   // The bytes of the next message; it counts once it is accepted.
   [[nodiscard]] std::vector<std::byte> next(const node_life& from, bus_id to, std::size_t size);
-  void accepted(const node_life& from, bus_id to);
+  void accepted(const node_life& from, bus_id to, std::size_t size);
   void delivered(const node_life& to, const message& what);
   void reported(const node_life& from, const undelivered& what);
+
+  // The bytes of its messages that have no outcome yet.
+  [[nodiscard]] std::size_t open_bytes(const node_life& from, bus_id to);
 
   // Whether every message of a life that was not killed has an outcome.
   [[nodiscard]] bool all_settled() const;
@@ -65,6 +68,7 @@ class ledger {
     bool wished = false;
     bool was_ended = false;  // by its sender
     std::size_t settled = 0;
+    std::size_t open_bytes = 0;
   };
   struct life {
     node_life who;

@@ -10,6 +10,7 @@
 
 #include "simulation/node/ledger.h"
 #include "simulation/node/scenario.h"
+#include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
 
@@ -22,6 +23,8 @@ namespace {
 constexpr std::chrono::nanoseconds longest_recovery = 120s;
 // Bytes, of each link.
 constexpr std::size_t link_queue = 64 * 1024;
+constexpr std::size_t control_reserve = 16 * 1024;
+constexpr std::size_t longest_message = 4 * 1024;
 
 class world {
  public:
@@ -53,15 +56,17 @@ class world {
   };
 
   [[nodiscard]] static bus_id id_of(std::size_t index) { return bus_id{index + 1}; }
-  [[nodiscard]] std::string address_of(std::size_t index, unsigned quality) const;
+  [[nodiscard]] static std::string address_of(std::size_t index, way to);
   void note(const std::string& text);
   void start(std::size_t index);
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
   void check_waiting(std::size_t from, std::size_t to, std::size_t size);
+  void check_memory();
   [[nodiscard]] bool is_connected(std::size_t from, std::size_t to);
-  void connect(std::size_t from, std::size_t to, unsigned quality);
+  void listen(std::size_t index, const std::string& address);
+  void connect(std::size_t from, std::size_t to, way by);
   void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
   void end(std::size_t index);
   void end_of(std::unique_ptr<simulated_node>& process);
@@ -90,10 +95,11 @@ void world::note(const std::string& text) {
     *trace_ << (net_.now() - 1s) / 1us << " us  " << text << '\n';
 }
 
-std::string world::address_of(std::size_t index, unsigned quality) const {
+std::string world::address_of(std::size_t index, way to) {
   const std::string number = std::to_string(index + 1);
-  constexpr std::array<const char*, 3> kinds{"ipv4://10.0.0.", "unix:///node", "mem://node"};
-  return kinds[quality] + number + (quality == 0 ? ":7000" : "");
+  constexpr std::array<const char*, 4> kinds{"ipv4://10.0.0.", "unix:///node", "shm://node",
+                                             "mem://node"};
+  return kinds[static_cast<std::size_t>(to)] + number + (to == way::tcp ? ":7000" : "");
 }
 
 void world::start(std::size_t index) {
@@ -116,16 +122,16 @@ void world::start(std::size_t index) {
                            .forgetful = forgetful});
   note("node " + core.self().id.to_string() + " begins");
   set_handlers(index, core);
-  (void)core.listen(address_of(index, 0));
+  for (const way one : plan_.ways)
+    listen(index, address_of(index, one));
   for (const std::string& one : at.more_addresses)
-    (void)core.listen(one);
+    listen(index, one);
   at.process->limits.messages = 1 + draw(64);
   for (std::size_t other = 0; other < plan_.nodes; ++other) {
     if (!plan_.dials[index][other])
       continue;
-    connect(index, other, 0);
-    if (plan_.also_better)
-      connect(index, other, 1);
+    for (const way one : plan_.ways)
+      connect(index, other, one);
   }
 }
 
@@ -197,7 +203,7 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   if (!at.process->core().dispatching())
     at.process->wake();
   if (sent)
-    book_.accepted(self, id_of(to));
+    book_.accepted(self, id_of(to), bytes.size());
   if (sent)
     check_waiting(from, to, bytes.size());
   else if (sent == errc::would_block)
@@ -217,13 +223,53 @@ void world::check_waiting(std::size_t from, std::size_t to, std::size_t size) {
                " bytes wait for " + id_of(to).to_string());
 }
 
-void world::connect(std::size_t from, std::size_t to, unsigned quality) {
+// For each peer: what one link queues, and what the node keeps itself; what one link leaves comes back.
+void world::check_memory() {
+  for (std::size_t from = 0; from < places_.size(); ++from) {
+    if (!places_[from].process || places_[from].doomed)
+      continue;
+    simulated_node& process = *places_[from].process;
+    const std::string name = "node " + id_of(from).to_string();
+    std::size_t queued = 0;
+    const auto& links = process.channels().links();
+    for (const auto& one : links)
+      queued += one->queued();
+    if (queued > (plan_.nodes - 1) * link_queue + links.size() * control_reserve)
+      book_.fail(name + " queues " + std::to_string(queued) + " bytes in its links");
+    // What is dropped waits for its report until the next poll.
+    const overflow_policy overflow = plan_.options[from].overflow();
+    if (overflow == overflow_policy::drop_newest || overflow == overflow_policy::drop_oldest)
+      continue;
+    const std::size_t most = link_queue + plan_.options[from].send_buffer_size() + longest_message;
+    for (std::size_t to = 0; to < places_.size(); ++to) {
+      if (const std::size_t open = book_.open_bytes(process.core().self(), id_of(to)); open > most)
+        book_.fail(name + " keeps " + std::to_string(open) + " bytes for " + id_of(to).to_string());
+    }
+  }
+}
+
+// An old life may hold the address for a while.
+void world::listen(std::size_t index, const std::string& address) {
+  place& at = places_[index];
+  if (!at.process || at.doomed)
+    return;
+  const auto made = at.process->core().listen(address);
+  at.process->wake();
+  if (made || !(made.error() == errc::receiver_exists) || faults_are_over_)
+    return;
+  net_.at(net_.now() + 500ms, [this, index, address, life = at.lives] {
+    if (places_[index].lives == life)
+      listen(index, address);
+  });
+}
+
+void world::connect(std::size_t from, std::size_t to, way by) {
   place& at = places_[from];
   if (!at.process || at.doomed)
     return;
   at.dials[to] = true;
   book_.wished(at.process->core().self(), id_of(to), true);
-  if (error bad = at.process->core().connect(id_of(to), address_of(to, quality)); !bad)
+  if (error bad = at.process->core().connect(id_of(to), address_of(to, by)); !bad)
     book_.fail("connect: " + bad.text());
   if (!at.process->core().dispatching())
     at.process->wake();
@@ -246,7 +292,7 @@ void world::disconnect(std::size_t from, std::size_t to, std::chrono::nanosecond
   if (dialled) {
     net_.at(std::min(net_.now() + back_after, 1s + plan_.faults_end), [this, from, to, life] {
       if (places_[from].lives == life)
-        connect(from, to, 0);
+        connect(from, to, plan_.ways.front());
     });
   }
 }
@@ -310,7 +356,7 @@ void world::happen(const scenario_event& one) {
     case happening::send:
       for (std::uint64_t i = 0; i < one.count; ++i)
         send(one.who, one.whom, 24 + draw(one.size), static_cast<std::uint32_t>(draw(4)));
-      return;
+      return check_memory();
     case happening::cut:
       if (const std::size_t links = net_.links(); links != 0)
         net_.cut(one.count % links, static_cast<seen_by>(one.size % 3));
@@ -341,13 +387,13 @@ void world::happen(const scenario_event& one) {
       return disconnect(one.who, one.whom, one.time);
     case happening::listen:
       if (at.process && !at.doomed && plan_.one_host) {
-        at.more_addresses.push_back(address_of(one.who, 1 + one.count % 2));
-        (void)at.process->core().listen(at.more_addresses.back());
-        at.process->wake();
+        at.more_addresses.push_back(address_of(one.who, static_cast<way>(1 + one.count % 3)));
+        listen(one.who, at.more_addresses.back());
       }
       return;
     case happening::connect:
-      return connect(one.who, one.whom, plan_.one_host ? one.count % 2 : 0);
+      return connect(one.who, one.whom,
+                     plan_.one_host ? static_cast<way>(one.count % 4) : way::tcp);
     case happening::kinds:
       return;
   }
@@ -438,6 +484,7 @@ run_result world::run() {
   while (net_.now() < 1s + plan_.faults_end && book_.fault().empty()) {
     net_.run_until(std::min(net_.now() + 250ms, 1s + plan_.faults_end));
     bury_doomed();
+    check_memory();
   }
   if (book_.fault().empty())
     finish();

@@ -15,6 +15,8 @@ constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> na
     "send", "cut",  "slow",    "refuse",     "swallow", "narrow", "stop",
     "kill", "lose", "outlive", "disconnect", "listen",  "connect"};
 
+constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
+
 class dice {
  public:
   explicit dice(std::uint64_t seed) : engine_(seed) {}
@@ -66,13 +68,23 @@ const char* name(happening what) noexcept {
   return names[static_cast<std::size_t>(what)];
 }
 
+const char* name(way what) noexcept {
+  return way_names[static_cast<std::size_t>(what)];
+}
+
 scenario make_scenario(std::uint64_t seed) {
   dice draw{seed};
   scenario made;
   made.seed = seed;
   made.nodes = draw.one_in(5) ? 3 : 2;
   made.one_host = draw.one_in(3);
-  made.also_better = made.one_host && draw.one_in(2);
+  if (made.one_host) {
+    made.ways = draw.of<std::vector<way>>({{way::tcp},
+                                           {way::tcp, way::unix_socket},
+                                           {way::tcp, way::segment},
+                                           {way::unix_socket, way::segment},
+                                           {way::segment}});
+  }
   made.crowded = draw.one_in(4);
   const bool tokens = draw.one_in(4);
   made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
@@ -110,8 +122,10 @@ scenario make_scenario(std::uint64_t seed) {
 std::string to_text(const scenario& all) {
   std::ostringstream text;
   text << "seed " << all.seed << ", " << all.nodes << " nodes"
-       << (all.one_host ? " on one host" : "") << (all.also_better ? ", two addresses" : "")
-       << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
+       << (all.one_host ? " on one host" : "") << ", at";
+  for (const way one : all.ways)
+    text << ' ' << name(one);
+  text << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
     const node_options& of = all.options[i];
     text << "  node " << i + 1 << ": buffer " << of.send_buffer_size() << ", overflow "

@@ -32,6 +32,10 @@ enum class happening : std::uint8_t {
 };
 [[nodiscard]] const char* name(happening what) noexcept;
 
+// An address of a node, worst first. Those of a host reach its processes only.
+enum class way : std::uint8_t { tcp, unix_socket, segment, memory };
+[[nodiscard]] const char* name(way what) noexcept;
+
 struct scenario_event {
   std::chrono::nanoseconds when{0};
   happening what = happening::send;
@@ -48,7 +52,7 @@ struct scenario {
   bool one_host = false;
   std::vector<node_options> options;     // of each node
   std::vector<std::vector<bool>> dials;  // who dials whom at its start
-  bool also_better = false;              // at two addresses
+  std::vector<way> ways{way::tcp};       // where they listen at their start, and are dialled
   bool crowded = false;                  // all is slow and full until the faults end
   std::chrono::nanoseconds faults_end{0};
   std::vector<scenario_event> events;  // in order

@@ -1,0 +1,39 @@
+// Inboxes with a name, shm://, of simulated_network.h. They outlive the processes that hold them: what
+// waits in a lane is inherited by the next one, and a sender that lives calls that, behind what it has
+// left there.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "node/link.h"
+#include "testing/simulated_link.h"
+
+namespace atbus::detail {
+
+struct simulated_inbox {
+  // What an earlier holder read: ends[reader] of the wire.
+  struct lane {
+    std::shared_ptr<simulated_wire> wire;
+    std::size_t reader = 0;
+  };
+
+  simulated_transport* holder = nullptr;  // null: its process is gone
+  std::vector<lane> lanes;
+
+  // The process of that end is gone: what is on the way to it stays.
+  void keep(std::shared_ptr<simulated_wire> wire, std::size_t reader);
+  void open(simulated_transport& by);
+  void close();
+  // Tells the holder what earlier ones have left, at most so many messages; returns how many.
+  std::size_t tell(link_events& events, std::size_t most);
+  [[nodiscard]] bool is_due() const noexcept;
+
+ private:
+  std::size_t inherit(const lane& from, link_events& events, std::size_t most);
+  // A link over fresh lanes to who has called.
+  void answer(const lane& from);
+};
+
+}  // namespace atbus::detail

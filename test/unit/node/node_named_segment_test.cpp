@@ -1,0 +1,109 @@
+// Nodes on simulated inboxes with a name, which outlive their processes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "atbus/testing.hpp"
+
+namespace atbus::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+using texts = std::vector<std::string>;
+
+// Node 1 sends to node 2, which receives at shm://two.
+class NodeAtANamedSegment : public ::testing::Test {
+ protected:
+  void start_both(const node_options& sender = node_options{}.allow_unauthenticated()) {
+    sim.start(2, [this](node& of) {
+      of.on_message([this](const message& m) {
+        got.push_back(std::string{m.text()} + (m.redelivered() ? " again" : ""));
+      });
+      EXPECT_TRUE(of.listen("shm://two"));
+    });
+    sim.start(
+        1,
+        [this](node& of) {
+          of.on_undelivered([this](const undelivered& what) { reports.push_back(what.outcome()); });
+          of.on_endpoint(
+              [this](const endpoint&, endpoint_event event) { events.push_back(event); });
+          EXPECT_TRUE(of.connect(2, "shm://two"));
+        },
+        {.node = sender});
+    ASSERT_TRUE(sim.run_until([this] { return is_connected(); }));
+  }
+  [[nodiscard]] bool is_connected() {
+    const auto all = sim.node(1).endpoints();
+    return !all.empty() && all[0].connected();
+  }
+
+  simulation sim{1};
+  texts got;
+  std::vector<errc> reports;
+  std::vector<endpoint_event> events;
+};
+
+TEST_F(NodeAtANamedSegment, FindsWhatCameWhileItDidNotRun) {
+  start_both();
+  sim.stop_for(2, 1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "one"));
+  sim.kill(2);
+  sim.run_for(1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "two"));
+  EXPECT_EQ(events, (std::vector{endpoint_event::connected, endpoint_event::away}));
+  sim.restart(2);
+  ASSERT_TRUE(sim.run_until([this] { return got.size() == 2; }));
+  EXPECT_TRUE(sim.node(1).send(2, 0, "three"));
+  ASSERT_TRUE(sim.run_until_idle());
+  EXPECT_EQ(got, (texts{"one", "two", "three"}));
+  EXPECT_TRUE(reports.empty());
+}
+
+TEST_F(NodeAtANamedSegment, IsHandedNothingTwiceThatItsSenderHasBrokenOff) {
+  start_both(node_options{}
+                 .allow_unauthenticated()
+                 .overflow(overflow_policy::disconnect)
+                 .message_limit(1000));
+  sim.stop_for(2, 1s);
+  texts sent;
+  const auto next = [&] { return std::string(900, 'x') + std::to_string(sent.size()); };
+  while (sim.node(1).send(2, 0, next()))
+    sent.push_back(next());
+  ASSERT_GT(sent.size(), 1U);
+  sim.run_for(100ms);
+  sim.restart(2);
+  ASSERT_TRUE(sim.run_until_idle());
+  EXPECT_EQ(got, sent);
+  EXPECT_EQ(reports, std::vector<errc>(sent.size(), errc::outcome_unknown));
+  EXPECT_TRUE(sim.node(1).send(2, 0, "after"));
+  ASSERT_TRUE(sim.run_until_idle());
+  EXPECT_EQ(got.back(), "after");
+}
+
+TEST_F(NodeAtANamedSegment, IsHandedNothingOlderThanWhatItHasHandled) {
+  start_both();
+  EXPECT_TRUE(sim.node(1).listen("unix:///one"));
+  sim.stop_for(2, 1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "old"));
+  EXPECT_TRUE(sim.node(1).disconnect(2));
+  sim.run_for(100ms);
+  sim.kill(2);
+  sim.start(2, [this](node& of) {
+    of.on_message([this](const message& m) { got.emplace_back(m.text()); });
+    EXPECT_TRUE(of.connect(1, "unix:///one"));
+  });
+  ASSERT_TRUE(sim.run_until([this] { return is_connected(); }));
+  EXPECT_TRUE(sim.node(1).send(2, 0, "new"));
+  ASSERT_TRUE(sim.run_until([this] { return !got.empty(); }));
+  EXPECT_TRUE(sim.node(2).listen("shm://two"));
+  ASSERT_TRUE(sim.run_until_idle());
+  sim.run_for(1s);
+  EXPECT_EQ(got, texts{"new"});
+  EXPECT_EQ(reports, std::vector{errc::outcome_unknown});
+}
+
+}  // namespace
+}  // namespace atbus::testing
