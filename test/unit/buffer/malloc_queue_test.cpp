@@ -141,6 +141,8 @@ TEST(ChunkCache, KeepsNoMoreThanItsIdleLimit) {
     cache.give(chunk);
   }
   EXPECT_EQ(cache.idle_bytes(), 1024U);
+  cache.trim();
+  EXPECT_EQ(cache.idle_bytes(), 0U);
 }
 
 TEST(ChunkCache, GivesBackWhatLittleTrafficDoesNotNeed) {
@@ -154,6 +156,10 @@ TEST(ChunkCache, GivesBackWhatLittleTrafficDoesNotNeed) {
     cache.give(chunk);
   }
   EXPECT_EQ(cache.idle_bytes(), 50U * 512);
+  for (int i = 0; i != 64 + 14; ++i) {
+    cache.give(cache.take());
+  }
+  EXPECT_EQ(cache.idle_bytes(), 25U * 512) << "half of what lay unused";
   for (int i = 0; i != 64 * 10; ++i) {
     cache.give(cache.take());
   }

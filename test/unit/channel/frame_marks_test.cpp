@@ -13,7 +13,7 @@ TEST(FrameMarks, TakesTheLastOneThatIsNotBeyond) {
   marks.add({.bytes = 400, .frames = 4});
   marks.add({.bytes = 600, .frames = 5});
   EXPECT_EQ(marks.take(199, frame_marks::any).bytes, 0U);
-  EXPECT_EQ(marks.take(599, frame_marks::any).bytes, 400U);
+  EXPECT_EQ(marks.take(400, frame_marks::any).bytes, 400U);
   EXPECT_EQ(marks.take(599, frame_marks::any).bytes, 0U) << "it was taken before";
   EXPECT_EQ(marks.take(frame_marks::any, 4).bytes, 0U);
   const auto last = marks.take(frame_marks::any, 5);
@@ -43,6 +43,14 @@ TEST(FrameMarks, HasRoomForAllOfAQueue) {
     EXPECT_EQ(half.frames, half.bytes / 8);
     released = half.bytes;
   }
+}
+
+TEST(FrameMarks, KeepsTheOldestWhenThereAreMoreThanItHasRoomFor) {
+  frame_marks marks{limit};
+  for (std::uint64_t at = 200; at != 40'000; at += 200)
+    marks.add({.bytes = at, .frames = at / 200});
+  EXPECT_EQ(marks.take(399, frame_marks::any).bytes, 200U);
+  EXPECT_LT(marks.take(frame_marks::any, frame_marks::any).bytes, 20'000U);
 }
 
 TEST(FrameMarks, ForgetsAll) {
