@@ -139,8 +139,10 @@ void world::set_handlers(std::size_t index, node_core& core) {
   const node_life self = core.self();
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
-  on.on_undelivered = [this, self](const undelivered& what) {
+  on.on_undelivered = [this, index, self](const undelivered& what) {
     book_.reported(self, what);
+    if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
+      places_[index].waiting.erase(what.destination().value());
     if (trace_ != nullptr) {
       note(self.id.to_string() + " is told: " + std::to_string(what.number()) + " to " +
            what.destination().to_string() + " " + std::string{name(what.outcome())} + " (" +
