@@ -272,6 +272,9 @@ void circuit::carried(const routed_head& head, bytes_view inner, link_events& ev
     return;
   }
   ++expected_;
+  // Whoever answers has the call. It must not come again: another life would take it for a new one.
+  if (!accepted_)
+    has_received(1);
   // What is not data is rare, and is not acknowledged by the session.
   if (head.asks || inner[0] != std::byte{0})
     owe(circuit_step::expects);

@@ -174,7 +174,7 @@ class node_core final : private link_events, private next_hops {
   }
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);
-  void circuit_failed(peer& of, errc why);
+  void circuit_failed(peer& of, errc why, unsigned failures);
   void ways_changed();
 
   // node_broadcast.cpp

@@ -578,14 +578,17 @@ void node_core::closed(link& at, const error& why) {
       peer& whom = *wish->of;
       const errc reason = gone->failure != errc::ok ? gone->failure : why.code();
       dial_again(*wish);
+      const unsigned failures = wish->failures;
       end_session(*gone);
-      return circuit_failed(whom, reason);
+      return circuit_failed(whom, reason, failures);
     }
     // One that ends as soon as it has registered is a failure too.
     if (gone->registered_at.count() != 0 &&
         on_.clock.now() - gone->registered_at >= options_.retry_longest())
       wish->failures = 0;
     dial_again(*wish);
+    if (peer* const whom = wish->of; whom != nullptr && whom->out.holds())
+      seek(*whom);  // this way has failed now
   }
   end_session(*gone);
   if (of == nullptr)

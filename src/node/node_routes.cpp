@@ -43,15 +43,20 @@ void node_core::ways_changed() {
 
 // A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
 // it is reported. Who was is dialled again until it is forgotten.
-void node_core::circuit_failed(peer& of, errc why) {
+void node_core::circuit_failed(peer& of, errc why, unsigned failures) {
+  // A restart of the other end in the middle of a handshake looks like that, once or twice.
+  constexpr unsigned denials_max = 3;
   switch (why) {
     case errc::no_route:
     case errc::hop_limit:
     case errc::message_too_large:
     case errc::not_found:
-    case errc::denied:
     case errc::version_mismatch:
     case errc::timed_out:
+      break;
+    case errc::denied:
+      if (failures < denials_max)
+        return;
       break;
     default:
       return;

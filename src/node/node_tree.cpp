@@ -56,6 +56,14 @@ void node_core::place(peer& of, const peer_identity& who) {
     of.as = who.as;
   of.range = who.range;
   routes_.put(of);
+  // A circuit to it that is just registering would go over this link, and have it wait meanwhile.
+  for (dial& wish : of.dials) {
+    if (!wish.is_relayed())
+      continue;
+    wish.again.cancel();
+    if (wish.at != nullptr && wish.at->of == nullptr)
+      drop(*wish.at, false, errc::ok, {});
+  }
   ways_changed();
   if (of.as != relation::parent || parent_ == &of)
     return;

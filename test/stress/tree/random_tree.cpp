@@ -96,6 +96,7 @@ crew_plan plan_of(const tree_shape& tree, std::mt19937_64& random, const std::st
   }
   // Nobody was asked to be kept for those that are away: only what is required waits for its node.
   plan.rules.reasons.assign(nodes, {errc::no_route, errc::timed_out, errc::peer_closed});
+  plan.rules.required_reasons = {errc::peer_closed};  // left in shared memory, as in two_nodes.cpp
   plan.rules.leaves_gaps = true;
   return plan;
 }

@@ -25,7 +25,9 @@ namespace {
 constexpr std::uint32_t fewest_nodes = 8;
 
 TEST(Trees, LeaveEveryMessageWithOneOutcome) {
-  const std::uint64_t rounds = from_environment("ATBUS_ROUNDS", 2);
+  const std::uint64_t rounds = from_environment("ATBUS_ROUNDS", 0);
+  if (rounds == 0)
+    GTEST_SKIP() << "ATBUS_ROUNDS says how many; tools/script/soak.sh runs them";
   const std::uint64_t first = from_environment("ATBUS_SEED", std::random_device{}());
   const auto most_nodes = static_cast<std::uint32_t>(from_environment("ATBUS_NODES", fewest_nodes));
   ASSERT_GE(most_nodes, fewest_nodes);
