@@ -22,8 +22,9 @@ constexpr std::chrono::nanoseconds patience_first = 200ms;
 constexpr std::chrono::nanoseconds patience_longest = 4s;
 // The same wish again within this time is about what is under way.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
-// What all circuits of a node keep idle.
-constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 64 * 1024, .idle_bytes = 256 * 1024};
+// Small chunks: each circuit holds one for as long as a control message is not released. And what all
+// circuits of a node keep idle.
+constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 4 * 1024, .idle_bytes = 256 * 1024};
 
 constexpr std::size_t padded(std::size_t size) noexcept {
   return (size + 7) & ~std::size_t{7};
@@ -273,7 +274,7 @@ void circuit::carried(const routed_head& head, bytes_view inner, link_events& ev
   }
   ++expected_;
   // Whoever answers has the call. It must not come again: another life would take it for a new one.
-  if (!accepted_)
+  if (!accepted_ && committed_ != 0)
     has_received(1);
   // What is not data is rare, and is not acknowledged by the session.
   if (head.asks || inner[0] != std::byte{0})

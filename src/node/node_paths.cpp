@@ -356,7 +356,10 @@ void node_core::abandon(peer& of, errc reason) {
 void node_core::give_up(peer& of, errc reason) {
   of.out.abandon_unrequired(reason, reporter(of));
   if (!of.out.holds() && of.sessions.empty())
-    forget(of);
+    return forget(of);
+  // What is sent there later and is not required is not to wait for ever either.
+  if (of.sessions.empty())
+    of.forget.set(on_.clock.now() + options_.first_idle_timeout());
 }
 
 void node_core::forget(peer& of) {

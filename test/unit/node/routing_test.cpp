@@ -124,6 +124,38 @@ TEST_F(Routing, WhatIsRequiredWaitsForWhoIsNotThereYet) {
   EXPECT_TRUE(one->reports.empty());
 }
 
+TEST_F(Routing, WhatIsNotRequiredDoesNotWaitForEverBesideWhatIs) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(1s);
+  far.reset();
+  EXPECT_TRUE(one->node.user().send(97, 0, std::string_view{"kept"}, delivery_policy::require));
+  one->node.wake();
+  net.run_for(2min);
+  EXPECT_TRUE(one->reports.empty());
+  EXPECT_TRUE(one->send(97, "given up"));
+  net.run_for(2min);
+  ASSERT_EQ(one->reports.size(), 1U);
+  EXPECT_EQ(one->reports[0].text, "given up");
+  far.emplace(net, 97, leaf_options(96));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  EXPECT_EQ(far->got[0], "kept");
+}
+
+TEST_F(Routing, WhoSpeaksInTheNameOfAnotherLosesItsLink) {
+  hand_played forger{net, 83, 80, true};
+  ASSERT_TRUE(until([&] { return forger.is_registered(); }));
+  net.run_for(10ms);
+  byte_buffer bytes(routed_head_size + message_head_size);
+  encode(routed_head{.destination = 82, .source = 81, .circuit = 5, .number = 1}, bytes.data());
+  forger.say_bytes(bytes);
+  ASSERT_TRUE(until([&] { return forger.has_ended(); }));
+  EXPECT_EQ(relay_a->core().stats().violations, 1U);
+  EXPECT_EQ(relay_a->logged("in the name of 81"), 1);
+  EXPECT_TRUE(one->send(82, "undisturbed"));
+  ASSERT_TRUE(until([&] { return two->got.size() == 1; }));
+}
+
 TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
   party patient{net, 83, leaf_options(80).message_deadline(5s)};
   ASSERT_TRUE(until([&] { return patient.core().parent() == 80; }));
