@@ -4,7 +4,7 @@
 // Handlers run from poll alone, one at a time: messages in place, all else (`news`) in between. What
 // happens inside one can end the node: nothing of it is touched after that but `closed_`.
 //
-// In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake, control messages),
+// In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake), node_control.cpp,
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_restart.cpp
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
 // through this one), node_broadcast.cpp, node_tree.cpp (parent, children and siblings),

@@ -1,4 +1,4 @@
-// Links of a node: their opening, the handshake, control messages, their end.
+// Links of a node: their opening, the handshake, what comes over them, their end.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -397,85 +397,6 @@ void node_core::acknowledge_due(bool all) {
     acknowledge_by_ = timer_queue::never;
   else if (all)
     acknowledge_by_ = on_.clock.now() + acknowledge_delay;
-}
-
-void node_core::control(session& from, const message_head& head, bytes_view message) {
-  if (is_ignorable(head.kind))
-    return;
-  const auto read = [&](auto& body) {
-    error bad = decode(message, body);
-    if (!bad)
-      violation(from, std::move(bad));
-    return from.stage != session_stage::dropped;
-  };
-  switch (head.kind) {
-    case message_kind::acknowledge:
-      if (acknowledge_body body; read(body))
-        acknowledged(from, body.handled);
-      return;
-    case message_kind::ping:
-      if (ping_body body; read(body))
-        say(from, pong_body{.number = body.number});
-      return;
-    case message_kind::pong:
-      if (pong_body body; read(body) && body.number == from.ping_number && from.of != nullptr) {
-        const std::chrono::nanoseconds took = on_.clock.now() - from.ping_sent;
-        std::chrono::nanoseconds& smoothed = from.of->round_trip;
-        // RFC 6298, section 2: an eighth of the new one.
-        smoothed = smoothed.count() == 0 ? took : smoothed + (took - smoothed) / 8;
-      }
-      return;
-    case message_kind::flow:
-      if (flow_body body; read(body)) {
-        if (from.of->in_from != &from) {
-          from.of->in.path_opened();
-          from.of->in_from = &from;
-        }
-        if (!from.of->in.announce(body.next))
-          violation(from, {errc::protocol_error,
-                           "a flow goes back to number " + std::to_string(body.next)});
-      }
-      return;
-    case message_kind::bye:
-      if (bye_body body; read(body)) {
-        log(from.at.peer() + " leaves: " + in_quotes(body.text));
-        drop(from, false, body.reason, {});
-      }
-      return;
-    case message_kind::addresses:
-      if (addresses_body body; read(body)) {
-        try_offers(*from.of, body.addresses, from.host);
-      }
-      return;
-    default:
-      violation(from, {errc::protocol_error, "a message of the handshake came after it"});
-  }
-}
-
-void node_core::acknowledged(session& by, std::uint64_t handled) {
-  if (handled > by.committed || handled < by.released || !by.keeps) {
-    return violation(
-        by, {errc::protocol_error, "it acknowledges message " + std::to_string(handled) + " of " +
-                                       std::to_string(by.committed)});
-  }
-  by.at.release(handled - by.released);
-  by.released = handled;
-  if (by.of->current == &by)
-    drain(*by.of);
-}
-
-bool node_core::send_control(session& to, bytes_view message) {
-  status why;
-  std::byte* const at = to.at.claim(message.size(), message_purpose::control, why);
-  if (at == nullptr)
-    return false;
-  std::memcpy(at, message.data(), message.size());
-  to.at.commit(message.size());
-  ++to.committed;
-  // An open claim of the user's on this link is gone.
-  if (claimed_.path == &to)
-    claimed_ = {};
-  return true;
 }
 
 void node_core::violation(session& by, error what) {
