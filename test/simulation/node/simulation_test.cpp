@@ -15,15 +15,8 @@
 #include <string>
 
 #include "from_environment.h"
+#include "sanitizer.h"
 #include "simulation/node/scenario.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATBUS_TEST_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ATBUS_TEST_SANITIZER 1
-#endif
-#endif
 
 namespace atbus::detail {
 namespace {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "plain_socket.h"
+#include "sanitizer.h"
 #include "stream_fixture.h"
 #include "system/kernel.h"
 
@@ -346,12 +347,8 @@ TEST_P(StreamReceiver, ImpossibleBytesEndTheirConnectionOnly) {
 }
 
 TEST_P(StreamReceiver, IdleConnectionCostsLessThanEightKilobytes) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ATBUS_TEST_SANITIZER)
   GTEST_SKIP() << "a sanitizer's malloc counts otherwise";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "a sanitizer's malloc counts otherwise";
-#endif
 #endif
   constexpr std::size_t count = 1000;
   auto inbox = open_receiver({.backlog = 1024, .unconfirmed = count});

@@ -5,13 +5,7 @@
 
 #include <string>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATBUS_TEST_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ATBUS_TEST_SANITIZER 1
-#endif
-#endif
+#include "sanitizer.h"
 
 namespace atbus::detail {
 namespace {

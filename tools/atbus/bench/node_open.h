@@ -129,6 +129,16 @@ inline bool connect(worker& self, node& from) {
   return false;
 }
 
+// Message `number`, written in place.
+inline void send_one(node& from, bus_id to, std::uint64_t number, std::uint64_t length) {
+  node_slot slot = from.claim(to, 0, length);
+  if (!slot) {
+    throw std::runtime_error("claim: " + slot.why().text());
+  }
+  fill(number, slot.bytes().data(), length);
+  slot.commit();
+}
+
 // Everything it has sent is handled before it ends.
 inline void shut_down(node& at) {
   if (const status how = at.shutdown(std::chrono::seconds{8}); !how) {

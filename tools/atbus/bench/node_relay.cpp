@@ -31,16 +31,6 @@ bool poll_both(worker& self, node& one, node& other, const std::uint64_t& handle
   return true;
 }
 
-void send_one(node& from, bus_id to, std::uint64_t number, std::uint64_t length) {
-  node_slot slot = from.claim(to, 0, length);
-  if (!slot) {
-    throw std::runtime_error("claim: " + slot.why().text());
-  }
-  fill(number, slot.bytes().data(), length);
-  slot.commit();
-  from.flush();
-}
-
 }  // namespace
 
 void relay_for_nodes(worker& self) {
@@ -84,8 +74,10 @@ void ping_between_own_nodes(worker& self) {
   node far = open_node(self, 0);
   node at = open_node(self, 1);
   const bus_id there = node_of_worker(work, 0);
-  far.on_message(
-      [&](const message& taken) { send_one(far, taken.source(), handled, taken.bytes().size()); });
+  far.on_message([&](const message& taken) {
+    send_one(far, taken.source(), handled, taken.bytes().size());
+    far.flush();
+  });
   at.on_message([&](const message& answer) {
     figures.corrupt += intact(handled++, answer.bytes().data(), answer.bytes().size()) ? 0 : 1;
   });
@@ -102,6 +94,7 @@ void ping_between_own_nodes(worker& self) {
   }
   // The first one opens the way.
   send_one(at, there, 0, length);
+  at.flush();
   if (!poll_both(self, at, far, handled, 1) || !self.wait_for_start()) {
     return;
   }
@@ -109,6 +102,7 @@ void ping_between_own_nodes(worker& self) {
   std::int64_t before = now_ns();
   while (work.round_trips == 0 || figures.messages != work.round_trips) {
     send_one(at, there, handled, length);
+    at.flush();
     if (!poll_both(self, at, far, handled, figures.messages + 2)) {
       break;
     }

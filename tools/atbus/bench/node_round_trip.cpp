@@ -28,15 +28,6 @@ bool receive_until(worker& self, node& at, const std::uint64_t& handled, std::ui
   return true;
 }
 
-void send_one(node& from, bus_id to, std::uint64_t number, std::uint64_t length) {
-  node_slot slot = from.claim(to, 0, length);
-  if (!slot) {
-    throw std::runtime_error("claim: " + slot.why().text());
-  }
-  fill(number, slot.bytes().data(), length);
-  slot.commit();
-}
-
 }  // namespace
 
 void ping_over_nodes(worker& self) {
