@@ -54,8 +54,9 @@ void simulated_inbox::answer(const lane& from) {
   fresh->to = from.wire->to;
   fresh->inboxes = {from.wire->inboxes[1 - from.reader], this};
   caller.take_over(fresh);
-  holder->add(fresh, 1).open_due_ = true;
-  holder->wake_();
+  simulated_link& accepted = holder->add(fresh, 1);
+  accepted.open_due_ = true;
+  holder->look_at(accepted);
 }
 
 std::size_t simulated_inbox::tell(link_events& events, std::size_t most) {
@@ -111,7 +112,7 @@ void simulated_link::look_for_successor() {
     if (at == nullptr || !at->left_ || at->inbox_there()->holder == nullptr)
       return;
     at->recall_due_ = true;
-    at->owner_.wake_();
+    at->owner_.look_at(*at);
   });
 }
 
@@ -141,7 +142,7 @@ void simulated_link::take_over(std::shared_ptr<simulated_wire> fresh) {
     if (at == nullptr)
       return;
     at->return_due_ = true;
-    at->owner_.wake_();
+    at->owner_.look_at(*at);
   });
 }
 

@@ -42,7 +42,7 @@ void simulated_wire::tell_end(simulated_network& net, std::size_t end,
     at->end_seen_ = true;
     at->why_ = why;
     at->in().lost_from = std::min(at->in().lost_from, at->in().arrived);
-    at->owner_.wake_();
+    at->owner_.look_at(*at);
   });
 }
 
@@ -105,7 +105,9 @@ void simulated_link::commit(std::size_t length) noexcept {
   way.queued_bytes += size_of(slot_);
   way.queue.push_back(std::exchange(slot_, {}));
   ++way.committed;
-  if (!keeps())
+  if (keeps())
+    owner_.flush_later(*this);
+  else
     flush();
 }
 
@@ -130,7 +132,7 @@ void simulated_link::flush() noexcept {
       of.arrived = std::max(of.arrived, std::min(upto, of.lost_from));
       const simulated_inbox* const inbox = wire->inboxes[1 - from];
       if (simulated_link* const reader = wire->ends[1 - from]; reader != nullptr)
-        reader->owner_.wake_();
+        reader->owner_.look_at(*reader);
       else if (inbox != nullptr && inbox->holder != nullptr)
         inbox->holder->wake_();
     });
@@ -152,7 +154,7 @@ void simulated_link::release(std::uint64_t messages) noexcept {
   if (waits_ && way.queued_bytes <= queue_size_ / 2) {
     waits_ = false;
     roomy_ = true;
-    owner_.wake_();
+    owner_.look_at(*this);
   }
 }
 
@@ -178,7 +180,7 @@ void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>
 
 void simulated_link::resume() noexcept {
   if (std::exchange(paused_, false))
-    owner_.wake_();
+    owner_.look_at(*this);
 }
 
 void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
@@ -191,7 +193,7 @@ void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
       wire->ends[end]->end_now(errc::timed_out);
   });
   flush();
-  owner_.wake_();
+  owner_.look_at(*this);
 }
 
 void simulated_link::abort() noexcept {
@@ -204,7 +206,7 @@ void simulated_link::end_now(errc why) noexcept {
   slot_.clear();
   why_ = why;
   leave_wire();
-  owner_.wake_();
+  owner_.look_at(*this);
 }
 
 void simulated_link::leave_wire() noexcept {
@@ -235,12 +237,14 @@ void simulated_wire::handled_one(std::size_t reader) noexcept {
   simulated_link* const writer = ends[1 - reader];
   if (keeps()) {
     let_go(way);
-    if (writer != nullptr && way.written < way.committed)
+    if (writer != nullptr && way.written < way.committed) {
+      writer->owner_.flush_later(*writer);
       writer->owner_.wake_();
+    }
   } else if (writer != nullptr) {
     writer->release(1);
     if (writer->closing_)
-      writer->owner_.wake_();
+      writer->owner_.look_at(*writer);
   }
 }
 

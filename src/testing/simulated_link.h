@@ -147,6 +147,8 @@ class simulated_link final : public link {
   std::size_t kernel_holds_;
   std::size_t message_limit_;
   std::vector<std::byte> slot_;
+  bool is_listed_ = false;    // its owner looks at it
+  bool is_to_flush_ = false;  // and its queue
   bool open_due_ = false;
   bool open_ = false;
   bool paused_ = false;

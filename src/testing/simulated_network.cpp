@@ -1,6 +1,7 @@
 #include "testing/simulated_network.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "testing/simulated_inbox.h"
@@ -21,18 +22,24 @@ std::chrono::nanoseconds simulated_network::draw_delay() {
 
 void simulated_network::at(std::chrono::nanoseconds when, std::function<void()> what) {
   ++under_way_;
-  events_.push({std::max(when, now()), order_++, false, std::move(what)});
+  push({std::max(when, now()), order_++, false, std::move(what)});
 }
 
 void simulated_network::timer(std::chrono::nanoseconds when, std::function<void()> what) {
-  events_.push({std::max(when, now()), order_++, true, std::move(what)});
+  push({std::max(when, now()), order_++, true, std::move(what)});
+}
+
+void simulated_network::push(event what) {
+  events_.push_back(std::move(what));
+  std::push_heap(events_.begin(), events_.end());
 }
 
 bool simulated_network::step(std::chrono::nanoseconds until) {
-  if (events_.empty() || events_.top().when > until)
+  if (events_.empty() || events_.front().when > until)
     return false;
-  const event next = events_.top();
-  events_.pop();
+  std::pop_heap(events_.begin(), events_.end());
+  const event next = std::move(events_.back());
+  events_.pop_back();
   clock_.advance(next.when - now());
   if (!next.is_timer)
     --under_way_;
@@ -59,6 +66,14 @@ bool simulated_network::run_until(const std::function<bool()>& holds,
   return true;
 }
 
+void simulated_network::remember(const std::shared_ptr<simulated_wire>& wire) {
+  if (wires_.size() >= 2 * wires_at_clearing_) {
+    std::erase_if(wires_, [](const auto& one) { return one.expired(); });
+    wires_at_clearing_ = std::max<std::size_t>(wires_.size(), 16);
+  }
+  wires_.push_back(wire);
+}
+
 std::vector<std::shared_ptr<simulated_wire>> simulated_network::whole() const {
   std::vector<std::shared_ptr<simulated_wire>> all;
   for (const auto& weak : wires_) {
@@ -71,6 +86,13 @@ std::vector<std::shared_ptr<simulated_wire>> simulated_network::whole() const {
 
 std::size_t simulated_network::links() const {
   return whole().size();
+}
+
+bool simulated_network::has_unnoticed_cuts() const {
+  return std::any_of(wires_.begin(), wires_.end(), [](const auto& weak) {
+    const auto one = weak.lock();
+    return one && one->cut && (one->ends[0] != nullptr || one->ends[1] != nullptr);
+  });
 }
 
 link_kind simulated_network::kind_of(std::size_t nth) const {
@@ -163,8 +185,7 @@ result<link*> simulated_transport::connect(const address& to) {
   wire->to = to.to_string();
   if (wire->kind == link_kind::shared_memory && !inboxes_.empty())
     wire->inboxes[0] = inboxes_.front();
-  std::erase_if(net_.wires_, [](const auto& one) { return one.expired(); });
-  net_.wires_.push_back(wire);
+  net_.remember(wire);
   simulated_link& dialled = add(wire, 0);
   const std::chrono::nanoseconds there = net_.now() + net_.draw_delay();
   if (net_.conditions.swallows) {
@@ -183,15 +204,16 @@ result<link*> simulated_transport::connect(const address& to) {
       return wire->tell_end(net, 0, net.conditions.connect_timeout, errc::timed_out);
     if (wire->kind == link_kind::shared_memory)
       wire->inboxes[1] = &found->second->inbox_at(place);
-    found->second->add(wire, 1).open_due_ = true;
-    found->second->wake_();
+    simulated_link& accepted = found->second->add(wire, 1);
+    accepted.open_due_ = true;
+    found->second->look_at(accepted);
     const std::chrono::nanoseconds back = net.now() + net.draw_delay();
     wire->ways[1].last_arrival = back;
     net.at(back, [wire] {
       if (wire->ends[0] == nullptr || wire->cut)
         return;
       wire->ends[0]->open_due_ = true;
-      wire->ends[0]->owner_.wake_();
+      wire->ends[0]->owner_.look_at(*wire->ends[0]);
     });
   });
   return &dialled;
@@ -202,14 +224,22 @@ simulated_link& simulated_transport::add(std::shared_ptr<simulated_wire> wire, s
   return *links_.back();
 }
 
-bool simulated_transport::is_here(const simulated_link* one) const noexcept {
-  return std::any_of(links_.begin(), links_.end(),
-                     [&](const auto& other) { return other.get() == one; });
+void simulated_transport::look_at(simulated_link& due) {
+  if (!std::exchange(due.is_listed_, true))
+    due_.push_back(&due);
+  wake_();
+}
+
+void simulated_transport::flush_later(simulated_link& written) {
+  if (!std::exchange(written.is_to_flush_, true))
+    to_flush_.push_back(&written);
 }
 
 void simulated_transport::erase(simulated_link* gone) {
   const auto at = std::find_if(links_.begin(), links_.end(),
                                [&](const auto& one) { return one.get() == gone; });
+  std::erase(due_, gone);
+  std::erase(to_flush_, gone);
   links_.erase(at);
 }
 
@@ -237,16 +267,21 @@ void simulated_transport::close() noexcept {
   if (polling_)
     ended_ = std::move(links_);
   links_.clear();
+  due_.clear();
+  to_flush_.clear();
 }
 
 std::size_t simulated_transport::poll(const poll_limits& limits) {
   struct frame {
     simulated_transport& of;
+    std::deque<simulated_link*> turn;
     ~frame() {
       of.polling_ = false;
       of.ended_.clear();
+      if (!of.closed_)  // a handler has thrown
+        of.due_.insert(of.due_.end(), turn.begin(), turn.end());
     }
-  } const at_end{*this};
+  } now{*this, {}};
   polling_ = true;
   flush();
   std::size_t count = 0;
@@ -257,19 +292,22 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
   const bool inherits_first = !inboxes_.empty() && net_.draw(2) == 0;
   if (inherits_first)
     inherit();
-  std::vector<simulated_link*> all;
-  for (const auto& one : links_)
-    all.push_back(one.get());
-  if (all.size() > 1)
-    std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(net_.draw(all.size())),
-                all.end());
-  for (simulated_link* one : all) {
+  now.turn.assign(due_.begin(), due_.end());
+  due_.clear();
+  if (now.turn.size() > 1)
+    std::rotate(now.turn.begin(),
+                now.turn.begin() + static_cast<std::ptrdiff_t>(net_.draw(now.turn.size())),
+                now.turn.end());
+  for (; !now.turn.empty(); now.turn.pop_front()) {
+    simulated_link* const one = now.turn.front();
+    count += one->tell(*events_, limits.messages - std::min(count, limits.messages));
     if (closed_)
       return count;
-    if (is_here(one))
-      count += one->tell(*events_, limits.messages - std::min(count, limits.messages));
-    if (!closed_ && is_here(one) && one->over_)
+    one->is_listed_ = false;
+    if (one->over_)
       erase(one);
+    else if (one->is_due())
+      look_at(*one);
   }
   if (!inherits_first)
     inherit();
@@ -277,13 +315,15 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
 }
 
 void simulated_transport::flush() noexcept {
-  for (const auto& one : links_)
+  for (simulated_link* one : std::exchange(to_flush_, {})) {
+    one->is_to_flush_ = false;
     one->flush();
+  }
 }
 
 bool simulated_transport::prepare_sleep() {
-  const auto is_due = [](const auto& one) { return one->is_due(); };
-  return std::none_of(links_.begin(), links_.end(), is_due) &&
+  const auto is_due = [](const auto* one) { return one->is_due(); };
+  return std::none_of(due_.begin(), due_.end(), is_due) &&
          std::none_of(inboxes_.begin(), inboxes_.end(), is_due);
 }
 

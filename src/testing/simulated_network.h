@@ -18,7 +18,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <random>
 #include <set>
 #include <string>
@@ -69,6 +68,8 @@ class simulated_network {
 
   // Links that keep, are open and have both their ends.
   [[nodiscard]] std::size_t links() const;
+  // Links that were cut, and an end of theirs has not noticed.
+  [[nodiscard]] bool has_unnoticed_cuts() const;
   // Cuts the nth of them; what is under way each way is lost from a random message on. Within a host
   // both ends see it.
   void cut(std::size_t nth, seen_by who);
@@ -100,10 +101,12 @@ class simulated_network {
   void cut(simulated_wire& wire, seen_by who);
   [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> whole() const;
   [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> between(id_pair nodes) const;
+  void push(event what);
+  void remember(const std::shared_ptr<simulated_wire>& wire);
 
   manual_clock clock_;
   std::mt19937_64 random_;
-  std::priority_queue<event> events_;
+  std::vector<event> events_;  // a heap, the next one in front
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
   // By address, and by the host where that means something on one only.
@@ -112,6 +115,7 @@ class simulated_network {
   std::map<place, std::unique_ptr<simulated_inbox>> inboxes_;  // with a name
   std::set<id_pair> separated_;
   std::vector<std::weak_ptr<simulated_wire>> wires_;
+  std::size_t wires_at_clearing_ = 0;
   std::uint64_t ports_ = 0;
 };
 
@@ -158,7 +162,10 @@ class simulated_transport final : public transport {
   simulated_link& add(std::shared_ptr<simulated_wire> wire, std::size_t end);
   void erase(simulated_link* gone);
   [[nodiscard]] simulated_inbox& inbox_at(const simulated_network::place& where);
-  [[nodiscard]] bool is_here(const simulated_link* one) const noexcept;
+  // Something is to be told of it.
+  void look_at(simulated_link& due);
+  // Something in it may leave.
+  void flush_later(simulated_link& written);
 
   simulated_network& net_;
   const simulated_process process_;
@@ -170,6 +177,9 @@ class simulated_transport final : public transport {
   std::vector<std::unique_ptr<simulated_link>> links_;
   std::vector<std::unique_ptr<simulated_link>> ended_;  // while polling
   std::vector<simulated_inbox*> inboxes_;               // those it holds
+  // Only these are looked at, however many there are.
+  std::vector<simulated_link*> due_;
+  std::vector<simulated_link*> to_flush_;
 };
 
 }  // namespace atbus::detail

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "simulation/node/ledger.h"
+#include "ledger.h"
 #include "simulation/node/scenario.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
@@ -40,7 +40,7 @@ class world {
     net_.conditions = usual_;
   }
 
-  run_result run();
+  test::run_result run();
 
  private:
   // Where a node of some id runs: one process after another.
@@ -463,8 +463,7 @@ void world::finish() {
   for (place& at : places_) {
     if (!at.process)
       continue;
-    for (std::size_t to = 0; to < places_.size(); ++to)
-      book_.wished(at.process->core().self(), id_of(to), false);
+    book_.leaves(at.process->core().self());
     at.process->core().leave();
     at.process->wake();
     net_.run_for(100ms);
@@ -478,7 +477,7 @@ void world::finish() {
   book_.check_settled();
 }
 
-run_result world::run() {
+test::run_result world::run() {
   for (std::size_t index = 0; index < plan_.nodes; ++index)
     start(index);
   for (const scenario_event& one : plan_.events)
@@ -498,7 +497,7 @@ run_result world::run() {
 
 }  // namespace
 
-run_result run(const scenario& all, std::ostream* trace) {
+test::run_result run(const scenario& all, std::ostream* trace) {
   return world{all, trace}.run();
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <sstream>
+
+#include "dice.h"
 
 namespace atbus::detail {
 
 using namespace std::chrono_literals;
+using test::dice;
 
 namespace {
 
@@ -16,23 +18,6 @@ constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> na
     "kill", "lose", "outlive", "disconnect", "listen",  "connect"};
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : engine_(seed) {}
-  std::uint64_t below(std::uint64_t limit) { return engine_() % limit; }
-  bool one_in(std::uint64_t many) { return below(many) == 0; }
-  std::chrono::nanoseconds time(std::chrono::nanoseconds longest) {
-    return std::chrono::nanoseconds{below(static_cast<std::uint64_t>(longest.count()) + 1)};
-  }
-  template <class T, std::size_t Size>
-  T of(const T (&choice)[Size]) {
-    return choice[below(Size)];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 node_options draw_options(dice& draw, bool tokens, bool crowded) {
   node_options made;
@@ -145,28 +130,6 @@ std::string to_text(const scenario& all) {
          << one.time / 1us << " us\n";
   }
   return text.str();
-}
-
-scenario shrink(scenario failing) {
-  // Halves first, then quarters, down to one at a time; again until nothing can go.
-  for (std::size_t piece = std::max<std::size_t>(failing.events.size() / 2, 1); piece != 0;) {
-    bool went = false;
-    for (std::size_t at = 0; at < failing.events.size();) {
-      scenario shorter = failing;
-      const std::size_t end = std::min(at + piece, shorter.events.size());
-      shorter.events.erase(shorter.events.begin() + static_cast<std::ptrdiff_t>(at),
-                           shorter.events.begin() + static_cast<std::ptrdiff_t>(end));
-      if (run(shorter).fault.empty()) {
-        at = end;
-      } else {
-        failing = std::move(shorter);
-        went = true;
-      }
-    }
-    if (piece > 1 || !went)
-      piece = piece > 1 ? piece / 2 : 0;
-  }
-  return failing;
 }
 
 }  // namespace atbus::detail

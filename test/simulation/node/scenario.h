@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "atbus/node/node_options.hpp"
+#include "simulated_runs.h"
 
 namespace atbus::detail {
 
@@ -61,18 +62,7 @@ struct scenario {
 [[nodiscard]] scenario make_scenario(std::uint64_t seed);
 [[nodiscard]] std::string to_text(const scenario& all);
 
-struct run_result {
-  std::string fault;  // empty: all is well
-  std::uint64_t messages = 0;
-  std::chrono::nanoseconds node_time{0};  // simulated, of all nodes together
-  // From the end of the faults until all is connected and settled.
-  std::chrono::nanoseconds recovery{0};
-};
-
 // `trace`, if given, is told what happens.
-run_result run(const scenario& all, std::ostream* trace = nullptr);
-
-// Leaves out events for as long as the run still fails.
-[[nodiscard]] scenario shrink(scenario failing);
+test::run_result run(const scenario& all, std::ostream* trace);
 
 }  // namespace atbus::detail

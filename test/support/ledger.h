@@ -21,6 +21,7 @@ struct ledger_rules {
   bool deadline = false;
   bool drops = false;      // an overflow policy that reports
   bool forgetful = false;  // others may forget its flow
+  bool routed = false;     // other nodes may say that there is no way
 };
 
 class ledger {
@@ -31,6 +32,8 @@ class ledger {
   // It may have seemed dead to others.
   void seemed_dead(bus_id id) { ++deaths_[id.value()]; }
   void wished(const node_life& from, bus_id to, bool wish);
+  // It gives up what is not settled.
+  void leaves(const node_life& who) { lives_[index_of(who)].leaving = true; }
 
   // The bytes of the next message; it counts once it is accepted.
   [[nodiscard]] std::vector<std::byte> next(const node_life& from, bus_id to, std::size_t size);
@@ -74,6 +77,7 @@ class ledger {
     node_life who;
     ledger_rules rules;
     bool killed = false;
+    bool leaving = false;
     std::map<std::uint64_t, flow> flows;  // by destination
   };
 
@@ -84,6 +88,7 @@ class ledger {
   record* find(bytes_view bytes, flow*& in, std::string& name);
 
   std::vector<life> lives_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> indexes_;  // by id and incarnation
   std::map<std::uint64_t, unsigned> deaths_;
   std::string fault_;
   std::uint64_t accepted_count_ = 0;

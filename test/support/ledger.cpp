@@ -1,4 +1,4 @@
-#include "simulation/node/ledger.h"
+#include "ledger.h"
 
 #include <algorithm>
 #include <array>
@@ -30,13 +30,14 @@ void ledger::fail(std::string why) {
 }
 
 void ledger::born(const node_life& who, const ledger_rules& rules) {
-  lives_.push_back({.who = who, .rules = rules, .killed = false, .flows = {}});
+  indexes_[{who.id.value(), who.incarnation}] = lives_.size();
+  life& born = lives_.emplace_back();
+  born.who = who;
+  born.rules = rules;
 }
 
 std::size_t ledger::index_of(const node_life& who) const {
-  const auto at =
-      std::find_if(lives_.begin(), lives_.end(), [&](const life& one) { return one.who == who; });
-  return static_cast<std::size_t>(at - lives_.begin());
+  return indexes_.at({who.id.value(), who.incarnation});
 }
 
 void ledger::killed(const node_life& who) {
@@ -127,16 +128,19 @@ void ledger::delivered(const node_life& to, const message& what) {
 }
 
 bool ledger::may_report(const node_life& from, const flow& in, bus_id to, errc reason) const {
-  const auto& rules = lives_[index_of(from)].rules;
+  const life& sender = lives_[index_of(from)];
+  const ledger_rules& rules = sender.rules;
   switch (reason) {
     case errc::peer_closed:
-      return !in.wished || deaths_.contains(to.value());
+      return !in.wished || sender.leaving || deaths_.contains(to.value());
     case errc::closed:
-      return in.was_ended;
+      return in.was_ended || sender.leaving;
+    case errc::no_route:
+      return rules.routed;
     case errc::superseded:
       return rules.forgetful || deaths_.contains(from.id.value());
     case errc::timed_out:
-      return rules.deadline;
+      return rules.deadline || rules.routed;
     case errc::would_block:
       return rules.drops;
     default:
