@@ -1,0 +1,206 @@
+// What a tree has to withstand, one thing at a time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "protocol/routed_head.h"
+#include "simulated_runs.h"
+#include "simulation/tree/tree_world.h"
+#include "testing/simulated_link.h"
+
+namespace atbus::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A root with two relays, 1 and 2, each with two children: 3 and 4, 5 and 6.
+topology two_relays() {
+  topology all(7);
+  const auto set = [&](std::size_t index, std::size_t parent, std::uint64_t id,
+                       std::optional<id_range> range) {
+    tree_node& node = all[index];
+    node.parent = parent;
+    node.id = bus_id{id};
+    node.range = range;
+    node.host = static_cast<unsigned>(index);
+    node.addresses = {"ipv4://10.0.0." + std::to_string(index + 1) + ":7000"};
+    node.dials = all[parent].addresses[0];
+    if (index != 0)
+      all[parent].children.push_back(index);
+  };
+  set(0, 0, 0x1000, *id_range::make(bus_id{0x1000}, 52));
+  set(1, 0, 0x1100, *id_range::make(bus_id{0x1100}, 56));
+  set(2, 0, 0x1200, *id_range::make(bus_id{0x1200}, 56));
+  set(3, 1, 0x1101, std::nullopt);
+  set(4, 1, 0x1102, std::nullopt);
+  set(5, 2, 0x1201, std::nullopt);
+  set(6, 2, 0x1202, std::nullopt);
+  return all;
+}
+
+// As deep as it can be with one level.
+topology star(std::size_t nodes) {
+  test::dice draw{nodes};
+  return make_topology(draw, {.nodes = nodes, .depth_max = 1});
+}
+
+class tree_of : public tree_world {
+ public:
+  explicit tree_of(const topology& nodes, const node_options& options = usual())
+      : tree_world(nodes, std::vector<node_options>(nodes.size(), options), 1, nullptr) {
+    start_all();
+    EXPECT_LT(run_until_quiet(30s), 30s);
+  }
+  static node_options usual() {
+    return node_options{}.allow_unauthenticated().send_buffer_size(64 * 1024);
+  }
+
+  // Each of these sends one to each other one, again and again.
+  void talk(const std::vector<std::size_t>& who, std::chrono::nanoseconds time) {
+    const std::chrono::nanoseconds end = net.now() + time;
+    while (net.now() < end && book.fault().empty()) {
+      for (const std::size_t from : who) {
+        for (const std::size_t to : who) {
+          if (from != to)
+            send(from, to, 100, 1);
+        }
+      }
+      run_until(net.now() + 50ms);
+    }
+  }
+
+  template <class Value>
+  [[nodiscard]] Value sum(Value node_stats::*of) {
+    Value all{};
+    for (std::size_t index = 0; index < size(); ++index) {
+      if (is_running(index))
+        all += process(index).core().stats().*of;
+    }
+    return all;
+  }
+};
+
+TEST(TreeFaults, AStoppedRelayHoldsUpNobodyElse) {
+  tree_of tree{two_relays()};
+  tree.talk({3, 4, 5, 6}, 1s);
+  tree.stop(2, tree.net.now() + 60s);
+  const std::uint64_t before = tree.process(4).core().stats().delivered;
+  tree.talk({3, 4, 5, 6}, 60s);
+  EXPECT_GT(tree.process(4).core().stats().delivered, before + 1000);  // from 3
+  EXPECT_LT(tree.run_until_quiet(60s), 60s);
+  tree.end_faults();
+  tree.check_ways(42);
+  tree.check_memory();
+  EXPECT_EQ(tree.book.fault(), "");
+}
+
+TEST(TreeFaults, ARelayDiesAndAnotherTakesItsPlace) {
+  tree_of tree{two_relays()};
+  for (const std::chrono::nanoseconds back_after : {0ms, 500ms, 60000ms}) {
+    tree.talk({3, 4, 5, 6}, 1s);
+    tree.kill(2, back_after, false);
+    tree.talk({3, 4, 5, 6}, 2s);
+    tree.run_until(tree.net.now() + back_after);
+    EXPECT_LT(tree.run_until_quiet(60s), 60s);
+  }
+  tree.end_faults();
+  tree.check_ways(42);
+  EXPECT_EQ(tree.book.fault(), "");
+}
+
+TEST(TreeFaults, AThousandChildrenComeBackAtOnceWithoutAStorm) {
+  tree_of tree{star(test::is_sanitized ? 101 : 1001)};
+  for (const std::chrono::nanoseconds away : {0s, 1s, 60s}) {
+    const std::uint64_t dials = tree.sum(&node_stats::dials);
+    tree.kill(0, away, false);
+    tree.run_until(tree.net.now() + away);
+    const std::uint64_t in_vain = tree.sum(&node_stats::dials);
+    const std::chrono::nanoseconds took = tree.run_until_quiet(60s);
+    std::cout << "away for " << away / 1ms << " ms, all back after " << took / 1ms << " ms; "
+              << in_vain - dials << " dials meanwhile, then "
+              << tree.sum(&node_stats::dials) - in_vain << '\n';
+    EXPECT_LE(took, 5s);
+    // Ten at first, while they wait longer and longer, then one each half of the longest wait.
+    EXPECT_LT(in_vain - dials, tree.size() * (10 + static_cast<std::uint64_t>(away / 2s)));
+    EXPECT_LT(tree.sum(&node_stats::dials) - in_vain, 4 * tree.size());
+    EXPECT_EQ(tree.book.fault(), "");
+  }
+}
+
+// Another process with the id of a node that lives is refused, and nothing happens to that one.
+TEST(TreeFaults, AnIdThatIsClaimedTwiceStaysWithTheFirst) {
+  tree_of tree{two_relays()};
+  tree.talk({3, 4, 5, 6}, 1s);
+  const std::uint64_t lost = tree.sum(&node_stats::links_lost);
+  simulated_node second{tree.net, tree.node(3).id, tree_of::usual().parent(tree.node(3).dials),
+                        host_identity{std::byte{99}}};
+  tree.talk({3, 4, 5, 6}, 10s);
+  EXPECT_EQ(second.user().parent(), bus_id{});
+  EXPECT_GT(second.core().stats().registrations_failed, 0U);
+  EXPECT_EQ(tree.sum(&node_stats::links_lost), lost);
+  EXPECT_LT(tree.run_until_quiet(60s), 60s);
+  tree.end_faults();
+  tree.check_ways(42);
+  EXPECT_EQ(tree.book.fault(), "");
+}
+
+// A registered node that writes into its link to its parent what no node writes.
+class TreeForger : public ::testing::Test {
+ protected:
+  // A child of 1 without children of its own.
+  [[nodiscard]] static bus_id forger_id() { return bus_id{0x1155}; }
+
+  void forge(const routed_head& head) {
+    tree.talk({3, 4, 5, 6}, 1s);
+    simulated_node forger{tree.net, forger_id(), tree_of::usual().parent(tree.node(1).addresses[0]),
+                          host_identity{std::byte{99}}};
+    ASSERT_TRUE(tree.net.run_until([&] { return forger.user().parent() == tree.node(1).id; }, 10s));
+    ASSERT_EQ(tree.sum(&node_stats::violations), 0U);
+    const std::uint64_t lost = tree.sum(&node_stats::links_lost);
+    simulated_link& link = *forger.channels().links().front();
+    status why;
+    std::byte* const at = link.claim(routed_head_size + 16, message_purpose::data, why);
+    ASSERT_NE(at, nullptr);
+    std::memset(at, 0, routed_head_size + 16);
+    encode(head, at);
+    link.commit(routed_head_size + 16);
+    forger.wake();
+    EXPECT_TRUE(tree.net.run_until([&] { return forger.user().parent() == bus_id{}; }, 10s));
+    EXPECT_EQ(tree.process(1).core().stats().violations, 1U);
+    tree.talk({3, 4, 5, 6}, 2s);
+    EXPECT_EQ(tree.sum(&node_stats::links_lost), lost);  // of links that end without a violation
+  }
+  void TearDown() override {
+    EXPECT_LT(tree.run_until_quiet(60s), 60s);
+    EXPECT_EQ(tree.book.fault(), "");
+    EXPECT_EQ(tree.sum(&node_stats::violations), 1U);
+  }
+
+  tree_of tree{two_relays()};
+};
+
+TEST_F(TreeForger, WithAnothersSourceLosesItsLink) {
+  forge({.destination = tree.node(5).id, .source = tree.node(3).id, .circuit = 1, .number = 1});
+}
+
+TEST_F(TreeForger, WithTheSourceOfItsParentLosesItsLink) {
+  forge({.destination = tree.node(5).id, .source = tree.node(1).id, .circuit = 1, .number = 1});
+}
+
+TEST_F(TreeForger, WithMoreHopsThanThereAreLosesItsLink) {
+  forge({.hops_left = 17,
+         .destination = tree.node(5).id,
+         .source = forger_id(),
+         .circuit = 1,
+         .number = 1});
+}
+
+}  // namespace
+}  // namespace atbus::detail

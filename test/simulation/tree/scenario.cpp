@@ -1,0 +1,140 @@
+#include "simulation/tree/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+#include "dice.h"
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+using test::dice;
+
+namespace {
+
+constexpr std::array<const char*, static_cast<std::size_t>(tree_happening::kinds)> names{
+    "send", "cut",  "slow", "refuse", "swallow",   "narrow",
+    "stop", "kill", "lose", "part",   "kill_many", "step_clock"};
+
+// 2 to `most`, the median at 10 for 1,000: the square of what would make each order of magnitude as
+// likely as another.
+std::size_t draw_size(dice& draw, std::size_t most) {
+  const double even = static_cast<double>(draw.below(1'000'001)) / 1e6;
+  const double drawn = 2 * std::pow(static_cast<double>(most) / 2, even * even);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(drawn), 2, most);
+}
+
+node_options draw_options(dice& draw, bool tokens, bool crowded) {
+  node_options made;
+  if (tokens)
+    made.token("a secret of sixteen bytes");
+  else
+    made.allow_unauthenticated();
+  made.ping_interval(draw.of({1s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
+  made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
+  made.restart(
+      draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
+  if (draw.one_in(crowded ? 2 : 8))
+    made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
+  if (draw.one_in(8)) {
+    made.overflow(draw.of(
+        {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
+  }
+  return made;
+}
+
+tree_happening draw_fault(dice& draw) {
+  if (draw.one_in(3))
+    return tree_happening::cut;
+  return static_cast<tree_happening>(
+      1 + draw.below(static_cast<std::uint64_t>(tree_happening::kinds) - 1));
+}
+
+// Those near the root have more below them.
+std::size_t draw_relay(dice& draw, const topology& nodes) {
+  std::size_t drawn = draw.below(nodes.size());
+  while (nodes[drawn].children.empty() && drawn != 0)
+    drawn = nodes[drawn].parent;
+  return drawn;
+}
+
+}  // namespace
+
+const char* name(tree_happening what) noexcept {
+  return names[static_cast<std::size_t>(what)];
+}
+
+tree_scenario make_tree_scenario(std::uint64_t seed) {
+  dice draw{seed};
+  tree_scenario made;
+  made.seed = seed;
+  const std::uint64_t most = test::from_environment("ATBUS_SIMULATION_NODES", 1000);
+  topology_wish wish;
+  wish.nodes = draw_size(draw, most);
+  wish.depth_max = 1 + static_cast<unsigned>(draw.below(4));
+  wish.shares_hosts = draw.one_in(3);
+  made.nodes = make_topology(draw, wish);
+  made.crowded = draw.one_in(4);
+  const bool tokens = draw.one_in(8);
+  for (std::size_t i = 0; i < made.nodes.size(); ++i)
+    made.options.push_back(draw_options(draw, tokens, made.crowded));
+  made.faults_end = 10s + draw.time(50s);
+  // Most of what is sent goes between the same pairs.
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  const auto draw_pair = [&] {
+    const std::size_t who = draw.below(made.nodes.size());
+    return std::pair{who, (who + 1 + draw.below(made.nodes.size() - 1)) % made.nodes.size()};
+  };
+  for (std::size_t i = 0; i < made.nodes.size(); ++i)
+    pairs.push_back(draw_pair());
+  const auto add = [&](tree_happening what, std::chrono::nanoseconds longest) {
+    tree_event one;
+    one.when = draw.time(made.faults_end);
+    one.what = what;
+    std::tie(one.who, one.whom) = draw.one_in(4) ? draw_pair() : pairs[draw.below(pairs.size())];
+    if (what != tree_happening::send && draw.one_in(2))
+      one.who = draw_relay(draw, made.nodes);
+    one.count = 1 + draw.below(draw.one_in(8) ? 60 : 12);
+    one.size = draw.of<std::uint64_t>({30, 200, 2000});
+    one.time = draw.time(draw.one_in(3) ? longest : longest / 20);
+    made.events.push_back(one);
+  };
+  const std::uint64_t bursts =
+      made.nodes.size() * static_cast<std::uint64_t>(made.faults_end / 1s) / 8 + 8;
+  for (std::uint64_t i = 0; i < bursts; ++i)
+    add(tree_happening::send, 0s);
+  const std::uint64_t faults =
+      1 + draw.below((made.crowded || draw.one_in(4) ? 30 : 8) + made.nodes.size() / 10);
+  for (std::uint64_t i = 0; i < faults; ++i)
+    add(made.crowded && !draw.one_in(4) ? tree_happening::cut : draw_fault(draw), 10s);
+  std::ranges::stable_sort(made.events, {}, &tree_event::when);
+  return made;
+}
+
+std::string to_text(const tree_scenario& all) {
+  std::ostringstream text;
+  text << "seed " << all.seed << ", " << all.nodes.size() << " nodes"
+       << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
+  for (std::size_t i = 0; i < all.nodes.size(); ++i) {
+    const tree_node& node = all.nodes[i];
+    const node_options& of = all.options[i];
+    text << "  node " << i << ": " << node.id.to_hex() << ", range "
+         << (node.range ? node.range->to_string() : "none") << ", child of " << node.parent
+         << " at " << node.dials << ", host " << node.host << ", buffer " << of.send_buffer_size()
+         << ", overflow " << static_cast<int>(of.overflow()) << ", restart "
+         << static_cast<int>(of.restart()) << ", deadline " << of.message_deadline() / 1ms
+         << " ms, ping " << of.ping_interval() / 1ms << " ms, first idle "
+         << of.first_idle_timeout() / 1s << " s\n";
+  }
+  for (const tree_event& one : all.events) {
+    text << "  " << one.when / 1us << " us: " << name(one.what) << ' ' << one.who << " -> "
+         << one.whom << ", count " << one.count << ", size " << one.size << ", time "
+         << one.time / 1us << " us\n";
+  }
+  return text.str();
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,60 @@
+// What happens in one simulated run of a tree of nodes: the tree, what its nodes send, what goes wrong
+// and when. All of it follows from a seed, and each event can be left out.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "atbus/node/node_options.hpp"
+#include "simulated_runs.h"
+#include "simulation/tree/topology.h"
+
+namespace atbus::detail {
+
+enum class tree_happening : std::uint8_t {
+  send,        // `count` messages of up to `size` bytes from `who` to `whom`
+  cut,         // a link, seen by both, one or none of its ends
+  slow,        // messages travel for long
+  refuse,      // connections are refused,
+  swallow,     // or get no answer
+  narrow,      // queues and kernel hold little, of what is opened from then on
+  stop,        // a process
+  kill,        // a process; another one follows
+  lose,        // the same, and nobody sees its end
+  part,        // what is below `who` and itself from its parent
+  kill_many,   // `who` and `count` others, one soon after the other
+  step_clock,  // of a process
+  kinds,
+};
+[[nodiscard]] const char* name(tree_happening what) noexcept;
+
+struct tree_event {
+  std::chrono::nanoseconds when{0};
+  tree_happening what = tree_happening::send;
+  std::size_t who = 0;
+  std::size_t whom = 0;
+  std::uint64_t count = 0;
+  std::uint64_t size = 0;
+  std::chrono::nanoseconds time{0};
+};
+
+struct tree_scenario {
+  std::uint64_t seed = 0;
+  topology nodes;
+  std::vector<node_options> options;  // of each node, without parent and range
+  bool crowded = false;               // all is slow and full until the faults end
+  std::chrono::nanoseconds faults_end{0};
+  std::vector<tree_event> events;  // in order
+};
+
+[[nodiscard]] tree_scenario make_tree_scenario(std::uint64_t seed);
+[[nodiscard]] std::string to_text(const tree_scenario& all);
+
+// `trace`, if given, is told what happens.
+test::run_result run(const tree_scenario& all, std::ostream* trace);
+
+}  // namespace atbus::detail

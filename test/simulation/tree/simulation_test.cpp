@@ -1,0 +1,24 @@
+// Runs scenarios of trees from a range of seeds: simulated_runs.h says how to choose others.
+// ATBUS_SIMULATION_NODES: how large a tree can be.
+#include <gtest/gtest.h>
+
+#include "simulated_runs.h"
+#include "simulation/tree/scenario.h"
+
+namespace atbus::detail {
+namespace {
+
+TEST(TreeSimulation, KeepsEveryPromiseUnderEveryFault) {
+  test::run_seeds(test::is_sanitized ? 2 : 12, make_tree_scenario);
+}
+
+TEST(TreeSimulation, DoesTheSameForTheSameSeed) {
+  test::compare_runs(2, make_tree_scenario);
+}
+
+TEST(TreeSimulation, RunsOneSeedAgain) {
+  test::run_one_seed(make_tree_scenario);
+}
+
+}  // namespace
+}  // namespace atbus::detail

@@ -1,0 +1,325 @@
+#include "simulation/tree/tree_world.h"
+
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+#include "testing/simulated_link.h"
+
+namespace atbus::detail {
+
+using namespace std::chrono_literals;
+
+tree_world::tree_world(topology nodes, std::vector<node_options> options, std::uint64_t seed,
+                       std::ostream* trace)
+    : net(seed * 2 + 1),
+      draw(seed),
+      nodes_(std::move(nodes)),
+      options_(std::move(options)),
+      trace_(trace),
+      places_(nodes_.size()) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    by_id_.emplace(nodes_[i].id.value(), i);
+}
+
+void tree_world::note(const std::string& text) {
+  if (trace_ != nullptr)
+    *trace_ << (net.now() - 1s) / 1us << " us  " << text << '\n';
+}
+
+std::string tree_world::name_of(bus_id id) const {
+  const auto found = by_id_.find(id.value());
+  return found != by_id_.end() ? std::to_string(found->second) : id.to_hex();
+}
+
+void tree_world::start_all() {
+  for (std::size_t index = 0; index < size(); ++index)
+    start(index);
+}
+
+void tree_world::start(std::size_t index) {
+  place& at = places_[index];
+  const tree_node& self = nodes_[index];
+  host_identity host{};
+  host[0] = static_cast<std::byte>(self.host);
+  host[1] = static_cast<std::byte>(self.host >> 8U);
+  host[2] = std::byte{1};
+  ++at.lives;
+  at.doomed = false;
+  at.owed.clear();
+  node_options options = options_[index];
+  if (index != 0)
+    options.parent(self.dials);
+  if (self.range)
+    options.children(self.range->to_string());
+  at.process = std::make_unique<simulated_node>(net, self.id, options, host);
+  node_core& core = at.process->core();
+  book.born(core.self(), {.deadline = options.message_deadline() != 0ns,
+                          .drops = options.overflow() != overflow_policy::would_block,
+                          .routed = true});
+  note("node " + std::to_string(index) + " begins");
+  if (const error& bad = core.fault(); !bad)
+    book.fail("node " + std::to_string(index) + ": " + bad.text());
+  set_handlers(index, core);
+  for (const std::string& one : self.addresses)
+    (void)core.listen(one);
+  at.process->limits.messages = 1 + draw.below(64);
+}
+
+void tree_world::set_handlers(std::size_t index, node_core& core) {
+  const node_life self = core.self();
+  const std::string name = "node " + std::to_string(index);
+  node_handlers& on = core.handlers();
+  on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
+  const bool drops = options_[index].message_deadline() != 0ns ||
+                     options_[index].overflow() != overflow_policy::would_block;
+  on.on_undelivered = [this, self, name, drops](const undelivered& what) {
+    book.reported(self, what);
+    if (faults_are_over_ && !drops) {
+      book.fail("a message from " + name + " to " + name_of(what.destination()) +
+                " did not arrive (" + std::string{atbus::name(what.reason())} +
+                "), though nothing was wrong");
+    }
+    if (trace_ != nullptr) {
+      note(name + " is told: " + std::to_string(what.number()) + " to " +
+           name_of(what.destination()) + ' ' + std::string{atbus::name(what.outcome())} + " (" +
+           std::string{atbus::name(what.reason())} + ")");
+    }
+  };
+  on.on_writable = [this, index](bus_id to) { places_[index].owed.erase(to.value()); };
+  on.on_endpoint = [this, index, name, &core](const endpoint& of, endpoint_event event) {
+    note(name + ": " + name_of(of.id()) + " is " + std::string{atbus::name(event)});
+    place& at = places_[index];
+    if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
+      return;
+    at.doomed = true;  // only another life is let in again
+    core.close();
+  };
+  if (trace_ != nullptr)
+    on.on_log = [this, name](std::string_view line) { note(name + " logs: " + std::string{line}); };
+}
+
+void tree_world::on_message(std::size_t index, node_core& core, const message& what) {
+  book.delivered(core.self(), what);
+  const auto source = by_id_.find(what.source().value());
+  if (source == by_id_.end())
+    return book.fail("a message comes from nobody");
+  if (trace_ != nullptr) {
+    note("node " + std::to_string(index) + " receives from " + std::to_string(source->second) +
+         (what.redelivered() ? " again" : ""));
+  }
+  if (what.type() != 0 && is_running(index) && &places_[index].process->core() == &core)
+    send(index, source->second, 30 + draw.below(200), what.type() - 1);
+}
+
+void tree_world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers) {
+  if (!is_running(from))
+    return;
+  place& at = places_[from];
+  const node_life self = at.process->core().self();
+  const bus_id whom = nodes_[to].id;
+  const std::vector<std::byte> bytes = book.next(self, whom, size);
+  const status sent = at.process->user().send(whom, answers, bytes);
+  if (!at.process->core().dispatching())
+    at.process->wake();
+  if (sent) {
+    book.accepted(self, whom, bytes.size());
+    at.partners.insert(to);
+    places_[to].partners.insert(from);
+  } else if (sent == errc::would_block) {
+    at.owed.insert(whom.value());
+  }
+}
+
+void tree_world::end_of(place& at) {
+  if (!at.process)
+    return;
+  book.killed(at.process->core().self());
+  note("node " + at.process->core().self().id.to_hex() + " ends");
+  at.process.reset();
+}
+
+void tree_world::start_later(std::size_t index, std::chrono::nanoseconds after) {
+  net.at(net.now() + after, [this, index] {
+    if (!places_[index].process)
+      start(index);
+  });
+}
+
+void tree_world::kill(std::size_t index, std::chrono::nanoseconds back_after, bool unseen) {
+  if (!is_running(index))
+    return;
+  if (unseen)
+    places_[index].process->channels().fall_silent();
+  end_of(places_[index]);
+  start_later(index, back_after);
+}
+
+void tree_world::stop(std::size_t index, std::chrono::nanoseconds until) {
+  if (is_running(index))
+    places_[index].process->stop_until(until);
+}
+
+void tree_world::part_from_parent(std::size_t index, std::chrono::nanoseconds until) {
+  if (index == 0)
+    return;
+  const bus_id one = nodes_[index].id;
+  const bus_id other = nodes_[nodes_[index].parent].id;
+  net.separate(one, other);
+  net.at(until, [this, one, other] { net.join(one, other); });
+}
+
+void tree_world::bury_doomed() {
+  for (std::size_t index = 0; index < size(); ++index) {
+    place& at = places_[index];
+    if (!at.doomed || !at.process || at.process->core().dispatching())
+      continue;
+    end_of(at);
+    start_later(index, draw.time(1s));
+  }
+}
+
+void tree_world::run_until(std::chrono::nanoseconds when) {
+  while (net.now() < when && book.fault().empty()) {
+    net.run_until(std::min(net.now() + 250ms, when));
+    bury_doomed();
+  }
+}
+
+bool tree_world::is_gone(const endpoint& of) const {
+  const auto found = by_id_.find(of.id().value());
+  return of.connected() && found != by_id_.end() &&
+         places_[found->second].process->core().self().incarnation != of.incarnation();
+}
+
+bool tree_world::is_connected() {
+  if (net.has_unnoticed_cuts())
+    return false;
+  for (std::size_t index = 0; index < size(); ++index) {
+    if (!is_running(index))
+      return false;
+    const bus_id parent = index == 0 ? bus_id{} : nodes_[nodes_[index].parent].id;
+    if (places_[index].process->user().parent() != parent)
+      return false;
+  }
+  return std::ranges::none_of(places_, [this](const place& at) {
+    return std::ranges::any_of(at.process->core().endpoints(),
+                               [this](const endpoint& one) { return is_gone(one); });
+  });
+}
+
+bool tree_world::is_quiet() {
+  return is_connected() &&
+         std::ranges::all_of(
+             places_,
+             [](const place& at) { return at.owed.empty() && at.process->core().settled(); }) &&
+         book.all_settled();
+}
+
+std::chrono::nanoseconds tree_world::run_until_quiet(std::chrono::nanoseconds longest) {
+  const std::chrono::nanoseconds began = net.now();
+  while (book.fault().empty() && !is_quiet() && net.now() < began + longest)
+    run_until(net.now() + 250ms);
+  if (book.fault().empty() && !is_quiet()) {
+    for (std::size_t index = 0; index < size(); ++index) {
+      const std::string name = "node " + std::to_string(index);
+      if (!is_running(index))
+        book.fail(name + " does not run");
+      else if (index != 0 && places_[index].process->user().parent() == bus_id{})
+        book.fail(name + " does not find its parent");
+      else if (!places_[index].owed.empty())
+        book.fail(name + " waits for room for ever");
+      else if (std::ranges::any_of(places_[index].process->core().endpoints(),
+                                   [this](const endpoint& one) { return is_gone(one); }))
+        book.fail(name + " goes on talking to one that is gone");
+    }
+    book.check_settled();
+    book.fail("not all of it is connected and settled");
+  }
+  return net.now() - began;
+}
+
+void tree_world::check_ways(std::size_t probes) {
+  const auto probe = [&](std::size_t from, std::size_t to) {
+    const std::uint64_t accepted = book.accepted_count();
+    send(from, to, 40, 0);
+    if (book.accepted_count() == accepted)
+      book.fail("node " + std::to_string(from) + " can't send to " + std::to_string(to));
+  };
+  if (size() * (size() - 1) <= probes) {
+    for (std::size_t from = 0; from < size(); ++from) {
+      for (std::size_t to = 0; to < size(); ++to) {
+        if (from != to)
+          probe(from, to);
+      }
+    }
+  } else {
+    for (std::size_t i = 0; i < probes; ++i) {
+      const std::size_t from = draw.below(size());
+      probe(from, (from + 1 + draw.below(size() - 1)) % size());
+    }
+  }
+  probes_took = run_until_quiet(30s);
+}
+
+std::uint64_t tree_world::polls() const {
+  std::uint64_t all = 0;
+  for (const place& at : places_)
+    all += at.process->polls;
+  return all;
+}
+
+// Nothing is to be done but for pings of links and circuits, each passed on by a few nodes.
+void tree_world::check_idle() {
+  constexpr std::chrono::nanoseconds time = 10s;
+  std::uint64_t links = 0;
+  for (const place& at : places_)
+    links += at.process->core().endpoints().size();
+  const std::uint64_t before = polls();
+  run_until(net.now() + time);
+  const std::uint64_t count = polls() - before;
+  if (count > 40 * (time / 1s) * links)
+    book.fail("idle nodes were polled " + std::to_string(count) + " times in 10 s");
+}
+
+// A node knows whom it has talked to and who is beside it in the tree, and has a link to each.
+void tree_world::check_memory() {
+  for (std::size_t index = 0; index < size(); ++index) {
+    const place& at = places_[index];
+    if (!at.process)
+      continue;
+    const std::string name = "node " + std::to_string(index);
+    const std::size_t near = nodes_[index].children.size() + 1;
+    const std::size_t known = at.process->core().endpoints().size();
+    if (known > at.partners.size() + near)
+      book.fail(name + " knows " + std::to_string(known) + " nodes, but has talked to " +
+                std::to_string(at.partners.size()));
+    const auto& links = at.process->channels().links();
+    if (faults_are_over_ && links.size() > 2 * near + at.partners.size())
+      book.fail(name + " has " + std::to_string(links.size()) + " links");
+    for (const auto& one : links) {
+      if (one->queued() > 512 * 1024)
+        book.fail(name + " keeps " + std::to_string(one->queued()) + " bytes in a link");
+    }
+  }
+}
+
+void tree_world::check_leaving() {
+  faults_are_over_ = false;
+  for (place& at : places_) {
+    if (!at.process)
+      continue;
+    book.leaves(at.process->core().self());
+    at.process->core().leave();
+    at.process->wake();
+    run_until(net.now() + 1ms);
+  }
+  run_until(net.now() + 5s);
+  for (std::size_t index = 0; index < size(); ++index) {
+    if (places_[index].process && !places_[index].process->core().has_left())
+      book.fail("node " + std::to_string(index) + " does not leave");
+  }
+  book.check_settled();
+}
+
+}  // namespace atbus::detail

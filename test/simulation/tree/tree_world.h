@@ -1,0 +1,96 @@
+// The processes of a tree on a simulated network, one for each node at a time: what they send, what
+// becomes of it, and the faults. A ledger keeps the records; all else that is wrong goes there too.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "dice.h"
+#include "ledger.h"
+#include "simulation/tree/topology.h"
+#include "testing/simulated_network.h"
+#include "testing/simulated_node.h"
+
+namespace atbus::detail {
+
+class tree_world {
+ public:
+  tree_world(topology nodes, std::vector<node_options> options, std::uint64_t seed,
+             std::ostream* trace);
+
+  void start(std::size_t index);
+  void start_all();
+  [[nodiscard]] bool is_running(std::size_t index) const {
+    return places_[index].process != nullptr && !places_[index].doomed;
+  }
+  [[nodiscard]] simulated_node& process(std::size_t index) { return *places_[index].process; }
+  [[nodiscard]] const tree_node& node(std::size_t index) const { return nodes_[index]; }
+  [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
+
+  // A message of that size; whoever gets it answers `answers` times, to and fro.
+  void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers);
+  // Another one begins after that time. `unseen`: nobody sees its end.
+  void kill(std::size_t index, std::chrono::nanoseconds back_after, bool unseen);
+  void stop(std::size_t index, std::chrono::nanoseconds until);
+  void part_from_parent(std::size_t index, std::chrono::nanoseconds until);
+
+  // Until then or until something is wrong.
+  void run_until(std::chrono::nanoseconds when);
+  // Whether all are running and have their parent, and nobody talks to one that is gone.
+  [[nodiscard]] bool is_connected();
+  // And all that was accepted is settled.
+  [[nodiscard]] bool is_quiet();
+  // Runs until it is quiet and returns how long that took; a fault if it takes too long.
+  std::chrono::nanoseconds run_until_quiet(std::chrono::nanoseconds longest);
+
+  // To be called when faults are over. Each of `probes` messages between two nodes arrives.
+  void check_ways(std::size_t probes);
+  void check_idle();
+  void check_memory();
+  void check_leaving();
+
+  void note(const std::string& text);
+  // Handlers do no more than answer from here on, and what is lost for want of a way is wrong.
+  void end_faults() { faults_are_over_ = true; }
+
+  simulated_network net;
+  ledger book;
+  test::dice draw;
+  std::chrono::nanoseconds probes_took{0};  // the slowest
+
+ private:
+  // Where a node of some id runs: one process after another.
+  struct place {
+    std::unique_ptr<simulated_node> process;
+    std::uint64_t lives = 0;
+    bool doomed = false;           // it has been superseded
+    std::set<std::uint64_t> owed;  // to whom on_writable is owed
+    std::set<std::size_t> partners;
+  };
+
+  [[nodiscard]] std::string name_of(bus_id id) const;
+  [[nodiscard]] bool is_gone(const endpoint& of) const;
+  void set_handlers(std::size_t index, node_core& core);
+  void on_message(std::size_t index, node_core& core, const message& what);
+  void end_of(place& at);
+  void start_later(std::size_t index, std::chrono::nanoseconds after);
+  void bury_doomed();
+  [[nodiscard]] std::uint64_t polls() const;
+
+  const topology nodes_;
+  const std::vector<node_options> options_;
+  std::ostream* trace_;
+  std::vector<place> places_;
+  std::unordered_map<std::uint64_t, std::size_t> by_id_;
+  bool faults_are_over_ = false;
+};
+
+}  // namespace atbus::detail
