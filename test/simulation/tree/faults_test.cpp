@@ -134,6 +134,25 @@ TEST(TreeFaults, AThousandChildrenComeBackAtOnceWithoutAStorm) {
   }
 }
 
+// It had begun a circuit to its parent; that must not get in the way of the link it would go over.
+TEST(TreeFaults, AChildThatHadSomethingToSayIsBackAsSoonAsItsParentListens) {
+  tree_of tree{two_relays()};
+  tree.net.conditions.refuses = true;
+  tree.net.cut(tree.node(3).id, tree.node(1).id, seen_by::both);
+  for (int i = 0; i < 10; ++i) {
+    tree.send(3, 1, 100, 1);
+    tree.send(1, 3, 100, 1);
+    tree.run_until(tree.net.now() + 20ms);
+  }
+  tree.net.conditions.refuses = false;
+  EXPECT_LT(tree.run_until_quiet(60s), 5s);
+  const std::uint64_t lost = tree.sum(&node_stats::links_lost);
+  tree.talk({3, 1}, 60s);
+  EXPECT_EQ(tree.sum(&node_stats::links_lost), lost);
+  EXPECT_LT(tree.run_until_quiet(60s), 5s);
+  EXPECT_EQ(tree.book.fault(), "");
+}
+
 // Another process with the id of a node that lives is refused, and nothing happens to that one.
 TEST(TreeFaults, AnIdThatIsClaimedTwiceStaysWithTheFirst) {
   tree_of tree{two_relays()};
