@@ -36,13 +36,17 @@ struct run_result {
   std::chrono::nanoseconds recovery{0};
 };
 
-// Leaves out events for as long as the run still fails. Found by argument: run(scenario).
+// Leaves out events for as long as the run still fails, and for so much CPU time. Found by argument:
+// run(scenario).
 template <class Scenario>
-[[nodiscard]] Scenario shrink(Scenario failing) {
+[[nodiscard]] Scenario shrink(Scenario failing, std::chrono::seconds most) {
+  const std::clock_t latest = std::clock() + most.count() * CLOCKS_PER_SEC;
   // Halves first, then quarters, down to one at a time; again until nothing can go.
   for (std::size_t piece = std::max<std::size_t>(failing.events.size() / 2, 1); piece != 0;) {
     bool went = false;
     for (std::size_t at = 0; at < failing.events.size();) {
+      if (std::clock() > latest)
+        return failing;
       Scenario shorter = failing;
       const std::size_t end = std::min(at + piece, shorter.events.size());
       shorter.events.erase(shorter.events.begin() + static_cast<std::ptrdiff_t>(at),
@@ -79,7 +83,7 @@ void run_seeds(std::uint64_t usual_seeds, Make make) {
     recovery_longest = std::max<std::chrono::duration<double>>(recovery_longest, one.recovery);
     if (one.fault.empty())
       continue;
-    const auto shorter = shrink(all);
+    const auto shorter = shrink(all, std::chrono::minutes{1});
     std::ostringstream trace;
     const run_result again = run(shorter, &trace);
     FAIL() << "seed " << seed << ": " << one.fault << "\nshortened: " << again.fault << '\n'

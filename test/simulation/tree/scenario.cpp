@@ -33,7 +33,7 @@ node_options draw_options(dice& draw, bool tokens, bool crowded) {
     made.token("a secret of sixteen bytes");
   else
     made.allow_unauthenticated();
-  made.ping_interval(draw.of({1s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
+  made.ping_interval(draw.of({1s, 8s, 8s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
   made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
   made.restart(
       draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));

@@ -9,7 +9,7 @@ namespace atbus::detail {
 namespace {
 
 TEST(TreeSimulation, KeepsEveryPromiseUnderEveryFault) {
-  test::run_seeds(test::is_sanitized ? 2 : 12, make_tree_scenario);
+  test::run_seeds(test::is_sanitized ? 2 : 16, make_tree_scenario);
 }
 
 TEST(TreeSimulation, DoesTheSameForTheSameSeed) {
