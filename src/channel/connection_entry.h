@@ -10,6 +10,7 @@
 
 #include "atbus/buffer/send_queue.hpp"
 #include "atbus/channel/connection.hpp"
+#include "atbus/channel/frame_stretch.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
 #include "channel/acceptor.h"
@@ -82,28 +83,18 @@ struct connection_entry {
   std::chrono::nanoseconds timer_at{0};       // in the set of timers; 0: not there
 
   std::size_t limit = 0;  // payload bytes of the longest message that may be sent
-  // Room in the queue that is claimed for many messages at a time: what was appended there joins the
-  // queue with settle(). Null: there is none.
-  std::byte* stretch = nullptr;
-  std::byte* stretch_at = nullptr;  // the next frame goes here
-  std::byte* stretch_end = nullptr;
-  std::byte* frame = nullptr;  // of the open claim
-  std::size_t claimed = 0;
+  frame_stretch stretch;  // taken in with settle()
   std::uint64_t claims = 0;
   std::uint64_t write_at = 0;  // in the queue's count of committed bytes
   std::uint64_t links = 0;     // so many times it was connected
-  std::uint64_t frames = 0;    // committed, and of these released, if that is the user's to say
-  std::uint64_t released = 0;
+  std::uint64_t released = 0;  // frames, if that is the user's to say
   frame_marks marks;
 
   line_place<connection_entry> turn;       // in the line of those to be read
   line_place<connection_entry> probation;  // among its listener's unconfirmed
 
-  [[nodiscard]] std::size_t appended() const noexcept {
-    return static_cast<std::size_t>(stretch_at - stretch);
-  }
   // Bytes that were accepted and are not released.
-  [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + appended(); }
+  [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + stretch.appended(); }
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
 };
 

@@ -222,7 +222,8 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   hello own = c.own;
   own.session = random_word();
   c.limit = own.payload_max;
-  settle(c);  // without checksums: the link fills them in
+  settle(c);  // the link sees to their checksums
+  c.stretch.checked = true;
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
   c.link->read_on();
@@ -333,7 +334,7 @@ void connection_core::end(connection_entry& c, error why) noexcept {
 
 // Its slot says closed.
 void connection_core::give_up_claim(connection_entry& c) noexcept {
-  c.frame = nullptr;
+  c.stretch.frame = nullptr;
   settle(c);
 }
 
@@ -373,7 +374,7 @@ void connection_core::abort(connection_entry& c) noexcept {
 // --- writing
 
 status connection_core::new_stretch(connection_entry& c, std::size_t length) noexcept {
-  c.frame = nullptr;  // the open one is taken away
+  c.stretch.frame = nullptr;  // the open one is taken away
   if (c.now == phase::closed || c.ending())
     return errc::closed;
   if (length > c.limit)
@@ -415,43 +416,41 @@ status connection_core::claim_stretch(connection_entry& c, std::size_t length) n
   if (!claimed)
     claimed = c.queue->claim(least, place);
   if (claimed) {
-    c.stretch = c.stretch_at = place.data();
-    c.stretch_end = c.stretch + place.size();
+    c.stretch.start(place.data(), place.size());
   }
   return claimed;
 }
 
 void connection_core::settle(connection_entry& c) noexcept {
-  const std::size_t bytes = c.appended();
-  if (c.stretch == nullptr || (bytes == 0 && c.frame != nullptr))
+  const std::size_t bytes = c.stretch.appended();
+  if (c.stretch.begin == nullptr || (bytes == 0 && c.stretch.frame != nullptr))
     return;
   c.queue->commit(bytes);
   if (c.release == release_policy::by_user)
-    c.marks.add({.bytes = c.queue->committed(), .frames = c.frames});
+    c.marks.add({.bytes = c.queue->committed(), .frames = c.stretch.frames});
   if (c.link != nullptr)
-    c.link->joined(bytes, c.link->checks());
+    c.link->joined(bytes, c.stretch.checked);
   mutable_bytes place;
-  if (c.frame != nullptr && c.queue->claim(frame_size(c.claimed), place)) {
-    assert(place.data() == c.frame);  // it goes on where the queue ends
-    c.stretch = c.stretch_at = place.data();
-    c.stretch_end = c.stretch + place.size();
+  if (c.stretch.frame != nullptr && c.queue->claim(frame_size(c.stretch.claimed()), place)) {
+    assert(place.data() == c.stretch.frame);  // it goes on where the queue ends
+    c.stretch.start(place.data(), place.size());
     return;
   }
-  c.stretch = c.stretch_at = c.stretch_end = c.frame = nullptr;
+  c.stretch.stop();
 }
 
 void connection_core::flush() noexcept {
   if (interrupted_ != interruption::none)
     return;
-  for (const std::uint64_t id : dirty_) {
+  std::erase_if(dirty_, [this](std::uint64_t id) {
     connection_entry* const c = find(id);
     if (c == nullptr)
-      continue;
-    c->dirty = false;
+      return true;
     if (!c->blocked)
       write(*c);
-  }
-  dirty_.clear();
+    c->dirty = c->stretch.frame != nullptr;  // nobody tells us when it is appended
+    return !c->dirty;
+  });
 }
 
 status connection_core::flush(connection_entry& c) noexcept {
@@ -530,7 +529,7 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
   const bool live = c.now == phase::linked && c.link->now() == stream_link::state::open &&
                     !c.link->writes_no_more();
   const std::uint64_t before = c.released;
-  const std::uint64_t until = wanted == no_end ? c.frames : c.released + wanted;
+  const std::uint64_t until = wanted == no_end ? c.stretch.frames : c.released + wanted;
   // Most of them by a mark, the rest one by one.
   const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
   if (mark.bytes > c.queue->released()) {

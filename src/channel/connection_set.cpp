@@ -125,6 +125,7 @@ void connection_core::abandon_in_child() noexcept {
   for (const auto& c : slots_) {
     if (c == nullptr)
       continue;
+    c->stretch.stop();
     if (c->link != nullptr)
       c->link->abandon();
     if (c->dial != nullptr)
@@ -321,6 +322,7 @@ bool connection_core::tell_opened(connection_entry& c) {
   if (c.dial != nullptr)
     c.dial->connected();
   c.limit = std::min(c.limit, c.link->send_limit());
+  c.stretch.checked = c.link->checks();
   if (c.limit < c.own.payload_max) {
     // What was queued before the other end said how long a message it takes.
     settle(c);

@@ -80,27 +80,15 @@ class connection_core final : public dispatcher, public fork_guard {
   }
   // Another claim of the same connection takes an open one away.
   [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
-    const std::size_t size = frame_size(length);
-    if (length > c.limit || size > static_cast<std::size_t>(c.stretch_end - c.stretch_at))
-        [[unlikely]] {
+    if (length > c.limit || frame_size(length) > c.stretch.room()) [[unlikely]]
       return claim_in_new_stretch(c, length, why);
-    }
     ++c.claims;
-    c.frame = c.stretch_at;
-    c.claimed = length;
-    return begin_frame(c.frame, frame_kind::data, length);
+    return c.stretch.claim(length);
   }
   void commit(connection_entry& c, std::size_t length) noexcept {
-    const std::size_t size =
-        length == c.claimed ? frame_size(length) : shorten_frame(c.frame, length);
-    // Right behind the user's own pass over the bytes, as in sender_backend.
-    if (c.link != nullptr && c.link->checks())
-      seal_frame(c.frame);
-    c.stretch_at += size;
-    c.frame = nullptr;
-    ++c.frames;
+    c.stretch.append(c.stretch.claimed(), length);
     mark_dirty(c);
-    if (c.queue->committed() + c.appended() >= c.write_at && !c.blocked) [[unlikely]]
+    if (c.queue->committed() + c.stretch.appended() >= c.write_at && !c.blocked) [[unlikely]]
       write(c);
   }
   // What was appended joins the queue; an open claim stays where it is.

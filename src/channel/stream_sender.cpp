@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 
@@ -100,7 +101,7 @@ status stream_sender::usable() const noexcept {
 // --- sending
 
 status stream_sender::new_stretch(std::size_t length) noexcept {
-  open_frame_ = nullptr;  // what was not committed when the next claim begins was never sent
+  stretch_.frame = nullptr;  // what was not committed when the next claim begins was never sent
   commit_stretch();
   if (phase_ == phase::linked && lane_ != nullptr) [[unlikely]] {
     if (move_on_to_lane())
@@ -138,29 +139,26 @@ status stream_sender::claim_stretch(std::size_t length) noexcept {
   if (!claimed)
     claimed = queue_->claim(least, place);
   if (claimed) {
-    stretch_begin_ = stretch_ = place.data();
-    stretch_end_ = stretch_ + place.size();
+    stretch_.start(place.data(), place.size());
   }
   return claimed;
 }
 
 // What was appended joins the queue; an open frame stays where it is.
 void stream_sender::commit_stretch() noexcept {
-  if (stretch_ == nullptr)
+  if (stretch_.begin == nullptr)
     return;
-  const auto bytes = static_cast<std::size_t>(stretch_ - stretch_begin_);
+  const std::size_t bytes = stretch_.appended();
   queue_->commit(bytes);
   if (link_ != nullptr)
-    link_->joined(bytes, checked_);
+    link_->joined(bytes, stretch_.checked);
   mutable_bytes place;
-  if (open_frame_ != nullptr &&
-      queue_->claim(frame_size(frame_length(load_little_endian<std::uint32_t>(open_frame_))),
-                    place)) {
-    stretch_begin_ = stretch_ = open_frame_ = place.data();
-    stretch_end_ = stretch_ + place.size();
+  if (stretch_.frame != nullptr && queue_->claim(frame_size(stretch_.claimed()), place)) {
+    assert(place.data() == stretch_.frame);  // it goes on where the queue ends
+    stretch_.start(place.data(), place.size());
     return;
   }
-  stretch_begin_ = stretch_ = stretch_end_ = open_frame_ = nullptr;
+  stretch_.stop();
 }
 
 void stream_sender::publish_frames() noexcept {
@@ -197,7 +195,7 @@ void stream_sender::read_controls() noexcept {
     message_limit_ = link_->send_limit();
     offer_awaited_ = link_->agreed_lanes();
     dialler_.connected();  // not before: who refuses us may accept each connection
-    checked_ = link_->checks();
+    stretch_.checked = link_->checks();
     if (message_limit_ < own_.payload_max) {
       commit_stretch();
       if (error too_long = check_queued_lengths(*queue_, message_limit_); !too_long) {
@@ -249,7 +247,7 @@ bool stream_sender::has_unwritten() const noexcept {
 
 bool stream_sender::fits(std::size_t length) noexcept {
   commit_stretch();
-  if (open_frame_ != nullptr)
+  if (stretch_.frame != nullptr)
     return true;  // in a place of its own
   if (lane_ != nullptr)
     return phase_ == phase::linked && move_on_to_lane();
@@ -392,7 +390,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
     look(0);
   if (phase_ == phase::linked)
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
-  open_frame_ = nullptr;
+  stretch_.frame = nullptr;
   commit_stretch();
   std::size_t count =
       for_each_frame(*queue_, [&](bytes_view m, bool) { each(m, errc::not_delivered); });
@@ -416,8 +414,8 @@ channel_stats stream_sender::stats() const {
     return sum;
   if (lane_ != nullptr)
     sum = lane_->stats();
-  sum.messages += frames_;
-  sum.bytes += frame_bytes_;
+  sum.messages += stretch_.frames;
+  sum.bytes += stretch_.bytes;
   sum.full += full_;
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
@@ -431,7 +429,7 @@ channel_stats stream_sender::stats() const {
 // have it too: a hello that finds the socket closed would take what is still on its way with it.
 void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   const wait_deadline deadline{now(), longest};
-  open_frame_ = nullptr;
+  stretch_.frame = nullptr;
   commit_stretch();
   while (phase_ != phase::ended && phase_ != phase::linked && queue_->size() != 0 &&
          !deadline.over()) {
@@ -503,7 +501,7 @@ void stream_sender::destroy() noexcept {
 void stream_sender::abandon_in_child() noexcept {
   forked_ = true;
   phase_ = phase::ended;
-  stretch_begin_ = stretch_ = stretch_end_ = open_frame_ = nullptr;
+  stretch_.stop();
   if (link_ != nullptr)
     link_->abandon();
   dialler_.abandon();

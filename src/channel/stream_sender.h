@@ -122,9 +122,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
   file epoll_;
   phase phase_ = phase::ended;
-  error why_;                  // of the end, or of the last attempt that failed
-  std::uint32_t watched_ = 0;  // epoll's events for the socket
-  std::byte* stretch_begin_ = nullptr;
+  error why_;                   // of the end, or of the last attempt that failed
+  std::uint32_t watched_ = 0;   // epoll's events for the socket
   std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
   std::size_t refused_length_ = no_length;
   std::chrono::nanoseconds due_{0};  // connecting: to give up; waiting: to dial again

@@ -53,7 +53,7 @@ void stream_sender::dial_next() noexcept {
   if (own.offers_lanes)
     link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
-  checked_ = true;  // until the other end has said that it wants none
+  stretch_.checked = true;  // until the other end has said that it wants none
   watched_ = EPOLLIN | EPOLLOUT;
   epoll_event interest{.events = watched_, .data = {.fd = fd}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
@@ -104,7 +104,7 @@ void stream_sender::lost(error why) noexcept {
 }
 
 void stream_sender::end(error why) noexcept {
-  open_frame_ = nullptr;
+  stretch_.frame = nullptr;
   commit_stretch();
   phase_ = phase::ended;
   why_ = std::move(why);

@@ -55,7 +55,7 @@ bool stream_sender::move_on_to_lane() noexcept {
 void stream_sender::leave_lane() noexcept {
   if (lane_ == nullptr)
     return;
-  open_frame_ = nullptr;
+  stretch_.frame = nullptr;
   commit_stretch();
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet

@@ -61,7 +61,7 @@ class connection_link final : public link {
     return core_->claim(*entry_, length, why);
   }
   void commit(std::size_t length) noexcept override {
-    if (entry_ != nullptr && entry_->frame != nullptr)
+    if (entry_ != nullptr && entry_->stretch.frame != nullptr)
       core_->commit(*entry_, length);
   }
   void flush() noexcept override { (void)at_.flush(); }

@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "atbus/channel/channel_options.hpp"
-#include "atbus/channel/frame.hpp"
+#include "atbus/channel/frame_stretch.hpp"
 #include "atbus/channel/lane.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/export.hpp"
@@ -33,15 +33,14 @@ class ATBUS_API sender_backend {
       return nullptr;
     }
     if (through_stream_) {
-      if (frame_size(length) > static_cast<std::size_t>(stretch_end_ - stretch_)) [[unlikely]] {
+      if (frame_size(length) > stretch_.room()) [[unlikely]] {
         why = new_stretch(length);
         if (!why)
           return nullptr;
         if (!through_stream_)
           return claim(length, why);
       }
-      open_frame_ = stretch_;
-      return begin_frame(stretch_, frame_kind::data, length);
+      return stretch_.claim(length);
     }
     const std::uint64_t size = record_size(length);
     if (!writer_.fits(size)) [[unlikely]] {
@@ -54,22 +53,8 @@ class ATBUS_API sender_backend {
 
   // Of the `claimed` bytes, `length` are sent.
   void append(std::size_t claimed, std::size_t length) noexcept {
-    if (through_stream_) {
-      if (open_frame_ == nullptr) [[unlikely]]
-        return;  // it was claimed in a lane that has ended
-      const std::size_t size =
-          length == claimed ? frame_size(length) : shorten_frame(stretch_, length);
-      // Right behind the user's own pass over the bytes: they are at hand, and how many they are is
-      // what the branch predictor has just seen. (A pass over many frames later costs half as much
-      // again, doc/design/stream.md.)
-      if (checked_)
-        seal_frame(stretch_);
-      stretch_ += size;
-      open_frame_ = nullptr;
-      ++frames_;
-      frame_bytes_ += length;
-      return;
-    }
+    if (through_stream_)
+      return stretch_.append(claimed, length);
     if (length != claimed) [[unlikely]]
       writer_.begin(record_kind::message, length);
     writer_.append(length);
@@ -137,13 +122,7 @@ class ATBUS_API sender_backend {
   lane_writer writer_;
   std::uint64_t message_limit_ = 0;
   bool through_stream_ = false;
-  // Of a stream: the next frame goes to `stretch_`; those before it in the stretch are complete.
-  std::byte* stretch_ = nullptr;
-  std::byte* stretch_end_ = nullptr;
-  std::byte* open_frame_ = nullptr;  // claimed and not appended: stretch_, or null
-  bool checked_ = true;              // frames get checksums
-  std::uint64_t frames_ = 0;         // appended
-  std::uint64_t frame_bytes_ = 0;    // their payload
+  frame_stretch stretch_;  // of a stream
 
  private:
   void end() noexcept;
