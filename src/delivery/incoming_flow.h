@@ -31,6 +31,8 @@ class incoming_flow {
     position_.last = std::max(position_.last, next - 1);
     return true;
   }
+  // Whether the next message of the path is one that was announced and not handled yet.
+  [[nodiscard]] bool is_next_new() const noexcept { return next_ > position_.last; }
   // A message has come.
   [[nodiscard]] verdict arrived() noexcept {
     if (next_ == 0)

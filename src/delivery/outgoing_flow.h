@@ -115,6 +115,12 @@ class outgoing_flow {
     expected_ = number + 1;
   }
 
+  // So many messages were accepted and are in the path, each the one that followed.
+  void passed(std::uint64_t count) noexcept {
+    accepted_ += count;
+    sent(accepted_);
+  }
+
   // The path is gone. `left`: what it still held, in order and with numbers.
   void path_lost(std::list<held_message> left) noexcept;
 

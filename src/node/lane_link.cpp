@@ -1,7 +1,7 @@
 #include "node/lane_link.h"
 
 #include "atbus/core/clock.hpp"
-#include "node/line_ahead.h"
+#include "atbus/node/direct_way.hpp"
 
 namespace atbus::detail {
 namespace {

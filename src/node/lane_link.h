@@ -34,6 +34,9 @@ class lane_link final : public link {
                                  status& why) noexcept override;
   void commit(std::size_t length) noexcept override;
   void flush() noexcept override {}
+  [[nodiscard]] direct_place place() noexcept override {
+    return {.lane = out_ ? out_->backend_ : nullptr};
+  }
   [[nodiscard]] bool keeps() const noexcept override { return false; }
   void release(std::uint64_t) noexcept override {}
   [[nodiscard]] bool settled() const noexcept override { return !out_ || out_->settled(); }

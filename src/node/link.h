@@ -19,6 +19,7 @@
 #include "atbus/core/address.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/direct_way.hpp"
 #include "core/node_life.h"
 
 namespace atbus::detail {
@@ -72,6 +73,9 @@ class link {
   // Hands the kernel what it takes now; lanes have nothing to hand over.
   virtual void flush() noexcept = 0;
 
+  // Where data may be put without a call of this link, once one claim has succeeded: until the next
+  // event or verb of the link.
+  [[nodiscard]] virtual direct_place place() noexcept { return {}; }
   // Whether messages stay here until release(), because a peer that has read them may not have
   // handled them. Not so lanes, which know what was handled.
   [[nodiscard]] virtual bool keeps() const noexcept = 0;

@@ -15,8 +15,8 @@ void node_slot::give_up() noexcept {
     core_->give_up_claim();
 }
 
-void node_slot::commit(std::size_t length) noexcept {
-  if (core_ == nullptr || length > bytes_.size())
+void node_slot::commit_elsewhere(std::size_t length) noexcept {
+  if (core_ == nullptr)
     return;
   detail::node_core& core = *std::exchange(core_, nullptr);
   if (core.last_claim() == claim_)
@@ -38,9 +38,12 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 }
 
 node::node(bus_id id, const node_options& options)
-    : state_(new detail::node_state(id, options, detail::make_machine_ground(options))) {}
+    : node(*new detail::node_state(id, options, detail::make_machine_ground(options))) {}
+
+node::node(detail::node_state& state) noexcept : state_(&state), way_(&state.core().way()) {}
 
 void node::close() noexcept {
+  way_ = nullptr;
   if (state_ != nullptr)
     std::exchange(state_, nullptr)->release();
 }
@@ -87,7 +90,7 @@ bus_id node::parent() const noexcept {
   return state_ != nullptr ? state_->core().parent() : bus_id{};
 }
 
-status node::send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
+status node::send_elsewhere(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
   if (state_ == nullptr) [[unlikely]]
     return errc::closed;
   detail::node_core& core = state_->core();
@@ -130,7 +133,7 @@ status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
   return state_->core().broadcast(to, type, bytes, timeout, std::move(reached));
 }
 
-node_slot node::claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
+node_slot node::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length) noexcept {
   node_slot slot;
   if (state_ == nullptr) [[unlikely]] {
     slot.why_ = errc::closed;

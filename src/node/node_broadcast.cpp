@@ -140,8 +140,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
   }
   if (!news_.empty() && !tell_news())
     return;
-  deliver({head.source, 0}, message_head{message_kind::data, 0, 0, head.type},
-          message.subspan(broadcast_head_size), false);
+  deliver({head.source, 0}, head.type, message.subspan(broadcast_head_size), false);
 }
 
 void node_core::broadcast_reached(std::uint64_t number, bus_id whom) {

@@ -77,12 +77,10 @@ bool node_core::send_control(session& to, bytes_view message) {
   std::byte* const at = to.at.claim(message.size(), message_purpose::control, why);
   if (at == nullptr)
     return false;
+  take_claim_away(to);
   std::memcpy(at, message.data(), message.size());
   to.at.commit(message.size());
   ++to.committed;
-  // An open claim of the user's on this link is gone.
-  if (claimed_.path == &to)
-    claimed_ = {};
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "node/node_core.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -68,6 +69,7 @@ void node_core::close() noexcept {
   if (closed_)
     return;
   closed_ = true;
+  close_way();
   circuits_.close();
   on_.channels.close();
   // Who waits for a peer is told that there is nothing to wait for.
@@ -145,6 +147,7 @@ error node_core::connect(bus_id id, std::string_view text) {
 error node_core::disconnect(bus_id id) {
   if (closed_)
     return errc::closed;
+  close_way();
   peer* const to = find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
@@ -181,7 +184,7 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
 std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                       std::size_t length, status& why) noexcept {
   give_up_claim();
-  ++claims_;
+  ++way_.claims;
   const auto refuse = [&](status reason) -> std::byte* {
     why = reason;
     ++(reason == errc::would_block ? stats_.would_block : stats_.refused);
@@ -259,6 +262,31 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
   claimed_.to_self = self;
   claimed_.length = length;
   return claimed_.message.bytes.data();
+}
+
+static_assert(data_head_size == message_head_size &&
+              data_head(77) == std::bit_cast<std::uint64_t>(message_head{.type = 77}));
+
+void node_core::open_way(session& path) noexcept {
+  const peer& of = *path.of;
+  if (of.current != &path || of.next != nullptr || of.out.holds() || closed_ || leaving_)
+    return;
+  way_.place = path.at.place();
+  way_.to = of.id;
+  way_.longest = std::min({of.message_limit, options_.message_limit(),
+                           static_cast<std::size_t>(path.at.message_limit()) - message_head_size});
+}
+
+void node_core::end_way() noexcept {
+  way_.place = {};
+  ++way_.claims;
+  stats_.accepted += way_.messages;
+  stats_.accepted_bytes += way_.bytes;
+  way_path_->committed += way_.messages;
+  way_path_->last_data = way_path_->committed;
+  way_path_->unasked_bytes += way_.bytes + way_.messages * data_head_size;
+  way_path_->of->out.passed(std::exchange(way_.messages, 0));
+  way_.bytes = 0;
 }
 
 void node_core::commit_held(std::size_t length) noexcept {
@@ -372,7 +400,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     const held_message own = std::move(to_self_.front());
     to_self_.pop_front();
     to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
-    deliver(self_, message_head{message_kind::data, 0, 0, own.type}, own.bytes, false);
+    deliver(self_, own.type, own.bytes, false);
     if (closed_)
       return delivered_now_;
   }
@@ -386,6 +414,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     circuits_.poll();
   if (closed_)
     return delivered_now_;
+  close_way();
   for (peer* moving : std::vector<peer*>{moving_})
     move_if_settled(*moving);
   if (acknowledge_by_ != timer_queue::never)
@@ -396,7 +425,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
 }
 
 void node_core::flush() noexcept {
-  if (!to_acknowledge_.empty() && claimed_.path == nullptr && !closed_)
+  if (!to_acknowledge_.empty() && claimed_.path == nullptr && !way_.has_claim() && !closed_)
     acknowledge_due(false);
   on_.channels.flush();
 }
@@ -434,6 +463,7 @@ bool node_core::settled() const noexcept {
 }
 
 void node_core::leave() {
+  close_way();
   leaving_ = true;
   std::vector<bus_id> all;
   for (const auto& [id, one] : peers_)
@@ -452,15 +482,17 @@ void node_core::leave() {
   }
 }
 
-void node_core::deliver(const node_life& source, const message_head& head, bytes_view payload,
-                        bool redelivered) {
-  ++stats_.delivered;
-  stats_.delivered_bytes += payload.size();
-  if (redelivered) [[unlikely]]
-    ++stats_.redelivered;
-  ++delivered_now_;
-  if (handlers_.on_message)
-    handlers_.on_message(message{source.id, self_.id, head.type, payload, redelivered});
+// The way of nearly all messages: the next one of its flow, without anything to tell before it.
+void node_core::received(link& from, bytes_view message, bool redelivered) {
+  auto* const by = static_cast<session*>(from.context);
+  std::uint32_t type = 0;
+  if (closed_ || by == nullptr || by->stage != session_stage::registered || by->of->in_from != by ||
+      !by->of->in.is_next_new() || !is_plain_data(message, type) ||
+      message.size() - message_head_size > options_.message_limit() || !news_.empty()) [[unlikely]]
+    return received_other(from, message, redelivered);
+  count_handled(*by, true);
+  (void)by->of->in.arrived();
+  deliver(by->life, type, payload_of(message), redelivered);
 }
 
 outgoing_flow::sink node_core::reporter(peer& of) {
@@ -542,6 +574,8 @@ bool node_core::tell_news() {
 
 node_stats node_core::stats() const noexcept {
   node_stats all = stats_;
+  all.accepted += way_.messages;
+  all.accepted_bytes += way_.bytes;
   all.sessions_forgotten = away_.forgotten();
   return all;
 }

@@ -32,6 +32,7 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/direct_way.hpp"
 #include "atbus/node/directory.hpp"
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
@@ -98,11 +99,13 @@ class node_core final : private link_events, private next_hops {
   }
   void commit(std::size_t length) noexcept;
   void give_up_claim() noexcept {
+    close_way();
     claimed_.path = nullptr;
     claimed_.in = nullptr;
     claimed_.to_self = false;
   }
-  [[nodiscard]] std::uint64_t last_claim() const noexcept { return claims_; }
+  [[nodiscard]] std::uint64_t last_claim() const noexcept { return way_.claims; }
+  [[nodiscard]] direct_way& way() noexcept { return way_; }
   // A message that a lane of another thread's has accepted. False: there is no room for it, and nothing
   // has happened. Any other refusal is told to on_undelivered.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
@@ -200,6 +203,22 @@ class node_core final : private link_events, private next_hops {
     return std::min(options_.send_buffer_size() / 4, std::size_t{128} * 1024);
   }
 
+  // The way that messages take without the core. It is closed before each event and each verb that may
+  // change where messages go or asks how many have gone; who sends twice to one peer opens it anew.
+  void open_way(session& path) noexcept;
+  void close_way() noexcept {
+    if (way_.is_open())
+      end_way();
+  }
+  void end_way() noexcept;
+  // The user's open claim on this link is gone.
+  void take_claim_away(const session& path) noexcept {
+    if (way_path_ == &path)
+      close_way();
+    if (claimed_.path == &path)
+      claimed_ = {};
+  }
+
   // node_links.cpp
   session& make_session(link& at);
   session& move_session(session& from, link& to);
@@ -216,7 +235,12 @@ class node_core final : private link_events, private next_hops {
   void registered(session& on);
   void control(session& from, const message_head& head, bytes_view message);
   void acknowledged(session& by, std::uint64_t handled);
-  void count_handled(session& from, bool data);
+  void count_handled(session& from, bool data) {
+    ++from.handled;
+    if (from.keeps && !from.acknowledge_listed)
+      list_acknowledgement(from, data);
+  }
+  void list_acknowledgement(session& from, bool data);
   void acknowledge_due(bool all);
   // False: there is no room.
   template <class Body>
@@ -229,8 +253,8 @@ class node_core final : private link_events, private next_hops {
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
-  void deliver(const node_life& source, const message_head& head, bytes_view payload,
-               bool redelivered);
+  void received_other(link& from, bytes_view message, bool redelivered);
+  void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
 
   // node_paths.cpp
   [[nodiscard]] peer* find(bus_id id) noexcept;
@@ -359,7 +383,8 @@ class node_core final : private link_events, private next_hops {
     held_message message;
   };
   claim_state claimed_;
-  std::uint64_t claims_ = 0;
+  direct_way way_;
+  session* way_path_ = nullptr;  // of the way; while it is closed, of the last message
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;
@@ -385,6 +410,7 @@ class node_core final : private link_events, private next_hops {
 // the other core, each store waits in turn, also that of a register that a function saves.
 inline std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t length,
                                    status& why) noexcept {
+  close_way();
   peer* const in = last_found_;
   if (in == nullptr || in->id != to || in->current == nullptr || in->next != nullptr ||
       in->out.holds() || !in->out.follows(in->out.accepted() + 1) ||
@@ -400,7 +426,7 @@ inline std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t le
     return claim_elsewhere(to, type, 0, length, why);
   path.unasked_bytes += size;
   encode(message_head{message_kind::data, 0, 0, type}, at);
-  ++claims_;
+  ++way_.claims;
   claimed_.path = &path;
   claimed_.length = length;
   return at + message_head_size;
@@ -416,6 +442,20 @@ inline void node_core::commit(std::size_t length) noexcept {
   end_data(*path, length);
   outgoing_flow& flow = path->of->out;
   flow.sent(flow.accept());
+  if (way_path_ == path)
+    open_way(*path);
+  way_path_ = path;
+}
+
+inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
+                               bool redelivered) {
+  ++stats_.delivered;
+  stats_.delivered_bytes += payload.size();
+  if (redelivered) [[unlikely]]
+    ++stats_.redelivered;
+  ++delivered_now_;
+  if (handlers_.on_message)
+    handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
 }
 
 inline void node_core::end_data(session& path, std::size_t length) noexcept {

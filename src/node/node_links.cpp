@@ -93,6 +93,7 @@ session& node_core::move_session(session& from, link& to) {
 void node_core::opened(link& at, bool accepted) {
   if (closed_)
     return;
+  close_way();
   session* on = session_of(at);
   if (on == nullptr)
     on = &make_session(at);
@@ -309,7 +310,8 @@ void node_core::registered(session& on) {
   on.shake.reset();
 }
 
-void node_core::received(link& from, bytes_view message, bool redelivered) {
+void node_core::received_other(link& from, bytes_view message, bool redelivered) {
+  close_way();
   session* const by = session_of(from);
   if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return;
@@ -348,7 +350,7 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
   count_handled(*by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      return deliver(by->life, head, payload_of(message),
+      return deliver(by->life, head.type, payload_of(message),
                      redelivered || (head.flags & flag_redelivered) != 0);
     case incoming_flow::verdict::duplicate:
       ++stats_.duplicates;
@@ -358,11 +360,8 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
   }
 }
 
-void node_core::count_handled(session& from, bool data) {
-  ++from.handled;
-  if (!from.keeps)
-    return;
-  if (from.acknowledge_listed || (!data && from.handled - from.told < unacknowledged_controls))
+void node_core::list_acknowledgement(session& from, bool data) {
+  if (!data && from.handled - from.told < unacknowledged_controls)
     return;
   from.acknowledge_listed = true;
   from.committed_at_flush = from.committed;
@@ -473,6 +472,7 @@ void node_core::writable(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
+  close_way();
   peer& to = *of->of;
   to.blocked = false;
   drain(to);
@@ -482,6 +482,7 @@ void node_core::closed(link& at, const error& why) {
   session* const gone = session_of(at);
   if (closed_ || gone == nullptr)
     return;
+  close_way();
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
     ++stats_.links_lost;

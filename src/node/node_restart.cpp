@@ -10,6 +10,7 @@ void node_core::left(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr)
     return;
+  close_way();
   of->stage = session_stage::away;
   tell_event(*of->of, endpoint_event::away);
   of->of->told_connected = false;
@@ -20,6 +21,7 @@ void node_core::recalling(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
+  close_way();
   of->of->current = nullptr;
   of->of->left_behind = of;
 }
@@ -28,6 +30,7 @@ void node_core::returned(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->stage == session_stage::dropped)
     return;
+  close_way();
   of->by_us = true;
   begin_handshake(*of);
   if (of->of == nullptr || of->of->left_behind != of)
@@ -62,7 +65,8 @@ void node_core::inherited(const node_life& source, bytes_view message, bool rede
   }
   if (!news_.empty() && !tell_news())
     return;
-  deliver(source, head, payload_of(message), redelivered || (head.flags & flag_redelivered) != 0);
+  deliver(source, head.type, payload_of(message),
+          redelivered || (head.flags & flag_redelivered) != 0);
 }
 
 }  // namespace atbus::detail

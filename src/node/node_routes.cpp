@@ -99,8 +99,7 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
   encode(link_part(now), at);
   path->at.commit(message.size());
   ++path->committed;
-  if (claimed_.path == path)
-    claimed_ = {};
+  take_claim_away(*path);
   return {};
 }
 

@@ -65,6 +65,12 @@ class connection_link final : public link {
       core_->commit(*entry_, length);
   }
   void flush() noexcept override { (void)at_.flush(); }
+  [[nodiscard]] direct_place place() noexcept override {
+    // Data does not fill the part of the queue that is for control messages.
+    const bool fits =
+        entry_ != nullptr && entry_->queued() + entry_->stretch.room() <= owner_.data_limit_;
+    return {.stretch = fits ? &entry_->stretch : nullptr};
+  }
 
   [[nodiscard]] bool keeps() const noexcept override { return true; }
   void release(std::uint64_t messages) noexcept override {

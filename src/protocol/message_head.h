@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "atbus/core/bytes.hpp"
+#include "atbus/core/little_endian.hpp"
 
 namespace atbus::detail {
 
@@ -121,6 +122,15 @@ static_assert(head_bytes({message_kind::hello, 2, 0, 0x0a0b0c0d}) ==
 constexpr void encode(const message_head& head, std::byte* to) noexcept {
   const message_head_bytes bytes = head_bytes(head);
   std::copy(bytes.begin(), bytes.end(), to);
+}
+
+// Whether a whole message is one of the user's without flags, and its type.
+[[nodiscard]] inline bool is_plain_data(bytes_view message, std::uint32_t& type) noexcept {
+  if (message.size() < message_head_size)
+    return false;
+  const auto word = load_little_endian<std::uint64_t>(message.data());
+  type = static_cast<std::uint32_t>(word >> 32);
+  return static_cast<std::uint32_t>(word) == 0;  // kind, flags and what is reserved
 }
 
 // Reads the head of a whole message. Of a message of an ignorable kind nothing else is looked at.

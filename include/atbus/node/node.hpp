@@ -33,12 +33,14 @@
 #include <vector>
 
 #include "atbus/channel/channel_options.hpp"
+#include "atbus/channel/copy_payload.hpp"
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/export.hpp"
 #include "atbus/core/id_range.hpp"
 #include "atbus/core/status.hpp"
 #include "atbus/delivery/policies.hpp"
+#include "atbus/node/direct_way.hpp"
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
 #include "atbus/node/node_options.hpp"
@@ -61,7 +63,8 @@ class node_state;
 class ATBUS_API node_slot {
  public:
   node_slot(node_slot&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)),
+      : way_(std::exchange(other.way_, nullptr)),
+        core_(std::exchange(other.core_, nullptr)),
         claim_(other.claim_),
         bytes_(other.bytes_),
         why_(other.why_) {}
@@ -71,7 +74,7 @@ class ATBUS_API node_slot {
       give_up();
   }
 
-  explicit operator bool() const noexcept { return core_ != nullptr; }
+  explicit operator bool() const noexcept { return way_ != nullptr || core_ != nullptr; }
   // Why there is none: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
   // 8-byte aligned, not initialized.
@@ -80,13 +83,26 @@ class ATBUS_API node_slot {
 
   // Sends the first `length` bytes, by default all. More than that, or a second commit, does nothing.
   void commit() noexcept { commit(bytes_.size()); }
-  void commit(std::size_t length) noexcept;
+  void commit(std::size_t length) noexcept {
+    if (length > bytes_.size())
+      return;
+    if (way_ == nullptr) [[unlikely]]
+      return commit_elsewhere(length);
+    detail::direct_way& way = *std::exchange(way_, nullptr);
+    if (way.claims == claim_)
+      way.commit(bytes_.size(), length);
+  }
 
  private:
   friend class node;
   node_slot() = default;
+  node_slot(detail::direct_way& way, mutable_bytes bytes) noexcept
+      : way_(&way), claim_(way.claims), bytes_(bytes) {}
+  void commit_elsewhere(std::size_t length) noexcept;
   void give_up() noexcept;
 
+  // Where it was claimed: one of them, or none.
+  detail::direct_way* way_ = nullptr;
   detail::node_core* core_ = nullptr;
   std::uint64_t claim_ = 0;  // its number
   mutable_bytes bytes_;
@@ -116,11 +132,13 @@ class ATBUS_API node {
  public:
   // `id` is this node's; 0 is none. What is wrong with the options is said by each verb.
   explicit node(bus_id id, const node_options& options = {});
-  node(node&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  node(node&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), way_(std::exchange(other.way_, nullptr)) {}
   node& operator=(node&& other) noexcept {
     if (this != &other) {
       close();
       state_ = std::exchange(other.state_, nullptr);
+      way_ = std::exchange(other.way_, nullptr);
     }
     return *this;
   }
@@ -150,7 +168,14 @@ class ATBUS_API node {
   // a child (node_options::parent). Errors: no_route (none of these, and neither connect() nor the
   // directory names it), would_block (on_writable tells when to go on), message_too_large, closed,
   // out_of_memory. To its own id: delivered by the next poll.
-  status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
+  status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
+    std::byte* const at = way_ != nullptr ? way_->claim(to, type, bytes.size()) : nullptr;
+    if (at == nullptr) [[unlikely]]
+      return send_elsewhere(to, type, bytes);
+    detail::copy_payload(at, bytes.data(), bytes.size());
+    way_->commit(bytes.size(), bytes.size());
+    return {};
+  }
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
     return send(to, type, as_bytes(text));
   }
@@ -162,7 +187,12 @@ class ATBUS_API node {
     return send(to, type, as_bytes(text), policy);
   }
   // `length` writable bytes of a message; false and why() for the errors of send.
-  [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept;
+  [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
+    std::byte* const at = way_ != nullptr ? way_->claim(to, type, length) : nullptr;
+    if (at == nullptr) [[unlikely]]
+      return claim_elsewhere(to, type, length);
+    return {*way_, {at, length}};
+  }
 
   // To all nodes whose ids are in the range and to which there is a way now, but this one: one copy for
   // each link, handed on by parents and children. Not acknowledged, not repeated: what finds a full
@@ -225,9 +255,13 @@ class ATBUS_API node {
 
  private:
   friend struct detail::node_access;
-  explicit node(detail::node_state& state) noexcept : state_(&state) {}
+  explicit node(detail::node_state& state) noexcept;
+  status send_elsewhere(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
+  [[nodiscard]] node_slot claim_elsewhere(bus_id to, std::uint32_t type,
+                                          std::size_t length) noexcept;
 
   detail::node_state* state_ = nullptr;
+  detail::direct_way* way_ = nullptr;  // in *state_
 };
 
 }  // namespace atbus

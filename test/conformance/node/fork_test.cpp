@@ -12,8 +12,9 @@ class NodeFork : public NodeFixture {};
 TEST_P(NodeFork, LeavesTheChildANodeThatDoesNothing) {
   connect_both();
   ASSERT_TRUE(first->send(2, 0, "before"));
+  ASSERT_TRUE(first->send(2, 0, "again"));
   child_process child{[&] {
-    (void)first->send(2, 0, "of the child");
+    require(!first->send(2, 0, "of the child"), "a child's node sends");
     first->poll();
     second->poll();
     require(second_log.messages.empty(), "a child's node delivers");
@@ -25,9 +26,9 @@ TEST_P(NodeFork, LeavesTheChildANodeThatDoesNothing) {
   ASSERT_TRUE(first->send(2, 0, "after"));
   ASSERT_TRUE(second->send(1, 0, "back"));
   ASSERT_TRUE(turn({&*first, &*second}, [&] {
-    return second_log.messages.size() >= 2 && first_log.messages.size() == 1;
+    return second_log.messages.size() >= 3 && first_log.messages.size() == 1;
   }));
-  EXPECT_EQ(second_log.messages, (std::vector<std::string>{"before", "after"}));
+  EXPECT_EQ(second_log.messages, (std::vector<std::string>{"before", "again", "after"}));
   EXPECT_EQ(first->stats().links_lost + second->stats().links_lost, 0U);
 }
 

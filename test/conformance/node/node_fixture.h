@@ -99,9 +99,10 @@ class NodeFixture : public ::testing::TestWithParam<node_kind> {
   }
 
   // `first` (1) and `second` (2), which listens; registered with each other.
-  void connect_both() {
-    first.emplace(1, options());
-    second.emplace(2, options());
+  void connect_both() { connect_both(options(), options()); }
+  void connect_both(const node_options& of_first, const node_options& of_second) {
+    first.emplace(1, of_first);
+    second.emplace(2, of_second);
     first_log.listen_to(*first);
     second_log.listen_to(*second);
     ASSERT_TRUE(second->listen(address()));
