@@ -190,6 +190,9 @@ std::uint32_t receiver::lane_count() const noexcept {
 std::uint64_t receiver::speaker(std::uint32_t lane) const noexcept {
   return backend_ == nullptr ? 0 : backend_->speaker(lane);
 }
+bool receiver::has_sender(std::uint32_t lane) const noexcept {
+  return backend_ != nullptr && backend_->has_sender(lane);
+}
 std::uint64_t receiver::speaker_changes() const noexcept {
   return backend_ == nullptr ? 0 : backend_->speaker_changes();
 }

@@ -387,6 +387,11 @@ std::uint64_t receiver_state::speaker(std::uint32_t index) const noexcept {
   return lane == nullptr ? 0 : lane->speaker;
 }
 
+bool receiver_state::has_sender(std::uint32_t index) const noexcept {
+  return find_lane(index) != nullptr &&
+         query_byte(segment_.fd.get(), lane_lock_byte(index)) == lock_state::held_elsewhere;
+}
+
 lane_note receiver_state::note(std::uint32_t index) const noexcept {
   const lane_reader* const lane = find_lane(index);
   return lane == nullptr ? lane_note{} : load_words<lane_note>(lane->slot->note);

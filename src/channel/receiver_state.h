@@ -37,6 +37,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
   [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept override;
   [[nodiscard]] std::uint64_t speaker_changes() const noexcept override { return speakers_; }
+  [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept override;
   [[nodiscard]] lane_note note(std::uint32_t lane) const noexcept override;
   void set_note(std::uint32_t lane, const lane_note& words) noexcept override;
   void pause_lane(std::uint32_t lane) noexcept override;

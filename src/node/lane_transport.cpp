@@ -202,7 +202,7 @@ void lane_transport::receive_other(inbox& from, const received_message& message)
   const auto source = to_life(from.in.note(message.lane));
   if (!source)
     return refuse(from, message.lane, "it sent messages before it said who it is");
-  events_->inherited(*source, message.bytes, message.redelivered);
+  events_->inherited(*source, message.bytes, message.redelivered, from.in.has_sender(message.lane));
 }
 
 void lane_transport::refuse(inbox& from, std::uint32_t lane, const std::string& what) {

@@ -137,7 +137,9 @@ class link_events {
   virtual void recalling(link& at) = 0;
   virtual void returned(link& at) = 0;
   // A message that waited for an earlier life of this node, from whom that life had confirmed.
-  virtual void inherited(const node_life& source, bytes_view message, bool redelivered) = 0;
+  // `awaited`: the sender lives, and nothing of its goes another way before this is handled.
+  virtual void inherited(const node_life& source, bytes_view message, bool redelivered,
+                         bool awaited) = 0;
   // What concerns no link that was told of.
   virtual void problem(const error& what) = 0;
 

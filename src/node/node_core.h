@@ -153,7 +153,8 @@ class node_core final : private link_events, private next_hops {
   void left(link& at) override;
   void recalling(link& at) override;
   void returned(link& at) override;
-  void inherited(const node_life& source, bytes_view message, bool redelivered) override;
+  void inherited(const node_life& source, bytes_view message, bool redelivered,
+                 bool awaited) override;
   void problem(const error& what) override;
 
   // next_hops: node_routes.cpp, as the next ones

@@ -52,12 +52,13 @@ bool node_core::has_heard_of(const node_life& sender) noexcept {
   return past != nullptr && past->has_begun();
 }
 
-void node_core::inherited(const node_life& source, bytes_view message, bool redelivered) {
+void node_core::inherited(const node_life& source, bytes_view message, bool redelivered,
+                          bool awaited) {
   message_head head;
   if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
     return;  // control messages of an earlier life mean nothing to this one
-  // A sender that lives waits until these are handled, unless it has given them up.
-  if (has_heard_of(source)) {
+  // Later ones can have come only if the sender is gone, or has given these up.
+  if (!awaited && has_heard_of(source)) {
     log_cause(errc::superseded, "messages of " + source.id.to_string() +
                                     " to an earlier life of this node are left out: later ones " +
                                     "have come before them");

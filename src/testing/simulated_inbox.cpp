@@ -42,7 +42,8 @@ std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std:
     ++count;
     const bool again = std::exchange(way.begun, false);
     const simulated_dispatch handled{*holder, *from.wire, from.reader};
-    events.inherited(*way.note, way.at(way.handled), again);
+    const bool awaited = from.wire->ends[1 - from.reader] != nullptr;
+    events.inherited(*way.note, way.at(way.handled), again, awaited);
   }
   return count;
 }

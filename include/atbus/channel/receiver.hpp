@@ -115,6 +115,8 @@ class ATBUS_API receiver {
   [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept;
   // Grows whenever the speaker of a lane changes.
   [[nodiscard]] std::uint64_t speaker_changes() const noexcept;
+  // Whether somebody holds the lane: its sender lives and has not ended. Asks the kernel.
+  [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept;
   // Three words about a lane's sender, for this receiver and its successors. All 0 when another
   // sender begins and when the lane becomes free.
   [[nodiscard]] std::array<std::uint64_t, 3> note(std::uint32_t lane) const noexcept;

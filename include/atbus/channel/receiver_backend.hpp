@@ -50,6 +50,7 @@ class ATBUS_API receiver_backend : public dispatcher {
   // Of lanes.
   [[nodiscard]] virtual std::uint64_t speaker(std::uint32_t) const noexcept { return 0; }
   [[nodiscard]] virtual std::uint64_t speaker_changes() const noexcept { return 0; }
+  [[nodiscard]] virtual bool has_sender(std::uint32_t) const noexcept { return false; }
   [[nodiscard]] virtual lane_note note(std::uint32_t) const noexcept { return {}; }
   virtual void set_note(std::uint32_t, const lane_note&) noexcept {}
   virtual void pause_lane(std::uint32_t) noexcept {}

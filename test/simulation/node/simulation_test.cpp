@@ -1,6 +1,8 @@
 // Runs scenarios from a range of seeds: simulated_runs.h says how to choose others.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "simulated_runs.h"
 #include "simulation/node/scenario.h"
 
@@ -9,6 +11,13 @@ namespace {
 
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
   test::run_seeds(test::is_sanitized ? 100 : 4000, make_scenario);
+}
+
+// Rare meetings of faults, that once broke a promise.
+TEST(Simulation, KeepsItsPromisesWhereItOnceDidNot) {
+  constexpr std::uint64_t two_lives_at_once_the_older_one_heard_last = 91671;
+  for (const std::uint64_t seed : {two_lives_at_once_the_older_one_heard_last})
+    EXPECT_EQ(run(make_scenario(seed), nullptr).fault, "") << "seed " << seed;
 }
 
 TEST(Simulation, DoesTheSameForTheSameSeed) {

@@ -153,7 +153,7 @@ TEST_F(LaneRestart, SaysWhatASuccessorMayInheritThoughItsSenderHasGoneFork) {
   one->on_closed = nullptr;
   out = one->connect("shm://two");
   ASSERT_TRUE(until([&] { return one->messages.size() == 2; }));
-  EXPECT_EQ(one->messages[0], "inherited 1/1: waits");
+  EXPECT_EQ(one->messages[0], "inherited 1/1: waits, not awaited");
 }
 
 TEST_F(LaneRestart, TakesBackFromTheDeadWhatNoSuccessorInheritsThenFork) {

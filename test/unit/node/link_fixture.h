@@ -97,13 +97,14 @@ class recorded_end final : public link_events {
     const inside here{*this};
     events.push_back({"returned", &at, {}, {}});
   }
-  void inherited(const node_life& source, bytes_view message, bool redelivered) override {
+  void inherited(const node_life& source, bytes_view message, bool redelivered,
+                 bool awaited) override {
     const inside here{*this};
     events.push_back({redelivered ? "inherited again" : "inherited",
                       nullptr,
                       {},
                       source.id.to_string() + "/" + std::to_string(source.incarnation) + ": " +
-                          std::string{as_text(message)}});
+                          std::string{as_text(message)} + (awaited ? "" : ", not awaited")});
   }
   void problem(const error& what) override {
     const inside here{*this};

@@ -164,7 +164,7 @@ class hand_played final : private link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  void inherited(const node_life&, bytes_view, bool) override {}
+  void inherited(const node_life&, bytes_view, bool, bool) override {}
   void problem(const error&) override {}
 
   simulated_network& net_;
