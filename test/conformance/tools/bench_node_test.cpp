@@ -71,6 +71,22 @@ TEST(BenchNode, CountsEveryMessageOverRelays) {
   }
 }
 
+TEST(BenchNode, CountsEveryMessageBetweenNodesThatAllSend) {
+  for (const std::string& address :
+       {"shm://" + name(), "mem://" + name(), unix_address(), std::string{"ipv6://::1:0"}}) {
+    SCOPED_TRACE(address);
+    const json found =
+        run_bench({"node", "--address", address, "--nodes", "4", "--seconds", "0.2"});
+    expect_complete(found);
+    EXPECT_EQ(found["nodes"], 4);
+    EXPECT_FALSE(left_something());
+  }
+  const json found = run_bench(
+      {"node", "--nodes", "5", "--hops", "2", "--rate", "20000", "--sleep", "--seconds", "0.3"});
+  expect_complete(found);
+  EXPECT_FALSE(left_something());
+}
+
 TEST(BenchNode, RunsSeveralSendersThatClaim) {
   const json found = run_bench({"node", "--seconds", "0.2", "--senders", "3", "--api", "claim",
                                 "--unit-size", "2048", "--batch", "5"});

@@ -10,7 +10,7 @@ namespace atbus::bench {
 run_outcome run_throughput(const workload& work, task receiver, task sender,
                            const std::vector<int>& cpus) {
   std::vector<task> tasks(1 + work.senders, sender);
-  tasks.front() = receiver;
+  tasks.front() = receiver;  // or one more that sends, if all do
   tasks.resize(tasks.size() + work.hops, task::node_relay);
   return run_workers(work, tasks,
                      {.cpus = cpus,

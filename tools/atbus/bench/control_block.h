@@ -47,6 +47,9 @@ struct worker_slot {
   // Where it listens, NUL-terminated; written before the state becomes `listening`.
   std::array<char, workload::most_address_bytes> address{};
 
+  // Of nodes that send to each other: this one sends no more. Release, as the state.
+  alignas(line_bytes) std::atomic<bool> sent_all = false;
+
   // Messages so far, for the progress line. Relaxed: a figure for people.
   alignas(line_bytes) std::atomic<std::uint64_t> progress = 0;
 };

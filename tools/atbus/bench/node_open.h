@@ -26,14 +26,19 @@ inline unsigned relay_bits(std::size_t relay) noexcept {
   return static_cast<unsigned>(32 + 8 * relay);
 }
 
-// The one that the others dial or reach, worker 0, has the first id, or lies below all relays.
+// The one that the others dial or reach, worker 0, lies below all relays. Of nodes that all send, every
+// second one does.
+inline bool is_below_all_relays(const workload& work, std::size_t worker) noexcept {
+  return work.nodes == 0 ? worker == 0 : worker < work.nodes && worker % 2 == 0;
+}
+
 inline bus_id node_of_worker(const workload& work, std::size_t worker) noexcept {
   constexpr std::uint64_t below_all = 0x01010101;
   if (work.hops == 0) {
     return bus_id{worker + 1};
   }
-  if (worker == 0) {
-    return bus_id{below_all};
+  if (is_below_all_relays(work, worker)) {
+    return bus_id{below_all + worker};
   }
   if (worker < 1 + work.senders) {
     return bus_id{0xfd000000 + worker};
@@ -44,13 +49,20 @@ inline bus_id node_of_worker(const workload& work, std::size_t worker) noexcept 
 }
 
 // A scheme's own port, or a name of its own.
-inline std::string relay_address(const workload& work, std::size_t relay) {
+inline std::string address_beside(const workload& work, const std::string& suffix) {
   const std::string first = work.address.data();
   if (const auto kind = kind_of(first); kind && *kind != socket_kind::local) {
     return first.substr(0, first.rfind(':')) + ":0";
   }
   const std::size_t end = std::min(first.find('?'), first.size());
-  return first.substr(0, end) + "-relay" + std::to_string(relay) + first.substr(end);
+  return first.substr(0, end) + suffix + first.substr(end);
+}
+inline std::string relay_address(const workload& work, std::size_t relay) {
+  return address_beside(work, "-relay" + std::to_string(relay));
+}
+// Of nodes that dial each other.
+inline std::string member_address(const workload& work, std::size_t worker) {
+  return address_beside(work, "-node" + std::to_string(worker));
 }
 
 // `worker`: for whom, where one holds the nodes of two.
@@ -70,7 +82,7 @@ inline node open_node(const worker& self, std::size_t worker) {
         options.parent(self.address_of(self.index() - 1));
       }
     } else {
-      const std::size_t parent = worker == 0 ? work.hops - 1 : 0;
+      const std::size_t parent = is_below_all_relays(work, worker) ? work.hops - 1 : 0;
       options.parent(self.address_of(first_relay(work) + parent));
     }
   }
@@ -127,6 +139,27 @@ inline bool connect(worker& self, node& from) {
     static_cast<void>(from.wait(std::chrono::milliseconds{1}));
   }
   return false;
+}
+
+// A node as something to write to.
+struct node_target {
+  static constexpr std::uint32_t type_of_messages = 1;
+
+  node& from;
+  bus_id to;
+
+  status send(bytes_view bytes) noexcept { return from.send(to, type_of_messages, bytes); }
+  node_slot claim(std::size_t length) noexcept { return from.claim(to, type_of_messages, length); }
+  status wait_writable(std::chrono::nanoseconds time) { return from.wait(time); }
+};
+
+// How many messages are to be sent by now, one of so many equal parts.
+inline std::uint64_t due_by_now(const worker& self, std::uint64_t parts) noexcept {
+  if (self.work().rate == 0) {
+    return ~std::uint64_t{0};
+  }
+  const double seconds = static_cast<double>(now_ns() - self.start_ns()) / ns_per_s;
+  return static_cast<std::uint64_t>(seconds * static_cast<double>(self.work().rate)) / parts;
 }
 
 // Message `number`, written in place.

@@ -8,28 +8,6 @@
 namespace atbus::bench {
 namespace {
 
-constexpr std::uint32_t type_of_messages = 1;
-
-// The receiving node, as something to write to.
-struct node_target {
-  node& from;
-  bus_id to;
-
-  status send(bytes_view bytes) noexcept { return from.send(to, type_of_messages, bytes); }
-  node_slot claim(std::size_t length) noexcept { return from.claim(to, type_of_messages, length); }
-  status wait_writable(std::chrono::nanoseconds time) { return from.wait(time); }
-};
-
-// How many are to be sent by now.
-std::uint64_t due_by_now(const worker& self) noexcept {
-  if (self.work().rate == 0) {
-    return ~std::uint64_t{0};
-  }
-  const double seconds = static_cast<double>(now_ns() - self.start_ns()) / ns_per_s;
-  return static_cast<std::uint64_t>(seconds * static_cast<double>(self.work().rate)) /
-         self.work().senders;
-}
-
 template <check_kind Check, api_kind Api>
 std::uint64_t send_all(worker& self, node& from) {
   const std::uint32_t batch =
@@ -41,7 +19,7 @@ std::uint64_t send_all(worker& self, node& from) {
   std::uint64_t number = 0;
   while (!self.stopped()) {
     status sent;
-    const std::uint64_t due = due_by_now(self);
+    const std::uint64_t due = due_by_now(self, self.work().senders);
     for (std::uint32_t i = 0; i != batch && sent && number < due; ++i) {
       sent = writer.write(target, first_word(who, number));
       number += sent ? 1 : 0;

@@ -127,6 +127,9 @@ std::string length_text(const workload& work) {
 }
 
 std::string sender_text(const workload& work) {
+  if (work.nodes != 0) {
+    return fmt::format("{} nodes", work.nodes);
+  }
   if (work.connections != work.senders) {
     return fmt::format("{} connections", work.connections);
   }

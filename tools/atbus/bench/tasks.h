@@ -18,6 +18,7 @@ void ping_over_nodes(worker& self);
 void pong_over_nodes(worker& self);
 void relay_for_nodes(worker& self);
 void ping_between_own_nodes(worker& self);
+void exchange_between_nodes(worker& self);
 
 // What the machine allows; shares nothing with the channels.
 void receive_from_ring(worker& self);

@@ -105,7 +105,10 @@ void plan_stream(const throughput_options& options, workload& work) {
 
 // The same for nodes, and for the channel that they are compared with.
 void plan_node(const throughput_options& options, workload& work) {
-  work.connections = work.senders;
+  if (work.nodes != 0) {
+    work.senders = work.nodes - 1;
+  }
+  work.connections = work.nodes != 0 ? work.nodes * work.nodes : work.senders;
   const std::string address = options.address.empty()
                                   ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
                                   : options.address;
@@ -166,12 +169,16 @@ throughput_results measure(const throughput_options& options, const workload& wo
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
     const run_outcome outcome =
         options.of_nodes()
-            ? run_throughput(work, task::node_receiver, task::node_sender, cpus)
+            ? run_throughput(work, work.nodes != 0 ? task::node_member : task::node_receiver,
+                             work.nodes != 0 ? task::node_member : task::node_sender, cpus)
             : run_throughput(work, task::channel_receiver, task::channel_sender, cpus);
     results.ours.add(outcome);
     // A node leaves a segment with a name to its successor.
     if (!outcome.problems.empty() || options.of_nodes()) {
       remove_leftovers(work.address.data());
+      for (std::uint32_t member = 0; member != work.nodes; ++member) {
+        remove_leftovers(member_address(work, member).c_str());
+      }
       for (std::uint32_t relay = 0; relay != work.hops; ++relay) {
         remove_leftovers(relay_address(work, relay).c_str());
       }
@@ -317,6 +324,9 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   result["api"] = work.api == api_kind::claim ? "claim" : "send";
   if (options.of_nodes()) {
     result["hops"] = work.hops;
+    if (work.nodes != 0) {
+      result["nodes"] = work.nodes;
+    }
     result["cpu_ns_a_message"] = cpu_ns_a_message(results.ours).median;
   }
   if (work.rate != 0) {
@@ -550,9 +560,20 @@ void add_channels(CLI::App& bench, const char* kind, const char* what,
 
 void add_nodes(CLI::App& bench) {
   const auto options = std::make_shared<throughput_options>();
-  add_kind(bench, options, "node", "Throughput from node to node", add_node_options)
-      ->add_flag("--channel", options->limit,
-                 "run the bare channel with the same options in turns with it and print the share");
+  CLI::App* const command =
+      add_kind(bench, options, "node", "Throughput from node to node", add_node_options);
+  CLI::Option* const channel = command->add_flag(
+      "--channel", options->limit,
+      "run the bare channel with the same options in turns with it and print the share");
+  command
+      ->add_option(
+          "--nodes", options->work.nodes,
+          "so many nodes, each a process, that all send to each other; over relays the one "
+          "half to the other half and back")
+      ->check(CLI::Range(2U, 64U))
+      ->type_name("N")
+      ->excludes(channel)
+      ->excludes("--senders");
 }
 
 }  // namespace

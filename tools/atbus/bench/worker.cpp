@@ -160,6 +160,8 @@ void run_task(worker& self) {
       return relay_for_nodes(self);
     case task::node_both_ends:
       return ping_between_own_nodes(self);
+    case task::node_member:
+      return exchange_between_nodes(self);
     case task::ring_receiver:
       return receive_from_ring(self);
     case task::ring_sender:

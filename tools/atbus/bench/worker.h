@@ -48,6 +48,12 @@ class worker {
     slot_.progress.store(messages, std::memory_order_relaxed);
   }
 
+  // Of nodes that send to each other: what has been sent stands in sent_counts.
+  void sent_all() noexcept { slot_.sent_all.store(true, std::memory_order_release); }
+  [[nodiscard]] bool has_sent_all(std::size_t other) const noexcept {
+    return block_.slots[other].sent_all.load(std::memory_order_acquire);
+  }
+
   // Adds what the system knows of this worker and hands the figures in.
   void finish(worker_figures figures) noexcept;
   void fail(std::string_view why) noexcept;

@@ -26,6 +26,7 @@ enum class task : std::uint8_t {
   node_pong,
   node_relay,
   node_both_ends,
+  node_member,
   ring_receiver,
   ring_sender,
   ring_ping,
@@ -76,8 +77,9 @@ struct workload {
   std::int64_t socket_buffer_bytes = -1;  // asked of the kernel, which has its own choice at 0
 
   // Nodes.
-  std::uint32_t hops = 0;  // relays between the ends
-  bool own_ends = false;   // both ends are in one worker
+  std::uint32_t hops = 0;   // relays between the ends
+  std::uint32_t nodes = 0;  // that all send to each other; 0: senders send to one receiver
+  bool own_ends = false;    // both ends are in one worker
 
   bool hang_back = false;             // bare ring: wait a moment when little is there
   std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back
