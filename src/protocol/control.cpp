@@ -63,6 +63,14 @@ void for_each_field(Body& body, const Field& field) {
   }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);
+  if constexpr (std::same_as<type, where_body>)
+    field(1, "id", body.id);
+  if constexpr (std::same_as<type, found_body>) {
+    field(1, "asked", body.asked);
+    field(2, "id", body.id);
+    field(3, "addresses", body.addresses);
+    field(4, "host", body.host);
+  }
 }
 
 template <class Body>
@@ -202,6 +210,8 @@ template void encode(const pong_body&, byte_buffer&);
 template void encode(const flow_body&, byte_buffer&);
 template void encode(const bye_body&, byte_buffer&);
 template void encode(const addresses_body&, byte_buffer&);
+template void encode(const where_body&, byte_buffer&);
+template void encode(const found_body&, byte_buffer&);
 
 template error decode(bytes_view, hello_body&);
 template error decode(bytes_view, welcome_body&);
@@ -214,5 +224,7 @@ template error decode(bytes_view, pong_body&);
 template error decode(bytes_view, flow_body&);
 template error decode(bytes_view, bye_body&);
 template error decode(bytes_view, addresses_body&);
+template error decode(bytes_view, where_body&);
+template error decode(bytes_view, found_body&);
 
 }  // namespace atbus::detail

@@ -144,6 +144,23 @@ struct addresses_body {
   friend bool operator==(const addresses_body&, const addresses_body&) = default;
 };
 
+// From a child to its parent: which of its children is that id, or has it below?
+struct where_body {
+  static constexpr auto kind = message_kind::where;
+  bus_id id;
+  friend bool operator==(const where_body&, const where_body&) = default;
+};
+
+// The answer, if there is one: a sibling.
+struct found_body {
+  static constexpr auto kind = message_kind::found;
+  bus_id asked;
+  bus_id id;
+  std::vector<std::string> addresses;
+  host_identity host{};
+  friend bool operator==(const found_body&, const found_body&) = default;
+};
+
 // Replaces what is in `message` by a whole message, head and all. Never more than control_size_max.
 // Allocates nothing if `message` has the room.
 template <class Body>

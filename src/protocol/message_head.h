@@ -34,8 +34,11 @@ enum class message_kind : std::uint8_t {
   addresses,
   routed,     // passes through other nodes: routed_head.h
   broadcast,  // to all nodes of a range: broadcast_head.h
+  // Passed over by who does not know them.
+  where = 0x80,
+  found,
 };
-inline constexpr std::size_t message_kind_count =
+inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
 
 // As written above; of known kinds only.
@@ -43,14 +46,22 @@ inline constexpr std::size_t message_kind_count =
   constexpr std::array<std::string_view, message_kind_count> names{
       "data", "hello", "welcome", "proof", "accept",    "refuse", "acknowledge",
       "ping", "pong",  "flow",    "bye",   "addresses", "routed", "broadcast"};
+  if (kind == message_kind::where)
+    return "where";
+  if (kind == message_kind::found)
+    return "found";
   return names[static_cast<std::size_t>(kind)];
 }
 
-// Kinds of later versions that who does not know them passes over; any other unknown one is a
-// breach of protocol.
+[[nodiscard]] constexpr bool is_known(message_kind kind) noexcept {
+  return static_cast<std::size_t>(kind) < message_kind_count || kind == message_kind::where ||
+         kind == message_kind::found;
+}
+
+// An unknown kind that is passed over; any other is a breach of protocol.
 inline constexpr std::uint8_t ignorable_kind = 0x80;
 [[nodiscard]] constexpr bool is_ignorable(message_kind kind) noexcept {
-  return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0;
+  return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0 && !is_known(kind);
 }
 
 // Of data only; routed messages and broadcasts have flag_acknowledge too.
@@ -143,7 +154,7 @@ constexpr void encode(const message_head& head, std::byte* to) noexcept {
   head = std::bit_cast<message_head>(head_bytes(std::bit_cast<message_head>(bytes)));
   if (is_ignorable(head.kind))
     return head_fault::none;
-  if (static_cast<std::size_t>(head.kind) >= message_kind_count)
+  if (!is_known(head.kind))
     return head_fault::unknown_kind;
   const bool data = head.kind == message_kind::data;
   const bool routed = head.kind == message_kind::routed || head.kind == message_kind::broadcast;

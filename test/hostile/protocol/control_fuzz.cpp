@@ -99,6 +99,10 @@ void check_message(bytes_view message) {
       return check_body<bye_body>(message);
     case message_kind::addresses:
       return check_body<addresses_body>(message);
+    case message_kind::where:
+      return check_body<where_body>(message);
+    case message_kind::found:
+      return check_body<found_body>(message);
     case message_kind::routed:
       return check_head<routed_head, routed_head_size>(message);
     case message_kind::broadcast:

@@ -46,7 +46,9 @@ std::vector<byte_buffer> one_of_each_kind() {
           encoded(bye_body{}),
           encoded(addresses_body{}),
           raw({12, 0, 0, 0, 0, 0, 0, 0}),
-          raw({13, 0, 0, 0, 0, 0, 0, 0})};
+          raw({13, 0, 0, 0, 0, 0, 0, 0}),
+          encoded(where_body{}),
+          encoded(found_body{})};
 }
 
 void expect_refused(handshake& by, const byte_buffer& message, const std::string& where) {
@@ -58,11 +60,12 @@ void expect_refused(handshake& by, const byte_buffer& message, const std::string
 
 TEST(HandshakeAttack, EachKindIsRefusedInEachStateWhereItDoesNotBelong) {
   const auto messages = one_of_each_kind();
-  ASSERT_EQ(messages.size(), message_kind_count);
-  for (std::size_t kind = 0; kind < messages.size(); ++kind) {
-    if (static_cast<message_kind>(kind) == message_kind::refuse)
+  ASSERT_EQ(messages.size(), message_kind_count + 2);  // where and found
+  for (const byte_buffer& message : messages) {
+    const auto kind = static_cast<message_kind>(message[0]);
+    if (kind == message_kind::refuse)
       continue;
-    const std::string name{atbus::detail::name(static_cast<message_kind>(kind))};
+    const std::string name{atbus::detail::name(kind)};
     struct place {
       std::size_t messages;
       bool at_acceptor;
@@ -73,11 +76,11 @@ TEST(HandshakeAttack, EachKindIsRefusedInEachStateWhereItDoesNotBelong) {
           place{3, true, message_kind::data}, place{0, false, message_kind::welcome},
           place{2, false, message_kind::accept}, place{4, false, message_kind::data}}) {
       // Once done nothing belongs there, data neither: it is the node's from then on.
-      if (static_cast<message_kind>(kind) == at.awaited && at.awaited != message_kind::data)
+      if (kind == at.awaited && at.awaited != message_kind::data)
         continue;
       handshake_pair pair;
       pair.run(at.messages);
-      expect_refused(pair.reader_of(at.at_acceptor ? 0 : 1), messages[kind],
+      expect_refused(pair.reader_of(at.at_acceptor ? 0 : 1), message,
                      name + " after " + std::to_string(at.messages));
     }
   }

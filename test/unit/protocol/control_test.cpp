@@ -59,6 +59,27 @@ TEST(Control, IsReadAsItWasWritten) {
   expect_same_again(bye_body{.reason = errc::ok, .text = std::string{"a\0b", 3}});
   expect_same_again(addresses_body{.addresses = {"shm://a", "shm://b"}});
   expect_same_again(addresses_body{});
+  expect_same_again(where_body{.id = most});
+  expect_same_again(found_body{.asked = most, .id = 1, .addresses = {"shm://a"}, .host = {}});
+}
+
+// doc/design/protocol.md has these.
+TEST(Control, HasTheDocumentedBytesOfAQuestionAndItsAnswer) {
+  byte_buffer bytes;
+  encode(where_body{.id = 0x12020003}, bytes);
+  EXPECT_EQ(bytes, raw({0x80, 0, 0, 0, 0, 0, 0, 0, 0x81, 1, 0xce, 0x12, 2, 0, 3}));
+  host_identity host;
+  host.fill(std::byte{0xaa});
+  encode(
+      found_body{
+          .asked = 0x12020003, .id = 0x12020000, .addresses = {"ipv4://1.2.3.4:5"}, .host = host},
+      bytes);
+  byte_buffer expected =
+      raw({0x81, 0,    0,    0,   0,   0,   0,   0,    0x84, 1,   0xce, 0x12, 2,   0,   3,
+           2,    0xce, 0x12, 2,   0,   0,   3,   0x91, 0xb0, 'i', 'p',  'v',  '4', ':', '/',
+           '/',  '1',  '.',  '2', '.', '3', '.', '4',  ':',  '5', 4,    0xc4, 16});
+  expected.insert(expected.end(), host.begin(), host.end());
+  EXPECT_EQ(bytes, expected);
 }
 
 TEST(Control, CarriesEveryNumber) {

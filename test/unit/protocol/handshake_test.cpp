@@ -228,7 +228,7 @@ TEST(Handshake, LetsTemporaryNodesWithoutAnIdMeet) {
 TEST(Handshake, PassesOverMessagesOfLaterVersions) {
   handshake_pair pair;
   pair.hello = copy_of(pair.begin().send);
-  const byte_buffer later = raw({0x80, 1, 2, 3, 4, 5, 6, 7, 8});
+  const byte_buffer later = raw({0xff, 1, 2, 3, 4, 5, 6, 7, 8});
   const handshake_step step = pair.second->receive(later);
   EXPECT_EQ(step.state, handshake_state::going_on);
   EXPECT_TRUE(step.send.empty());
