@@ -159,8 +159,9 @@ status circuit::pass_on(std::uint64_t index) noexcept {
   const bool asks = unasked_ >= window_ / 4;
   if (asks)
     unasked_ = 0;
-  return owner_.hops_.pass_on({.asks = asks, .destination = peer_, .source = owner_.self_},
-                              {which.at, which.size});
+  const routed_head head{
+      .asks = asks, .destination = peer_, .source = owner_.self_, .number = index + 1};
+  return owner_.hops_.pass_on(head, {which.at, which.size});
 }
 
 void circuit::tick() {

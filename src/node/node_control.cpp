@@ -8,8 +8,6 @@
 namespace atbus::detail {
 
 void node_core::control(session& from, const message_head& head, bytes_view message) {
-  if (is_ignorable(head.kind))
-    return;
   const auto read = [&](auto& body) {
     error bad = decode(message, body);
     if (!bad)
@@ -17,6 +15,14 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
     return from.stage != session_stage::dropped;
   };
   switch (head.kind) {
+    case message_kind::where:
+      if (where_body body; read(body))
+        answer_where(from, body);
+      return;
+    case message_kind::found:
+      if (found_body body; read(body))
+        dial_sibling(from, body);
+      return;
     case message_kind::acknowledge:
       if (acknowledge_body body; read(body))
         acknowledged(from, body.handled);
@@ -52,10 +58,13 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
       return;
     case message_kind::addresses:
       if (addresses_body body; read(body)) {
+        from.of->addresses = body.addresses;
         try_offers(*from.of, body.addresses, from.host);
       }
       return;
     default:
+      if (is_ignorable(head.kind))
+        return;
       violation(from, {errc::protocol_error, "a message of the handshake came after it"});
   }
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "atbus/core/address.hpp"
@@ -50,6 +51,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
     tokens_ = make_tokens(options_, fault_);
   if (fault_ && id == bus_id{})
     fault_ = error{errc::invalid_argument, "a node needs a bus id other than 0"};
+  encode(where_body{.id = bus_id{std::numeric_limits<std::uint64_t>::max()}}, question_);
   while (self_.incarnation == 0)
     self_.incarnation = on_.random.word();
   on_.channels.start(self_, *this);

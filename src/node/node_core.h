@@ -7,8 +7,9 @@
 // In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake), node_control.cpp,
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_restart.cpp
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
-// through this one), node_broadcast.cpp, node_tree.cpp (parent, children and siblings),
-// node_directory.cpp (peers that stand in the directory).
+// through this one), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
+// node_siblings.cpp (how siblings find each other), node_directory.cpp (peers that stand in the
+// directory).
 //
 // One thread.
 #pragma once
@@ -45,6 +46,7 @@
 #include "node/random_source.h"
 #include "node/route_table.h"
 #include "node/session.h"
+#include "node/sibling_search.h"
 #include "node/timer_queue.h"
 #include "protocol/handshake.h"
 #include "protocol/message_head.h"
@@ -266,6 +268,9 @@ class node_core final : private link_events, private next_hops {
   void dial_again(dial& which);
   void dial_again(std::list<dial>& idle);
   void end_dials(std::list<dial>& wishes);
+  // Those that `is_useful`, up to a limit; not those that are dialled already.
+  void dial_offered(peer& of, const std::vector<std::string>& addresses, relation as,
+                    const std::function<bool(const address&)>& is_useful);
   void try_offers(peer& of, const std::vector<std::string>& addresses, const host_identity& host);
   // Whether `left` is the better one of two links to one life; both ends say the same.
   [[nodiscard]] bool better(const session& left, const session& right) const noexcept;
@@ -298,10 +303,23 @@ class node_core final : private link_events, private next_hops {
   // Why `who` can't be to this node what it says.
   [[nodiscard]] error check_place(const session& on, const peer_identity& who);
   void place(peer& of, const peer_identity& who);
-  // It has no link to this node any more, but for those over other nodes.
+  // Whether it has a link that makes it what it is to this node: a sibling is linked as such.
+  [[nodiscard]] static bool has_place(const peer& of) noexcept;
+  // It has none any more.
   void displace(peer& of);
   // Nobody wants to be connected to it any more.
   void end_wishes(peer& of);
+
+  // node_siblings.cpp
+  // A circuit's message goes up: there may be a sibling that is nearer.
+  void ask_where(bus_id id, session& parent) noexcept;
+  void answer_where(session& from, const where_body& asked);
+  void dial_sibling(session& from, const found_body& answer);
+  void end_sibling_dial(peer& whom, const dial& wish, const std::string& why);
+  void give_up_sibling(peer& whom, const std::string& why);
+  [[nodiscard]] static bool dials_sibling(const session& on) noexcept {
+    return on.dialled != nullptr && on.dialled->is_to_sibling();
+  }
 
   // node_directory.cpp
   void open_directory();
@@ -352,6 +370,8 @@ class node_core final : private link_events, private next_hops {
   peer* last_found_ = nullptr;
   route_table routes_;
   std::list<dial> parent_dials_;
+  sibling_search sibling_search_;
+  byte_buffer question_;            // to the parent, with room for it
   peer* parent_ = nullptr;          // the last one; it stays wished for while it is away
   std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was forgotten
   std::vector<std::unique_ptr<session>> sessions_;

@@ -216,6 +216,8 @@ void node_core::advance(session& on, bytes_view message) {
       ++stats_.registrations_failed;
       const error why = on.shake->problem();
       on.failure = why.code();
+      if (dials_sibling(on))
+        return drop(on, false, errc::denied, {});
       std::string text = "registration with " + on.at.peer() + " failed: " + why.text();
       const bool first =
           on.dialled != nullptr && std::exchange(on.dialled->told, why.code()) != why.code();
@@ -254,6 +256,7 @@ void node_core::registered(session& on) {
   on.life = {who.id, who.incarnation};
   on.registered_at = on_.clock.now();
   on.answer = on.shake->resume();
+  on.as = who.as;
   on.host = who.host;
   of.message_limit = static_cast<std::size_t>(who.message_limit);
   on.of = &of;
@@ -430,7 +433,8 @@ void node_core::session_timer(session& of) {
     case session_stage::opening:
     case session_stage::registering:
       ++stats_.registrations_failed;
-      log_cause(errc::timed_out, of.at.peer() + " did not register in time");
+      if (!dials_sibling(of))
+        log_cause(errc::timed_out, of.at.peer() + " did not register in time");
       of.failure = errc::timed_out;
       return drop(of, false, errc::timed_out, {});
     case session_stage::registered:
@@ -491,6 +495,12 @@ void node_core::closed(link& at, const error& why) {
   if (of != nullptr)
     path_ended(*of, *gone);
   if (dial* const wish = gone->dialled; wish != nullptr) {
+    if (of == nullptr && wish->is_to_sibling()) {
+      const std::string reason =
+          gone->failure != errc::ok ? std::string{explain(gone->failure)} : why.text();
+      end_session(*gone);
+      return end_sibling_dial(*wish->of, *wish, reason);
+    }
     if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
       log("no connection to " + wish->where() + ": " + why.text());
       wish->told = why.code();
@@ -515,8 +525,7 @@ void node_core::closed(link& at, const error& why) {
   end_session(*gone);
   if (of == nullptr)
     return;
-  const auto is_relayed = [](const session* one) { return !one->is_direct; };
-  if (at.kind() != link_kind::relayed && std::ranges::all_of(of->sessions, is_relayed))
+  if (at.kind() != link_kind::relayed && !has_place(*of))
     displace(*of);
   if (of->sessions.empty())
     lost(*of);

@@ -102,13 +102,11 @@ void node_core::end_dials(std::list<dial>& wishes) {
   wishes.clear();
 }
 
-void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
-                           const host_identity& host) {
-  if (host != on_.host || host == host_identity{} || of.current == nullptr)
-    return;
+void node_core::dial_offered(peer& of, const std::vector<std::string>& addresses, relation as,
+                             const std::function<bool(const address&)>& is_useful) {
   for (const std::string& text : addresses) {
     const result<address> to = address::parse(text);
-    if (!to || kind_of(to->kind()) >= of.current->at.kind())
+    if (!to || !is_useful(*to))
       continue;
     const auto known = [&](const dial& one) { return one.to == to.value(); };
     if (&of == parent_ && std::ranges::any_of(parent_dials_, known))
@@ -118,14 +116,27 @@ void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
         std::count_if(of.dials.begin(), of.dials.end(), offered) >=
             static_cast<std::ptrdiff_t>(offers_max))
       continue;
-    if (error bad = start_dial(of.dials, &of, *to, true); !bad)
+    if (error bad = start_dial(of.dials, &of, *to, true); bad)
+      of.dials.back().as = as;
+    else if (as != relation::sibling)
       log(text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
   }
+}
+
+void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
+                           const host_identity& host) {
+  if (host != on_.host || host == host_identity{} || of.current == nullptr)
+    return;
+  const relation as = of.as == relation::sibling ? of.as : relation::peer;
+  dial_offered(of, addresses, as,
+               [&of](const address& to) { return kind_of(to.kind()) < of.current->at.kind(); });
 }
 
 bool node_core::better(const session& left, const session& right) const noexcept {
   if (left.at.kind() != right.at.kind())
     return left.at.kind() < right.at.kind();
+  if (left.as != right.as)
+    return left.as == relation::sibling;
   // Both ends dialled: the dial of the one with the lower id wins.
   return left.by_us != right.by_us && left.by_us == (self_.id < left.life.id);
 }

@@ -10,6 +10,8 @@ namespace {
 
 // A failure of one circuit is told once in this time.
 constexpr std::chrono::nanoseconds failure_interval = std::chrono::milliseconds{10};
+// The first of so many messages of a circuit makes a node look for a nearer way.
+constexpr std::uint64_t question_interval = 1024;
 
 }  // namespace
 
@@ -25,7 +27,7 @@ void node_core::seek(peer& of) {
   // Nothing else is to be tried, or it has failed.
   const bool is_needed =
       of.sessions.empty() && std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
-        return !one.is_relayed() && one.failures != 0;
+        return one.is_to_sibling() || (!one.is_relayed() && one.failures != 0);
       });
   if (!is_needed || !is_reachable(of.id) || leaving_)
     return;  // what is required waits until the child is there
@@ -67,8 +69,10 @@ void node_core::circuit_failed(peer& of, errc why, unsigned failures) {
 }
 
 session* node_core::link_to(const peer& next) noexcept {
-  const auto is_good = [](const session* one) {
-    return one->stage == session_stage::registered && one->is_direct;
+  // The other end takes from a sibling what it does not take from a peer.
+  const auto is_good = [&next](const session* one) {
+    return one->stage == session_stage::registered && one->is_direct &&
+           (next.as != relation::sibling || one->as == relation::sibling);
   };
   if (next.current != nullptr && is_good(next.current)) [[likely]]
     return next.current;
@@ -100,6 +104,8 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
   path->at.commit(message.size());
   ++path->committed;
   take_claim_away(*path);
+  if (carries && next == routes_.parent() && head.number % question_interval == 1) [[unlikely]]
+    ask_where(head.destination, *path);
   return {};
 }
 

@@ -1,4 +1,5 @@
 // Parent, children and siblings: dialling the parent, and who may be what to this node.
+#include <algorithm>
 #include <utility>
 
 #include "node/node_core.h"
@@ -26,6 +27,8 @@ relation node_core::dialled_as(const session& on) const noexcept {
   if (on.dialled != nullptr && on.dialled->of == nullptr)
     return relation::parent;
   const peer* const of = on.dialled != nullptr ? on.dialled->of : on.of;
+  if (of != nullptr && of->as == relation::peer && on.dialled != nullptr)
+    return on.dialled->as;
   return of != nullptr ? of->as : relation::peer;
 }
 
@@ -55,6 +58,10 @@ void node_core::place(peer& of, const peer_identity& who) {
   if (who.as != relation::peer || of.life.incarnation != who.incarnation)
     of.as = who.as;
   of.range = who.range;
+  of.addresses = who.addresses;
+  of.host = who.host;
+  if (of.as == relation::sibling)
+    sibling_search_.set_reached(of.id);
   routes_.put(of);
   // A circuit to it that is just registering would go over this link, and have it wait meanwhile.
   for (dial& wish : of.dials) {
@@ -73,11 +80,22 @@ void node_core::place(peer& of, const peer_identity& who) {
     let_go(*before);
 }
 
+bool node_core::has_place(const peer& of) noexcept {
+  return std::ranges::any_of(of.sessions, [&](const session* one) {
+    return one->is_direct && (of.as != relation::sibling || one->as == relation::sibling);
+  });
+}
+
 void node_core::displace(peer& of) {
   routes_.remove(of);
   ways_changed();
-  if (std::exchange(of.as, relation::peer) == relation::parent)
-    dial_again(parent_dials_);
+  const relation was = std::exchange(of.as, relation::peer);
+  if (has_place(of))
+    routes_.put(of);  // as a peer
+  if (was != relation::parent)
+    return;
+  sibling_search_.parent_lost();
+  dial_again(parent_dials_);
 }
 
 void node_core::end_wishes(peer& of) {

@@ -15,6 +15,7 @@
 #include "delivery/outgoing_flow.h"
 #include "node/session.h"
 #include "node/timer_queue.h"
+#include "protocol/control.h"
 #include "protocol/relation.h"
 
 namespace atbus::detail {
@@ -30,15 +31,18 @@ struct dial {
   // For people.
   [[nodiscard]] std::string where() const { return to ? to->to_string() : "other nodes"; }
   [[nodiscard]] bool is_relayed() const noexcept { return !to; }
+  // Of these nothing is told but that none of them has led there.
+  [[nodiscard]] bool is_to_sibling() const noexcept { return as == relation::sibling; }
 
   peer* of;                   // null: the parent, whoever answers
   std::optional<address> to;  // none: over other nodes
   session* at = nullptr;      // under way, or up
   timer again;
-  unsigned failures = 0;  // in a row
-  errc told = errc::ok;   // the failure that was logged last
-  bool offered;           // by the peer, as a better way: not the user's wish
-  bool listed = false;    // it stands in the directory, and connect() has not named it
+  unsigned failures = 0;         // in a row
+  errc told = errc::ok;          // the failure that was logged last
+  bool offered;                  // by the peer or the parent: not the user's wish
+  bool listed = false;           // it stands in the directory, and connect() has not named it
+  relation as = relation::peer;  // sibling: the parent has told of it
 };
 
 struct peer {
@@ -47,10 +51,12 @@ struct peer {
 
   bus_id id;
   std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
-  node_life life;                 // the one that registered last; incarnation 0: none yet
-  relation as = relation::peer;   // what it is to this node
-  std::optional<id_range> range;  // of its children, if it may have any
-  bool silent = false;            // it did not answer when another one wanted in
+  node_life life;                        // the one that registered last; incarnation 0: none yet
+  relation as = relation::peer;          // what it is to this node
+  std::optional<id_range> range;         // of its children, if it may have any
+  std::vector<std::string> addresses{};  // where it listens, as it said last
+  host_identity host{};
+  bool silent = false;  // it did not answer when another one wanted in
   outgoing_flow out;
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old

@@ -9,6 +9,7 @@
 
 #include "delivery/incoming_flow.h"
 #include "node/link.h"
+#include "node/sibling_search.h"
 #include "node/timer_queue.h"
 #include "protocol/handshake.h"
 
@@ -37,9 +38,11 @@ struct session {
   dial* dialled = nullptr;  // by us, for that wish; null: accepted, or the wish is gone
   bool by_us = false;
   std::unique_ptr<handshake> shake;
-  peer* of = nullptr;  // once registered
-  node_life life;      // of the other end, once registered
+  peer* of = nullptr;            // once registered
+  node_life life;                // of the other end, once registered
+  relation as = relation::peer;  // what the other end is to this node, as this link sees it
   host_identity host{};
+  answer_budget answers;  // to a child that asks for siblings
   // When its handshake began, and when it was registered: counted in registrations of the node's.
   std::uint64_t began_after = 0;
   std::uint64_t registration = 0;

@@ -289,7 +289,9 @@ void tree_world::check_memory() {
     if (!at.process)
       continue;
     const std::string name = "node " + std::to_string(index);
-    const std::size_t near = nodes_[index].children.size() + 1;
+    // Its children, its parent, and the parent's other children.
+    const std::size_t near =
+        nodes_[index].children.size() + nodes_[nodes_[index].parent].children.size() + 1;
     const std::size_t known = at.process->core().endpoints().size();
     if (known > at.partners.size() + near)
       book.fail(name + " knows " + std::to_string(known) + " nodes, but has talked to " +

@@ -132,6 +132,10 @@ class hand_played final : private link_events {
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] bool is_registered() const { return registered_; }
   [[nodiscard]] bool has_ended() const { return link_ == nullptr; }
+  // How many messages of a kind have come since it is registered.
+  [[nodiscard]] std::ptrdiff_t heard(message_kind kind) const {
+    return std::count(heard_.begin(), heard_.end(), kind);
+  }
 
  private:
   void opened(link&, bool) override {
@@ -152,6 +156,9 @@ class hand_played final : private link_events {
     say_bytes(shake_->start().send);
   }
   void received(link&, bytes_view message, bool) override {
+    message_head head;
+    if (registered_ && decode(message, head) == head_fault::none)
+      heard_.push_back(head.kind);
     if (!shake_ || registered_)
       return;
     const handshake_step step = shake_->receive(message);
@@ -174,6 +181,7 @@ class hand_played final : private link_events {
   std::function<void(introduction&)> change_;
   bool open_ = false;
   bool registered_ = false;
+  std::vector<message_kind> heard_;
   token_list none_;
   std::unique_ptr<handshake_initiator> shake_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
