@@ -1,12 +1,14 @@
 // A node of a tree: answers who greets it, greets the nodes that it is told of until all have answered,
-// and prints which way the answer came. It goes on until it is killed.
+// and prints which way the answer came. One that greets nobody prints who it is linked to. It goes on
+// until it is killed.
 //
-//   member ID LISTEN PARENT RANGE GREETED...      "-" for no parent, and for no children
+//   member ID LISTEN[,LISTEN] PARENT RANGE GREETED...      "-" for no parent, and for no children
 #include <atbus/atbus.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <sstream>
 #include <string>
 
 using namespace std::chrono_literals;
@@ -26,7 +28,7 @@ std::string way_to(const atbus::node& node, atbus::bus_id id) {
 int main(int argc, char** argv) {
   if (argc < 5)
     return std::cerr << "usage: member ID LISTEN PARENT RANGE GREETED...\n", 2;
-  const std::string listen = argv[2];
+  std::istringstream listen{argv[2]};
   const std::string parent = argv[3];
   const std::string range = argv[4];
   const char* const token = std::getenv("THREE_HOSTS_TOKEN");
@@ -57,13 +59,23 @@ int main(int argc, char** argv) {
     std::cout << own->to_hex() << " reached " << m.source().to_hex() << " through "
               << way_to(node, m.source()) << std::endl;
   });
+  node.on_endpoint([&](const atbus::endpoint& other, atbus::endpoint_event event) {
+    const bool linked =
+        event == atbus::endpoint_event::connected || event == atbus::endpoint_event::moved;
+    if (linked && greeted.empty()) {
+      std::cout << own->to_hex() << " is linked to " << other.id().to_hex() << " through "
+                << other.address() << std::endl;
+    }
+  });
   // Not everybody is there yet: greeted again.
   node.on_undelivered([&](const atbus::undelivered& u) {
     if (u.type() == kHello)
       greeted[u.destination()] = false;
   });
-  if (auto s = node.listen(listen); !s)
-    return s.print(), 1;
+  for (std::string at; std::getline(listen, at, ',');) {
+    if (auto s = node.listen(at); !s)
+      return s.print(), 1;
+  }
   std::cout << own->to_hex() << " listens at " << node.addresses().at(0) << std::endl;
   while (node.is_open()) {
     for (auto& [whom, done] : greeted) {

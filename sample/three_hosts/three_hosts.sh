@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A tree of nodes over three hosts: a parent on the first, and on each of the two others a router with
 # three processes below it. Within a host they meet over Unix sockets that hand out shared memory; the
-# routers dial the parent over TCP. Each of the six processes greets the five others.
+# routers dial the parent over TCP, and each other when the parent has told them where. Each of the six
+# processes greets the five others.
 #
 # usage: three_hosts.sh start|show|stop|run       run: all three of them
 #
@@ -21,7 +22,7 @@ fail() {
   exit 1
 }
 
-# Three namespaces, and a cable from the first to each of the others.
+# Three namespaces, and a cable from the first to each of the others, between which it forwards.
 make_hosts() {
   local host
   for host in 0 1 2; do
@@ -34,8 +35,10 @@ make_hosts() {
       ip -n "$tag-0" addr add "10.77.$host.1/24" dev "to$host" &&
       ip -n "$tag-0" link set "to$host" up &&
       ip -n "$tag-$host" addr add "10.77.$host.2/24" dev cable &&
-      ip -n "$tag-$host" link set cable up || return 1
+      ip -n "$tag-$host" link set cable up &&
+      ip -n "$tag-$host" route add default via "10.77.$host.1" || return 1
   done
+  ip netns exec "$tag-0" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 }
 
 remove_hosts() {
@@ -88,7 +91,8 @@ start() {
     if [ -e "$dir/namespaces" ]; then
       address=10.77.$host.1
     fi
-    start_member $host 0x120${host}0000 "unix://@$tag-$host" "ipv4://$address:$port" "0x120${host}0000/48"
+    start_member $host 0x120${host}0000 "unix://@$tag-$host,ipv4://0.0.0.0:0" "ipv4://$address:$port" \
+      "0x120${host}0000/48"
   done
   for leaf in "${leaves[@]}"; do
     host=${leaf:5:1}
@@ -100,7 +104,9 @@ start() {
 }
 
 all_reached() {
-  [ "$(cat "$dir"/*.out | grep -c ' reached ')" -ge 30 ]
+  [ "$(cat "$dir"/*.out | grep -c ' reached ')" -ge 30 ] &&
+    grep -q 'is linked to 0x12020000' "$dir/0x12010000.out" &&
+    grep -q 'is linked to 0x12010000' "$dir/0x12020000.out"
 }
 
 show() {
@@ -108,7 +114,7 @@ show() {
   local how=0
   await "$patience_s" all_reached || how=1
   sort "$dir"/*.out
-  [ $how = 0 ] || fail "not all have reached each other; what they say is in $dir"
+  [ $how = 0 ] || fail "not all have reached each other, or the routers are not linked; what they say is in $dir"
 }
 
 stop() {
