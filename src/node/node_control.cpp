@@ -45,6 +45,8 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
           from.of->in.path_opened();
           from.of->in_from = &from;
         }
+        if (from.shake != nullptr)
+          both_registered(from);
         if (!from.of->in.announce(body.next))
           violation(from, {errc::protocol_error,
                            "a flow goes back to number " + std::to_string(body.next)});

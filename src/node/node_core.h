@@ -236,6 +236,7 @@ class node_core final : private link_events, private next_hops {
   result<resume_point> admit(session& on, const peer_identity& who);
   void advance(session& on, bytes_view message);
   void registered(session& on);
+  void both_registered(session& on);
   void control(session& from, const message_head& head, bytes_view message);
   void acknowledged(session& by, std::uint64_t handled);
   void count_handled(session& from, bool data) {

@@ -309,7 +309,15 @@ void node_core::registered(session& on) {
       other->at.resume();
   }
   choose(of, on);
-  try_offers(of, who.addresses, who.host);
+  if (on.by_us)
+    both_registered(on);
+}
+
+// A link that the other end offers may be there before this one is registered at that end, and would
+// end it.
+void node_core::both_registered(session& on) {
+  const peer_identity& who = on.shake->peer();
+  try_offers(*on.of, who.addresses, who.host);
   on.shake.reset();
 }
 

@@ -153,6 +153,27 @@ TEST(TreeFaults, AChildThatHadSomethingToSayIsBackAsSoonAsItsParentListens) {
   EXPECT_EQ(tree.book.fault(), "");
 }
 
+// Two nodes of one host with different parents. What each offers the other is there long before a
+// registration over their parents has come back: it must not end that.
+TEST(TreeFaults, NodesOfAHostThatHaveLostEachOtherMeetAgain) {
+  topology all = two_relays();
+  all[5].host = all[3].host;
+  for (const std::size_t index : {3U, 5U})
+    all[index].addresses.push_back("mem://node" + std::to_string(index));
+  tree_of tree{all};
+  tree.net.conditions.refuses = true;
+  tree.talk({3, 5}, 1s);
+  tree.stop(5, tree.net.now() + 60s);
+  tree.send(3, 5, 100, 0);
+  tree.run_until(tree.net.now() + 59s);
+  EXPECT_TRUE(std::ranges::none_of(tree.process(3).core().endpoints(), [&](const endpoint& one) {
+    return one.id() == all[5].id && one.connected();
+  }));
+  tree.net.conditions.refuses = false;
+  EXPECT_LT(tree.run_until_quiet(60s), 20s);
+  EXPECT_EQ(tree.book.fault(), "");
+}
+
 // Another process with the id of a node that lives is refused, and nothing happens to that one.
 TEST(TreeFaults, AnIdThatIsClaimedTwiceStaysWithTheFirst) {
   tree_of tree{two_relays()};
