@@ -110,14 +110,20 @@ test::run_result tree_run::run() {
   if (well()) {
     world_.net.conditions = {.queue_size = link_queue};
     recovery = world_.run_until_quiet(longest_recovery);
+    // Both ends of a link may dial a better one, and be without any for a moment.
+    world_.run_until(world_.net.now() + 5s);
+    (void)world_.run_until_quiet(longest_recovery);
   }
   if (well()) {
     world_.end_faults();
     world_.check_memory();
+    world_.check_links(4);  // two that are better may be offered, and both ends dial them
     world_.check_ways(std::max<std::size_t>(132, world_.size()));
   }
   if (well())
     world_.check_idle();
+  if (well())
+    world_.check_links(1);
   if (well())
     world_.check_leaving();
   return {.fault = world_.book.fault(),

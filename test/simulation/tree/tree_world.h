@@ -55,6 +55,8 @@ class tree_world {
   void check_ways(std::size_t probes);
   void check_idle();
   void check_memory();
+  // All are running.
+  void check_links(std::size_t to_each);
   void check_leaving();
 
   void note(const std::string& text);
@@ -80,6 +82,7 @@ class tree_world {
   [[nodiscard]] bool is_gone(const endpoint& of) const;
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
+  [[nodiscard]] std::size_t most_known(std::size_t index) const;
   void end_of(place& at);
   void start_later(std::size_t index, std::chrono::nanoseconds after);
   void bury_doomed();
