@@ -64,8 +64,8 @@ constexpr std::array<entry, errc_count> entries{{
      {"position", "character"}},
     {errc::not_supported,
      "not_supported",
-     "This machine, kernel or build, or this kind of channel, does not offer what was asked for. "
-     "Use another option or kind of address, or a build that has it.",
+     "This machine, kernel or build, or this kind of channel or node, does not offer what was "
+     "asked for. Use another option or kind of address, or a build that has it.",
      {}},
     {errc::not_found,
      "not_found",
@@ -188,6 +188,16 @@ constexpr std::array<entry, errc_count> entries{{
      "that the address is that of an atbus peer, that nothing between the two changes bytes, and "
      "that both are of releases that fit each other; the log has what was found.",
      {"found", "expected"}},
+    {errc::unknown_command,
+     "unknown_command",
+     "The node that was asked has no command of that name, and nothing was done. Check the name, "
+     "and that the node is of a release that has it.",
+     {"node"}},
+    {errc::command_failed,
+     "command_failed",
+     "The node that was asked could not do it, or gave the command up without an answer. The reply "
+     "has its own words for why.",
+     {"node"}},
 }};
 
 consteval bool rows_match_their_codes() {

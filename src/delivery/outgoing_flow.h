@@ -49,6 +49,7 @@ namespace atbus::detail {
 struct held_message {
   std::uint64_t number = 0;
   std::uint32_t type = 0;
+  std::uint8_t flags = 0;  // of its head: what kind of message it is
   // Whether the life that it was sent to last may have handled it.
   bool may_have_arrived = false;
   // Whether a successor of that life may find it in shared memory; may_have_arrived is set then.

@@ -37,6 +37,24 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
   return static_cast<bool>(begun);
 }
 
+bool command_awaitable::await_suspend(std::coroutine_handle<> waiting) {
+  how_ = core_ == nullptr ? status{errc::closed}
+                          : core_->ask(to_, words_.all(), timeout_,
+                                       [this, waiting](status how, const command_reply& reply) {
+                                         how_ = how;
+                                         reply_ = reply;
+                                         waiting.resume();
+                                       });
+  return static_cast<bool>(how_);
+}
+
+result<command_reply> command_awaitable::await_resume() {
+  if (how_)
+    return std::move(reply_);
+  const error why{how_};
+  return reply_.text().empty() ? why : why.with_text(std::string{reply_.text()});
+}
+
 node::node(bus_id id, const node_options& options)
     : node(*new detail::node_state(id, options, detail::make_machine_ground(options))) {}
 
@@ -149,6 +167,16 @@ node_slot node::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t lengt
   return slot;
 }
 
+status node::command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
+                     std::function<void(status, const command_reply&)> call) {
+  return state_ != nullptr ? state_->core().ask(to, words.all(), timeout, std::move(call))
+                           : status{errc::closed};
+}
+
+command_awaitable node::command(bus_id to, command_words words, std::chrono::nanoseconds timeout) {
+  return {state_ != nullptr ? &state_->core() : nullptr, to, std::move(words), timeout};
+}
+
 node_sender node::sender() {
   return node_sender{state_ != nullptr ? state_->open_thread_lane() : error{errc::closed}};
 }
@@ -156,6 +184,16 @@ node_sender node::sender() {
 void node::on_message(std::function<void(const message&)> handler) {
   if (state_ != nullptr)
     state_->core().handlers().on_message = std::move(handler);
+}
+
+void node::on_command(std::function<void(atbus::command&)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_command = std::move(handler);
+}
+
+void node::on_command(std::string_view name, std::function<void(atbus::command&)> handler) {
+  if (state_ != nullptr)
+    state_->core().handlers().on_command_named[std::string{name}] = std::move(handler);
 }
 
 void node::on_undelivered(std::function<void(const undelivered&)> handler) {

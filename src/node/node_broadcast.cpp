@@ -44,6 +44,8 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
   give_up_claim();
   if (closed_ || leaving_)
     return errc::closed;
+  if (is_visitor())
+    return errc::not_supported;
   if (!fault_)
     return fault_.code();
   if (payload.size() > options_.message_limit())

@@ -49,12 +49,12 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
           *this, *this, timers_, on.clock, on.random) {
   if (fault_)
     tokens_ = make_tokens(options_, fault_);
-  if (fault_ && id == bus_id{})
-    fault_ = error{errc::invalid_argument, "a node needs a bus id other than 0"};
   encode(where_body{.id = bus_id{std::numeric_limits<std::uint64_t>::max()}}, question_);
   while (self_.incarnation == 0)
     self_.incarnation = on_.random.word();
   on_.channels.start(self_, *this);
+  if (fault_ && is_visitor() && (!options_.parents().empty() || routes_.own()))
+    fault_ = error{errc::invalid_argument, "a node without a bus id has no place in a tree"};
   if (fault_)
     fault_ = dial_parent();
   if (fault_)
@@ -77,6 +77,11 @@ void node_core::close() noexcept {
   // Who waits for a peer is told that there is nothing to wait for.
   for (auto waits = std::exchange(ready_, {}); const auto& wait : waits)
     wait->call(errc::closed);
+  for (auto untold = std::exchange(news_, {}); const news& item : untold) {
+    if (item.kind == news::what::ready)
+      item.call(item.result);
+  }
+  close_commands();
 }
 
 node_handlers& node_core::handlers() {
@@ -92,6 +97,8 @@ result<std::string> node_core::listen(std::string_view text) {
     return error{errc::closed};
   if (!fault_)
     return fault_;
+  if (is_visitor())
+    return error{errc::invalid_argument, "a node without a bus id can't be reached"};
   const result<address> where = address::parse(text);
   if (!where)
     return where.error();
@@ -122,7 +129,9 @@ error node_core::connect(bus_id id, std::string_view text) {
     return errc::closed;
   if (!fault_)
     return fault_;
-  if (id == self_.id || id == bus_id{})
+  if (is_visitor() && id != bus_id{})
+    return {errc::invalid_argument, "a node without a bus id connects to 0: to whoever is there"};
+  if (!is_visitor() && (id == self_.id || id == bus_id{}))
     return {errc::invalid_argument, "a node can't connect to bus id " + id.to_string() +
                                         (id == self_.id ? ": it is its own" : "")};
   const result<address> where = address::parse(text);
@@ -186,6 +195,12 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
 std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                       std::size_t length, status& why) noexcept {
   give_up_claim();
+  peer* const in = closed_ || leaving_ ? nullptr : find_or_look_up(to);
+  return claim_for(in, to, type, flags, length, why);
+}
+
+std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                                std::size_t length, status& why) noexcept {
   ++way_.claims;
   const auto refuse = [&](status reason) -> std::byte* {
     why = reason;
@@ -194,9 +209,10 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
   };
   if (closed_ || leaving_) [[unlikely]]
     return refuse(errc::closed);
+  if (is_visitor() && (flags & command_flags) == 0) [[unlikely]]
+    return refuse(errc::not_supported);
   if (length > options_.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, options_.message_limit()});
-  peer* in = find_or_look_up(to);
   if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
       [[likely]] {
     session& path = *in->current;
@@ -218,12 +234,12 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
       return refuse({errc::not_connected, to.value()});
     }
     if (options_.overflow() == overflow_policy::would_block &&
-        options_.message_deadline().count() == 0) {
+        options_.message_deadline().count() == 0 && (flags & command_flags) == 0) {
       in->wants_room = true;
       return refuse({errc::would_block, to.value()});
     }
   }
-  const bool self = to == self_.id;
+  const bool self = to == self_.id && !is_visitor();
   if (in == nullptr && !self) [[unlikely]] {
     const bool required = (flags & flag_require_delivery) != 0;
     if (!is_reachable(to) && !(required && may_become_reachable(to)))
@@ -255,6 +271,7 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
     claimed_.message = {};
     claimed_.message.type = type;
     claimed_.message.required = (flags & flag_require_delivery) != 0;
+    claimed_.message.flags = flags & command_flags;
     claimed_.message.bytes.resize(length);
   } catch (const std::bad_alloc&) {
     return refuse({errc::out_of_memory, length});
@@ -271,6 +288,8 @@ static_assert(data_head_size == message_head_size &&
 
 void node_core::open_way(session& path) noexcept {
   const peer& of = *path.of;
+  if (of.id == bus_id{})
+    return;  // commands only, and replies
   if (of.current != &path || of.next != nullptr || of.out.holds() || closed_ || leaving_)
     return;
   way_.place = path.at.place();
@@ -306,11 +325,11 @@ void node_core::commit_held(std::size_t length) noexcept {
     return;
   }
   message.number = in->out.accept();
-  if (options_.message_deadline().count() != 0) {
+  if (message.deadline.count() == 0 && options_.message_deadline().count() != 0)
     message.deadline = on_.clock.now() + options_.message_deadline();
-    if (!in->expiry.pending())
-      in->expiry.set(message.deadline);
-  }
+  if (message.deadline.count() != 0 &&
+      (!in->expiry.pending() || message.deadline < in->expiry.due()))
+    in->expiry.set(message.deadline);
   if (options_.overflow() == overflow_policy::drop_newest && in->out.holds() &&
       in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     ++stats_.overflow_drops;
@@ -402,7 +421,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     const held_message own = std::move(to_self_.front());
     to_self_.pop_front();
     to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
-    deliver(self_, own.type, own.bytes, false);
+    deliver_any(self_, message_head{message_kind::data, own.flags, 0, own.type}, own.bytes, false);
     if (closed_)
       return delivered_now_;
   }
@@ -457,11 +476,14 @@ std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
 bool node_core::settled() const noexcept {
   if (!to_self_.empty())
     return false;
-  return std::all_of(peers_.begin(), peers_.end(), [](const auto& one) {
-    const peer& of = *one.second;
+  const auto is_settled = [](const peer& of) {
     const session* const path = of.current != nullptr ? of.current : of.left_behind;
     return !of.out.holds() && (path == nullptr || path->settled());
-  });
+  };
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [&](const auto& one) { return is_settled(*one.second); }) &&
+         std::all_of(guests_.begin(), guests_.end(),
+                     [&](const auto& one) { return is_settled(*one); });
 }
 
 void node_core::leave() {
@@ -481,6 +503,8 @@ void node_core::leave() {
   for (const auto& one : sessions_) {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)
       drop(*one, false, errc::closed, {});
+    else if (one->stage == session_stage::registered && is_guest(*one->of))
+      drop(*one, true, errc::ok, "this node ends");
   }
 }
 
@@ -489,39 +513,12 @@ void node_core::received(link& from, bytes_view message, bool redelivered) {
   auto* const by = static_cast<session*>(from.context);
   std::uint32_t type = 0;
   if (closed_ || by == nullptr || by->stage != session_stage::registered || by->of->in_from != by ||
-      !by->of->in.is_next_new() || !is_plain_data(message, type) ||
+      !by->of->in.is_next_new() || !is_plain_data(message, type) || by->life.id == bus_id{} ||
       message.size() - message_head_size > options_.message_limit() || !news_.empty()) [[unlikely]]
     return received_other(from, message, redelivered);
   count_handled(*by, true);
   (void)by->of->in.arrived();
   deliver(by->life, type, payload_of(message), redelivered);
-}
-
-outgoing_flow::sink node_core::reporter(peer& of) {
-  return [this, id = of.id](const held_message& what, errc reason) {
-    ++(what.outcome() == errc::outcome_unknown ? stats_.outcome_unknown : stats_.not_delivered);
-    if (reason == errc::timed_out)
-      ++stats_.deadline_drops;
-    tell({.kind = news::what::undelivered, .about = id, .message = what, .reason = reason});
-  };
-}
-
-void node_core::tell_event(const peer& of, endpoint_event event) {
-  tell({.kind = news::what::endpoint, .about = of.id, .event = event});
-}
-
-void node_core::log(std::string text) {
-  tell({.kind = news::what::log, .text = std::move(text)});
-}
-
-void node_core::log_cause(errc cause, std::string text) {
-  constexpr std::chrono::nanoseconds between = std::chrono::seconds{1};
-  std::chrono::nanoseconds& last = logged_at_.at(static_cast<std::size_t>(cause));
-  const std::chrono::nanoseconds time = on_.clock.now();
-  if (last.count() != 0 && time - last < between)
-    return;
-  last = time;
-  log(std::move(text));
 }
 
 endpoint node_core::view(const peer& of) const {
@@ -534,44 +531,6 @@ std::vector<endpoint> node_core::endpoints() const {
   for (const auto& [id, one] : peers_)
     all.push_back(view(*one));
   return all;
-}
-
-bool node_core::tell_news() {
-  // What handlers bring about is told in the next poll at the latest: this ends.
-  for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {
-    news item = std::move(news_.front());
-    news_.pop_front();
-    switch (item.kind) {
-      case news::what::undelivered:
-        if (handlers_.on_undelivered) {
-          handlers_.on_undelivered(undelivered{item.about, item.message.number, item.message.type,
-                                               item.message.bytes, item.message.outcome(),
-                                               item.reason});
-        }
-        break;
-      case news::what::endpoint:
-        if (handlers_.on_endpoint) {
-          const peer* const of = find(item.about);
-          const endpoint seen = of != nullptr ? view(*of) : endpoint{item.about, 0, {}, {}, false};
-          handlers_.on_endpoint(seen, item.event);
-        }
-        break;
-      case news::what::writable:
-        if (handlers_.on_writable)
-          handlers_.on_writable(item.about);
-        break;
-      case news::what::log:
-        if (handlers_.on_log)
-          handlers_.on_log(item.text);
-        break;
-      case news::what::ready:
-        item.call(item.result);
-        break;
-    }
-    if (closed_)
-      return false;
-  }
-  return true;
 }
 
 node_stats node_core::stats() const noexcept {

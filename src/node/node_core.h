@@ -9,7 +9,7 @@
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
 // through this one), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
 // node_siblings.cpp (how siblings find each other), node_directory.cpp (peers that stand in the
-// directory).
+// directory), node_commands.cpp (commands and replies), node_news.cpp (what is told between messages).
 //
 // One thread.
 #pragma once
@@ -22,6 +22,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/clock.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/node/command.hpp"
 #include "atbus/node/direct_way.hpp"
 #include "atbus/node/directory.hpp"
 #include "atbus/node/endpoint.hpp"
@@ -67,6 +69,8 @@ struct node_handlers {
   std::function<void(const message&)> on_message;
   std::function<void(const undelivered&)> on_undelivered;
   std::function<void(const endpoint&, endpoint_event)> on_endpoint;
+  std::function<void(command&)> on_command;
+  std::map<std::string, std::function<void(command&)>, std::less<>> on_command_named;
   std::function<void(bus_id)> on_writable;
   std::function<void(std::string_view)> on_log;
 };
@@ -77,6 +81,8 @@ class node_core final : private link_events, private next_hops {
   ~node_core();
 
   [[nodiscard]] const node_life& self() const noexcept { return self_; }
+  // It has no bus id, and one peer, which it knows as 0.
+  [[nodiscard]] bool is_visitor() const noexcept { return self_.id == bus_id{}; }
   [[nodiscard]] const clock_source& clock() const noexcept { return on_.clock; }
   // To be set by who likes; what is set within a handler holds from the next poll on.
   [[nodiscard]] node_handlers& handlers();
@@ -119,6 +125,14 @@ class node_core final : private link_events, private next_hops {
   using reached_handler = std::function<void(const std::vector<bus_id>&)>;
   status broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
                    std::chrono::nanoseconds timeout, reached_handler call);
+
+  using command_call = std::function<void(status, const command_reply&)>;
+  // See node::command.
+  status ask(bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
+             command_call call);
+  // The answer to a command of that life's.
+  status answer(const node_life& to, std::uint64_t number, errc how,
+                const std::vector<std::string>& values);
 
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.
@@ -199,6 +213,10 @@ class node_core final : private link_events, private next_hops {
   // node_core.cpp
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                            std::size_t length, status& why) noexcept;
+  // `in` is who is known as `to`; no other claim is open. Commands and replies are held when the link
+  // is full.
+  [[nodiscard]] std::byte* claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                                     std::size_t length, status& why) noexcept;
   void commit_held(std::size_t length) noexcept;
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
   // outgrow the processor's caches.
@@ -258,11 +276,36 @@ class node_core final : private link_events, private next_hops {
   void session_timer(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
   void received_other(link& from, bytes_view message, bool redelivered);
+  void count_delivered(std::size_t bytes, bool redelivered) noexcept;
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
+  // Also a command or a reply. False: it is not what it may be: a command or reply that makes sense, or from a visitor a command.
+  bool deliver_any(const node_life& source, const message_head& head, bytes_view payload,
+                   bool redelivered);
+
+  // node_commands.cpp
+  status send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                      bytes_view payload, std::chrono::nanoseconds deadline);
+  bool deliver_command(const node_life& source, const message_head& head, bytes_view payload,
+                       bool redelivered);
+  void deliver_reply(bus_id source, errc how, std::uint64_t number,
+                     std::vector<std::string> values);
+  void command_undelivered(const held_message& what, errc reason);
+  // Who asked is told that with the next news, unless he was told something before.
+  void end_command(std::uint64_t number, status how);
+  void close_commands() noexcept;
 
   // node_paths.cpp
   [[nodiscard]] peer* find(bus_id id) noexcept;
   peer& find_or_make(bus_id id);
+  [[nodiscard]] std::unique_ptr<peer> make_peer(bus_id id);
+  // As which it is known here.
+  [[nodiscard]] bus_id known_as(bus_id id) const noexcept { return is_visitor() ? bus_id{} : id; }
+  [[nodiscard]] bool is_guest(const peer& of) const noexcept {
+    return of.id == bus_id{} && !is_visitor();
+  }
+  // Guests are told apart by their lives, all others by their ids.
+  [[nodiscard]] peer* find(const node_life& who) noexcept;
+  peer& find_or_make(const node_life& who);
   // Without an address: over other nodes.
   error start_dial(std::list<dial>& among, peer* of, std::optional<address> to, bool offered);
   error dial_now(dial& which);
@@ -357,6 +400,12 @@ class node_core final : private link_events, private next_hops {
   };
   void tell_ready(bus_id id, status how);
 
+  struct asked_command {
+    bus_id to;
+    command_call call;
+    std::unique_ptr<timer> clock;
+  };
+
   node_life self_;
   const node_options options_;  // const: it has setters of the same names
   node_environment on_;
@@ -369,6 +418,7 @@ class node_core final : private link_events, private next_hops {
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
+  std::vector<std::unique_ptr<peer>> guests_;  // visitors that are here; not in peers_
   route_table routes_;
   std::list<dial> parent_dials_;
   sibling_search sibling_search_;
@@ -421,6 +471,9 @@ class node_core final : private link_events, private next_hops {
     std::unique_ptr<timer> clock;
   };
   std::vector<std::unique_ptr<broadcast_wait>> awaited_;
+  std::map<std::uint64_t, asked_command> asked_;  // by number
+  std::uint64_t last_asked_ = 0;                  // begins anywhere
+  std::shared_ptr<node_core*> for_commands_ = std::make_shared<node_core*>(this);
   std::size_t delivered_now_ = 0;
   bool dispatching_ = false;
   bool closed_ = false;
@@ -469,13 +522,17 @@ inline void node_core::commit(std::size_t length) noexcept {
   way_path_ = path;
 }
 
-inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
-                               bool redelivered) {
+inline void node_core::count_delivered(std::size_t bytes, bool redelivered) noexcept {
   ++stats_.delivered;
-  stats_.delivered_bytes += payload.size();
+  stats_.delivered_bytes += bytes;
   if (redelivered) [[unlikely]]
     ++stats_.redelivered;
   ++delivered_now_;
+}
+
+inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
+                               bool redelivered) {
+  count_delivered(payload.size(), redelivered);
   if (handlers_.on_message)
     handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
 }

@@ -44,9 +44,9 @@ void node_core::prepare_flow(session& on, const node_life& life) {
 }
 
 void node_core::give_back_flow(session& gone) {
-  if (!std::exchange(gone.has_flow, false))
+  if (!std::exchange(gone.has_flow, false) || gone.flow_of.id == bus_id{})
     return;
-  const peer* const of = find(gone.flow_of.id);
+  const peer* const of = find(gone.flow_of);
   const bool in_use = (of != nullptr && of->life == gone.flow_of) ||
                       std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
                         return other->has_flow && other->flow_of == gone.flow_of;
@@ -63,7 +63,7 @@ void node_core::resume_others(session& ended) {
   const bool held_up = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
     return other->stage == session_stage::registering && other->told_position == life;
   });
-  peer* const of = find(life.id);
+  peer* const of = find(life);
   if (held_up || of == nullptr)
     return;
   for (session* other : of->sessions)
@@ -142,24 +142,26 @@ void node_core::begin_handshake(session& on) {
 }
 
 result<resume_point> node_core::admit(session& on, const peer_identity& who) {
+  const node_life life{who.id, who.incarnation};
+  if (who.id == bus_id{} && (is_visitor() || on.by_us || !on.is_direct))
+    return error{errc::denied, "a node without a bus id can't be visited, nor visit over others"};
   if (who.id == self_.id)
     return error{errc::denied, "bus id " + who.id.to_string() + " is taken: it is this node's"};
-  if (who.id == bus_id{})
-    return error{errc::denied, "a node without a bus id can't register here"};
+  peer* const known = find(life);
+  if (who.id == bus_id{} && known == nullptr && guests_.size() >= options_.visitors())
+    return error{errc::denied, std::to_string(guests_.size()) + " visitors are here already"};
   if (tokens_.empty() && on.at.trust() == link_trust::stranger &&
       !options_.allow_unauthenticated()) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};
   }
   if (error bad = check_place(on, who); !bad)
     return bad;
-  const node_life life{who.id, who.incarnation};
   if (const incoming_flow* const past = away_.superseded(life)) {
     on.superseded = true;
     const flow_position last = past->position();
     return resume_point{
         .session = last.session, .last = last.last, .sole = true, .superseded = true};
   }
-  peer* const known = find(who.id);
   resume_point answer;
   answer.sole = true;  // until another link is found
   if (known != nullptr) {
@@ -225,7 +227,7 @@ void node_core::advance(session& on, bytes_view message) {
         log_cause(why.code(), std::move(text));
       else if (first)
         log(std::move(text));
-      const bus_id id = on.shake->peer().id;
+      const bus_id id = known_as(on.shake->peer().id);
       if (peer* const of = find(id); of == nullptr && first && id != bus_id{})
         tell({.kind = news::what::endpoint, .about = id, .event = endpoint_event::refused});
       else if (of != nullptr && std::exchange(of->refused, why.code()) != why.code())
@@ -244,7 +246,7 @@ void node_core::registered(session& on) {
                                     "as " + who.id.to_string() + " since");
     return drop(on, false, errc::superseded, {});
   }
-  if (on.shake->resume().superseded && find(who.id) == nullptr)
+  if (on.shake->resume().superseded && find(node_life{who.id, who.incarnation}) == nullptr)
     return drop(on, false, errc::superseded, {});  // that is known, and nobody wants anything of it
   // Others may have registered since it was admitted.
   if (error bad = check_place(on, who); !bad) {
@@ -252,8 +254,8 @@ void node_core::registered(session& on) {
     log_cause(bad.code(), "registration with " + on.at.peer() + " failed: " + bad.text());
     return drop(on, false, errc::denied, {});
   }
-  peer& of = find_or_make(who.id);
   on.life = {who.id, who.incarnation};
+  peer& of = find_or_make(on.life);
   on.registered_at = on_.clock.now();
   on.answer = on.shake->resume();
   on.as = who.as;
@@ -266,7 +268,7 @@ void node_core::registered(session& on) {
     of.sessions.push_back(&on);
   of.forget.cancel();
   of.refused = errc::ok;
-  if (on.is_direct)
+  if (on.is_direct && of.id != bus_id{})
     place(of, who);
   on.registration = ++stats_.registrations;
   on.at.confirm(on.life);
@@ -361,8 +363,12 @@ void node_core::received_other(link& from, bytes_view message, bool redelivered)
   count_handled(*by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      return deliver(by->life, head.type, payload_of(message),
-                     redelivered || (head.flags & flag_redelivered) != 0);
+      if (!deliver_any(by->life, head, payload_of(message),
+                       redelivered || (head.flags & flag_redelivered) != 0)) [[unlikely]]
+        violation(*by, {errc::protocol_error, is_guest(of)
+                                                  ? "a visitor sends something else than commands"
+                                                  : "a command or reply is not as it should be"});
+      return;
     case incoming_flow::verdict::duplicate:
       ++stats_.duplicates;
       return;

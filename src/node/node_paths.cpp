@@ -19,13 +19,32 @@ peer* node_core::find(bus_id id) noexcept {
   const auto found = peers_.find(id.value());
   if (found == peers_.end())
     return nullptr;
-  last_found_ = found->second.get();
-  return last_found_;
+  if (!is_visitor())  // which sends commands only
+    last_found_ = found->second.get();
+  return found->second.get();
+}
+
+peer* node_core::find(const node_life& who) noexcept {
+  if (is_visitor() || who.id != bus_id{})
+    return find(known_as(who.id));
+  const auto found = std::ranges::find(guests_, who, [](const auto& one) { return one->life; });
+  return found != guests_.end() ? found->get() : nullptr;
+}
+
+peer& node_core::find_or_make(const node_life& who) {
+  if (is_visitor() || who.id != bus_id{})
+    return find_or_make(known_as(who.id));
+  peer* const known = find(who);
+  return known != nullptr ? *known : *guests_.emplace_back(make_peer(who.id));
 }
 
 peer& node_core::find_or_make(bus_id id) {
   if (peer* const known = find(id); known != nullptr)
     return *known;
+  return *peers_.emplace(id.value(), make_peer(id)).first->second;
+}
+
+std::unique_ptr<peer> node_core::make_peer(bus_id id) {
   auto made = std::make_unique<peer>(id, numbers_used_, timers_);
   peer& of = *made;
   of.forget.replace([this, &of] {
@@ -37,7 +56,7 @@ peer& node_core::find_or_make(bus_id id) {
     if (const auto next = of.out.earliest_deadline())
       of.expiry.set(*next);
   });
-  return *peers_.emplace(id.value(), std::move(made)).first->second;
+  return made;
 }
 
 error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<address> to,
@@ -125,7 +144,7 @@ void node_core::dial_offered(peer& of, const std::vector<std::string>& addresses
 
 void node_core::try_offers(peer& of, const std::vector<std::string>& addresses,
                            const host_identity& host) {
-  if (host != on_.host || host == host_identity{} || of.current == nullptr)
+  if (host != on_.host || host == host_identity{} || of.current == nullptr || of.id == bus_id{})
     return;
   const relation as = of.as == relation::sibling ? of.as : relation::peer;
   dial_offered(of, addresses, as,
@@ -285,6 +304,7 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
+    message.flags = head.flags & command_flags;
     message.bytes.assign(payload.begin(), payload.end());
   });
   for (held_message& message : left)
@@ -319,8 +339,9 @@ void node_core::drain(peer& of) {
     }
     const std::size_t length = message.bytes.size();
     status why;
-    const auto flags = static_cast<std::uint8_t>((message.redelivered ? flag_redelivered : 0) |
-                                                 (message.required ? flag_require_delivery : 0));
+    const auto flags =
+        static_cast<std::uint8_t>(message.flags | (message.redelivered ? flag_redelivered : 0) |
+                                  (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
     if (at == nullptr) {
       of.blocked = true;
@@ -352,7 +373,7 @@ void node_core::lost(peer& of) {
 void node_core::let_go(peer& of) {
   if (of.wished || parent_ == &of)
     return;
-  if (leaving_ || !of.out.holds()) {
+  if (leaving_ || !of.out.holds() || is_guest(of)) {
     abandon(of, errc::closed);
     return forget(of);
   }
@@ -375,7 +396,7 @@ void node_core::give_up(peer& of, errc reason) {
 
 void node_core::forget(peer& of) {
   end_dials(of.dials);
-  if (of.life.incarnation != 0)
+  if (of.life.incarnation != 0 && !is_guest(of))
     away_.remember(of.life, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
@@ -387,7 +408,10 @@ void node_core::forget(peer& of) {
     claimed_ = {};
   if (parent_ == &of)
     parent_ = nullptr;
-  peers_.erase(of.id.value());
+  if (is_guest(of))
+    std::erase_if(guests_, [&](const auto& one) { return one.get() == &of; });
+  else
+    peers_.erase(of.id.value());
 }
 
 }  // namespace atbus::detail

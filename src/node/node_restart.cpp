@@ -11,6 +11,8 @@ void node_core::left(link& at) {
   if (closed_ || of == nullptr || of->of == nullptr)
     return;
   close_way();
+  if (is_guest(*of->of))
+    return drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
   of->stage = session_stage::away;
   tell_event(*of->of, endpoint_event::away);
   of->of->told_connected = false;
@@ -42,7 +44,7 @@ void node_core::returned(link& at) {
 
 // Whether this life has messages of that sender, or was told where they begin.
 bool node_core::has_heard_of(const node_life& sender) noexcept {
-  if (const peer* const of = find(sender.id); of != nullptr && of->life == sender)
+  if (const peer* const of = find(sender); of != nullptr && of->life == sender)
     return of->in.has_begun();
   for (const auto& one : sessions_) {
     if (one->has_flow && one->flow_of == sender)
@@ -66,8 +68,8 @@ void node_core::inherited(const node_life& source, bytes_view message, bool rede
   }
   if (!news_.empty() && !tell_news())
     return;
-  deliver(source, head.type, payload_of(message),
-          redelivered || (head.flags & flag_redelivered) != 0);
+  (void)deliver_any(source, head, payload_of(message),
+                    redelivered || (head.flags & flag_redelivered) != 0);
 }
 
 }  // namespace atbus::detail

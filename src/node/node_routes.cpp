@@ -16,11 +16,12 @@ constexpr std::uint64_t question_interval = 1024;
 }  // namespace
 
 bool node_core::is_reachable(bus_id id) const noexcept {
-  return routes_.next(id, nullptr) != nullptr || (awaits_parent() && !routes_.is_ours(id));
+  return id != bus_id{} &&
+         (routes_.next(id, nullptr) != nullptr || (awaits_parent() && !routes_.is_ours(id)));
 }
 
 bool node_core::may_become_reachable(bus_id id) const noexcept {
-  return is_reachable(id) || (routes_.own() && routes_.own()->contains(id));
+  return is_reachable(id) || (id != bus_id{} && routes_.own() && routes_.own()->contains(id));
 }
 
 void node_core::seek(peer& of) {

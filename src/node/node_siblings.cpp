@@ -44,8 +44,8 @@ void node_core::dial_sibling(session& from, const found_body& answer) {
   if (from.of != routes_.parent() || !from.is_direct || leaving_ ||
       !sibling_search_.take_answer(answer.asked))
     return;
-  if (answer.id == from.of->id || routes_.is_ours(answer.id) || !from.of->range ||
-      !from.of->range->contains(answer.id)) {
+  if (answer.id == bus_id{} || answer.id == from.of->id || routes_.is_ours(answer.id) ||
+      !from.of->range || !from.of->range->contains(answer.id)) {
     return violation(from, {errc::protocol_error,
                             "node " + answer.id.to_string() + " can't be another child of it"});
   }

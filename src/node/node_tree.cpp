@@ -40,6 +40,8 @@ error node_core::check_place(const session& on, const peer_identity& who) {
                                    std::string{name(who.as)} + " of node " + self_.id.to_string() +
                                    ": " + why};
   };
+  if (who.id == bus_id{} || is_visitor())
+    return refuse("a visitor has no place in a tree");
   if (!on.is_direct)
     return refuse("there are others between them");
   if (const peer* const known = find(who.id);

@@ -68,8 +68,11 @@ inline constexpr std::uint8_t ignorable_kind = 0x80;
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;
 inline constexpr std::uint8_t flag_acknowledge = 4;  // what is handled is to be said at once
+inline constexpr std::uint8_t flag_command = 8;      // the payload is a command (command_body.h)
+inline constexpr std::uint8_t flag_reply = 16;       // it is the reply to one; the type is a result
+inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
 inline constexpr std::uint8_t known_flags =
-    flag_redelivered | flag_require_delivery | flag_acknowledge;
+    flag_redelivered | flag_require_delivery | flag_acknowledge | command_flags;
 
 struct message_head {
   message_kind kind = message_kind::data;

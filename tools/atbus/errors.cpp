@@ -8,7 +8,7 @@
 
 #include "atbus/core/status.hpp"
 
-namespace atbus::command {
+namespace atbus::tool {
 namespace {
 
 constexpr std::size_t name_width = 20;
@@ -64,4 +64,4 @@ void add_errors(CLI::App& app) {
   command->callback([wanted] { run(*wanted); });
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

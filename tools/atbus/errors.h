@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
-namespace atbus::command {
+namespace atbus::tool {
 
 void add_errors(CLI::App& app);
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

@@ -8,6 +8,7 @@
 
 #include "atbus/bench/bench.h"
 #include "atbus/bench/worker.h"
+#include "atbus/command.h"
 #include "atbus/errors.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"
@@ -18,11 +19,12 @@ constexpr int usage_error = 2;
 
 int run(int argc, const char* const* argv) {
   CLI::App app{"atbus: a message bus between processes", "atbus"};
-  atbus::command::require_one_subcommand(app);
+  atbus::tool::require_one_subcommand(app);
   app.set_help_all_flag("--help-all", "help of all subcommands");
   atbus::bench::add_bench(app);
-  atbus::command::add_shm(app);
-  atbus::command::add_errors(app);
+  atbus::tool::add_shm(app);
+  atbus::tool::add_command(app);
+  atbus::tool::add_errors(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& failure) {

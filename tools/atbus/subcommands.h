@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace atbus::command {
+namespace atbus::tool {
 
 // Exactly one subcommand, checked after everything else: CLI11's own check comes first and would
 // hide the name of one that was misspelt.
@@ -16,4 +16,4 @@ inline void require_one_subcommand(CLI::App& app) {
   });
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

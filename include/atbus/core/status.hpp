@@ -61,9 +61,11 @@ enum class errc : std::uint16_t {
   out_of_memory,
   system_error,
   protocol_error,
+  unknown_command,
+  command_failed,
 };
 
-inline constexpr std::size_t errc_count = static_cast<std::size_t>(errc::protocol_error) + 1;
+inline constexpr std::size_t errc_count = static_cast<std::size_t>(errc::command_failed) + 1;
 
 // The category of every std::error_code made here; its name is "atbus". Codes with a POSIX meaning
 // compare equal to the matching std::errc (would_block to operation_would_block, and so on).

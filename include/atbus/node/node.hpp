@@ -12,6 +12,10 @@
 // with the mark `redelivered`), or on_undelivered is told once, with the outcome not_delivered
 // (proven) or outcome_unknown.
 //
+// A node with bus id 0 is a visitor: it asks one node for something and goes. connect(0, address) names
+// where that node is, whatever its id, and command(0, ...) asks it. A visitor does nothing else: it
+// can't listen, send or be sent to. The node that it visits knows it only while it is there.
+//
 // A node runs in one of three ways: run() owns the thread; poll() is called once per frame and never
 // blocks; or it rides on a libuv loop (node_options::loop).
 //
@@ -40,6 +44,7 @@
 #include "atbus/core/id_range.hpp"
 #include "atbus/core/status.hpp"
 #include "atbus/delivery/policies.hpp"
+#include "atbus/node/command.hpp"
 #include "atbus/node/direct_way.hpp"
 #include "atbus/node/endpoint.hpp"
 #include "atbus/node/message.hpp"
@@ -130,7 +135,7 @@ class ATBUS_API ready_awaitable {
 
 class ATBUS_API node {
  public:
-  // `id` is this node's; 0 is none. What is wrong with the options is said by each verb.
+  // `id` is this node's; 0: a visitor. What is wrong with the options is said by each verb.
   explicit node(bus_id id, const node_options& options = {});
   node(node&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)), way_(std::exchange(other.way_, nullptr)) {}
@@ -167,7 +172,7 @@ class ATBUS_API node {
   // Accepts a copy of the message. To a node without a link it goes over other nodes, by the parent or
   // a child (node_options::parent). Errors: no_route (none of these, and neither connect() nor the
   // directory names it), would_block (on_writable tells when to go on), message_too_large, closed,
-  // out_of_memory. To its own id: delivered by the next poll.
+  // not_supported (this is a visitor), out_of_memory. To its own id: delivered by the next poll.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
     std::byte* const at = way_ != nullptr ? way_->claim(to, type, bytes.size()) : nullptr;
     if (at == nullptr) [[unlikely]]
@@ -205,10 +210,29 @@ class ATBUS_API node {
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);
 
+  // Asks that node for something: a command's name, and its arguments; 1,024 words at most. `call` is
+  // called exactly once if this is ok, never within it. It is told
+  //   ok                and the reply
+  //   command_failed    and why, in the words of the node that was asked
+  //   unknown_command   that node has no such command
+  //   timed_out         nothing is known: it may have been carried out, or be so later
+  //   closed            this node ends
+  //   any other error   why the command was not delivered, or may not have been (see undelivered)
+  // Errors: those of send; invalid_argument (no words or too many, a negative timeout); would_block also
+  // while 4,096 commands of this node's are not answered.
+  status command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
+                 std::function<void(status, const command_reply&)> call);
+  [[nodiscard]] command_awaitable command(bus_id to, command_words words,
+                                          std::chrono::nanoseconds timeout);
+
   // For another thread: a lane of its own into this node. What is wrong is said by its send.
   [[nodiscard]] node_sender sender();
 
   void on_message(std::function<void(const message&)> handler);
+  // Of all commands, or of those with that name, which it takes from the first. A command that no
+  // handler is for is answered with unknown_command. An empty handler is none.
+  void on_command(std::function<void(atbus::command&)> handler);
+  void on_command(std::string_view name, std::function<void(atbus::command&)> handler);
   // Once for each accepted message that is not delivered or unknown.
   void on_undelivered(std::function<void(const undelivered&)> handler);
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);

@@ -112,6 +112,11 @@ class node_options {
     sessions_ = most;
     return *this;
   }
+  // How many visitors (see node) may be here at a time.
+  node_options& visitors(std::size_t most) {
+    visitors_ = most;
+    return *this;
+  }
   // How long run() goes on after stop() so that what was accepted is delivered.
   node_options& drain(std::chrono::nanoseconds longest) {
     drain_ = longest;
@@ -154,6 +159,7 @@ class node_options {
     return message_deadline_;
   }
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
+  [[nodiscard]] std::size_t visitors() const noexcept { return visitors_; }
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
   // Empty: none.
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
@@ -179,6 +185,7 @@ class node_options {
   restart_policy restart_ = restart_policy::redeliver;
   std::chrono::nanoseconds message_deadline_{0};
   std::size_t sessions_ = 4096;
+  std::size_t visitors_ = 64;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
   std::string directory_file_;
   std::shared_ptr<atbus::directory> directory_;

@@ -1,4 +1,4 @@
-// Counters of a node, from its start. Every drop has one.
+// Counters of a node, from its start. Every drop has one. Commands and replies are messages too.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,12 @@ namespace atbus {
 struct node_stats {
   std::uint64_t accepted = 0;        // messages that send or commit took
   std::uint64_t accepted_bytes = 0;  // their payload
-  std::uint64_t delivered = 0;       // messages handed to on_message
+  std::uint64_t delivered = 0;       // messages handed to on_message, commands and replies
   std::uint64_t delivered_bytes = 0;
   std::uint64_t redelivered = 0;      // of these, marked
+  std::uint64_t commands = 0;         // of others, handed to a handler or refused for want of one
+  std::uint64_t replies = 0;          // to commands of this node's
+  std::uint64_t stray_replies = 0;    // dropped: too late, or to no command of this node's
   std::uint64_t would_block = 0;      // sends refused for want of room
   std::uint64_t refused = 0;          // sends refused for another reason
   std::uint64_t not_delivered = 0;    // reported with this outcome

@@ -1,6 +1,6 @@
-// Whatever the bytes of a control message are: it is read as one of its kind or refused with a reason
-// in print; what is read is within the limits, and written again it is read as the same. So for the
-// heads of messages that pass through nodes.
+// Whatever the bytes of a control message or a command are: it is read as one of its kind or refused
+// with a reason in print; what is read is within the limits, and written again it is read as the same.
+// So for the heads of messages that pass through nodes.
 //
 // Input: a message.
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "atbus/core/bytes.hpp"
 #include "core/text.h"
 #include "protocol/broadcast_head.h"
+#include "protocol/command_body.h"
 #include "protocol/control.h"
 #include "protocol/routed_head.h"
 
@@ -67,6 +68,18 @@ void check_head(bytes_view message) {
   require(std::ranges::equal(written, message.first(Size)));
 }
 
+void check_command(bytes_view payload) {
+  command_body body;
+  if (!decode(payload, body))
+    return;
+  require(body.words.size() <= command_words_max);
+  byte_buffer written;
+  encode(body.number, body.words, written);
+  require(written.size() <= payload.size());
+  command_body again;
+  require(decode(written, again) && again.number == body.number && again.words == body.words);
+}
+
 void check_message(bytes_view message) {
   message_head head;
   if (decode(message, head) != head_fault::none || is_ignorable(head.kind)) {
@@ -76,6 +89,7 @@ void check_message(bytes_view message) {
   }
   switch (head.kind) {
     case message_kind::data:
+      check_command(payload_of(message));
       return check_body<ping_body>(message);
     case message_kind::hello:
       return check_body<hello_body>(message);

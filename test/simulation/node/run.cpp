@@ -62,6 +62,8 @@ class world {
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  void ask(std::size_t from, std::size_t to, std::uint64_t size);
+  void on_command(node_core& core, command& asked);
   void check_waiting(std::size_t from, std::size_t to, std::size_t size);
   void check_memory();
   [[nodiscard]] bool is_connected(std::size_t from, std::size_t to);
@@ -87,6 +89,9 @@ class world {
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
   bool faults_are_over_ = false;
+  std::vector<command> unanswered_;
+  std::uint64_t commands_ = 0;
+  std::uint64_t commands_ended_ = 0;
   std::chrono::nanoseconds recovery_{0};
 };
 
@@ -139,6 +144,7 @@ void world::set_handlers(std::size_t index, node_core& core) {
   const node_life self = core.self();
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
+  on.on_command = [this, &core](command& asked) { on_command(core, asked); };
   on.on_undelivered = [this, index, self](const undelivered& what) {
     book_.reported(self, what);
     if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
@@ -210,6 +216,55 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
     check_waiting(from, to, bytes.size());
   else if (sent == errc::would_block)
     at.owed.insert(id_of(to).value());
+}
+
+void world::ask(std::size_t from, std::size_t to, std::uint64_t size) {
+  place& at = places_[from];
+  if (!at.process || at.doomed)
+    return;
+  const auto ended = [this, to, times = std::make_shared<int>(0)](status how,
+                                                                  const command_reply& reply) {
+    ++commands_ended_;
+    if (++*times != 1)
+      book_.fail("a command to node " + id_of(to).to_string() + " ended twice");
+    if (how && reply.text() != id_of(to).to_string())
+      book_.fail("node " + id_of(to).to_string() + " was asked, " + std::string{reply.text()} +
+                 " has answered");
+  };
+  if (at.process->user().command(id_of(to), {"who", std::string(size, 'x')},
+                                 1ms + std::chrono::nanoseconds{draw(10'000'000'000)}, ended))
+    ++commands_;
+  if (!at.process->core().dispatching())
+    at.process->wake();
+}
+
+// Answers at once, later, or never.
+void world::on_command(node_core& core, command& asked) {
+  if (asked.name() != "who")
+    book_.fail("a command has become another one");
+  if (draw(3) == 0)
+    unanswered_.push_back(asked.detach());
+  else
+    asked.reply(core.self().id.to_string());
+  if (unanswered_.size() < 2 || draw(2) == 0)
+    return;
+  {
+    command late = std::move(unanswered_[draw(unanswered_.size())]);
+    std::erase_if(unanswered_, [](const command& one) { return one.name().empty(); });
+    if (draw(2) == 0)
+      late.fail("no");
+  }
+  // Its node may be another one, and has something to send now.
+  const auto wake = [](simulated_node& of) {
+    if (of.user().is_open() && !of.core().dispatching())
+      of.wake();
+  };
+  for (const place& at : places_) {
+    if (at.process)
+      wake(*at.process);
+  }
+  for (const auto& one : outliving_)
+    wake(*one);
 }
 
 // Nothing leaves a queue without a link, but for what is dropped and reported.
@@ -356,8 +411,12 @@ void world::happen(const scenario_event& one) {
   };
   switch (one.what) {
     case happening::send:
-      for (std::uint64_t i = 0; i < one.count; ++i)
-        send(one.who, one.whom, 24 + draw(one.size), static_cast<std::uint32_t>(draw(4)));
+      for (std::uint64_t i = 0; i < one.count; ++i) {
+        if (draw(8) == 0)
+          ask(one.who, one.whom, draw(one.size));
+        else
+          send(one.who, one.whom, 24 + draw(one.size), static_cast<std::uint32_t>(draw(4)));
+      }
       return check_memory();
     case happening::cut:
       if (const std::size_t links = net_.links(); links != 0)
@@ -489,6 +548,11 @@ test::run_result world::run() {
   }
   if (book_.fault().empty())
     finish();
+  places_.clear();
+  outliving_.clear();
+  if (commands_ended_ != commands_)
+    book_.fail("of " + std::to_string(commands_) + " commands " + std::to_string(commands_ended_) +
+               " have ended");
   return {.fault = book_.fault(),
           .messages = book_.accepted_count(),
           .node_time = (net_.now() - 1s) * static_cast<std::int64_t>(plan_.nodes),

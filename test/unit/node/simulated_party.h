@@ -134,8 +134,13 @@ class hand_played final : private link_events {
   [[nodiscard]] bool has_ended() const { return link_ == nullptr; }
   // How many messages of a kind have come since it is registered.
   [[nodiscard]] std::ptrdiff_t heard(message_kind kind) const {
-    return std::count(heard_.begin(), heard_.end(), kind);
+    return std::count_if(got.begin(), got.end(), [kind](const byte_buffer& message) {
+      message_head head;
+      return decode(message, head) == head_fault::none && head.kind == kind;
+    });
   }
+
+  std::vector<byte_buffer> got;  // since it is registered
 
  private:
   void opened(link&, bool) override {
@@ -156,9 +161,8 @@ class hand_played final : private link_events {
     say_bytes(shake_->start().send);
   }
   void received(link&, bytes_view message, bool) override {
-    message_head head;
-    if (registered_ && decode(message, head) == head_fault::none)
-      heard_.push_back(head.kind);
+    if (registered_)
+      got.emplace_back(message.begin(), message.end());
     if (!shake_ || registered_)
       return;
     const handshake_step step = shake_->receive(message);
@@ -181,7 +185,6 @@ class hand_played final : private link_events {
   std::function<void(introduction&)> change_;
   bool open_ = false;
   bool registered_ = false;
-  std::vector<message_kind> heard_;
   token_list none_;
   std::unique_ptr<handshake_initiator> shake_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

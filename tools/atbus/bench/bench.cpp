@@ -10,7 +10,7 @@ namespace atbus::bench {
 
 void add_bench(CLI::App& app) {
   CLI::App* const bench = app.add_subcommand("bench", "Measure the channels and the machine");
-  command::require_one_subcommand(*bench);
+  tool::require_one_subcommand(*bench);
   add_bench_throughput(*bench);
   add_bench_latency(*bench);
   add_bench_limit(*bench);

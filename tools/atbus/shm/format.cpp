@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <ctime>
 
-namespace atbus::command {
+namespace atbus::tool {
 
 std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
@@ -80,4 +80,4 @@ void table::print(std::string_view indent) const {
     print_row([&](std::size_t i) { return row[i]; });
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace atbus::command {
+namespace atbus::tool {
 
 // 1203442 as "1 203 442".
 std::string grouped(std::uint64_t number);
@@ -41,4 +41,4 @@ class table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

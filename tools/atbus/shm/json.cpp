@@ -2,7 +2,7 @@
 
 #include "atbus/shm/format.h"
 
-namespace atbus::command {
+namespace atbus::tool {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -119,4 +119,4 @@ json to_json(const clean_report& report) {
           {"counted", report.counted}};
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

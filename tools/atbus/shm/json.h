@@ -5,7 +5,7 @@
 
 #include "atbus/channel/inspect.hpp"
 
-namespace atbus::command {
+namespace atbus::tool {
 
 nlohmann::ordered_json to_json(const channel_stats& stats);
 nlohmann::ordered_json to_json(const lane_report& lane);
@@ -14,4 +14,4 @@ nlohmann::ordered_json to_json(const segment_report& segment, bool lanes);
 nlohmann::ordered_json to_json(const records_report& records);
 nlohmann::ordered_json to_json(const clean_report& report);
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

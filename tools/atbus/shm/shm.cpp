@@ -9,7 +9,7 @@
 #include "atbus/shm/json.h"
 #include "atbus/shm/show.h"
 
-namespace atbus::command {
+namespace atbus::tool {
 namespace {
 
 using align = table::align;
@@ -178,4 +178,4 @@ void add_shm(CLI::App& app) {
   add_clean(*shm);
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

@@ -8,7 +8,7 @@
 #include "atbus/shm/format.h"
 #include "atbus/shm/json.h"
 
-namespace atbus::command {
+namespace atbus::tool {
 namespace {
 
 using align = table::align;
@@ -213,4 +213,4 @@ void add_shm_show(CLI::App& shm) {
   });
 }
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

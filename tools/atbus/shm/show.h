@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-namespace atbus::command {
+namespace atbus::tool {
 
 void add_shm_show(CLI::App& shm);
 
@@ -22,4 +22,4 @@ struct common_options {
 // Says why on standard error and ends with exit code 1.
 [[noreturn]] void fail(const std::string& why);
 
-}  // namespace atbus::command
+}  // namespace atbus::tool

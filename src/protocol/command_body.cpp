@@ -1,0 +1,80 @@
+// msgpack-c includes headers of Boost without it.
+#define MSGPACK_NO_BOOST
+#include "protocol/command_body.h"
+
+#include <msgpack/null_visitor.hpp>
+#include <msgpack/pack.hpp>
+#include <msgpack/parse.hpp>
+#include <msgpack/unpack.hpp>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t number_size = sizeof(std::uint64_t);
+
+// Ends the reading at the first value that is neither the one array nor a string in it.
+class word_visitor : public msgpack::null_visitor {
+ public:
+  explicit word_visitor(std::vector<std::string>& words) noexcept : words_{words} {}
+
+  bool visit_nil() { return false; }
+  bool visit_boolean(bool) { return false; }
+  bool visit_positive_integer(std::uint64_t) { return false; }
+  bool visit_negative_integer(std::int64_t) { return false; }
+  bool visit_float32(float) { return false; }
+  bool visit_float64(double) { return false; }
+  bool visit_bin(const char*, std::uint32_t) { return false; }
+  bool visit_ext(const char*, std::uint32_t) { return false; }
+  bool start_map(std::uint32_t) { return false; }
+  bool start_array(std::uint32_t size) {
+    return !std::exchange(in_array_, true) && size <= command_words_max;
+  }
+  bool visit_str(const char* text, std::uint32_t size) {
+    if (in_array_)
+      words_.emplace_back(text, size);
+    return in_array_;
+  }
+  void parse_error(std::size_t, std::size_t) {}
+  void insufficient_bytes(std::size_t, std::size_t) {}
+
+ private:
+  std::vector<std::string>& words_;
+  bool in_array_ = false;
+};
+
+struct byte_writer {
+  byte_buffer& to;
+  void write(const char* data, std::size_t size) {
+    const bytes_view bytes = as_bytes({data, size});
+    to.insert(to.end(), bytes.begin(), bytes.end());
+  }
+};
+
+}  // namespace
+
+void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload) {
+  payload.clear();
+  for (std::size_t i = 0; i < number_size; ++i)
+    payload.push_back(static_cast<std::byte>(number >> (8 * i)));
+  byte_writer writer{payload};
+  msgpack::packer<byte_writer> packer{writer};
+  packer.pack_array(static_cast<std::uint32_t>(words.size()));
+  for (const std::string& word : words) {
+    packer.pack_str(static_cast<std::uint32_t>(word.size()));
+    packer.pack_str_body(word.data(), static_cast<std::uint32_t>(word.size()));
+  }
+}
+
+bool decode(bytes_view payload, command_body& body) {
+  body = {};
+  if (payload.size() < number_size)
+    return false;
+  for (std::size_t i = 0; i < number_size; ++i)
+    body.number |= std::to_integer<std::uint64_t>(payload[i]) << (8 * i);
+  word_visitor visitor{body.words};
+  const std::string_view text = as_text(payload.subspan(number_size));
+  std::size_t read = 0;
+  return msgpack::parse(text.data(), text.size(), read, visitor) && read == text.size();
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,310 @@
+// Nodes without a bus id: they ask one node for something, and may do nothing else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/broadcast_head.h"
+#include "protocol/command_body.h"
+#include "protocol/routed_head.h"
+#include "simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+node_options plain() {
+  return node_options{}.allow_unauthenticated();
+}
+
+class guest {
+ public:
+  explicit guest(simulated_network& net, const node_options& options = plain(),
+                 host_identity host = {}, const std::string& at = address_of(1))
+      : node(net, 0, options, host) {
+    node.user().on_log([this](std::string_view line) { log.emplace_back(line); });
+    node.user().on_endpoint(
+        [this](const endpoint&, endpoint_event event) { events.push_back(event); });
+    EXPECT_TRUE(node.user().connect(0, at));
+    node.wake();
+  }
+  void ask(const command_words& what, std::chrono::nanoseconds timeout = 5s) {
+    EXPECT_TRUE(node.user().command(0, what, timeout, [this](status s, const command_reply& r) {
+      told.emplace_back(s.code());
+      text = r.text();
+    }));
+    node.wake();
+  }
+
+  simulated_node node;
+  std::vector<errc> told;
+  std::string text;
+  std::vector<std::string> log;
+  std::vector<endpoint_event> events;
+};
+
+class NodeVisitors : public ::testing::Test {
+ protected:
+  NodeVisitors() { answer_with(one); }
+  static void answer_with(party& asked) {
+    asked.node.user().on_command([](command& c) {
+      EXPECT_EQ(c.source(), bus_id{0});
+      c.reply("you said " + std::string{c.name()});
+    });
+  }
+
+  simulated_network net{1};
+  party one{net, 1, plain().visitors(2)};
+};
+
+TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
+  guest first{net};
+  guest second{net};
+  first.ask("a");
+  second.ask("b");
+  net.run_for(1s);
+  EXPECT_EQ(first.told, std::vector<errc>{errc::ok});
+  EXPECT_EQ(first.text, "you said a");
+  EXPECT_EQ(second.text, "you said b");
+  EXPECT_TRUE(one.events.empty());
+  EXPECT_TRUE(one.core().endpoints().empty());
+  EXPECT_EQ(one.send(0, "x"), errc::no_route);
+  EXPECT_TRUE(one.core().settled());
+}
+
+TEST_F(NodeVisitors, LeaveNothingBehind) {
+  party small{net, 2, plain().visitors(1).sessions(1)};
+  answer_with(small);
+  for (int i = 0; i < 20; ++i) {
+    guest each{net};
+    EXPECT_TRUE(each.node.user().connect(0, address_of(2)));
+    EXPECT_TRUE(each.node.user().disconnect(0));
+    EXPECT_TRUE(each.node.user().connect(0, address_of(2)));
+    each.ask("x");
+    net.run_for(500ms);
+    ASSERT_EQ(each.told, std::vector<errc>{errc::ok});
+  }
+  net.run_for(1s);
+  EXPECT_EQ(small.core().stats().sessions_forgotten, 0U);
+  EXPECT_TRUE(small.core().endpoints().empty());
+}
+
+TEST_F(NodeVisitors, AreLimitedInNumber) {
+  guest first{net};
+  auto second = std::make_unique<guest>(net);
+  net.run_for(1s);
+  guest third{net};
+  third.ask("late", 30s);
+  net.run_for(5s);
+  EXPECT_TRUE(third.told.empty());
+  EXPECT_EQ(third.events, std::vector<endpoint_event>{endpoint_event::refused});
+  EXPECT_GE(one.logged("visitors are here already"), 1);
+  second.reset();
+  net.run_for(10s);
+  EXPECT_EQ(third.told, std::vector<errc>{errc::ok});
+}
+
+TEST_F(NodeVisitors, CanDoNothingElse) {
+  guest visitor{net};
+  net.run_for(1s);
+  node& of = visitor.node.user();
+  EXPECT_EQ(of.send(0, 0, "x"), errc::not_supported);
+  EXPECT_EQ(of.send(0, 0, ""), errc::not_supported);
+  EXPECT_EQ(of.send(1, 0, "x"), errc::not_supported);
+  EXPECT_EQ(of.claim(0, 0, 8).why(), errc::not_supported);
+  EXPECT_EQ(of.broadcast(*id_range::parse("0x10000/48"), 0, as_bytes("x")), errc::not_supported);
+  EXPECT_EQ(of.listen(address_of(9)), errc::invalid_argument);
+  EXPECT_EQ(of.connect(1, address_of(1)), errc::invalid_argument);
+  EXPECT_EQ(of.command(1, "x", 1s, [](status, const command_reply&) {}), errc::no_route);
+  visitor.ask("a");
+  net.run_for(1s);
+  EXPECT_EQ(visitor.told, std::vector<errc>{errc::ok});
+}
+
+TEST_F(NodeVisitors, NeedTheToken) {
+  party guarded{net, 2, node_options{}.token("a secret of sixteen bytes")};
+  answer_with(guarded);
+  guest without{net, node_options{}.token("another of sixteen bytes")};
+  guest with{net, node_options{}.token("a secret of sixteen bytes")};
+  for (guest* each : {&without, &with}) {
+    EXPECT_TRUE(each->node.user().disconnect(0));
+    EXPECT_TRUE(each->node.user().connect(0, address_of(2)));
+    each->ask("x", 3s);
+  }
+  net.run_for(5s);
+  EXPECT_EQ(with.told, std::vector<errc>{errc::ok});
+  EXPECT_EQ(without.told, std::vector<errc>{errc::timed_out});
+  EXPECT_EQ(without.events, std::vector<endpoint_event>{endpoint_event::refused});
+}
+
+TEST_F(NodeVisitors, ThatHaveGoneAreNotAnswered) {
+  std::vector<command> kept;
+  one.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  auto visitor = std::make_unique<guest>(net);
+  visitor->ask("x");
+  net.run_for(1s);
+  ASSERT_EQ(kept.size(), 1U);
+  visitor.reset();
+  net.run_for(1s);
+  EXPECT_EQ(kept[0].reply("nobody"), errc::peer_closed);
+  EXPECT_TRUE(one.core().endpoints().empty());
+}
+
+TEST_F(NodeVisitors, AreAnsweredWhenTheirLinkIsBack) {
+  std::vector<command> kept;
+  one.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  guest visitor{net};
+  visitor.ask("x", 30s);
+  net.run_for(1s);
+  ASSERT_EQ(kept.size(), 1U);
+  net.cut(0, seen_by::both);
+  net.run_for(5s);
+  EXPECT_TRUE(kept[0].reply("after all"));
+  one.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(visitor.text, "after all");
+}
+
+TEST_F(NodeVisitors, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
+  party small{net, 2, plain().visitors(1)};
+  std::vector<command> kept;
+  small.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  guest visitor{net, plain().ping_interval(100ms), {}, address_of(2)};
+  visitor.ask("x", 30s);
+  net.run_for(500ms);
+  ASSERT_EQ(kept.size(), 1U);
+  net.cut(0, seen_by::none);
+  net.run_for(2s);
+  EXPECT_EQ(small.logged("visitors are here already"), 0);
+  EXPECT_TRUE(kept[0].reply("after all"));
+  small.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(visitor.text, "after all");
+}
+
+TEST_F(NodeVisitors, HaveNoSuccessorsThatMessagesWaitFor) {
+  party small{net, 2, plain().visitors(1)};
+  answer_with(small);
+  ASSERT_TRUE(small.core().listen("shm://two"));
+  auto visitor = std::make_unique<guest>(net, plain(), host_of(2), "shm://nobody");
+  ASSERT_TRUE(visitor->node.channels().listen(*address::parse("shm://visitor")));
+  ASSERT_TRUE(visitor->node.user().connect(0, "shm://two"));
+  visitor->ask("x");
+  net.run_for(1s);
+  ASSERT_EQ(visitor->told, std::vector<errc>{errc::ok});
+  visitor.reset();
+  net.run_for(1s);
+  guest next{net, plain(), {}, address_of(2)};
+  next.ask("y");
+  net.run_for(1s);
+  EXPECT_EQ(next.told, std::vector<errc>{errc::ok});
+}
+
+TEST_F(NodeVisitors, TakeNoMoreThanTheirPlacesHoweverManyTheyAre) {
+  std::vector<std::unique_ptr<hand_played>> crowd;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    crowd.push_back(std::make_unique<hand_played>(
+        net, 0, 1, true, true, [i](introduction& self) { self.incarnation = 1000 + i; }));
+  }
+  net.run_for(1s);
+  const auto is_here = [](const auto& at) { return at->is_registered() && !at->has_ended(); };
+  EXPECT_EQ(std::ranges::count_if(crowd, is_here), 2);
+  crowd.clear();
+  net.run_for(1s);
+  guest late{net};
+  late.ask("x");
+  net.run_for(1s);
+  EXPECT_EQ(late.told, std::vector<errc>{errc::ok});
+}
+
+TEST_F(NodeVisitors, AreNobodyToSendTo) {
+  party wide{net, 2, plain().children("0/62")};
+  EXPECT_EQ(wide.send(0, "x"), errc::no_route);
+  EXPECT_EQ(wide.node.user().send(0, 0, "x", delivery_policy::require), errc::no_route);
+  EXPECT_EQ(wide.node.user().command(0, "x", 1s, [](status, const command_reply&) {}),
+            errc::no_route);
+  EXPECT_TRUE(wide.core().endpoints().empty());
+}
+
+TEST_F(NodeVisitors, SeeTheNodeLeave) {
+  guest visitor{net};
+  visitor.ask("x");
+  net.run_for(1s);
+  one.core().leave();
+  one.node.wake();
+  net.run_for(100ms);
+  EXPECT_TRUE(one.core().has_left());
+  EXPECT_EQ(visitor.events.back(), endpoint_event::disconnected);
+}
+
+// What a visitor may not say.
+struct breach {
+  const char* name;
+  std::function<void(hand_played&)> say;
+  const char* logged;
+};
+
+class NodeVisitorsBreach : public NodeVisitors, public ::testing::WithParamInterface<breach> {};
+
+TEST_P(NodeVisitorsBreach, EndsThatLinkAlone) {
+  guest good{net};
+  hand_played bad{net, 0, 1, true};
+  ASSERT_TRUE(net.run_until([&] { return bad.is_registered(); }, 5s));
+  net.run_for(5ms);
+  bad.say(flow_body{.next = 1});
+  GetParam().say(bad);
+  net.run_for(3s);
+  EXPECT_TRUE(bad.has_ended());
+  EXPECT_EQ(one.core().stats().violations, 1U);
+  EXPECT_EQ(one.logged(GetParam().logged), 1);
+  EXPECT_TRUE(one.got.empty());
+  good.ask("still here");
+  net.run_for(1s);
+  EXPECT_EQ(good.told, std::vector<errc>{errc::ok});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, NodeVisitorsBreach,
+    ::testing::Values(
+        breach{"AMessage", [](hand_played& at) { at.say_bytes(byte_buffer(9)); },
+               "something else than commands"},
+        breach{"AReply",
+               [](hand_played& at) {
+                 byte_buffer payload;
+                 encode(1, {"x"}, payload);
+                 byte_buffer bytes(message_head_size);
+                 encode(message_head{message_kind::data, flag_reply, 0, 0}, bytes.data());
+                 bytes.insert(bytes.end(), payload.begin(), payload.end());
+                 at.say_bytes(bytes);
+               },
+               "something else than commands"},
+        breach{"ABroadcast",
+               [](hand_played& at) {
+                 byte_buffer bytes(broadcast_head_size);
+                 encode(
+                     broadcast_head{
+                         .to = *id_range::parse("16/60"), .source = bus_id{7}, .number = 1},
+                     bytes.data());
+                 at.say_bytes(bytes);
+               },
+               "in the name of 7"},
+        breach{"AnIdOfItsOwn",
+               [](hand_played& at) {
+                 hello_body hello;
+                 hello.self.id = 7;
+                 at.say(hello);
+               },
+               "handshake came after it"},
+        breach{"ARelayedMessage",
+               [](hand_played& at) {
+                 byte_buffer bytes(routed_head_size + message_head_size);
+                 encode(routed_head{.destination = 1, .source = {}, .circuit = 5, .number = 1},
+                        bytes.data());
+                 at.say_bytes(bytes);
+               },
+               "relay"}),
+    [](const auto& of) { return std::string{of.param.name}; });
+
+}  // namespace
+}  // namespace atbus::detail

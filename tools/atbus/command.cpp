@@ -1,0 +1,101 @@
+#include "atbus/command.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "atbus/node/node.hpp"
+
+namespace atbus::tool {
+namespace {
+
+struct wish {
+  std::string address;
+  std::string token_file;
+  double timeout = 5;  // seconds
+  std::vector<std::string> words;
+};
+
+std::string read_token(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string token{std::istreambuf_iterator<char>(file), {}};
+  if (!file)
+    throw std::runtime_error("can't read " + path);
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r'))
+    token.pop_back();
+  return token;
+}
+
+// Of an error, and of a status.
+std::string sentence(errc code, const std::string& text) {
+  return std::string{name(code)} + ": " + text;
+}
+
+std::string failure_text(const status& how, const command_reply& reply, const std::string& last) {
+  if (!reply.values().empty())
+    return sentence(how.code(), fmt::format("{}", fmt::join(reply.values(), " ")));
+  return sentence(how.code(), how.text()) + (last.empty() ? "" : "\nbefore that: " + last);
+}
+
+// The reply; throws what is in the way of it.
+command_reply ask(const wish& of) {
+  node_options options;
+  if (!of.token_file.empty())
+    options.token(read_token(of.token_file));
+  std::string last_line;
+  std::string failed = "the node ended";
+  command_reply answer;
+  node visitor{0, options};  // ends before what its handlers write to
+  visitor.on_log([&](std::string_view line) { last_line = line; });
+  visitor.on_endpoint([&](const endpoint&, endpoint_event event) {
+    if (event != endpoint_event::refused)
+      return;
+    failed = last_line;
+    visitor.stop();
+  });
+  if (const error bad = visitor.connect(0, of.address); !bad)
+    throw std::runtime_error(sentence(bad.code(), bad.text()));
+  const auto timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>{of.timeout});
+  const status asked =
+      visitor.command(0, of.words, timeout, [&](status how, const command_reply& reply) {
+        answer = reply;
+        failed = how ? "" : failure_text(how, reply, last_line);
+        visitor.stop();
+      });
+  if (!asked)
+    throw std::runtime_error(sentence(asked.code(), asked.text()));
+  (void)visitor.run();
+  if (!failed.empty())
+    throw std::runtime_error(failed);
+  return answer;
+}
+
+}  // namespace
+
+void add_command(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "command", "Asks a node for something and prints its reply, a value a line");
+  const auto of = std::make_shared<wish>();
+  command->add_option("ADDRESS", of->address, "where the node listens")->required();
+  command
+      ->add_option("NAME", of->words,
+                   "the command and its arguments; after -- if one begins with -")
+      ->required();
+  command->add_option("--token-file", of->token_file, "what nodes there prove to each other");
+  command->add_option("--timeout", of->timeout, "seconds; 5 if left out")
+      ->check(CLI::Range(0.001, 1e6));
+  command->callback([of] {
+    const command_reply reply = ask(*of);
+    for (const std::string& value : reply.values())
+      fmt::print("{}\n", value);
+  });
+}
+
+}  // namespace atbus::tool
