@@ -47,7 +47,8 @@ std::string node_ledger::describe(std::uint64_t number) const {
   const message_record& of = memory_->messages[number];
   const std::uint32_t sender = of.sender.load();
   return "message " + std::to_string(number) + " of life " + std::to_string(sender) + " (node " +
-         std::to_string(role_of(sender)) + ") to node " + std::to_string(of.to.load());
+         std::to_string(role_of(sender)) + ") to node " + std::to_string(of.to.load()) +
+         (of.stage.load() == message_stage::attempted ? ", within send," : "");
 }
 
 node_ledger::message_record* node_ledger::find(bytes_view bytes, std::uint64_t& number) {
@@ -167,8 +168,8 @@ bool node_ledger::wait_settled() {
   const auto settled = [this](std::uint32_t number) {
     const message_record& of = memory_->messages[number];
     const message_stage stage = of.stage.load();
-    return stage == message_stage::refused || (stage == message_stage::accepted && !is_open(of)) ||
-           was_killed(of);
+    return stage == message_stage::none || stage == message_stage::refused ||
+           (stage == message_stage::accepted && !is_open(of)) || was_killed(of);
   };
   return memory_->progress.wait_until(
       [&](std::uint32_t) {
@@ -185,7 +186,7 @@ std::string node_ledger::account() const {
   std::unordered_set<std::uint64_t> open_before;  // senders and destinations
   for (std::uint32_t number = 1; number <= memory_->written.load(); ++number) {
     const message_record& of = memory_->messages[number];
-    if (of.stage.load() == message_stage::refused)
+    if (of.stage.load() == message_stage::none || of.stage.load() == message_stage::refused)
       continue;
     if (is_open(of) && !was_killed(of))
       return describe(number) + " has no outcome" + story(of);
@@ -206,7 +207,7 @@ ledger_figures node_ledger::figures() const {
   all.again = memory_->again.load();
   for (std::uint32_t number = 1; number <= memory_->written.load(); ++number) {
     const message_record& of = memory_->messages[number];
-    if (of.stage.load() == message_stage::refused ||
+    if (of.stage.load() == message_stage::none || of.stage.load() == message_stage::refused ||
         (of.stage.load() == message_stage::attempted && is_open(of)))
       continue;
     ++all.accepted;

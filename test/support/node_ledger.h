@@ -53,7 +53,7 @@ struct ledger_figures {
 };
 
 enum class message_stage : std::uint32_t {
-  none,
+  none,       // not that far yet: a sender that is killed with its number in hand leaves it so
   attempted,  // a sender that is killed within `send` leaves it so
   accepted,
   refused,
