@@ -58,8 +58,8 @@ void node_core::give_back_flow(session& gone) {
 // A handshake that has come to nothing held up the links beside it.
 void node_core::resume_others(session& ended) {
   const node_life life = std::exchange(ended.told_position, {});
-  if (ended.of != nullptr || life == node_life{})
-    return;
+  if (ended.shake == nullptr || life == node_life{})
+    return;  // it was registered, or never got that far
   const bool held_up = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
     return other->stage == session_stage::registering && other->told_position == life;
   });
@@ -162,6 +162,7 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
     return resume_point{
         .session = last.session, .last = last.last, .sole = true, .superseded = true};
   }
+  on.told_position = life;
   resume_point answer;
   answer.sole = true;  // until another link is found
   if (known != nullptr) {
@@ -196,7 +197,6 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
       answer.sole = false;
   }
   on.said_sole = answer.sole;
-  on.told_position = life;
   if (known == nullptr || known->life != life)
     prepare_flow(on, life);
   const flow_position& position = on.has_flow ? on.flow.position() : known->in.position();

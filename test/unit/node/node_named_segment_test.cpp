@@ -105,5 +105,33 @@ TEST_F(NodeAtANamedSegment, IsHandedNothingOlderThanWhatItHasHandled) {
   EXPECT_EQ(reports, std::vector{errc::outcome_unknown});
 }
 
+// Each end dials the other, so that a life that comes back has two links, one of which waits while
+// the other one registers again.
+TEST(NodesAtTwoNamedSegments, MeetAgainWheneverOneOfThemDies) {
+  for (auto dies_after = 0us; dies_after < 100ms; dies_after += 37us) {
+    simulation sim{static_cast<std::uint64_t>(dies_after.count()) + 1};
+    texts got;
+    sim.start(1, [&](node& of) {
+      of.on_message([&](const message& m) { got.emplace_back(m.text()); });
+      EXPECT_TRUE(of.listen("shm://one"));
+      EXPECT_TRUE(of.connect(2, "shm://two"));
+    });
+    sim.start(2, [](node& of) {
+      EXPECT_TRUE(of.listen("shm://two"));
+      EXPECT_TRUE(of.connect(1, "shm://one"));
+    });
+    ASSERT_TRUE(sim.run_until_idle());
+    EXPECT_TRUE(sim.node(1).send(2, 0, "waits"));
+    sim.kill(2);
+    sim.restart(2);
+    EXPECT_TRUE(sim.node(1).send(2, 0, "waits too"));
+    sim.run_for(dies_after);
+    sim.kill(2);
+    sim.restart(2);
+    EXPECT_TRUE(sim.node(2).send(1, 0, "here again"));
+    ASSERT_TRUE(sim.run_until([&] { return !got.empty(); })) << dies_after.count() << " us";
+  }
+}
+
 }  // namespace
 }  // namespace atbus::testing
