@@ -19,6 +19,11 @@ std::array<std::byte, 4> length_bytes(std::size_t length) noexcept {
           static_cast<std::byte>(length >> 16U), static_cast<std::byte>(length >> 24U)};
 }
 
+// The key of who has no token. It proves nothing, but that both ends speak of the same messages; it is
+// too short to be a token.
+constexpr std::string_view no_token = "no token";
+static_assert(no_token.size() < token_size_min);
+
 bytes_view without_mac(bytes_view message) noexcept {
   return message.first(message.size() - sizeof(message_mac));
 }
@@ -69,12 +74,10 @@ handshake_step handshake::say_proven(std::string_view label, const token* with,
   if (!admitted)
     return refuse(admitted.error());
   encode(Body{.resume = *admitted}, sent_);
-  if (with != nullptr) {
-    const std::optional<message_mac> mac = mac_of(sent_, label, *with);
-    if (!mac)
-      return refuse({errc::system_error, "HMAC-SHA-256 can't be computed here"});
-    std::copy(mac->begin(), mac->end(), sent_.end() - sizeof(message_mac));
-  }
+  const std::optional<message_mac> mac = mac_of(sent_, label, with);
+  if (!mac)
+    return refuse({errc::system_error, "HMAC-SHA-256 can't be computed here"});
+  std::copy(mac->begin(), mac->end(), sent_.end() - sizeof(message_mac));
   record(sent_);
   awaited_ = then_await;
   if (!awaited_)
@@ -125,9 +128,10 @@ void handshake::record(bytes_view message) {
 }
 
 std::optional<message_mac> handshake::mac_of(bytes_view message, std::string_view label,
-                                             const token& with) const {
-  return hmac_sha256(with.secret(), {as_bytes(label), transcript_, length_bytes(message.size()),
-                                     without_mac(message)});
+                                             const token* with) const {
+  const bytes_view key = with != nullptr ? with->secret() : as_bytes(no_token);
+  return hmac_sha256(
+      key, {as_bytes(label), transcript_, length_bytes(message.size()), without_mac(message)});
 }
 
 bool handshake::is_proven(bytes_view message, std::string_view label,
@@ -135,11 +139,13 @@ bool handshake::is_proven(bytes_view message, std::string_view label,
   message_mac theirs{};
   std::memcpy(theirs.data(), message.last(sizeof theirs).data(), sizeof theirs);
   with = nullptr;
-  if (candidates.empty())
-    return equal_in_constant_time(theirs, message_mac{});
+  if (candidates.empty()) {
+    const std::optional<message_mac> wanted = mac_of(message, label, nullptr);
+    return wanted && equal_in_constant_time(theirs, *wanted);
+  }
   // All of them, so that the time it takes does not tell which one fits.
   for (const token& candidate : candidates) {
-    const std::optional<message_mac> wanted = mac_of(message, label, candidate);
+    const std::optional<message_mac> wanted = mac_of(message, label, &candidate);
     if (wanted && equal_in_constant_time(theirs, *wanted))
       with = &candidate;
   }

@@ -110,7 +110,7 @@ class handshake {
   // Takes what the peer says of itself, or says what is wrong with it.
   [[nodiscard]] error meet(introduction theirs);
   // Whether the MAC at the end of `message`, which is not recorded yet, was made with one of
-  // `candidates`, which is left in `with`; where there are no candidates it has to be all zeroes.
+  // `candidates`, which is left in `with`; where there are no candidates, with the key of who has none.
   [[nodiscard]] bool is_proven(bytes_view message, std::string_view label,
                                std::span<const token> candidates, const token*& with) const;
 
@@ -120,8 +120,9 @@ class handshake {
   [[nodiscard]] std::span<const token> first_token() const noexcept;
 
  private:
+  // Null: this end has no token.
   [[nodiscard]] std::optional<message_mac> mac_of(bytes_view message, std::string_view label,
-                                                  const token& with) const;
+                                                  const token* with) const;
   handshake_step fail(error why);
   handshake_step refused(bytes_view message);
 

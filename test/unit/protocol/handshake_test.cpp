@@ -166,6 +166,26 @@ TEST(Handshake, IsDoneWithoutTokensIfNeitherSideHasAny) {
   EXPECT_FALSE(pair.accepting.asked.at(0).by_token);
 }
 
+// As when a link over other nodes is open at two lives of the acceptor.
+TEST(Handshake, TakesNoProofForTheWelcomeOfAnotherLife) {
+  for (const bool with_tokens : {true, false}) {
+    handshake_pair pair;
+    if (!with_tokens) {
+      pair.dialling.tokens.clear();
+      pair.accepting.tokens.clear();
+    }
+    pair.run(2);
+    handshake_end later{.self = introduction_of(2, 0x50), .tokens = {}, .knows = {}};
+    later.self.incarnation += 1;
+    const token_list tokens = with_tokens ? make_tokens("0123456789abcdef") : token_list{};
+    handshake_acceptor other{later.self, tokens, later.admit()};
+    (void)other.receive(pair.hello);
+    EXPECT_EQ(other.receive(pair.proof).state, handshake_state::failed);
+    EXPECT_EQ(other.problem(), errc::denied);
+    EXPECT_TRUE(later.asked.empty());
+  }
+}
+
 TEST(Handshake, TakesAnyTokenOfTheAcceptorSoThatTokensCanBeReplaced) {
   for (const bool dialling_is_first : {false, true}) {
     handshake_pair pair;
