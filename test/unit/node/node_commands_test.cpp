@@ -488,8 +488,9 @@ TEST_F(NodeCommands, TakeNoReplyFromAnybodyElse) {
   EXPECT_EQ(one.logged("3 answers what 2 was asked"), 1);
   EXPECT_TRUE(kept->reply("real"));
   two.node.wake();
-  net.run_for(100ms);
+  net.run_for(1s);
   expect(answer, errc::ok, {"real"});
+  expect(probe, errc::timed_out);
 }
 
 TEST_F(NodeCommands, AreHeldBackByFullQueuesOnBothWays) {

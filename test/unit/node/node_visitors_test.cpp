@@ -37,11 +37,11 @@ class guest {
     node.wake();
   }
 
-  simulated_node node;
   std::vector<errc> told;
   std::string text;
   std::vector<std::string> log;
   std::vector<endpoint_event> events;
+  simulated_node node;  // ends first: it tells what is open
 };
 
 class NodeVisitors : public ::testing::Test {
