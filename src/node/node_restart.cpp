@@ -34,6 +34,8 @@ void node_core::returned(link& at) {
     return;
   close_way();
   of->by_us = true;
+  if (of->of != nullptr && of->of->current == of)
+    of->of->current = nullptr;  // nothing of the user's goes there before it has registered
   begin_handshake(*of);
   if (of->of == nullptr || of->of->left_behind != of)
     return;

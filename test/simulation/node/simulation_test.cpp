@@ -16,7 +16,9 @@ TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
 // Rare meetings of faults, that once broke a promise.
 TEST(Simulation, KeepsItsPromisesWhereItOnceDidNot) {
   constexpr std::uint64_t two_lives_at_once_the_older_one_heard_last = 91671;
-  for (const std::uint64_t seed : {two_lives_at_once_the_older_one_heard_last})
+  constexpr std::uint64_t in_use_while_it_registers_again = 16867;
+  for (const std::uint64_t seed :
+       {two_lives_at_once_the_older_one_heard_last, in_use_while_it_registers_again})
     EXPECT_EQ(run(make_scenario(seed), nullptr).fault, "") << "seed " << seed;
 }
 
