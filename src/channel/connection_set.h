@@ -107,6 +107,11 @@ class connection_core final : public dispatcher, public fork_guard {
 
  private:
   using phase = connection_entry::phase;
+  // Of a moment or a timeout.
+  static constexpr std::chrono::nanoseconds never{0};
+  // What is queued leaves at the end of the turn, but not later than with so many bytes.
+  static constexpr std::uint64_t write_size = 128 * 1024;
+
   connection_core(connection_handlers handlers, const connection_set_options& options);
   ~connection_core() override;
   void take_next_handlers();
@@ -130,6 +135,8 @@ class connection_core final : public dispatcher, public fork_guard {
   void end(connection_entry& c, error why) noexcept;
   void unlink(connection_entry& c, const error& why) noexcept;
   void forget(connection_entry& c) noexcept;
+  void give_up_claim(connection_entry& c) noexcept;
+  void say_goodbye(connection_entry& c) noexcept;
   void settle_confirmed(connection_entry& c) noexcept;
   void leave_unconfirmed(connection_entry& c) noexcept;
   [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
@@ -153,8 +160,6 @@ class connection_core final : public dispatcher, public fork_guard {
   void pay_release_debt(connection_entry& c) noexcept;
   void note_starved(connection_entry& c) noexcept;
   void tell_writable_soon(connection_entry& c) noexcept;
-  void give_up_claim(connection_entry& c) noexcept;
-  void say_goodbye(connection_entry& c) noexcept;
 
   // Waiting.
   void look(std::int64_t timeout_ns) noexcept;
