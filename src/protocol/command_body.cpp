@@ -6,6 +6,10 @@
 #include <msgpack/pack.hpp>
 #include <msgpack/parse.hpp>
 #include <msgpack/unpack.hpp>
+#include <string_view>
+#include <utility>
+
+#include "atbus/core/little_endian.hpp"
 
 namespace atbus::detail {
 namespace {
@@ -53,9 +57,8 @@ struct byte_writer {
 }  // namespace
 
 void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload) {
-  payload.clear();
-  for (std::size_t i = 0; i < number_size; ++i)
-    payload.push_back(static_cast<std::byte>(number >> (8 * i)));
+  payload.resize(number_size);
+  store_little_endian(payload.data(), number);
   byte_writer writer{payload};
   msgpack::packer<byte_writer> packer{writer};
   packer.pack_array(static_cast<std::uint32_t>(words.size()));
@@ -69,8 +72,7 @@ bool decode(bytes_view payload, command_body& body) {
   body = {};
   if (payload.size() < number_size)
     return false;
-  for (std::size_t i = 0; i < number_size; ++i)
-    body.number |= std::to_integer<std::uint64_t>(payload[i]) << (8 * i);
+  body.number = load_little_endian<std::uint64_t>(payload.data());
   word_visitor visitor{body.words};
   const std::string_view text = as_text(payload.subspan(number_size));
   std::size_t read = 0;

@@ -8,17 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "protocol/command_body.h"
+#include "command_message.h"
 #include "simulated_party.h"
 
 namespace atbus::detail {
 namespace {
 
 using words = std::vector<std::string>;
-
-node_options plain() {
-  return node_options{}.allow_unauthenticated();
-}
 
 // What who asked was told.
 struct told {
@@ -53,6 +49,10 @@ class NodeCommands : public ::testing::Test {
     one.node.wake();
     return sent;
   }
+  // Commands of node 2's are not answered until the test does.
+  void keep() {
+    on_command = [this](command& c) { kept.push_back(c.detach()); };
+  }
   void expect(const told& answer, errc how, const words& values = {}) {
     EXPECT_EQ(answer.times, 1);
     EXPECT_EQ(answer.how.code(), how) << name(answer.how.code());
@@ -63,6 +63,7 @@ class NodeCommands : public ::testing::Test {
   party one{net, 1};
   party two{net, 2};
   words handled;
+  std::vector<command> kept;
   std::function<void(command&)> on_command;
 };
 
@@ -149,7 +150,6 @@ TEST_F(NodeCommands, FailInTheWordsOfWhoWasAskedOrForWantOfAnAnswer) {
 TEST_F(NodeCommands, MayBeAnsweredLater) {
   connect();
   words left_behind;
-  std::vector<command> kept;
   on_command = [&](command& c) {
     kept.push_back(c.detach());
     left_behind.emplace_back(c.name());
@@ -175,31 +175,29 @@ TEST_F(NodeCommands, MayBeAnsweredLater) {
 
 TEST_F(NodeCommands, OutliveTheirNode) {
   connect();
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(ask({"later"}, answer));
   net.run_for(100ms);
-  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept.size(), 1U);
   two.node.user().close();
-  EXPECT_EQ(kept->name(), "later");
-  EXPECT_EQ(kept->reply("too late"), errc::closed);
-  kept.reset();
+  EXPECT_EQ(kept.at(0).name(), "later");
+  EXPECT_EQ(kept.at(0).reply("too late"), errc::closed);
+  kept.clear();
   net.run_for(3s);
   expect(answer, errc::timed_out);
 }
 
 TEST_F(NodeCommands, TimeOutAndALateReplyIsDropped) {
   connect();
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(ask({"slow"}, answer, 500ms));
   net.run_for(400ms);
   EXPECT_EQ(answer.times, 0);
   net.run_for(200ms);
   expect(answer, errc::timed_out);
-  EXPECT_TRUE(kept->reply("late"));
+  EXPECT_TRUE(kept.at(0).reply("late"));
   two.node.wake();
   net.run_for(100ms);
   expect(answer, errc::timed_out);
@@ -232,16 +230,15 @@ TEST_F(NodeCommands, WaitForALinkAndAreAnsweredThroughIt) {
 
 TEST_F(NodeCommands, AreAnsweredThroughTheNextLinkWhenOneIsLost) {
   connect();
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(ask({"slow"}, answer, 30s));
   net.run_for(100ms);
-  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept.size(), 1U);
   net.cut(0, seen_by::both);
   net.run_for(5ms);
   ASSERT_FALSE(two.is_connected(1));
-  EXPECT_TRUE(kept->reply("after all"));
+  EXPECT_TRUE(kept.at(0).reply("after all"));
   net.run_for(10s);
   expect(answer, errc::ok, {"after all"});
 }
@@ -305,18 +302,17 @@ TEST_F(NodeCommands, AreNotAnsweredWithMoreThanWhoAsksTakes) {
   party small{net, 3, plain().message_limit(100)};
   two.connect(3);
   ASSERT_TRUE(net.run_until([&] { return small.is_connected(2); }, 5s));
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(small.node.user().command(2, "x", 1min, answer.write()));
   small.node.wake();
   net.run_for(100ms);
-  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept.size(), 1U);
   net.cut(0, seen_by::both);
   net.run_for(5ms);
   ASSERT_FALSE(two.is_connected(3));
-  EXPECT_EQ(kept->reply(std::string(100, 'y')), errc::message_too_large);
-  kept.reset();
+  EXPECT_EQ(kept.at(0).reply(std::string(100, 'y')), errc::message_too_large);
+  kept.clear();
   net.run_for(10s);
   EXPECT_EQ(answer.how, errc::command_failed);
   EXPECT_EQ(answer.times, 1);
@@ -326,17 +322,16 @@ TEST_F(NodeCommands, OfWhoHasGoneLeaveNothingBehind) {
   std::optional<party> three{std::in_place, net, 3};
   three->connect(2);
   ASSERT_TRUE(net.run_until([&] { return three->is_connected(2); }, 5s));
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(three->node.user().command(2, "x", 1min, answer.write()));
   three->node.wake();
   net.run_for(100ms);
-  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept.size(), 1U);
   three.reset();
   expect(answer, errc::closed);
   net.run_for(1s);
-  EXPECT_TRUE(kept->reply("it may be back"));
+  EXPECT_TRUE(kept.at(0).reply("it may be back"));
   two.node.wake();
   net.run_for(1min);
   EXPECT_TRUE(two.core().endpoints().empty());
@@ -345,8 +340,7 @@ TEST_F(NodeCommands, OfWhoHasGoneLeaveNothingBehind) {
 
 TEST_F(NodeCommands, AreLimitedInNumber) {
   connect();
-  std::vector<command> kept;
-  on_command = [&](command& c) { kept.push_back(c.detach()); };
+  keep();
   told answer;
   for (int i = 0; i < 4096; ++i)
     ASSERT_TRUE(ask({"x"}, answer)) << i;
@@ -373,8 +367,7 @@ TEST_F(NodeCommands, MayBeAskedOfTheNodeItself) {
 
 TEST_F(NodeCommands, EndAsClosedWithTheirNode) {
   connect();
-  std::vector<command> kept;
-  on_command = [&](command& c) { kept.push_back(c.detach()); };
+  keep();
   told answer;
   ASSERT_TRUE(ask({"x"}, answer, 1h));
   net.run_for(10ms);
@@ -434,23 +427,14 @@ TEST_F(NodeCommands, AreAnsweredForAHandlerThatThrows) {
 
 // --- who behaves badly
 
-byte_buffer said(unsigned flags, std::uint32_t type, std::uint64_t number, const words& what) {
-  byte_buffer payload;
-  encode(number, what, payload);
-  byte_buffer made(message_head_size);
-  encode(message_head{message_kind::data, static_cast<std::uint8_t>(flags), 0, type}, made.data());
-  made.insert(made.end(), payload.begin(), payload.end());
-  return made;
-}
-
 TEST_F(NodeCommands, ThatMakeNoSenseEndTheirLink) {
-  byte_buffer cut_off = said(flag_command, 0, 1, {"x"});
+  byte_buffer cut_off = command_message(flag_command, 0, 1, {"x"});
   cut_off.pop_back();
   std::uint64_t id = 2;
-  for (const byte_buffer& bad :
-       {cut_off, said(flag_command, 7, 1, {"x"}), said(flag_command, 0, 1, {}),
-        said(flag_command | flag_reply, 0, 1, {"x"}),
-        byte_buffer(cut_off.begin(), cut_off.begin() + 12)}) {
+  for (const byte_buffer& bad : {cut_off, command_message(flag_command, 7, 1, {"x"}),
+                                 command_message(flag_command, 0, 1, {}),
+                                 command_message(flag_command | flag_reply, 0, 1, {"x"}),
+                                 byte_buffer(cut_off.begin(), cut_off.begin() + 12)}) {
     hand_played peer{net, ++id, 2, true};
     ASSERT_TRUE(net.run_until([&] { return peer.is_registered(); }, 5s));
     net.run_for(5ms);
@@ -465,8 +449,7 @@ TEST_F(NodeCommands, ThatMakeNoSenseEndTheirLink) {
 
 TEST_F(NodeCommands, TakeNoReplyFromAnybodyElse) {
   connect();
-  std::optional<command> kept;
-  on_command = [&](command& c) { kept.emplace(c.detach()); };
+  keep();
   hand_played forger{net, 3, 1, true};
   ASSERT_TRUE(net.run_until([&] { return forger.is_registered(); }, 5s));
   net.run_for(5ms);
@@ -480,13 +463,13 @@ TEST_F(NodeCommands, TakeNoReplyFromAnybodyElse) {
   ASSERT_TRUE(decode(payload_of(forger.got.back()), seen));
   forger.say(flow_body{.next = 1});
   for (int i = 0; i < 10; ++i)
-    forger.say_bytes(said(flag_reply, 0, seen.number + 1, {"forged"}));
-  forger.say_bytes(said(flag_reply, 0, 12345, {"made up"}));
+    forger.say_bytes(command_message(flag_reply, 0, seen.number + 1, {"forged"}));
+  forger.say_bytes(command_message(flag_reply, 0, 12345, {"made up"}));
   net.run_for(10ms);
   EXPECT_EQ(answer.times, 0);
   EXPECT_EQ(one.core().stats().stray_replies, 11U);
   EXPECT_EQ(one.logged("3 answers what 2 was asked"), 1);
-  EXPECT_TRUE(kept->reply("real"));
+  EXPECT_TRUE(kept.at(0).reply("real"));
   two.node.wake();
   net.run_for(1s);
   expect(answer, errc::ok, {"real"});

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::string_view secret = "a secret of sixteen bytes";
 
-node_options plain() {
-  return node_options{}.allow_unauthenticated();
-}
-
 byte_buffer raw(std::initializer_list<unsigned> bytes) {
   byte_buffer made;
   for (const unsigned one : bytes)

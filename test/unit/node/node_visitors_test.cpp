@@ -6,17 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "command_message.h"
 #include "protocol/broadcast_head.h"
-#include "protocol/command_body.h"
 #include "protocol/routed_head.h"
 #include "simulated_party.h"
 
 namespace atbus::detail {
 namespace {
-
-node_options plain() {
-  return node_options{}.allow_unauthenticated();
-}
 
 class guest {
  public:
@@ -53,9 +49,19 @@ class NodeVisitors : public ::testing::Test {
       c.reply("you said " + std::string{c.name()});
     });
   }
+  void keep(party& asked) {
+    asked.node.user().on_command([this](command& c) { kept.push_back(c.detach()); });
+  }
+  void expect_late_answer(party& asked, const guest& visitor) {
+    EXPECT_TRUE(kept.at(0).reply("after all"));
+    asked.node.wake();
+    net.run_for(1s);
+    EXPECT_EQ(visitor.text, "after all");
+  }
 
   simulated_network net{1};
   party one{net, 1, plain().visitors(2)};
+  std::vector<command> kept;
 };
 
 TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
@@ -139,8 +145,7 @@ TEST_F(NodeVisitors, NeedTheToken) {
 }
 
 TEST_F(NodeVisitors, ThatHaveGoneAreNotAnswered) {
-  std::vector<command> kept;
-  one.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  keep(one);
   auto visitor = std::make_unique<guest>(net);
   visitor->ask("x");
   net.run_for(1s);
@@ -152,24 +157,19 @@ TEST_F(NodeVisitors, ThatHaveGoneAreNotAnswered) {
 }
 
 TEST_F(NodeVisitors, AreAnsweredWhenTheirLinkIsBack) {
-  std::vector<command> kept;
-  one.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  keep(one);
   guest visitor{net};
   visitor.ask("x", 30s);
   net.run_for(1s);
   ASSERT_EQ(kept.size(), 1U);
   net.cut(0, seen_by::both);
   net.run_for(5s);
-  EXPECT_TRUE(kept[0].reply("after all"));
-  one.node.wake();
-  net.run_for(1s);
-  EXPECT_EQ(visitor.text, "after all");
+  expect_late_answer(one, visitor);
 }
 
 TEST_F(NodeVisitors, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
   party small{net, 2, plain().visitors(1)};
-  std::vector<command> kept;
-  small.node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
+  keep(small);
   guest visitor{net, plain().ping_interval(100ms), {}, address_of(2)};
   visitor.ask("x", 30s);
   net.run_for(500ms);
@@ -177,10 +177,7 @@ TEST_F(NodeVisitors, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
   net.cut(0, seen_by::none);
   net.run_for(2s);
   EXPECT_EQ(small.logged("visitors are here already"), 0);
-  EXPECT_TRUE(kept[0].reply("after all"));
-  small.node.wake();
-  net.run_for(1s);
-  EXPECT_EQ(visitor.text, "after all");
+  expect_late_answer(small, visitor);
 }
 
 TEST_F(NodeVisitors, HaveNoSuccessorsThatMessagesWaitFor) {
@@ -227,6 +224,56 @@ TEST_F(NodeVisitors, AreNobodyToSendTo) {
   EXPECT_TRUE(wide.core().endpoints().empty());
 }
 
+// The node at the other end may have dialled: it has found the visitor's lanes.
+TEST_F(NodeVisitors, AreNotAskedForAnything) {
+  simulated_node visitor{net, 0, plain(), host_of(9)};
+  ASSERT_TRUE(visitor.channels().listen(*address::parse(address_of(9))));
+  hand_played asker{net, 1, 9, true};
+  ASSERT_TRUE(net.run_until([&] { return asker.is_registered(); }, 5s));
+  net.run_for(5ms);
+  asker.say(flow_body{.next = 1});
+  net.run_for(5ms);
+  ASSERT_FALSE(asker.has_ended());
+  asker.say_bytes(command_message(flag_command, 0, 1, {"x"}));
+  net.run_for(1s);
+  EXPECT_TRUE(asker.has_ended());
+  EXPECT_EQ(visitor.core().stats().violations, 1U);
+  EXPECT_EQ(visitor.core().stats().commands, 0U);
+}
+
+TEST_F(NodeVisitors, DoNotComeByWayOfOtherNodes) {
+  hand_played relay{net, 2, 1, true};
+  ASSERT_TRUE(net.run_until([&] { return relay.is_registered(); }, 5s));
+  net.run_for(5ms);
+  introduction self;
+  self.incarnation = 78;
+  self.message_limit = 1024;
+  const token_list none;
+  handshake_initiator shake{self, 1, none, [](const peer_identity&) {
+                              return result<resume_point>{resume_point{1, 0, true}};
+                            }};
+  std::uint64_t number = 0;
+  const auto say = [&](bytes_view inner) {
+    byte_buffer bytes(routed_head_size);
+    encode(routed_head{.destination = 1, .source = 2, .circuit = 5, .number = ++number},
+           bytes.data());
+    bytes.insert(bytes.end(), inner.begin(), inner.end());
+    relay.say_bytes(bytes);
+  };
+  const auto is_answer = [](const byte_buffer& message) {
+    return message.size() > routed_head_size &&
+           message[0] == static_cast<std::byte>(message_kind::routed);
+  };
+  say(shake.start().send);
+  ASSERT_TRUE(net.run_until([&] { return std::ranges::any_of(relay.got, is_answer); }, 5s));
+  const byte_buffer welcome = *std::ranges::find_if(relay.got, is_answer);
+  say(shake.receive(bytes_view{welcome}.subspan(routed_head_size)).send);
+  net.run_for(1s);
+  EXPECT_EQ(one.logged("nor visit over others"), 1);
+  EXPECT_EQ(one.core().stats().registrations, 1U) << "the relay's";
+  EXPECT_FALSE(relay.has_ended());
+}
+
 TEST_F(NodeVisitors, SeeTheNodeLeave) {
   guest visitor{net};
   visitor.ask("x");
@@ -270,14 +317,7 @@ INSTANTIATE_TEST_SUITE_P(
         breach{"AMessage", [](hand_played& at) { at.say_bytes(byte_buffer(9)); },
                "something else than commands"},
         breach{"AReply",
-               [](hand_played& at) {
-                 byte_buffer payload;
-                 encode(1, {"x"}, payload);
-                 byte_buffer bytes(message_head_size);
-                 encode(message_head{message_kind::data, flag_reply, 0, 0}, bytes.data());
-                 bytes.insert(bytes.end(), payload.begin(), payload.end());
-                 at.say_bytes(bytes);
-               },
+               [](hand_played& at) { at.say_bytes(command_message(flag_reply, 0, 1, {"x"})); },
                "something else than commands"},
         breach{"ABroadcast",
                [](hand_played& at) {

@@ -7,44 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "simulated_party.h"
+#include "tree_of_six.h"
 
 namespace atbus::detail {
 namespace {
 
-node_options plain() {
-  return node_options{}.allow_unauthenticated();
-}
-
-std::uint64_t relayed(std::optional<party>& by) {
-  return by->core().stats().relayed;
-}
-
-std::vector<std::string> numbers(int count) {
-  std::vector<std::string> made;
-  for (int i = 0; i != count; ++i)
-    made.push_back(std::to_string(i));
-  return made;
-}
-
-//           64 (root)
-//        80           96        relays
-//     81    82      97           leaves
-class Siblings : public ::testing::Test {
+class Siblings : public tree_of_six {
  protected:
-  void SetUp() override {
-    root.emplace(net, 64, plain().children("64/58"));
-    relay_a.emplace(net, 80, plain().parent(address_of(64)).children("80/60"));
-    relay_b.emplace(net, 96, plain().parent(address_of(64)).children("96/60"));
-    one.emplace(net, 81, plain().parent(address_of(80)));
-    two.emplace(net, 82, plain().parent(address_of(80)));
-    far.emplace(net, 97, plain().parent(address_of(96)));
-    ASSERT_TRUE(until([&] {
-      return relay_a->core().parent() == 64 && relay_b->core().parent() == 64 &&
-             one->core().parent() == 80 && two->core().parent() == 80 && far->core().parent() == 96;
-    }));
-  }
-  bool until(const std::function<bool()>& holds) { return net.run_until(holds, 60s); }
   // So many from 81, of which few are under way, so that there is a moment to move.
   void send_all(std::uint64_t to, int count, const std::vector<std::string>& got) {
     int sent = 0;
@@ -56,28 +25,24 @@ class Siblings : public ::testing::Test {
           return got.size() == static_cast<std::size_t>(count);
         },
         600s));
-    EXPECT_EQ(got, numbers(count));
+    EXPECT_EQ(got, numbers(0, count));
   }
-
-  simulated_network net{1};
-  std::optional<party> root;
-  std::optional<party> relay_a;
-  std::optional<party> relay_b;
-  std::optional<party> one;
-  std::optional<party> two;
-  std::optional<party> far;
+  // One message each way between 81 and `other`, without any more help of `by`.
+  void expect_direct(std::uint64_t id, std::optional<party>& other, std::optional<party>& by) {
+    net.run_for(1s);
+    const std::uint64_t before = relayed(by);
+    EXPECT_GT(before, 0U) << "the first ones found their way so";
+    EXPECT_TRUE(one->send(id, "second"));
+    EXPECT_TRUE(other->send(81, "back"));
+    ASSERT_TRUE(until([&] { return other->got.size() == 2 && one->got.size() == 1; }));
+    EXPECT_EQ(relayed(by), before);
+  }
 };
 
 TEST_F(Siblings, AreLinkedWhenTheyFirstSpeakToEachOther) {
   EXPECT_TRUE(one->send(82, "first"));
   ASSERT_TRUE(until([&] { return two->got.size() == 1; }));
-  net.run_for(1s);
-  const std::uint64_t before = relayed(relay_a);
-  EXPECT_GT(before, 0U) << "the first ones found their way so";
-  EXPECT_TRUE(one->send(82, "second"));
-  EXPECT_TRUE(two->send(81, "back"));
-  ASSERT_TRUE(until([&] { return two->got.size() == 2 && one->got.size() == 1; }));
-  EXPECT_EQ(relayed(relay_a), before);
+  expect_direct(82, two, relay_a);
 }
 
 TEST_F(Siblings, AreLinkedWhenTheirChildrenSpeakToEachOther) {
@@ -85,13 +50,7 @@ TEST_F(Siblings, AreLinkedWhenTheirChildrenSpeakToEachOther) {
   ASSERT_TRUE(until([&] {
     return far->got.size() == 1 && relay_a->is_connected(96) && relay_b->is_connected(80);
   }));
-  net.run_for(1s);
-  const std::uint64_t before = relayed(root);
-  EXPECT_GT(before, 0U) << "the first ones found their way so";
-  EXPECT_TRUE(one->send(97, "second"));
-  EXPECT_TRUE(far->send(81, "back"));
-  ASSERT_TRUE(until([&] { return far->got.size() == 2 && one->got.size() == 1; }));
-  EXPECT_EQ(relayed(root), before);
+  expect_direct(97, far, root);
 }
 
 TEST_F(Siblings, AreNotLinkedBeforeThat) {
@@ -295,7 +254,7 @@ TEST_F(HostileParent, IsNotListenedToWhenItWasNotAsked) {
 }
 
 TEST_F(HostileParent, IsLeftWhenItNamesWhatCannotBeASibling) {
-  for (const std::uint64_t id : {0x10000U, 17U, 16U}) {
+  for (const std::uint64_t id : {0U, 0x10000U, 17U, 16U}) {
     make_it_ask(18);
     EXPECT_EQ(dials_after({.asked = 18, .id = id, .addresses = {address_of(18)}}), 0U);
     EXPECT_EQ(child->core().parent(), 0) << id;

@@ -21,6 +21,10 @@ namespace atbus::detail {
 
 using namespace std::chrono_literals;
 
+inline node_options plain() {
+  return node_options{}.allow_unauthenticated();
+}
+
 inline std::string address_of(std::uint64_t id) {
   return "ipv4://10.0.0." + std::to_string(id) + ":7000";
 }
@@ -40,8 +44,7 @@ class party {
     errc reason;
   };
 
-  party(simulated_network& net, std::uint64_t id,
-        const node_options& options = node_options{}.allow_unauthenticated())
+  party(simulated_network& net, std::uint64_t id, const node_options& options = plain())
       : node(net, id, options, host_of(id)) {
     node_handlers& on = core().handlers();
     on.on_message = [this](const message& what) {

@@ -10,10 +10,6 @@
 namespace atbus::detail {
 namespace {
 
-node_options plain() {
-  return node_options{}.allow_unauthenticated();
-}
-
 class NodeTree : public ::testing::Test {
  protected:
   bool until(const std::function<bool()>& holds) { return net.run_until(holds, 60s); }
