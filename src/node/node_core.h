@@ -194,7 +194,7 @@ class node_core final : private link_events, private next_hops {
   }
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);
-  void circuit_failed(peer& of, errc why, unsigned failures);
+  void circuit_failed(peer& of, errc why, unsigned denials);
   void ways_changed();
 
   // node_broadcast.cpp
@@ -278,7 +278,7 @@ class node_core final : private link_events, private next_hops {
   void received_other(link& from, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
-  // Also a command or a reply. False: it is not what it may be: a command or reply that makes sense, or from a visitor a command.
+  // Also a command or a reply. False: it makes no sense, or may not come from there.
   bool deliver_any(const node_life& source, const message_head& head, bytes_view payload,
                    bool redelivered);
 

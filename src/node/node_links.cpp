@@ -524,9 +524,10 @@ void node_core::closed(link& at, const error& why) {
       peer& whom = *wish->of;
       const errc reason = gone->failure != errc::ok ? gone->failure : why.code();
       dial_again(*wish);
-      const unsigned failures = wish->failures;
+      wish->denials = reason == errc::denied ? wish->denials + 1 : 0;
+      const unsigned denials = wish->denials;
       end_session(*gone);
-      return circuit_failed(whom, reason, failures);
+      return circuit_failed(whom, reason, denials);
     }
     // One that ends as soon as it has registered is a failure too.
     if (gone->registered_at.count() != 0 &&

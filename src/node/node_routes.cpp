@@ -46,7 +46,7 @@ void node_core::ways_changed() {
 
 // A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
 // it is reported. Who was is dialled again until it is forgotten.
-void node_core::circuit_failed(peer& of, errc why, unsigned failures) {
+void node_core::circuit_failed(peer& of, errc why, unsigned denials) {
   // A restart of the other end in the middle of a handshake looks like that, once or twice.
   constexpr unsigned denials_max = 3;
   switch (why) {
@@ -58,7 +58,7 @@ void node_core::circuit_failed(peer& of, errc why, unsigned failures) {
     case errc::timed_out:
       break;
     case errc::denied:
-      if (failures < denials_max)
+      if (denials < denials_max)
         return;
       break;
     default:

@@ -39,6 +39,7 @@ struct dial {
   session* at = nullptr;      // under way, or up
   timer again;
   unsigned failures = 0;         // in a row
+  unsigned denials = 0;          // among them, in a row
   errc told = errc::ok;          // the failure that was logged last
   bool offered;                  // by the peer or the parent: not the user's wish
   bool listed = false;           // it stands in the directory, and connect() has not named it
