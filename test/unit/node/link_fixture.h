@@ -180,7 +180,9 @@ inline status send(link& to, std::string_view text,
   return {};
 }
 
-// Sleeps as a loop would, until one of them has something to do or 100 ms have passed.
+// Waits for events as a loop would, until one of them has something to do. prepare_sleep, longest_sleep and
+// finish_sleep are the transport's verbs, which are under test here; nothing sleeps for a time. The
+// 100 ms are for a wake-up that is missing: turn_until looks again then.
 inline void sleep_all(std::initializer_list<recorded_end*> all) {
   std::vector<pollfd> watched;
   auto longest = std::chrono::nanoseconds{100ms};
