@@ -1,7 +1,6 @@
 #include "testing/simulated_network.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "testing/simulated_inbox.h"
@@ -20,30 +19,37 @@ std::chrono::nanoseconds simulated_network::draw_delay() {
   return conditions.delay_min + std::chrono::nanoseconds{draw(span + 1)};
 }
 
-void simulated_network::at(std::chrono::nanoseconds when, std::function<void()> what) {
-  ++under_way_;
-  push({std::max(when, now()), order_++, false, std::move(what)});
-}
-
-void simulated_network::timer(std::chrono::nanoseconds when, std::function<void()> what) {
-  push({std::max(when, now()), order_++, true, std::move(what)});
-}
-
-void simulated_network::push(event what) {
-  events_.push_back(std::move(what));
+simulated_action& simulated_network::push(std::chrono::nanoseconds when, bool is_timer) {
+  if (free_actions_.empty()) {
+    free_actions_.push_back(actions_.size());
+    actions_.emplace_back();
+  }
+  const std::size_t free = free_actions_.back();
+  free_actions_.pop_back();
+  events_.push_back({std::max(when, now()), order_++, free, is_timer});
   std::push_heap(events_.begin(), events_.end());
+  return actions_[free];
 }
 
 bool simulated_network::step(std::chrono::nanoseconds until) {
   if (events_.empty() || events_.front().when > until)
     return false;
   std::pop_heap(events_.begin(), events_.end());
-  const event next = std::move(events_.back());
+  // A handler may throw.
+  struct frame {
+    simulated_network& net;
+    const event next;
+    ~frame() {
+      net.actions_[next.what].clear();
+      net.free_actions_.push_back(next.what);
+    }
+  } const now_due{*this, events_.back()};
+  const event& next = now_due.next;
   events_.pop_back();
   clock_.advance(next.when - now());
   if (!next.is_timer)
     --under_way_;
-  next.what();
+  actions_[next.what].run();
   return true;
 }
 
@@ -274,14 +280,16 @@ void simulated_transport::close() noexcept {
 std::size_t simulated_transport::poll(const poll_limits& limits) {
   struct frame {
     simulated_transport& of;
-    std::deque<simulated_link*> turn;
+    std::size_t told = 0;  // of those of this turn
     ~frame() {
       of.polling_ = false;
       of.ended_.clear();
       if (!of.closed_)  // a handler has thrown
-        of.due_.insert(of.due_.end(), turn.begin(), turn.end());
+        of.due_.insert(of.due_.end(), of.turn_.begin() + static_cast<std::ptrdiff_t>(told),
+                       of.turn_.end());
+      of.turn_.clear();
     }
-  } now{*this, {}};
+  } now{*this};
   polling_ = true;
   flush();
   std::size_t count = 0;
@@ -292,14 +300,12 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
   const bool inherits_first = !inboxes_.empty() && net_.draw(2) == 0;
   if (inherits_first)
     inherit();
-  now.turn.assign(due_.begin(), due_.end());
-  due_.clear();
-  if (now.turn.size() > 1)
-    std::rotate(now.turn.begin(),
-                now.turn.begin() + static_cast<std::ptrdiff_t>(net_.draw(now.turn.size())),
-                now.turn.end());
-  for (; !now.turn.empty(); now.turn.pop_front()) {
-    simulated_link* const one = now.turn.front();
+  turn_.swap(due_);
+  if (turn_.size() > 1)
+    std::rotate(turn_.begin(), turn_.begin() + static_cast<std::ptrdiff_t>(net_.draw(turn_.size())),
+                turn_.end());
+  for (; now.told != turn_.size(); ++now.told) {
+    simulated_link* const one = turn_[now.told];
     count += one->tell(*events_, limits.messages - std::min(count, limits.messages));
     if (closed_)
       return count;
@@ -315,10 +321,12 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
 }
 
 void simulated_transport::flush() noexcept {
-  for (simulated_link* one : std::exchange(to_flush_, {})) {
+  flushing_.swap(to_flush_);
+  for (simulated_link* one : flushing_) {
     one->is_to_flush_ = false;
     one->flush();
   }
+  flushing_.clear();
 }
 
 bool simulated_transport::prepare_sleep() {

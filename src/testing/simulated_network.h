@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,7 @@
 #include "atbus/testing.hpp"
 #include "node/link.h"
 #include "protocol/handshake.h"
+#include "testing/simulated_action.h"
 
 namespace atbus::detail {
 
@@ -53,9 +55,16 @@ class simulated_network {
   std::chrono::nanoseconds draw_delay();
 
   // What is under way happens then,
-  void at(std::chrono::nanoseconds when, std::function<void()> what);
+  template <class What>
+  void at(std::chrono::nanoseconds when, What what) {
+    ++under_way_;
+    push(when, false).set(std::move(what));
+  }
   // or what somebody waits for, who has nothing to do.
-  void timer(std::chrono::nanoseconds when, std::function<void()> what);
+  template <class What>
+  void timer(std::chrono::nanoseconds when, What what) {
+    push(when, true).set(std::move(what));
+  }
   // How many things are under way.
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_; }
 
@@ -88,8 +97,8 @@ class simulated_network {
   struct event {
     std::chrono::nanoseconds when;
     std::uint64_t order;
+    std::size_t what;  // its place in actions_
     bool is_timer;
-    std::function<void()> what;
     bool operator<(const event& other) const noexcept {
       return when != other.when ? when > other.when : order > other.order;
     }
@@ -101,12 +110,14 @@ class simulated_network {
   void cut(simulated_wire& wire, seen_by who);
   [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> whole() const;
   [[nodiscard]] std::vector<std::shared_ptr<simulated_wire>> between(id_pair nodes) const;
-  void push(event what);
+  [[nodiscard]] simulated_action& push(std::chrono::nanoseconds when, bool is_timer);
   void remember(const std::shared_ptr<simulated_wire>& wire);
 
   manual_clock clock_;
   std::mt19937_64 random_;
   std::vector<event> events_;  // a heap, the next one in front
+  std::deque<simulated_action> actions_;
+  std::vector<std::size_t> free_actions_;  // places of those that have happened
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
   // By address, and by the host where that means something on one only.
@@ -179,7 +190,9 @@ class simulated_transport final : public transport {
   std::vector<simulated_inbox*> inboxes_;               // those it holds
   // Only these are looked at, however many there are.
   std::vector<simulated_link*> due_;
+  std::vector<simulated_link*> turn_;  // poll() is at these
   std::vector<simulated_link*> to_flush_;
+  std::vector<simulated_link*> flushing_;  // flush() is at these
 };
 
 }  // namespace atbus::detail

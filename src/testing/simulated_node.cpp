@@ -87,8 +87,14 @@ void simulated_node::plan(std::chrono::nanoseconds when, reason why) {
   if (when >= planned_)
     return;
   planned_ = when;
+  if (std::find(comes_at_.begin(), comes_at_.end(), when) != comes_at_.end())
+    return;
+  comes_at_.push_back(when);
   auto then = [this, when, alive = alive_] {
-    if (*alive && planned_ == when)
+    if (!*alive)
+      return;
+    std::erase(comes_at_, when);
+    if (planned_ == when)
       poll();
   };
   if (why == reason::timer || when == stopped_until_)

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <vector>
 
 #include "atbus/node/node.hpp"
 #include "node/node_access.h"
@@ -77,6 +78,8 @@ class simulated_node {
   simulated_network& net_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::chrono::nanoseconds planned_ = std::chrono::nanoseconds::max();
+  // Moments for which the network was asked already, also those that nothing is planned for any more.
+  std::vector<std::chrono::nanoseconds> comes_at_;
   std::chrono::nanoseconds stopped_until_{0};
   std::shared_ptr<ground> ground_;
   node node_;  // dials its parent at once
