@@ -322,6 +322,8 @@ class node_core final : private link_events, private next_hops {
   // `settled`: nothing that was sent before is open.
   void use(peer& of, session& path, bool settled);
   void superseded(peer& of, session& path);
+  void list_moving(peer& of);
+  // To the next link, once all of the current one is settled; then ends those that nobody uses.
   void move_if_settled(peer& of);
   void path_ended(peer& of, session& gone);
   [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);

@@ -169,21 +169,16 @@ void node_core::choose(peer& of, session& fresh) {
   const auto alive = [](session* one) {
     return one != nullptr && one->stage == session_stage::registered ? one : nullptr;
   };
-  session* const second = alive(of.next);
+  const session* const second = alive(of.next);
   const session* const rival = second != nullptr ? second : alive(of.current);
-  if (rival != nullptr && !better(fresh, *rival)) {
-    if (fresh.by_us)
-      drop(fresh, true, errc::ok, "another link is in use");
-    return;
-  }
-  if (second != nullptr && second->by_us)
-    drop(*second, true, errc::ok, "another link is in use");
-  of.next = &fresh;
+  if (rival == nullptr || better(fresh, *rival))
+    of.next = &fresh;
+  else if (fresh.by_us && !better(*rival, fresh))
+    return drop(fresh, true, errc::ok, "another link is in use");  // they are alike: the first one
   // Its turn comes when what waits there is handled, or when it is known what the old one leaves.
   if (of.left_behind != nullptr || of.current->stage == session_stage::dropped)
     return;
-  if (std::find(moving_.begin(), moving_.end(), &of) == moving_.end())
-    moving_.push_back(&of);
+  list_moving(of);
   move_if_settled(of);
 }
 
@@ -191,6 +186,8 @@ void node_core::use(peer& of, session& path, bool settled) {
   of.current = &path;
   of.next = nullptr;
   of.blocked = false;
+  if (of.sessions.size() > 1)
+    list_moving(of);
   flow_position position{.session = path.answer.session, .last = path.answer.last};
   if (settled)
     position.last = std::max(position.last, of.out.last_sent());  // it was said before that
@@ -222,38 +219,45 @@ void node_core::superseded(peer& of, session& path) {
   drop(path, true, errc::superseded, {});
 }
 
+void node_core::list_moving(peer& of) {
+  if (std::find(moving_.begin(), moving_.end(), &of) == moving_.end())
+    moving_.push_back(&of);
+}
+
 void node_core::move_if_settled(peer& of) {
   if (of.next != nullptr && of.current != nullptr) {
     if (of.current->stage == session_stage::dropped ||
         of.next->stage != session_stage::registered || !of.current->settled())
       return;
-    session& old = *of.current;
     use(of, *of.next, true);
-    if (old.stage == session_stage::registered)
-      of.moved_from = &old;
   }
-  // The other end's messages have moved too: who dialled the old link ends it.
-  if (of.moved_from != nullptr && of.in_from == of.moved_from)
+  const bool is_used = of.current != nullptr && of.current->stage == session_stage::registered;
+  // The other end's messages may be on any of the others until they have moved here too.
+  if (is_used && of.in_from != of.current)
     return;
   std::erase(moving_, &of);
-  session* const old = std::exchange(of.moved_from, nullptr);
-  if (old != nullptr && old->by_us && old->stage == session_stage::registered)
-    drop(*old, true, errc::ok, "another link is in use");
+  for (session* other : std::vector<session*>{of.sessions}) {
+    if (is_used && other != of.current && other->by_us && other->stage == session_stage::registered)
+      drop(*other, true, errc::ok, "another link is in use");
+  }
 }
 
 void node_core::path_ended(peer& of, session& gone) {
   std::erase(of.sessions, &gone);
   if (of.in_from == &gone)
     of.in_from = nullptr;
-  if (of.moved_from == &gone)
-    of.moved_from = nullptr;
-  if (of.next == &gone)
+  const bool was_next = of.next == &gone;
+  if (was_next)
     of.next = nullptr;
   if (of.current != &gone && of.left_behind != &gone) {
+    if (of.current == nullptr || of.current->stage != session_stage::registered)
+      return;
+    for (session* other : std::vector<session*>{of.sessions}) {
+      if (was_next && other != of.current && other->stage == session_stage::registered)
+        choose(of, *other);
+    }
     // What was held for a better link goes through the one there is; nothing else may call for it.
-    if (of.current != nullptr && of.current->stage == session_stage::registered)
-      drain(of);
-    return;
+    return drain(of);
   }
   of.left_behind = nullptr;
   std::list<held_message> left = take_left(of, gone.at);

@@ -67,7 +67,6 @@ struct peer {
   // In `current`'s place while another life is to handle what an earlier one has left in it.
   session* left_behind = nullptr;
   std::vector<session*> sessions;  // registered ones, all of these too
-  session* moved_from = nullptr;   // until the other end's messages have moved too
   bool blocked = false;            // current said would_block and has not told of room since
   bool wants_room = false;         // a send was refused: on_writable is owed
 

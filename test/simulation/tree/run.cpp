@@ -110,9 +110,6 @@ test::run_result tree_run::run() {
   if (well()) {
     world_.net.conditions = {.queue_size = link_queue};
     recovery = world_.run_until_quiet(longest_recovery);
-    // Both ends of a link may dial a better one, and be without any for a moment.
-    world_.run_until(world_.net.now() + 5s);
-    (void)world_.run_until_quiet(longest_recovery);
   }
   if (well()) {
     world_.end_faults();

@@ -35,7 +35,7 @@ inline host_identity host_of(std::uint64_t id) {
   return made;
 }
 
-// Each is on a host of its own, and listens at address_of(id).
+// Each is on a host of its own unless one is named, and listens at address_of(id).
 class party {
  public:
   struct report {
@@ -45,7 +45,9 @@ class party {
   };
 
   party(simulated_network& net, std::uint64_t id, const node_options& options = plain())
-      : node(net, id, options, host_of(id)) {
+      : party(net, id, options, host_of(id)) {}
+  party(simulated_network& net, std::uint64_t id, const node_options& options, host_identity host)
+      : node(net, id, options, host) {
     node_handlers& on = core().handlers();
     on.on_message = [this](const message& what) {
       got.emplace_back(what.text());
