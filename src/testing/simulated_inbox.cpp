@@ -134,7 +134,7 @@ void simulated_link::take_over(std::shared_ptr<simulated_wire> fresh) {
   wire_ = std::move(fresh);
   end_ = 0;
   wire_->ends[end_] = this;
-  end_seen_ = false;
+  end_seen_ = recall_due_ = false;  // a second call would be the fresh wire's
   simulated_network& net = owner_.net_;
   const std::chrono::nanoseconds back = net.now() + net.draw_delay() / 16;
   in().last_arrival = back;
