@@ -19,27 +19,6 @@ constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> na
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
 
-node_options draw_options(dice& draw, bool tokens, bool crowded) {
-  node_options made;
-  if (tokens)
-    made.token("a secret of sixteen bytes");
-  else
-    made.allow_unauthenticated();
-  made.ping_interval(draw.of({1s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
-  made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
-  made.restart(
-      draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
-  if (draw.one_in(crowded ? 2 : 4))
-    made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
-  if (draw.one_in(3)) {
-    made.overflow(draw.of(
-        {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
-  }
-  if (draw.one_in(8))
-    made.sessions(draw.below(2));
-  return made;
-}
-
 happening draw_fault(dice& draw) {
   // Those that lead into the most corners most often.
   if (draw.one_in(3))
@@ -74,7 +53,10 @@ scenario make_scenario(std::uint64_t seed) {
   const bool tokens = draw.one_in(4);
   made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
   for (std::size_t i = 0; i < made.nodes; ++i) {
-    made.options.push_back(draw_options(draw, tokens, made.crowded));
+    const test::option_odds odds{.deadline = made.crowded ? 2U : 4U, .overflow = 3};
+    made.options.push_back(test::draw_options(draw, tokens, draw.of({1s, 8s}), odds));
+    if (draw.one_in(8))
+      made.options.back().sessions(draw.below(2));
     for (std::size_t j = 0; j < i; ++j) {
       const std::uint64_t who = draw.below(3);
       made.dials[i][j] = who != 0;
@@ -112,23 +94,17 @@ std::string to_text(const scenario& all) {
     text << ' ' << name(one);
   text << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
-    const node_options& of = all.options[i];
-    text << "  node " << i + 1 << ": buffer " << of.send_buffer_size() << ", overflow "
-         << static_cast<int>(of.overflow()) << ", restart " << static_cast<int>(of.restart())
-         << ", deadline " << of.message_deadline() / 1ms << " ms, sessions " << of.sessions()
-         << ", ping " << of.ping_interval() / 1ms << " ms, first idle "
-         << of.first_idle_timeout() / 1s << " s; dials";
+    text << "  node " << i + 1 << ": ";
+    test::print(text, all.options[i]);
+    text << "; dials";
     for (std::size_t j = 0; j < all.nodes; ++j) {
       if (all.dials[i][j])
         text << ' ' << j + 1;
     }
     text << '\n';
   }
-  for (const scenario_event& one : all.events) {
-    text << "  " << one.when / 1us << " us: " << name(one.what) << ' ' << one.who + 1 << " -> "
-         << one.whom + 1 << ", count " << one.count << ", size " << one.size << ", time "
-         << one.time / 1us << " us\n";
-  }
+  for (const scenario_event& one : all.events)
+    test::print(text, one, 1);
   return text.str();
 }
 

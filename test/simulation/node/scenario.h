@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "atbus/node/node_options.hpp"
+#include "simulated_plan.h"
 #include "simulated_runs.h"
 
 namespace atbus::detail {
@@ -37,15 +38,7 @@ enum class happening : std::uint8_t {
 enum class way : std::uint8_t { tcp, unix_socket, segment, memory };
 [[nodiscard]] const char* name(way what) noexcept;
 
-struct scenario_event {
-  std::chrono::nanoseconds when{0};
-  happening what = happening::send;
-  std::size_t who = 0;  // nodes, counted from 0
-  std::size_t whom = 1;
-  std::uint64_t count = 0;
-  std::uint64_t size = 0;
-  std::chrono::nanoseconds time{0};
-};
+using scenario_event = test::planned_event<happening>;
 
 struct scenario {
   std::uint64_t seed = 0;

@@ -27,25 +27,6 @@ std::size_t draw_size(dice& draw, std::size_t most) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(drawn), 2, most);
 }
 
-node_options draw_options(dice& draw, bool tokens, bool crowded) {
-  node_options made;
-  if (tokens)
-    made.token("a secret of sixteen bytes");
-  else
-    made.allow_unauthenticated();
-  made.ping_interval(draw.of({1s, 8s, 8s, 8s})).first_idle_timeout(draw.of({5s, 30s}));
-  made.send_buffer_size(draw.of<std::size_t>({2048, 16 * 1024, 256 * 1024}));
-  made.restart(
-      draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
-  if (draw.one_in(crowded ? 2 : 8))
-    made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
-  if (draw.one_in(8)) {
-    made.overflow(draw.of(
-        {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
-  }
-  return made;
-}
-
 tree_happening draw_fault(dice& draw) {
   if (draw.one_in(3))
     return tree_happening::cut;
@@ -79,8 +60,10 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   made.nodes = make_topology(draw, wish);
   made.crowded = draw.one_in(4);
   const bool tokens = draw.one_in(8);
-  for (std::size_t i = 0; i < made.nodes.size(); ++i)
-    made.options.push_back(draw_options(draw, tokens, made.crowded));
+  for (std::size_t i = 0; i < made.nodes.size(); ++i) {
+    made.options.push_back(test::draw_options(draw, tokens, draw.of({1s, 8s, 8s, 8s}),
+                                              {.deadline = made.crowded ? 2U : 8U, .overflow = 8}));
+  }
   made.faults_end = 10s + draw.time(50s);
   // Most of what is sent goes between the same pairs.
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
@@ -120,20 +103,14 @@ std::string to_text(const tree_scenario& all) {
        << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes.size(); ++i) {
     const tree_node& node = all.nodes[i];
-    const node_options& of = all.options[i];
     text << "  node " << i << ": " << node.id.to_hex() << ", range "
          << (node.range ? node.range->to_string() : "none") << ", child of " << node.parent
-         << " at " << node.dials << ", host " << node.host << ", buffer " << of.send_buffer_size()
-         << ", overflow " << static_cast<int>(of.overflow()) << ", restart "
-         << static_cast<int>(of.restart()) << ", deadline " << of.message_deadline() / 1ms
-         << " ms, ping " << of.ping_interval() / 1ms << " ms, first idle "
-         << of.first_idle_timeout() / 1s << " s\n";
+         << " at " << node.dials << ", host " << node.host << ", ";
+    test::print(text, all.options[i]);
+    text << '\n';
   }
-  for (const tree_event& one : all.events) {
-    text << "  " << one.when / 1us << " us: " << name(one.what) << ' ' << one.who << " -> "
-         << one.whom << ", count " << one.count << ", size " << one.size << ", time "
-         << one.time / 1us << " us\n";
-  }
+  for (const tree_event& one : all.events)
+    test::print(text, one, 0);
   return text.str();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atbus/node/node_options.hpp"
+#include "simulated_plan.h"
 #include "simulated_runs.h"
 #include "simulation/tree/topology.h"
 
@@ -32,15 +33,7 @@ enum class tree_happening : std::uint8_t {
 };
 [[nodiscard]] const char* name(tree_happening what) noexcept;
 
-struct tree_event {
-  std::chrono::nanoseconds when{0};
-  tree_happening what = tree_happening::send;
-  std::size_t who = 0;
-  std::size_t whom = 0;
-  std::uint64_t count = 0;
-  std::uint64_t size = 0;
-  std::chrono::nanoseconds time{0};
-};
+using tree_event = test::planned_event<tree_happening>;
 
 struct tree_scenario {
   std::uint64_t seed = 0;
