@@ -72,35 +72,33 @@ std::size_t ledger::open_bytes(const node_life& from, bus_id to) {
   return lives_[index_of(from)].flows[to.value()].open_bytes;
 }
 
-ledger::record* ledger::find(bytes_view bytes, flow*& in, std::string& name) {
+ledger::found ledger::find(bytes_view bytes) {
   stamp of;
   if (bytes.size() < sizeof of) {
     fail("a message of " + std::to_string(bytes.size()) + " bytes is nobody's");
-    return nullptr;
+    return {};
   }
   std::memcpy(&of, bytes.data(), sizeof of);
   for (std::size_t at = sizeof of; at < bytes.size(); ++at) {
     if (bytes[at] != pattern(of, at)) {
       fail("the bytes of a message are not those that were sent");
-      return nullptr;
+      return {};
     }
   }
   if (of.from >= lives_.size() || of.number == 0 ||
       of.number > lives_[of.from].flows[of.to].records.size()) {
     fail("message " + std::to_string(of.number) + " to " + std::to_string(of.to) +
          " was never accepted");
-    return nullptr;
+    return {};
   }
-  in = &lives_[of.from].flows[of.to];
-  name = "message " + std::to_string(of.number) + " from " + text(lives_[of.from].who) + " to " +
-         std::to_string(of.to);
-  return &in->records[of.number - 1];
+  flow& in = lives_[of.from].flows[of.to];
+  return {&in.records[of.number - 1], &in,
+          "message " + std::to_string(of.number) + " from " + text(lives_[of.from].who) + " to " +
+              std::to_string(of.to)};
 }
 
 void ledger::delivered(const node_life& to, const message& what) {
-  flow* in = nullptr;
-  std::string name;
-  record* const of = find(what.bytes(), in, name);
+  auto [of, in, name] = find(what.bytes());
   if (of == nullptr)
     return;
   ++delivered_count_;
@@ -149,9 +147,7 @@ bool ledger::may_report(const node_life& from, const flow& in, bus_id to, errc r
 }
 
 void ledger::reported(const node_life& from, const undelivered& what) {
-  flow* in = nullptr;
-  std::string name;
-  record* const of = find(what.bytes(), in, name);
+  auto [of, in, name] = find(what.bytes());
   if (of == nullptr)
     return;
   ++reported_count_;

@@ -84,8 +84,13 @@ class ledger {
   [[nodiscard]] std::size_t index_of(const node_life& who) const;
   [[nodiscard]] bool may_report(const node_life& from, const flow& in, bus_id to,
                                 errc reason) const;
+  struct found {
+    record* of = nullptr;
+    flow* in = nullptr;
+    std::string name;
+  };
   // The record that these bytes are of; null and a fault if there is none.
-  record* find(bytes_view bytes, flow*& in, std::string& name);
+  found find(bytes_view bytes);
 
   std::vector<life> lives_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> indexes_;  // by id and incarnation
