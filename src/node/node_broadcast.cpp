@@ -69,7 +69,7 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
 node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view message,
                                      const peer* from) noexcept {
   fan_out result;
-  for (peer* const to : routes_.all()) {
+  for (const auto& [id, to] : routes_.all()) {
     session* const path = link_to(*to);
     if (to == from || path == nullptr)
       continue;

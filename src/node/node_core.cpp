@@ -528,6 +528,7 @@ endpoint node_core::view(const peer& of) const {
 
 std::vector<endpoint> node_core::endpoints() const {
   std::vector<endpoint> all;
+  all.reserve(peers_.size());
   for (const auto& [id, one] : peers_)
     all.push_back(view(*one));
   return all;

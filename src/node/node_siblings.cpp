@@ -18,7 +18,9 @@ constexpr std::ptrdiff_t siblings_max = 256;
 void node_core::ask_where(bus_id id, session& parent) noexcept {
   if (leaving_ || !parent.of->range || !parent.of->range->contains(id))
     return;  // it has no such child
-  const auto is_sibling = [](const peer* of) { return of->as == relation::sibling; };
+  const auto is_sibling = [](const route_table::entry& one) {
+    return one.to->as == relation::sibling;
+  };
   if (std::ranges::count_if(routes_.all(), is_sibling) >= siblings_max ||
       !sibling_search_.ask(id, on_.clock.now()))
     return;

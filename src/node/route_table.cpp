@@ -13,24 +13,28 @@ bool is_near(const peer& of) noexcept {
   return of.as == relation::child || of.as == relation::sibling;
 }
 
-bus_id first_of(const peer* of) noexcept {
-  return of->range->first();
+void insert(std::vector<route_table::entry>& among, bus_id key, peer& what) {
+  among.insert(std::ranges::lower_bound(among, key, {}, &route_table::entry::key), {key, &what});
+}
+
+void erase(std::vector<route_table::entry>& among, const peer& what) noexcept {
+  std::erase_if(among, [&what](const route_table::entry& one) { return one.to == &what; });
 }
 
 }  // namespace
 
 void route_table::put(peer& linked) {
   remove(linked);
-  ids_.insert(std::ranges::lower_bound(ids_, linked.id, {}, &peer::id), &linked);
+  insert(ids_, linked.id, linked);
   if (linked.as == relation::parent)
     parent_ = &linked;
   if (is_near(linked) && linked.range)
-    ranges_.insert(std::ranges::lower_bound(ranges_, first_of(&linked), {}, first_of), &linked);
+    insert(ranges_, linked.range->first(), linked);
 }
 
 void route_table::remove(const peer& lost) noexcept {
-  std::erase(ids_, &lost);
-  std::erase(ranges_, &lost);
+  erase(ids_, lost);
+  erase(ranges_, lost);
   if (parent_ == &lost)
     parent_ = nullptr;
 }
@@ -40,15 +44,15 @@ bool route_table::is_ours(bus_id id) const noexcept {
 }
 
 peer* route_table::by_id(bus_id id) const noexcept {
-  const auto found = std::ranges::lower_bound(ids_, id, {}, &peer::id);
-  return found != ids_.end() && (*found)->id == id ? *found : nullptr;
+  const auto found = std::ranges::lower_bound(ids_, id, {}, &entry::key);
+  return found != ids_.end() && found->key == id ? found->to : nullptr;
 }
 
 peer* route_table::by_range(bus_id id) const noexcept {
-  const auto behind = std::ranges::upper_bound(ranges_, id, {}, first_of);
+  const auto behind = std::ranges::upper_bound(ranges_, id, {}, &entry::key);
   if (behind == ranges_.begin())
     return nullptr;
-  peer* const found = *(behind - 1);
+  peer* const found = (behind - 1)->to;
   return is_in(found->range, id) ? found : nullptr;
 }
 
@@ -91,12 +95,13 @@ bool route_table::may_come_from(bus_id source, const peer& from) const noexcept 
 
 const peer* route_table::in_the_way(bus_id id,
                                     const std::optional<id_range>& range) const noexcept {
-  const auto found = std::ranges::find_if(ids_, [&](const peer* other) {
-    return is_near(*other) && other->id != id &&
-           (is_in(range, other->id) || is_in(other->range, id) ||
-            (range && other->range && range->overlaps(*other->range)));
+  const auto found = std::ranges::find_if(ids_, [&](const entry& one) {
+    const peer& other = *one.to;
+    return is_near(other) && other.id != id &&
+           (is_in(range, other.id) || is_in(other.range, id) ||
+            (range && other.range && range->overlaps(*other.range)));
   });
-  return found != ids_.end() ? *found : nullptr;
+  return found != ids_.end() ? found->to : nullptr;
 }
 
 }  // namespace atbus::detail

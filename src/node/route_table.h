@@ -15,6 +15,12 @@ namespace atbus::detail {
 
 class route_table {
  public:
+  // With what it is found by: looking through many touches one place in memory, not each peer's.
+  struct entry {
+    bus_id key;
+    peer* to;
+  };
+
   // `own`: of this node's children, if it may have any.
   route_table(bus_id self, std::optional<id_range> own) : self_(self), own_(own) {}
 
@@ -36,7 +42,7 @@ class route_table {
                                        const std::optional<id_range>& range) const noexcept;
   [[nodiscard]] peer* parent() const noexcept { return parent_; }
   [[nodiscard]] bus_id self() const noexcept { return self_; }
-  [[nodiscard]] const std::vector<peer*>& all() const noexcept { return ids_; }
+  [[nodiscard]] const std::vector<entry>& all() const noexcept { return ids_; }
   [[nodiscard]] const std::optional<id_range>& own() const noexcept { return own_; }
   // This node or below it.
   [[nodiscard]] bool is_ours(bus_id id) const noexcept;
@@ -48,8 +54,8 @@ class route_table {
   bus_id self_;
   std::optional<id_range> own_;
   peer* parent_ = nullptr;
-  std::vector<peer*> ids_;     // all, by id
-  std::vector<peer*> ranges_;  // children and siblings that have a range, by its first id
+  std::vector<entry> ids_;     // all, by id
+  std::vector<entry> ranges_;  // children and siblings that have a range, by its first id
 };
 
 }  // namespace atbus::detail

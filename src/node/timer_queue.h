@@ -4,11 +4,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <set>
-#include <tuple>
+#include <limits>
 #include <utility>
+#include <vector>
 
 namespace atbus::detail {
 
@@ -26,16 +27,16 @@ class timer {
   // Replaces the time it had.
   void set(std::chrono::nanoseconds due);
   void cancel() noexcept;
-  [[nodiscard]] bool pending() const noexcept { return pending_; }
+  [[nodiscard]] bool pending() const noexcept { return place_ != nowhere; }
   [[nodiscard]] std::chrono::nanoseconds due() const noexcept { return due_; }
 
  private:
   friend class timer_queue;
   timer_queue& queue_;
   std::function<void()> run_;
+  static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
   std::chrono::nanoseconds due_{0};
-  std::uint64_t order_ = 0;  // among those that are due at a time
-  bool pending_ = false;
+  std::size_t place_ = nowhere;  // in the queue
 };
 
 class timer_queue {
@@ -43,15 +44,14 @@ class timer_queue {
   static constexpr std::chrono::nanoseconds never = std::chrono::nanoseconds::max();
 
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
-    return pending_.empty() ? never : std::get<0>(*pending_.begin());
+    return heap_.empty() ? never : heap_.front().due;
   }
   // Runs those that are due; none of them twice, so that it ends.
   void run(std::chrono::nanoseconds now) {
-    std::size_t most = pending_.size();
+    std::size_t most = heap_.size();
     while (most-- != 0 && next() <= now) {
-      timer& due = *std::get<timer*>(*pending_.begin());
-      pending_.erase(pending_.begin());
-      due.pending_ = false;
+      timer& due = *heap_.front().of;
+      remove(due);
       // A copy: it may destroy its owner.
       if (const auto run = due.run_; run)
         run();
@@ -60,22 +60,66 @@ class timer_queue {
 
  private:
   friend class timer;
-  std::set<std::tuple<std::chrono::nanoseconds, std::uint64_t, timer*>> pending_;
+  struct entry {
+    std::chrono::nanoseconds due;
+    std::uint64_t order;  // among those that are due at a time
+    timer* of;
+
+    bool operator<(const entry& other) const noexcept {
+      return due != other.due ? due < other.due : order < other.order;
+    }
+  };
+
+  void add(timer& fresh) {
+    const entry last{fresh.due_, ++order_, &fresh};
+    heap_.push_back(last);
+    rise(heap_.size() - 1, last);
+  }
+  void remove(timer& gone) noexcept {
+    const std::size_t free = std::exchange(gone.place_, timer::nowhere);
+    const entry last = heap_.back();
+    heap_.pop_back();
+    if (free == heap_.size())
+      return;
+    if (free != 0 && last < heap_[(free - 1) / 2])
+      rise(free, last);
+    else
+      sink(free, last);
+  }
+  void put(std::size_t place, const entry& what) noexcept {
+    heap_[place] = what;
+    what.of->place_ = place;
+  }
+  void rise(std::size_t place, const entry& what) noexcept {
+    for (; place != 0 && what < heap_[(place - 1) / 2]; place = (place - 1) / 2)
+      put(place, heap_[(place - 1) / 2]);
+    put(place, what);
+  }
+  void sink(std::size_t place, const entry& what) noexcept {
+    for (std::size_t child = 2 * place + 1; child < heap_.size(); child = 2 * place + 1) {
+      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child])
+        ++child;
+      if (what < heap_[child])
+        break;
+      put(place, heap_[child]);
+      place = child;
+    }
+    put(place, what);
+  }
+
+  std::vector<entry> heap_;  // the next one in front
   std::uint64_t order_ = 0;
 };
 
 inline void timer::set(std::chrono::nanoseconds due) {
   cancel();
   due_ = due;
-  order_ = ++queue_.order_;
-  queue_.pending_.emplace(due, order_, this);
-  pending_ = true;
+  queue_.add(*this);
 }
 
 inline void timer::cancel() noexcept {
-  if (pending_)
-    queue_.pending_.erase({due_, order_, this});
-  pending_ = false;
+  if (pending())
+    queue_.remove(*this);
 }
 
 }  // namespace atbus::detail

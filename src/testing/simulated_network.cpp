@@ -21,10 +21,10 @@ std::chrono::nanoseconds simulated_network::draw_delay() {
 
 simulated_action& simulated_network::push(std::chrono::nanoseconds when, bool is_timer) {
   if (free_actions_.empty()) {
-    free_actions_.push_back(actions_.size());
+    free_actions_.push_back(static_cast<std::uint32_t>(actions_.size()));
     actions_.emplace_back();
   }
-  const std::size_t free = free_actions_.back();
+  const std::uint32_t free = free_actions_.back();
   free_actions_.pop_back();
   events_.push_back({std::max(when, now()), order_++, free, is_timer});
   std::push_heap(events_.begin(), events_.end());

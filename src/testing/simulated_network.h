@@ -97,7 +97,7 @@ class simulated_network {
   struct event {
     std::chrono::nanoseconds when;
     std::uint64_t order;
-    std::size_t what;  // its place in actions_
+    std::uint32_t what;  // its place in actions_
     bool is_timer;
     bool operator<(const event& other) const noexcept {
       return when != other.when ? when > other.when : order > other.order;
@@ -117,7 +117,7 @@ class simulated_network {
   std::mt19937_64 random_;
   std::vector<event> events_;  // a heap, the next one in front
   std::deque<simulated_action> actions_;
-  std::vector<std::size_t> free_actions_;  // places of those that have happened
+  std::vector<std::uint32_t> free_actions_;  // places of those that have happened
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
   // By address, and by the host where that means something on one only.

@@ -209,11 +209,11 @@ bool tree_world::is_connected() {
 }
 
 bool tree_world::is_quiet() {
-  return is_connected() &&
-         std::ranges::all_of(
-             places_,
-             [](const place& at) { return at.owed.empty() && at.process->core().settled(); }) &&
-         book.all_settled();
+  return std::ranges::all_of(places_,
+                             [](const place& at) {
+                               return at.process && at.owed.empty() && at.process->core().settled();
+                             }) &&
+         book.all_settled() && is_connected();
 }
 
 std::chrono::nanoseconds tree_world::run_until_quiet(std::chrono::nanoseconds longest) {
