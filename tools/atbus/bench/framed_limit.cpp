@@ -15,10 +15,6 @@ std::vector<Value> chosen(const std::optional<Value>& one, std::vector<Value> al
   return one ? std::vector<Value>{*one} : std::move(all);
 }
 
-const char* name_of(api_kind api) noexcept {
-  return api == api_kind::claim ? "claim" : "send";
-}
-
 const char* checksum_text(bool checksum) noexcept {
   if (!checksum) {
     return "no CRC";

@@ -150,10 +150,6 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-const char* name_of(api_kind api) noexcept {
-  return api == api_kind::claim ? "claim" : "send";
-}
-
 void print_row(const std::string& what, const std::string& figure) {
   fmt::print(" {:<48} {}\n", what, figure);
 }

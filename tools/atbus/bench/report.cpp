@@ -126,6 +126,10 @@ std::string length_text(const workload& work) {
              : fmt::format("{}-{} B", lengths.shortest(), lengths.longest());
 }
 
+const char* name_of(api_kind api) noexcept {
+  return api == api_kind::claim ? "claim" : "send";
+}
+
 std::string sender_text(const workload& work) {
   if (work.nodes != 0) {
     return fmt::format("{} nodes", work.nodes);

@@ -12,6 +12,8 @@ namespace atbus::bench {
 
 // "8-128 B", "8-16384 B", "64 B".
 std::string length_text(const workload& work);
+// "claim", "send".
+const char* name_of(api_kind api) noexcept;
 // "1 sender", "4 senders"; "10 connections" if they are more, "8 nodes" that all send.
 std::string sender_text(const workload& work);
 // Three significant digits: "58.2 M msg/s", "730 msg/s"; "1.94 GB/s".

@@ -7,13 +7,13 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json to_json(const process_note& note) {
+json process_json(const process_note& note) {
   if (note.pid == 0)
     return nullptr;
   return {{"pid", note.pid}, {"program", note.program}, {"opened_at", note.opened_at}};
 }
 
-json to_json(const record_report& record) {
+json record_json(const record_report& record) {
   return {{"position", record.position},
           {"kind", record.kind},
           {"length", record.length},
@@ -24,7 +24,7 @@ json to_json(const record_report& record) {
 json list(const std::vector<record_report>& records) {
   json all = json::array();
   for (const record_report& record : records)
-    all.push_back(to_json(record));
+    all.push_back(record_json(record));
   return all;
 }
 
@@ -45,7 +45,7 @@ json to_json(const channel_stats& stats) {
 json to_json(const lane_report& lane) {
   return {{"index", lane.index},
           {"state", name(lane.state)},
-          {"speaker", to_json(lane.speaker)},
+          {"speaker", process_json(lane.speaker)},
           {"session", lane.session},
           {"head", lane.head},
           {"handling", lane.handling},
@@ -76,7 +76,7 @@ json to_json(const segment_report& segment, bool lanes) {
                  {"allocated_bytes", segment.allocated_bytes},
                  {"created_at", segment.created_at},
                  {"segment_id", segment.segment_id},
-                 {"receiver", to_json(segment.receiver)},
+                 {"receiver", process_json(segment.receiver)},
                  {"generation", segment.generation},
                  {"sleeping", segment.sleeping},
                  {"receiver_is_fenceless", segment.receiver_is_fenceless},
