@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/routed_head.h"
 #include "tree_of_six.h"
 
 namespace atbus::detail {
@@ -111,6 +112,38 @@ TEST_F(Routing, WhoSpeaksInTheNameOfAnotherLosesItsLink) {
   EXPECT_EQ(relay_a->logged("in the name of 81"), 1);
   EXPECT_TRUE(one->send(82, "undisturbed"));
   ASSERT_TRUE(until([&] { return two->got.size() == 1; }));
+}
+
+TEST_F(Routing, AMessageEndsWithItsHops) {
+  hand_played child{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
+  ASSERT_TRUE(until([&] { return child.is_registered(); }));
+  net.run_for(5ms);
+  const auto say = [&](std::uint8_t hops_left, std::uint64_t circuit) {
+    byte_buffer bytes(routed_head_size + message_head_size);
+    encode(routed_head{.hops_left = hops_left,
+                       .destination = 82,
+                       .source = 83,
+                       .circuit = circuit,
+                       .number = 1},
+           bytes.data());
+    child.say_bytes(bytes);
+    net.run_for(1s);
+  };
+  const std::uint64_t before = relayed(relay_a);
+  say(0, 10);
+  say(1, 11);
+  EXPECT_EQ(relayed(relay_a), before);
+  EXPECT_EQ(relay_a->core().stats().relay_drops, 2U);
+  std::vector<errc> reasons;
+  for (const byte_buffer& message : child.got) {
+    routed_head head;
+    if (decode(message, head) && head.step == circuit_step::failed)
+      reasons.push_back(head.reason);
+  }
+  EXPECT_EQ(reasons, (std::vector{errc::hop_limit, errc::hop_limit}));
+  say(2, 12);
+  EXPECT_EQ(relayed(relay_a), before + 1);
+  EXPECT_FALSE(child.has_ended());
 }
 
 TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
