@@ -422,22 +422,20 @@ void node_core::violation(session& by, error what) {
 }
 
 void node_core::drop(session& which, bool say_bye, errc reason, std::string_view text) {
-  if (say_bye && which.stage == session_stage::registered) {
+  const bool goodbye = say_bye && which.stage == session_stage::registered;
+  const bool refused = which.stage == session_stage::registering && !which.by_us;
+  if (goodbye) {
     if (which.keeps && which.handled != which.told)
       say(which, acknowledge_body{.handled = which.handled});
     say(which, bye_body{.reason = reason, .text = std::string{text}});
-    which.stage = session_stage::dropped;
-    if (which.keeps)
-      which.at.close(goodbye_time);
-    else
-      which.at.abort();  // what is read from a lane counts as handled, so nothing may be any more
-    return;
   }
-  const bool refused = which.stage == session_stage::registering && !which.by_us;
   which.stage = session_stage::dropped;
-  resume_others(which);
-  if (refused || reason == errc::denied)
-    which.at.close(goodbye_time);  // so that the reason gets there
+  if (!goodbye)
+    resume_others(which);
+  // What was said is to get there. What is read from a lane counts as handled, so nothing may be any more:
+  // the other end may have registered already, and sent.
+  if (which.keeps && (goodbye || refused || reason == errc::denied))
+    which.at.close(goodbye_time);
   else
     which.at.abort();
 }

@@ -204,6 +204,35 @@ TEST_F(Siblings, AreToldToChildrenOnlyAndNotEndlessly) {
   EXPECT_FALSE(asker.has_ended());
 }
 
+// Who has dialled a sibling refuses it when its parent is lost meanwhile; the sibling may have registered
+// already, and sent.
+TEST(SiblingsOfOneHost, LoseNothingWheneverTheParentIsLost) {
+  std::ptrdiff_t refused = 0;
+  for (auto lost_after = 0us; lost_after < 3ms; lost_after += 25us) {
+    simulated_network net{static_cast<std::uint64_t>(lost_after.count()) + 1};
+    party parent{net, 16, plain().children("16/60")};
+    party one{net, 17, plain().parent(address_of(16)), host_of(1)};
+    party two{net, 18, plain().parent(address_of(16)), host_of(1)};
+    ASSERT_TRUE(two.core().listen("shm://two"));
+    ASSERT_TRUE(
+        net.run_until([&] { return one.core().parent() == 16 && two.core().parent() == 16; }, 60s));
+    std::size_t sent = 0;
+    const auto send_for = [&](std::chrono::nanoseconds time) {
+      for (const auto end = net.now() + time; net.now() < end; net.run_for(25us))
+        sent += two.send(17, std::to_string(sent)) ? 1 : 0;
+    };
+    EXPECT_TRUE(one.send(18, "first"));
+    send_for(lost_after);
+    net.cut(17, 16, seen_by::both);
+    send_for(30ms);
+    ASSERT_TRUE(net.run_until([&] { return one.got.size() + two.reports.size() >= sent; }, 120s))
+        << lost_after.count() << " us: " << sent << " sent, " << one.got.size() << " came, "
+        << two.reports.size() << " were reported";
+    refused += one.logged("which has no parent now");
+  }
+  EXPECT_GT(refused, 0) << "the moment that this is about has come";
+}
+
 // Node 17, and what calls itself its parent: node 16, with children 0x0 to 0xffff.
 class HostileParent : public ::testing::Test {
  protected:
