@@ -49,7 +49,7 @@ bool dialler::answered(error& why) {
 result<dialled_socket> dialler::next() {
   error last{errc::not_found, text_ + ": it has no address"};
   while (has_next()) {
-    auto dialled = dial(targets_[next_++], text_, sockets_);
+    auto dialled = dial_socket(targets_[next_++], text_, sockets_);
     if (dialled)
       return dialled;
     last = std::move(dialled).error();

@@ -296,7 +296,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
                       text + ": something that is no socket has that name; remove it, or choose "
                              "another name"});
     }
-    auto there = dial(path_in(*place, name), text, {});
+    auto there = dial_socket(path_in(*place, name), text, {});
     if (there || !(there.error() == errc::not_found))
       return give_up(bind_error(text, EADDRINUSE));
     if (!alone) {
@@ -339,8 +339,8 @@ void listening_socket::close() noexcept {
   fd_.reset();
 }
 
-result<dialled_socket> dial(const socket_address& to, const std::string& text,
-                            const stream_options& options) {
+result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
+                                   const stream_options& options) {
   dialled_socket dialled;
   dialled.fd = stream_socket(to.family());
   if (!dialled.fd)

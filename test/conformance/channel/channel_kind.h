@@ -50,7 +50,7 @@ inline constexpr channel_kind channel_kinds[] = {
 };
 
 // A receiver that is removed with its address at the end of the test.
-class ChannelTest : public testing::TestWithParam<channel_kind> {
+class ChannelTest : public ::testing::TestWithParam<channel_kind> {
  protected:
   receiver open_receiver(const receiver_options& options = {}) {
     most_ = options.message_limit;
@@ -119,7 +119,7 @@ class ChannelTest : public testing::TestWithParam<channel_kind> {
   std::uint64_t most_ = 0;  // bytes of a message at the receiver
 };
 
-inline std::string kind_name(const testing::TestParamInfo<channel_kind>& info) {
+inline std::string kind_name(const ::testing::TestParamInfo<channel_kind>& info) {
   return info.param.name;
 }
 

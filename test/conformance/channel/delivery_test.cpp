@@ -9,11 +9,11 @@ namespace atbus {
 namespace {
 
 using Delivery = ChannelTest;
-INSTANTIATE_TEST_SUITE_P(Channel, Delivery, testing::ValuesIn(channel_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, Delivery, ::testing::ValuesIn(channel_kinds), kind_name);
 
 // What only shared memory promises.
 class LaneDelivery : public ChannelTest {};
-INSTANTIATE_TEST_SUITE_P(Channel, LaneDelivery, testing::ValuesIn(lane_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, LaneDelivery, ::testing::ValuesIn(lane_kinds), kind_name);
 
 TEST_P(Delivery, SentBytesArriveAsTheyWere) {
   auto inbox = open_receiver();

@@ -7,11 +7,11 @@ namespace atbus {
 namespace {
 
 using Life = ChannelTest;
-INSTANTIATE_TEST_SUITE_P(Channel, Life, testing::ValuesIn(channel_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, Life, ::testing::ValuesIn(channel_kinds), kind_name);
 
 // What only shared memory promises: it outlives its receiver.
 class LaneLife : public ChannelTest {};
-INSTANTIATE_TEST_SUITE_P(Channel, LaneLife, testing::ValuesIn(lane_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, LaneLife, ::testing::ValuesIn(lane_kinds), kind_name);
 
 TEST_P(Life, SenderWithoutReceiverIsToldSo) {
   if (GetParam().stream)

@@ -13,10 +13,10 @@ namespace atbus {
 namespace {
 
 using Waiting = ChannelTest;
-INSTANTIATE_TEST_SUITE_P(Channel, Waiting, testing::ValuesIn(channel_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, Waiting, ::testing::ValuesIn(channel_kinds), kind_name);
 
 class LaneWaiting : public ChannelTest {};
-INSTANTIATE_TEST_SUITE_P(Channel, LaneWaiting, testing::ValuesIn(lane_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Channel, LaneWaiting, ::testing::ValuesIn(lane_kinds), kind_name);
 
 std::chrono::nanoseconds thread_cpu_time() {
   timespec t{};

@@ -14,7 +14,7 @@ namespace {
 
 using test::child_process;
 
-class ChannelSample : public testing::Test {
+class ChannelSample : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe2(output_.data(), O_CLOEXEC), 0); }
   void TearDown() override {

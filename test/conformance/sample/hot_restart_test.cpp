@@ -7,7 +7,7 @@
 namespace atbus {
 namespace {
 
-class HotRestart : public NodeSample, public testing::WithParamInterface<const char*> {
+class HotRestart : public NodeSample, public ::testing::WithParamInterface<const char*> {
  protected:
   // The next order that is handled. What comes unmarked comes once, and in order.
   void read_order() {
@@ -40,7 +40,7 @@ TEST_P(HotRestart, LosesNoOrder) {
   EXPECT_EQ(*handled_.rbegin(), 5000);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, HotRestart, testing::Values("shm://", "unix://@"),
+INSTANTIATE_TEST_SUITE_P(Kinds, HotRestart, ::testing::Values("shm://", "unix://@"),
                          [](const auto& kind) {
                            return std::string{kind.param}.substr(0,
                                                                  std::string{kind.param}.find(':'));

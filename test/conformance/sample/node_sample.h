@@ -15,7 +15,7 @@ namespace atbus {
 
 using test::child_process;
 
-class NodeSample : public testing::Test {
+class NodeSample : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe2(output_.data(), O_CLOEXEC), 0); }
   void TearDown() override {

@@ -13,10 +13,10 @@ namespace atbus {
 namespace {
 
 using nlohmann::json;
+using test::bench_patience;
 using test::command_result;
 using test::expect_complete;
 using test::expect_latency;
-using test::patience;
 using test::run_bench;
 using test::run_command;
 using test::running_command;
@@ -25,12 +25,12 @@ std::string name() {
   return "bench-node-test-" + std::to_string(getpid());
 }
 
-std::string unix_address() {
+std::string unix_node_address() {
   return "unix:///tmp/atbus-" + name() + "?shm=false";
 }
 
 std::vector<std::string> all_addresses() {
-  return {"shm://" + name(), "mem://" + name(), unix_address(), "ipv6://::1:0",
+  return {"shm://" + name(), "mem://" + name(), unix_node_address(), "ipv6://::1:0",
           "ipv4://127.0.0.1:0"};
 }
 
@@ -60,7 +60,7 @@ TEST(BenchNode, CountsEveryMessageOverEachKindOfAddress) {
 
 TEST(BenchNode, CountsEveryMessageOverRelays) {
   for (const std::string& address :
-       {"shm://" + name(), unix_address(), std::string{"ipv6://::1:0"}}) {
+       {"shm://" + name(), unix_node_address(), std::string{"ipv6://::1:0"}}) {
     SCOPED_TRACE(address);
     const json found = run_bench({"node", "--address", address, "--hops", "2", "--senders", "2",
                                   "--rate", "20000", "--sleep", "--seconds", "0.3"});
@@ -73,7 +73,7 @@ TEST(BenchNode, CountsEveryMessageOverRelays) {
 
 TEST(BenchNode, CountsEveryMessageBetweenNodesThatAllSend) {
   for (const std::string& address :
-       {"shm://" + name(), "mem://" + name(), unix_address(), std::string{"ipv6://::1:0"}}) {
+       {"shm://" + name(), "mem://" + name(), unix_node_address(), std::string{"ipv6://::1:0"}}) {
     SCOPED_TRACE(address);
     const json found =
         run_bench({"node", "--address", address, "--nodes", "4", "--seconds", "0.2"});
@@ -138,11 +138,11 @@ TEST(BenchNode, ReportsAWorkerThatDiesAndLeavesNothingBehind) {
   for (const std::size_t victim : {0U, 1U}) {
     running_command command{
         {"bench", "node", "--seconds", "600", "--poll", "--address", "shm://" + name()}};
-    ASSERT_TRUE(command.children_have_worked(patience));
-    const std::vector<pid_t> workers = command.children(2, patience);
+    ASSERT_TRUE(command.children_have_worked(bench_patience));
+    const std::vector<pid_t> workers = command.children(2, bench_patience);
     ASSERT_EQ(workers.size(), 2U);
     kill(workers[victim], SIGKILL);
-    const command_result result = command.finish(patience);
+    const command_result result = command.finish(bench_patience);
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
     EXPECT_FALSE(left_something());

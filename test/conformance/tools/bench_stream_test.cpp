@@ -13,10 +13,10 @@ namespace atbus {
 namespace {
 
 using nlohmann::json;
+using test::bench_patience;
 using test::command_result;
 using test::expect_complete;
 using test::expect_latency;
-using test::patience;
 using test::run_bench;
 using test::run_command;
 using test::run_script;
@@ -164,9 +164,9 @@ TEST(BenchStream, RowForPeopleNamesConnectionsAndTheLimit) {
 TEST(BenchStream, EndsWithResultsSoFarWhenInterrupted) {
   running_command command{{"bench", "stream", "--seconds", "600", "--connections", "3", "--poll",
                            "--address", unix_address(), "--json", "-"}};
-  ASSERT_TRUE(command.children_have_worked(patience));
+  ASSERT_TRUE(command.children_have_worked(bench_patience));
   command.send_signal(SIGINT);
-  const command_result result = command.finish(patience);
+  const command_result result = command.finish(bench_patience);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const json found = json::parse(result.output, nullptr, false);
   expect_complete(found);
@@ -177,11 +177,11 @@ TEST(BenchStream, ReportsAWorkerThatDiesAndLeavesNoSocketBehind) {
   for (const std::size_t victim : {0U, 1U}) {
     running_command command{
         {"bench", "stream", "--seconds", "600", "--poll", "--address", unix_address()}};
-    ASSERT_TRUE(command.children_have_worked(patience));
-    const std::vector<pid_t> workers = command.children(2, patience);
+    ASSERT_TRUE(command.children_have_worked(bench_patience));
+    const std::vector<pid_t> workers = command.children(2, bench_patience);
     ASSERT_EQ(workers.size(), 2U);
     kill(workers[victim], SIGKILL);
-    const command_result result = command.finish(patience);
+    const command_result result = command.finish(bench_patience);
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
     EXPECT_EQ(result.errors.find("did not end"), std::string::npos) << result.errors;

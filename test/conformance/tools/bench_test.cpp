@@ -14,10 +14,10 @@ namespace atbus {
 namespace {
 
 using nlohmann::json;
+using test::bench_patience;
 using test::command_result;
 using test::expect_complete;
 using test::expect_latency;
-using test::patience;
 using test::run_bench;
 using test::run_command;
 using test::running_command;
@@ -148,11 +148,11 @@ TEST(BenchLimit, ReportsASocketWorkerThatDies) {
   for (const std::size_t victim : {0U, 1U}) {
     running_command command{{"bench", "limit", "--framed", "--seconds", "600", "--address", "unix",
                              "--unit-size", "16", "--api", "claim", "--crc", "on"}};
-    ASSERT_TRUE(command.children_have_worked(patience));
-    const std::vector<pid_t> workers = command.children(2, patience);
+    ASSERT_TRUE(command.children_have_worked(bench_patience));
+    const std::vector<pid_t> workers = command.children(2, bench_patience);
     ASSERT_EQ(workers.size(), 2U);
     kill(workers[victim], SIGKILL);
-    const command_result result = command.finish(patience);
+    const command_result result = command.finish(bench_patience);
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
     EXPECT_EQ(result.errors.find("did not end"), std::string::npos) << result.errors;
@@ -162,9 +162,9 @@ TEST(BenchLimit, ReportsASocketWorkerThatDies) {
 TEST(BenchLimit, EndsWithResultsSoFarWhenFramesAreInterrupted) {
   running_command command{
       {"bench", "limit", "--framed", "--seconds", "600", "--address", "unix", "--json", "-"}};
-  ASSERT_TRUE(command.children_have_worked(patience));
+  ASSERT_TRUE(command.children_have_worked(bench_patience));
   command.send_signal(SIGINT);
-  const command_result result = command.finish(patience);
+  const command_result result = command.finish(bench_patience);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const json found = json::parse(result.output, nullptr, false);
   ASSERT_FALSE(found.is_discarded());
@@ -253,19 +253,19 @@ TEST(BenchShm, ReportsTheSpreadOfSeveralRuns) {
 TEST(BenchShm, LeavesNoSegmentBehind) {
   const std::string name = "bench-test-" + std::to_string(getpid());
   running_command command{{"bench", "shm", "--seconds", "600", "--address", "shm://" + name}};
-  ASSERT_TRUE(command.children_have_worked(patience));
+  ASSERT_TRUE(command.children_have_worked(bench_patience));
   EXPECT_EQ(files_left(name), 2U);
   command.send_signal(SIGINT);
-  EXPECT_EQ(command.finish(patience).exit_code, 0);
+  EXPECT_EQ(command.finish(bench_patience).exit_code, 0);
   EXPECT_EQ(files_left(name), 0U);
 }
 
 TEST(BenchShm, LeavesNoSegmentBehindWhenItsReceiverDies) {
   const std::string name = "bench-test-" + std::to_string(getpid());
   running_command command{{"bench", "shm", "--seconds", "600", "--address", "shm://" + name}};
-  ASSERT_TRUE(command.children_have_worked(patience));
-  kill(command.children(2, patience).front(), SIGKILL);
-  EXPECT_EQ(command.finish(patience).exit_code, 1);
+  ASSERT_TRUE(command.children_have_worked(bench_patience));
+  kill(command.children(2, bench_patience).front(), SIGKILL);
+  EXPECT_EQ(command.finish(bench_patience).exit_code, 1);
   EXPECT_EQ(files_left(name), 0U);
 }
 
@@ -278,9 +278,9 @@ TEST(BenchShm, RowForPeopleNamesWhatWasLost) {
 
 TEST(BenchShm, EndsWithResultsSoFarWhenInterrupted) {
   running_command command{{"bench", "shm", "--seconds", "600", "--json", "-"}};
-  ASSERT_TRUE(command.children_have_worked(patience));
+  ASSERT_TRUE(command.children_have_worked(bench_patience));
   command.send_signal(SIGINT);
-  const command_result result = command.finish(patience);
+  const command_result result = command.finish(bench_patience);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const json found = json::parse(result.output, nullptr, false);
   expect_complete(found);
@@ -289,20 +289,20 @@ TEST(BenchShm, EndsWithResultsSoFarWhenInterrupted) {
 
 TEST(BenchShm, ReportsASenderThatDies) {
   running_command command{{"bench", "shm", "--seconds", "600"}};
-  const std::vector<pid_t> workers = command.children(2, patience);
+  const std::vector<pid_t> workers = command.children(2, bench_patience);
   ASSERT_EQ(workers.size(), 2U);
   kill(workers.back(), SIGKILL);
-  const command_result result = command.finish(patience);
+  const command_result result = command.finish(bench_patience);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
 }
 
 TEST(BenchShm, ReportsAReceiverThatDies) {
   running_command command{{"bench", "shm", "--seconds", "600"}};
-  const std::vector<pid_t> workers = command.children(2, patience);
+  const std::vector<pid_t> workers = command.children(2, bench_patience);
   ASSERT_EQ(workers.size(), 2U);
   kill(workers.front(), SIGKILL);
-  const command_result result = command.finish(patience);
+  const command_result result = command.finish(bench_patience);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("killed by signal 9"), std::string::npos) << result.errors;
 }

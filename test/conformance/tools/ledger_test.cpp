@@ -8,7 +8,7 @@
 namespace atbus::bench {
 namespace {
 
-class Ledger : public testing::Test {
+class Ledger : public ::testing::Test {
  protected:
   void take(std::uint64_t sender, std::uint64_t number) {
     const std::vector<std::byte> message = make(sender, number);

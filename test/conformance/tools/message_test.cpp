@@ -51,7 +51,7 @@ TEST(MessageLengths, StayWhatTheyAreWhenFixed) {
 }
 
 // Every length up to a few vectors, and some beyond.
-class MessageContent : public testing::TestWithParam<std::size_t> {};
+class MessageContent : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(MessageContent, PassesItsOwnCheckAndKeepsToItsBounds) {
   const std::size_t length = GetParam();
@@ -100,8 +100,8 @@ TEST(MessageContentOfNoBytes, IsIntact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lengths, MessageContent,
-                         testing::Values(1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 40, 64, 71,
-                                         100, 128, 1000, 4096));
+                         ::testing::Values(1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 40, 64,
+                                           71, 100, 128, 1000, 4096));
 
 }  // namespace
 }  // namespace atbus::bench

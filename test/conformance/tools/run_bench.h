@@ -9,7 +9,7 @@
 namespace atbus::test {
 
 // Generous: for machines that are slow and busy.
-inline constexpr std::chrono::seconds patience{60};
+inline constexpr std::chrono::seconds bench_patience{60};
 
 // Runs `atbus bench`; its JSON goes to standard output. Where others keep the machine from measuring
 // anything in so short a time, it has a longer one.

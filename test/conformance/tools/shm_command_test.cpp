@@ -24,7 +24,7 @@ using test::command_result;
 using test::shared;
 using test::shared_counter;
 
-class ShmCommand : public testing::Test {
+class ShmCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     // Lives until the end of the test: a receiver, and a sender whose message waits.

@@ -24,7 +24,7 @@
 #include "scratch_directory.h"
 #include "shared_memory.h"
 
-namespace atbus::test {
+namespace atbus::test::connection_kernel_failure {
 namespace {
 
 using namespace std::chrono_literals;
@@ -270,7 +270,7 @@ class life {
   std::optional<connection_set> dialler_;
 };
 
-class ConnectionLife : public testing::TestWithParam<kind_of_life> {
+class ConnectionLife : public ::testing::TestWithParam<kind_of_life> {
  protected:
   failing_kernel kernel_;
   life_script live_ = [](const std::function<void()>& begin) {
@@ -301,8 +301,8 @@ constexpr kind_of_life kinds[] = {
     {.name = "Unix", .local = true, .on_loop = false},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ConnectionLife, testing::ValuesIn(kinds),
+INSTANTIATE_TEST_SUITE_P(All, ConnectionLife, ::testing::ValuesIn(kinds),
                          [](const auto& of) { return std::string{of.param.name}; });
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::connection_kernel_failure

@@ -45,7 +45,7 @@ static_assert(step_names.size() == step_count, "give the new step a name and a s
 }
 
 // For tests with a step as parameter.
-[[nodiscard]] inline std::string step_test_name(const testing::TestParamInfo<step>& of) {
+[[nodiscard]] inline std::string step_test_name(const ::testing::TestParamInfo<step>& of) {
   return std::string{name_of(of.param)};
 }
 

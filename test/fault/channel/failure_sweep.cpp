@@ -55,7 +55,7 @@ std::vector<call_record> live_once(const failing_kernel& kernel, const life_scri
 
 void survive_each_failure(const failing_kernel& kernel, const life_script& live) {
   const std::vector<call_record> usual = live_once(kernel, live, [&] { kernel.restart(); });
-  ASSERT_FALSE(testing::Test::HasFailure()) << "without any failing call";
+  ASSERT_FALSE(::testing::Test::HasFailure()) << "without any failing call";
   unsigned runs = 0;
   for (std::size_t i = 0; i < usual.size(); ++i) {
     if (usual[i].calls == 0)

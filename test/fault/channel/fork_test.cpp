@@ -22,7 +22,7 @@
 #include "numbered_message.h"
 #include "system/kernel.h"
 
-namespace atbus::test {
+namespace atbus::test::forking {
 namespace {
 
 enum role : std::uint32_t { forker, newcomer, listener, successor };
@@ -452,4 +452,4 @@ TEST(Fork, InASignalHandlerWhileItsThreadOpensLeavesTheParentUndisturbed) {
 }
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::forking

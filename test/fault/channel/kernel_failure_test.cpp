@@ -19,7 +19,7 @@
 #include "scratch_directory.h"
 #include "shared_memory.h"
 
-namespace atbus::test {
+namespace atbus::test::kernel_failure {
 namespace {
 
 using std::chrono::milliseconds;
@@ -431,7 +431,7 @@ const operation operations[] = {
          }},
 };
 
-class FailingCall : public testing::TestWithParam<operation> {
+class FailingCall : public ::testing::TestWithParam<operation> {
  protected:
   // One run of the operation; `prepare` says what fails.
   void run(const std::function<void()>& prepare) {
@@ -492,10 +492,10 @@ TEST_P(FailingCall, LeavesNothingBehindAndIsReported) {
   EXPECT_GT(failures, runs / 2) << "of " << runs << " runs";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FailingCall, testing::ValuesIn(operations),
-                         [](const testing::TestParamInfo<operation>& of) {
+INSTANTIATE_TEST_SUITE_P(All, FailingCall, ::testing::ValuesIn(operations),
+                         [](const ::testing::TestParamInfo<operation>& of) {
                            return std::string{of.param.name};
                          });
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::kernel_failure

@@ -7,7 +7,7 @@
 #include "drill.h"
 #include "receiver_scenario.h"
 
-namespace atbus::test {
+namespace atbus::test::killed_receiver {
 namespace {
 
 enum role : std::uint32_t { victim, talker, mortal, predecessor, successor, newcomer };
@@ -130,7 +130,7 @@ class receiver_stage {
   }
 };
 
-class ReceiverStep : public testing::TestWithParam<receiver_scenario> {};
+class ReceiverStep : public ::testing::TestWithParam<receiver_scenario> {};
 
 TEST_P(ReceiverStep, KilledThereLosesNothingForASuccessor) {
   const receiver_scenario& s = GetParam();
@@ -203,7 +203,8 @@ TEST_P(ReceiverStopStep, StoppedThereDelaysNobodyAndThenGoesOn) {
   on.end(replaced ? rival : on.victim_process, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ReceiverStep, testing::ValuesIn(receiver_scenarios()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(All, ReceiverStep, ::testing::ValuesIn(receiver_scenarios()),
+                         scenario_name);
 
 // A receiver that is held while it removes its segment is in lifecycle_race_test.cpp.
 std::vector<receiver_scenario> scenarios_without_removal() {
@@ -212,8 +213,8 @@ std::vector<receiver_scenario> scenarios_without_removal() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ReceiverStopStep, testing::ValuesIn(scenarios_without_removal()),
+INSTANTIATE_TEST_SUITE_P(All, ReceiverStopStep, ::testing::ValuesIn(scenarios_without_removal()),
                          scenario_name);
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::killed_receiver

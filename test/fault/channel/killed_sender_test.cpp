@@ -9,12 +9,12 @@
 #include "drill.h"
 #include "sender_scenario.h"
 
-namespace atbus::test {
+namespace atbus::test::killed_sender {
 namespace {
 
 enum role : std::uint32_t { victim, witness, newcomer, first_receiver, second_receiver };
 
-class SenderStep : public testing::TestWithParam<sender_scenario> {};
+class SenderStep : public ::testing::TestWithParam<sender_scenario> {};
 
 // Everything before the victim: a receiver, and a sender that must not notice anything.
 struct stage {
@@ -119,7 +119,8 @@ TEST_P(SenderStep, StoppedThereDelaysNobodyAndThenGoesOn) {
   on.end(0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SenderStep, testing::ValuesIn(sender_scenarios()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(All, SenderStep, ::testing::ValuesIn(sender_scenarios()),
+                         sender_scenario_name);
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::killed_sender

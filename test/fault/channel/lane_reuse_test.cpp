@@ -12,7 +12,7 @@
 #include "drill.h"
 #include "system/kernel.h"
 
-namespace atbus::test {
+namespace atbus::test::lane_reuse {
 namespace {
 
 enum role : std::uint32_t { dying, heir, listener = 10 };
@@ -45,7 +45,7 @@ void spread_descriptors() {
   };
 }
 
-class Death : public testing::TestWithParam<bool> {};
+class Death : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Death, IsAnEventThatFreesTheLane) {
   drill world{2};
@@ -71,8 +71,8 @@ TEST_P(Death, IsAnEventThatFreesTheLane) {
   EXPECT_EQ(world.account(0), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(LockAndBell, Death, testing::Bool(),
-                         [](const testing::TestParamInfo<bool>& of) {
+INSTANTIATE_TEST_SUITE_P(LockAndBell, Death, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& of) {
                            return std::string{of.param ? "FarApart" : "CloseTogether"};
                          });
 
@@ -104,7 +104,7 @@ TEST(LaneReuse, AReceiverHeldWhileItFreesTheOnlyLaneMakesASenderFailNotWait) {
   EXPECT_EQ(world.account(0), "");
 }
 
-class HeirStep : public testing::TestWithParam<step> {};
+class HeirStep : public ::testing::TestWithParam<step> {};
 
 // The heir holds the lock of the dead sender's lane while the receiver would free it.
 TEST_P(HeirStep, HeldThereKeepsTheReceiverFromFreeingItsLane) {
@@ -132,8 +132,8 @@ TEST_P(HeirStep, HeldThereKeepsTheReceiverFromFreeingItsLane) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HeirStep,
-                         testing::Values(step::lane_locked, step::lane_reserved,
-                                         step::open_record_published),
+                         ::testing::Values(step::lane_locked, step::lane_reserved,
+                                           step::open_record_published),
                          step_test_name);
 
 TEST(LaneReuse, AsManySendersAsLanesOpenAtOnceAfterAsManyDeaths) {
@@ -170,4 +170,4 @@ TEST(LaneReuse, AsManySendersAsLanesOpenAtOnceAfterAsManyDeaths) {
 }
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::lane_reuse

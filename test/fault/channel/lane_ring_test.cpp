@@ -31,7 +31,7 @@ const failing_entry& entry_of(std::string_view name) {
 }
 
 // A sender in its lane, and its receiver. The parameter is what the kernel answers.
-class LaneRing : public testing::TestWithParam<int> {
+class LaneRing : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     receiver_options narrow{.lanes = 1, .lane_size = 4096, .message_limit = 1000};
@@ -153,7 +153,7 @@ TEST_P(LaneRing, OfRoomThatFailsIsMadeUpForBeforeTheReceiverSleeps) {
   EXPECT_TRUE(out->poll_writable());
 }
 
-INSTANTIATE_TEST_SUITE_P(NoMemory, LaneRing, testing::Values(ENOBUFS, ENOMEM),
+INSTANTIATE_TEST_SUITE_P(NoMemory, LaneRing, ::testing::Values(ENOBUFS, ENOMEM),
                          [](const auto& of) { return of.param == ENOMEM ? "Enomem" : "Enobufs"; });
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "drill.h"
 #include "numbered_message.h"
 
-namespace atbus::test {
+namespace atbus::test::lane_switch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -30,7 +30,7 @@ struct switch_step {
 constexpr std::uint32_t talk_messages = 12;
 constexpr std::uint32_t no_wait = talk_messages + 1;  // for the receiver's sleep
 
-class LaneSwitch : public testing::TestWithParam<switch_step> {
+class LaneSwitch : public ::testing::TestWithParam<switch_step> {
  protected:
   child_process start_receiver(std::uint32_t as) {
     child_process started = world_.start_receiver(as);
@@ -250,12 +250,12 @@ constexpr switch_step receiver_steps[] = {
     {step::switch_read}, {step::gate_opened},       {step::speaker_copied},
 };
 
-std::string step_name(const testing::TestParamInfo<switch_step>& of) {
+std::string step_name(const ::testing::TestParamInfo<switch_step>& of) {
   return std::string{name_of(of.param.at)} + "_" + std::to_string(of.param.nth);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LaneSwitchOfSender, testing::ValuesIn(sender_steps), step_name);
-INSTANTIATE_TEST_SUITE_P(All, LaneSwitchOfReceiver, testing::ValuesIn(receiver_steps), step_name);
+INSTANTIATE_TEST_SUITE_P(All, LaneSwitchOfSender, ::testing::ValuesIn(sender_steps), step_name);
+INSTANTIATE_TEST_SUITE_P(All, LaneSwitchOfReceiver, ::testing::ValuesIn(receiver_steps), step_name);
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::lane_switch

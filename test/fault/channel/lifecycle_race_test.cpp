@@ -6,12 +6,12 @@
 
 #include "drill.h"
 
-namespace atbus::test {
+namespace atbus::test::lifecycle_race {
 namespace {
 
 enum role : std::uint32_t { early, late, later, remover, successor };
 
-class RemovalRace : public testing::TestWithParam<step> {
+class RemovalRace : public ::testing::TestWithParam<step> {
  protected:
   // A receiver that removes its segment when it is told to.
   child_process start_remover() {
@@ -73,7 +73,7 @@ TEST_P(RemoverHeld, LetsNobodyIntoTheOldSegmentAndLeavesTheNewOneAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RemoverHeld,
-                         testing::Values(step::retired_stored, step::name_unlinked),
+                         ::testing::Values(step::retired_stored, step::name_unlinked),
                          step_test_name);
 
 using OpenerHeld = RemovalRace;
@@ -144,11 +144,11 @@ TEST_P(OpenerHeld, FindsTheNewSegmentOrLearnsOfTheOldOnesEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OpenerHeld,
-                         testing::Values(step::lane_locked, step::lane_reserved,
-                                         step::open_record_published),
+                         ::testing::Values(step::lane_locked, step::lane_reserved,
+                                           step::open_record_published),
                          step_test_name);
 
-class WaitingSender : public testing::TestWithParam<action> {};
+class WaitingSender : public ::testing::TestWithParam<action> {};
 
 TEST_P(WaitingSender, LearnsThatItsSegmentWasRemoved) {
   drill world{2};
@@ -174,10 +174,10 @@ TEST_P(WaitingSender, LearnsThatItsSegmentWasRemoved) {
   EXPECT_EQ(old_receiver.wait_end(), GetParam() == action::kill ? "signal 9" : "exit 0");
 }
 
-INSTANTIATE_TEST_SUITE_P(RemoverIs, WaitingSender, testing::Values(action::none, action::kill),
-                         [](const testing::TestParamInfo<action>& of) {
+INSTANTIATE_TEST_SUITE_P(RemoverIs, WaitingSender, ::testing::Values(action::none, action::kill),
+                         [](const ::testing::TestParamInfo<action>& of) {
                            return std::string{of.param == action::kill ? "Killed" : "Alive"};
                          });
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::lifecycle_race

@@ -47,7 +47,7 @@ std::string leave_pid_namespace() {
   return {};
 }
 
-class PidNamespaces : public testing::Test {
+class PidNamespaces : public ::testing::Test {
  protected:
   void SetUp() override {
     shared<std::array<char, 256>> reason;

@@ -11,7 +11,7 @@
 #include "drill.h"
 #include "system/kernel.h"
 
-namespace atbus::test {
+namespace atbus::test::receiver_restart {
 namespace {
 
 enum role : std::uint32_t { idle, first_receiver, second_receiver, newcomer };
@@ -97,7 +97,7 @@ struct death {
   bool without_inotify;
 };
 
-class DeathAfterRestart : public testing::TestWithParam<death> {};
+class DeathAfterRestart : public ::testing::TestWithParam<death> {};
 
 TEST_P(DeathAfterRestart, LosesNothingAndFreesTheLane) {
   Restart on;
@@ -111,12 +111,12 @@ TEST_P(DeathAfterRestart, LosesNothingAndFreesTheLane) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeathAfterRestart,
-    testing::Values(death{step::record_written, false}, death{step::before_tail, false},
-                    death{step::after_tail, false}, death{step::ready_bit_set, false},
-                    death{step::before_ring, false}, death{step::after_ring, false},
-                    death{step::before_tail, true}, death{step::after_tail, true},
-                    death{step::before_ring, true}),
-    [](const testing::TestParamInfo<death>& of) {
+    ::testing::Values(death{step::record_written, false}, death{step::before_tail, false},
+                      death{step::after_tail, false}, death{step::ready_bit_set, false},
+                      death{step::before_ring, false}, death{step::after_ring, false},
+                      death{step::before_tail, true}, death{step::after_tail, true},
+                      death{step::before_ring, true}),
+    [](const ::testing::TestParamInfo<death>& of) {
       return std::string{name_of(of.param.at)} +
              (of.param.without_inotify ? "_without_inotify" : "");
     });
@@ -184,4 +184,4 @@ TEST(ReceiverRestart, AnIdleSenderDoesNotKeepItsNewReceiverAwakeWhenAnotherClose
 }
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::receiver_restart

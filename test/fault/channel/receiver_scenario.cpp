@@ -8,7 +8,7 @@
 namespace atbus::test {
 namespace {
 
-const std::vector<receiver_scenario>& ways() {
+const std::vector<receiver_scenario>& receiver_ways() {
   using enum step;
   using enum receiver_script;
   static const std::vector<receiver_scenario> all{
@@ -55,7 +55,7 @@ const std::vector<receiver_scenario>& ways() {
 }  // namespace
 
 std::vector<receiver_scenario> receiver_scenarios() {
-  std::vector<receiver_scenario> all = ways();
+  std::vector<receiver_scenario> all = receiver_ways();
   for (std::size_t i = 0; i < step_count; ++i) {
     const step at = static_cast<step>(i);
     if (is_receiver_step(at) &&
@@ -66,7 +66,7 @@ std::vector<receiver_scenario> receiver_scenarios() {
   return all;
 }
 
-std::string scenario_name(const testing::TestParamInfo<receiver_scenario>& info) {
+std::string scenario_name(const ::testing::TestParamInfo<receiver_scenario>& info) {
   static constexpr std::array names{"none", "make", "take_over", "run", "orphan", "remove"};
   const receiver_scenario& s = info.param;
   return std::string{name_of(s.at)} + "_" + std::to_string(s.nth) + "_" +

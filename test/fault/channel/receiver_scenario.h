@@ -28,6 +28,6 @@ struct receiver_scenario {
 };
 
 [[nodiscard]] std::vector<receiver_scenario> receiver_scenarios();
-[[nodiscard]] std::string scenario_name(const testing::TestParamInfo<receiver_scenario>& info);
+[[nodiscard]] std::string scenario_name(const ::testing::TestParamInfo<receiver_scenario>& info);
 
 }  // namespace atbus::test

@@ -14,7 +14,7 @@ struct way {
   std::vector<std::uint32_t> nth;
 };
 
-const std::vector<way>& ways() {
+const std::vector<way>& sender_ways() {
   using enum step;
   using enum sender_script;
   static const std::vector<way> all{
@@ -51,9 +51,10 @@ std::vector<sender_scenario> sender_scenarios() {
     const step at = static_cast<step>(i);
     if (is_receiver_step(at) || is_switch_step(at))
       continue;
+    const auto& ways = sender_ways();
     const auto found =
-        std::find_if(ways().begin(), ways().end(), [at](const way& w) { return w.at == at; });
-    if (found == ways().end()) {
+        std::find_if(ways.begin(), ways.end(), [at](const way& w) { return w.at == at; });
+    if (found == ways.end()) {
       all.push_back({.at = at});
       continue;
     }
@@ -71,7 +72,7 @@ std::vector<sender_scenario> sender_scenarios() {
   return all;
 }
 
-std::string scenario_name(const testing::TestParamInfo<sender_scenario>& info) {
+std::string sender_scenario_name(const ::testing::TestParamInfo<sender_scenario>& info) {
   const sender_scenario& s = info.param;
   return std::string{name_of(s.at)} + "_" + std::to_string(s.nth) + (s.restart ? "_restart" : "");
 }

@@ -30,7 +30,8 @@ struct sender_scenario {
 [[nodiscard]] bool is_receiver_step(step s);
 // All scenarios; a sender's step without one is there with sender_script::none, to fail its test.
 [[nodiscard]] std::vector<sender_scenario> sender_scenarios();
-[[nodiscard]] std::string scenario_name(const testing::TestParamInfo<sender_scenario>& info);
+[[nodiscard]] std::string sender_scenario_name(
+    const ::testing::TestParamInfo<sender_scenario>& info);
 [[nodiscard]] child_process start_victim(drill& world, std::uint32_t role,
                                          const sender_scenario& s);
 

@@ -7,7 +7,7 @@
 #include "drill.h"
 #include "system/kernel.h"
 
-namespace atbus::test {
+namespace atbus::test::signal {
 namespace {
 
 enum role : std::uint32_t { interrupted };
@@ -45,4 +45,4 @@ TEST(FastTimer, DoesNotKeepASenderFromReservingItsLane) {
 }
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::signal

@@ -11,7 +11,7 @@
 #include "drill.h"
 #include "system/kernel.h"
 
-namespace atbus::test {
+namespace atbus::test::sleep_race {
 namespace {
 
 enum role : std::uint32_t { talker, listener };
@@ -21,7 +21,7 @@ enum class held : std::uint8_t { sender, receiver };
 
 using pair_of_steps = std::tuple<step, step, held>;
 
-std::string pair_name(const testing::TestParamInfo<pair_of_steps>& info) {
+std::string pair_name(const ::testing::TestParamInfo<pair_of_steps>& info) {
   const auto [sender_step, receiver_step, who] = info.param;
   const std::string s{name_of(sender_step)};
   const std::string r{name_of(receiver_step)};
@@ -51,7 +51,7 @@ std::uint32_t times(const drill& world, std::uint32_t role, step s) {
   return world.plan(role).passed[static_cast<std::size_t>(s)].get();
 }
 
-class PublishAndSleep : public testing::TestWithParam<pair_of_steps> {};
+class PublishAndSleep : public ::testing::TestWithParam<pair_of_steps> {};
 
 TEST_P(PublishAndSleep, TheMessageArrives) {
   const auto [sender_step, receiver_step, who] = GetParam();
@@ -94,16 +94,16 @@ TEST_P(PublishAndSleep, TheMessageArrives) {
   EXPECT_EQ(world.account(0), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryOrder, PublishAndSleep,
-                         testing::Combine(testing::Values(step::record_written, step::before_tail,
-                                                          step::after_tail, step::ready_bit_set,
-                                                          step::before_ring, step::after_ring),
-                                          testing::Values(step::lanes_parked, step::sleeping_stored,
-                                                          step::sleep_checked, step::woken),
-                                          testing::Values(held::sender, held::receiver)),
-                         pair_name);
+INSTANTIATE_TEST_SUITE_P(
+    EveryOrder, PublishAndSleep,
+    ::testing::Combine(::testing::Values(step::record_written, step::before_tail, step::after_tail,
+                                         step::ready_bit_set, step::before_ring, step::after_ring),
+                       ::testing::Values(step::lanes_parked, step::sleeping_stored,
+                                         step::sleep_checked, step::woken),
+                       ::testing::Values(held::sender, held::receiver)),
+    pair_name);
 
-class WishAndRoom : public testing::TestWithParam<pair_of_steps> {};
+class WishAndRoom : public ::testing::TestWithParam<pair_of_steps> {};
 
 // Fills the lane, then waits for room, then sends one more.
 void fill_and_wait(const drill& world, sender& out) {
@@ -153,12 +153,13 @@ TEST_P(WishAndRoom, TheRoomIsAnnounced) {
   EXPECT_EQ(world.account(0), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryOrder, WishAndRoom,
-                         testing::Combine(testing::Values(step::wish_stored, step::wish_checked),
-                                          testing::Values(step::handling_stored, step::done_stored,
-                                                          step::before_head, step::after_head),
-                                          testing::Values(held::sender, held::receiver)),
-                         pair_name);
+INSTANTIATE_TEST_SUITE_P(
+    EveryOrder, WishAndRoom,
+    ::testing::Combine(::testing::Values(step::wish_stored, step::wish_checked),
+                       ::testing::Values(step::handling_stored, step::done_stored,
+                                         step::before_head, step::after_head),
+                       ::testing::Values(held::sender, held::receiver)),
+    pair_name);
 
 // Who polls while prepared to sleep may read the one ring of that sleep before it looks at what rang.
 TEST(PollWhilePreparedToSleep, LosesNoMessageWhoseRingItReads) {
@@ -194,4 +195,4 @@ TEST(PollWhilePreparedToSleep, LosesNoMessageWhoseRingItReads) {
 }
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::sleep_race

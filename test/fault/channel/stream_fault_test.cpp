@@ -33,7 +33,7 @@ sender_options quick() {
   return options;
 }
 
-class StreamFault : public testing::TestWithParam<const char*> {
+class StreamFault : public ::testing::TestWithParam<const char*> {
  protected:
   static std::unique_ptr<numbered_inbox> listen() {
     const std::string kind = GetParam();
@@ -255,7 +255,7 @@ TEST_P(StreamFault, DialsAgainAfterCutsAndRefusals) {
       << "in order, none twice";
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StreamFault, testing::Values("ipv4", "ipv6", "unix"),
+INSTANTIATE_TEST_SUITE_P(Kinds, StreamFault, ::testing::Values("ipv4", "ipv6", "unix"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
 }  // namespace

@@ -29,7 +29,7 @@
 #include "scratch_directory.h"
 #include "shared_memory.h"
 
-namespace atbus::test {
+namespace atbus::test::stream_kernel_failure {
 namespace {
 
 using namespace std::chrono_literals;
@@ -289,7 +289,7 @@ class life {
   std::uint64_t generation_ = 0;  // so many connections have followed the first
 };
 
-class StreamLife : public testing::TestWithParam<kind_of_life> {
+class StreamLife : public ::testing::TestWithParam<kind_of_life> {
  protected:
   failing_kernel kernel_;
   life_script live_ = [](const std::function<void()>& begin) {
@@ -327,8 +327,8 @@ constexpr kind_of_life kinds[] = {
      .on_loop = false},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StreamLife, testing::ValuesIn(kinds),
+INSTANTIATE_TEST_SUITE_P(All, StreamLife, ::testing::ValuesIn(kinds),
                          [](const auto& of) { return std::string{of.param.name}; });
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::stream_kernel_failure

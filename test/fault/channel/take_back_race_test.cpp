@@ -8,7 +8,7 @@
 #include "drill.h"
 #include "numbered_message.h"
 
-namespace atbus::test {
+namespace atbus::test::take_back_race {
 namespace {
 
 enum role : std::uint32_t { withdrawer, witness, newcomer, first_receiver, second_receiver };
@@ -87,7 +87,7 @@ class take_back_stage {
 enum class held : std::uint8_t { sender, receiver };
 using order = std::tuple<step, step, held, bool>;
 
-std::string order_name(const testing::TestParamInfo<order>& info) {
+std::string order_name(const ::testing::TestParamInfo<order>& info) {
   const auto [sender_step, receiver_step, who, died] = info.param;
   const std::string s{name_of(sender_step)};
   const std::string r{name_of(receiver_step)};
@@ -95,7 +95,7 @@ std::string order_name(const testing::TestParamInfo<order>& info) {
          (died ? "_died_handling" : "");
 }
 
-class TakeBackAndTakeOver : public testing::TestWithParam<order> {};
+class TakeBackAndTakeOver : public ::testing::TestWithParam<order> {};
 
 TEST_P(TakeBackAndTakeOver, EveryMessageHasOneOutcome) {
   const auto [sender_step, receiver_step, who, died] = GetParam();
@@ -127,22 +127,22 @@ TEST_P(TakeBackAndTakeOver, EveryMessageHasOneOutcome) {
 
 INSTANTIATE_TEST_SUITE_P(
     EveryOrder, TakeBackAndTakeOver,
-    testing::Combine(
-        testing::Values(step::withdrawn_set, step::withdrawn_asked, step::withdrawn_cut),
-        testing::Values(step::receiver_locked, step::bell_bound, step::generation_stored),
-        testing::Values(held::sender, held::receiver), testing::Bool()),
+    ::testing::Combine(
+        ::testing::Values(step::withdrawn_set, step::withdrawn_asked, step::withdrawn_cut),
+        ::testing::Values(step::receiver_locked, step::bell_bound, step::generation_stored),
+        ::testing::Values(held::sender, held::receiver), ::testing::Bool()),
     order_name);
 
 // Step, whether the successor opened before the death, whether the first died in a handler.
 using death = std::tuple<step, bool, bool>;
 
-std::string death_name(const testing::TestParamInfo<death>& info) {
+std::string death_name(const ::testing::TestParamInfo<death>& info) {
   const auto [at, opened, died] = info.param;
   return std::string{name_of(at)} + (opened ? "_before_its_death" : "_after_its_death") +
          (died ? "_died_handling" : "");
 }
 
-class DeathInTakeBack : public testing::TestWithParam<death> {};
+class DeathInTakeBack : public ::testing::TestWithParam<death> {};
 
 TEST_P(DeathInTakeBack, GivesItsMessagesToTheSuccessorUnlessTheyWereCutOff) {
   const auto [at, opened_before, died] = GetParam();
@@ -175,11 +175,11 @@ TEST_P(DeathInTakeBack, GivesItsMessagesToTheSuccessorUnlessTheyWereCutOff) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryStep, DeathInTakeBack,
-                         testing::Combine(testing::Values(step::withdrawn_set,
-                                                          step::withdrawn_asked,
-                                                          step::withdrawn_cut),
-                                          testing::Bool(), testing::Bool()),
+                         ::testing::Combine(::testing::Values(step::withdrawn_set,
+                                                              step::withdrawn_asked,
+                                                              step::withdrawn_cut),
+                                            ::testing::Bool(), ::testing::Bool()),
                          death_name);
 
 }  // namespace
-}  // namespace atbus::test
+}  // namespace atbus::test::take_back_race

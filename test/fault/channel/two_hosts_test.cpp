@@ -23,7 +23,7 @@ struct hosts_state {
   std::array<char, 96> port{};
 };
 
-class TwoHosts : public testing::TestWithParam<const char*> {
+class TwoHosts : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!net_.refused().empty())
@@ -103,7 +103,7 @@ TEST_P(TwoHosts, ReceiverIsFoundAtItsNewAddress) {
   EXPECT_EQ(inbox.wait_end(), "exit 0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, TwoHosts, testing::Values("ipv4", "ipv6"),
+INSTANTIATE_TEST_SUITE_P(Kinds, TwoHosts, ::testing::Values("ipv4", "ipv6"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
 }  // namespace

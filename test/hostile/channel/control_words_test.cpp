@@ -50,7 +50,7 @@ class control_words : public hostile_channel {
   }
 };
 
-class ControlWord : public control_words, public testing::WithParamInterface<word_of_lane> {
+class ControlWord : public control_words, public ::testing::WithParamInterface<word_of_lane> {
  protected:
   // One life of the channel, with that value written at `when`. Returns how many there are to
   // choose from at that stage.
@@ -135,7 +135,7 @@ TEST_P(ControlWord, OfOneLaneHarmsThatLaneAtMost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, ControlWord, testing::ValuesIn(words_of_lane),
+INSTANTIATE_TEST_SUITE_P(Each, ControlWord, ::testing::ValuesIn(words_of_lane),
                          [](const auto& each) { return std::string{each.param.name}; });
 
 class LanePositions : public control_words {};

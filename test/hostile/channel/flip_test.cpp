@@ -42,7 +42,7 @@ class background {
   std::thread thread_;
 };
 
-class Flips : public hostile_channel, public testing::WithParamInterface<unsigned> {
+class Flips : public hostile_channel, public ::testing::WithParamInterface<unsigned> {
  protected:
   std::uint64_t hostile_value(const detail::lane_slot& slot) {
     const std::uint64_t near[] = {slot.tail.load(), slot.head.load(),
@@ -215,7 +215,7 @@ TEST_P(Flips, OfRecordsAlreadySentNeverReachAHandlerThatGetsCopies) {
   EXPECT_GT(looked, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seed, Flips, testing::Values(1U, 2U, 3U));
+INSTANTIATE_TEST_SUITE_P(Seed, Flips, ::testing::Values(1U, 2U, 3U));
 
 }  // namespace
 }  // namespace atbus::hostile

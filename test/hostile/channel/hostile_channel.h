@@ -26,7 +26,7 @@ inline std::string copy_of(bytes_view bytes) {
   return std::string{as_text(bytes)};
 }
 
-class hostile_channel : public testing::Test {
+class hostile_channel : public ::testing::Test {
  protected:
   [[nodiscard]] receiver_options receiving() const {
     receiver_options o;
@@ -100,7 +100,7 @@ int exit_code_of(Body body) {
   if (child == 0) {
     body();
     std::fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
   }
   int state = 0;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {

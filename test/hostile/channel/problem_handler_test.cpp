@@ -11,7 +11,7 @@ namespace {
 
 enum class place : std::uint8_t { wait, endless_wait, prepare_sleep, poll, late_handler };
 
-class ProblemHandler : public hostile_channel, public testing::WithParamInterface<place> {
+class ProblemHandler : public hostile_channel, public ::testing::WithParamInterface<place> {
  protected:
   // Two lanes with impossible tails, noticed in `GetParam()`.
   void meet_problems(std::function<void(const error&)> handler) {
@@ -111,14 +111,14 @@ TEST_P(ProblemHandler, MayReplaceItself) {
   EXPECT_EQ(second, 1);
 }
 
-std::string place_name(const testing::TestParamInfo<place>& of) {
+std::string place_name(const ::testing::TestParamInfo<place>& of) {
   constexpr const char* names[] = {"Wait", "EndlessWait", "PrepareSleep", "Poll", "LateHandler"};
   return names[static_cast<std::size_t>(of.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProblemHandler,
-                         testing::Values(place::wait, place::endless_wait, place::prepare_sleep,
-                                         place::poll, place::late_handler),
+                         ::testing::Values(place::wait, place::endless_wait, place::prepare_sleep,
+                                           place::poll, place::late_handler),
                          place_name);
 
 }  // namespace

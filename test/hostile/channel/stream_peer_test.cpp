@@ -38,7 +38,7 @@ std::string header(std::uint32_t word, std::uint32_t checksum = 0) {
   return text_of(bytes);
 }
 
-class StreamPeer : public testing::TestWithParam<const char*> {
+class StreamPeer : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr std::uint32_t honest = 1;
 
@@ -314,7 +314,7 @@ TEST_P(StreamPeer, ComingAndGoingLeavesNothingBehind) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StreamPeer, testing::Values("ipv4", "ipv6", "unix"),
+INSTANTIATE_TEST_SUITE_P(Kinds, StreamPeer, ::testing::Values("ipv4", "ipv6", "unix"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
 }  // namespace

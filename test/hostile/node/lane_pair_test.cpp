@@ -110,7 +110,7 @@ const bad_offer bad_offers[] = {
      [](offering& of) { of.descriptors[0] = file{::open("/", O_RDONLY | O_CLOEXEC)}; }},
 };
 
-class LanePair : public testing::Test {
+class LanePair : public ::testing::Test {
  protected:
   void SetUp() override {
     setting.directory = directory.path();
@@ -157,7 +157,7 @@ class LanePair : public testing::Test {
   std::string where;
 };
 
-class LanePairOffer : public LanePair, public testing::WithParamInterface<bad_offer> {};
+class LanePairOffer : public LanePair, public ::testing::WithParamInterface<bad_offer> {};
 
 TEST_P(LanePairOffer, OfADiallerThatCantBeUsedLeavesTheSocket) {
   const good_inbox inbox;
@@ -194,7 +194,7 @@ TEST_P(LanePairOffer, OfAListenerThatCantBeUsedLeavesTheSocket) {
   others_are_served();
 }
 
-INSTANTIATE_TEST_SUITE_P(Bad, LanePairOffer, testing::ValuesIn(bad_offers),
+INSTANTIATE_TEST_SUITE_P(Bad, LanePairOffer, ::testing::ValuesIn(bad_offers),
                          [](const auto& of) { return of.param.name; });
 
 // --- the order

@@ -145,7 +145,7 @@ TEST(Storm, LeavesEveryMessageWithOneOutcome) {
   storm weather{seed};
   const auto end = std::chrono::steady_clock::now() + length;
   auto next_calm = std::chrono::steady_clock::now() + 500ms;
-  while (std::chrono::steady_clock::now() < end && !testing::Test::HasFailure()) {
+  while (std::chrono::steady_clock::now() < end && !::testing::Test::HasFailure()) {
     weather.strike();
     if (std::chrono::steady_clock::now() >= next_calm) {
       weather.calm_down();

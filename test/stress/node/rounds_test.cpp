@@ -28,7 +28,7 @@ struct rounds_kind {
   way through;
 };
 
-class Rounds : public testing::TestWithParam<rounds_kind> {};
+class Rounds : public ::testing::TestWithParam<rounds_kind> {};
 
 TEST_P(Rounds, LeaveEveryMessageWithOneOutcome) {
   const std::uint64_t rounds = from_environment("ATBUS_ROUNDS", 10);
@@ -51,12 +51,14 @@ TEST_P(Rounds, LeaveEveryMessageWithOneOutcome) {
   std::cout << rounds << " rounds: " << happened.text() << "; " << figures.text() << std::endl;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, Rounds,
-    testing::Values(rounds_kind{"shm", way::shm}, rounds_kind{"lanes", way::lanes},
-                    rounds_kind{"unix", way::unix_socket}, rounds_kind{"ipv4", way::ipv4},
-                    rounds_kind{"ipv6", way::ipv6}, rounds_kind{"tcp_then_shm", way::tcp_then_shm}),
-    [](const auto& kind) { return std::string{kind.param.name}; });
+INSTANTIATE_TEST_SUITE_P(Kinds, Rounds,
+                         ::testing::Values(rounds_kind{"shm", way::shm},
+                                           rounds_kind{"lanes", way::lanes},
+                                           rounds_kind{"unix", way::unix_socket},
+                                           rounds_kind{"ipv4", way::ipv4},
+                                           rounds_kind{"ipv6", way::ipv6},
+                                           rounds_kind{"tcp_then_shm", way::tcp_then_shm}),
+                         [](const auto& kind) { return std::string{kind.param.name}; });
 
 }  // namespace
 }  // namespace atbus::test

@@ -13,7 +13,7 @@
 namespace atbus {
 namespace {
 
-using testing::Test;
+using ::testing::Test;
 
 class Clean : public test::SegmentFile {
  protected:

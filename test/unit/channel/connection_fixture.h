@@ -135,7 +135,7 @@ inline std::vector<std::string> numbered_range(std::size_t from, std::size_t to)
 }
 
 // Two sets and a connection between them. What a test does to the kernel ends with it.
-class TwoSets : public testing::Test {
+class TwoSets : public ::testing::Test {
  protected:
   ~TwoSets() override { detail::kernel() = saved_; }
 

@@ -16,17 +16,17 @@ using ConnectionPoll = TwoSets;
 
 enum class deed { close, abort, close_listener, close_set, destroy_set, connect };
 
-class ConnectionHandler : public testing::TestWithParam<deed> {};
+class ConnectionHandler : public ::testing::TestWithParam<deed> {};
 
-std::string deed_name(const testing::TestParamInfo<deed>& tested) {
+std::string deed_name(const ::testing::TestParamInfo<deed>& tested) {
   static const char* const names[] = {"Close",    "Abort",      "CloseListener",
                                       "CloseSet", "DestroySet", "Connect"};
   return names[static_cast<std::size_t>(tested.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, ConnectionHandler,
-                         testing::Values(deed::close, deed::abort, deed::close_listener,
-                                         deed::close_set, deed::destroy_set, deed::connect),
+                         ::testing::Values(deed::close, deed::abort, deed::close_listener,
+                                           deed::close_set, deed::destroy_set, deed::connect),
                          deed_name);
 
 TEST_P(ConnectionHandler, MayDoWhateverItLikes) {

@@ -11,7 +11,7 @@
 namespace atbus {
 namespace {
 
-class Connection : public TwoSets, public testing::WithParamInterface<const char*> {
+class Connection : public TwoSets, public ::testing::WithParamInterface<const char*> {
  protected:
   std::string any_address() const override {
     return std::string{GetParam()} == "unix" ? fresh_unix_address() : GetParam();
@@ -19,7 +19,7 @@ class Connection : public TwoSets, public testing::WithParamInterface<const char
 };
 
 INSTANTIATE_TEST_SUITE_P(Socket, Connection,
-                         testing::Values("unix", "ipv4://127.0.0.1:0", "ipv6://[::1]:0"),
+                         ::testing::Values("unix", "ipv4://127.0.0.1:0", "ipv6://[::1]:0"),
                          [](const auto& tested) { return std::string{tested.param}.substr(0, 4); });
 
 TEST_P(Connection, CarriesMessagesBothWays) {

@@ -28,7 +28,7 @@ std::string numbers(std::size_t size) {
   return bytes;
 }
 
-class FaultProxy : public testing::TestWithParam<const char*> {
+class FaultProxy : public ::testing::TestWithParam<const char*> {
  protected:
   FaultProxy()
       : listener_(listen_at()), proxy_(std::make_unique<fault_proxy>(listener_.address())) {}
@@ -284,7 +284,7 @@ TEST_P(FaultProxy, CanBeDestroyedAtAnyMoment) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, FaultProxy, testing::Values("ipv4", "ipv6", "unix"),
+INSTANTIATE_TEST_SUITE_P(Kinds, FaultProxy, ::testing::Values("ipv4", "ipv6", "unix"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
 TEST(FaultProxyOfFiles, MakesAndRemovesItsSocketFile) {

@@ -5,10 +5,10 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::size_t limit = 6300;  // marks are at least 101 bytes apart
+constexpr std::size_t mark_limit = 6300;  // marks are at least 101 bytes apart
 
 TEST(FrameMarks, TakesTheLastOneThatIsNotBeyond) {
-  frame_marks marks{limit};
+  frame_marks marks{mark_limit};
   marks.add({.bytes = 200, .frames = 2});
   marks.add({.bytes = 400, .frames = 4});
   marks.add({.bytes = 600, .frames = 5});
@@ -22,7 +22,7 @@ TEST(FrameMarks, TakesTheLastOneThatIsNotBeyond) {
 }
 
 TEST(FrameMarks, KeepsNoneThatAreCloseToEachOther) {
-  frame_marks marks{limit};
+  frame_marks marks{mark_limit};
   marks.add({.bytes = 1000, .frames = 1});
   marks.add({.bytes = 1100, .frames = 2});
   EXPECT_EQ(marks.take(1100, frame_marks::any).bytes, 1000U);
@@ -32,21 +32,21 @@ TEST(FrameMarks, KeepsNoneThatAreCloseToEachOther) {
 
 // A queue that fills up and drains for ever.
 TEST(FrameMarks, HasRoomForAllOfAQueue) {
-  frame_marks marks{limit};
+  frame_marks marks{mark_limit};
   std::uint64_t released = 0;
   for (std::uint64_t at = 8; at != 100'000; at += 8) {
     marks.add({.bytes = at, .frames = at / 8});
-    if (at - released < limit)
+    if (at - released < mark_limit)
       continue;
-    const auto half = marks.take(at - limit / 2, frame_marks::any);
-    EXPECT_GE(half.bytes, at - limit / 2 - 108);
+    const auto half = marks.take(at - mark_limit / 2, frame_marks::any);
+    EXPECT_GE(half.bytes, at - mark_limit / 2 - 108);
     EXPECT_EQ(half.frames, half.bytes / 8);
     released = half.bytes;
   }
 }
 
 TEST(FrameMarks, KeepsTheOldestWhenThereAreMoreThanItHasRoomFor) {
-  frame_marks marks{limit};
+  frame_marks marks{mark_limit};
   for (std::uint64_t at = 200; at != 40'000; at += 200)
     marks.add({.bytes = at, .frames = at / 200});
   EXPECT_EQ(marks.take(399, frame_marks::any).bytes, 200U);
@@ -54,7 +54,7 @@ TEST(FrameMarks, KeepsTheOldestWhenThereAreMoreThanItHasRoomFor) {
 }
 
 TEST(FrameMarks, ForgetsAll) {
-  frame_marks marks{limit};
+  frame_marks marks{mark_limit};
   marks.add({.bytes = 1000, .frames = 1});
   marks.clear();
   EXPECT_EQ(marks.take(frame_marks::any, frame_marks::any).bytes, 0U);

@@ -42,12 +42,12 @@ found after_opening(bytes_view bytes, bool checksums) {
   return read_all(stream, receiving_end(checksums));
 }
 
-class FrameReader : public testing::TestWithParam<bool> {
+class FrameReader : public ::testing::TestWithParam<bool> {
  protected:
   static bool checksums() { return GetParam(); }
   static frame_fault fault_of(bytes_view bytes) { return after_opening(bytes, checksums()).fault; }
 };
-INSTANTIATE_TEST_SUITE_P(Agreed, FrameReader, testing::Bool(), [](const auto& with) {
+INSTANTIATE_TEST_SUITE_P(Agreed, FrameReader, ::testing::Bool(), [](const auto& with) {
   return std::string{with.param ? "WithChecksums" : "WithoutChecksums"};
 });
 

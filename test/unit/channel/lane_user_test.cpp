@@ -14,9 +14,9 @@ namespace atbus {
 namespace {
 
 using note_words = std::array<std::uint64_t, 3>;
-using texts = std::vector<std::string>;
+using text_list = std::vector<std::string>;
 
-class LaneUser : public testing::Test {
+class LaneUser : public ::testing::Test {
  protected:
   void open_receiver() {
     receiver_options options;
@@ -33,8 +33,8 @@ class LaneUser : public testing::Test {
     EXPECT_TRUE(opened) << opened.error().text();
     return std::move(*opened);
   }
-  texts poll() {
-    texts all;
+  text_list poll() {
+    text_list all;
     const auto each = [&](const received_message& m) {
       all.emplace_back(as_text(m.bytes));
       last = m;
@@ -67,7 +67,7 @@ TEST_F(LaneUser, TellsOneSenderOfALaneFromTheNext) {
   {
     sender first = open_sender();
     ASSERT_TRUE(first.send(as_bytes("one")));
-    EXPECT_EQ(poll(), texts{"one"});
+    EXPECT_EQ(poll(), text_list{"one"});
     EXPECT_NE(last.speaker, 0U);
     EXPECT_EQ(in->speaker(last.lane), last.speaker);
     EXPECT_GT(in->speaker_changes(), before);
@@ -78,7 +78,7 @@ TEST_F(LaneUser, TellsOneSenderOfALaneFromTheNext) {
   EXPECT_GT(in->speaker_changes(), begun);
   sender second = open_sender();
   ASSERT_TRUE(second.send(as_bytes("two")));
-  EXPECT_EQ(poll(), texts{"two"});
+  EXPECT_EQ(poll(), text_list{"two"});
   EXPECT_NE(last.speaker, first_speaker);
   EXPECT_EQ(in->speaker(99), 0U);
 }
@@ -108,7 +108,7 @@ TEST_F(LaneUser, KeepsANoteForItsSuccessorUntilAnotherSenderBegins) {
   std::vector<note_words> notes;
   then = [&](const received_message& m) { notes.push_back(in->note(m.lane)); };
   in->resume(0);
-  EXPECT_EQ(poll(), (texts{"waits", "the heir's"}));
+  EXPECT_EQ(poll(), (text_list{"waits", "the heir's"}));
   EXPECT_EQ(notes, (std::vector<note_words>{words, note_words{}}));
 }
 
@@ -133,13 +133,13 @@ TEST_F(LaneUser, DeliversNothingOfAPausedLane) {
   in->pause(out.lane());
   ASSERT_TRUE(out.send(as_bytes("later")));
   ASSERT_TRUE(other.send(as_bytes("now")));
-  EXPECT_EQ(poll(), texts{"now"});
+  EXPECT_EQ(poll(), text_list{"now"});
   EXPECT_EQ(in->wait(std::chrono::milliseconds{5}), errc::timed_out);
   in->resume(out.lane());
-  EXPECT_EQ(poll(), texts{"later"});
+  EXPECT_EQ(poll(), text_list{"later"});
   ASSERT_TRUE(out.send(as_bytes("and on")));
   EXPECT_TRUE(in->wait(std::chrono::seconds{30}));
-  EXPECT_EQ(poll(), texts{"and on"});
+  EXPECT_EQ(poll(), text_list{"and on"});
 }
 
 TEST_F(LaneUser, CanPauseAndGoOnInsideAHandler) {
@@ -148,13 +148,13 @@ TEST_F(LaneUser, CanPauseAndGoOnInsideAHandler) {
   for (const char* text : {"one", "two", "three"})
     ASSERT_TRUE(out.send(as_bytes(text)));
   then = [&](const received_message& m) { in->pause(m.lane); };
-  EXPECT_EQ(poll(), texts{"one"});
+  EXPECT_EQ(poll(), text_list{"one"});
   in->resume(out.lane());
   then = [&](const received_message& m) {
     in->pause(m.lane);
     in->resume(m.lane);
   };
-  EXPECT_EQ(poll(), (texts{"two", "three"}));
+  EXPECT_EQ(poll(), (text_list{"two", "three"}));
 }
 
 TEST_F(LaneUser, SeesTheEndOfAPausedSenderWhenItGoesOn) {
@@ -167,10 +167,10 @@ TEST_F(LaneUser, SeesTheEndOfAPausedSenderWhenItGoesOn) {
   ASSERT_TRUE(out->send(as_bytes("two")));
   out.reset();
   (void)in->wait(std::chrono::milliseconds{5});
-  EXPECT_EQ(poll(), texts{});
+  EXPECT_EQ(poll(), text_list{});
   EXPECT_NE(in->speaker(lane), 0U);
   in->resume(lane);
-  EXPECT_EQ(poll(), texts{"two"});
+  EXPECT_EQ(poll(), text_list{"two"});
   poll_until_free(lane);
 }
 
@@ -182,23 +182,23 @@ TEST_F(LaneUser, GivesBackWhatADroppedLaneHolds) {
     ASSERT_TRUE(out->send(as_bytes(text)));
   EXPECT_TRUE(out->look());
   then = [&](const received_message& m) { in->drop(m.lane); };
-  EXPECT_EQ(poll(), texts{"one"});
+  EXPECT_EQ(poll(), text_list{"one"});
   EXPECT_EQ(out->look(), errc::quarantined);
   EXPECT_EQ(out->send(as_bytes("four")), errc::quarantined);
-  texts back;
+  text_list back;
   const auto taken = out->take_back([&](bytes_view message, errc outcome) {
     EXPECT_EQ(outcome, errc::not_delivered);
     back.emplace_back(as_text(message));
   });
   ASSERT_TRUE(taken) << taken.error().text();
-  EXPECT_EQ(back, (texts{"two", "three"}));
+  EXPECT_EQ(back, (text_list{"two", "three"}));
   EXPECT_EQ(in->stats().quarantined, 0U);
   out.reset();
   poll_until_free(lane);
   sender next = open_sender();
   EXPECT_EQ(next.lane(), lane);
   ASSERT_TRUE(next.send(as_bytes("five")));
-  EXPECT_EQ(poll(), texts{"five"});
+  EXPECT_EQ(poll(), text_list{"five"});
 }
 
 TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
@@ -210,7 +210,7 @@ TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
   open_receiver();
   std::vector<error> problems;
   in->on_problem([&](const error& e) { problems.push_back(e); });
-  EXPECT_EQ(poll(), texts{});
+  EXPECT_EQ(poll(), text_list{});
   EXPECT_TRUE(problems.empty());
 }
 
@@ -222,10 +222,10 @@ TEST_F(LaneUser, SaysWhatIsNotHandledYet) {
   for (const char* text : {"one", "two"})
     ASSERT_TRUE(out.send(as_bytes(text)));
   EXPECT_FALSE(out.settled());
-  texts waiting;
+  text_list waiting;
   const auto keep = [&](bytes_view message) { waiting.emplace_back(as_text(message)); };
   EXPECT_EQ(out.unhandled(keep), 2U);
-  EXPECT_EQ(waiting, (texts{"one", "two"}));
+  EXPECT_EQ(waiting, (text_list{"one", "two"}));
   EXPECT_EQ(poll(), waiting);  // it took nothing back
   EXPECT_TRUE(out.settled());
   EXPECT_EQ(out.unhandled(keep), 0U);

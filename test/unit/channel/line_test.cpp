@@ -24,7 +24,7 @@ std::vector<int> drain(people& all) {
   return numbers;
 }
 
-class Line : public testing::Test {
+class Line : public ::testing::Test {
  protected:
   Line() {
     for (person& one : some) {

@@ -38,7 +38,7 @@ class LoopConnections : public Loop {
   connection out;
 };
 
-INSTANTIATE_TEST_SUITE_P(Socket, LoopConnections, testing::Values("unix://@"), scheme_name);
+INSTANTIATE_TEST_SUITE_P(Socket, LoopConnections, ::testing::Values("unix://@"), scheme_name);
 
 TEST_P(LoopConnections, DeliverBothWays) {
   join();

@@ -25,7 +25,7 @@ inline std::chrono::nanoseconds thread_cpu_time() {
 }
 
 // A loop that counts its turns, and must be closeable at the end of each test.
-class Loop : public testing::TestWithParam<const char*> {
+class Loop : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     ASSERT_EQ(uv_loop_init(&loop), 0);
@@ -122,7 +122,7 @@ class Loop : public testing::TestWithParam<const char*> {
   bool late_ = false;
 };
 
-inline std::string scheme_name(const testing::TestParamInfo<const char*>& tested) {
+inline std::string scheme_name(const ::testing::TestParamInfo<const char*>& tested) {
   const std::string scheme{tested.param};
   return scheme.substr(0, scheme.find(':'));
 }

@@ -18,7 +18,7 @@ class FullLane : public Loop {
   receiver inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
 };
 
-INSTANTIATE_TEST_SUITE_P(Channel, FullLane, testing::Values("mem://", "shm://"), scheme_name);
+INSTANTIATE_TEST_SUITE_P(Channel, FullLane, ::testing::Values("mem://", "shm://"), scheme_name);
 
 TEST_P(FullLane, SenderIsCalledWhenThereIsRoom) {
   constexpr std::size_t count = 20'000;

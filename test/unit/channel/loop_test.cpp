@@ -14,7 +14,7 @@
 namespace atbus {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Channel, Loop, testing::Values("mem://", "shm://"), scheme_name);
+INSTANTIATE_TEST_SUITE_P(Channel, Loop, ::testing::Values("mem://", "shm://"), scheme_name);
 
 TEST_P(Loop, DeliversWhatWaitedBeforeItRan) {
   std::vector<std::string> got;
@@ -292,7 +292,7 @@ class NoBarriers : public Loop {
   decltype(detail::kernel_calls::membarrier) before_ = detail::kernel().membarrier;
 };
 
-INSTANTIATE_TEST_SUITE_P(Channel, NoBarriers, testing::Values("mem://", "shm://"), scheme_name);
+INSTANTIATE_TEST_SUITE_P(Channel, NoBarriers, ::testing::Values("mem://", "shm://"), scheme_name);
 
 TEST_P(NoBarriers, ReceiverLooksOftenOnlyUntilItsSenderFences) {
   auto first = std::make_optional(open_receiver());

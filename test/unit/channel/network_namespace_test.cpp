@@ -25,7 +25,7 @@ struct meeting {
   std::array<char, 96> client{};
 };
 
-class NetworkPair : public testing::TestWithParam<const char*> {
+class NetworkPair : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!net_.refused().empty())
@@ -111,7 +111,7 @@ TEST_P(NetworkPair, IsApartFromTheTestsOwnNetwork) {
   EXPECT_EQ(stranger.wait_end(), "exit 0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, NetworkPair, testing::Values("ipv4", "ipv6"),
+INSTANTIATE_TEST_SUITE_P(Kinds, NetworkPair, ::testing::Values("ipv4", "ipv6"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
 }  // namespace

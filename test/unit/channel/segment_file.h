@@ -18,7 +18,7 @@
 
 namespace atbus::test {
 
-class SegmentFile : public testing::Test {
+class SegmentFile : public ::testing::Test {
  protected:
   receiver open_receiver(const std::string& name = "zone") {
     auto opened = receiver::open(

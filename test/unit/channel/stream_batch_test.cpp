@@ -35,7 +35,8 @@ class Batch : public Stream {
 
   std::vector<std::string> got;
 };
-INSTANTIATE_TEST_SUITE_P(Channel, Batch, testing::Values("ipv6://[::1]:", "unix://@"), stream_name);
+INSTANTIATE_TEST_SUITE_P(Channel, Batch, ::testing::Values("ipv6://[::1]:", "unix://@"),
+                         stream_name);
 
 TEST_P(Batch, RestIsDeliveredAfterAnException) {
   auto inbox = open_receiver();

@@ -38,7 +38,7 @@ inline bool repeat_until(const std::function<bool()>& done, const std::function<
 }
 
 // The parameter is the beginning of an address.
-class Stream : public testing::TestWithParam<const char*> {
+class Stream : public ::testing::TestWithParam<const char*> {
  protected:
   static std::string fresh_address(std::string_view scheme) {
     static std::atomic<int> count{0};
@@ -99,7 +99,7 @@ class Stream : public testing::TestWithParam<const char*> {
   std::string address = fresh_address(GetParam());
 };
 
-inline std::string stream_name(const testing::TestParamInfo<const char*>& tested) {
+inline std::string stream_name(const ::testing::TestParamInfo<const char*>& tested) {
   const std::string_view scheme{tested.param};
   return std::string{scheme.substr(0, scheme.find(':'))} +
          (scheme.starts_with("unix:///") ? "_path" : "");

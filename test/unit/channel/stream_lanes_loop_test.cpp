@@ -73,7 +73,7 @@ class LaneOnLoop : public Loop {
   detail::kernel_calls saved_ = detail::kernel();
 };
 
-INSTANTIATE_TEST_SUITE_P(Channel, LaneOnLoop, testing::Values("unix://@"), scheme_name);
+INSTANTIATE_TEST_SUITE_P(Channel, LaneOnLoop, ::testing::Values("unix://@"), scheme_name);
 
 const receiver_options small_lane{.lanes = 1, .lane_size = 65536, .message_limit = 8192};
 const std::string large(1000, 'x');

@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class StreamLanes : public testing::Test {
+class StreamLanes : public ::testing::Test {
  protected:
   void SetUp() override {
     writes() = 0;

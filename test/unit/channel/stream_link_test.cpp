@@ -35,7 +35,7 @@ hello hello_of(std::uint64_t session, bool checksums = true, std::uint32_t limit
   return {.wants_checksums = checksums, .payload_max = limit, .session = session};
 }
 
-class StreamLink : public testing::Test {
+class StreamLink : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends_), 0);
@@ -298,7 +298,7 @@ TEST_F(StreamLink, AnotherLinkTakesTheQueueOver) {
 }
 
 // However the kernel splits writes, whatever the queue: everything arrives, in order, once.
-class ShortWrites : public StreamLink, public testing::WithParamInterface<bool> {};
+class ShortWrites : public StreamLink, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(ShortWrites, LoseAndTearNothing) {
   static std::mt19937_64 random;
@@ -344,8 +344,8 @@ TEST_P(ShortWrites, LoseAndTearNothing) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Queue, ShortWrites, testing::Bool(),
-                         [](const testing::TestParamInfo<bool>& of) {
+INSTANTIATE_TEST_SUITE_P(Queue, ShortWrites, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& of) {
                            return std::string{of.param ? "Malloc" : "Static"};
                          });
 

@@ -43,7 +43,7 @@ class StreamLoop : public Loop {
   detail::kernel_calls saved_ = detail::kernel();
 };
 
-INSTANTIATE_TEST_SUITE_P(Channel, StreamLoop, testing::Values("ipv6://[::1]:", "unix://@"),
+INSTANTIATE_TEST_SUITE_P(Channel, StreamLoop, ::testing::Values("ipv6://[::1]:", "unix://@"),
                          scheme_name);
 
 TEST_P(StreamLoop, DeliversBetweenChannelsOfOneLoop) {

@@ -55,7 +55,7 @@ class StreamReceiver : public Stream {
 };
 
 INSTANTIATE_TEST_SUITE_P(Channel, StreamReceiver,
-                         testing::Values("ipv4://127.0.0.1:", "ipv6://[::1]:", "unix://@"),
+                         ::testing::Values("ipv4://127.0.0.1:", "ipv6://[::1]:", "unix://@"),
                          stream_name);
 
 // --- who may come

@@ -20,8 +20,8 @@ namespace {
 
 using StreamSender = Stream;
 INSTANTIATE_TEST_SUITE_P(Channel, StreamSender,
-                         testing::Values("ipv4://127.0.0.1:", "ipv6://[::1]:", "unix://@",
-                                         "unix:///tmp/atbus-"),
+                         ::testing::Values("ipv4://127.0.0.1:", "ipv6://[::1]:", "unix://@",
+                                           "unix:///tmp/atbus-"),
                          stream_name);
 
 std::string numbered(std::size_t size, std::uint64_t number) {
@@ -522,7 +522,7 @@ TEST(StreamSenderFork, IsNotHeldUpByAThreadThatDials) {
 }
 
 class FixedBuffer : public Stream {};
-INSTANTIATE_TEST_SUITE_P(Channel, FixedBuffer, testing::Values("ipv6://[::1]:", "unix://@"),
+INSTANTIATE_TEST_SUITE_P(Channel, FixedBuffer, ::testing::Values("ipv6://[::1]:", "unix://@"),
                          stream_name);
 
 TEST_P(FixedBuffer, AllocatesNothingAfterTheFirstMessage) {

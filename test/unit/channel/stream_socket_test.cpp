@@ -18,8 +18,8 @@
 namespace atbus {
 namespace {
 
-using detail::dial;
 using detail::dial_result;
+using detail::dial_socket;
 using detail::listening_socket;
 using detail::to_socket_address;
 
@@ -35,7 +35,7 @@ result<listening_socket> listen_on(const std::string& text) {
 
 // Dials and waits until it is decided.
 error reach(const std::string& text) {
-  auto dialled = dial(to_socket_address(parsed(text)), text, {});
+  auto dialled = dial_socket(to_socket_address(parsed(text)), text, {});
   if (!dialled)
     return dialled.error();
   pollfd interest{.fd = dialled->fd.get(), .events = POLLOUT, .revents = 0};
@@ -43,7 +43,7 @@ error reach(const std::string& text) {
   return dial_result(dialled->fd.get(), text);
 }
 
-class StreamSocket : public testing::Test {
+class StreamSocket : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return directory_.path() + "/" + name; }
   std::string unix_at(const std::string& name) const { return "unix://" + path(name); }

@@ -9,9 +9,9 @@
 namespace atbus {
 namespace {
 
-constexpr auto max64 = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t last_id = std::numeric_limits<std::uint64_t>::max();
 
-static_assert(id_range{}.contains(bus_id{max64}));
+static_assert(id_range{}.contains(bus_id{last_id}));
 static_assert(id_range::single(7).contains(bus_id{7}) && !id_range::single(7).contains(bus_id{6}));
 
 id_range range(std::string_view text) {
@@ -39,7 +39,7 @@ TEST(IdRange, OfLengthZeroHoldsAll) {
   const id_range all = range("0/0");
   EXPECT_EQ(all, id_range{});
   EXPECT_EQ(all.first(), 0);
-  EXPECT_EQ(all.last(), max64);
+  EXPECT_EQ(all.last(), last_id);
 }
 
 TEST(IdRange, OfLength64HoldsOne) {
@@ -59,7 +59,7 @@ TEST(IdRange, ReadsEveryFormOfItsPrefix) {
 TEST(IdRange, IsReadBackAsWritten) {
   EXPECT_EQ(range("0x12340000/48").to_string(), "0x12340000/48");
   for (unsigned length = 0; length <= 64; ++length) {
-    const auto prefix = length == 0 ? 0 : max64 << (64 - length);
+    const auto prefix = length == 0 ? 0 : last_id << (64 - length);
     const id_range r = *id_range::make(prefix, length);
     EXPECT_EQ(range(r.to_string()), r);
   }

@@ -130,11 +130,11 @@ TEST(Status, TextOfAnUnknownCodeSaysSo) {
 
 TEST(Status, PrintsOneLineToStandardErrorOnly) {
   const status s{errc::no_route, 7};
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   s.print();
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "atbus: no_route: " + s.text() + "\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "atbus: no_route: " + s.text() + "\n");
 }
 
 TEST(Error, IsNoErrorByDefault) {
@@ -181,11 +181,11 @@ TEST(Error, ConvertsToAnErrorCode) {
 }
 
 TEST(Error, PrintsOneLineToStandardErrorOnly) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   error{errc::denied, "bad token"}.print();
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "atbus: denied: bad token\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "atbus: denied: bad token\n");
 }
 
 result<std::unique_ptr<int>> make_pointer(bool works) {

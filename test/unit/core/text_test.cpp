@@ -7,9 +7,9 @@
 namespace atbus::detail {
 namespace {
 
-constexpr auto max64 = std::numeric_limits<std::uint64_t>::max();
+constexpr auto largest = std::numeric_limits<std::uint64_t>::max();
 
-std::string number_error(std::string_view text, std::uint64_t max = max64) {
+std::string number_error(std::string_view text, std::uint64_t max = largest) {
   return parse_number(text, max).error().text();
 }
 
@@ -38,9 +38,9 @@ TEST(BadCharacter, SaysThatPercentEncodingIsNotUsed) {
 
 TEST(ParseNumber, ReadsDecimalAndHexadecimal) {
   EXPECT_EQ(*parse_number("0"), 0U);
-  EXPECT_EQ(*parse_number("18446744073709551615"), max64);
+  EXPECT_EQ(*parse_number("18446744073709551615"), largest);
   EXPECT_EQ(*parse_number("0x00fF"), 255U);
-  EXPECT_EQ(*parse_number("0XffffFFFFffffFFFF"), max64);
+  EXPECT_EQ(*parse_number("0XffffFFFFffffFFFF"), largest);
 }
 
 TEST(ParseNumber, RefusesEmptyText) {
@@ -104,7 +104,7 @@ TEST(FormatSize, PicksTheLargestWholeUnit) {
   EXPECT_EQ(format_size(1024), "1K");
   EXPECT_EQ(format_size(1536 * 1024), "1536K");
   EXPECT_EQ(format_size(1ULL << 40U), "1024G");
-  EXPECT_EQ(format_size(max64), "18446744073709551615");
+  EXPECT_EQ(format_size(largest), "18446744073709551615");
 }
 
 TEST(FormatSize, IsReadBackTheSame) {

@@ -11,7 +11,7 @@ using outcomes = std::vector<std::pair<std::string, errc>>;
 using texts = std::vector<std::string>;
 
 // The test is node 1, the process that is killed and started again node 2.
-class LaneRestart : public testing::Test {
+class LaneRestart : public ::testing::Test {
  protected:
   std::unique_ptr<recorded_end> make(std::uint64_t id, std::uint64_t incarnation) {
     setting.directory = directory.path();

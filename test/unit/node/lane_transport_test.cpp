@@ -43,7 +43,7 @@ class LaneTransport : public TwoEnds {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kind, LaneTransport, testing::ValuesIn(lane_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Kind, LaneTransport, ::testing::ValuesIn(lane_kinds), kind_name);
 
 TEST_P(LaneTransport, RefusesMessagesBeforeACall) {
   join();

@@ -290,7 +290,7 @@ inline std::vector<kind_of_link> all_kinds() {
 }
 
 // Two ends with one link: `a` listens, `b` has dialled.
-class TwoEnds : public testing::TestWithParam<kind_of_link> {
+class TwoEnds : public ::testing::TestWithParam<kind_of_link> {
  protected:
   recorded_end& make(std::unique_ptr<recorded_end>& end, std::uint64_t id) {
     setting.directory = directory.path();
@@ -331,7 +331,7 @@ class TwoEnds : public testing::TestWithParam<kind_of_link> {
   link* out = nullptr;
 };
 
-inline std::string kind_name(const testing::TestParamInfo<kind_of_link>& info) {
+inline std::string kind_name(const ::testing::TestParamInfo<kind_of_link>& info) {
   return info.param.name;
 }
 

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t messages_a_round = 100;
 constexpr int rounds = 200;
 
-class NodeAllocation : public testing::TestWithParam<const char*> {
+class NodeAllocation : public ::testing::TestWithParam<const char*> {
  protected:
   std::string where() const {
     const std::string kind = GetParam();
@@ -61,7 +61,7 @@ TEST_P(NodeAllocation, MessagesTakeNone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, NodeAllocation,
-                         testing::Values("mem://", "unix://@", "ipv6://[::1]:0"),
+                         ::testing::Values("mem://", "unix://@", "ipv6://[::1]:0"),
                          [](const auto& kind) {
                            return std::string{kind.param}.substr(0,
                                                                  std::string{kind.param}.find(':'));

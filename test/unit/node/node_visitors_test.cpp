@@ -286,13 +286,13 @@ TEST_F(NodeVisitors, SeeTheNodeLeave) {
 }
 
 // What a visitor may not say.
-struct breach {
+struct misuse {
   const char* name;
   std::function<void(hand_played&)> say;
   const char* logged;
 };
 
-class NodeVisitorsBreach : public NodeVisitors, public ::testing::WithParamInterface<breach> {};
+class NodeVisitorsBreach : public NodeVisitors, public ::testing::WithParamInterface<misuse> {};
 
 TEST_P(NodeVisitorsBreach, EndsThatLinkAlone) {
   guest good{net};
@@ -314,12 +314,12 @@ TEST_P(NodeVisitorsBreach, EndsThatLinkAlone) {
 INSTANTIATE_TEST_SUITE_P(
     Each, NodeVisitorsBreach,
     ::testing::Values(
-        breach{"AMessage", [](hand_played& at) { at.say_bytes(byte_buffer(9)); },
+        misuse{"AMessage", [](hand_played& at) { at.say_bytes(byte_buffer(9)); },
                "something else than commands"},
-        breach{"AReply",
+        misuse{"AReply",
                [](hand_played& at) { at.say_bytes(command_message(flag_reply, 0, 1, {"x"})); },
                "something else than commands"},
-        breach{"ABroadcast",
+        misuse{"ABroadcast",
                [](hand_played& at) {
                  byte_buffer bytes(broadcast_head_size);
                  encode(
@@ -329,14 +329,14 @@ INSTANTIATE_TEST_SUITE_P(
                  at.say_bytes(bytes);
                },
                "in the name of 7"},
-        breach{"AnIdOfItsOwn",
+        misuse{"AnIdOfItsOwn",
                [](hand_played& at) {
                  hello_body hello;
                  hello.self.id = 7;
                  at.say(hello);
                },
                "handshake came after it"},
-        breach{"ARelayedMessage",
+        misuse{"ARelayedMessage",
                [](hand_played& at) {
                  byte_buffer bytes(routed_head_size + message_head_size);
                  encode(routed_head{.destination = 1, .source = {}, .circuit = 5, .number = 1},

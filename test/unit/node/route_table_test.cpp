@@ -11,7 +11,7 @@
 namespace atbus::detail {
 namespace {
 
-id_range range(std::string_view text) {
+id_range range_of(std::string_view text) {
   return *id_range::parse(text);
 }
 
@@ -27,12 +27,12 @@ class RouteTable : public ::testing::Test {
 
   timer_queue timers;
   std::list<peer> linked;
-  route_table table{0x1200, range("0x1200/56")};  // up to 0x12ff
-  peer& parent = add(0x1000, relation::parent, range("0x1000/52"));
+  route_table table{0x1200, range_of("0x1200/56")};  // up to 0x12ff
+  peer& parent = add(0x1000, relation::parent, range_of("0x1000/52"));
   peer& leaf = add(0x1201, relation::child);
-  peer& child = add(0x1210, relation::child, range("0x1220/60"));
-  peer& sibling = add(0x1301, relation::sibling, range("0x1300/56"));
-  peer& neighbour = add(0x9000, relation::peer, range("0x9000/52"));
+  peer& child = add(0x1210, relation::child, range_of("0x1220/60"));
+  peer& sibling = add(0x1301, relation::sibling, range_of("0x1300/56"));
+  peer& neighbour = add(0x9000, relation::peer, range_of("0x9000/52"));
 };
 
 TEST_F(RouteTable, GoesToWhomItIsLinkedWith) {
@@ -95,7 +95,7 @@ TEST_F(RouteTable, HasNoWayOverALinkThatIsLost) {
 }
 
 TEST_F(RouteTable, TakesWhatAPeerIsNow) {
-  child.range = range("0x1240/60");
+  child.range = range_of("0x1240/60");
   table.put(child);
   EXPECT_EQ(table.next(0x1220, nullptr), nullptr);
   EXPECT_EQ(table.next(0x1240, nullptr), &child);
@@ -121,7 +121,7 @@ TEST_F(RouteTable, TakesFromASiblingWhatIsItsOwnAndNotBelow) {
   EXPECT_TRUE(table.may_come_from(0x1301, sibling));
   EXPECT_TRUE(table.may_come_from(0x13ff, sibling));
   EXPECT_FALSE(table.may_come_from(0x1400, sibling));
-  sibling.range = range("0x1000/52");
+  sibling.range = range_of("0x1000/52");
   EXPECT_FALSE(table.may_come_from(0x1200, sibling));
   EXPECT_FALSE(table.may_come_from(0x1220, sibling));
 }
@@ -132,13 +132,13 @@ TEST_F(RouteTable, TakesFromAPeerWhatItSaysItself) {
 }
 
 TEST_F(RouteTable, NamesWhoIsInTheWay) {
-  EXPECT_EQ(table.in_the_way(0x1230, range("0x1230/60")), nullptr);
-  EXPECT_EQ(table.in_the_way(0x1210, range("0x1220/60")), nullptr) << "itself";
-  EXPECT_EQ(table.in_the_way(0x1230, range("0x1228/61")), &child) << "within its range";
-  EXPECT_EQ(table.in_the_way(0x1230, range("0x1220/59")), &child) << "around its range";
+  EXPECT_EQ(table.in_the_way(0x1230, range_of("0x1230/60")), nullptr);
+  EXPECT_EQ(table.in_the_way(0x1210, range_of("0x1220/60")), nullptr) << "itself";
+  EXPECT_EQ(table.in_the_way(0x1230, range_of("0x1228/61")), &child) << "within its range";
+  EXPECT_EQ(table.in_the_way(0x1230, range_of("0x1220/59")), &child) << "around its range";
   EXPECT_EQ(table.in_the_way(0x1222, {}), &child) << "an id within its range";
-  EXPECT_EQ(table.in_the_way(0x1208, range("0x1200/60")), &leaf) << "around its id";
-  EXPECT_EQ(table.in_the_way(0x9000, range("0x9000/56")), nullptr) << "that is no child's";
+  EXPECT_EQ(table.in_the_way(0x1208, range_of("0x1200/60")), &leaf) << "around its id";
+  EXPECT_EQ(table.in_the_way(0x9000, range_of("0x9000/56")), nullptr) << "that is no child's";
 }
 
 // The same from a list, rule by rule.
@@ -183,7 +183,7 @@ TEST(RouteTableOfManyLinks, SaysWhatAListOfThemSays) {
       table.put(made);
     };
     if (random() % 4 != 0)
-      add(1, relation::parent, range("0/1"));
+      add(1, relation::parent, range_of("0/1"));
     for (std::uint64_t slot = 0; slot < 40; ++slot) {
       const std::uint64_t first = 0x4000 + slot * 0x200;  // half of them in the own range
       const relation as = own.contains(bus_id{first}) ? relation::child : relation::sibling;
@@ -192,7 +192,8 @@ TEST(RouteTableOfManyLinks, SaysWhatAListOfThemSays) {
         add(first + random() % 0x200, as, *id_range::make(first, length));
     }
     for (std::uint64_t id = 0x9100; id < 0x9110; ++id)
-      add(id, relation::peer, random() % 2 == 0 ? std::optional{range("0x9000/52")} : std::nullopt);
+      add(id, relation::peer,
+          random() % 2 == 0 ? std::optional{range_of("0x9000/52")} : std::nullopt);
     for (int change = 0; change < 10 && !linked.empty(); ++change) {
       table.remove(linked.front());
       linked.pop_front();
@@ -218,7 +219,7 @@ struct tree {
   };
 
   tree(std::mt19937_64& random, std::size_t wanted) {
-    const id_range all = range("0x1000000/40");
+    const id_range all = range_of("0x1000000/40");
     grow(random, members.emplace_back(0x1000000, all), all, wanted);
   }
 

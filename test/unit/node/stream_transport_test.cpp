@@ -9,7 +9,7 @@ namespace {
 
 class StreamTransport : public TwoEnds {};
 
-INSTANTIATE_TEST_SUITE_P(Kind, StreamTransport, testing::ValuesIn(stream_kinds), kind_name);
+INSTANTIATE_TEST_SUITE_P(Kind, StreamTransport, ::testing::ValuesIn(stream_kinds), kind_name);
 
 TEST_P(StreamTransport, KeepsRoomForControlMessagesInEitherKindOfQueue) {
   for (const auto buffer : {send_buffer_kind::growing, send_buffer_kind::fixed}) {
@@ -77,7 +77,7 @@ TEST_P(StreamTransport, TellsOfStrangersAsAProblem) {
   start();
   // It speaks another protocol.
   auto where_to = *address::parse(where);
-  auto raw = dial(to_socket_address(where_to), where, {});
+  auto raw = dial_socket(to_socket_address(where_to), where, {});
   ASSERT_TRUE(raw) << raw.error().text();
   pollfd connected{raw->fd.get(), POLLOUT, 0};
   ASSERT_EQ(poll(&connected, 1, 30'000), 1);

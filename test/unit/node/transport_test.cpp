@@ -6,7 +6,7 @@ namespace {
 
 class Transport : public TwoEnds {};
 
-INSTANTIATE_TEST_SUITE_P(Kind, Transport, testing::ValuesIn(all_kinds()), kind_name);
+INSTANTIATE_TEST_SUITE_P(Kind, Transport, ::testing::ValuesIn(all_kinds()), kind_name);
 
 std::string numbered(std::size_t number) {
   return std::to_string(number) + ":" + std::string((number * 37) % 700, 'x');
@@ -178,12 +178,12 @@ TEST_P(Transport, HandsOverWhatWasNotHandled) {
   ASSERT_TRUE(until([&] { return b->count("closed") == 1; }));
   EXPECT_EQ(b->find("closed").why, errc::closed);
   // Where messages are in the other end's memory, that end may be at them.
-  using outcomes = std::vector<std::pair<std::string, errc>>;
+  using ends = std::vector<std::pair<std::string, errc>>;
   EXPECT_EQ(b->unreleased,
-            keeps ? (outcomes{{"two", errc::not_delivered}, {"three", errc::not_delivered}})
-                  : (outcomes{{"one", errc::outcome_unknown},
-                              {"two", errc::outcome_unknown},
-                              {"three", errc::outcome_unknown}}));
+            keeps ? (ends{{"two", errc::not_delivered}, {"three", errc::not_delivered}})
+                  : (ends{{"one", errc::outcome_unknown},
+                          {"two", errc::outcome_unknown},
+                          {"three", errc::outcome_unknown}}));
 }
 
 TEST_P(Transport, TellsTheOtherEndOfAnAbort) {

@@ -70,7 +70,7 @@ void follow(call_plan& plan) {
   wrap<&kernel_calls::recvmsg>();
 }
 
-class UnixLanesKill : public testing::Test {
+class UnixLanesKill : public ::testing::Test {
  protected:
   struct memory {
     call_plan plan;

@@ -13,7 +13,7 @@ namespace {
 using outcomes = std::vector<std::pair<std::string, errc>>;
 using texts = std::vector<std::string>;
 
-class UnixLanes : public testing::Test {
+class UnixLanes : public ::testing::Test {
  protected:
   void TearDown() override { kernel() = saved_; }
 
@@ -134,7 +134,7 @@ struct refusal {
   void (*arrange)();
 };
 
-class UnixLanesRefused : public UnixLanes, public testing::WithParamInterface<refusal> {};
+class UnixLanesRefused : public UnixLanes, public ::testing::WithParamInterface<refusal> {};
 
 TEST_P(UnixLanesRefused, LeaveTheLinkToItsSocketAndSaySoOnce) {
   start();
@@ -169,7 +169,7 @@ const refusal refusals[] = {
     {"socketpair",
      [] { kernel().socketpair = [](int, int, int, int*) { return refuse<EMFILE>(); }; }},
 };
-INSTANTIATE_TEST_SUITE_P(All, UnixLanesRefused, testing::ValuesIn(refusals),
+INSTANTIATE_TEST_SUITE_P(All, UnixLanesRefused, ::testing::ValuesIn(refusals),
                          [](const auto& of) { return of.param.name; });
 
 // --- processes
