@@ -166,6 +166,8 @@ TEST_P(Waiting, IdlePairUsesNoCpu) {
   EXPECT_LT(least, 2ms);
 }
 
+// prepare_sleep and finish_sleep are the library's verbs for event loops, which are under test here and
+// below: they return at once, and nothing sleeps for a time. The events are waited for with poll.
 TEST_P(Waiting, DescriptorIsReadableWhenAPreparedReceiverGetsAMessage) {
   auto inbox = open_receiver();
   auto out = open_sender();
@@ -181,6 +183,7 @@ TEST_P(Waiting, DescriptorIsReadableWhenAPreparedReceiverGetsAMessage) {
   EXPECT_EQ(drain(inbox), std::vector<std::string>{"wake"});
 }
 
+// prepare_sleep again: it only says whether a loop may sleep now.
 TEST_P(Waiting, PreparingFailsWhenSomethingIsThere) {
   auto inbox = open_receiver();
   auto out = open_sender();

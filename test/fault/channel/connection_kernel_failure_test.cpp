@@ -190,6 +190,9 @@ class life {
     dialler_->poll();
     listener_->poll();
   }
+  // As an event loop does: until one of them has something to do. prepare_sleep, longest_sleep and
+  // finish_sleep are the library's verbs, which are under test here; nothing sleeps for a time. A wake-up
+  // that is missing ends as a failure after `patience`.
   void sleep_in_loop() {
     const bool one = dialler_->prepare_sleep();
     const bool other = listener_->prepare_sleep();
