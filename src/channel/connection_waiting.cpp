@@ -197,10 +197,8 @@ std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
 }
 
 status connection_core::wait(std::chrono::nanoseconds timeout) {
-  if (auto s = usable(); !s)
+  if (auto s = may_wait(); !s)
     return s;
-  if (dispatching_)
-    return errc::invalid_argument;
   const auto start = now();
   const wait_deadline deadline{start, timeout};
   flush();

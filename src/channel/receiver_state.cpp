@@ -212,10 +212,8 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
 }
 
 status receiver_state::wait(std::chrono::nanoseconds timeout) {
-  if (auto s = usable(); !s)
+  if (auto s = may_wait(); !s)
     return s;
-  if (dispatching_)
-    return errc::invalid_argument;
   const auto start = now();
   const wait_deadline deadline{start, timeout};
   if (anything())

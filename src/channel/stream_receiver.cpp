@@ -357,10 +357,8 @@ void stream_receiver::finish_sleep() {
 }
 
 status stream_receiver::wait(std::chrono::nanoseconds timeout) {
-  if (auto s = usable(); !s)
+  if (auto s = may_wait(); !s)
     return s;
-  if (dispatching_)
-    return errc::invalid_argument;
   const auto start = now();
   const wait_deadline deadline{start, timeout};
   if (anything(true))

@@ -27,6 +27,11 @@ class ATBUS_API dispatcher {
       return {};
     return interrupted_ == interruption::forked ? errc::used_after_fork : errc::closed;
   }
+  // The same for what waits: a handler is called within poll, and may not.
+  [[nodiscard]] status may_wait() const noexcept {
+    const status able = usable();
+    return able && dispatching_ ? status{errc::invalid_argument} : able;
+  }
   // The public object lets go. Ends it, at once or when the dispatch frame ends.
   void release() noexcept;
 
