@@ -72,6 +72,14 @@ TEST_P(MessageContent, BeginsWithItsNumber) {
   EXPECT_EQ(std::memcmp(bytes.data(), &word, std::min(length, sizeof word)), 0);
 }
 
+TEST_P(MessageContent, GoesOnByOneStepAWord) {
+  const std::size_t length = GetParam();
+  std::vector<std::byte> bytes(length);
+  fill(7, bytes.data(), length);
+  for (std::size_t i = 0; i + 8 <= length; i += 8)
+    ASSERT_EQ(load_word(bytes.data() + i), 7 + i / 8 * detail::word_step) << "byte " << i;
+}
+
 TEST_P(MessageContent, ShowsAnyChangedBit) {
   const std::size_t length = GetParam();
   std::vector<std::byte> bytes(length);

@@ -100,6 +100,45 @@ TEST_F(Routing, WhatIsNotRequiredDoesNotWaitForEverBesideWhatIs) {
   EXPECT_EQ(far->got[0], "kept");
 }
 
+// A restart in the middle of a handshake ends it, and the next life may refuse the rest of it.
+TEST_F(Routing, WhoEndsHandshakesIsGivenUpWhenItHasRefusedThree) {
+  hand_played child{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
+  ASSERT_TRUE(until([&] { return child.is_registered(); }));
+  net.run_for(5ms);
+  std::uint64_t answered = 0;  // the circuit
+  const auto answer = [&](circuit_step step) {
+    routed_head call;
+    ASSERT_TRUE(until([&] {
+      return std::any_of(child.got.begin(), child.got.end(), [&](const byte_buffer& message) {
+        return decode(message, call) && call.step == circuit_step::carry &&
+               call.circuit != answered;
+      });
+    }));
+    child.got.clear();
+    answered = call.circuit;
+    byte_buffer refusal;
+    if (step == circuit_step::carry)
+      encode(refuse_body{.reason = errc::denied, .text = "no"}, refusal);
+    byte_buffer bytes(routed_head_size);
+    encode(
+        routed_head{
+            .step = step, .destination = 81, .source = 83, .circuit = answered, .number = 1},
+        bytes.data());
+    bytes.insert(bytes.end(), refusal.begin(), refusal.end());
+    child.say_bytes(bytes);
+    net.run_for(10ms);
+  };
+  EXPECT_TRUE(one->send(83, "in vain"));
+  for (int i = 0; i != 3; ++i)
+    answer(circuit_step::ended);
+  for (int i = 0; i != 3; ++i) {
+    EXPECT_TRUE(one->reports.empty()) << i;
+    answer(circuit_step::carry);
+  }
+  ASSERT_EQ(one->reports.size(), 1U);
+  EXPECT_EQ(one->reports[0].reason, errc::denied);
+}
+
 TEST_F(Routing, WhoSpeaksInTheNameOfAnotherLosesItsLink) {
   hand_played forger{net, 83, 80, true};
   ASSERT_TRUE(until([&] { return forger.is_registered(); }));
