@@ -298,6 +298,7 @@ void node_core::registered(session& on) {
   of.silent = false;
   on.has_flow = false;
   // What the other end no longer has ends here too.
+  bool is_only = on.answer.sole && on.is_direct;
   for (session* other : std::vector<session*>{of.sessions}) {
     if (other == &on)
       continue;
@@ -305,11 +306,16 @@ void node_core::registered(session& on) {
     if (other->stage == session_stage::away && other->at.has_successor())
       continue;
     const bool gone = on.answer.sole && on.is_newer_than(*other);
-    if (gone || other->stage == session_stage::dropped || other->life != on.life)
+    if (gone || other->stage == session_stage::dropped || other->life != on.life) {
       drop(*other, false, errc::superseded, {});
-    else
-      other->at.resume();
+      continue;
+    }
+    is_only = false;
+    other->at.resume();
   }
+  // It has lost the link that made it a parent or a child.
+  if (is_only && who.as == relation::peer && of.as != relation::peer)
+    displace(of);
   choose(of, on);
   if (on.by_us)
     both_registered(on);

@@ -177,6 +177,37 @@ TEST_F(NodeTree, AParentIsNotOneThatSaysSoUnasked) {
   EXPECT_EQ(one.logged("a parent is dialled by its children"), 1);
 }
 
+// The parent may see before its child does that the link between them is lost, and have another one by
+// then, over which they are peers.
+TEST_F(NodeTree, AParentWhoseOnlyLinkIsThatOfAPeerIsDialledAgain) {
+  party child{net, 17, plain().parent(address_of(16))};
+  {
+    party lost{net, 16, plain().children("16/60")};
+    ASSERT_TRUE(until([&] { return child.core().parent() == 16; }));
+  }
+  ASSERT_TRUE(until([&] { return child.core().parent() == 0; }));
+  hand_played parent{net, 16, 17, true, true, [](introduction& self) {
+                       self.as = relation::parent;
+                       self.range_first = 16;
+                       self.range_length = 60;
+                     }};
+  ASSERT_TRUE(until([&] { return child.core().parent() == 16; }));
+  net.run_for(5s);
+  const std::uint64_t dials = child.core().stats().dials;
+  const hand_played beside_it{net, 16, 17, true, false};
+  net.run_for(5s);
+  EXPECT_TRUE(beside_it.is_registered());
+  EXPECT_EQ(child.core().parent(), 16);
+  EXPECT_EQ(child.core().stats().dials, dials);
+  const hand_played alone{net, 16, 17, true, true};
+  net.run_for(5s);
+  EXPECT_TRUE(alone.is_registered());
+  EXPECT_TRUE(parent.has_ended());
+  EXPECT_EQ(child.core().parent(), 0);
+  EXPECT_TRUE(child.is_connected(16));
+  EXPECT_GT(child.core().stats().dials, dials);
+}
+
 TEST_F(NodeTree, ANodeIsNotChildAndSiblingAtOnce) {
   party parent{net, 16, plain().children("16/60")};
   party child{net, 17, plain().parent(address_of(16))};
