@@ -110,7 +110,7 @@ class connection_core final : public dispatcher, public fork_guard {
   // Of a moment or a timeout.
   static constexpr std::chrono::nanoseconds never{0};
   // What is queued leaves at the end of the turn, but not later than with so many bytes.
-  static constexpr std::uint64_t write_size = 128 * 1024;
+  static constexpr std::uint64_t write_size = 256 * 1024;
 
   connection_core(connection_handlers handlers, const connection_set_options& options);
   ~connection_core() override;

@@ -50,20 +50,12 @@ void connection_core::list_dirty(connection_entry& c) noexcept {
 }
 
 status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
-  const std::size_t least = frame_size(length);
   const std::uint64_t due =
       c.write_at > c.queue->committed() ? c.write_at - c.queue->committed() : 0;
-  const std::size_t wish = static_cast<std::size_t>(
-      std::min<std::uint64_t>({due, stretch_size, c.queue->byte_limit() / 8}));
   mutable_bytes place;
-  status claimed = errc::would_block;
-  if (wish > least)
-    claimed = c.queue->claim(wish & ~(frame_alignment - 1), place);
-  if (!claimed)
-    claimed = c.queue->claim(least, place);
-  if (claimed) {
+  const status claimed = claim_frames(*c.queue, length, due, place);
+  if (claimed)
     c.stretch.start(place.data(), place.size());
-  }
   return claimed;
 }
 

@@ -3,6 +3,7 @@
 // Pure book-keeping; the queue's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,8 +27,16 @@ struct frame_queue_options {
   std::uint64_t message_limit = 0;
 };
 
-// Room for messages is claimed so many bytes at a time: a chunk of a growing queue has room for four.
-inline constexpr std::uint64_t stretch_size = 16 * 1024 - 64;
+// Room for a message of that length and, if there is more, for others behind it: up to where the next
+// write is due, in `due` bytes, and as much as a chunk of a growing queue has.
+[[nodiscard]] inline status claim_frames(send_queue& queue, std::size_t length, std::uint64_t due,
+                                         mutable_bytes& place) noexcept {
+  constexpr std::uint64_t most = 64 * 1024;
+  return queue.claim_up_to(
+      frame_size(length),
+      static_cast<std::size_t>(std::min<std::uint64_t>({due, most, queue.byte_limit() / 8})),
+      place);
+}
 
 // invalid_argument if no memory could hold it, or no frame a message of the limit.
 [[nodiscard]] error check_frame_queue(const frame_queue_options& wish, const std::string& text);

@@ -16,7 +16,6 @@ namespace {
 // What a write takes at a time while more is being queued (doc/design/stream.md has the figures).
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
-// Of a queue, claimed for many messages at a time.
 // Only control frames come back.
 constexpr std::size_t read_space_size = 4096;
 // An end that keeps reading, or something in between that does, lets every write succeed: only
@@ -128,19 +127,11 @@ status stream_sender::claim_stretch(std::size_t length) noexcept {
   // First what is queued has to leave, or what is in the lane to come back.
   if (lane_ != nullptr)
     return errc::would_block;
-  const std::size_t least = frame_size(length);
   const std::uint64_t due = write_at_ > queue_->committed() ? write_at_ - queue_->committed() : 0;
-  const std::size_t wish = static_cast<std::size_t>(
-      std::min<std::uint64_t>({due, stretch_size, queue_->byte_limit() / 8}));
   mutable_bytes place;
-  status claimed = errc::would_block;
-  if (wish > least)
-    claimed = queue_->claim(wish & ~(frame_alignment - 1), place);
-  if (!claimed)
-    claimed = queue_->claim(least, place);
-  if (claimed) {
+  const status claimed = claim_frames(*queue_, length, due, place);
+  if (claimed)
     stretch_.start(place.data(), place.size());
-  }
   return claimed;
 }
 

@@ -66,10 +66,12 @@ class connection_link final : public link {
   }
   void flush() noexcept override { (void)at_.flush(); }
   [[nodiscard]] direct_place place() noexcept override {
+    if (entry_ == nullptr || entry_->queued() >= owner_.data_limit_)
+      return {};
     // Data does not fill the part of the queue that is for control messages.
-    const bool fits =
-        entry_ != nullptr && entry_->queued() + entry_->stretch.room() <= owner_.data_limit_;
-    return {.stretch = fits ? &entry_->stretch : nullptr};
+    frame_stretch& stretch = entry_->stretch;
+    stretch.end = stretch.at + std::min(stretch.room(), owner_.data_limit_ - entry_->queued());
+    return {.stretch = &stretch};
   }
 
   [[nodiscard]] bool keeps() const noexcept override { return true; }

@@ -21,6 +21,7 @@
 // A queue belongs to one thread. Nothing here throws.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,17 @@ class ATBUS_API send_queue {
       return {};
     }
     return claim_elsewhere(bytes, place);
+  }
+
+  // The same, and as much more of what lies behind it as there is, up to `most` bytes in all.
+  [[nodiscard]] status claim_up_to(std::size_t bytes, std::size_t most,
+                                   mutable_bytes& place) noexcept {
+    const status claimed = claim(bytes, place);
+    if (claimed && most > bytes) {
+      claimed_ = std::min(most, static_cast<std::size_t>(run_end_ - cursor_));
+      place = {cursor_, claimed_};
+    }
+    return claimed;
   }
 
   // Ends the claim: its first `actual` bytes join the queue, the rest was never claimed. commit(0)

@@ -67,7 +67,8 @@ class SendQueueModel : public ::testing::Test {
   void open_claim(std::size_t length) {
     if (!claimed_.empty())
       return close_claim(claimed_.size());
-    const status said = queue_->claim(length, claimed_);
+    const status said = pick(3) == 0 ? queue_->claim_up_to(length, length + pick(200), claimed_)
+                                     : queue_->claim(length, claimed_);
     if (!said) {
       ++refused_;
       ASSERT_EQ(said, errc::would_block);

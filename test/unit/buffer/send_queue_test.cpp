@@ -181,6 +181,25 @@ TYPED_TEST(SendQueue, AClaimLeftOpenDoesNotCountAsQueued) {
   this->queue_->abort();
 }
 
+TYPED_TEST(SendQueue, AClaimUpToSomethingTakesWhatLiesBehindWhatItNeeds) {
+  this->push(40);
+  mutable_bytes place;
+  ASSERT_TRUE(this->queue_->claim_up_to(50, 100, place));
+  EXPECT_EQ(place.size(), 100U);
+  std::ranges::copy(numbered_bytes(70, 40), place.begin());
+  this->queue_->commit(70);
+  EXPECT_EQ(unwritten_bytes(*this->queue_), numbered_bytes(110, 0));
+  // No more than is there, and never less than is needed.
+  ASSERT_TRUE(this->queue_->claim_up_to(1, send_queue::no_limit, place));
+  EXPECT_LE(place.size(), this->limit - 110);
+  EXPECT_GE(place.size(), 1U);
+  this->queue_->abort();
+  ASSERT_TRUE(this->queue_->claim_up_to(20, 0, place));
+  EXPECT_EQ(place.size(), 20U);
+  this->queue_->abort();
+  EXPECT_EQ(this->queue_->claim_up_to(this->limit - 109, this->limit, place), errc::would_block);
+}
+
 TYPED_TEST(SendQueue, HasRoomAgainOnceReleased) {
   while (this->queue_->push(numbered_bytes(100, 0))) {
   }

@@ -384,7 +384,7 @@ TEST_F(ConnectionMessage, RoomIsAnnouncedWhenHalfIsFree) {
 
 TEST_F(ConnectionMessage, LeavesWhenMuchOfItIsQueued) {
   join();
-  for (std::size_t bytes = 0; bytes < 128 * 1024; bytes += 10'000)
+  for (std::size_t bytes = 0; bytes < 256 * 1024; bytes += 10'000)
     EXPECT_TRUE(out.send(as_bytes(std::string(10'000, 'x'))));
   EXPECT_TRUE(turn_until({&a}, [&] { return !a.messages.empty(); }));
 }
