@@ -14,8 +14,10 @@ constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
 constexpr std::chrono::nanoseconds probe_time = std::chrono::seconds{2};
 // A way over other nodes that carried nothing for so long is ended by who opened it.
 constexpr std::chrono::nanoseconds circuit_idle_time = std::chrono::minutes{5};
+// So many pings in a row can be spared.
+constexpr unsigned pings_spared_max = 3;
 // Control messages alone are acknowledged when there are so many.
-constexpr std::uint64_t unacknowledged_controls = 64;
+constexpr std::uint64_t unacknowledged_controls = 32;
 // Acknowledgements that nobody has asked for wait so long for company.
 constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
 
@@ -337,10 +339,8 @@ void node_core::received_other(link& from, bytes_view message, bool redelivered)
   message_head head;
   if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
     return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
-  if (head.kind == message_kind::routed) {
-    count_handled(*by, true);
+  if (head.kind == message_kind::routed)
     return relay(*by, message);
-  }
   if (head.kind == message_kind::broadcast) {
     count_handled(*by, true);
     return take_broadcast(*by, message);
@@ -461,10 +461,15 @@ void node_core::session_timer(session& of) {
     case session_stage::dropped:
       return;
   }
-  if (of.handled != of.handled_at_ping) {
+  const bool heard = of.handled != of.handled_at_ping;
+  // Over other nodes each ping is many messages: who was heard is asked for the round trip only.
+  const bool asks = of.is_direct || !heard || of.probed || of.ping_number == 0 ||
+                    of.pings_spared == pings_spared_max;
+  if (heard) {
     of.unanswered = 0;
     of.probed = false;
-  } else if (of.ping_number != 0 && (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
+  } else if (of.ping_number != 0 && of.pings_spared == 0 &&
+             (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
     log(of.at.peer() + " does not answer any more");
     of.of->silent = of.probed;
     return drop(of, false, errc::timed_out, {});
@@ -472,9 +477,13 @@ void node_core::session_timer(session& of) {
   if (!of.is_direct && of.by_us && is_idle(of))
     return drop(of, true, errc::ok, "nothing has come over other nodes for long");
   of.handled_at_ping = of.handled;
-  ++of.ping_number;
-  of.ping_sent = on_.clock.now();
-  (void)say(of, ping_body{.number = of.ping_number});
+  ++of.pings_spared;
+  if (asks) {
+    of.pings_spared = 0;
+    ++of.ping_number;
+    of.ping_sent = on_.clock.now();
+    (void)say(of, ping_body{.number = of.ping_number});
+  }
   of.clock.set(on_.clock.now() + options_.ping_interval());
 }
 

@@ -136,7 +136,9 @@ std::string node_core::way_to(bus_id destination) const {
 
 void node_core::relay(session& from, bytes_view message) {
   routed_head head;
-  if (from.stage != session_stage::registered || !from.is_direct || !decode(message, head))
+  const bool is_whole = decode(message, head);
+  count_handled(from, head.step == circuit_step::carry);
+  if (from.stage != session_stage::registered || !from.is_direct || !is_whole)
     return violation(from, {errc::protocol_error, "a relayed message is not one"});
   if (!routes_.may_come_from(head.source, *from.of)) {
     return violation(

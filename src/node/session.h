@@ -86,7 +86,8 @@ struct session {
   std::uint64_t data_at_ping = 0;         // messages of the user's, both ways
   std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
   unsigned unanswered = 0;
-  bool probed = false;  // somebody else with its id wants in: one ping decides
+  unsigned pings_spared = 0;  // in a row: the other end was heard
+  bool probed = false;        // somebody else with its id wants in: one ping decides
   std::uint64_t ping_number = 0;
   std::chrono::nanoseconds ping_sent{0};
 };

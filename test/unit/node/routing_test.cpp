@@ -283,6 +283,55 @@ TEST_F(Routing, AWayThatIsNotUsedIsGivenUpAndFoundAgain) {
   ASSERT_TRUE(until([&] { return one->got.size() == 2; }));
 }
 
+TEST_F(Routing, WhoWasHeardOverOtherNodesIsNotAskedWhetherItIsThere) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(10s);
+  const std::uint64_t relayed_before = relayed(relay_a);
+  const std::uint64_t told_before = relay_a->core().stats().acknowledgements;
+  net.run_for(240s);
+  EXPECT_TRUE(one->is_connected(97));
+  // 30 intervals. One that is asked answers, and each says that it has the other's message.
+  const std::uint64_t asked = (relayed(relay_a) - relayed_before) / 4;
+  EXPECT_GE(asked, 10U);
+  EXPECT_LE(asked, 30U);
+  // With a pong goes an acknowledgement, and with what follows it; none goes alone.
+  EXPECT_LE(relay_a->core().stats().acknowledgements - told_before, 2 * asked + 5);
+}
+
+TEST_F(Routing, WhoIsSilentOverOtherNodesIsAskedBeforeItIsGivenUp) {
+  party hasty{net, 83, leaf_options(80).ping_interval(1s).fault_tolerance(1)};
+  ASSERT_TRUE(until([&] { return hasty.core().parent() == 80; }));
+  EXPECT_TRUE(hasty.send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(60s);
+  EXPECT_EQ(hasty.count(endpoint_event::disconnected), 0);
+  far->node.stop_until(net.now() + 1h);
+  net.run_for(5s);
+  EXPECT_EQ(hasty.count(endpoint_event::disconnected), 1);
+}
+
+TEST_F(Routing, TheRoundTripOverOtherNodesIsMeasuredBesideTraffic) {
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  net.run_for(20s);
+  const auto trip = [](std::optional<party>& from, std::uint64_t to) {
+    const auto all = from->core().endpoints();
+    const auto found = std::ranges::find(all, bus_id{to}, &endpoint::id);
+    return found != all.end() ? found->round_trip() : 0ns;
+  };
+  EXPECT_GT(trip(one, 97), 0ns);
+  EXPECT_LT(trip(one, 97), 20ms);
+  net.conditions.delay_min = net.conditions.delay_max = 100ms;
+  for (int i = 0; i != 120; ++i) {
+    (void)one->send(97, "more");
+    (void)far->send(81, "more");
+    net.run_for(1s);
+  }
+  EXPECT_GT(trip(one, 97), 50ms);
+  EXPECT_GT(trip(far, 81), 50ms);
+}
+
 TEST_F(Routing, WhoLeavesSaysGoodbyeOverOtherNodes) {
   EXPECT_TRUE(one->send(97, "first"));
   ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
