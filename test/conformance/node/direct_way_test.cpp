@@ -136,7 +136,7 @@ TEST_P(DirectWay, KnowsTheLimitOfTheOtherEnd) {
 }
 
 TEST_P(SocketWay, LeavesRoomForControlMessages) {
-  constexpr std::size_t queue_size = 512 * 1024;
+  constexpr std::size_t queue_size = 600 * 1024;  // not where a write is due
   const node_options small = options().message_limit(1000).send_buffer_size(queue_size);
   connect_both(small, options());
   std::uint64_t accepted = 0;
