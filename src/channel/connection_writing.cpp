@@ -50,8 +50,9 @@ void connection_core::list_dirty(connection_entry& c) noexcept {
 }
 
 status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
+  // While the kernel takes nothing no write is due.
   const std::uint64_t due =
-      c.write_at > c.queue->committed() ? c.write_at - c.queue->committed() : 0;
+      c.blocked ? no_end : c.write_at - std::min(c.write_at, c.queue->committed());
   mutable_bytes place;
   const status claimed = claim_frames(*c.queue, length, due, place);
   if (claimed)

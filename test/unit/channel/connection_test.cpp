@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "channel/connection_set.h"
 #include "channel/frame.h"
 #include "connection_fixture.h"
 
@@ -387,6 +388,19 @@ TEST_F(ConnectionMessage, LeavesWhenMuchOfItIsQueued) {
   for (std::size_t bytes = 0; bytes < 256 * 1024; bytes += 10'000)
     EXPECT_TRUE(out.send(as_bytes(std::string(10'000, 'x'))));
   EXPECT_TRUE(turn_until({&a}, [&] { return !a.messages.empty(); }));
+}
+
+TEST_F(ConnectionMessage, FindsRoomForSeveralAtATimeWhileTheKernelTakesNone) {
+  begin_second(2);
+  detail::connection_core* core = nullptr;
+  const detail::connection_entry* const entry = detail::connection_core::find(out, core);
+  ASSERT_TRUE(entry != nullptr && entry->blocked);
+  int alone = 0;
+  for (std::size_t bytes = 0; bytes < 512 * 1024; bytes += 10'000) {
+    EXPECT_TRUE(out.send(as_bytes(std::string(10'000, 'x'))));
+    alone += entry->stretch.room() == 0 ? 1 : 0;
+  }
+  EXPECT_LT(alone, 5);
 }
 
 TEST_F(ConnectionMessage, AnswersLeaveAtTheEndOfPoll) {
