@@ -14,13 +14,14 @@ bool going_to_sleep = false;
 
 void at_step(step s) {
   crash_plan& plan = *plan_in_force;
-  plan.passed[static_cast<std::size_t>(s)].add();
-  if (s == step::sleeping_stored)
-    going_to_sleep = true;
+  // Before it is counted: who has seen the count waits for the next sleep.
   if (s == step::woken) {
     going_to_sleep = false;
     plan.asleep.set(0);
   }
+  plan.passed[static_cast<std::size_t>(s)].add();
+  if (s == step::sleeping_stored)
+    going_to_sleep = true;
   if (s == step::sleep_checked && going_to_sleep)
     plan.asleep.set(1);
   if (s != plan.at || plan.passed[static_cast<std::size_t>(s)].get() != plan.nth)

@@ -69,6 +69,7 @@ TEST_P(PublishAndSleep, TheMessageArrives) {
     ASSERT_TRUE(world.plan(talker).reached.wait());
     // The receiver, roused by a stranger, goes through its step while the sender is held.
     const std::uint32_t before = times(world, listener, receiver_step);
+    ASSERT_TRUE(world.plan(listener).asleep.wait());  // again, where the sender has rung
     child_process stranger = world.start_sender(2, [](sender&) {});
     EXPECT_EQ(stranger.wait_end(), "exit 0");
     ASSERT_TRUE(
