@@ -15,6 +15,9 @@
 
 namespace atbus::detail {
 
+// So many newcomers are taken before those that are there have their turn.
+inline constexpr int accepts_per_look = 64;
+
 class acceptor {
  public:
   // `epoll` outlives it. `tag` is what epoll says when somebody waits.

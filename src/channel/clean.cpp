@@ -16,7 +16,7 @@ namespace detail {
 namespace {
 
 // What a bell server refuses to serve, so that asking whether it lives leaves no trace.
-constexpr std::uint32_t no_lane = 0xffffffff;
+constexpr std::uint32_t lane_of_nobody = 0xffffffff;
 
 std::string path_in(const segment_name& name, const std::string& file_name) {
   return name.directory + "/" + printable(file_name.c_str(), file_name.size());
@@ -209,7 +209,7 @@ result<segment> take_place(const segment_name& name) {
 // Refused or absent: nobody listens there any more. Anything else might be a moment's trouble.
 bool bell_is_dead(const segment_name& name) {
   bell_client visitor;
-  return !visitor.connect(name, no_lane) && (errno == ECONNREFUSED || errno == ENOENT);
+  return !visitor.connect(name, lane_of_nobody) && (errno == ECONNREFUSED || errno == ENOENT);
 }
 
 clean_report clean_bells(const segment_name& name, int directory, bool dry_run) {

@@ -10,10 +10,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr int accepts_per_look = 64;
 constexpr std::size_t slots_max = std::size_t{1} << 20;
-// A Unix socket does not let whoever dials wait for a full backlog.
-constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
 
 frame_queue_options queue_options(const connection_options& options) {
   return {.buffer = options.buffer,

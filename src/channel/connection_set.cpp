@@ -15,7 +15,6 @@ constexpr int idle_turns_max = 64;
 constexpr std::size_t messages_per_clock = 32;
 constexpr std::uint64_t slot_bits = 20;
 constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
-constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 
 // Of all connections of the process, so that no handle ever speaks of another one.
 std::atomic<std::uint64_t> serials{1};
@@ -73,8 +72,7 @@ connection_core::connection_core(connection_handlers handlers,
       lanes_(options.lanes),
       space_(options.read_size),
       spin_(options.spin),
-      flush_in_poll_(options.flush_in_poll),
-      reported_at_(-between_reports) {
+      flush_in_poll_(options.flush_in_poll) {
   set_handlers(std::move(handlers));
   // Pairs with the loads in find: who sees this set's address also sees which ids are older.
   anchor_->first_id.store(serials.load(std::memory_order_relaxed) << slot_bits,
@@ -196,14 +194,6 @@ void connection_core::report_fault(const connection_entry& c) noexcept {
     report({c.link->why().code(),
             c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
   }
-}
-
-void connection_core::report(error what) noexcept {
-  const auto time = now();
-  if (time - reported_at_ < between_reports)
-    return;
-  reported_at_ = time;
-  problem(std::move(what));
 }
 
 void connection_core::due(connection_entry& c) noexcept {

@@ -141,8 +141,6 @@ class connection_core final : public dispatcher, public fork_guard {
   void leave_unconfirmed(connection_entry& c) noexcept;
   [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
   void report_fault(const connection_entry& c) noexcept;
-  // At most once a second.
-  void report(error what) noexcept;
 
   // Writing.
   // Room for a message of that length and, if there is more, for others behind it.
@@ -209,7 +207,6 @@ class connection_core final : public dispatcher, public fork_guard {
   std::vector<std::uint64_t> dirty_;
   std::vector<std::uint64_t> asked_;  // for a name, since the last look
   std::deque<std::uint64_t> due_;
-  std::chrono::nanoseconds reported_at_;
 
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;

@@ -19,6 +19,9 @@
 
 namespace atbus::detail {
 
+// A Unix socket does not let whoever dials wait for a full backlog.
+inline constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
+
 // ok, or what an address that nobody can dial lacks.
 [[nodiscard]] error check_dialled(const address& where);
 

@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "atbus/core/clock.hpp"
+
 namespace atbus::detail {
 namespace {
 
 constexpr std::size_t problems_kept = 16;
+constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 
 }  // namespace
 
@@ -36,6 +39,14 @@ void dispatcher::end() noexcept {
 void dispatcher::problem(error what) noexcept {
   if (on_problem_ || problems_.size() < problems_kept)
     problems_.push_back(std::move(what));
+}
+
+void dispatcher::report(error what) noexcept {
+  const auto time = now();
+  if (time < next_report_at_)
+    return;
+  next_report_at_ = time + between_reports;
+  problem(std::move(what));
 }
 
 bool dispatcher::tell_problems() {

@@ -8,19 +8,15 @@
 #include "atbus/buffer/malloc_queue.hpp"
 
 namespace atbus::detail {
-namespace {
-
-constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
-constexpr std::uint64_t block_size = build_settings::data_node_size;
-
-}  // namespace
+namespace {}  // namespace
 
 error check_frame_queue(const frame_queue_options& wish, const std::string& text) {
   if (wish.message_limit > frame_payload_max) {
     return {errc::invalid_argument, text + ": a message limit of " +
                                         std::to_string(wish.message_limit) + " is above 64 MiB"};
   }
-  if (wish.bytes > send_queue::no_limit / 2 || wish.blocks > send_queue::no_limit / 2 / block_size)
+  if (wish.bytes > send_queue::no_limit / 2 ||
+      wish.blocks > send_queue::no_limit / 2 / frame_block_size)
     return {errc::invalid_argument, text + ": the send buffer is larger than any memory"};
   return {};
 }
@@ -28,15 +24,18 @@ error check_frame_queue(const frame_queue_options& wish, const std::string& text
 std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish, chunk_cache* shared) {
   const std::uint64_t least = 2 * frame_size(wish.message_limit);
   if (wish.buffer == send_buffer_kind::growing) {
-    const std::uint64_t limit = std::max(wish.bytes == 0 ? default_queue_size : wish.bytes, least);
+    const std::uint64_t limit =
+        std::max(wish.bytes == 0 ? frame_queue_size_default : wish.bytes, least);
     if (shared != nullptr)
       return std::make_unique<malloc_queue>(limit, *shared);
     return std::make_unique<malloc_queue>(
         malloc_queue::options{.byte_limit = limit, .chunks = {.idle_bytes = limit}});
   }
-  const std::uint64_t blocks = wish.blocks == 0 ? default_queue_size / block_size : wish.blocks;
+  const std::uint64_t blocks =
+      wish.blocks == 0 ? frame_queue_size_default / frame_block_size : wish.blocks;
   return std::make_unique<block_ring>(block_ring::options{
-      .blocks = std::max(blocks, (least + block_size - 1) / block_size), .block_size = block_size});
+      .blocks = std::max(blocks, (least + frame_block_size - 1) / frame_block_size),
+      .block_size = frame_block_size});
 }
 
 error check_queued_lengths(const send_queue& queue, std::uint64_t limit) {

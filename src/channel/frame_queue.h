@@ -20,6 +20,11 @@
 
 namespace atbus::detail {
 
+// Of a queue whose user names no size; bytes.
+inline constexpr std::uint64_t frame_queue_size_default = std::uint64_t{4} << 20;
+// Of a queue in blocks; bytes of each.
+inline constexpr std::uint64_t frame_block_size = build_settings::data_node_size;
+
 struct frame_queue_options {
   send_buffer_kind buffer = send_buffer_kind::fixed;
   std::uint64_t bytes = 0;   // of a growing one; 0: 4 MiB

@@ -11,10 +11,6 @@ namespace {
 
 using namespace detail;
 
-// Names change hands while we look at them; each round ends in success, an error, or a name that
-// has changed.
-constexpr int most_rounds = 1000;
-
 // A segment of our own making, locked and then named. receiver_exists: somebody was faster, open
 // theirs.
 result<segment> make_segment(const segment_address& wish) {
@@ -72,7 +68,7 @@ struct opened_segment {
 };
 
 result<opened_segment> make_or_take(const segment_address& wish) {
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < name_rounds_max; ++round) {
     auto taken = take_segment(wish);
     if (taken)
       return opened_segment{std::move(*taken), false};

@@ -15,14 +15,8 @@ namespace {
 
 // 28 bits: they fit above the counting bits of a notice.
 constexpr std::uint64_t generation_mask = 0xfffffff;
-constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 // How often we look for the death of a sender without a connection where inotify is refused.
 constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
-
-// Position arithmetic is modulo 2^64.
-bool within(std::uint64_t from, std::uint64_t to, std::uint64_t capacity) {
-  return to - from <= capacity;
-}
 
 }  // namespace
 

@@ -66,9 +66,6 @@ class receiver_state final : public receiver_core, public fork_guard {
 
  private:
   friend class receiver_core;
-  // A dying process hangs up a moment before or after its locks end: how long we look for that.
-  static constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
-
   ~receiver_state() override;
   void stop() noexcept override { finish_sleep(); }
   void destroy() noexcept override;

@@ -12,6 +12,7 @@
 //  - Only a process that holds the receiver's lock on a file unlinks it, after marking it retired.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,6 +47,15 @@ struct segment_name {
 };
 
 inline constexpr const char* default_directory = "/dev/shm";
+
+// Names change hands while we look at them. Each round ends in success, an error, or a name that has
+// changed.
+inline constexpr int name_rounds_max = 1000;
+// The connections and the locks of a dying process end one after the other: how long we look for that.
+inline constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
+// Of who can't be woken: the kernel refuses membarrier, and the other end has not said that it fences;
+// or it has no memory for a ring.
+inline constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 
 // Mapped memory with one owner; not inherited by a forked child.
 class mapping {

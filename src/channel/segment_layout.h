@@ -11,6 +11,11 @@
 
 namespace atbus::detail {
 
+// Whether a position of a ring of that capacity may stand there, `from` before it. Modulo 2^64.
+constexpr bool within(std::uint64_t from, std::uint64_t to, std::uint64_t capacity) noexcept {
+  return to - from <= capacity;
+}
+
 inline constexpr char segment_magic[8] = {'a', 't', 'b', 'u', 's', 'S', 'E', 'G'};
 inline constexpr std::uint32_t layout_version = 1;
 inline constexpr std::uint32_t max_lanes = 4096;

@@ -16,10 +16,6 @@ namespace {
 // A slot is read while its owners go on; positions read a moment apart may not fit together.
 constexpr int most_looks = 64;
 
-bool within(std::uint64_t from, std::uint64_t to, std::uint64_t capacity) noexcept {
-  return to - from <= capacity;
-}
-
 error cant_open(const segment_name& name, int code) {
   const std::string path = name.path();
   switch (code) {

@@ -23,9 +23,6 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // How often it tries again at a bell with a full backlog, and looks for room when the kernel has no
 // memory for watching the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
-// Where the kernel refuses membarrier, until the receiver has said that it fences; and where it has no
-// memory for a ring.
-constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 
 }  // namespace
 

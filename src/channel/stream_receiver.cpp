@@ -19,9 +19,7 @@ constexpr std::size_t read_space_size = 512 * 1024;
 // Reads of one fill without a message: a peer that sends nothing but control frames, or its message
 // in crumbs, can't keep poll from returning.
 constexpr int most_reads = 16;
-constexpr int accepts_per_look = 64;
 constexpr std::chrono::nanoseconds never{0};
-constexpr std::chrono::nanoseconds between_reports = std::chrono::seconds{1};
 
 }  // namespace
 
@@ -76,8 +74,7 @@ stream_receiver::stream_receiver(listening_socket listener, file epoll,
       confirm_timeout_(options.confirm_timeout),
       space_(read_space_size),
       spin_(options.spin),
-      lane_options_(options),
-      reported_at_(-between_reports) {
+      lane_options_(options) {
   own_.wants_checksums = options.socket.checksums.value_or(!local);
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
@@ -255,14 +252,6 @@ void stream_receiver::look_at_starved() noexcept {
     write_controls(*c);
     busy_.join(*c);
   }
-}
-
-void stream_receiver::report(error what) noexcept {
-  const auto time = now();
-  if (time - reported_at_ < between_reports)
-    return;
-  reported_at_ = time;
-  problem(std::move(what));
 }
 
 // --- waiting

@@ -120,8 +120,6 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // What the peer sent through its socket has been handed out: its lane's turn.
   void move_on_to_lane(connection& from) noexcept;
   void drop(connection& ended) noexcept;
-  // At most once a second.
-  void report(error what) noexcept;
 
   bool local_;  // a Unix socket
   file epoll_;
@@ -147,7 +145,6 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
   poll_rhythm rhythm_;
   std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
-  std::chrono::nanoseconds reported_at_;
   std::uint64_t faulty_ = 0;
   std::uint64_t accepted_ = 0;
   std::uint64_t dropped_ = 0;

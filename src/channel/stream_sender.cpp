@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
 // Only control frames come back.
-constexpr std::size_t read_space_size = 4096;
+constexpr std::size_t control_read_size = 4096;
 // An end that keeps reading, or something in between that does, lets every write succeed: only
 // reading tells that the other end is through. One that never waits looks each time it has written
 // so often.
@@ -71,7 +71,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
     : local_(where.kind() == address_kind::unix_socket),
       text_(where.to_string()),
       options_(options),
-      space_(read_space_size),
+      space_(control_read_size),
       dialler_(where,
                {.send_buffer = options.socket.send_buffer,
                 .receive_buffer = 0,

@@ -6,11 +6,6 @@
 #include "channel/wait_deadline.h"
 
 namespace atbus::detail {
-namespace {
-
-constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
-
-}  // namespace
 
 error stream_sender::no_answer() const {
   return {errc::timed_out, text_ + ": no answer within the connect timeout"};

@@ -10,13 +10,6 @@
 #include "channel/stream_sender.h"
 
 namespace atbus::detail {
-namespace {
-
-// A dying process's connections end a moment before or after its locks: so long we look for the end
-// of those.
-constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
-
-}  // namespace
 
 void stream_sender::take_offer() noexcept {
   const fork_pause no_fork;

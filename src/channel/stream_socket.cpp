@@ -25,7 +25,7 @@ namespace {
 
 // A name changes hands while we look at it; each round ends in success, an error, or a name that
 // has changed.
-constexpr int most_rounds = 100;
+constexpr int listen_rounds_max = 100;
 constexpr std::chrono::nanoseconds longest_work_of_others = std::chrono::seconds{1};
 constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
@@ -278,7 +278,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
     return give_up(bind_error(text, errno));
   }
   std::optional<file> alone;
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < listen_rounds_max; ++round) {
     if (kernel().linkat(directory, first_name.c_str(), directory, name.c_str(), 0) == 0) {
       (void)kernel().unlinkat(directory, first_name.c_str(), 0);
       path_ = where.name();

@@ -14,7 +14,6 @@
 namespace atbus::detail {
 namespace {
 
-constexpr int most_rounds = 1000;
 // A receiver that frees an orphaned lane holds its lock for a moment: look again before saying that
 // all are taken.
 constexpr int lane_rounds = 3;
@@ -111,7 +110,7 @@ result<taken_lane> open_and_take(const segment_name& name) {
 }  // namespace
 
 result<taken_lane> take_lane(const segment_name& name) {
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < name_rounds_max; ++round) {
     auto taken = open_and_take(name);
     if (taken || !(taken.error() == errc::retired))
       return taken;

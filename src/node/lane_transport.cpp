@@ -8,11 +8,11 @@
 #include "atbus/core/clock.hpp"
 #include "channel/segment_view.h"
 #include "node/lane_link.h"
+#include "protocol/message_head.h"
 
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint64_t head_size = 8;  // what a node puts before a user's message
 // A call with the longest address fits.
 constexpr std::uint64_t least_message_limit = 1024;
 
@@ -28,7 +28,7 @@ std::string private_prefix(bus_id id) {
 lane_transport::lane_transport(lane_transport_options options)
     : options_(std::move(options)), epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {
   if (options_.message_limit == 0)
-    options_.message_limit = build_settings::message_limit + head_size;
+    options_.message_limit = build_settings::message_limit + message_head_size;
   options_.message_limit = std::max(options_.message_limit, least_message_limit);
 }
 

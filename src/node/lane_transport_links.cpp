@@ -14,8 +14,6 @@ namespace {
 constexpr std::chrono::nanoseconds look_for_life = std::chrono::milliseconds{10};
 // How rarely it is looked whether somebody holds the inbox of a process that has ended.
 constexpr std::chrono::nanoseconds look_for_successor = std::chrono::milliseconds{250};
-// The locks of a dying process end one after the other.
-constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
 
 bool is_wrong_address(const error& e) {
   return e == errc::invalid_address || e == errc::invalid_name || e == errc::not_supported ||

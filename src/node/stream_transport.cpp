@@ -4,19 +4,17 @@
 #include <utility>
 
 #include "channel/connection_set.h"
-#include "channel/frame.h"
+#include "channel/frame_queue.h"
 #include "node/lane_transport.h"
+#include "protocol/message_head.h"
 
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint64_t head_size = 8;  // what a node puts before a user's message
-constexpr std::uint64_t default_queue_size = std::uint64_t{4} << 20;
-constexpr std::uint64_t block_size = build_settings::data_node_size;
-
 connection_options for_links(const stream_transport_options& wish) {
-  const std::uint64_t limit =
-      wish.message_limit == 0 ? build_settings::message_limit + head_size : wish.message_limit;
+  const std::uint64_t limit = wish.message_limit == 0
+                                  ? build_settings::message_limit + message_head_size
+                                  : wish.message_limit;
   return {.socket = wish.socket,
           .message_limit = limit,
           .buffer = wish.buffer,
@@ -29,8 +27,8 @@ connection_options for_links(const stream_transport_options& wish) {
 std::uint64_t data_limit(const stream_transport_options& wish, std::uint64_t message_limit) {
   const std::uint64_t wanted = wish.buffer == send_buffer_kind::growing
                                    ? wish.send_buffer_size
-                                   : wish.send_buffer_number * block_size;
-  return std::max(wanted == 0 ? default_queue_size : wanted, 2 * frame_size(message_limit));
+                                   : wish.send_buffer_number * frame_block_size;
+  return std::max(wanted == 0 ? frame_queue_size_default : wanted, 2 * frame_size(message_limit));
 }
 
 }  // namespace
@@ -133,8 +131,8 @@ stream_transport::stream_transport(const stream_transport_options& options, lane
   // What is contiguous may leave a hole at the end of a ring: one as long as a message, or as what
   // control messages may use.
   of_links_.send_buffer_number = (data_limit_ + frame_size(of_links_.message_limit) +
-                                  2 * options_.control_reserve + block_size - 1) /
-                                 block_size;
+                                  2 * options_.control_reserve + frame_block_size - 1) /
+                                 frame_block_size;
 }
 
 stream_transport::~stream_transport() = default;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "atbus/core/little_endian.hpp"
+#include "protocol/byte_writer.h"
 
 namespace atbus::detail {
 namespace {
@@ -44,14 +45,6 @@ class word_visitor : public msgpack::null_visitor {
  private:
   std::vector<std::string>& words_;
   bool in_array_ = false;
-};
-
-struct byte_writer {
-  byte_buffer& to;
-  void write(const char* data, std::size_t size) {
-    const bytes_view bytes = as_bytes({data, size});
-    to.insert(to.end(), bytes.begin(), bytes.end());
-  }
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "protocol/body_reader.h"
+#include "protocol/byte_writer.h"
 
 namespace atbus::detail {
 namespace {
@@ -82,15 +83,6 @@ template <class Body>
 concept is_lone_number = std::same_as<Body, acknowledge_body> || std::same_as<Body, ping_body> ||
     std::same_as<Body, pong_body>;
 
-void append(byte_buffer& to, bytes_view bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
-
-// What msgpack-c writes to.
-struct byte_writer {
-  byte_buffer& to;
-  void write(const char* data, std::size_t size) { append(to, as_bytes({data, size})); }
-};
 using body_packer = msgpack::packer<byte_writer>;
 
 template <std::unsigned_integral Number>
@@ -189,7 +181,7 @@ void encode(const Body& body, byte_buffer& message) {
     write(packer, value);
   });
   if constexpr (has_mac<Body>)
-    append(message, body.mac);
+    message.insert(message.end(), body.mac.begin(), body.mac.end());
 }
 
 template <class Body>

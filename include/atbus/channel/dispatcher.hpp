@@ -8,6 +8,7 @@
 // One thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -64,6 +65,8 @@ class ATBUS_API dispatcher {
 
   // Keeps it for tell_problems.
   void problem(error what) noexcept;
+  // The same, of one a second: strangers may cause any number of these.
+  void report(error what) noexcept;
   [[nodiscard]] bool has_news() const noexcept {
     return !problems_.empty() && static_cast<bool>(on_problem_);
   }
@@ -88,6 +91,7 @@ class ATBUS_API dispatcher {
 
   bool owned_ = true;
   std::vector<error> problems_;  // not told yet; while nobody asks, at most a few
+  std::chrono::nanoseconds next_report_at_{0};
 };
 
 }  // namespace atbus::detail

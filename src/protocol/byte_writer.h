@@ -1,0 +1,18 @@
+// What msgpack-c writes to.
+#pragma once
+
+#include <cstddef>
+
+#include "atbus/core/bytes.hpp"
+
+namespace atbus::detail {
+
+struct byte_writer {
+  byte_buffer& to;
+  void write(const char* data, std::size_t size) {
+    const bytes_view bytes = as_bytes({data, size});
+    to.insert(to.end(), bytes.begin(), bytes.end());
+  }
+};
+
+}  // namespace atbus::detail
