@@ -10,3 +10,14 @@
 #define ATBUS_TEST_SANITIZER 1
 #endif
 #endif
+
+namespace atbus::test {
+
+// Of moments that are all tried, one in so many: here they take several times as long.
+#if defined(ATBUS_TEST_SANITIZER)
+inline constexpr int one_moment_in = 5;
+#else
+inline constexpr int one_moment_in = 1;
+#endif
+
+}  // namespace atbus::test

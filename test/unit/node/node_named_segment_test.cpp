@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "atbus/testing.hpp"
+#include "sanitizer.h"
 
 namespace atbus::testing {
 namespace {
@@ -108,7 +109,7 @@ TEST_F(NodeAtANamedSegment, IsHandedNothingOlderThanWhatItHasHandled) {
 // Each end dials the other, so that a life that comes back has two links, one of which waits while
 // the other one registers again.
 TEST(NodesAtTwoNamedSegments, MeetAgainWheneverOneOfThemDies) {
-  for (auto dies_after = 0us; dies_after < 100ms; dies_after += 37us) {
+  for (auto dies_after = 0us; dies_after < 100ms; dies_after += test::one_moment_in * 37us) {
     simulation sim{static_cast<std::uint64_t>(dies_after.count()) + 1};
     texts got;
     sim.start(1, [&](node& of) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sanitizer.h"
 #include "tree_of_six.h"
 
 namespace atbus::detail {
@@ -208,7 +209,7 @@ TEST_F(Siblings, AreToldToChildrenOnlyAndNotEndlessly) {
 // already, and sent.
 TEST(SiblingsOfOneHost, LoseNothingWheneverTheParentIsLost) {
   std::ptrdiff_t refused = 0;
-  for (auto lost_after = 0us; lost_after < 3ms; lost_after += 25us) {
+  for (auto lost_after = 0us; lost_after < 3ms; lost_after += test::one_moment_in * 25us) {
     simulated_network net{static_cast<std::uint64_t>(lost_after.count()) + 1};
     party parent{net, 16, plain().children("16/60")};
     party one{net, 17, plain().parent(address_of(16)), host_of(1)};
