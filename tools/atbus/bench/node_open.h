@@ -162,6 +162,18 @@ inline std::uint64_t due_by_now(const worker& self, std::uint64_t parts) noexcep
   return static_cast<std::uint64_t>(seconds * static_cast<double>(self.work().rate)) / parts;
 }
 
+// Until the next burst of a paced run is due, whatever else wakes the node meanwhile: who is answered
+// more often does not send in more parts.
+inline void rest(worker& self, node& at) {
+  constexpr std::int64_t between_bursts_ns = 1'000'000;
+  const std::int64_t until = now_ns() + between_bursts_ns;
+  for (std::int64_t left = between_bursts_ns; left > 0 && !self.stopped();
+       left = until - now_ns()) {
+    static_cast<void>(at.wait(std::chrono::nanoseconds{left}));
+    at.poll();
+  }
+}
+
 // Message `number`, written in place.
 inline void send_one(node& from, bus_id to, std::uint64_t number, std::uint64_t length) {
   node_slot slot = from.claim(to, 0, length);

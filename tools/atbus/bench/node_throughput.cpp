@@ -28,7 +28,7 @@ std::uint64_t send_all(worker& self, node& from) {
     if (sent) {
       room.reset();
       if (number >= due) {
-        static_cast<void>(from.wait(std::chrono::milliseconds{1}));
+        rest(self, from);
       }
       continue;
     }
