@@ -23,7 +23,10 @@ class channels final : public transport {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
-  void flush() noexcept override { streams_.flush(); }
+  void flush() noexcept override {
+    streams_.flush();
+    lanes_.flush();
+  }
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   bool prepare_sleep() override;
   void finish_sleep() override;

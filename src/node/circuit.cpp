@@ -1,7 +1,7 @@
 #include "node/circuit.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <utility>
 
 namespace atbus::detail {
@@ -20,15 +20,16 @@ constexpr std::chrono::nanoseconds pause_longest = 1s;
 // For an answer.
 constexpr std::chrono::nanoseconds patience_first = 200ms;
 constexpr std::chrono::nanoseconds patience_longest = 4s;
+// That an answer to what is not data waits for others: well within patience_first.
+constexpr std::chrono::nanoseconds answer_delay = 20ms;
 // The same wish again within this time is about what is under way.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
 // Small chunks: each circuit holds one for as long as a control message is not released. And what all
 // circuits of a node keep idle.
 constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 4 * 1024, .idle_bytes = 256 * 1024};
-
-constexpr std::size_t padded(std::size_t size) noexcept {
-  return (size + 7) & ~std::size_t{7};
-}
+// The most that a stretch for several messages has, and the least that one of them takes.
+constexpr std::size_t stretch_most = 4 * 1024;
+constexpr std::size_t frame_least = frame_size(message_head_size);
 
 // Will do better later: a queue is full, or a node on the way is just connecting again.
 constexpr bool is_passing(errc why) noexcept {
@@ -44,14 +45,16 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
       peer_(peer),
       trust_(trust),
       accepted_(accepted),
-      queue_(std::max(owner.options_.queue_size,
-                      padded(routed_head_size + owner.options_.message_limit)) +
+      queue_(std::max(owner.options_.queue_size, frame_size(owner.options_.message_limit)) +
                  control_reserve,
              owner.chunks_),
       window_(std::min(window_first, queue_.byte_limit())),
       pause_(pause_first),
       patience_(patience_first),
-      clock_(owner.timers_, [this] { tick(); }) {}
+      clock_(owner.timers_, [this] { tick(); }),
+      answer_(owner.timers_, [this] { owe(circuit_step::expects); }) {
+  stretch_.checked = false;  // the links see to that
+}
 
 std::string circuit::peer() const {
   return owner_.hops_.way_to(peer_);
@@ -67,36 +70,53 @@ void circuit::confirm(const node_life&) noexcept {
 }
 
 std::byte* circuit::claim(std::size_t length, message_purpose purpose, status& why) noexcept {
-  queue_.abort();
-  claimed_ = {};
-  if (over_ || closing_) {
-    why = errc::closed;
-    return nullptr;
+  stretch_.frame = nullptr;
+  if (frame_size(length) > stretch_.room() || for_one_ || length > owner_.options_.message_limit)
+      [[unlikely]] {
+    why = new_stretch(length, purpose);
+    if (!why)
+      return nullptr;
   }
-  if (length > owner_.options_.message_limit) {
-    why = {errc::message_too_large, length, owner_.options_.message_limit};
-    return nullptr;
-  }
-  const std::size_t size = padded(routed_head_size + length);
-  const bool data = purpose == message_purpose::data;
-  if (data && queue_.size() + size > queue_.byte_limit() - control_reserve)
-    why = {errc::would_block, size};
-  else if (!make_room_in_ring())
-    why = {errc::out_of_memory, size};
-  else
-    why = queue_.claim(size, claimed_);
-  if (claimed_.empty()) {
-    wants_room_ = wants_room_ || (data && why == errc::would_block);
-    return nullptr;
-  }
-  return claimed_.data() + routed_head_size;
+  return stretch_.claim(length);
 }
 
-bool circuit::make_room_in_ring() noexcept {
-  if (committed_ - released_ < ring_.size())
+status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcept {
+  take_in();
+  if (over_ || closing_)
+    return errc::closed;
+  if (length > owner_.options_.message_limit)
+    return {errc::message_too_large, length, owner_.options_.message_limit};
+  const std::size_t size = frame_size(length);
+  std::size_t room = queue_.byte_limit() - std::min(queue_.byte_limit(), queue_.size());
+  const bool is_data = purpose == message_purpose::data;
+  if (is_data)
+    room -= std::min(room, control_reserve);
+  const std::size_t most = std::min(room, stretch_most);
+  for_one_ = !is_data || most < size;
+  mutable_bytes place;
+  status claimed;
+  if (size > room)
+    claimed = {errc::would_block, size};
+  else if (!make_room_in_ring(for_one_ ? 1 : most / frame_least))
+    claimed = {errc::out_of_memory, size};
+  else
+    claimed = for_one_ ? queue_.claim(size, place) : queue_.claim_up_to(size, most, place);
+  if (!claimed) {
+    wants_room_ = wants_room_ || (is_data && claimed == errc::would_block);
+    return claimed;
+  }
+  stretch_.start(place.data(), place.size());
+  if (!std::exchange(unflushed_, true))
+    owner_.unflushed_.push_back(this);
+  return {};
+}
+
+bool circuit::make_room_in_ring(std::size_t messages) noexcept {
+  const auto held = static_cast<std::size_t>(committed_ - released_);
+  if (held + messages <= ring_.size())
     return true;
   try {
-    std::vector<sent_message> larger(std::max<std::size_t>(16, 2 * ring_.size()));
+    std::vector<sent_message> larger(std::bit_ceil(std::max<std::size_t>(16, held + messages)));
     for (std::uint64_t index = released_; index < committed_; ++index)
       larger[static_cast<std::size_t>(index) & (larger.size() - 1)] = at(index);
     ring_ = std::move(larger);
@@ -107,17 +127,37 @@ bool circuit::make_room_in_ring() noexcept {
 }
 
 void circuit::commit(std::size_t length) noexcept {
-  if (claimed_.empty())
+  if (stretch_.frame != nullptr)
+    stretch_.append(stretch_.claimed(), length);
+}
+
+direct_place circuit::place() noexcept {
+  return for_one_ || over_ || closing_ ? direct_place{} : direct_place{.stretch = &stretch_};
+}
+
+void circuit::take_in() noexcept {
+  const std::size_t bytes = stretch_.appended();
+  if (stretch_.begin == nullptr || (bytes == 0 && stretch_.frame != nullptr))
     return;
-  const std::size_t size = std::min(routed_head_size + length, claimed_.size());
-  std::byte* const place = std::exchange(claimed_, {}).data();
-  queue_.commit(padded(size));
-  ring_[static_cast<std::size_t>(committed_) & (ring_.size() - 1)] = {place, size};
-  ++committed_;
-  encode(
-      routed_head{
-          .destination = peer_, .source = owner_.self_, .circuit = number_, .number = committed_},
-      place);
+  for (const std::byte* from = stretch_.begin; from != stretch_.at; ++committed_) {
+    const std::size_t size = frame_length(load_little_endian<std::uint32_t>(from));
+    ring_[static_cast<std::size_t>(committed_) & (ring_.size() - 1)] = {from + frame_header_size,
+                                                                        size};
+    from += frame_size(size);
+  }
+  queue_.commit(bytes);
+  mutable_bytes place;
+  // It goes on where the queue ends.
+  if (stretch_.frame != nullptr && queue_.claim(frame_size(stretch_.claimed()), place)) {
+    for_one_ = true;
+    return stretch_.start(place.data(), place.size());
+  }
+  stretch_.stop();
+}
+
+void circuit::flush() noexcept {
+  stretch_.frame = nullptr;  // given up: nobody flushes while a claim is open
+  take_in();
   if (!blocked_)
     pump();
 }
@@ -125,13 +165,14 @@ void circuit::commit(std::size_t length) noexcept {
 void circuit::pump() noexcept {
   if (over_)
     return;
+  take_in();
   if (held_until_.count() != 0) {
     if (owner_.clock_.now() < held_until_)
       return;
     held_until_ = {};
   }
   while (next_ < committed_) {
-    const std::size_t size = at(next_).size;
+    const std::size_t size = at(next_).whole();
     if (under_way_ != 0 && under_way_ + size > window_)
       break;
     if (const status sent = pass_on(next_); !sent) {
@@ -155,12 +196,15 @@ void circuit::pump() noexcept {
 status circuit::pass_on(std::uint64_t index) noexcept {
   const sent_message& which = at(index);
   // Some times in each window, so that it does not come to an end.
-  unasked_ += which.size;
+  unasked_ += which.whole();
   const bool asks = unasked_ >= window_ / 4;
   if (asks)
     unasked_ = 0;
-  const routed_head head{
-      .asks = asks, .destination = peer_, .source = owner_.self_, .number = index + 1};
+  const routed_head head{.asks = asks,
+                         .destination = peer_,
+                         .source = owner_.self_,
+                         .circuit = number_,
+                         .number = index + 1};
   return owner_.hops_.pass_on(head, {which.at, which.size});
 }
 
@@ -189,8 +233,10 @@ void circuit::tick() {
 void circuit::release(std::uint64_t messages) noexcept {
   messages = std::min(messages, committed_ - released_);
   has_received(released_ + messages);
+  std::size_t bytes = 0;
   for (; messages != 0; --messages)
-    queue_.release(padded(at(released_++).size));
+    bytes += frame_size(at(released_++).size);
+  queue_.release(bytes);
   if (wants_room_ && queue_.size() <= queue_.byte_limit() / 2)
     owner_.list(*this);
   if (!blocked_)
@@ -198,24 +244,25 @@ void circuit::release(std::uint64_t messages) noexcept {
 }
 
 void circuit::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
+  stretch_.frame = nullptr;
+  take_in();
   for (; released_ < committed_; ++released_) {
     const sent_message& one = at(released_);
-    each({one.at + routed_head_size, one.size - routed_head_size},
-         released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered);
+    each({one.at, one.size}, released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered);
   }
   queue_.release(queue_.size());
 }
 
 void circuit::go_back(std::uint64_t index) noexcept {
   for (; next_ > index; --next_)
-    under_way_ -= at(next_ - 1).size;
+    under_way_ -= at(next_ - 1).whole();
 }
 
 void circuit::has_received(std::uint64_t index) noexcept {
   if (index <= received_)
     return;
   for (; received_ < index; ++received_) {
-    const std::size_t size = at(received_).size;
+    const std::size_t size = at(received_).whole();
     if (received_ < next_)
       under_way_ -= size;
     window_ = std::min(window_ + size / 2, queue_.byte_limit());
@@ -277,9 +324,12 @@ void circuit::carried(const routed_head& head, bytes_view inner, link_events& ev
   // Whoever answers has the call. It must not come again: another life would take it for a new one.
   if (!accepted_ && committed_ != 0)
     has_received(1);
-  // What is not data is rare, and is not acknowledged by the session.
-  if (head.asks || inner[0] != std::byte{0})
+  // What is not data is not acknowledged by the session. Nobody waits for that: each word on its own
+  // may wake all nodes on the way.
+  if (head.asks)
     owe(circuit_step::expects);
+  else if (inner[0] != std::byte{0} && !answer_.pending())
+    answer_.set(owner_.clock_.now() + answer_delay);
   events.received(*this, inner, false);
 }
 
@@ -296,6 +346,8 @@ void circuit::resume() noexcept {
 void circuit::close(std::chrono::nanoseconds linger) noexcept {
   if (over_ || std::exchange(closing_, true))
     return;
+  stretch_.frame = nullptr;
+  take_in();
   closes_at_ = owner_.clock_.now() + linger;
   clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);
   if (!blocked_)
@@ -326,7 +378,7 @@ circuits::~circuits() = default;
 
 circuit& circuits::add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted) {
   auto made = std::make_unique<circuit>(*this, number, peer, trust, accepted);
-  for (auto* list : {&due_, &blocked_, &turn_})
+  for (auto* list : {&due_, &blocked_, &unflushed_, &turn_})
     list->reserve(all_.size() + 1);
   return *all_.emplace(number, std::move(made)).first->second;
 }
@@ -360,9 +412,7 @@ void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
                    std::uint64_t what) noexcept {
   const routed_head head{
       .step = step, .destination = to, .source = self_, .circuit = number, .number = what};
-  std::array<std::byte, routed_head_size> bytes{};
-  encode(head, bytes.data());
-  (void)hops_.pass_on(head, bytes);  // lost: it is asked again, or said again
+  (void)hops_.pass_on(head, {});  // lost: it is asked again, or said again
 }
 
 void circuits::arrived(const routed_head& head, bytes_view message, link_trust from) {
@@ -433,6 +483,8 @@ void circuits::poll() {
     if (closed_)
       return;
     const circuit_step owed = std::exchange(one->owed_, circuit_step::carry);
+    if (owed != circuit_step::carry)
+      one->answer_.cancel();
     if (owed != circuit_step::carry && !one->over_)
       say(one->peer_, one->number_, owed, one->expected_);
     const bool roomy = one->queue_.size() <= one->queue_.byte_limit() / 2;
@@ -453,11 +505,21 @@ void circuits::poll() {
       std::erase(due_, one);
     if (one->blocked_)
       std::erase(blocked_, one);
+    if (one->unflushed_)
+      std::erase(unflushed_, one);
     if (last_found_ == one)
       last_found_ = nullptr;
     all_.erase(one->number_);
   }
   turn_.clear();
+}
+
+void circuits::flush() noexcept {
+  for (std::size_t i = 0; i != unflushed_.size(); ++i) {
+    unflushed_[i]->unflushed_ = false;
+    unflushed_[i]->flush();
+  }
+  unflushed_.clear();
 }
 
 void circuits::close() noexcept {

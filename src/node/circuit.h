@@ -21,6 +21,7 @@
 
 #include "atbus/buffer/chunk_cache.hpp"
 #include "atbus/buffer/malloc_queue.hpp"
+#include "atbus/channel/frame_stretch.hpp"
 #include "atbus/core/clock.hpp"
 #include "node/link.h"
 #include "node/random_source.h"
@@ -34,9 +35,10 @@ class circuits;
 // What carries the messages of circuits to the next node: the links of a node.
 class next_hops {
  public:
-  // Sends a copy of a whole routed message on its way. would_block: circuits::writable() is called
-  // when to go on. no_route: there is no next node. message_too_large: that is what its link says.
-  virtual status pass_on(const routed_head& head, bytes_view message) noexcept = 0;
+  // Sends that head and a copy of what it carries on their way. would_block: circuits::writable() is
+  // called when to go on. no_route: there is no next node. message_too_large: that is what its link
+  // says.
+  virtual status pass_on(const routed_head& head, bytes_view carried) noexcept = 0;
   // Of the link to the next node on the way there.
   [[nodiscard]] virtual link_trust trust_towards(bus_id destination) const noexcept = 0;
   // For people.
@@ -58,10 +60,13 @@ class circuit final : public link {
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
   void commit(std::size_t length) noexcept override;
-  void flush() noexcept override {}
+  void flush() noexcept override;
+  [[nodiscard]] direct_place place() noexcept override;
   [[nodiscard]] bool keeps() const noexcept override { return true; }
   void release(std::uint64_t messages) noexcept override;
-  [[nodiscard]] bool settled() const noexcept override { return released_ == committed_; }
+  [[nodiscard]] bool settled() const noexcept override {
+    return released_ == committed_ && stretch_.appended() == 0;
+  }
   void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
   void pause() noexcept override { paused_ = true; }
   void resume() noexcept override;
@@ -77,8 +82,11 @@ class circuit final : public link {
   friend class circuits;
 
   struct sent_message {
-    std::byte* at;  // its routed head
+    const std::byte* at;
     std::size_t size;
+
+    // With its routed head.
+    [[nodiscard]] std::size_t whole() const noexcept { return routed_head_size + size; }
   };
 
   // Messages are counted from 0 here; number n on the wire is n - 1.
@@ -86,7 +94,10 @@ class circuit final : public link {
   [[nodiscard]] const sent_message& at(std::uint64_t index) const noexcept {
     return ring_[static_cast<std::size_t>(index) & (ring_.size() - 1)];
   }
-  [[nodiscard]] bool make_room_in_ring() noexcept;
+  [[nodiscard]] bool make_room_in_ring(std::size_t messages) noexcept;
+  [[nodiscard]] status new_stretch(std::size_t length, message_purpose purpose) noexcept;
+  // What was appended to the stretch joins the queue. A message that is only claimed stays where it is.
+  void take_in() noexcept;
   // Sends what the window lets through.
   void pump() noexcept;
   [[nodiscard]] status pass_on(std::uint64_t index) noexcept;
@@ -116,6 +127,7 @@ class circuit final : public link {
   bool paused_ = false;
   bool blocked_ = false;     // the next link has no room, or there is none for a while
   bool listed_ = false;      // poll() looks at it
+  bool unflushed_ = false;   // flush() does
   bool wants_room_ = false;  // the session above
   bool closing_ = false;
   bool over_ = false;                        // to be told
@@ -123,8 +135,9 @@ class circuit final : public link {
   errc why_ = errc::ok;
 
   // Out.
-  malloc_queue queue_;
-  mutable_bytes claimed_;  // with its routed head
+  malloc_queue queue_;  // of frames; they leave without their headers
+  frame_stretch stretch_;
+  bool for_one_ = false;  // the stretch: there is no room in the ring for more
   std::vector<sent_message> ring_;
   std::uint64_t committed_ = 0;
   std::uint64_t released_ = 0;
@@ -146,6 +159,7 @@ class circuit final : public link {
   // In.
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
+  timer answer_;  // to what is not data
 };
 
 class circuits {
@@ -167,6 +181,9 @@ class circuits {
 
   // Tells what there is to tell.
   void poll();
+  // Sends what was committed.
+  void flush() noexcept;
+  [[nodiscard]] bool has_unflushed() const noexcept { return !unflushed_.empty(); }
   [[nodiscard]] bool has_due() const noexcept { return !due_.empty() || writable_; }
   void close() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
@@ -194,6 +211,7 @@ class circuits {
   // With room for all.
   std::vector<circuit*> due_;
   std::vector<circuit*> blocked_;
+  std::vector<circuit*> unflushed_;
   std::vector<circuit*> turn_;  // poll() is at these
   std::size_t unconfirmed_ = 0;
   bool writable_ = false;

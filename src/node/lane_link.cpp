@@ -8,6 +8,8 @@ namespace {
 
 // How soon it is seen that all was handled.
 constexpr std::chrono::nanoseconds look_for_settling = std::chrono::milliseconds{1};
+// Appended bytes that wait at most: what is written should be read before it has left the caches.
+constexpr std::size_t unpublished_max = std::size_t{256} * 1024;
 
 }  // namespace
 
@@ -20,6 +22,7 @@ std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) no
   // Without a slot, which would be a copy more for each message.
   std::byte* const at = out_->backend_->claim(length, why);
   if (at == nullptr) [[unlikely]] {
+    flush();  // room comes when it is read
     if (why == errc::would_block)
       owner_.wait_for_room(*this);
     else if (!(why == errc::message_too_large))
@@ -37,6 +40,28 @@ void lane_link::commit(std::size_t length) noexcept {
   out_->backend_->append(*claimed_, length);
   claimed_.reset();
   out_->backend_->publish();
+}
+
+void lane_link::append(std::size_t length) noexcept {
+  if (!claimed_)
+    return;
+  out_->backend_->append(*claimed_, length);
+  claimed_.reset();
+  if (unpublished_ == 0)
+    owner_.unpublished_.push_back(this);
+  unpublished_ += length + record_header_size;
+  if (unpublished_ >= unpublished_max)
+    flush();
+}
+
+void lane_link::flush() noexcept {
+  if (unpublished_ == 0)
+    return;
+  unpublished_ = 0;
+  std::erase(owner_.unpublished_, this);
+  // In a forked child the lane is the parent's.
+  if (out_->look())
+    out_->backend_->publish();
 }
 
 void lane_link::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
@@ -67,6 +92,7 @@ void lane_link::close(std::chrono::nanoseconds linger) noexcept {
   if (now_ == phase::closed)
     return;
   claimed_.reset();
+  flush();
   if (paused_)
     resume();
   const auto ends_at = now() + linger;

@@ -33,7 +33,8 @@ class lane_link final : public link {
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
   void commit(std::size_t length) noexcept override;
-  void flush() noexcept override {}
+  void append(std::size_t length) noexcept override;
+  void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override {
     return {.lane = out_ ? out_->backend_ : nullptr};
   }
@@ -82,6 +83,7 @@ class lane_link final : public link {
   std::size_t index_;           // in lane_transport::links_
   std::optional<sender> out_;
   std::optional<std::size_t> claimed_;  // bytes
+  std::size_t unpublished_ = 0;         // bytes
   phase now_ = phase::calling;
   error why_;                  // of the end
   bool peer_durable_ = false;  // its inbox outlives its process

@@ -45,6 +45,7 @@ void lane_transport::close() noexcept {
   due_.clear();
   problems_.clear();
   exchanges_.clear();
+  flush();
   // Before our own lanes end: whoever sees that finds out why.
   for (const auto& at : inboxes_) {
     if (at->durable)
@@ -225,9 +226,17 @@ void lane_transport::look_for_ends(inbox& at) {
   }
 }
 
+// --- sending
+
+void lane_transport::flush() noexcept {
+  while (!unpublished_.empty())
+    unpublished_.back()->flush();
+}
+
 // --- sleeping
 
 bool lane_transport::prepare_sleep() {
+  flush();
   bool quiet = !closed_ && due_.empty() && problems_.empty();
   for (const auto& own : inboxes_) {
     // Lanes become free while it prepares.

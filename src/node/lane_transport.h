@@ -61,7 +61,7 @@ class lane_transport final : public transport, public lane_exchange {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
-  void flush() noexcept override {}
+  void flush() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   bool prepare_sleep() override;
   void finish_sleep() override;
@@ -136,9 +136,10 @@ class lane_transport final : public transport, public lane_exchange {
   file epoll_;
   std::vector<std::unique_ptr<inbox>> inboxes_;
   std::vector<std::unique_ptr<lane_link>> links_;
-  std::vector<lane_link*> watched_;  // to be looked at again at a time of their own
-  std::vector<lane_link*> waiting_;  // for room in their lanes
-  std::deque<lane_link*> due_;       // to be told that they have ended, or left
+  std::vector<lane_link*> watched_;      // to be looked at again at a time of their own
+  std::vector<lane_link*> waiting_;      // for room in their lanes
+  std::vector<lane_link*> unpublished_;  // something was appended there; with room for all
+  std::deque<lane_link*> due_;           // to be told that they have ended, or left
   std::vector<error> problems_;
   std::vector<exchange> exchanges_;
   error no_handed_;                // why there is no inbox for connections, once that is known

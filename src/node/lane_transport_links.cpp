@@ -25,6 +25,7 @@ bool is_wrong_address(const error& e) {
 // --- they come
 
 lane_link& lane_transport::add(inbox& own, std::string peer) {
+  unpublished_.reserve(links_.size() + 1);
   links_.push_back(std::make_unique<lane_link>(*this, own, std::move(peer), links_.size()));
   return *links_.back();
 }
@@ -215,6 +216,7 @@ void lane_transport::end(lane_link& of, error why) {
   if (of.now_ == lane_link::phase::closed)
     return;
   of.claimed_.reset();
+  of.flush();
   if (of.has_lane()) {
     of.own_.in.drop(of.lane_);
     of.own_.lanes[of.lane_] = {};

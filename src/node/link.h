@@ -70,7 +70,10 @@ class link {
                                          status& why) noexcept = 0;
   // Sends the first `length` bytes of what was claimed; no more than that.
   virtual void commit(std::size_t length) noexcept = 0;
-  // Hands the kernel what it takes now; lanes have nothing to hand over.
+  // The same, but the other end need not see it before the next commit(), flush() or transport::flush():
+  // for many messages of which none has to leave before the others.
+  virtual void append(std::size_t length) noexcept { commit(length); }
+  // Hands over what waits here: to the kernel what it takes now, in a lane what was appended.
   virtual void flush() noexcept = 0;
 
   // Where data may be put without a call of this link, once one claim has succeeded: until the next
@@ -167,7 +170,7 @@ class transport {
 
   // Receives and tells. Returns how many messages were told.
   virtual std::size_t poll(const poll_limits& limits) = 0;
-  // Hands the kernel all that is queued.
+  // As link::flush, of all links.
   virtual void flush() noexcept = 0;
 
   // As of a receiver: for whoever sleeps.

@@ -136,9 +136,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                              .source = self_.id,
                              .circuit = head.number,
                              .number = 1};
-    std::array<std::byte, routed_head_size> bytes{};
-    encode(answer, bytes.data());
-    (void)send_on(answer, bytes, nullptr);
+    (void)send_on(answer, {}, nullptr);
   }
   if (!news_.empty() && !tell_news())
     return;

@@ -292,7 +292,11 @@ void node_core::open_way(session& path) noexcept {
     return;  // commands only, and replies
   if (of.current != &path || of.next != nullptr || of.out.holds() || closed_ || leaving_)
     return;
-  way_.place = path.at.place();
+  const direct_place place = path.at.place();
+  // It can't be seen whether a claim in a lane is open: nothing is left that flush() might put there.
+  if (place.lane != nullptr && circuits_.has_unflushed()) [[unlikely]]
+    circuits_.flush();
+  way_.place = place;
   way_.to = of.id;
   way_.longest = std::min({of.message_limit, options_.message_limit(),
                            static_cast<std::size_t>(path.at.message_limit()) - message_head_size});
@@ -440,19 +444,24 @@ std::size_t node_core::poll(const poll_limits& limits) {
     move_if_settled(*moving);
   if (acknowledge_by_ != timer_queue::never)
     acknowledge_due(on_.clock.now() >= acknowledge_by_);
+  circuits_.flush();
   on_.channels.flush();
   tell_news();
   return delivered_now_;
 }
 
 void node_core::flush() noexcept {
-  if (!to_acknowledge_.empty() && claimed_.path == nullptr && !way_.has_claim() && !closed_)
-    acknowledge_due(false);
+  if (claimed_.path == nullptr && !way_.has_claim() && !closed_) {
+    if (!to_acknowledge_.empty())
+      acknowledge_due(false);
+    circuits_.flush();
+  }
   on_.channels.flush();
 }
 
 bool node_core::prepare_sleep() {
-  if (closed_ || !news_.empty() || !to_self_.empty() || circuits_.has_due())
+  if (closed_ || !news_.empty() || !to_self_.empty() || circuits_.has_due() ||
+      circuits_.has_unflushed())
     return false;
   return on_.channels.prepare_sleep();
 }

@@ -174,11 +174,11 @@ class node_core final : private link_events, private next_hops {
   void problem(const error& what) override;
 
   // next_hops: node_routes.cpp, as the next ones
-  status pass_on(const routed_head& head, bytes_view message) noexcept override;
+  status pass_on(const routed_head& head, bytes_view carried) noexcept override;
   [[nodiscard]] link_trust trust_towards(bus_id destination) const noexcept override;
   [[nodiscard]] std::string way_to(bus_id destination) const override;
   // The same, for a message that came from there.
-  status send_on(const routed_head& head, bytes_view message, const peer* from) noexcept;
+  status send_on(const routed_head& head, bytes_view carried, const peer* from) noexcept;
   // The one to use of its links; null: none is registered.
   [[nodiscard]] static session* link_to(const peer& next) noexcept;
   void relay(session& from, bytes_view message);

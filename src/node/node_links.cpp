@@ -336,11 +336,12 @@ void node_core::received_other(link& from, bytes_view message, bool redelivered)
   session* const by = session_of(from);
   if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return;
+  // Most of these; their heads are read there.
+  if (!message.empty() && message[0] == static_cast<std::byte>(message_kind::routed))
+    return relay(*by, message);
   message_head head;
   if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
     return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
-  if (head.kind == message_kind::routed)
-    return relay(*by, message);
   if (head.kind == message_kind::broadcast) {
     count_handled(*by, true);
     return take_broadcast(*by, message);

@@ -82,7 +82,7 @@ session* node_core::link_to(const peer& next) noexcept {
   return found != next.sessions.end() ? *found : nullptr;
 }
 
-status node_core::send_on(const routed_head& head, bytes_view message, const peer* from) noexcept {
+status node_core::send_on(const routed_head& head, bytes_view carried, const peer* from) noexcept {
   const peer* const next = routes_.next(head.destination, from);
   if (next == nullptr) {
     // A parent that is just dialled again will know.
@@ -93,16 +93,18 @@ status node_core::send_on(const routed_head& head, bytes_view message, const pee
   if (path == nullptr)
     return {errc::not_connected, next->id.value()};
   const bool carries = head.step == circuit_step::carry;
+  const std::size_t size = routed_head_size + carried.size();
   status why;
-  std::byte* const at = path->at.claim(
-      message.size(), carries ? message_purpose::data : message_purpose::control, why);
+  std::byte* const at =
+      path->at.claim(size, carries ? message_purpose::data : message_purpose::control, why);
   if (at == nullptr)
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
-  copy_payload(at, message.data(), message.size());
   routed_head now = head;
-  now.flags = flags_after(*path, message.size());
-  encode(link_part(now), at);
-  path->at.commit(message.size());
+  now.flags = flags_after(*path, size);
+  encode(now, at);
+  if (!carried.empty())
+    copy_payload(at + routed_head_size, carried.data(), carried.size());
+  path->at.append(size);
   ++path->committed;
   take_claim_away(*path);
   if (carries && next == routes_.parent() && head.number % question_interval == 1) [[unlikely]]
@@ -118,8 +120,8 @@ std::uint8_t node_core::flags_after(session& path, std::size_t size) const noexc
   return path.keeps ? flag_acknowledge : std::uint8_t{0};
 }
 
-status node_core::pass_on(const routed_head& head, bytes_view message) noexcept {
-  return send_on(head, message, nullptr);
+status node_core::pass_on(const routed_head& head, bytes_view carried) noexcept {
+  return send_on(head, carried, nullptr);
 }
 
 link_trust node_core::trust_towards(bus_id destination) const noexcept {
@@ -154,7 +156,7 @@ void node_core::relay(session& from, bytes_view message) {
   status sent = errc::hop_limit;
   if (head.hops_left > 1) {
     --head.hops_left;
-    sent = send_on(head, message, from.of);
+    sent = send_on(head, carried_by(message), from.of);
   }
   if (sent) {
     ++stats_.relayed;

@@ -261,7 +261,7 @@ class ATBUS_API node {
   // what was not delivered. Errors: timed_out (something was not), closed, invalid_argument (from a
   // handler).
   status shutdown(std::chrono::nanoseconds deadline);
-  // What is queued leaves now, not with the next poll.
+  // What is queued, for sockets and over other nodes, leaves now, not with the next poll.
   void flush() noexcept;
 
   // For event loops, as in receiver.

@@ -1,4 +1,5 @@
 // A parent with children, and the same with another parent, through channels of this machine.
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,72 @@ TEST_P(NodeTree, MessagesGoUpAndDown) {
   ASSERT_TRUE(turn_all([&] { return parent_log.messages.size() == 3; }));
   EXPECT_TRUE(parent->send(child_id + 1, 0, "down"));
   ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+}
+
+TEST_P(NodeTree, MessagesOverTheParentKeepTheirOrderWhateverWayTheyTake) {
+  start_parent();
+  node& from = start_child(child_id);
+  start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  logs[1]->messages.clear();
+  std::vector<std::string> expected;
+  std::size_t to_parent = 0;
+  for (int i = 0; i != 3000; ++i) {
+    std::string text = std::to_string(i);
+    if (i % 7 == 0)
+      text.resize(static_cast<std::size_t>(i), 'x');
+    if (i % 3 == 0) {
+      node_slot slot = from.claim(child_id + 1, 1, text.size() + 5000);
+      ASSERT_TRUE(slot);
+      std::memcpy(slot.bytes().data(), text.data(), text.size());
+      slot.commit(text.size());
+    } else {
+      ASSERT_TRUE(from.send(child_id + 1, 1, text));
+    }
+    expected.push_back(std::move(text));
+    if (i % 50 == 17) {
+      ASSERT_TRUE(from.send(parent_id, 1, "in between"));
+      ++to_parent;
+    }
+    if (i % 70 == 19)
+      from.flush();
+    if (i % 100 == 99) {
+      ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == expected.size(); }));
+    }
+  }
+  EXPECT_EQ(logs[1]->messages, expected);
+  EXPECT_EQ(parent_log.messages.size(), to_parent);
+  EXPECT_EQ(from.stats().accepted, expected.size() + to_parent + 1);
+  EXPECT_EQ(logs[0]->undelivered.size(), 0U);
+}
+
+// Both go into one link.
+TEST_P(NodeTree, AnOpenSlotForTheParentIsLeftToAFlush) {
+  start_parent();
+  node& from = start_child(child_id);
+  start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  for (int sent_before = 0; sent_before != 4; ++sent_before) {
+    ASSERT_TRUE(from.send(child_id + 1, 1, "over the parent"));
+    for (int i = 0; i != sent_before; ++i)
+      ASSERT_TRUE(from.send(parent_id, 1, "to the parent"));
+    node_slot slot = from.claim(parent_id, 1, 4);
+    ASSERT_TRUE(slot);
+    std::memcpy(slot.bytes().data(), "slot", 4);
+    from.flush();
+    slot.commit();
+    const std::size_t expected = parent_log.messages.size() + 1;
+    ASSERT_TRUE(turn_all([&] {
+      return !parent_log.messages.empty() && parent_log.messages.back() == "slot" &&
+             parent_log.messages.size() >= expected;
+    })) << sent_before;
+    parent_log.messages.clear();
+  }
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 5; }));
 }
 
 TEST_P(NodeTree, ChildrenComeBackToAParentThatRestarts) {

@@ -63,14 +63,14 @@ class end final : public next_hops, public link_events {
  public:
   end(network& net, std::uint64_t id)
       : random(id),
-        all(id, {.message_limit = 4096, .queue_size = 64 * 1024}, *this, *this, timers, net.clock,
-            random),
+        all(id, {.message_limit = 16 * 1024, .queue_size = 64 * 1024}, *this, *this, timers,
+            net.clock, random),
         id_(id),
         net_(net) {
     net.ends.push_back(this);
   }
 
-  status pass_on(const routed_head& head, bytes_view message) noexcept override {
+  status pass_on(const routed_head& head, bytes_view carried) noexcept override {
     if (net_.happens(net_.blocks)) {
       blocked = true;
       return errc::would_block;
@@ -78,6 +78,9 @@ class end final : public next_hops, public link_events {
     if (no_way)
       return errc::no_route;
     ++net_.carried;
+    std::vector<std::byte> message(routed_head_size);
+    encode(head, message.data());
+    message.insert(message.end(), carried.begin(), carried.end());
     routed_head read;
     EXPECT_TRUE(decode(message, read));
     called_as = read.circuit;
@@ -94,7 +97,7 @@ class end final : public next_hops, public link_events {
     }
     for (end* one : net_.ends) {
       if (one->id_ == head.destination)
-        send(read, {message.begin(), message.end()}, one);
+        send(read, message, one);
     }
     return {};
   }
@@ -158,6 +161,7 @@ class end final : public next_hops, public link_events {
       owes = false;
       told_at = net_.clock.now();
     }
+    all.flush();
   }
   [[nodiscard]] link* at() const { return at_; }
 
@@ -271,6 +275,25 @@ TEST_F(Circuit, SendsAMessageOnceWhereNothingIsLost) {
   EXPECT_LT(net.carried - before, 1200U);  // acknowledgements too
 }
 
+// Else each acknowledgement of the session above would wake all nodes on the way once more.
+TEST_F(Circuit, AnswersWhatIsNotDataOnceInAWhile) {
+  open();
+  net.run_for(1s);
+  const std::uint64_t before = net.carried;
+  for (int i = 0; i != 10; ++i) {
+    status why;
+    std::byte* const at = one.at()->claim(16, message_purpose::control, why);
+    ASSERT_NE(at, nullptr);
+    std::memset(at, 0, 16);
+    at[0] = told_kind;
+    one.at()->commit(16);
+    net.run_for(1ms);
+  }
+  EXPECT_EQ(net.carried - before, 10U);
+  net.run_for(100ms);
+  EXPECT_EQ(net.carried - before, 11U);
+}
+
 TEST_F(Circuit, TellsOfRoomAfterItHadNone) {
   open();
   while (one.send_data(1)) {
@@ -306,6 +329,7 @@ TEST_F(Circuit, WaitsLongerEachTimeARelayHasNoRoom) {
 TEST_F(Circuit, EndsWhereThereIsNoWayAndSaysWhatNeverLeft) {
   open();
   EXPECT_TRUE(one.send_data(0));
+  one.all.flush();
   one.no_way = true;
   EXPECT_TRUE(one.send_data(1));
   net.run_for(10ms);
@@ -322,6 +346,104 @@ TEST_F(Circuit, EndsWhenARelayKnowsNoWay) {
   EXPECT_TRUE(one.send_data(0));
   net.run_for(10ms);
   EXPECT_EQ(one.ended, errc::hop_limit);
+}
+
+TEST_F(Circuit, LeavesWithTheNextFlushAndNotBefore) {
+  open();
+  const std::uint64_t before = net.carried;
+  EXPECT_TRUE(one.send_data(0));
+  EXPECT_TRUE(one.send_data(1));
+  EXPECT_TRUE(one.all.has_unflushed());
+  EXPECT_EQ(net.carried, before);
+  one.all.flush();
+  EXPECT_FALSE(one.all.has_unflushed());
+  EXPECT_EQ(net.carried, before + 2);
+}
+
+TEST_F(Circuit, TakesWhatIsPutInItsStretchBetweenItsOwnMessages) {
+  open();
+  for (std::uint64_t i = 0; i != 2000; i += 2) {
+    ASSERT_TRUE(one.send_data(i));
+    const direct_place place = one.at()->place();
+    ASSERT_NE(place.stretch, nullptr);
+    if (place.stretch->room() >= frame_size(16)) {
+      std::byte* const at = place.stretch->claim(16);
+      std::memset(at, 0, 16);
+      store_little_endian(at + 8, i + 1);
+      place.stretch->append(16, 16);
+    } else {
+      ASSERT_TRUE(one.send_data(i + 1));
+    }
+    if (i % 20 == 0)
+      net.run_for(25ms);
+  }
+  net.run_for(1s);
+  expect_all(two, 2000);
+}
+
+TEST_F(Circuit, LeavesAnOpenClaimInItsStretchWhereItIs) {
+  open();
+  status why;
+  ASSERT_TRUE(one.send_data(0));
+  std::byte* const at = one.at()->claim(16, message_purpose::data, why);
+  ASSERT_NE(at, nullptr);
+  const std::uint64_t before = net.carried;
+  one.at()->release(0);  // which sends what there is
+  EXPECT_EQ(net.carried, before + 1);
+  std::memset(at, 0, 16);
+  store_little_endian(at + 8, std::uint64_t{1});
+  one.at()->commit(16);
+  net.run_for(1s);
+  expect_all(two, 2);
+}
+
+TEST_F(Circuit, GivesUpAnOpenClaimWhenItIsFlushed) {
+  open();
+  status why;
+  ASSERT_NE(one.at()->claim(16, message_purpose::data, why), nullptr);
+  one.all.flush();
+  EXPECT_FALSE(one.all.has_unflushed());
+  const std::uint64_t before = net.carried;
+  one.at()->commit(16);
+  one.all.flush();
+  EXPECT_EQ(net.carried, before);
+  EXPECT_TRUE(one.send_data(0));
+  net.run_for(1s);
+  expect_all(two, 1);
+}
+
+// Each message has a place in the ring, which a long claim is none the less one of.
+TEST_F(Circuit, KeepsWhatIsSentBehindALongClaimOfAShortMessage) {
+  open();
+  std::uint64_t number = 0;
+  for (int round = 0; round != 10; ++round) {
+    status why;
+    std::byte* const at = one.at()->claim(16 * 1024, message_purpose::data, why);
+    ASSERT_NE(at, nullptr);
+    std::memset(at, 0, 16);
+    store_little_endian(at + 8, number++);
+    one.at()->commit(16);
+    for (frame_stretch* more = one.at()->place().stretch;
+         more != nullptr && more->room() >= frame_size(16);) {
+      std::byte* const next = more->claim(16);
+      std::memset(next, 0, 16);
+      store_little_endian(next + 8, number++);
+      more->append(16, 16);
+    }
+    net.run_for(100ms);
+  }
+  expect_all(two, number);
+}
+
+TEST_F(Circuit, HandsBackWhatWasPutInItsStretch) {
+  open();
+  ASSERT_TRUE(one.send_data(0));
+  one.all.flush();
+  ASSERT_TRUE(one.send_data(1));
+  one.at()->abort();
+  net.run_for(10ms);
+  using fates = std::vector<std::pair<std::uint64_t, errc>>;
+  EXPECT_EQ(one.not_released, (fates{{0, errc::outcome_unknown}, {1, errc::not_delivered}}));
 }
 
 TEST_F(Circuit, EndsAtTheOtherEndToo) {

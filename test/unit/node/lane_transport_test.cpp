@@ -27,6 +27,15 @@ class LaneTransport : public TwoEnds {
     EXPECT_TRUE(opened) << opened.error().text();
     return std::move(*opened);
   }
+  static status append(link& to, std::string_view text) {
+    status why;
+    std::byte* const at = to.claim(text.size(), message_purpose::data, why);
+    if (at == nullptr)
+      return why;
+    std::ranges::copy(as_bytes(text), at);
+    to.append(text.size());
+    return {};
+  }
   // What `a` is to refuse, while its link goes on.
   void expect_refused(bytes_view record) {
     auto stranger = open_raw(where);
@@ -139,6 +148,50 @@ TEST_P(LaneTransport, KnowsExactlyWhatTheOtherEndDidNotHandle) {
   EXPECT_EQ(a->messages, (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(b->unreleased,
             (outcomes{{"three", errc::not_delivered}, {"four", errc::not_delivered}}));
+}
+
+TEST_P(LaneTransport, ShowsWhatIsAppendedWhenItIsFlushed) {
+  join();
+  const auto shows_with = [&](std::string_view text, const std::function<void()>& what) {
+    a->messages.clear();
+    ASSERT_TRUE(append(*out, text));
+    a->poll();
+    EXPECT_EQ(a->messages.size(), 0U);
+    what();
+    a->poll();
+    ASSERT_FALSE(a->messages.empty());
+    EXPECT_EQ(a->messages.front(), text);
+  };
+  shows_with("one", [&] { out->flush(); });
+  shows_with("two", [&] { b->way->flush(); });
+  shows_with("three", [&] { ASSERT_TRUE(send(*out, "behind it")); });
+  shows_with("four", [&] {
+    (void)b->way->prepare_sleep();
+    b->way->finish_sleep();
+  });
+  shows_with("five", [&] { out->close(1s); });
+}
+
+TEST_P(LaneTransport, ShowsWhatIsAppendedToALaneThatIsFull) {
+  join();
+  const std::string text(1024, 'x');
+  std::size_t count = 0;
+  status sent;
+  while (count < 100'000 && (sent = append(*out, text)))
+    ++count;
+  EXPECT_EQ(sent, errc::would_block);
+  while (a->poll() != 0) {
+  }
+  EXPECT_EQ(a->messages.size(), count);
+  ASSERT_TRUE(until([&] { return a->messages.size() == count && b->count("writable") == 1; }));
+}
+
+TEST_P(LaneTransport, ShowsWhatWasAppendedByAnEndThatCloses) {
+  join();
+  ASSERT_TRUE(append(*out, "last words"));
+  b->way->close();
+  ASSERT_TRUE(turn_until({a.get()}, [&] { return a->count("closed") == 1; }));
+  EXPECT_EQ(a->messages, std::vector<std::string>{"last words"});
 }
 
 TEST_P(LaneTransport, LingersUntilAllIsHandled) {
