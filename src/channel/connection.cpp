@@ -257,6 +257,10 @@ std::size_t connection_set::poll(const poll_limits& limits) {
 status connection_set::wait(std::chrono::nanoseconds timeout) {
   return core_ == nullptr ? status{errc::closed} : core_->wait(timeout);
 }
+void connection_set::end_poll() noexcept {
+  if (core_ != nullptr)
+    core_->end_poll();
+}
 void connection_set::flush() noexcept {
   if (core_ != nullptr)
     core_->flush();

@@ -231,7 +231,8 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   find_busy();
   if (!tell_problems() || !tell_due())
     return 0;
-  for (int idle_turns = 0; !busy_.empty() && idle_turns != idle_turns_max && left.go_on();) {
+  for (int idle_turns = 0;
+       !busy_.empty() && idle_turns != idle_turns_max && left.go_on() && !poll_ends_;) {
     const std::size_t before = left.delivered;
     if (!read_turn(*busy_.first(), left))
       return left.delivered;
@@ -274,10 +275,8 @@ bool connection_core::walk(connection_entry& c, budget& left) {
         c.reader(c.context, message);
       else if (handlers_.on_message)
         handlers_.on_message(handle(c), message);
-      return interrupted_ == interruption::none && c.now == phase::linked && !c.paused &&
-                     left.go_on()
-                 ? frame_flow::go_on
-                 : frame_flow::stop;
+      return goes_on() && c.now == phase::linked && !c.paused && left.go_on() ? frame_flow::go_on
+                                                                              : frame_flow::stop;
     });
     if (interrupted_ != interruption::none)
       return false;

@@ -153,6 +153,11 @@ bool receiver::prepare_sleep() {
   const bool asleep = backend.prepare_sleep();
   return backend.report_problems() && asleep;
 }
+void receiver::end_poll() noexcept {
+  if (backend_ != nullptr)
+    backend_->end_poll();
+}
+
 void receiver::finish_sleep() {
   if (backend_ == nullptr)
     return;

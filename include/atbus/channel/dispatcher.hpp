@@ -33,6 +33,8 @@ class ATBUS_API dispatcher {
     const status able = usable();
     return able && dispatching_ ? status{errc::invalid_argument} : able;
   }
+  // Within a handler: the poll that runs ends after what it is telling.
+  void end_poll() noexcept { poll_ends_ = true; }
   // The public object lets go. Ends it, at once or when the dispatch frame ends.
   void release() noexcept;
 
@@ -47,8 +49,10 @@ class ATBUS_API dispatcher {
    public:
     explicit dispatch_frame(dispatcher& of) noexcept
         : of_(of), entered_(!of.dispatching_ && of.interrupted_ == interruption::none) {
-      if (entered_)
+      if (entered_) {
         of.dispatching_ = true;
+        of.poll_ends_ = false;
+      }
     }
     ~dispatch_frame() {
       if (entered_)
@@ -81,7 +85,13 @@ class ATBUS_API dispatcher {
   // delete this, within a fork_pause.
   virtual void destroy() noexcept = 0;
 
+  // Within a dispatch.
+  [[nodiscard]] bool goes_on() const noexcept {
+    return interrupted_ == interruption::none && !poll_ends_;
+  }
+
   interruption interrupted_ = interruption::none;
+  bool poll_ends_ = false;
   bool dispatching_ = false;
   std::function<void(const error&)> on_problem_;
 

@@ -72,7 +72,7 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   poll_limits rest = limits;
   if (lanes_ != nullptr) {
     delivered = lanes_->poll(handler, limits);
-    if (interrupted_ != interruption::none)
+    if (!goes_on())
       return delivered;
     // With no end of messages there the sockets still get their turn.
     if (delivered != 0 && ++polls_ % polls_per_look != 0)
@@ -82,7 +82,7 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   const std::size_t of_frames = poll_frames(handler, rest);
   delivered += of_frames;
   // Behind its last frame a sender goes on in its lane.
-  if (moved_on_ && interrupted_ == interruption::none) [[unlikely]] {
+  if (moved_on_ && goes_on()) [[unlikely]] {
     moved_on_ = false;
     rest.messages -= of_frames;
     delivered += lanes_->poll(handler, rest);
@@ -131,7 +131,7 @@ std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits
                     "a handler takes std::span<const std::byte> or const atbus::received_message&");
       handler(received_message{bytes, connection_, false});
     }
-    if (interrupted_ != interruption::none) [[unlikely]]
+    if (!goes_on()) [[unlikely]]
       break;
     if (timed && delivered % messages_per_clock == 0 && now() >= deadline)
       break;

@@ -75,6 +75,9 @@ class ATBUS_API receiver {
     return static_cast<detail::receiver_core*>(backend_)->poll(handler, limits);
   }
 
+  // From a handler: the poll that called it delivers nothing more. No effect elsewhere.
+  void end_poll() noexcept;
+
   // Sleeps until a message is there (ok), or `timeout` has passed (timed_out); negative: for ever.
   // Uses no CPU while it sleeps, after a spin bounded by `receiver_options::spin`. Errors: closed,
   // used_after_fork, invalid_argument (from a handler).

@@ -233,7 +233,7 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     if (interrupted_ == interruption::forked) [[unlikely]]
       return frame.count;
     frame.returned();
-    if (interrupted_ != interruption::none || !lane.active) [[unlikely]]
+    if (!goes_on() || !lane.active) [[unlikely]]
       break;
     if (lane.position - lane.head >= capacity / 8)
       give_back(lane);
@@ -273,7 +273,7 @@ std::size_t receiver_core::poll(Handler& handler, const poll_limits& limits) {
       lane.last_busy = productive_passes_;
       const std::size_t most = limits.messages - delivered;
       delivered += visit(lane, handler, timed ? std::min(most, messages_per_clock) : most);
-      if (interrupted_ != interruption::none) [[unlikely]]
+      if (!goes_on()) [[unlikely]]
         return delivered;
       if (timed && now() >= deadline)
         return delivered;

@@ -61,6 +61,31 @@ TEST_P(Delivery, CommitMaySendLessThanWasClaimed) {
   EXPECT_EQ(drain(inbox), (std::vector<std::string>{"short", "next"}));
 }
 
+TEST_P(Delivery, AHandlerMayEndThePollThatCalledIt) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  std::vector<std::string> expected;
+  for (int i = 0; i != 10; ++i) {
+    ASSERT_TRUE(out.send(as_bytes(expected.emplace_back(std::to_string(i)))));
+  }
+  (void)out.flush();
+  inbox.end_poll();  // nothing is running
+  std::vector<std::string> got;
+  std::vector<std::size_t> polls;
+  const auto deadline = now() + std::chrono::seconds{20};
+  while (got.size() != expected.size() && now() < deadline) {
+    const std::size_t told = inbox.poll([&](bytes_view message) {
+      got.emplace_back(as_text(message));
+      if (got.size() % 4 == 0)
+        inbox.end_poll();
+    });
+    if (told != 0)
+      polls.push_back(told);
+  }
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(polls, (std::vector<std::size_t>{4, 4, 2}));
+}
+
 TEST_P(Delivery, BatchIsInvisibleUntilFlushed) {
   auto inbox = open_receiver();
   auto out = open_sender();

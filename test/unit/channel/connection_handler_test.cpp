@@ -126,6 +126,24 @@ TEST_F(ConnectionPoll, NothingIsToldFromInsideAHandler) {
   EXPECT_TRUE(until([&] { return b.messages.size() == 100; }));
 }
 
+TEST_F(ConnectionPoll, AHandlerMayEndThePollThatCalledIt) {
+  join();
+  a.set->end_poll();  // none is running
+  a.on_message = [&](connection, bytes_view) {
+    if (a.messages.size() % 4 == 0)
+      a.set->end_poll();
+  };
+  for (std::size_t i = 0; i != 10; ++i)
+    EXPECT_TRUE(out.send(as_bytes(numbered(i))));
+  EXPECT_TRUE(out.flush());
+  std::vector<std::size_t> polls;
+  for (const auto deadline = now() + 30s; a.messages.size() != 10 && now() < deadline;) {
+    if (const std::size_t told = a.set->poll(); told != 0)
+      polls.push_back(told);
+  }
+  EXPECT_EQ(polls, (std::vector<std::size_t>{4, 4, 2}));
+}
+
 TEST_F(ConnectionPoll, OtherHandlersAreToldFromTheNextPollOn) {
   join();
   std::vector<std::string> later;
