@@ -68,9 +68,18 @@ std::size_t channels::poll(const poll_limits& limits) {
   poll_limits half = limits;
   half.messages = (limits.messages + 1) / 2;
   half.time = limits.time / 2;
+  poll_ends_ = false;
   const std::size_t told = first.poll(half);
+  if (poll_ends_)
+    return told;
   half.messages = limits.messages - told;
   return told + second.poll(half);
+}
+
+void channels::end_poll() noexcept {
+  poll_ends_ = true;
+  streams_.end_poll();
+  lanes_.end_poll();
 }
 
 bool channels::prepare_sleep() {
@@ -95,9 +104,8 @@ std::chrono::nanoseconds channels::longest_sleep() const noexcept {
 
 std::unique_ptr<transport> make_channels(const node_options& options) {
   channels_options wish;
-  wish.streams.message_limit =
-      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max) +
-      routed_head_size;
+  wish.streams.message_limit = routed_size(
+      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max));
   wish.streams.send_buffer_size = options.send_buffer_size();
   if (options.send_buffer_number() != 0) {
     wish.streams.buffer = send_buffer_kind::fixed;

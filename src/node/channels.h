@@ -23,6 +23,7 @@ class channels final : public transport {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
+  void end_poll() noexcept override;
   void flush() noexcept override {
     streams_.flush();
     lanes_.flush();
@@ -41,6 +42,7 @@ class channels final : public transport {
   int epoll_failure_ = 0;  // errno
   bool lanes_first_ = false;
   bool polling_ = false;
+  bool poll_ends_ = false;
 };
 
 [[nodiscard]] std::unique_ptr<transport> make_channels(const node_options& options);

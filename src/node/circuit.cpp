@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
+
+#include "protocol/control.h"
 
 namespace atbus::detail {
 namespace {
@@ -24,12 +27,15 @@ constexpr std::chrono::nanoseconds patience_longest = 4s;
 constexpr std::chrono::nanoseconds answer_delay = 20ms;
 // The same wish again within this time is about what is under way.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
-// Small chunks: each circuit holds one for as long as a control message is not released. And what all
-// circuits of a node keep idle.
-constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 4 * 1024, .idle_bytes = 256 * 1024};
-// The most that a stretch for several messages has, and the least that one of them takes.
-constexpr std::size_t stretch_most = 4 * 1024;
-constexpr std::size_t frame_least = frame_size(message_head_size);
+// The most that a batch of several messages has: every node takes that much.
+constexpr std::size_t batch_most = 4 * 1024;
+static_assert(batch_most <= control_size_max);
+static_assert(batch_most / frame_size(message_head_size) <
+              std::numeric_limits<std::uint16_t>::max());
+// Batches that may come of one stretch: a claim stays open while what is before it is sent.
+constexpr std::size_t batches_of_stretch = 2;
+// Messages of a batch between two looks at the clock.
+constexpr unsigned messages_per_clock = 32;
 
 // Will do better later: a queue is full, or a node on the way is just connecting again.
 constexpr bool is_passing(errc why) noexcept {
@@ -91,13 +97,13 @@ status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcep
   const bool is_data = purpose == message_purpose::data;
   if (is_data)
     room -= std::min(room, control_reserve);
-  const std::size_t most = std::min(room, stretch_most);
+  const std::size_t most = std::min(room, batch_most);
   for_one_ = !is_data || most < size;
   mutable_bytes place;
   status claimed;
   if (size > room)
     claimed = {errc::would_block, size};
-  else if (!make_room_in_ring(for_one_ ? 1 : most / frame_least))
+  else if (!make_room_in_ring(batches_of_stretch))
     claimed = {errc::out_of_memory, size};
   else
     claimed = for_one_ ? queue_.claim(size, place) : queue_.claim_up_to(size, most, place);
@@ -111,12 +117,12 @@ status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcep
   return {};
 }
 
-bool circuit::make_room_in_ring(std::size_t messages) noexcept {
+bool circuit::make_room_in_ring(std::size_t batches) noexcept {
   const auto held = static_cast<std::size_t>(committed_ - released_);
-  if (held + messages <= ring_.size())
+  if (held + batches <= ring_.size())
     return true;
   try {
-    std::vector<sent_message> larger(std::bit_ceil(std::max<std::size_t>(16, held + messages)));
+    std::vector<sent_batch> larger(std::bit_ceil(std::max<std::size_t>(16, held + batches)));
     for (std::uint64_t index = released_; index < committed_; ++index)
       larger[static_cast<std::size_t>(index) & (larger.size() - 1)] = at(index);
     ring_ = std::move(larger);
@@ -139,11 +145,10 @@ void circuit::take_in() noexcept {
   const std::size_t bytes = stretch_.appended();
   if (stretch_.begin == nullptr || (bytes == 0 && stretch_.frame != nullptr))
     return;
-  for (const std::byte* from = stretch_.begin; from != stretch_.at; ++committed_) {
-    const std::size_t size = frame_length(load_little_endian<std::uint32_t>(from));
-    ring_[static_cast<std::size_t>(committed_) & (ring_.size() - 1)] = {from + frame_header_size,
-                                                                        size};
-    from += frame_size(size);
+  if (bytes != 0) {
+    const std::uint64_t messages = stretch_.frames - std::exchange(taken_, stretch_.frames);
+    ring_[static_cast<std::size_t>(committed_++) & (ring_.size() - 1)] = {
+        stretch_.begin, bytes, static_cast<std::uint16_t>(messages)};
   }
   queue_.commit(bytes);
   mutable_bytes place;
@@ -194,13 +199,14 @@ void circuit::pump() noexcept {
 }
 
 status circuit::pass_on(std::uint64_t index) noexcept {
-  const sent_message& which = at(index);
+  const sent_batch& which = at(index);
   // Some times in each window, so that it does not come to an end.
   unasked_ += which.whole();
   const bool asks = unasked_ >= window_ / 4;
   if (asks)
     unasked_ = 0;
   const routed_head head{.asks = asks,
+                         .messages = which.messages,
                          .destination = peer_,
                          .source = owner_.self_,
                          .circuit = number_,
@@ -231,11 +237,15 @@ void circuit::tick() {
 }
 
 void circuit::release(std::uint64_t messages) noexcept {
-  messages = std::min(messages, committed_ - released_);
-  has_received(released_ + messages);
+  released_of_next_ += messages;
   std::size_t bytes = 0;
-  for (; messages != 0; --messages)
-    bytes += frame_size(at(released_++).size);
+  while (released_ != committed_ && released_of_next_ >= at(released_).messages) {
+    has_received(released_ + 1);
+    released_of_next_ -= at(released_).messages;
+    bytes += at(released_++).size;
+  }
+  if (released_ == committed_)
+    released_of_next_ = 0;
   queue_.release(bytes);
   if (wants_room_ && queue_.size() <= queue_.byte_limit() / 2)
     owner_.list(*this);
@@ -247,8 +257,15 @@ void circuit::take_unreleased(const std::function<void(bytes_view, errc)>& each)
   stretch_.frame = nullptr;
   take_in();
   for (; released_ < committed_; ++released_) {
-    const sent_message& one = at(released_);
-    each({one.at, one.size}, released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered);
+    const sent_batch& batch = at(released_);
+    const errc fate = released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered;
+    frame_run run{.at = batch.at, .end = batch.at + batch.size, .limit = frame_payload_max};
+    for (std::uint64_t length = 0; run.has_next(length); run.at += frame_size(length)) {
+      if (released_of_next_ != 0)
+        --released_of_next_;
+      else
+        each({run.at + frame_header_size, length}, fate);
+    }
   }
   queue_.release(queue_.size());
 }
@@ -309,9 +326,11 @@ void circuit::failed(std::uint64_t number, errc why) noexcept {
   clock_.set(held_until_);
 }
 
-void circuit::carried(const routed_head& head, bytes_view inner, link_events& events) {
-  if (over_ || closing_ || paused_)
+void circuit::carried(const routed_head& head, bytes_view batch) {
+  if (!listens() || !rest_.empty()) {
+    passed_over_ = true;
     return;
+  }
   if (head.number != expected_) {
     // A lower one was sent again because no answer came. Of a gap one word is enough.
     if (head.number < expected_)
@@ -324,13 +343,68 @@ void circuit::carried(const routed_head& head, bytes_view inner, link_events& ev
   // Whoever answers has the call. It must not come again: another life would take it for a new one.
   if (!accepted_ && committed_ != 0)
     has_received(1);
-  // What is not data is not acknowledged by the session. Nobody waits for that: each word on its own
-  // may wake all nodes on the way.
   if (head.asks)
     owe(circuit_step::expects);
-  else if (inner[0] != std::byte{0} && !answer_.pending())
-    answer_.set(owner_.clock_.now() + answer_delay);
-  events.received(*this, inner, false);
+  hand_up(batch);
+}
+
+void circuit::hand_up(bytes_view batch) {
+  frame_run run{.at = batch.data(),
+                .end = batch.data() + batch.size(),
+                .limit = owner_.options_.message_limit};
+  // Also when a handler throws.
+  struct keeper {
+    circuit& of;
+    const frame_run& run;
+    ~keeper() {
+      if (!of.owner_.closed_)
+        of.keep({run.at, run.end});
+    }
+  } const at_end{*this, run};
+  const poll_progress& progress = owner_.progress_;
+  std::uint64_t length = 0;
+  for (unsigned walked = 1; listens() && !progress.is_enough() && run.at != run.end; ++walked) {
+    bytes_view message;
+    if (run.has_next(length) && length >= message_head_size) [[likely]] {
+      message = {run.at + frame_header_size, static_cast<std::size_t>(length)};
+      run.at += frame_size(length);
+      // What is not data is not acknowledged by the session. Nobody waits for that: each word on its
+      // own may wake all nodes on the way.
+      if (message[0] != std::byte{0} && !answer_.pending())
+        answer_.set(owner_.clock_.now() + answer_delay);
+    } else {
+      run.at = run.end;  // no node sends that: the session sees an empty message, which none is
+    }
+    owner_.events_.received(*this, message, false);
+    if (owner_.closed_)
+      return;
+    if (walked % messages_per_clock == 0 && progress.deadline.count() != 0 &&
+        owner_.clock_.now() >= progress.deadline)
+      return owner_.hops_.end_poll();
+  }
+}
+
+void circuit::keep(bytes_view rest) noexcept {
+  const bool was_kept = !rest_.empty();
+  if (over_ || closing_ || rest.empty()) {
+    if (rest_.capacity() > batch_most)
+      rest_ = {};
+    rest_.clear();
+    // It is taken from there.
+    if (was_kept && std::exchange(passed_over_, false))
+      owe(circuit_step::misses);
+    return;
+  }
+  try {
+    if (was_kept)
+      rest_.erase(rest_.begin(), rest_.end() - static_cast<std::ptrdiff_t>(rest.size()));
+    else
+      rest_.assign(rest.begin(), rest.end());
+  } catch (const std::bad_alloc&) {
+    return end(errc::out_of_memory);
+  }
+  if (!paused_)
+    owner_.list_rest(*this);
 }
 
 void circuit::owe(circuit_step step) noexcept {
@@ -339,8 +413,12 @@ void circuit::owe(circuit_step step) noexcept {
 }
 
 void circuit::resume() noexcept {
-  if (std::exchange(paused_, false))
-    owe(circuit_step::misses);
+  if (!std::exchange(paused_, false))
+    return;
+  passed_over_ = false;
+  owe(circuit_step::misses);
+  if (!rest_.empty())
+    owner_.list_rest(*this);
 }
 
 void circuit::close(std::chrono::nanoseconds linger) noexcept {
@@ -360,170 +438,6 @@ void circuit::end(errc why) noexcept {
   why_ = why == errc::ok ? errc::closed : why;
   clock_.cancel();
   owner_.list(*this);
-}
-
-circuits::circuits(bus_id self, const circuit_options& options, next_hops& hops,
-                   link_events& events, timer_queue& timers, const clock_source& clock,
-                   random_source& random)
-    : self_(self),
-      options_(options),
-      hops_(hops),
-      events_(events),
-      timers_(timers),
-      clock_(clock),
-      random_(random),
-      chunks_(chunk_sizes) {}
-
-circuits::~circuits() = default;
-
-circuit& circuits::add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted) {
-  auto made = std::make_unique<circuit>(*this, number, peer, trust, accepted);
-  for (auto* list : {&due_, &blocked_, &unflushed_, &turn_})
-    list->reserve(all_.size() + 1);
-  return *all_.emplace(number, std::move(made)).first->second;
-}
-
-link* circuits::open(bus_id to) {
-  std::uint64_t number = 0;
-  while (number == 0 || all_.contains(number))
-    number = random_.word();
-  circuit& made = add(number, to, hops_.trust_towards(to), false);
-  made.open_due_ = true;
-  list(made);
-  return &made;
-}
-
-void circuits::list(circuit& of) noexcept {
-  if (!std::exchange(of.listed_, true))
-    due_.push_back(&of);
-}
-
-circuit* circuits::find(const routed_head& head) noexcept {
-  if (last_found_ == nullptr || last_found_->number_ != head.circuit) [[unlikely]] {
-    const auto found = all_.find(head.circuit);
-    if (found == all_.end())
-      return nullptr;
-    last_found_ = found->second.get();
-  }
-  return last_found_->peer_ == head.source ? last_found_ : nullptr;
-}
-
-void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
-                   std::uint64_t what) noexcept {
-  const routed_head head{
-      .step = step, .destination = to, .source = self_, .circuit = number, .number = what};
-  (void)hops_.pass_on(head, {});  // lost: it is asked again, or said again
-}
-
-void circuits::arrived(const routed_head& head, bytes_view message, link_trust from) {
-  circuit* of = find(head);
-  switch (head.step) {
-    case circuit_step::carry:
-      break;
-    case circuit_step::expects:
-      if (of != nullptr)
-        of->expects(head.number);
-      return;
-    case circuit_step::misses:
-      if (of != nullptr)
-        of->misses(head.number);
-      return;
-    case circuit_step::failed:
-      if (of != nullptr)
-        of->failed(head.number, head.reason);
-      return;
-    case circuit_step::reached:
-      return;  // of no circuit
-    case circuit_step::ended:
-      if (of != nullptr)
-        of->end(errc::peer_closed);
-      return;
-  }
-  const bytes_view inner = carried_by(message);
-  if (of == nullptr) {
-    const bool is_call = head.number == 1 && inner[0] == std::byte{1};  // message_kind::hello
-    if (!is_call || unconfirmed_ >= unconfirmed_max || all_.contains(head.circuit))
-      return say(head.source, head.circuit, circuit_step::ended, 1);
-    of = &add(head.circuit, head.source, from, true);
-    ++unconfirmed_;
-    events_.opened(*of, true);
-    if (closed_)
-      return;
-  }
-  of->carried(head, inner, events_);
-}
-
-void circuits::writable() noexcept {
-  writable_ = writable_ || !blocked_.empty();
-}
-
-void circuits::ways_changed() noexcept {
-  writable();
-  for (const auto& [number, one] : all_) {
-    if (one->under_way_ != 0 && one->held_until_.count() == 0)
-      one->clock_.set(clock_.now());
-  }
-}
-
-void circuits::poll() {
-  if (std::exchange(writable_, false)) {
-    turn_.swap(blocked_);
-    for (std::size_t i = 0; i != turn_.size(); ++i) {
-      turn_[i]->blocked_ = false;
-      turn_[i]->pump();
-    }
-    turn_.clear();
-  }
-  turn_.swap(due_);
-  for (std::size_t i = 0; i != turn_.size(); ++i) {
-    circuit* const one = turn_[i];
-    one->listed_ = false;
-    if (std::exchange(one->open_due_, false) && !one->over_)
-      events_.opened(*one, false);
-    if (closed_)
-      return;
-    const circuit_step owed = std::exchange(one->owed_, circuit_step::carry);
-    if (owed != circuit_step::carry)
-      one->answer_.cancel();
-    if (owed != circuit_step::carry && !one->over_)
-      say(one->peer_, one->number_, owed, one->expected_);
-    const bool roomy = one->queue_.size() <= one->queue_.byte_limit() / 2;
-    if (roomy && !one->over_ && std::exchange(one->wants_room_, false))
-      events_.writable(*one);
-    if (closed_)
-      return;
-    if (!one->over_)
-      continue;
-    if (one->why_ != errc::peer_closed)
-      say(one->peer_, one->number_, circuit_step::ended, 1);
-    events_.closed(*one, error{one->why_});
-    if (closed_)
-      return;
-    if (one->accepted_ && !one->confirmed_)
-      --unconfirmed_;
-    if (one->listed_)
-      std::erase(due_, one);
-    if (one->blocked_)
-      std::erase(blocked_, one);
-    if (one->unflushed_)
-      std::erase(unflushed_, one);
-    if (last_found_ == one)
-      last_found_ = nullptr;
-    all_.erase(one->number_);
-  }
-  turn_.clear();
-}
-
-void circuits::flush() noexcept {
-  for (std::size_t i = 0; i != unflushed_.size(); ++i) {
-    unflushed_[i]->unflushed_ = false;
-    unflushed_[i]->flush();
-  }
-  unflushed_.clear();
-}
-
-void circuits::close() noexcept {
-  closed_ = true;
 }
 
 }  // namespace atbus::detail

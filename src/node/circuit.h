@@ -1,7 +1,8 @@
-// A link to a node through other nodes: its messages are numbered and kept at their origin, and passed
-// on by relays that keep nothing and may drop any of them (doc/design/routing.md).
+// A link to a node through other nodes: its messages travel in batches, which are numbered and kept at
+// their origin, and passed on by relays that keep nothing and may drop any of them
+// (doc/design/routing.md).
 //
-// Each direction goes back to the first message that is missing: the sender keeps what was not
+// Each direction goes back to the first batch that is missing: the sender keeps what was not
 // released, the receiver takes the next number only and says now and then how far it has come. So the
 // session above sees a link that loses nothing and keeps order, also when the way changes in mid
 // traffic.
@@ -24,6 +25,7 @@
 #include "atbus/channel/frame_stretch.hpp"
 #include "atbus/core/clock.hpp"
 #include "node/link.h"
+#include "node/poll_progress.h"
 #include "node/random_source.h"
 #include "node/timer_queue.h"
 #include "protocol/routed_head.h"
@@ -35,12 +37,14 @@ class circuits;
 // What carries the messages of circuits to the next node: the links of a node.
 class next_hops {
  public:
-  // Sends that head and a copy of what it carries on their way. would_block: circuits::writable() is
+  // Sends that head and a copy of the batch it carries on their way. would_block: circuits::writable() is
   // called when to go on. no_route: there is no next node. message_too_large: that is what its link
   // says.
-  virtual status pass_on(const routed_head& head, bytes_view carried) noexcept = 0;
+  virtual status pass_on(const routed_head& head, bytes_view batch) noexcept = 0;
   // Of the link to the next node on the way there.
   [[nodiscard]] virtual link_trust trust_towards(bus_id destination) const noexcept = 0;
+  // From where messages come, no more are to come in this poll.
+  virtual void end_poll() noexcept = 0;
   // For people.
   [[nodiscard]] virtual std::string way_to(bus_id destination) const = 0;
 
@@ -81,22 +85,24 @@ class circuit final : public link {
  private:
   friend class circuits;
 
-  struct sent_message {
+  // What was in the stretch when it was sent: frames with a message each.
+  struct sent_batch {
     const std::byte* at;
     std::size_t size;
+    std::uint16_t messages;
 
     // With its routed head.
     [[nodiscard]] std::size_t whole() const noexcept { return routed_head_size + size; }
   };
 
-  // Messages are counted from 0 here; number n on the wire is n - 1.
+  // Batches are counted from 0 here; number n on the wire is n - 1.
   // released_ <= received_ <= next_ <= left_here_ <= committed_.
-  [[nodiscard]] const sent_message& at(std::uint64_t index) const noexcept {
+  [[nodiscard]] const sent_batch& at(std::uint64_t index) const noexcept {
     return ring_[static_cast<std::size_t>(index) & (ring_.size() - 1)];
   }
-  [[nodiscard]] bool make_room_in_ring(std::size_t messages) noexcept;
+  [[nodiscard]] bool make_room_in_ring(std::size_t batches) noexcept;
   [[nodiscard]] status new_stretch(std::size_t length, message_purpose purpose) noexcept;
-  // What was appended to the stretch joins the queue. A message that is only claimed stays where it is.
+  // What was appended to the stretch becomes a batch. A message that is only claimed stays where it is.
   void take_in() noexcept;
   // Sends what the window lets through.
   void pump() noexcept;
@@ -110,7 +116,11 @@ class circuit final : public link {
   void owe(circuit_step step) noexcept;
 
   // What the other end or a relay says.
-  void carried(const routed_head& head, bytes_view inner, link_events& events);
+  void carried(const routed_head& head, bytes_view batch);
+  // Hands up messages until this poll has told enough, or nobody wants them now; the others are kept.
+  void hand_up(bytes_view batch);
+  void keep(bytes_view rest) noexcept;
+  [[nodiscard]] bool listens() const noexcept { return !over_ && !closing_ && !paused_; }
   void expects(std::uint64_t number) noexcept;
   void misses(std::uint64_t number) noexcept;
   void failed(std::uint64_t number, errc why) noexcept;
@@ -128,6 +138,7 @@ class circuit final : public link {
   bool blocked_ = false;     // the next link has no room, or there is none for a while
   bool listed_ = false;      // poll() looks at it
   bool unflushed_ = false;   // flush() does
+  bool resting_ = false;     // poll_rests() does
   bool wants_room_ = false;  // the session above
   bool closing_ = false;
   bool over_ = false;                        // to be told
@@ -135,13 +146,15 @@ class circuit final : public link {
   errc why_ = errc::ok;
 
   // Out.
-  malloc_queue queue_;  // of frames; they leave without their headers
+  malloc_queue queue_;  // of frames
   frame_stretch stretch_;
-  bool for_one_ = false;  // the stretch: there is no room in the ring for more
-  std::vector<sent_message> ring_;
+  bool for_one_ = false;     // the stretch: what else is sent may not have its room
+  std::uint64_t taken_ = 0;  // of the stretch's frames
+  std::vector<sent_batch> ring_;
   std::uint64_t committed_ = 0;
   std::uint64_t released_ = 0;
-  std::uint64_t received_ = 0;  // the first one that the other end may not have
+  std::uint64_t released_of_next_ = 0;  // messages of the batch `released_`
+  std::uint64_t received_ = 0;          // the first one that the other end may not have
   std::uint64_t next_ = 0;
   std::uint64_t left_here_ = 0;  // the first one that never was sent
   std::size_t under_way_ = 0;    // bytes of [received_, next_)
@@ -159,13 +172,16 @@ class circuit final : public link {
   // In.
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
-  timer answer_;  // to what is not data
+  std::vector<std::byte> rest_;  // of a batch: not handed up yet
+  bool passed_over_ = false;     // a batch came meanwhile
+  timer answer_;                 // to what is not data
 };
 
 class circuits {
  public:
   circuits(bus_id self, const circuit_options& options, next_hops& hops, link_events& events,
-           timer_queue& timers, const clock_source& clock, random_source& random);
+           timer_queue& timers, const clock_source& clock, random_source& random,
+           const poll_progress& progress);
   ~circuits();
   circuits(const circuits&) = delete;
   circuits& operator=(const circuits&) = delete;
@@ -179,12 +195,16 @@ class circuits {
   // The ways have changed: what is under way may be lost.
   void ways_changed() noexcept;
 
-  // Tells what there is to tell.
+  // Tells what is left of batches, before others may come.
+  void poll_rests();
+  // Tells what else there is to tell.
   void poll();
   // Sends what was committed.
   void flush() noexcept;
   [[nodiscard]] bool has_unflushed() const noexcept { return !unflushed_.empty(); }
-  [[nodiscard]] bool has_due() const noexcept { return !due_.empty() || writable_; }
+  [[nodiscard]] bool has_due() const noexcept {
+    return !due_.empty() || !resting_.empty() || writable_;
+  }
   void close() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
 
@@ -197,6 +217,8 @@ class circuits {
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
   // poll() looks at it.
   void list(circuit& of) noexcept;
+  // poll_rests() does.
+  void list_rest(circuit& of) noexcept;
 
   const bus_id self_;
   const circuit_options options_;
@@ -205,6 +227,7 @@ class circuits {
   timer_queue& timers_;
   const clock_source& clock_;
   random_source& random_;
+  const poll_progress& progress_;
   chunk_cache chunks_;
   std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
   circuit* last_found_ = nullptr;
@@ -212,7 +235,8 @@ class circuits {
   std::vector<circuit*> due_;
   std::vector<circuit*> blocked_;
   std::vector<circuit*> unflushed_;
-  std::vector<circuit*> turn_;  // poll() is at these
+  std::vector<circuit*> resting_;  // have a rest to hand up
+  std::vector<circuit*> turn_;     // poll() is at these
   std::size_t unconfirmed_ = 0;
   bool writable_ = false;
   bool closed_ = false;

@@ -161,9 +161,10 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
   if (!waiting_.empty())
     tell_writable();
   std::size_t told = 0;
+  poll_ends_ = false;
   // Inboxes may be opened meanwhile: those have their turn in the next poll.
   const std::size_t count = inboxes_.size();
-  for (std::size_t i = 0; i != count && told < limits.messages && !closed_; ++i) {
+  for (std::size_t i = 0; i != count && told < limits.messages && !poll_ends_ && !closed_; ++i) {
     inbox& from = *inboxes_[(turn_ + i) % count];
     const auto each = [&](const received_message& message) { receive(from, message); };
     told += from.in.poll(each, {.messages = limits.messages - told, .time = limits.time});
@@ -177,6 +178,12 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
       events_->problem(what);
   }
   return told;
+}
+
+void lane_transport::end_poll() noexcept {
+  poll_ends_ = true;
+  for (const auto& own : inboxes_)
+    own->in.end_poll();
 }
 
 void lane_transport::receive(inbox& from, const received_message& message) {

@@ -61,6 +61,7 @@ class lane_transport final : public transport, public lane_exchange {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
+  void end_poll() noexcept override;
   void flush() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   bool prepare_sleep() override;
@@ -146,6 +147,7 @@ class lane_transport final : public transport, public lane_exchange {
   std::vector<errc> sockets_why_;  // why connections were left without lanes, as far as told
   std::size_t turn_ = 0;           // the inbox that is first in the next poll
   bool polling_ = false;
+  bool poll_ends_ = false;
   bool closed_ = false;
   bool room_unwatched_ = false;  // the kernel refused to watch for room in some lane
 };

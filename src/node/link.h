@@ -170,6 +170,8 @@ class transport {
 
   // Receives and tells. Returns how many messages were told.
   virtual std::size_t poll(const poll_limits& limits) = 0;
+  // Within an event: this poll tells nothing more that can wait.
+  virtual void end_poll() noexcept = 0;
   // As link::flush, of all links.
   virtual void flush() noexcept = 0;
 

@@ -46,7 +46,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
           id,
           {.message_limit = std::max(options.message_limit() + message_head_size, control_size_max),
            .queue_size = options.send_buffer_size()},
-          *this, *this, timers_, on.clock, on.random) {
+          *this, *this, timers_, on.clock, on.random, progress_) {
   if (fault_)
     tokens_ = make_tokens(options_, fault_);
   encode(where_body{.id = bus_id{std::numeric_limits<std::uint64_t>::max()}}, question_);
@@ -418,27 +418,30 @@ std::size_t node_core::poll(const poll_limits& limits) {
         of.handlers_ = *std::exchange(of.next_handlers_, std::nullopt);
     }
   } const at_end{*this};
-  delivered_now_ = 0;
+  progress_ = {.most = limits.messages};
+  if (limits.time > std::chrono::nanoseconds{0})
+    progress_.deadline = on_.clock.now() + limits.time;
   timers_.run(on_.clock.now());
   // Those that are sent from here on wait for the next poll.
-  for (std::size_t left = to_self_.size(); left != 0 && delivered_now_ < limits.messages; --left) {
+  for (std::size_t left = to_self_.size(); left != 0 && !progress_.is_enough(); --left) {
     const held_message own = std::move(to_self_.front());
     to_self_.pop_front();
     to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
     deliver_any(self_, message_head{message_kind::data, own.flags, 0, own.type}, own.bytes, false);
     if (closed_)
-      return delivered_now_;
+      return progress_.told;
   }
   if (!tell_news())
-    return delivered_now_;
+    return progress_.told;
+  circuits_.poll_rests();
   poll_limits rest = limits;
-  rest.messages -= std::min(rest.messages, delivered_now_);
-  if (rest.messages != 0)
+  rest.messages -= std::min(rest.messages, progress_.told);
+  if (rest.messages != 0 && !closed_)
     on_.channels.poll(rest);
   if (!closed_)
     circuits_.poll();
   if (closed_)
-    return delivered_now_;
+    return progress_.told;
   close_way();
   for (peer* moving : std::vector<peer*>{moving_})
     move_if_settled(*moving);
@@ -447,7 +450,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   circuits_.flush();
   on_.channels.flush();
   tell_news();
-  return delivered_now_;
+  return progress_.told;
 }
 
 void node_core::flush() noexcept {

@@ -174,11 +174,12 @@ class node_core final : private link_events, private next_hops {
   void problem(const error& what) override;
 
   // next_hops: node_routes.cpp, as the next ones
-  status pass_on(const routed_head& head, bytes_view carried) noexcept override;
+  status pass_on(const routed_head& head, bytes_view batch) noexcept override;
   [[nodiscard]] link_trust trust_towards(bus_id destination) const noexcept override;
   [[nodiscard]] std::string way_to(bus_id destination) const override;
+  void end_poll() noexcept override { on_.channels.end_poll(); }
   // The same, for a message that came from there.
-  status send_on(const routed_head& head, bytes_view carried, const peer* from) noexcept;
+  status send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept;
   // The one to use of its links; null: none is registered.
   [[nodiscard]] static session* link_to(const peer& next) noexcept;
   void relay(session& from, bytes_view message);
@@ -417,6 +418,7 @@ class node_core final : private link_events, private next_hops {
   std::optional<node_handlers> next_handlers_;
   std::vector<std::string> addresses_;
 
+  poll_progress progress_;
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
@@ -476,7 +478,6 @@ class node_core final : private link_events, private next_hops {
   std::map<std::uint64_t, asked_command> asked_;  // by number
   std::uint64_t last_asked_ = 0;                  // begins anywhere
   std::shared_ptr<node_core*> for_commands_ = std::make_shared<node_core*>(this);
-  std::size_t delivered_now_ = 0;
   bool dispatching_ = false;
   bool closed_ = false;
   bool leaving_ = false;
@@ -529,7 +530,8 @@ inline void node_core::count_delivered(std::size_t bytes, bool redelivered) noex
   stats_.delivered_bytes += bytes;
   if (redelivered) [[unlikely]]
     ++stats_.redelivered;
-  ++delivered_now_;
+  if (++progress_.told == progress_.most) [[unlikely]]
+    on_.channels.end_poll();
 }
 
 inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,

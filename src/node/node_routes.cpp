@@ -10,8 +10,8 @@ namespace {
 
 // A failure of one circuit is told once in this time.
 constexpr std::chrono::nanoseconds failure_interval = std::chrono::milliseconds{10};
-// The first of so many messages of a circuit makes a node look for a nearer way.
-constexpr std::uint64_t question_interval = 1024;
+// The first of so many batches of a circuit makes a node look for a nearer way.
+constexpr std::uint64_t question_interval = 16;
 
 }  // namespace
 
@@ -82,7 +82,7 @@ session* node_core::link_to(const peer& next) noexcept {
   return found != next.sessions.end() ? *found : nullptr;
 }
 
-status node_core::send_on(const routed_head& head, bytes_view carried, const peer* from) noexcept {
+status node_core::send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept {
   const peer* const next = routes_.next(head.destination, from);
   if (next == nullptr) {
     // A parent that is just dialled again will know.
@@ -93,7 +93,7 @@ status node_core::send_on(const routed_head& head, bytes_view carried, const pee
   if (path == nullptr)
     return {errc::not_connected, next->id.value()};
   const bool carries = head.step == circuit_step::carry;
-  const std::size_t size = routed_head_size + carried.size();
+  const std::size_t size = routed_head_size + batch.size();
   status why;
   std::byte* const at =
       path->at.claim(size, carries ? message_purpose::data : message_purpose::control, why);
@@ -102,8 +102,8 @@ status node_core::send_on(const routed_head& head, bytes_view carried, const pee
   routed_head now = head;
   now.flags = flags_after(*path, size);
   encode(now, at);
-  if (!carried.empty())
-    copy_payload(at + routed_head_size, carried.data(), carried.size());
+  if (!batch.empty())
+    copy_payload(at + routed_head_size, batch.data(), batch.size());
   path->at.append(size);
   ++path->committed;
   take_claim_away(*path);
@@ -120,8 +120,8 @@ std::uint8_t node_core::flags_after(session& path, std::size_t size) const noexc
   return path.keeps ? flag_acknowledge : std::uint8_t{0};
 }
 
-status node_core::pass_on(const routed_head& head, bytes_view carried) noexcept {
-  return send_on(head, carried, nullptr);
+status node_core::pass_on(const routed_head& head, bytes_view batch) noexcept {
+  return send_on(head, batch, nullptr);
 }
 
 link_trust node_core::trust_towards(bus_id destination) const noexcept {
@@ -158,11 +158,12 @@ void node_core::relay(session& from, bytes_view message) {
     --head.hops_left;
     sent = send_on(head, carried_by(message), from.of);
   }
+  const unsigned messages = std::max<unsigned>(head.messages, 1);
   if (sent) {
-    ++stats_.relayed;
+    stats_.relayed += messages;
     return;
   }
-  ++stats_.relay_drops;
+  stats_.relay_drops += messages;
   if (head.step == circuit_step::carry)
     say_failed(from, head, sent.code());
 }

@@ -265,6 +265,11 @@ std::size_t stream_transport::poll(const poll_limits& limits) {
   return set_->poll(limits);
 }
 
+void stream_transport::end_poll() noexcept {
+  if (set_)
+    set_->end_poll();
+}
+
 void stream_transport::flush() noexcept {
   if (set_)
     set_->flush();

@@ -56,6 +56,7 @@ class stream_transport final : public transport {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
+  void end_poll() noexcept override;
   void flush() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override;
   bool prepare_sleep() override;

@@ -1,10 +1,11 @@
 // The head of a message that passes through other nodes: 40 bytes in front of what it carries.
 //
 //   0                  8              16         24         32         40
-//   | head of the link | destination | source   | circuit  | number   |  a message of the circuit
+//   | head of the link | destination | source   | circuit  | number   |  a batch of the circuit
 //
 // The first 8 bytes are written anew for each link, the rest by the origin alone. In place of the
-// user's type they have the hops left, the step and a reason.
+// user's type they have the hops left, the step, and a reason or how many messages the batch has.
+// A batch is unchecked frames (channel/frame.hpp), one behind the other, with a message each.
 //
 // Pure. Nothing here allocates. doc/design/routing.md has the bytes.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "atbus/channel/frame.hpp"
 #include "atbus/core/bus_id.hpp"
 #include "atbus/core/bytes.hpp"
 #include "atbus/core/little_endian.hpp"
@@ -25,7 +27,7 @@ inline constexpr std::uint8_t hops_max = 16;
 
 // What it says of its circuit.
 enum class circuit_step : std::uint8_t {
-  carry,    // here is message `number`
+  carry,    // here is batch `number`
   expects,  // `number` is the one that is taken next: those before it have come
   misses,   // the same, and later ones have come
   failed,   // `number` has gone no further, for `reason`: from a relay, in the destination's name
@@ -37,8 +39,9 @@ struct routed_head {
   std::uint8_t flags = 0;  // of this link: flag_acknowledge
   std::uint8_t hops_left = hops_max;
   circuit_step step = circuit_step::carry;
-  bool asks = false;       // how far the other end has come is to be said at once
-  errc reason = errc::ok;  // of failed
+  bool asks = false;           // how far the other end has come is to be said at once
+  errc reason = errc::ok;      // of failed
+  std::uint16_t messages = 0;  // in the batch, of carry
   bus_id destination;
   bus_id source;
   std::uint64_t circuit = 0;  // drawn by who opens it
@@ -48,12 +51,17 @@ struct routed_head {
 };
 inline constexpr std::size_t routed_head_size = 40;
 inline constexpr std::uint32_t asking_bit = 0x80;  // of the step
+// Of a routed message that carries one message of that length.
+[[nodiscard]] constexpr std::size_t routed_size(std::size_t length) noexcept {
+  return routed_head_size + frame_size(length);
+}
 
 // The part of each link's own: its first 8 bytes.
 [[nodiscard]] constexpr message_head link_part(const routed_head& head) noexcept {
   const auto step = static_cast<std::uint32_t>(head.step) | (head.asks ? asking_bit : 0);
-  return {message_kind::routed, head.flags, 0,
-          head.hops_left | step << 8U | static_cast<std::uint32_t>(head.reason) << 16U};
+  const auto more =
+      head.step == circuit_step::carry ? head.messages : static_cast<std::uint32_t>(head.reason);
+  return {message_kind::routed, head.flags, 0, head.hops_left | step << 8U | more << 16U};
 }
 
 // Writes the 40 bytes at `to`.
@@ -75,19 +83,23 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
   head.hops_left = static_cast<std::uint8_t>(outer.type);
   const auto step = static_cast<std::uint8_t>(outer.type >> 8U & ~asking_bit);
   head.asks = (outer.type >> 8U & asking_bit) != 0;
-  const auto reason = static_cast<std::uint16_t>(outer.type >> 16U);
+  const auto more = static_cast<std::uint16_t>(outer.type >> 16U);
   head.step = static_cast<circuit_step>(step);
-  head.reason = static_cast<errc>(reason);
+  const bool carries = head.step == circuit_step::carry;
+  head.messages = carries ? more : std::uint16_t{0};
+  head.reason = carries ? errc::ok : static_cast<errc>(more);
   head.destination = load_little_endian<std::uint64_t>(message.data() + 8);
   head.source = load_little_endian<std::uint64_t>(message.data() + 16);
   head.circuit = load_little_endian<std::uint64_t>(message.data() + 24);
   head.number = load_little_endian<std::uint64_t>(message.data() + 32);
-  const bool carries = head.step == circuit_step::carry;
-  return step <= static_cast<std::uint8_t>(circuit_step::reached) && reason < errc_count &&
-         (reason != 0) == (head.step == circuit_step::failed) && head.hops_left <= hops_max &&
-         head.destination != bus_id{} && head.source != bus_id{} && head.number != 0 &&
-         carries == (message.size() >= routed_head_size + message_head_size) &&
-         (carries || message.size() == routed_head_size);
+  if (head.hops_left > hops_max || head.destination == bus_id{} || head.source == bus_id{} ||
+      head.number == 0)
+    return false;
+  if (carries)
+    return more != 0 && message.size() >= routed_size(message_head_size);
+  return message.size() == routed_head_size && more < errc_count &&
+         step <= static_cast<std::uint8_t>(circuit_step::reached) &&
+         (more != 0) == (head.step == circuit_step::failed);
 }
 
 // What a message that was read carries.

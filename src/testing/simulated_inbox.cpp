@@ -32,7 +32,8 @@ void simulated_inbox::close() {
 std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std::size_t most) {
   simulated_way& way = from.wire->ways[1 - from.reader];
   std::size_t count = 0;
-  while (count < most && way.handled < way.committed && !way.dropped && holder != nullptr) {
+  while (count < most && way.handled < way.committed && !way.dropped && holder != nullptr &&
+         (count == 0 || !holder->poll_ends_)) {
     if (!way.note) {  // nobody knows whose these are
       way.dropped = true;
       if (simulated_link* const writer = from.wire->ends[1 - from.reader]; writer != nullptr)
@@ -64,7 +65,7 @@ std::size_t simulated_inbox::tell(link_events& events, std::size_t most) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < lanes.size() && holder != nullptr;) {
     const lane one = lanes[i];
-    count += inherit(one, events, most - count);
+    count += inherit(one, events, holder->poll_ends_ ? 0 : most - count);
     if (holder == nullptr)
       break;
     const simulated_way& way = one.wire->ways[1 - one.reader];

@@ -257,7 +257,8 @@ simulated_dispatch::~simulated_dispatch() {
 
 std::size_t simulated_link::tell_messages(link_events& events, std::size_t most) {
   std::size_t count = 0;
-  while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_) {
+  while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_ &&
+         (count == 0 || !owner_.poll_ends_)) {
     ++count;
     const simulated_dispatch handled{owner_, *wire_, end_};  // also if the handler throws
     events.received(*this, in().at(in().handled), false);

@@ -291,11 +291,15 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
     }
   } now{*this};
   polling_ = true;
+  poll_ends_ = false;
   flush();
   std::size_t count = 0;
+  const auto left = [&] {
+    return poll_ends_ ? 0 : limits.messages - std::min(count, limits.messages);
+  };
   const auto inherit = [&] {
     for (std::size_t i = 0; i < inboxes_.size() && !closed_; ++i)
-      count += inboxes_[i]->tell(*events_, limits.messages - std::min(count, limits.messages));
+      count += inboxes_[i]->tell(*events_, left());
   };
   const bool inherits_first = !inboxes_.empty() && net_.draw(2) == 0;
   if (inherits_first)
@@ -306,7 +310,7 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
                 turn_.end());
   for (; now.told != turn_.size(); ++now.told) {
     simulated_link* const one = turn_[now.told];
-    count += one->tell(*events_, limits.messages - std::min(count, limits.messages));
+    count += one->tell(*events_, left());
     if (closed_)
       return count;
     one->is_listed_ = false;

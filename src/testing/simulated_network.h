@@ -149,6 +149,7 @@ class simulated_transport final : public transport {
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;
+  void end_poll() noexcept override { poll_ends_ = true; }
   void flush() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override { return -1; }
   bool prepare_sleep() override;
@@ -185,6 +186,7 @@ class simulated_transport final : public transport {
   link_events* events_ = nullptr;
   bool closed_ = false;
   bool polling_ = false;
+  bool poll_ends_ = false;
   std::vector<std::unique_ptr<simulated_link>> links_;
   std::vector<std::unique_ptr<simulated_link>> ended_;  // while polling
   std::vector<simulated_inbox*> inboxes_;               // those it holds

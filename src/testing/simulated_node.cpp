@@ -17,9 +17,8 @@ namespace {
 
 // As channels make them.
 simulated_process process_of(const node_options& options, host_identity host) {
-  const std::size_t limit =
-      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max) +
-      routed_head_size;
+  const std::size_t limit = routed_size(
+      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max));
   return {host, limit, std::max(options.send_buffer_size(), 2 * limit)};
 }
 

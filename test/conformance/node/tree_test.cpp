@@ -106,6 +106,40 @@ TEST_P(NodeTree, MessagesOverTheParentKeepTheirOrderWhateverWayTheyTake) {
   EXPECT_EQ(logs[0]->undelivered.size(), 0U);
 }
 
+// Also where many come in one batch over the parent, and others beside them.
+TEST_P(NodeTree, APollHandsOutNoMoreThanItMay) {
+  constexpr std::size_t of_each = 300;
+  constexpr std::size_t most = 7;
+  start_parent();
+  node& from = start_child(child_id);
+  node& to = start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  std::vector<std::string> expected[2];
+  for (std::size_t i = 0; i != of_each; ++i) {
+    ASSERT_TRUE(from.send(child_id + 1, 1, expected[0].emplace_back("c" + std::to_string(i))));
+    ASSERT_TRUE(parent->send(child_id + 1, 1, expected[1].emplace_back("p" + std::to_string(i))));
+  }
+  std::size_t polls = 0;
+  ASSERT_TRUE(turn({&from, &*parent}, [&] {
+    const std::size_t before = logs[1]->messages.size();
+    const std::size_t told = to.poll({.messages = most});
+    EXPECT_LE(told, most);
+    EXPECT_EQ(logs[1]->messages.size() - before, told);
+    polls += told != 0 ? 1 : 0;
+    return logs[1]->messages.size() == 1 + 2 * of_each;
+  }));
+  EXPECT_GE(polls, 2 * of_each / most);
+  std::vector<std::string> got[2];
+  for (std::size_t i = 1; i != logs[1]->messages.size(); ++i) {
+    const std::string& text = logs[1]->messages[i];
+    got[text[0] == 'p' ? 1 : 0].push_back(text);
+  }
+  EXPECT_EQ(got[0], expected[0]);
+  EXPECT_EQ(got[1], expected[1]);
+}
+
 // Both go into one link.
 TEST_P(NodeTree, AnOpenSlotForTheParentIsLeftToAFlush) {
   start_parent();

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "protocol/routed_head.h"
+#include "routed_message.h"
 #include "simulated_runs.h"
 #include "simulation/tree/tree_world.h"
 #include "testing/simulated_link.h"
@@ -206,11 +205,12 @@ class TreeForger : public ::testing::Test {
     const std::uint64_t lost = tree.sum(&node_stats::links_lost);
     simulated_link& link = *forger.channels().links().front();
     status why;
-    std::byte* const at = link.claim(routed_head_size + 16, message_purpose::data, why);
+    const byte_buffer empty(message_head_size);
+    const byte_buffer message = routed_message(head, {empty});
+    std::byte* const at = link.claim(message.size(), message_purpose::data, why);
     ASSERT_NE(at, nullptr);
-    std::memset(at, 0, routed_head_size + 16);
-    encode(head, at);
-    link.commit(routed_head_size + 16);
+    std::ranges::copy(message, at);
+    link.commit(message.size());
     forger.wake();
     EXPECT_TRUE(tree.net.run_until([&] { return forger.user().parent() == bus_id{}; }, 10s));
     EXPECT_EQ(tree.process(1).core().stats().violations, 1U);

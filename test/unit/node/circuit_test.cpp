@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -13,9 +14,12 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "atbus/core/clock.hpp"
+#include "raw_body.h"
+#include "routed_message.h"
 
 namespace atbus::detail {
 namespace {
@@ -53,9 +57,11 @@ struct network {
   unsigned drops = 0;  // of a hundred
   unsigned fails = 0;  // dropped, and the origin is told
   errc reason = errc::would_block;
-  unsigned blocks = 0;  // has no room
+  unsigned blocks = 0;             // has no room
+  std::size_t capacity = 1 << 30;  // bytes under way to an end: what is more fails
+  std::uint64_t failed = 0;
   bool reorders = false;
-  std::uint64_t carried = 0;  // by relays
+  std::uint64_t carried = 0;  // by relays: batches, and words about them
 };
 
 // A node as circuits see it: hops, events, and a session that counts and acknowledges.
@@ -64,13 +70,13 @@ class end final : public next_hops, public link_events {
   end(network& net, std::uint64_t id)
       : random(id),
         all(id, {.message_limit = 16 * 1024, .queue_size = 64 * 1024}, *this, *this, timers,
-            net.clock, random),
+            net.clock, random, progress),
         id_(id),
         net_(net) {
     net.ends.push_back(this);
   }
 
-  status pass_on(const routed_head& head, bytes_view carried) noexcept override {
+  status pass_on(const routed_head& head, bytes_view batch) noexcept override {
     if (net_.happens(net_.blocks)) {
       blocked = true;
       return errc::would_block;
@@ -80,13 +86,17 @@ class end final : public next_hops, public link_events {
     ++net_.carried;
     std::vector<std::byte> message(routed_head_size);
     encode(head, message.data());
-    message.insert(message.end(), carried.begin(), carried.end());
+    message.insert(message.end(), batch.begin(), batch.end());
     routed_head read;
     EXPECT_TRUE(decode(message, read));
     called_as = read.circuit;
+    messages_sent += read.messages;
+    EXPECT_TRUE(read.messages < 2 || batch.size() <= 4096) << "more than every node takes";
     if (net_.happens(net_.drops))
       return {};
-    if (read.step == circuit_step::carry && net_.happens(net_.fails)) {
+    const bool full = under_way_ + batch.size() > net_.capacity;
+    if (read.step == circuit_step::carry && (net_.happens(net_.fails) || full)) {
+      ++net_.failed;
       read.step = circuit_step::failed;
       read.reason = net_.reason;
       std::swap(read.source, read.destination);
@@ -103,6 +113,7 @@ class end final : public next_hops, public link_events {
   }
   link_trust trust_towards(bus_id) const noexcept override { return link_trust::same_user; }
   std::string way_to(bus_id) const override { return "a way"; }
+  void end_poll() noexcept override { ++polls_ended; }
 
   void opened(link& at, bool accepted) override {
     EXPECT_EQ(at.kind(), link_kind::relayed);
@@ -117,6 +128,10 @@ class end final : public next_hops, public link_events {
     if (expect_many)
       return;
     ASSERT_EQ(&from, at_);
+    if (message.empty()) {
+      ++breaches;
+      return;
+    }
     if (message[0] == told_kind) {
       ++handled;
       from.release(number_in(message) - released);
@@ -129,6 +144,9 @@ class end final : public next_hops, public link_events {
       got.push_back(number_in(message));
       if ((message[1] & std::byte{flag_acknowledge}) != std::byte{})
         asked = true;
+      ++progress.told;
+      if (on_data)
+        on_data();
     }
   }
   void writable(link&) override { ++writables; }
@@ -150,8 +168,13 @@ class end final : public next_hops, public link_events {
   void call(std::uint64_t whom) { at_ = all.open(whom); }
   // Data with that number; false: no room.
   bool send_data(std::uint64_t number) { return put(*at_, data_kind, number); }
-  void poll() {
+  // Then messages come.
+  void begin_poll() {
+    progress = {.most = most, .deadline = deadline};
     timers.run(net_.clock.now());
+    all.poll_rests();
+  }
+  void poll() {
     if (std::exchange(blocked, false))
       all.writable();
     all.poll();
@@ -167,7 +190,14 @@ class end final : public next_hops, public link_events {
 
   test_random random;
   timer_queue timers;
+  std::size_t most = 4096;  // messages that a poll tells
+  std::chrono::nanoseconds deadline{0};
+  poll_progress progress{.most = most};
   circuits all;
+  std::function<void()> on_data;
+  int polls_ended = 0;
+  int breaches = 0;  // of the protocol
+  std::uint64_t messages_sent = 0;
   bool blocked = false;
   bool no_way = false;
   bool owes = false;  // an acknowledgement
@@ -204,13 +234,16 @@ class end final : public next_hops, public link_events {
     auto when = net_.clock.now() + std::chrono::microseconds{50 + net_.random() % 450};
     if (!net_.reorders)
       when = last_arrival_ = std::max(when, last_arrival_);
-    net_.under_way.emplace(when, [head, bytes = std::move(bytes), to] {
+    under_way_ += bytes.size();
+    net_.under_way.emplace(when, [this, head, bytes = std::move(bytes), to] {
+      under_way_ -= bytes.size();
       to->all.arrived(head, bytes, link_trust::same_user);
     });
   }
 
   bus_id id_;
   network& net_;
+  std::size_t under_way_ = 0;
   link* at_ = nullptr;
   std::chrono::nanoseconds last_arrival_{0};
 };
@@ -218,6 +251,8 @@ class end final : public next_hops, public link_events {
 void network::run_for(std::chrono::nanoseconds time, const std::function<void()>& each) {
   for (const auto until = clock.now() + time; clock.now() < until;) {
     clock.advance(100us);
+    for (end* one : ends)
+      one->begin_poll();
     while (!under_way.empty() && under_way.begin()->first <= clock.now()) {
       const auto what = std::move(under_way.begin()->second);
       under_way.erase(under_way.begin());
@@ -270,9 +305,16 @@ TEST_F(Circuit, CarriesMessagesBothWaysInOrder) {
 
 TEST_F(Circuit, SendsAMessageOnceWhereNothingIsLost) {
   open();
-  const std::uint64_t before = net.carried;
+  const std::uint64_t before = one.messages_sent;
   send(one, 1000);
-  EXPECT_LT(net.carried - before, 1200U);  // acknowledgements too
+  EXPECT_LT(one.messages_sent - before, 1001U);
+}
+
+TEST_F(Circuit, SendsManyMessagesInABatch) {
+  open();
+  const std::uint64_t before = net.carried;
+  send(one, 1000);                        // 282 KB, as fast as there is room
+  EXPECT_LT(net.carried - before, 200U);  // acknowledgements too
 }
 
 // Else each acknowledgement of the session above would wake all nodes on the way once more.
@@ -357,7 +399,7 @@ TEST_F(Circuit, LeavesWithTheNextFlushAndNotBefore) {
   EXPECT_EQ(net.carried, before);
   one.all.flush();
   EXPECT_FALSE(one.all.has_unflushed());
-  EXPECT_EQ(net.carried, before + 2);
+  EXPECT_EQ(net.carried, before + 1);  // in one batch
 }
 
 TEST_F(Circuit, TakesWhatIsPutInItsStretchBetweenItsOwnMessages) {
@@ -489,6 +531,171 @@ TEST_F(Circuit, HandsNothingUpWhilePausedAndAllAfterwards) {
   expect_all(two, 2);
 }
 
+// So many short messages that they leave in one batch.
+constexpr std::uint64_t short_batch = 10;
+
+TEST_F(Circuit, StopsInABatchWhereThePollHasToldEnough) {
+  open();
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  two.most = 3;
+  std::vector<std::size_t> seen;
+  net.run_for(5ms, [&] {
+    if (!two.got.empty() && (seen.empty() || seen.back() != short_batch))
+      seen.push_back(two.got.size());
+  });
+  EXPECT_EQ(seen, (std::vector<std::size_t>{3, 6, 9, 10}));
+  expect_all(two, short_batch);
+  EXPECT_EQ(one.messages_sent, 1 + short_batch) << "the call, and each once";
+}
+
+TEST_F(Circuit, HasSomethingDueWhileABatchIsNotToldToItsEnd) {
+  open();
+  net.run_for(100ms);
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  two.most = 1;
+  bool seen = false;
+  net.run_for(5ms, [&] {
+    if (!two.got.empty() && two.got.size() != short_batch) {
+      EXPECT_TRUE(two.all.has_due());
+    }
+    seen = seen || two.got.size() == short_batch / 2;
+  });
+  EXPECT_TRUE(seen);
+  EXPECT_FALSE(two.all.has_due());
+}
+
+TEST_F(Circuit, LooksAtTheClockWithinABatch) {
+  open();
+  two.on_data = [&] { net.clock.advance(1us); };
+  for (std::uint64_t i = 0; i != 100; ++i)
+    EXPECT_TRUE(one.send_data(500 * i));  // of 16 bytes
+  two.deadline = 1ns;
+  net.run_for(200us);
+  net.run_for(400us, [&] { EXPECT_EQ(two.got.size() % 32, two.got.size() == 100 ? 4U : 0U); });
+  net.run_for(5ms);
+  EXPECT_EQ(two.got.size(), 100U);
+  EXPECT_EQ(two.polls_ended, 3);
+}
+
+// What comes while the rest waits is not kept, but asked for again.
+TEST_F(Circuit, KeepsOrderWhereBatchesComeFasterThanTheyAreTold) {
+  open();
+  two.most = 1;
+  std::uint64_t sent = 0;
+  net.run_for(100ms, [&] {
+    for (int i = 0; i != 5 && sent != 300 && one.send_data(sent); ++i)
+      ++sent;
+  });
+  net.run_for(10s);
+  EXPECT_EQ(sent, 300U);
+  expect_all(two, 300);
+}
+
+TEST_F(Circuit, HandsUpTheRestOfABatchAfterAPause) {
+  open();
+  two.on_data = [&] {
+    if (two.got.size() == 4)
+      two.at()->pause();
+  };
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  net.run_for(1s);
+  EXPECT_EQ(two.got.size(), 4U);
+  EXPECT_FALSE(two.all.has_due()) << "it may sleep";
+  EXPECT_TRUE(one.send_data(short_batch));
+  net.run_for(1s);
+  two.at()->resume();
+  net.run_for(1s);
+  expect_all(two, short_batch + 1);
+}
+
+TEST_F(Circuit, HandsUpTheRestOfABatchAfterAHandlerThrew) {
+  open();
+  two.on_data = [&] {
+    if (two.got.size() == 4)
+      throw std::runtime_error("a handler's");
+  };
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  EXPECT_THROW(net.run_for(5ms), std::runtime_error);
+  EXPECT_EQ(two.got.size(), 4U);
+  net.run_for(5ms);
+  expect_all(two, short_batch);
+}
+
+TEST_F(Circuit, HandsUpNothingMoreOfABatchOnceItIsAborted) {
+  open();
+  two.on_data = [&] {
+    if (two.got.size() == 4)
+      two.at()->abort();
+  };
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  net.run_for(1s);
+  EXPECT_EQ(two.got.size(), 4U);
+  EXPECT_EQ(two.ended, errc::closed);
+  EXPECT_EQ(two.all.size(), 0U);
+}
+
+TEST_F(Circuit, HandsUpNothingMoreOfABatchOnceTheNodeIsClosed) {
+  open();
+  two.on_data = [&] { two.all.close(); };
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  net.run_for(1ms);
+  EXPECT_EQ(two.got.size(), 1U);
+}
+
+TEST_F(Circuit, HandsBackOnlyWhatIsNotReleasedOfABatch) {
+  open();
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  one.all.flush();
+  one.at()->release(1 + 8);  // the call, and eight
+  EXPECT_FALSE(one.at()->settled());
+  EXPECT_TRUE(one.send_data(short_batch));
+  one.at()->abort();
+  net.run_for(10ms);
+  using fates = std::vector<std::pair<std::uint64_t, errc>>;
+  EXPECT_EQ(
+      one.not_released,
+      (fates{{8, errc::outcome_unknown}, {9, errc::outcome_unknown}, {10, errc::not_delivered}}));
+}
+
+TEST_F(Circuit, IsSettledOnceAllOfABatchIsReleased) {
+  open();
+  for (std::uint64_t i = 0; i != short_batch; ++i)
+    EXPECT_TRUE(one.send_data(i));
+  one.all.flush();
+  one.at()->release(1 + short_batch - 1);
+  EXPECT_FALSE(one.at()->settled());
+  one.at()->release(1);
+  EXPECT_TRUE(one.at()->settled());
+}
+
+// Which ends it, as any message that is none.
+TEST_F(Circuit, TellsOfABatchThatIsNone) {
+  open();
+  const std::array<byte_buffer, 4> bodies{
+      from_hex("10 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"),   // longer than the batch
+      from_hex("08 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00"),   // with a checksum
+      from_hex("07 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"),   // shorter than a head
+      from_hex("08 00 00 10 00 00 00 00 00 00 00 00 00 00 00 00")};  // of another kind
+  std::uint64_t number = 1;
+  for (const byte_buffer& body : bodies) {
+    const routed_head head{
+        .messages = 1, .destination = 2, .source = 1, .circuit = one.called_as, .number = ++number};
+    byte_buffer bytes(routed_head_size);
+    encode(head, bytes.data());
+    bytes.insert(bytes.end(), body.begin(), body.end());
+    two.all.arrived(head, bytes, link_trust::stranger);
+    EXPECT_EQ(static_cast<std::uint64_t>(two.breaches), number - 1);
+  }
+  EXPECT_TRUE(two.got.empty());
+}
+
 TEST_F(Circuit, IsNotTouchedInTheNameOfAnotherNode) {
   open();
   EXPECT_TRUE(two.send_data(0));
@@ -522,11 +729,10 @@ TEST(Circuits, ThatDoNotRegisterAreLimited) {
   end two{net, 2};
   for (std::uint64_t number = 1; number != 5000; ++number) {
     const routed_head head{.destination = 2, .source = 1, .circuit = number, .number = 1};
-    std::vector<std::byte> bytes(routed_head_size + 16);
-    encode(head, bytes.data());
-    bytes[routed_head_size] = call_kind;
+    byte_buffer call(16);
+    call[0] = call_kind;
     two.expect_many = true;
-    two.all.arrived(head, bytes, link_trust::stranger);
+    two.all.arrived(head, routed_message(head, {call}), link_trust::stranger);
   }
   EXPECT_EQ(two.all.size(), 1024U);
 }

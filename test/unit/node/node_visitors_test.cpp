@@ -8,7 +8,7 @@
 
 #include "command_message.h"
 #include "protocol/broadcast_head.h"
-#include "protocol/routed_head.h"
+#include "routed_message.h"
 #include "simulated_party.h"
 
 namespace atbus::detail {
@@ -254,11 +254,8 @@ TEST_F(NodeVisitors, DoNotComeByWayOfOtherNodes) {
                             }};
   std::uint64_t number = 0;
   const auto say = [&](bytes_view inner) {
-    byte_buffer bytes(routed_head_size);
-    encode(routed_head{.destination = 1, .source = 2, .circuit = 5, .number = ++number},
-           bytes.data());
-    bytes.insert(bytes.end(), inner.begin(), inner.end());
-    relay.say_bytes(bytes);
+    relay.say_bytes(
+        routed_message({.destination = 1, .source = 2, .circuit = 5, .number = ++number}, {inner}));
   };
   const auto is_answer = [](const byte_buffer& message) {
     return message.size() > routed_head_size &&
@@ -267,7 +264,7 @@ TEST_F(NodeVisitors, DoNotComeByWayOfOtherNodes) {
   say(shake.start().send);
   ASSERT_TRUE(net.run_until([&] { return std::ranges::any_of(relay.got, is_answer); }, 5s));
   const byte_buffer welcome = *std::ranges::find_if(relay.got, is_answer);
-  say(shake.receive(bytes_view{welcome}.subspan(routed_head_size)).send);
+  say(shake.receive(first_message_of(welcome)).send);
   net.run_for(1s);
   EXPECT_EQ(one.logged("nor visit over others"), 1);
   EXPECT_EQ(one.core().stats().registrations, 1U) << "the relay's";
@@ -338,10 +335,9 @@ INSTANTIATE_TEST_SUITE_P(
                "handshake came after it"},
         misuse{"ARelayedMessage",
                [](hand_played& at) {
-                 byte_buffer bytes(routed_head_size + message_head_size);
-                 encode(routed_head{.destination = 1, .source = {}, .circuit = 5, .number = 1},
-                        bytes.data());
-                 at.say_bytes(bytes);
+                 const byte_buffer message(message_head_size);
+                 at.say_bytes(routed_message(
+                     {.destination = 1, .source = {}, .circuit = 5, .number = 1}, {message}));
                },
                "relay"}),
     [](const auto& of) { return std::string{of.param.name}; });

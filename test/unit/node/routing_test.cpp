@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/routed_head.h"
+#include "routed_message.h"
 #include "tree_of_six.h"
 
 namespace atbus::detail {
@@ -116,16 +116,12 @@ TEST_F(Routing, WhoEndsHandshakesIsGivenUpWhenItHasRefusedThree) {
     }));
     child.got.clear();
     answered = call.circuit;
+    const routed_head head{
+        .step = step, .destination = 81, .source = 83, .circuit = answered, .number = 1};
     byte_buffer refusal;
-    if (step == circuit_step::carry)
-      encode(refuse_body{.reason = errc::denied, .text = "no"}, refusal);
-    byte_buffer bytes(routed_head_size);
-    encode(
-        routed_head{
-            .step = step, .destination = 81, .source = 83, .circuit = answered, .number = 1},
-        bytes.data());
-    bytes.insert(bytes.end(), refusal.begin(), refusal.end());
-    child.say_bytes(bytes);
+    encode(refuse_body{.reason = errc::denied, .text = "no"}, refusal);
+    child.say_bytes(step == circuit_step::carry ? routed_message(head, {refusal})
+                                                : routed_message(head, {}));
     net.run_for(10ms);
   };
   EXPECT_TRUE(one->send(83, "in vain"));
@@ -143,9 +139,9 @@ TEST_F(Routing, WhoSpeaksInTheNameOfAnotherLosesItsLink) {
   hand_played forger{net, 83, 80, true};
   ASSERT_TRUE(until([&] { return forger.is_registered(); }));
   net.run_for(10ms);
-  byte_buffer bytes(routed_head_size + message_head_size);
-  encode(routed_head{.destination = 82, .source = 81, .circuit = 5, .number = 1}, bytes.data());
-  forger.say_bytes(bytes);
+  const byte_buffer message(message_head_size);
+  forger.say_bytes(
+      routed_message({.destination = 82, .source = 81, .circuit = 5, .number = 1}, {message}));
   ASSERT_TRUE(until([&] { return forger.has_ended(); }));
   EXPECT_EQ(relay_a->core().stats().violations, 1U);
   EXPECT_EQ(relay_a->logged("in the name of 81"), 1);
@@ -158,14 +154,10 @@ TEST_F(Routing, AMessageEndsWithItsHops) {
   ASSERT_TRUE(until([&] { return child.is_registered(); }));
   net.run_for(5ms);
   const auto say = [&](std::uint8_t hops_left, std::uint64_t circuit) {
-    byte_buffer bytes(routed_head_size + message_head_size);
-    encode(routed_head{.hops_left = hops_left,
-                       .destination = 82,
-                       .source = 83,
-                       .circuit = circuit,
-                       .number = 1},
-           bytes.data());
-    child.say_bytes(bytes);
+    const byte_buffer message(message_head_size);
+    child.say_bytes(routed_message(
+        {.hops_left = hops_left, .destination = 82, .source = 83, .circuit = circuit, .number = 1},
+        {message}));
     net.run_for(1s);
   };
   const std::uint64_t before = relayed(relay_a);

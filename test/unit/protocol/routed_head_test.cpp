@@ -20,12 +20,18 @@ byte_buffer bytes_of(const Head& head, std::size_t size, std::size_t payload) {
   return made;
 }
 
+// With the shortest batch, if it carries one.
 byte_buffer routed_bytes(const routed_head& head) {
-  return bytes_of(head, routed_head_size, head.step == circuit_step::carry ? message_head_size : 0);
+  const bool carries = head.step == circuit_step::carry;
+  return bytes_of(head, routed_head_size, carries ? frame_size(message_head_size) : 0);
 }
 
 routed_head plain() {
-  return {.destination = 0x0a0b, .source = 0x0c0d, .circuit = 0x1122334455667788, .number = 3};
+  return {.messages = 0x0201,
+          .destination = 0x0a0b,
+          .source = 0x0c0d,
+          .circuit = 0x1122334455667788,
+          .number = 3};
 }
 
 TEST(RoutedHead, HasTheDocumentedBytes) {
@@ -34,8 +40,9 @@ TEST(RoutedHead, HasTheDocumentedBytes) {
   head.hops_left = 9;
   head.asks = true;
   EXPECT_EQ(routed_bytes(head),
-            from_hex("0c 04 00 00 09 80 00 00 0b 0a 00 00 00 00 00 00 0d 0c 00 00 00 00 00 00 "
-                     "88 77 66 55 44 33 22 11 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"));
+            from_hex("0c 04 00 00 09 80 01 02 0b 0a 00 00 00 00 00 00 0d 0c 00 00 00 00 00 00 "
+                     "88 77 66 55 44 33 22 11 03 00 00 00 00 00 00 00 "
+                     "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"));
 }
 
 TEST(RoutedHead, IsReadAsItWasWritten) {
@@ -45,6 +52,7 @@ TEST(RoutedHead, IsReadAsItWasWritten) {
       head.step = static_cast<circuit_step>(step);
       head.asks = asks;
       head.reason = head.step == circuit_step::failed ? errc::hop_limit : errc::ok;
+      head.messages = head.step == circuit_step::carry ? 7 : 0;
       routed_head read;
       ASSERT_TRUE(decode(routed_bytes(head), read)) << step;
       EXPECT_EQ(read, head) << step;
@@ -65,7 +73,11 @@ TEST(RoutedHead, IsRefusedWhereNoNodeWritesIt) {
   EXPECT_TRUE(is_refused([](routed_head& head) { head.source = bus_id{}; }));
   EXPECT_TRUE(is_refused([](routed_head& head) { head.number = 0; }));
   EXPECT_TRUE(is_refused([](routed_head& head) { head.flags = flag_redelivered; }));
-  EXPECT_TRUE(is_refused([](routed_head& head) { head.reason = errc::denied; })) << "not failed";
+  EXPECT_TRUE(is_refused([](routed_head& head) { head.messages = 0; })) << "of a batch";
+  EXPECT_TRUE(is_refused([](routed_head& head) {
+    head.step = circuit_step::expects;
+    head.reason = errc::denied;
+  })) << "not failed";
   EXPECT_TRUE(is_refused([](routed_head& head) { head.step = circuit_step::failed; }))
       << "without a reason";
   EXPECT_TRUE(is_refused([](routed_head& head) {

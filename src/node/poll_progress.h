@@ -1,0 +1,17 @@
+// How far the poll that is running has come, for those who tell many messages at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace atbus::detail {
+
+struct poll_progress {
+  std::size_t told = 0;  // messages, to the user
+  std::size_t most = 0;
+  std::chrono::nanoseconds deadline{0};  // 0: there is none
+
+  [[nodiscard]] bool is_enough() const noexcept { return told >= most; }
+};
+
+}  // namespace atbus::detail
