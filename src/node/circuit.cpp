@@ -18,7 +18,7 @@ constexpr std::size_t window_least = std::size_t{16} * 1024;
 // Bytes of the queue that data never fills: acknowledgements find room.
 constexpr std::size_t control_reserve = std::size_t{16} * 1024;
 // After a refusal of a relay's, doubled while they go on.
-constexpr std::chrono::nanoseconds pause_first = 10ms;
+constexpr std::chrono::nanoseconds pause_first = 1ms;
 constexpr std::chrono::nanoseconds pause_longest = 1s;
 // For an answer.
 constexpr std::chrono::nanoseconds patience_first = 200ms;
@@ -55,6 +55,7 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
                  control_reserve,
              owner.chunks_),
       window_(std::min(window_first, queue_.byte_limit())),
+      threshold_(queue_.byte_limit()),
       pause_(pause_first),
       patience_(patience_first),
       clock_(owner.timers_, [this] { tick(); }),
@@ -282,7 +283,9 @@ void circuit::has_received(std::uint64_t index) noexcept {
     const std::size_t size = at(received_).whole();
     if (received_ < next_)
       under_way_ -= size;
-    window_ = std::min(window_ + size / 2, queue_.byte_limit());
+    const std::size_t more =
+        window_ < threshold_ ? size / 2 : std::max<std::size_t>(size * batch_most / window_, 1);
+    window_ = std::min(window_ + more, queue_.byte_limit());
   }
   next_ = std::max(next_, received_);
   left_here_ = std::max(left_here_, received_);
@@ -317,10 +320,11 @@ void circuit::failed(std::uint64_t number, errc why) noexcept {
     return;
   if (!is_passing(why))
     return end(why);
+  const std::size_t too_much = std::min(window_, under_way_);
   go_back(number - 1);
-  window_ = std::max(window_ / 2, window_least);
   if (held_until_.count() != 0)
-    return;
+    return;  // that was for the same reason
+  window_ = threshold_ = std::max(too_much / 2, window_least);
   held_until_ = owner_.clock_.now() + pause_;
   pause_ = std::min(2 * pause_, pause_longest);
   clock_.set(held_until_);

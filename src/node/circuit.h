@@ -159,6 +159,7 @@ class circuit final : public link {
   std::uint64_t left_here_ = 0;  // the first one that never was sent
   std::size_t under_way_ = 0;    // bytes of [received_, next_)
   std::size_t window_;
+  std::size_t threshold_;    // from here on the window grows slowly: a relay had no room for more
   std::size_t unasked_ = 0;  // bytes sent since the other end was asked how far it has come
   std::uint64_t went_back_to_ = 0;
   std::chrono::nanoseconds went_back_at_{0};

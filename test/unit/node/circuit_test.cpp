@@ -368,6 +368,19 @@ TEST_F(Circuit, WaitsLongerEachTimeARelayHasNoRoom) {
   expect_all(two, 1);
 }
 
+// Else it would have the window again that was too much as soon as the relay has room.
+TEST_F(Circuit, FindsOutHowMuchARelayHasRoomFor) {
+  open();
+  net.capacity = 40 * 1024;
+  std::uint64_t sent = 0;
+  net.run_for(5s, [&] {
+    while (one.send_data(sent))
+      ++sent;
+  });
+  EXPECT_GT(sent, 30000U);
+  EXPECT_LT(net.failed, 200U);
+}
+
 TEST_F(Circuit, EndsWhereThereIsNoWayAndSaysWhatNeverLeft) {
   open();
   EXPECT_TRUE(one.send_data(0));
