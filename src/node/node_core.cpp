@@ -418,10 +418,11 @@ std::size_t node_core::poll(const poll_limits& limits) {
         of.handlers_ = *std::exchange(of.next_handlers_, std::nullopt);
     }
   } const at_end{*this};
+  const std::chrono::nanoseconds now = on_.clock.now();
   progress_ = {.most = limits.messages};
   if (limits.time > std::chrono::nanoseconds{0})
-    progress_.deadline = on_.clock.now() + limits.time;
-  timers_.run(on_.clock.now());
+    progress_.deadline = now + limits.time;
+  timers_.run(now);
   // Those that are sent from here on wait for the next poll.
   for (std::size_t left = to_self_.size(); left != 0 && !progress_.is_enough(); --left) {
     const held_message own = std::move(to_self_.front());
@@ -446,7 +447,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   for (peer* moving : std::vector<peer*>{moving_})
     move_if_settled(*moving);
   if (acknowledge_by_ != timer_queue::never)
-    acknowledge_due(on_.clock.now() >= acknowledge_by_);
+    acknowledge_due(now);
   circuits_.flush();
   on_.channels.flush();
   tell_news();
@@ -456,7 +457,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
 void node_core::flush() noexcept {
   if (claimed_.path == nullptr && !way_.has_claim() && !closed_) {
     if (!to_acknowledge_.empty())
-      acknowledge_due(false);
+      acknowledge_due(on_.clock.now());
     circuits_.flush();
   }
   on_.channels.flush();

@@ -264,7 +264,7 @@ class node_core final : private link_events, private next_hops {
       list_acknowledgement(from, data);
   }
   void list_acknowledgement(session& from, bool data);
-  void acknowledge_due(bool all);
+  void acknowledge_due(std::chrono::nanoseconds now);
   // False: there is no room.
   template <class Body>
   bool say(session& to, const Body& body) {

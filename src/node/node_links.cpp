@@ -20,6 +20,8 @@ constexpr unsigned pings_spared_max = 3;
 constexpr std::uint64_t unacknowledged_controls = 32;
 // Acknowledgements that nobody has asked for wait so long for company.
 constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
+// And go with it no more often than this: questions and answers in quick turns need not carry one each.
+constexpr std::chrono::nanoseconds acknowledge_interval = std::chrono::microseconds{100};
 
 }  // namespace
 
@@ -394,7 +396,8 @@ void node_core::list_acknowledgement(session& from, bool data) {
     acknowledge_by_ = on_.clock.now() + acknowledge_delay;
 }
 
-void node_core::acknowledge_due(bool all) {
+void node_core::acknowledge_due(std::chrono::nanoseconds now) {
+  const bool all = now >= acknowledge_by_;
   std::size_t kept = 0;
   for (session* by : to_acknowledge_) {
     if (by->stage != session_stage::registered) {
@@ -404,10 +407,12 @@ void node_core::acknowledge_due(bool all) {
     // Company: something else leaves with it.
     const bool company = by->committed != by->committed_at_flush;
     by->committed_at_flush = by->committed;
-    if ((all || by->acknowledge_now || company) &&
+    if ((all || by->acknowledge_now ||
+         (company && now - by->acknowledged_at >= acknowledge_interval)) &&
         say(*by, acknowledge_body{.handled = by->handled})) {
       by->committed_at_flush = by->committed;
       by->told = by->handled;
+      by->acknowledged_at = now;
       by->acknowledge_now = false;
       by->acknowledge_listed = false;
       ++stats_.acknowledgements;
@@ -419,7 +424,7 @@ void node_core::acknowledge_due(bool all) {
   if (to_acknowledge_.empty())
     acknowledge_by_ = timer_queue::never;
   else if (all)
-    acknowledge_by_ = on_.clock.now() + acknowledge_delay;
+    acknowledge_by_ = now + acknowledge_delay;
 }
 
 void node_core::violation(session& by, error what) {

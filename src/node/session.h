@@ -76,6 +76,7 @@ struct session {
   std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
   std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
   bool keeps = false;             // link::keeps
+  std::chrono::nanoseconds acknowledged_at{0};
   bool acknowledge_listed = false;
   bool acknowledge_now = false;
   std::uint64_t committed_at_flush = 0;

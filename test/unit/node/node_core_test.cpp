@@ -166,6 +166,31 @@ TEST_F(NodeCore, ReleasesWhatIsAcknowledged) {
   EXPECT_TRUE(one.core().settled());
 }
 
+// An answer carries an acknowledgement, but not each of many in quick turns.
+TEST_F(NodeCore, AcknowledgesWithAnAnswerAndNotTooOften) {
+  net.conditions.delay_min = net.conditions.delay_max = 5us;
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  two.on_message = [&](const message&) { EXPECT_TRUE(two.send(1, "an answer")); };
+  const auto ask = [&](int times, std::chrono::nanoseconds between) {
+    const std::uint64_t before = two.core().stats().acknowledgements;
+    for (int i = 0; i != times; ++i) {
+      const std::size_t answers = one.got.size();
+      EXPECT_TRUE(one.send(2, "a question"));
+      EXPECT_TRUE(net.run_until([&] { return one.got.size() != answers; }, 1s));
+      net.run_for(between);
+    }
+    return two.core().stats().acknowledgements - before;
+  };
+  const auto began = net.now();
+  const std::uint64_t quick = ask(1000, 0ns);
+  EXPECT_LE(quick, static_cast<std::uint64_t>((net.now() - began) / 100us + 1));
+  EXPECT_GT(quick, 20U);
+  EXPECT_LT(quick, 500U);
+  EXPECT_EQ(ask(100, 1ms), 100U);
+}
+
 TEST_F(NodeCore, LetsBothSendAllTheyCanWithFullQueues) {
   net.conditions.queue_size = 4000;
   net.conditions.kernel_holds = 1000;
