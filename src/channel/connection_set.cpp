@@ -295,7 +295,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
     } else if (!c.opened && link.opened()) {
       if (!tell_opened(c))
         return false;
-      if (c.now != phase::linked || c.paused)
+      if (c.now != phase::linked || c.paused || poll_ends_)
         return true;
       continue;
     }

@@ -284,7 +284,7 @@ class ATBUS_API connection_set {
   // Reads, and tells the handlers what is to be told. Returns how many messages that were; the
   // limits are for messages. Never blocks; from a handler it does nothing and returns 0.
   std::size_t poll(const poll_limits& limits = {});
-  // From a handler: the poll that called it tells nothing more. No effect elsewhere.
+  // From a handler: the poll that called it tells of no more messages. No effect elsewhere.
   void end_poll() noexcept;
   // Sleeps until poll has something to do (ok), or `timeout` has passed (timed_out; negative: for
   // ever). Errors: closed, used_after_fork, invalid_argument (from a handler).

@@ -34,7 +34,7 @@ class ATBUS_API dispatcher {
     return able && dispatching_ ? status{errc::invalid_argument} : able;
   }
   // Within a handler: the poll that runs ends after what it is telling.
-  void end_poll() noexcept { poll_ends_ = true; }
+  virtual void end_poll() noexcept { poll_ends_ = true; }
   // The public object lets go. Ends it, at once or when the dispatch frame ends.
   void release() noexcept;
 

@@ -35,6 +35,11 @@ class ATBUS_API frame_inbox : public receiver_backend {
  public:
   template <class Handler>
   std::size_t poll(Handler& handler, const poll_limits& limits);
+  void end_poll() noexcept override {
+    receiver_backend::end_poll();
+    if (lanes_ != nullptr)
+      lanes_->end_poll();
+  }
 
  protected:
   frame_inbox() noexcept : receiver_backend(backend_kind::streams) {}
