@@ -34,8 +34,8 @@ static_assert(batch_most / frame_size(message_head_size) <
               std::numeric_limits<std::uint16_t>::max());
 // Batches that may come of one stretch: a claim stays open while what is before it is sent.
 constexpr std::size_t batches_of_stretch = 2;
-// Messages of a batch between two looks at the clock.
-constexpr unsigned messages_per_clock = 32;
+// Messages of batches between two looks at the clock.
+constexpr std::size_t messages_per_clock = 32;
 
 // Will do better later: a queue is full, or a node on the way is just connecting again.
 constexpr bool is_passing(errc why) noexcept {
@@ -169,7 +169,7 @@ void circuit::flush() noexcept {
 }
 
 void circuit::pump() noexcept {
-  if (over_)
+  if (over_ || blocked_)
     return;
   take_in();
   if (held_until_.count() != 0) {
@@ -324,7 +324,9 @@ void circuit::failed(std::uint64_t number, errc why) noexcept {
   go_back(number - 1);
   if (held_until_.count() != 0)
     return;  // that was for the same reason
-  window_ = threshold_ = std::max(too_much / 2, window_least);
+  window_ = std::max(too_much / 2, window_least);
+  if (why == errc::would_block)
+    threshold_ = window_;
   held_until_ = owner_.clock_.now() + pause_;
   pause_ = std::min(2 * pause_, pause_longest);
   clock_.set(held_until_);
@@ -349,6 +351,10 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
     has_received(1);
   if (head.asks)
     owe(circuit_step::expects);
+  const std::size_t first =
+      frame_size(frame_length(load_little_endian<std::uint32_t>(batch.data())));
+  if (batch.size() > batch_most && batch.size() != first)
+    return owner_.events_.received(*this, {}, false);  // no node sends that
   hand_up(batch);
 }
 
@@ -367,7 +373,7 @@ void circuit::hand_up(bytes_view batch) {
   } const at_end{*this, run};
   const poll_progress& progress = owner_.progress_;
   std::uint64_t length = 0;
-  for (unsigned walked = 1; listens() && !progress.is_enough() && run.at != run.end; ++walked) {
+  while (listens() && !progress.is_enough() && run.at != run.end) {
     bytes_view message;
     if (run.has_next(length) && length >= message_head_size) [[likely]] {
       message = {run.at + frame_header_size, static_cast<std::size_t>(length)};
@@ -382,7 +388,7 @@ void circuit::hand_up(bytes_view batch) {
     owner_.events_.received(*this, message, false);
     if (owner_.closed_)
       return;
-    if (walked % messages_per_clock == 0 && progress.deadline.count() != 0 &&
+    if (progress.told % messages_per_clock == 0 && progress.deadline.count() != 0 &&
         owner_.clock_.now() >= progress.deadline)
       return owner_.hops_.end_poll();
   }

@@ -24,6 +24,7 @@
 #include "atbus/buffer/malloc_queue.hpp"
 #include "atbus/channel/frame_stretch.hpp"
 #include "atbus/core/clock.hpp"
+#include "channel/fork_guard.h"
 #include "node/link.h"
 #include "node/poll_progress.h"
 #include "node/random_source.h"
@@ -196,15 +197,16 @@ class circuits {
   // The ways have changed: what is under way may be lost.
   void ways_changed() noexcept;
 
-  // Tells what is left of batches, before others may come.
+  // Tells what is left of batches. While there is something left, others may not come.
   void poll_rests();
+  [[nodiscard]] bool has_rests() const noexcept { return !resting_.empty(); }
   // Tells what else there is to tell.
   void poll();
   // Sends what was committed.
   void flush() noexcept;
   [[nodiscard]] bool has_unflushed() const noexcept { return !unflushed_.empty(); }
   [[nodiscard]] bool has_due() const noexcept {
-    return !due_.empty() || !resting_.empty() || writable_;
+    return !closed_ && (!due_.empty() || !resting_.empty() || writable_);
   }
   void close() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
@@ -212,6 +214,13 @@ class circuits {
  private:
   friend class circuit;
   static constexpr std::size_t unconfirmed_max = 1024;
+
+  // What lies in lanes is not there in a forked child, and all circuits are the parent's.
+  struct child_guard final : fork_guard {
+    explicit child_guard(circuits& guarded) noexcept : of(guarded) {}
+    void abandon_in_child() noexcept override { of.closed_ = true; }
+    circuits& of;
+  };
 
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
@@ -241,6 +250,7 @@ class circuits {
   std::size_t unconfirmed_ = 0;
   bool writable_ = false;
   bool closed_ = false;
+  std::unique_ptr<child_guard> in_child_;
 };
 
 }  // namespace atbus::detail

@@ -23,9 +23,15 @@ circuits::circuits(bus_id self, const circuit_options& options, next_hops& hops,
       clock_(clock),
       random_(random),
       progress_(progress),
-      chunks_(chunk_sizes) {}
+      chunks_(chunk_sizes) {
+  const fork_pause no_fork;
+  in_child_ = std::make_unique<child_guard>(*this);
+}
 
-circuits::~circuits() = default;
+circuits::~circuits() {
+  const fork_pause no_fork;
+  in_child_.reset();
+}
 
 circuit& circuits::add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted) {
   auto made = std::make_unique<circuit>(*this, number, peer, trust, accepted);
@@ -122,23 +128,21 @@ void circuits::ways_changed() noexcept {
 }
 
 void circuits::poll_rests() {
-  for (std::size_t i = 0; i != resting_.size() && !progress_.is_enough();) {
-    circuit* const one = resting_[i];
+  while (!closed_ && !resting_.empty() && !progress_.is_enough()) {
+    circuit* const one = resting_.front();
     const auto has_rest = [one] { return one->listens() && !one->rest_.empty(); };
     if (has_rest())
       one->hand_up(one->rest_);
-    if (closed_)
+    if (closed_ || has_rest())
       return;
-    if (has_rest()) {
-      ++i;
-    } else {
-      one->resting_ = false;
-      std::erase(resting_, one);
-    }
+    one->resting_ = false;
+    std::erase(resting_, one);
   }
 }
 
 void circuits::poll() {
+  if (closed_)
+    return;
   if (std::exchange(writable_, false)) {
     turn_.swap(blocked_);
     for (std::size_t i = 0; i != turn_.size(); ++i) {
@@ -190,6 +194,8 @@ void circuits::poll() {
 }
 
 void circuits::flush() noexcept {
+  if (closed_)
+    return;
   for (std::size_t i = 0; i != unflushed_.size(); ++i) {
     unflushed_[i]->unflushed_ = false;
     unflushed_[i]->flush();

@@ -437,7 +437,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   circuits_.poll_rests();
   poll_limits rest = limits;
   rest.messages -= std::min(rest.messages, progress_.told);
-  if (rest.messages != 0 && !closed_)
+  if (rest.messages != 0 && !closed_ && !circuits_.has_rests())
     on_.channels.poll(rest);
   if (!closed_)
     circuits_.poll();

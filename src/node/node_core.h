@@ -440,6 +440,7 @@ class node_core final : private link_events, private next_hops {
   // What was told of circuits last: a place for many of them.
   struct failure {
     std::uint64_t circuit = 0;
+    std::uint64_t number = 0;
     errc why = errc::ok;
     std::chrono::nanoseconds told_at{0};
   };

@@ -8,8 +8,10 @@
 namespace atbus::detail {
 namespace {
 
-// A failure of one circuit is told once in this time.
+// A failure of one circuit is told once in this time, that of what was sent again sooner: the origin
+// would else wait for an answer in vain.
 constexpr std::chrono::nanoseconds failure_interval = std::chrono::milliseconds{10};
+constexpr std::chrono::nanoseconds failure_again_interval = std::chrono::milliseconds{1};
 // The first of so many batches of a circuit makes a node look for a nearer way.
 constexpr std::uint64_t question_interval = 16;
 
@@ -172,9 +174,11 @@ void node_core::relay(session& from, bytes_view message) {
 void node_core::say_failed(session& to, const routed_head& head, errc why) {
   failure& last = failures_[head.circuit % failures_.size()];
   const std::chrono::nanoseconds now = on_.clock.now();
-  if (last.circuit == head.circuit && last.why == why && now - last.told_at < failure_interval)
+  const bool is_again = head.number <= last.number;
+  if (last.circuit == head.circuit && last.why == why &&
+      now - last.told_at < (is_again ? failure_again_interval : failure_interval))
     return;
-  last = {head.circuit, why, now};
+  last = {head.circuit, head.number, why, now};
   const routed_head answer{.step = circuit_step::failed,
                            .reason = why,
                            .destination = head.source,

@@ -1,4 +1,7 @@
 // A parent with children, and the same with another parent, through channels of this machine.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <memory>
 #include <string>
@@ -138,6 +141,61 @@ TEST_P(NodeTree, APollHandsOutNoMoreThanItMay) {
   }
   EXPECT_EQ(got[0], expected[0]);
   EXPECT_EQ(got[1], expected[1]);
+}
+
+// What comes while the rest of a batch waits would have to be sent again.
+TEST_P(NodeTree, APollThatIsOverInABatchReadsNothingMore) {
+  constexpr std::size_t count = 1500;
+  start_parent();
+  node& from = start_child(child_id);
+  node& to = start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  std::size_t got = 0;
+  to.on_message([&](const message&) {
+    ++got;
+    for (const auto until = now() + std::chrono::microseconds{20}; now() < until;) {
+    }
+  });
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(from.send(child_id + 1, 1, "x"));
+  const std::uint64_t relayed_before = parent->stats().relayed;
+  ASSERT_TRUE(turn({&from, &*parent}, [&] {
+    to.poll({.time = std::chrono::microseconds{100}});
+    return got == count;
+  }));
+  EXPECT_LT(parent->stats().relayed - relayed_before, count + 200) << "and acknowledgements";
+}
+
+// What lies in a lane is not there in the child.
+TEST_P(NodeTree, AChildForkedInABatchIsToldNothingMoreOfIt) {
+  constexpr std::size_t count = 100;
+  start_parent();
+  node& from = start_child(child_id);
+  node& to = start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  std::size_t got = 0;
+  pid_t child = -1;
+  to.on_message([&](const message&) {
+    if (++got == 3)
+      child = fork();
+  });
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(from.send(child_id + 1, 1, "x"));
+  ASSERT_TRUE(turn({&from, &*parent}, [&] {
+    to.poll();
+    if (child == 0) {
+      to.poll();
+      _exit(got == 3 ? 0 : 1);
+    }
+    return got == count;
+  }));
+  int how = -1;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  EXPECT_EQ(how, 0);
 }
 
 // Both go into one link.

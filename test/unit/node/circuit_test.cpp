@@ -691,7 +691,13 @@ TEST_F(Circuit, IsSettledOnceAllOfABatchIsReleased) {
 // Which ends it, as any message that is none.
 TEST_F(Circuit, TellsOfABatchThatIsNone) {
   open();
-  const std::array<byte_buffer, 4> bodies{
+  byte_buffer many;
+  for (int i = 0; i != 300; ++i) {
+    const byte_buffer one_more = from_hex("08 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00");
+    many.insert(many.end(), one_more.begin(), one_more.end());
+  }
+  const std::array<byte_buffer, 5> bodies{
+      many,                                                          // more than any node sends
       from_hex("10 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"),   // longer than the batch
       from_hex("08 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00"),   // with a checksum
       from_hex("07 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"),   // shorter than a head

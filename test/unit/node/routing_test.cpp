@@ -178,6 +178,29 @@ TEST_F(Routing, AMessageEndsWithItsHops) {
   EXPECT_FALSE(child.has_ended());
 }
 
+TEST_F(Routing, AFailureIsToldOnceInAWhileButThatOfWhatIsSentAgainSooner) {
+  hand_played child{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
+  ASSERT_TRUE(until([&] { return child.is_registered(); }));
+  net.run_for(5ms);
+  const auto failures_of = [&](std::uint64_t number) {
+    child.got.clear();
+    const byte_buffer message(message_head_size);
+    child.say_bytes(routed_message(
+        {.hops_left = 1, .destination = 82, .source = 83, .circuit = 10, .number = number},
+        {message}));
+    net.run_for(2ms);
+    return std::ranges::count_if(child.got, [](const byte_buffer& told) {
+      routed_head head;
+      return decode(told, head) && head.step == circuit_step::failed;
+    });
+  };
+  EXPECT_EQ(failures_of(5), 1);
+  EXPECT_EQ(failures_of(6), 0);
+  EXPECT_EQ(failures_of(5), 1) << "sent again";
+  net.run_for(10ms);
+  EXPECT_EQ(failures_of(6), 1);
+}
+
 TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
   party patient{net, 83, leaf_options(80).message_deadline(5s)};
   ASSERT_TRUE(until([&] { return patient.core().parent() == 80; }));
