@@ -19,6 +19,7 @@
 #include "channel/frame_queue.h"
 #include "channel/lane_pairing.h"
 #include "channel/line.h"
+#include "channel/message_run.h"
 #include "channel/opening.h"
 #include "channel/stream_link.h"
 
@@ -46,8 +47,9 @@ struct connection_entry {
   lane_pairing pairing;  // of this link
   hello own;
   void* context = nullptr;
-  // Gets its messages, with `context`, instead of on_message: without a lookup for each.
-  void (*reader)(void* context, bytes_view message) = nullptr;
+  // Tells its messages, with `context`, instead of on_message: those of a run, `most` of them, uncounted
+  // by the set. Returns how many.
+  std::size_t (*reader)(void* context, message_run& run, std::size_t most) = nullptr;
 
   release_policy release = release_policy::on_write;
   bool user_confirms = false;

@@ -257,6 +257,7 @@ void connection_core::settle_confirmed(connection_entry& c) noexcept {
 
 void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   const fork_pause no_fork;
+  lent_.end();
   c.pairing.end();
   if (c.link != nullptr)
     c.link->close(why);
@@ -363,6 +364,7 @@ void connection_core::abort(connection_entry& c) noexcept {
 void connection_core::pause(connection_entry& c) noexcept {
   if (c.closing || c.now == phase::closed || std::exchange(c.paused, true))
     return;
+  lent_.end();
   busy_.leave(c);
   watch(c);
 }

@@ -49,6 +49,13 @@ struct connection_core::budget {
     return delivered < messages && (deadline == std::chrono::nanoseconds{0} ||
                                     delivered % messages_per_clock != 0 || now() < deadline);
   }
+  // So many may be told before that is asked again.
+  [[nodiscard]] std::size_t until_asked() const noexcept {
+    const std::size_t all = messages - delivered;
+    return deadline == std::chrono::nanoseconds{0}
+               ? all
+               : std::min(all, messages_per_clock - delivered % messages_per_clock);
+  }
 };
 
 // --- life
@@ -84,6 +91,7 @@ connection_core::~connection_core() = default;
 
 void connection_core::stop() noexcept {
   const fork_pause no_fork;
+  lent_.end();
   for (const auto& l : listeners_)
     l->door.close();
   for (const auto& c : slots_) {
@@ -116,6 +124,7 @@ void connection_core::destroy() noexcept {
 
 void connection_core::abandon_in_child() noexcept {
   interrupted_ = interruption::forked;
+  lent_.end();
   for (const auto& l : listeners_)
     l->door.abandon();
   for (const auto& c : slots_) {
@@ -259,25 +268,48 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
   return walk(c, left);
 }
 
+// Until they stop, or something else comes.
+walk_end connection_core::tell_messages(connection_entry& c, budget& left) {
+  stream_link& link = *c.link;
+  for (;;) {
+    const walk_end ended = link.lend(lent_.begin());
+    if (lent_.rest().at == nullptr)
+      return ended;
+    if (c.pairing.undecided()) [[unlikely]] {
+      c.pairing.break_off();
+      return walk_end::stopped;
+    }
+    {
+      // Also when a handler throws.
+      struct keeper {
+        connection_core& of;
+        stream_link& link;
+        ~keeper() { link.give_back(of.lent_.rest()); }
+      } const at_end{*this, link};
+      if (c.reader != nullptr) {
+        left.delivered += c.reader(c.context, lent_, left.until_asked());
+      } else {
+        left.delivered += lent_.tell(left.until_asked(), [&](bytes_view message) {
+          ++messages_;
+          bytes_ += message.size();
+          if (handlers_.on_message)
+            handlers_.on_message(handle(c), message);
+        });
+      }
+    }
+    if (lent_.wrong().data() != nullptr) [[unlikely]] {
+      link.reject(lent_.wrong());
+      return walk_end::failed;
+    }
+    if (!goes_on() || c.now != phase::linked || c.paused || !left.go_on())
+      return walk_end::stopped;
+  }
+}
+
 bool connection_core::walk(connection_entry& c, budget& left) {
   stream_link& link = *c.link;
   for (;;) {
-    const walk_end ended = link.walk([&](bytes_view message) {
-      if (c.pairing.undecided()) [[unlikely]] {
-        c.pairing.break_off();
-        return frame_flow::stop;
-      }
-      // Before the handler, so that one that throws leaves its message counted as handled.
-      ++left.delivered;
-      ++messages_;
-      bytes_ += message.size();
-      if (c.reader != nullptr)
-        c.reader(c.context, message);
-      else if (handlers_.on_message)
-        handlers_.on_message(handle(c), message);
-      return goes_on() && c.now == phase::linked && !c.paused && left.go_on() ? frame_flow::go_on
-                                                                              : frame_flow::stop;
-    });
+    const walk_end ended = tell_messages(c, left);
     if (interrupted_ != interruption::none)
       return false;
     if (c.now != phase::linked)

@@ -59,6 +59,10 @@ class connection_core final : public dispatcher, public fork_guard {
                                            const connect_options& options);
   std::size_t poll(const poll_limits& limits);
   [[nodiscard]] status wait(std::chrono::nanoseconds timeout);
+  void end_poll() noexcept override {
+    dispatcher::end_poll();
+    lent_.end();
+  }
   void flush() noexcept;
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
   [[nodiscard]] bool prepare_sleep();
@@ -180,6 +184,7 @@ class connection_core final : public dispatcher, public fork_guard {
   struct budget;
   [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
+  [[nodiscard]] walk_end tell_messages(connection_entry& c, budget& left);
   // Whether the opening goes on, or has failed.
   [[nodiscard]] bool pair_lanes(connection_entry& c) noexcept;
   [[nodiscard]] bool tell_opened(connection_entry& c);
@@ -208,6 +213,8 @@ class connection_core final : public dispatcher, public fork_guard {
   std::vector<std::uint64_t> dirty_;
   std::vector<std::uint64_t> asked_;  // for a name, since the last look
   std::deque<std::uint64_t> due_;
+
+  message_run lent_;  // to whoever is told them
 
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;

@@ -103,9 +103,11 @@ class connection_link final : public link {
  private:
   friend class stream_transport;
 
-  static void received(void* context, bytes_view message) {
+  static std::size_t received(void* context, message_run& run, std::size_t most) {
     auto& of = *static_cast<connection_link*>(context);
-    of.owner_.events_->received(of, message, false);
+    return run.tell(most, [&of, &events = *of.owner_.events_](bytes_view message) {
+      events.received(of, message, false);
+    });
   }
   [[nodiscard]] bool has_room_for(std::size_t length) const noexcept {
     // What is too long at all is for the connection to refuse.

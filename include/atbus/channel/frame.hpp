@@ -74,10 +74,15 @@ struct frame_run {
 
   // The next one is here, its payload `length` bytes.
   [[nodiscard]] bool has_next(std::uint64_t& length) const noexcept {
+    return checked ? has_next<true>(length) : has_next<false>(length);
+  }
+  // The same, for who knows whether it is checked.
+  template <bool Checked>
+  [[nodiscard]] bool has_next(std::uint64_t& length) const noexcept {
     const auto left = static_cast<std::size_t>(end - at);
     if (left < frame_header_size)
       return false;
-    length = data_frame_length(load_frame_header(at), checked);
+    length = data_frame_length(load_frame_header(at), Checked);
     return length <= limit && frame_size(length) <= left;
   }
 };
