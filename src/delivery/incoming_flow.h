@@ -33,6 +33,13 @@ class incoming_flow {
   }
   // Whether the next message of the path is one that was announced and not handled yet.
   [[nodiscard]] bool is_next_new() const noexcept { return next_ > position_.last; }
+  // So many messages have come, the first of which is_next_new().
+  void arrived_new(std::uint64_t messages) noexcept {
+    if (messages == 0)
+      return;
+    next_ += messages;
+    position_.last = next_ - 1;
+  }
   // A message has come.
   [[nodiscard]] verdict arrived() noexcept {
     if (next_ == 0)

@@ -21,6 +21,7 @@
 #include "atbus/core/status.hpp"
 #include "atbus/node/direct_way.hpp"
 #include "core/node_life.h"
+#include "node/direct_inlet.h"
 
 namespace atbus::detail {
 
@@ -127,7 +128,10 @@ class link_events {
   virtual void opened(link& at, bool accepted) = 0;
   // In place: the bytes are valid until it returns. `redelivered`: an earlier life of this node died
   // while it handled this message.
-  virtual void received(link& from, bytes_view message, bool redelivered) = 0;
+  void received(link& from, bytes_view message, bool redelivered) {
+    if (!inlet_.take(from, message, redelivered)) [[unlikely]]
+      received_other(from, message, redelivered);
+  }
   // There is room again after a would_block.
   virtual void writable(link& at) = 0;
   // Last thing told of a link, also of one that never opened, also after close() and abort().
@@ -148,6 +152,9 @@ class link_events {
 
  protected:
   ~link_events() = default;
+  virtual void received_other(link& from, bytes_view message, bool redelivered) = 0;
+
+  direct_inlet inlet_;
 };
 
 class transport {

@@ -71,7 +71,7 @@ void node_core::close() noexcept {
   if (closed_)
     return;
   closed_ = true;
-  close_way();
+  close_ways();
   circuits_.close();
   on_.channels.close();
   // Who waits for a peer is told that there is nothing to wait for.
@@ -158,7 +158,7 @@ error node_core::connect(bus_id id, std::string_view text) {
 error node_core::disconnect(bus_id id) {
   if (closed_)
     return errc::closed;
-  close_way();
+  close_ways();
   peer* const to = find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
@@ -435,6 +435,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (!tell_news())
     return progress_.told;
   circuits_.poll_rests();
+  close_inlet();
   poll_limits rest = limits;
   rest.messages -= std::min(rest.messages, progress_.told);
   if (rest.messages != 0 && !closed_ && !circuits_.has_rests())
@@ -443,7 +444,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     circuits_.poll();
   if (closed_)
     return progress_.told;
-  close_way();
+  close_ways();
   for (peer* moving : std::vector<peer*>{moving_})
     move_if_settled(*moving);
   if (acknowledge_by_ != timer_queue::never)
@@ -456,8 +457,10 @@ std::size_t node_core::poll(const poll_limits& limits) {
 
 void node_core::flush() noexcept {
   if (claimed_.path == nullptr && !way_.has_claim() && !closed_) {
-    if (!to_acknowledge_.empty())
+    if (!to_acknowledge_.empty()) {
+      close_inlet();
       acknowledge_due(on_.clock.now());
+    }
     circuits_.flush();
   }
   on_.channels.flush();
@@ -500,7 +503,7 @@ bool node_core::settled() const noexcept {
 }
 
 void node_core::leave() {
-  close_way();
+  close_ways();
   leaving_ = true;
   std::vector<bus_id> all;
   for (const auto& [id, one] : peers_)
@@ -521,17 +524,43 @@ void node_core::leave() {
   }
 }
 
-// The way of nearly all messages: the next one of its flow, without anything to tell before it.
-void node_core::received(link& from, bytes_view message, bool redelivered) {
-  auto* const by = static_cast<session*>(from.context);
+void node_core::open_inlet(session& by) noexcept {
+  if (!handlers_.on_message || progress_.most <= progress_.told + 1)
+    return;
+  inlet_of_ = &by;
+  inlet_.from = &by.at;
+  inlet_.handler = &handlers_.on_message;
+  inlet_.source = by.life.id;
+  inlet_.destination = self_.id;
+  inlet_.longest = options_.message_limit();
+  inlet_.left = inlet_.most = progress_.most - progress_.told - 1;  // the last one ends the poll
+}
+
+void node_core::end_inlet() noexcept {
+  inlet_.from = nullptr;
+  const std::uint64_t messages = inlet_.messages();
+  inlet_.most = inlet_.left;
+  inlet_of_->handled += messages;
+  inlet_of_->of->in.arrived_new(messages);
+  stats_.delivered += messages;
+  stats_.delivered_bytes += std::exchange(inlet_.bytes, 0);
+  progress_.told += messages;
+}
+
+void node_core::received_other(link& from, bytes_view message, bool redelivered) {
+  close_inlet();
+  session* const by = session_of(from);
   std::uint32_t type = 0;
   if (closed_ || by == nullptr || by->stage != session_stage::registered || by->of->in_from != by ||
-      !by->of->in.is_next_new() || !is_plain_data(message, type) || by->life.id == bus_id{} ||
-      message.size() - message_head_size > options_.message_limit() || !news_.empty()) [[unlikely]]
-    return received_other(from, message, redelivered);
+      !by->of->in.is_next_new() || by->life.id == bus_id{} || !news_.empty() ||
+      message.size() - message_head_size > options_.message_limit() ||
+      !is_plain_data(message.data(), type)) [[unlikely]]
+    return received_special(from, message, redelivered);
   count_handled(*by, true);
-  (void)by->of->in.arrived();
-  deliver(by->life, type, payload_of(message), redelivered);
+  by->of->in.arrived_new(1);
+  count_delivered(message.size() - message_head_size, redelivered);
+  open_inlet(*by);
+  tell_message(by->life, type, payload_of(message), redelivered);
 }
 
 endpoint node_core::view(const peer& of) const {
@@ -551,6 +580,8 @@ node_stats node_core::stats() const noexcept {
   node_stats all = stats_;
   all.accepted += way_.messages;
   all.accepted_bytes += way_.bytes;
+  all.delivered += inlet_.messages();
+  all.delivered_bytes += inlet_.bytes;
   all.sessions_forgotten = away_.forgotten();
   return all;
 }

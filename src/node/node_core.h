@@ -107,7 +107,7 @@ class node_core final : private link_events, private next_hops {
   }
   void commit(std::size_t length) noexcept;
   void give_up_claim() noexcept {
-    close_way();
+    close_ways();
     claimed_.path = nullptr;
     claimed_.in = nullptr;
     claimed_.to_self = false;
@@ -163,7 +163,7 @@ class node_core final : private link_events, private next_hops {
  private:
   // link_events.
   void opened(link& at, bool accepted) override;
-  void received(link& from, bytes_view message, bool redelivered) override;
+  void received_other(link& from, bytes_view message, bool redelivered) override;
   void writable(link& at) override;
   void closed(link& at, const error& why) override;
   void left(link& at) override;
@@ -233,6 +233,17 @@ class node_core final : private link_events, private next_hops {
       end_way();
   }
   void end_way() noexcept;
+  // The same for what comes.
+  void open_inlet(session& by) noexcept;
+  void close_inlet() noexcept {
+    if (inlet_.from != nullptr)
+      end_inlet();
+  }
+  void end_inlet() noexcept;
+  void close_ways() noexcept {
+    close_way();
+    close_inlet();
+  }
   // The user's open claim on this link is gone.
   void take_claim_away(const session& path) noexcept {
     if (way_path_ == &path)
@@ -276,8 +287,10 @@ class node_core final : private link_events, private next_hops {
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
-  void received_other(link& from, bytes_view message, bool redelivered);
+  void received_special(link& from, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
+  void tell_message(const node_life& source, std::uint32_t type, bytes_view payload,
+                    bool redelivered);
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
   // Also a command or a reply. False: it makes no sense, or may not come from there.
   bool deliver_any(const node_life& source, const message_head& head, bytes_view payload,
@@ -388,7 +401,10 @@ class node_core final : private link_events, private next_hops {
     std::function<void(status)> call{};
     status result{};
   };
-  void tell(news what) { news_.push_back(std::move(what)); }
+  void tell(news what) {
+    close_inlet();  // it comes before the next message
+    news_.push_back(std::move(what));
+  }
   void tell_event(const peer& of, endpoint_event event);
   void log(std::string text);
   // What peers and strangers bring about, as often as they like: once a second for each cause.
@@ -461,6 +477,7 @@ class node_core final : private link_events, private next_hops {
   };
   claim_state claimed_;
   direct_way way_;
+  session* inlet_of_ = nullptr;
   session* way_path_ = nullptr;  // of the way; while it is closed, of the last message
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
@@ -535,11 +552,16 @@ inline void node_core::count_delivered(std::size_t bytes, bool redelivered) noex
     on_.channels.end_poll();
 }
 
+inline void node_core::tell_message(const node_life& source, std::uint32_t type, bytes_view payload,
+                                    bool redelivered) {
+  if (handlers_.on_message)
+    handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
+}
+
 inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
                                bool redelivered) {
   count_delivered(payload.size(), redelivered);
-  if (handlers_.on_message)
-    handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
+  tell_message(source, type, payload, redelivered);
 }
 
 inline void node_core::end_data(session& path, std::size_t length) noexcept {

@@ -97,7 +97,7 @@ session& node_core::move_session(session& from, link& to) {
 void node_core::opened(link& at, bool accepted) {
   if (closed_)
     return;
-  close_way();
+  close_ways();
   session* on = session_of(at);
   if (on == nullptr)
     on = &make_session(at);
@@ -333,8 +333,8 @@ void node_core::both_registered(session& on) {
   on.shake.reset();
 }
 
-void node_core::received_other(link& from, bytes_view message, bool redelivered) {
-  close_way();
+void node_core::received_special(link& from, bytes_view message, bool redelivered) {
+  close_ways();
   session* const by = session_of(from);
   if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return;
@@ -509,7 +509,7 @@ void node_core::writable(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
-  close_way();
+  close_ways();
   peer& to = *of->of;
   to.blocked = false;
   drain(to);
@@ -519,7 +519,7 @@ void node_core::closed(link& at, const error& why) {
   session* const gone = session_of(at);
   if (closed_ || gone == nullptr)
     return;
-  close_way();
+  close_ways();
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
     ++stats_.links_lost;

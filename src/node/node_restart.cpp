@@ -10,7 +10,7 @@ void node_core::left(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr)
     return;
-  close_way();
+  close_ways();
   if (is_guest(*of->of))
     return drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
   of->stage = session_stage::away;
@@ -23,7 +23,7 @@ void node_core::recalling(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
-  close_way();
+  close_ways();
   of->of->current = nullptr;
   of->of->left_behind = of;
 }
@@ -32,7 +32,7 @@ void node_core::returned(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->stage == session_stage::dropped)
     return;
-  close_way();
+  close_ways();
   of->by_us = true;
   if (of->of != nullptr && of->of->current == of)
     of->of->current = nullptr;  // nothing of the user's goes there before it has registered

@@ -138,11 +138,9 @@ constexpr void encode(const message_head& head, std::byte* to) noexcept {
   std::copy(bytes.begin(), bytes.end(), to);
 }
 
-// Whether a whole message is one of the user's without flags, and its type.
-[[nodiscard]] inline bool is_plain_data(bytes_view message, std::uint32_t& type) noexcept {
-  if (message.size() < message_head_size)
-    return false;
-  const auto word = load_little_endian<std::uint64_t>(message.data());
+// Whether a message is one of the user's without flags, and its type.
+[[nodiscard]] inline bool is_plain_data(const std::byte* head, std::uint32_t& type) noexcept {
+  const auto word = load_little_endian<std::uint64_t>(head);
   type = static_cast<std::uint32_t>(word >> 32);
   return static_cast<std::uint32_t>(word) == 0;  // kind, flags and what is reserved
 }

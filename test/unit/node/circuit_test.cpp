@@ -124,7 +124,7 @@ class end final : public next_hops, public link_events {
       put(at, call_kind, 0);
     }
   }
-  void received(link& from, bytes_view message, bool) override {
+  void received_other(link& from, bytes_view message, bool) override {
     if (expect_many)
       return;
     ASSERT_EQ(&from, at_);

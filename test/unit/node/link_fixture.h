@@ -58,7 +58,7 @@ class recorded_end final : public link_events {
     if (on_opened)
       on_opened(at, accepted);
   }
-  void received(link& from, bytes_view message, bool redelivered) override {
+  void received_other(link& from, bytes_view message, bool redelivered) override {
     const inside here{*this};
     messages.emplace_back(as_text(message));
     if (redelivered)

@@ -165,7 +165,7 @@ class hand_played final : private link_events {
         });
     say_bytes(shake_->start().send);
   }
-  void received(link&, bytes_view message, bool) override {
+  void received_other(link&, bytes_view message, bool) override {
     if (registered_)
       got.emplace_back(message.begin(), message.end());
     if (!shake_ || registered_)
