@@ -123,7 +123,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                                               head.source.to_string()});
   }
   if ((head.flags & flag_acknowledge) != 0)
-    from.acknowledge_now = true;
+    acknowledge_at_once(from);
   if (head.hops_left > 1) {
     --head.hops_left;
     stats_.relayed += spread(head, message, from.of).sent;

@@ -276,6 +276,9 @@ class node_core final : private link_events, private next_hops {
   }
   void list_acknowledgement(session& from, bool data);
   void acknowledge_due(std::chrono::nanoseconds now);
+  void acknowledge_at_once(session& by);
+  // False: there is no room.
+  bool acknowledge(session& by, std::chrono::nanoseconds now);
   // False: there is no room.
   template <class Body>
   bool say(session& to, const Body& body) {

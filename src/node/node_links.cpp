@@ -368,7 +368,7 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
   if (!news_.empty() && !tell_news())
     return;
   if ((head.flags & flag_acknowledge) != 0)
-    by->acknowledge_now = true;
+    acknowledge_at_once(*by);
   count_handled(*by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
@@ -396,6 +396,25 @@ void node_core::list_acknowledgement(session& from, bool data) {
     acknowledge_by_ = on_.clock.now() + acknowledge_delay;
 }
 
+// The sender may be waiting for room, and the poll that runs may go on for long.
+void node_core::acknowledge_at_once(session& by) {
+  if (!by.keeps)
+    return;
+  by.acknowledge_now = true;
+  if (by.handled != by.told && acknowledge(by, on_.clock.now()))
+    by.at.flush();
+}
+
+bool node_core::acknowledge(session& by, std::chrono::nanoseconds now) {
+  if (!say(by, acknowledge_body{.handled = by.handled}))
+    return false;
+  by.told = by.handled;
+  by.acknowledged_at = now;
+  by.acknowledge_now = false;
+  ++stats_.acknowledgements;
+  return true;
+}
+
 void node_core::acknowledge_due(std::chrono::nanoseconds now) {
   const bool all = now >= acknowledge_by_;
   std::size_t kept = 0;
@@ -409,13 +428,9 @@ void node_core::acknowledge_due(std::chrono::nanoseconds now) {
     by->committed_at_flush = by->committed;
     if ((all || by->acknowledge_now ||
          (company && now - by->acknowledged_at >= acknowledge_interval)) &&
-        say(*by, acknowledge_body{.handled = by->handled})) {
+        acknowledge(*by, now)) {
       by->committed_at_flush = by->committed;
-      by->told = by->handled;
-      by->acknowledged_at = now;
-      by->acknowledge_now = false;
       by->acknowledge_listed = false;
-      ++stats_.acknowledgements;
       continue;
     }
     to_acknowledge_[kept++] = by;

@@ -150,7 +150,7 @@ void node_core::relay(session& from, bytes_view message) {
                                  " relays a message in the name of " + head.source.to_string()});
   }
   if ((head.flags & flag_acknowledge) != 0)
-    from.acknowledge_now = true;
+    acknowledge_at_once(from);
   if (head.destination == self_.id && head.step == circuit_step::reached)
     return broadcast_reached(head.circuit, head.source);
   if (head.destination == self_.id)

@@ -128,6 +128,26 @@ TEST_P(DirectInlet, AcknowledgesToEachOfManyWhatItHasSent) {
   EXPECT_EQ(first->stats().violations + third.stats().violations, 0U);
 }
 
+class SocketInlet : public NodeFixture {};
+
+// Who sends all he can is not kept waiting until the other end has nothing left to read.
+TEST_P(SocketInlet, AcknowledgesWhatWasAskedForInTheMiddleOfAPoll) {
+  connect_both(options().send_buffer_size(1024 * 1024), options());
+  const std::string text(8000, 'x');
+  while (first->send(2, 1, text)) {
+  }
+  bool has_room = false;
+  second->on_message([&](const atbus::message&) {
+    first->poll();
+    has_room = has_room || first->send(2, 1, text).code() == errc::ok;
+  });
+  ASSERT_TRUE(
+      turn({&*first}, [&] { return second->poll({.messages = std::size_t{1} << 40}) != 0; }));
+  EXPECT_TRUE(has_room);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SocketInlet, ::testing::ValuesIn(socket_kinds()),
+                         [](const auto& kind) { return std::string{kind.param.name}; });
 INSTANTIATE_TEST_SUITE_P(Kinds, DirectInlet, ::testing::ValuesIn(node_kinds()),
                          [](const auto& kind) { return std::string{kind.param.name}; });
 

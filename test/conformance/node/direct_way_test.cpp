@@ -147,14 +147,6 @@ TEST_P(SocketWay, LeavesRoomForControlMessages) {
   EXPECT_GE(accepted * in_queue, queue_size - 1024);
 }
 
-std::vector<node_kind> socket_kinds() {
-  std::vector<node_kind> kinds = node_kinds();
-  std::erase_if(kinds, [](const node_kind& kind) {
-    return !kind.tcp && std::string{kind.name} != "unix_socket";
-  });
-  return kinds;
-}
-
 INSTANTIATE_TEST_SUITE_P(Kinds, SocketWay, ::testing::ValuesIn(socket_kinds()),
                          [](const auto& kind) { return std::string{kind.param.name}; });
 INSTANTIATE_TEST_SUITE_P(Kinds, DirectWay, ::testing::ValuesIn(node_kinds()),

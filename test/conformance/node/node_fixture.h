@@ -36,6 +36,15 @@ inline std::vector<node_kind> node_kinds() {
   };
 }
 
+// Those that go through the kernel.
+inline std::vector<node_kind> socket_kinds() {
+  std::vector<node_kind> kinds = node_kinds();
+  std::erase_if(kinds, [](const node_kind& kind) {
+    return !kind.tcp && std::string{kind.name} != "unix_socket";
+  });
+  return kinds;
+}
+
 // What a node was told, in order.
 struct node_log {
   std::vector<std::string> messages;
