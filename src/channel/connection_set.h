@@ -47,7 +47,6 @@ class connection_core final : public dispatcher, public fork_guard {
  public:
   [[nodiscard]] static result<connection_core*> open(connection_handlers handlers,
                                                      const connection_set_options& options);
-  using dispatcher::end_poll;
   using dispatcher::release;
 
   // --- of the set

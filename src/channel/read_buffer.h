@@ -92,7 +92,7 @@ class read_buffer {
 
   // Hands out the control frames in front of the next message and lends the run of messages that
   // begins there, whose checksums are not compared: `stopped`. Whoever has it gives it back before
-  // anything else is done with the buffer.
+  // anything else is done with the buffer, and before any buffer of the space is prepared.
   template <class Handler>
   walk_end lend(frame_run& run, Handler&& handler) {
     run = {};

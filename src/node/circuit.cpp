@@ -372,7 +372,6 @@ void circuit::hand_up(bytes_view batch) {
     }
   } const at_end{*this, run};
   const poll_progress& progress = owner_.progress_;
-  std::size_t handed_up = 0;
   std::uint64_t length = 0;
   while (listens() && !progress.is_enough() && run.at != run.end) {
     bytes_view message;
@@ -389,7 +388,7 @@ void circuit::hand_up(bytes_view batch) {
     owner_.events_.received(*this, message, false);
     if (owner_.closed_)
       return;
-    if (++handed_up % messages_per_clock == 0 && progress.deadline.count() != 0 &&
+    if (++owner_.handed_up_ % messages_per_clock == 0 && progress.deadline.count() != 0 &&
         owner_.clock_.now() >= progress.deadline)
       return owner_.hops_.end_poll();
   }

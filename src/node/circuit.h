@@ -248,6 +248,7 @@ class circuits {
   std::vector<circuit*> resting_;  // have a rest to hand up
   std::vector<circuit*> turn_;     // poll() is at these
   std::size_t unconfirmed_ = 0;
+  std::size_t handed_up_ = 0;  // messages, of all batches
   bool writable_ = false;
   bool closed_ = false;
   std::unique_ptr<child_guard> in_child_;

@@ -138,7 +138,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                              .number = 1};
     (void)send_on(answer, {}, nullptr);
   }
-  if (!news_.empty() && !tell_news())
+  if (!news_.empty() && (!tell_news() || from.stage == session_stage::dropped))
     return;
   deliver({head.source, 0}, head.type, message.subspan(broadcast_head_size), false);
 }

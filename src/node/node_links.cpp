@@ -334,7 +334,7 @@ void node_core::both_registered(session& on) {
 }
 
 void node_core::received_special(link& from, bytes_view message, bool redelivered) {
-  close_ways();
+  close_way();
   session* const by = session_of(from);
   if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return;
@@ -365,7 +365,7 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
   peer& of = *by->of;
   if (message.size() - message_head_size > options_.message_limit()) [[unlikely]]
     return violation(*by, {errc::protocol_error, "a message is longer than this node takes"});
-  if (!news_.empty() && !tell_news())
+  if (!news_.empty() && (!tell_news() || by->stage == session_stage::dropped))
     return;
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(*by);
@@ -398,11 +398,9 @@ void node_core::list_acknowledgement(session& from, bool data) {
 
 // The sender may be waiting for room, and the poll that runs may go on for long.
 void node_core::acknowledge_at_once(session& by) {
-  if (!by.keeps)
-    return;
-  by.acknowledge_now = true;
-  if (by.handled != by.told && acknowledge(by, on_.clock.now()))
+  if (by.keeps && by.is_direct && by.handled != by.told && acknowledge(by, on_.clock.now()))
     by.at.flush();
+  by.acknowledge_now = by.keeps;  // the rest, at the end of this poll
 }
 
 bool node_core::acknowledge(session& by, std::chrono::nanoseconds now) {
@@ -411,6 +409,7 @@ bool node_core::acknowledge(session& by, std::chrono::nanoseconds now) {
   by.told = by.handled;
   by.acknowledged_at = now;
   by.acknowledge_now = false;
+  by.committed_at_flush = by.committed;
   ++stats_.acknowledgements;
   return true;
 }
@@ -419,8 +418,8 @@ void node_core::acknowledge_due(std::chrono::nanoseconds now) {
   const bool all = now >= acknowledge_by_;
   std::size_t kept = 0;
   for (session* by : to_acknowledge_) {
-    if (by->stage != session_stage::registered) {
-      by->acknowledge_listed = false;
+    if (by->stage != session_stage::registered || by->handled == by->told) {
+      by->acknowledge_listed = by->acknowledge_now = false;
       continue;
     }
     // Company: something else leaves with it.
@@ -429,7 +428,6 @@ void node_core::acknowledge_due(std::chrono::nanoseconds now) {
     if ((all || by->acknowledge_now ||
          (company && now - by->acknowledged_at >= acknowledge_interval)) &&
         acknowledge(*by, now)) {
-      by->committed_at_flush = by->committed;
       by->acknowledge_listed = false;
       continue;
     }
@@ -453,7 +451,7 @@ void node_core::drop(session& which, bool say_bye, errc reason, std::string_view
   const bool refused = which.stage == session_stage::registering && !which.by_us;
   if (goodbye) {
     if (which.keeps && which.handled != which.told)
-      say(which, acknowledge_body{.handled = which.handled});
+      (void)acknowledge(which, on_.clock.now());
     say(which, bye_body{.reason = reason, .text = std::string{text}});
   }
   which.stage = session_stage::dropped;

@@ -58,6 +58,7 @@ bool node_core::has_heard_of(const node_life& sender) noexcept {
 
 void node_core::inherited(const node_life& source, bytes_view message, bool redelivered,
                           bool awaited) {
+  close_ways();
   message_head head;
   if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
     return;  // control messages of an earlier life mean nothing to this one

@@ -7,7 +7,8 @@
 namespace atbus::detail {
 
 struct poll_progress {
-  std::size_t told = 0;  // messages, to the user
+  // Messages, to the user. Those that came past the core are added now and then, and before the last one.
+  std::size_t told = 0;
   std::size_t most = 0;
   std::chrono::nanoseconds deadline{0};  // 0: there is none
 

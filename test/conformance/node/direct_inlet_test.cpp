@@ -71,6 +71,18 @@ TEST_P(DirectInlet, TellsNothingMoreOfWhoIsDisconnected) {
   EXPECT_EQ(second_log.messages.size(), 5U);
 }
 
+TEST_P(DirectInlet, TellsNothingOfWhoIsDisconnectedByNewsBefore) {
+  connect_both();
+  after(5, [&] {
+    EXPECT_TRUE(second->on_ready(1, 10s, [&](status) { EXPECT_TRUE(second->disconnect(1)); }));
+  });
+  send(10);
+  ASSERT_TRUE(until_told(5));
+  const auto a_moment = now() + 5ms;
+  ASSERT_TRUE(turn({&*second}, [&] { return now() > a_moment; }));
+  EXPECT_EQ(second_log.messages.size(), 5U);
+}
+
 TEST_P(DirectInlet, TellsNoMoreThanAPollMay) {
   connect_both();
   send(100);
@@ -144,6 +156,17 @@ TEST_P(SocketInlet, AcknowledgesWhatWasAskedForInTheMiddleOfAPoll) {
   ASSERT_TRUE(
       turn({&*first}, [&] { return second->poll({.messages = std::size_t{1} << 40}) != 0; }));
   EXPECT_TRUE(has_room);
+}
+
+TEST_P(SocketInlet, AcknowledgesTheRestAtTheEndOfAPollThatWasAsked) {
+  connect_both(options().send_buffer_size(64 * 1024), options());
+  for (int i = 0; i != 40; ++i)
+    ASSERT_TRUE(first->send(2, 1, std::string(1000, 'x')));
+  first->flush();
+  const auto until = now() + 20ms;  // all of it has come, and is read at once
+  ASSERT_TRUE(turn({&*first}, [&] { return now() > until; }));
+  ASSERT_TRUE(turn({&*second}, [&] { return second_log.messages.size() == 40; }));
+  EXPECT_TRUE(first->shutdown(5s));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SocketInlet, ::testing::ValuesIn(socket_kinds()),

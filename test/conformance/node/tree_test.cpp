@@ -168,6 +168,37 @@ TEST_P(NodeTree, APollThatIsOverInABatchReadsNothingMore) {
   EXPECT_LT(parent->stats().relayed - relayed_before, count + 200) << "and acknowledgements";
 }
 
+TEST_P(NodeTree, APollLooksAtTheClockAlsoWithinManySmallBatches) {
+  constexpr std::size_t count = 600;
+  start_parent();
+  node& from = start_child(child_id);
+  node& to = start_child(child_id + 1);
+  ASSERT_TRUE(all_have(parent_id));
+  ASSERT_TRUE(from.send(child_id + 1, 1, "first"));
+  ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 1; }));
+  std::size_t got = 0;
+  to.on_message([&](const message&) {
+    ++got;
+    for (const auto until = now() + std::chrono::microseconds{20}; now() < until;) {
+    }
+  });
+  for (std::size_t i = 0; i != count; ++i) {
+    ASSERT_TRUE(from.send(child_id + 1, 1, std::string(100, 'x')));
+    if (i % 10 == 0)
+      from.flush();
+  }
+  const auto a_moment = now() + std::chrono::milliseconds{5};
+  ASSERT_TRUE(turn({&from, &*parent}, [&] { return now() > a_moment; }));
+  std::size_t most = 0;
+  ASSERT_TRUE(turn({&from, &*parent}, [&] {
+    const std::size_t before = got;
+    to.poll({.time = std::chrono::microseconds{100}});
+    most = std::max(most, got - before);
+    return got == count;
+  }));
+  EXPECT_LE(most, 64U);
+}
+
 // What lies in a lane is not there in the child.
 TEST_P(NodeTree, AChildForkedInABatchIsToldNothingMoreOfIt) {
   constexpr std::size_t count = 100;

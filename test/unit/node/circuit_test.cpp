@@ -586,7 +586,11 @@ TEST_F(Circuit, LooksAtTheClockWithinABatch) {
     EXPECT_TRUE(one.send_data(500 * i));  // of 16 bytes
   two.deadline = 1ns;
   net.run_for(200us);
-  net.run_for(400us, [&] { EXPECT_EQ(two.got.size() % 32, two.got.size() == 100 ? 4U : 0U); });
+  std::size_t before = two.got.size();
+  net.run_for(400us, [&] {
+    EXPECT_LE(two.got.size() - before, 32U);
+    before = two.got.size();
+  });
   net.run_for(5ms);
   EXPECT_EQ(two.got.size(), 100U);
   EXPECT_EQ(two.polls_ended, 3);
