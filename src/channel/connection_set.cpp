@@ -378,7 +378,7 @@ bool connection_core::tell_opened(connection_entry& c) {
   return interrupted_ == interruption::none;
 }
 
-bool connection_core::tell_due() {
+bool connection_core::tell_all_due() {
   // What handlers cause meanwhile is told the next time.
   for (std::size_t left = due_.size(); left != 0; --left) {
     connection_entry* const c = find(due_.front());

@@ -187,7 +187,8 @@ class connection_core final : public dispatcher, public fork_guard {
   // Whether the opening goes on, or has failed.
   [[nodiscard]] bool pair_lanes(connection_entry& c) noexcept;
   [[nodiscard]] bool tell_opened(connection_entry& c);
-  [[nodiscard]] bool tell_due();
+  [[nodiscard]] bool tell_due() { return due_.empty() || tell_all_due(); }
+  [[nodiscard]] bool tell_all_due();
   void due(connection_entry& c) noexcept;
   [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
     return {anchor_, c.id};

@@ -198,12 +198,21 @@ class circuits {
   void ways_changed() noexcept;
 
   // Tells what is left of batches. While there is something left, others may not come.
-  void poll_rests();
+  void poll_rests() {
+    if (has_rests())
+      tell_rests();
+  }
   [[nodiscard]] bool has_rests() const noexcept { return !resting_.empty(); }
   // Tells what else there is to tell.
-  void poll();
+  void poll() {
+    if (!due_.empty() || writable_)
+      tell_due();
+  }
   // Sends what was committed.
-  void flush() noexcept;
+  void flush() noexcept {
+    if (has_unflushed())
+      send_unflushed();
+  }
   [[nodiscard]] bool has_unflushed() const noexcept { return !unflushed_.empty(); }
   [[nodiscard]] bool has_due() const noexcept {
     return !closed_ && (!due_.empty() || !resting_.empty() || writable_);
@@ -222,6 +231,9 @@ class circuits {
     circuits& of;
   };
 
+  void tell_rests();
+  void tell_due();
+  void send_unflushed() noexcept;
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;

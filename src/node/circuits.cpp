@@ -127,7 +127,7 @@ void circuits::ways_changed() noexcept {
   }
 }
 
-void circuits::poll_rests() {
+void circuits::tell_rests() {
   while (!closed_ && !resting_.empty() && !progress_.is_enough()) {
     circuit* const one = resting_.front();
     const auto has_rest = [one] { return one->listens() && !one->rest_.empty(); };
@@ -140,7 +140,7 @@ void circuits::poll_rests() {
   }
 }
 
-void circuits::poll() {
+void circuits::tell_due() {
   if (closed_)
     return;
   if (std::exchange(writable_, false)) {
@@ -193,7 +193,7 @@ void circuits::poll() {
   turn_.clear();
 }
 
-void circuits::flush() noexcept {
+void circuits::send_unflushed() noexcept {
   if (closed_)
     return;
   for (std::size_t i = 0; i != unflushed_.size(); ++i) {

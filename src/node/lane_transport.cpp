@@ -150,7 +150,8 @@ void lane_transport::clean_earlier_lives() const {
 // --- receiving
 
 std::size_t lane_transport::poll(const poll_limits& limits) {
-  if (closed_ || std::exchange(polling_, true))
+  if (closed_ || (inboxes_.empty() && links_.empty() && problems_.empty()) ||
+      std::exchange(polling_, true))
     return 0;
   struct frame {
     lane_transport& of;

@@ -445,8 +445,10 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (closed_)
     return progress_.told;
   close_ways();
-  for (peer* moving : std::vector<peer*>{moving_})
-    move_if_settled(*moving);
+  if (!moving_.empty()) {
+    for (peer* moving : std::vector<peer*>{moving_})
+      move_if_settled(*moving);
+  }
   if (acknowledge_by_ != timer_queue::never)
     acknowledge_due(now);
   circuits_.flush();

@@ -412,7 +412,9 @@ class node_core final : private link_events, private next_hops {
   void log(std::string text);
   // What peers and strangers bring about, as often as they like: once a second for each cause.
   void log_cause(errc cause, std::string text);
-  bool tell_news();
+  // False: the node has been ended.
+  bool tell_news() { return news_.empty() || tell_all_news(); }
+  bool tell_all_news();
   [[nodiscard]] endpoint view(const peer& of) const;
 
   struct ready_wait {

@@ -36,7 +36,7 @@ void node_core::log_cause(errc cause, std::string text) {
   log(std::move(text));
 }
 
-bool node_core::tell_news() {
+bool node_core::tell_all_news() {
   // What handlers bring about is told in the next poll at the latest: this ends.
   for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {
     news item = std::move(news_.front());

@@ -263,7 +263,8 @@ void stream_transport::close() noexcept {
 std::size_t stream_transport::poll(const poll_limits& limits) {
   if (!set_)
     return 0;
-  tell_writable();
+  if (!roomy_.empty())
+    tell_writable();
   return set_->poll(limits);
 }
 
