@@ -135,6 +135,20 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};
+  const std::chrono::nanoseconds start = now();
+  const status how = sleep(timeout, [&](std::chrono::nanoseconds longest) {
+    const bool limited = longest >= std::chrono::nanoseconds{0};
+    return spin_.spin(start, limited ? start + longest : std::chrono::nanoseconds::max(),
+                      [this] { return ground_->sleep(std::chrono::nanoseconds{0}); });
+  });
+  // A time that was over sooner says nothing.
+  if (const auto waited = now() - start; how || waited > ground_->spin())
+    spin_.learn(waited);
+  return how;
+}
+
+template <class Spin>
+status node_state::sleep(std::chrono::nanoseconds timeout, Spin&& spin) {
   const wait_deadline deadline{core_.clock().now(), timeout, &core_.clock()};
   status how = errc::timed_out;
   while (how == errc::timed_out) {
@@ -143,8 +157,12 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
       break;
     }
     const std::chrono::nanoseconds longest = longest_sleep();
-    const std::int64_t left = deadline.left_ns(longest);
-    const bool woken = ground_->sleep(std::chrono::nanoseconds{left});
+    std::int64_t left = deadline.left_ns(longest);
+    bool woken = spin(std::chrono::nanoseconds{left});
+    if (!woken) {
+      left = deadline.left_ns(longest);
+      woken = ground_->sleep(std::chrono::nanoseconds{left});
+    }
     finish_sleep();
     if (woken || (longest >= std::chrono::nanoseconds{0} && left >= longest.count()))
       how = {};
@@ -185,7 +203,8 @@ status node_state::run() {
     if (!spin_.spin(start, start + std::chrono::milliseconds{1},
                     [this] { return poll({}) != 0 || core_.is_closed() || stopping_; }) &&
         !core_.is_closed())
-      wait(stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1});
+      (void)sleep(stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1},
+                  [](std::chrono::nanoseconds) { return false; });
     spin_.learn(now() - start);
   }
   return errc::closed;

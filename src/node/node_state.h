@@ -46,6 +46,9 @@ class node_state {
   // Keeps the state until the outermost verb returns.
   class use;
 
+  // wait(), after `spin` has had its chance to see something come in the time it is given.
+  template <class Spin>
+  status sleep(std::chrono::nanoseconds timeout, Spin&& spin);
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 

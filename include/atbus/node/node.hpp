@@ -250,7 +250,7 @@ class ATBUS_API node {
   // from a handler it does nothing and returns 0.
   std::size_t poll(const poll_limits& limits = {});
   // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: for
-  // ever).
+  // ever). Spins before, for at most 50 us, as long as that has been paying lately.
   status wait(std::chrono::nanoseconds timeout);
   // Polls and waits until stop() was called and what was accepted is settled, or
   // node_options::drain is over. Errors: closed (also when a handler destroys the node),
