@@ -19,7 +19,7 @@ namespace atbus::detail {
 class link;
 
 struct direct_inlet {
-  const link* from = nullptr;  // null: it is closed
+  link* from = nullptr;  // null: it is closed
   const std::function<void(const message&)>* handler = nullptr;
   bus_id source;
   bus_id destination;

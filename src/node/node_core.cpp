@@ -527,23 +527,23 @@ void node_core::leave() {
 }
 
 void node_core::open_inlet(session& by) noexcept {
-  if (!handlers_.on_message || progress_.most <= progress_.told + 1)
+  // The first message and the last one that this poll may tell are the core's: that one ends the poll.
+  if (!handlers_.on_message || progress_.most < progress_.told + 3)
     return;
-  inlet_of_ = &by;
   inlet_.from = &by.at;
   inlet_.handler = &handlers_.on_message;
   inlet_.source = by.life.id;
   inlet_.destination = self_.id;
   inlet_.longest = options_.message_limit();
-  inlet_.left = inlet_.most = progress_.most - progress_.told - 1;  // the last one ends the poll
+  inlet_.left = inlet_.most = progress_.most - progress_.told - 2;
 }
 
 void node_core::end_inlet() noexcept {
-  inlet_.from = nullptr;
+  session& by = *session_of(*std::exchange(inlet_.from, nullptr));
   const std::uint64_t messages = inlet_.messages();
   inlet_.most = inlet_.left;
-  inlet_of_->handled += messages;
-  inlet_of_->of->in.arrived_new(messages);
+  by.handled += messages;
+  by.of->in.arrived_new(messages);
   stats_.delivered += messages;
   stats_.delivered_bytes += std::exchange(inlet_.bytes, 0);
   progress_.told += messages;
@@ -560,9 +560,8 @@ void node_core::received_other(link& from, bytes_view message, bool redelivered)
     return received_special(from, message, redelivered);
   count_handled(*by, true);
   by->of->in.arrived_new(1);
-  count_delivered(message.size() - message_head_size, redelivered);
   open_inlet(*by);
-  tell_message(by->life, type, payload_of(message), redelivered);
+  deliver(by->life, type, payload_of(message), redelivered);
 }
 
 endpoint node_core::view(const peer& of) const {

@@ -233,7 +233,7 @@ class node_core final : private link_events, private next_hops {
       end_way();
   }
   void end_way() noexcept;
-  // The same for what comes.
+  // The same for what comes; before the message that opens it is told.
   void open_inlet(session& by) noexcept;
   void close_inlet() noexcept {
     if (inlet_.from != nullptr)
@@ -292,8 +292,6 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] bool is_idle(session& over_nodes) const;
   void received_special(link& from, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
-  void tell_message(const node_life& source, std::uint32_t type, bytes_view payload,
-                    bool redelivered);
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
   // Also a command or a reply. False: it makes no sense, or may not come from there.
   bool deliver_any(const node_life& source, const message_head& head, bytes_view payload,
@@ -482,7 +480,6 @@ class node_core final : private link_events, private next_hops {
   };
   claim_state claimed_;
   direct_way way_;
-  session* inlet_of_ = nullptr;
   session* way_path_ = nullptr;  // of the way; while it is closed, of the last message
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
@@ -557,16 +554,11 @@ inline void node_core::count_delivered(std::size_t bytes, bool redelivered) noex
     on_.channels.end_poll();
 }
 
-inline void node_core::tell_message(const node_life& source, std::uint32_t type, bytes_view payload,
-                                    bool redelivered) {
-  if (handlers_.on_message)
-    handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
-}
-
 inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
                                bool redelivered) {
   count_delivered(payload.size(), redelivered);
-  tell_message(source, type, payload, redelivered);
+  if (handlers_.on_message)
+    handlers_.on_message(message{source.id, self_.id, type, payload, redelivered});
 }
 
 inline void node_core::end_data(session& path, std::size_t length) noexcept {
