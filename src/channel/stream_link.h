@@ -124,14 +124,6 @@ class stream_link {
   static constexpr std::size_t most_peeked = 4096;
   // Whether that read took less than it had room for: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
-  // Hands out the complete frames: `handler(bytes_view)` returns a frame_flow. They stay where they
-  // are until anybody reads into the same space.
-  template <class Handler>
-  walk_end walk(Handler&& handler) {
-    return walked(reader_.walk([&](frame_kind kind, bytes_view payload) {
-      return kind == frame_kind::data ? handler(payload) : control_seen(payload);
-    }));
-  }
   // Lends the messages that come next: `stopped` if there are any. Whoever has them asks
   // checksum_holds before believing a checked one, else calls reject, and gives the run back before
   // the next call of any kind.
@@ -141,7 +133,7 @@ class stream_link {
   }
   void give_back(const frame_run& run) noexcept { reader_.give_back(run); }
   void reject(bytes_view message) noexcept;
-  // walk() stops behind the other end's hello, and behind what it says of lanes, so that its user
+  // lend() stops behind the other end's hello, and behind what it says of lanes, so that its user
   // hears of it before the messages.
   void stop_when_opened() noexcept { stops_when_opened_ = true; }
   // Whether descriptors that the other end sends are taken; else the kernel drops them.
@@ -159,7 +151,7 @@ class stream_link {
   // Those that came with it, each once.
   [[nodiscard]] file take_segment() noexcept { return std::move(taken_[0]); }
   [[nodiscard]] file take_bell() noexcept { return std::move(taken_[1]); }
-  // The other end's data goes through its lane from here on: walk() has stopped there.
+  // The other end's data goes through its lane from here on: lend() has stopped there.
   [[nodiscard]] bool switched() const noexcept { return switched_; }
   // The other end has said that nothing follows.
   [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }

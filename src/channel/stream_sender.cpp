@@ -175,10 +175,10 @@ void stream_sender::write_now() noexcept {
 void stream_sender::read_controls() noexcept {
   const bool was_opened = link_->opened();
   while (link_->receive()) {
-    const walk_end ended = link_->walk([this](bytes_view) {
+    frame_run messages;
+    const walk_end ended = link_->lend(messages);
+    if (messages.at != nullptr)
       link_->close({errc::protocol_error, "it sends messages where none are expected"});
-      return frame_flow::stop;
-    });
     if (ended != walk_end::needs_more || link_->drained())
       break;
   }

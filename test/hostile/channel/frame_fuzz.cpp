@@ -20,6 +20,7 @@
 #include "atbus/core/bytes.hpp"
 #include "channel/frame.h"
 #include "channel/frame_reader.h"
+#include "channel/message_run.h"
 #include "channel/opening.h"
 #include "channel/read_buffer.h"
 #include "stream_bytes.h"
@@ -85,14 +86,22 @@ class connection {
     if (may_read_)
       read(random);
     std::size_t frames_left = random.below(3) == 0 ? 1 + random.below(3) : SIZE_MAX;
-    const walk_end ended = buffer_.walk([&](frame_kind kind, bytes_view payload) {
+    const auto take = [&](frame_kind kind, bytes_view payload) {
       require(reinterpret_cast<std::uintptr_t>(payload.data()) % 8 == 0);
       frames_.push_back(copy_of(kind, payload));
       return --frames_left == 0 ? frame_flow::stop : frame_flow::go_on;
-    });
-    require(buffer_.memory() <= buffer_.memory_limit());
+    };
+    message_run run;
+    const walk_end ended = buffer_.lend(run.begin(), take);
     may_read_ = ended == walk_end::needs_more;
-    return ended != walk_end::failed;
+    if (run.rest().at != nullptr) {
+      run.tell(frames_left, [&](bytes_view message) { (void)take(frame_kind::data, message); });
+      buffer_.give_back(run.rest());
+    }
+    require(buffer_.memory() <= buffer_.memory_limit());
+    if (run.wrong().data() != nullptr)
+      buffer_.reject(run.wrong());
+    return buffer_.reader().fault() == frame_fault::none;
   }
 
   void compare_with(const found& whole) const {

@@ -17,6 +17,7 @@
 #include "atbus/buffer/block_ring.hpp"
 #include "atbus/buffer/malloc_queue.hpp"
 #include "channel/frame_queue.h"
+#include "channel/message_run.h"
 
 namespace atbus {
 namespace {
@@ -71,11 +72,17 @@ class StreamLink : public ::testing::Test {
     }
     return s;
   }
-  static void walk(stream_link& link, std::vector<std::string>& into) {
-    (void)link.walk([&](bytes_view m) {
-      into.emplace_back(as_text(m));
-      return frame_flow::go_on;
-    });
+  static detail::walk_end take(stream_link& link, std::vector<std::string>& into) {
+    for (;;) {
+      detail::message_run run;
+      const detail::walk_end ended = link.lend(run.begin());
+      if (run.rest().at == nullptr)
+        return ended;
+      run.tell(SIZE_MAX, [&](bytes_view m) { into.emplace_back(as_text(m)); });
+      link.give_back(run.rest());
+      if (run.wrong().data() != nullptr)
+        link.reject(run.wrong());
+    }
   }
   static std::size_t left_with_kernel(const stream_link& link) {
     int bytes = 0;
@@ -84,7 +91,7 @@ class StreamLink : public ::testing::Test {
   }
   static void drain(stream_link& link, std::vector<std::string>& into) {
     while (link.receive())
-      walk(link, into);
+      (void)take(link, into);
   }
   // Both write and read until nothing moves any more.
   void settle() {
@@ -232,7 +239,7 @@ TEST_F(StreamLink, WhatIsPeekedStaysWithTheKernelUntilTheNextRead) {
   for (const char* const text : {"first", "the second one"}) {
     EXPECT_TRUE(send(a_, text) && a_->flush());
     EXPECT_TRUE(b_->receive(true));
-    walk(*b_, at_b_);
+    (void)take(*b_, at_b_);
     EXPECT_EQ(at_b_.back(), text);
     EXPECT_EQ(left_with_kernel(*b_), detail::frame_size(at_b_.back().size()));
   }
@@ -248,7 +255,7 @@ TEST_F(StreamLink, TakesWhatWasPeekedWhateverTheKernelSays) {
   for (const int refused : {EINTR, ENOMEM, EAGAIN}) {
     EXPECT_TRUE(send(a_, "once") && a_->flush());
     EXPECT_TRUE(b_->receive(true));
-    walk(*b_, at_b_);
+    (void)take(*b_, at_b_);
     refusals = refused;
     detail::kernel().recv = [](int fd, void* data, std::size_t length, int flags) -> ssize_t {
       errno = std::exchange(refusals, 0);
@@ -269,7 +276,7 @@ TEST_F(StreamLink, AnEndBehindAPeekIsNoLoss) {
   settle();
   EXPECT_TRUE(send(a_, "handed out") && a_->flush());
   EXPECT_TRUE(b_->receive(true));
-  walk(*b_, at_b_);
+  (void)take(*b_, at_b_);
   b_->say_goodbye(errc::closed);
   EXPECT_TRUE(b_->flush());
   b_->close({errc::closed});
@@ -448,14 +455,10 @@ TEST_F(StreamLink, StopsBehindTheHelloIfAskedTo) {
   EXPECT_TRUE(send(b_, "right behind it"));
   (void)b_->flush();
   ASSERT_TRUE(a_->receive());
-  const auto take = [&](bytes_view m) {
-    at_a_.emplace_back(as_text(m));
-    return frame_flow::go_on;
-  };
-  EXPECT_EQ(a_->walk(take), detail::walk_end::stopped);
+  EXPECT_EQ(take(*a_, at_a_), detail::walk_end::stopped);
   EXPECT_TRUE(a_->opened());
   EXPECT_TRUE(at_a_.empty());
-  EXPECT_EQ(a_->walk(take), detail::walk_end::needs_more);
+  EXPECT_EQ(take(*a_, at_a_), detail::walk_end::needs_more);
   EXPECT_EQ(at_a_, std::vector<std::string>{"right behind it"});
 }
 
