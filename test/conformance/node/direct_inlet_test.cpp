@@ -133,7 +133,7 @@ TEST_P(DirectInlet, AcknowledgesToEachOfManyWhatItHasSent) {
       second->poll();
   }
   ASSERT_TRUE(turn({&*first, &*second, &third}, [&] { return second_log.messages.size() == 89; }));
-  const auto a_moment = now() + 50ms;
+  const auto a_moment = now() + 50ms;  // more than what an acknowledgement waits, 20 ms
   ASSERT_TRUE(turn({&*first, &*second, &third}, [&] { return now() > a_moment; }));
   EXPECT_TRUE(first->shutdown(0s));
   EXPECT_TRUE(third.shutdown(0s));
@@ -156,17 +156,6 @@ TEST_P(SocketInlet, AcknowledgesWhatWasAskedForInTheMiddleOfAPoll) {
   ASSERT_TRUE(
       turn({&*first}, [&] { return second->poll({.messages = std::size_t{1} << 40}) != 0; }));
   EXPECT_TRUE(has_room);
-}
-
-TEST_P(SocketInlet, AcknowledgesTheRestAtTheEndOfAPollThatWasAsked) {
-  connect_both(options().send_buffer_size(64 * 1024), options());
-  for (int i = 0; i != 40; ++i)
-    ASSERT_TRUE(first->send(2, 1, std::string(1000, 'x')));
-  first->flush();
-  const auto until = now() + 20ms;  // all of it has come, and is read at once
-  ASSERT_TRUE(turn({&*first}, [&] { return now() > until; }));
-  ASSERT_TRUE(turn({&*second}, [&] { return second_log.messages.size() == 40; }));
-  EXPECT_TRUE(first->shutdown(5s));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SocketInlet, ::testing::ValuesIn(socket_kinds()),

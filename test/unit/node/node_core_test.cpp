@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "simulated_party.h"
+#include "node_core_fixture.h"
 
 namespace atbus::detail {
 namespace {
@@ -21,18 +21,6 @@ byte_buffer raw(std::initializer_list<unsigned> bytes) {
     made.push_back(static_cast<std::byte>(one));
   return made;
 }
-
-class NodeCore : public ::testing::Test {
- protected:
-  void connect(party& from, party& to, std::uint64_t id_of_to) {
-    from.connect(id_of_to);
-    ASSERT_TRUE(net.run_until([&] { return from.is_connected(id_of_to); }, 5s));
-    net.run_for(5ms);
-    ASSERT_EQ(to.count(endpoint_event::connected), 1);
-  }
-
-  simulated_network net{1};
-};
 
 TEST_F(NodeCore, RegistersWithOneOfItsTokens) {
   party one{net, 1, node_options{}.token(secret)};
@@ -150,147 +138,6 @@ TEST_F(NodeCore, LeavesOneLinkOfTwoDialsTheLowerIds) {
   net.run_for(2s);
   EXPECT_EQ(net.links(), 1U);
   EXPECT_EQ(one.core().endpoints().at(0).address(), address_of(2));
-}
-
-TEST_F(NodeCore, ReleasesWhatIsAcknowledged) {
-  party one{net, 1};
-  party two{net, 2};
-  connect(one, two, 2);
-  for (int i = 0; i < 100; ++i)
-    ASSERT_TRUE(one.send(2, "a message"));
-  EXPECT_GT(one.node.channels().links().at(0)->queued(), 1600U);
-  EXPECT_FALSE(one.core().settled());
-  net.run_for(100ms);
-  EXPECT_EQ(two.got.size(), 100U);
-  EXPECT_LT(one.node.channels().links().at(0)->queued(), 200U);
-  EXPECT_TRUE(one.core().settled());
-}
-
-// An answer carries an acknowledgement, but not each of many in quick turns.
-TEST_F(NodeCore, AcknowledgesWithAnAnswerAndNotTooOften) {
-  net.conditions.delay_min = net.conditions.delay_max = 5us;
-  party one{net, 1};
-  party two{net, 2};
-  connect(one, two, 2);
-  two.on_message = [&](const message&) { EXPECT_TRUE(two.send(1, "an answer")); };
-  const auto ask = [&](int times, std::chrono::nanoseconds between) {
-    const std::uint64_t before = two.core().stats().acknowledgements;
-    for (int i = 0; i != times; ++i) {
-      const std::size_t answers = one.got.size();
-      EXPECT_TRUE(one.send(2, "a question"));
-      EXPECT_TRUE(net.run_until([&] { return one.got.size() != answers; }, 1s));
-      net.run_for(between);
-    }
-    return two.core().stats().acknowledgements - before;
-  };
-  const auto began = net.now();
-  const std::uint64_t quick = ask(1000, 0ns);
-  EXPECT_LE(quick, static_cast<std::uint64_t>((net.now() - began) / 100us + 1));
-  EXPECT_GT(quick, 20U);
-  EXPECT_LT(quick, 500U);
-  EXPECT_EQ(ask(100, 1ms), 100U);
-}
-
-TEST_F(NodeCore, LetsBothSendAllTheyCanWithFullQueues) {
-  net.conditions.queue_size = 4000;
-  net.conditions.kernel_holds = 1000;
-  party one{net, 1, plain().send_buffer_size(4000)};
-  party two{net, 2, plain().send_buffer_size(4000)};
-  connect(one, two, 2);
-  const std::string text(200, 'x');
-  std::size_t most_queued = 0;
-  const auto fill = [&](party& from, std::uint64_t to) {
-    while (from.send(to, text)) {
-    }
-    most_queued = std::max(most_queued, from.node.channels().links().at(0)->queued());
-  };
-  for (int round = 0; round < 2000; ++round) {
-    fill(one, 2);
-    fill(two, 1);
-    net.run_for(1ms);
-  }
-  EXPECT_GT(one.got.size(), 2000U);
-  EXPECT_GT(two.got.size(), 2000U);
-  EXPECT_GT(one.writable, 10);
-  EXPECT_LE(most_queued, 4000U + 2000U);
-}
-
-TEST_F(NodeCore, ReportsWhatIsTooOldToBeSent) {
-  party one{net, 1, plain().message_deadline(1s)};
-  one.connect(2);
-  ASSERT_TRUE(one.send(2, "late"));
-  net.run_for(900ms);
-  EXPECT_TRUE(one.reports.empty());
-  net.run_for(200ms);
-  ASSERT_EQ(one.reports.size(), 1U);
-  EXPECT_EQ(one.reports[0].text, "late");
-  EXPECT_EQ(one.reports[0].outcome, errc::not_delivered);
-  EXPECT_EQ(one.reports[0].reason, errc::timed_out);
-  EXPECT_EQ(one.core().stats().deadline_drops, 1U);
-}
-
-TEST_F(NodeCore, DropsTheOldestOrTheNewestAsItWasTold) {
-  party oldest{net, 1, plain().overflow(overflow_policy::drop_oldest).send_buffer_size(2000)};
-  party newest{net, 2, plain().overflow(overflow_policy::drop_newest).send_buffer_size(2000)};
-  for (party* const each : {&oldest, &newest}) {
-    each->connect(3);
-    for (int i = 0; i < 100; ++i)
-      ASSERT_TRUE(each->send(3, std::to_string(i)));
-    net.run_for(1ms);
-    ASSERT_GT(each->reports.size(), 50U);
-    EXPECT_EQ(each->core().stats().overflow_drops, each->reports.size());
-    for (const party::report& one : each->reports) {
-      EXPECT_EQ(one.outcome, errc::not_delivered);
-      EXPECT_EQ(one.reason, errc::would_block);
-    }
-  }
-  EXPECT_EQ(oldest.reports.front().text, "0");
-  EXPECT_EQ(newest.reports.back().text, "99");
-  party three{net, 3};
-  net.run_for(10s);
-  EXPECT_EQ(three.got.size() + oldest.reports.size() + newest.reports.size(), 200U);
-}
-
-TEST_F(NodeCore, BreaksTheLinkToWhoIsTooSlowIfItWasToldSo) {
-  net.conditions.queue_size = 2000;
-  party one{net, 1, plain().overflow(overflow_policy::disconnect)};
-  party two{net, 2};
-  connect(one, two, 2);
-  const std::string text(300, 'x');
-  status last;
-  for (int i = 0; i < 10 && last; ++i)
-    last = one.send(2, text);
-  EXPECT_EQ(last, errc::not_connected);
-  net.run_for(50ms);
-  EXPECT_EQ(one.count(endpoint_event::disconnected), 1);
-}
-
-TEST_F(NodeCore, ClaimsWithoutAReasonWhatWaitsOutsideOfAFullLink) {
-  net.conditions.queue_size = 2000;
-  party one{net, 1, plain().message_deadline(1s)};
-  party two{net, 2};
-  connect(one, two, 2);
-  for (int i = 0; i < 10; ++i) {
-    status why;
-    EXPECT_NE(one.core().claim(bus_id{2}, 0, 300, why), nullptr);
-    EXPECT_EQ(why, errc::ok);
-    one.core().commit(300);
-  }
-}
-
-TEST_F(NodeCore, TellsOnceThatThereIsRoomAgain) {
-  net.conditions.queue_size = 2000;
-  party one{net, 1};
-  party two{net, 2};
-  connect(one, two, 2);
-  const std::string text(300, 'x');
-  while (one.send(2, text)) {
-  }
-  EXPECT_EQ(one.send(2, text), errc::would_block);
-  EXPECT_EQ(one.writable, 0);
-  net.run_for(1s);
-  EXPECT_EQ(one.writable, 1);
-  EXPECT_TRUE(one.send(2, text));
 }
 
 TEST_F(NodeCore, WaitsTwiceAsLongBeforeEachDialUpToFourSeconds) {
