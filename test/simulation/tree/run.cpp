@@ -117,6 +117,10 @@ test::run_result tree_run::run() {
     world_.check_links(4);  // two that are better may be offered, and both ends dial them
     world_.check_ways(std::max<std::size_t>(132, world_.size()));
   }
+  if (well()) {
+    world_.check_nobody(std::max<std::size_t>(32, world_.size() / 4));
+    world_.check_memory();
+  }
   if (well())
     world_.check_idle();
   if (well())

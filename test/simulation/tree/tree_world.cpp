@@ -75,7 +75,11 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
                      options_[index].overflow() != overflow_policy::would_block;
   on.on_undelivered = [this, self, name, drops](const undelivered& what) {
     book.reported(self, what);
-    if (faults_are_over_ && !drops) {
+    if (!by_id_.contains(what.destination().value())) {
+      if (what.reason() != errc::no_route && !drops)
+        book.fail("a message from " + name + " to nobody ended with " +
+                  std::string{atbus::name(what.reason())});
+    } else if (faults_are_over_ && !drops) {
       book.fail("a message from " + name + " to " + name_of(what.destination()) +
                 " did not arrive (" + std::string{atbus::name(what.reason())} +
                 "), though nothing was wrong");
@@ -116,19 +120,26 @@ void tree_world::send(std::size_t from, std::size_t to, std::uint64_t size, std:
   if (!is_running(from))
     return;
   place& at = places_[from];
-  const node_life self = at.process->core().self();
-  const bus_id whom = nodes_[to].id;
-  const std::vector<std::byte> bytes = book.next(self, whom, size);
-  const status sent = at.process->user().send(whom, answers, bytes);
-  if (!at.process->core().dispatching())
-    at.process->wake();
+  const status sent = send_to(from, nodes_[to].id, size, answers);
   if (sent) {
-    book.accepted(self, whom, bytes.size());
     at.partners.insert(to);
     places_[to].partners.insert(from);
   } else if (sent == errc::would_block) {
-    at.owed.insert(whom.value());
+    at.owed.insert(nodes_[to].id.value());
   }
+}
+
+status tree_world::send_to(std::size_t from, bus_id whom, std::uint64_t size,
+                           std::uint32_t answers) {
+  simulated_node& process = *places_[from].process;
+  const node_life self = process.core().self();
+  const std::vector<std::byte> bytes = book.next(self, whom, size);
+  const status sent = process.user().send(whom, answers, bytes);
+  if (!process.core().dispatching())
+    process.wake();
+  if (sent)
+    book.accepted(self, whom, bytes.size());
+  return sent;
 }
 
 void tree_world::end_of(place& at) {
@@ -262,6 +273,20 @@ void tree_world::check_ways(std::size_t probes) {
   probes_took = run_until_quiet(30s);
 }
 
+void tree_world::check_nobody(std::size_t probes) {
+  for (std::size_t i = 0; i < probes; ++i) {
+    // Near to somebody, or far from all.
+    const std::uint64_t id = nodes_[draw.below(size())].id.value() ^ std::uint64_t{1}
+                                                                         << draw.below(64);
+    const std::size_t from = draw.below(size());
+    if (id == 0 || by_id_.contains(id))
+      continue;
+    if (const status sent = send_to(from, bus_id{id}, 40, 0); !sent && sent != errc::no_route)
+      book.fail("node " + std::to_string(from) + " can't send to nobody: " + sent.text());
+  }
+  (void)run_until_quiet(30s);
+}
+
 std::uint64_t tree_world::polls() const {
   std::uint64_t all = 0;
   for (const place& at : places_)
@@ -294,6 +319,8 @@ void tree_world::check_memory() {
     if (!at.process)
       continue;
     const std::string name = "node " + std::to_string(index);
+    if (at.process->core().stats().violations != 0)
+      book.fail(name + " has found breaches of the protocol");
     const std::size_t known = at.process->core().endpoints().size();
     if (known > most_known(index))
       book.fail(name + " knows " + std::to_string(known) + " nodes, but has talked to " +

@@ -53,6 +53,8 @@ class tree_world {
 
   // To be called when faults are over. Each of `probes` messages between two nodes arrives.
   void check_ways(std::size_t probes);
+  // The same. Each of `probes` messages to an id that nobody has is refused or reported for want of a way.
+  void check_nobody(std::size_t probes);
   void check_idle();
   void check_memory();
   // All are running.
@@ -78,6 +80,7 @@ class tree_world {
     std::set<std::size_t> partners;
   };
 
+  status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers);
   [[nodiscard]] std::string name_of(bus_id id) const;
   [[nodiscard]] bool is_gone(const endpoint& of) const;
   void set_handlers(std::size_t index, node_core& core);
