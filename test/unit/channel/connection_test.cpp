@@ -450,6 +450,15 @@ TEST_F(ConnectionMessage, APauseLastsAlsoWhenWritingFails) {
   EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
+TEST_F(ConnectionMessage, NothingMoreIsHandedOutOnceItIsAborted) {
+  join();
+  b.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.abort()); };
+  for (std::size_t i = 0; i != 3; ++i)
+    EXPECT_TRUE(in.send(as_bytes(numbered(i))));
+  ASSERT_TRUE(until([&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, numbered_range(0, 1));
+}
+
 TEST_F(ConnectionMessage, ASlotIsWorthNothingWithoutACommit) {
   join();
   {
