@@ -7,6 +7,7 @@
 #include "channel/opening.h"
 #include "connection_fixture.h"
 #include "plain_socket.h"
+#include "stream_bytes.h"
 
 namespace atbus {
 namespace {
@@ -241,6 +242,22 @@ TEST_F(ConnectionLife, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
   EXPECT_TRUE(peer.send("this is not a frame, whatever one thinks of it"));
   ASSERT_TRUE(until([&] { return a.closes == 1; }));
   EXPECT_EQ(a.whys.back(), errc::protocol_error);
+  EXPECT_EQ(a.set->stats().quarantined, 1U);
+}
+
+TEST_F(ConnectionLife, OpenEndsAtAWrongChecksumBehindWhatIsRight) {
+  where = a.listen("ipv4://127.0.0.1:0");
+  plain_socket peer = plain_socket::connect(where);
+  detail::byte_string stream = detail::opened_stream(true);
+  for (std::size_t i = 0; i != 2; ++i)
+    detail::append(stream, detail::data_frame(as_bytes(numbered(i)), true));
+  detail::append(stream, detail::data_frame(as_bytes("changed on its way"), true));
+  stream[stream.size() - 8] ^= std::byte{1};  // in front of its padding
+  detail::append(stream, detail::data_frame(as_bytes("behind it"), true));
+  EXPECT_TRUE(peer.send(as_text(stream)));
+  ASSERT_TRUE(until([&] { return a.closes == 1; }));
+  EXPECT_EQ(a.messages, numbered_range(0, 2));
+  EXPECT_EQ(a.whys.back(), errc::protocol_error) << a.whys.back().text();
   EXPECT_EQ(a.set->stats().quarantined, 1U);
 }
 

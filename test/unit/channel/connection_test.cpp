@@ -459,6 +459,15 @@ TEST_F(ConnectionMessage, NothingMoreIsHandedOutOnceItIsAborted) {
   EXPECT_EQ(b.messages, numbered_range(0, 1));
 }
 
+TEST_F(ConnectionMessage, NothingMoreIsHandedOutOnceTheSetIsClosed) {
+  join();
+  b.on_message = [&](connection, bytes_view) { b.set->close(); };
+  for (std::size_t i = 0; i != 3; ++i)
+    EXPECT_TRUE(in.send(as_bytes(numbered(i))));
+  ASSERT_TRUE(until([&] { return !b.messages.empty(); }));
+  EXPECT_EQ(b.messages, numbered_range(0, 1));
+}
+
 TEST_F(ConnectionMessage, ASlotIsWorthNothingWithoutACommit) {
   join();
   {
