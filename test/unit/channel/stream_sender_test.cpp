@@ -12,6 +12,7 @@
 #include "counting_allocator.h"
 #include "numbered_message.h"
 #include "plain_socket.h"
+#include "stream_bytes.h"
 #include "stream_fixture.h"
 #include "system/kernel.h"
 
@@ -314,6 +315,18 @@ TEST(StreamSenderUnix, ListenerThatTurnsEverybodyAwayIsNotDialledFasterAndFaster
       out->finish_sleep();
     ASSERT_LT(attempts, 20);
   }
+}
+
+TEST(StreamSenderUnix, EndsALinkOverWhichMessagesCome) {
+  const test::plain_listener listener{"unix://@talks-" + std::to_string(getpid())};
+  auto out = sender::open(listener.address(), {.reconnect_min = 1h, .reconnect_max = 1h});
+  ASSERT_TRUE(out) << out.error().text();
+  test::plain_socket peer = listener.accept();
+  const auto turn = [&] { out->finish_sleep(); };
+  EXPECT_TRUE(peer.send(as_text(detail::opened_stream(false))));
+  ASSERT_TRUE(repeat_until([&] { return out->receiver_alive(); }, turn));
+  EXPECT_TRUE(peer.send(as_text(detail::data_frame(as_bytes("not for a sender"), true))));
+  EXPECT_TRUE(repeat_until([&] { return !out->receiver_alive(); }, turn));
 }
 
 TEST_P(StreamSender, MessagesNotSentAreTakenBackAfterTheEnd) {
