@@ -289,6 +289,28 @@ TEST_F(NodeCore, TakesNothingMoreFromALinkThatTheFlowHasLeft) {
   EXPECT_TRUE(first.has_ended());
 }
 
+// Also those that come in one poll with a good one, which is told without looking at session and flow.
+TEST_F(NodeCore, LooksAtWhatComesBehindAGoodMessage) {
+  net.conditions.delay_min = net.conditions.delay_max = 100us;
+  byte_buffer too_long = raw({0, 0, 0, 0, 1, 0, 0, 0});
+  too_long.resize(8 + 101);
+  for (const byte_buffer& bad : {raw({0, 0, 0}), raw({0, 0x40, 0, 0, 1, 0, 0, 0, 'x'}),
+                                 raw({0x7f, 0, 0, 0, 1, 0, 0, 0, 'x'}), too_long}) {
+    party one{net, 1, plain().message_limit(100)};
+    hand_played from{net, 3, 1, true};
+    ASSERT_TRUE(net.run_until([&] { return from.is_registered(); }, 5s));
+    from.say(flow_body{.next = 1, .before = 0});
+    for (const char text : {'a', 'b'})
+      from.say_bytes(raw({0, 0, 0, 0, 1, 0, 0, 0, static_cast<unsigned>(text)}));
+    from.say_bytes(bad);
+    from.say_bytes(raw({0, 0, 0, 0, 1, 0, 0, 0, 'c'}));
+    net.run_for(1s);
+    EXPECT_EQ(one.got, (std::vector<std::string>{"a", "b"}));
+    EXPECT_TRUE(from.has_ended());
+    EXPECT_EQ(one.core().stats().violations, 1U);
+  }
+}
+
 TEST_F(NodeCore, LetsAHandlerSendDisconnectAndEndTheNode) {
   party one{net, 1};
   party two{net, 2};
