@@ -86,6 +86,19 @@ error node::listen(std::string_view address) {
   return made ? error{} : made.error();
 }
 
+error node::fault() const {
+  return state_ != nullptr ? state_->core().fault() : error{errc::closed};
+}
+
+void node::rethrow() {
+  if (state_ != nullptr)
+    state_->rethrow();
+}
+
+bool node::failed() const noexcept {
+  return state_ != nullptr && state_->failed();
+}
+
 std::vector<std::string> node::addresses() const {
   return state_ != nullptr ? state_->core().addresses() : std::vector<std::string>{};
 }

@@ -61,8 +61,8 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
     std::memcpy(scratch_.data() + broadcast_head_size, payload.data(), payload.size());
   const fan_out result = spread(head, scratch_, nullptr);
   if (result.links == 0)
-    return {errc::no_route, to.prefix().value()};
-  return result.sent != 0 ? status{} : status{errc::would_block, to.prefix().value()};
+    return errc::no_route;
+  return result.sent != 0 ? status{} : status{errc::would_block, payload.size()};
 }
 
 // Down to whoever may have such ids below, and up unless all of them are below this node.

@@ -58,9 +58,11 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
     return errc::invalid_argument;
   if (closed_ || leaving_)
     return errc::closed;
+  if (!fault_)
+    return fault_.code();
   if (asked_.size() == asked_max) {
     ++stats_.would_block;
-    return {errc::would_block, to.value()};
+    return errc::would_block;
   }
   give_up_claim();
   // Unlike those of an earlier life of this node's, which may still be answered.

@@ -209,6 +209,8 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
   };
   if (closed_ || leaving_) [[unlikely]]
     return refuse(errc::closed);
+  if (!fault_) [[unlikely]]
+    return refuse(fault_.code());
   if (is_visitor() && (flags & command_flags) == 0) [[unlikely]]
     return refuse(errc::not_supported);
   if (length > options_.message_limit()) [[unlikely]]
@@ -236,7 +238,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     if (options_.overflow() == overflow_policy::would_block &&
         options_.message_deadline().count() == 0 && (flags & command_flags) == 0) {
       in->wants_room = true;
-      return refuse({errc::would_block, to.value()});
+      return refuse({errc::would_block, length});
     }
   }
   const bool self = to == self_.id && !is_visitor();
@@ -264,7 +266,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
       case overflow_policy::disconnect:
         if (!self)
           in->wants_room = true;
-        return refuse({errc::would_block, to.value()});
+        return refuse({errc::would_block, length});
     }
   }
   try {
@@ -372,6 +374,8 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
                           std::function<void(status)> call) {
   if (closed_)
     return errc::closed;
+  if (!fault_)
+    return fault_;
   auto wait = std::make_unique<ready_wait>();
   wait->id = id;
   wait->call = std::move(call);

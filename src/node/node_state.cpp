@@ -91,6 +91,10 @@ void node_state::rethrow() {
     on_loop_->rethrow();
 }
 
+bool node_state::failed() const noexcept {
+  return on_loop_ != nullptr && on_loop_->failed();
+}
+
 result<sender> node_state::open_thread_lane() {
   if (!core_.fault())
     return core_.fault();
@@ -132,6 +136,8 @@ std::chrono::nanoseconds node_state::longest_sleep() const noexcept {
 status node_state::wait(std::chrono::nanoseconds timeout) {
   if (core_.is_closed())
     return errc::closed;
+  if (!core_.fault())
+    return core_.fault().code();
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};
@@ -190,18 +196,19 @@ status node_state::run() {
   if (core_.dispatching() || on_loop_ != nullptr)
     return errc::invalid_argument;
   const use in_here{*this};
+  const auto has_to_drain = [this] { return stopping_ && !drained_by_; };
   while (!core_.is_closed()) {
     if (is_over()) {
       stopping_ = false;
       drained_by_.reset();
       core_.flush();
-      return {};
+      return settled() ? status{} : status{errc::timed_out};
     }
-    if (poll({}) != 0 || core_.is_closed() || stopping_ != drained_by_.has_value())
+    if (poll({}) != 0 || core_.is_closed() || has_to_drain())
       continue;
     const std::chrono::nanoseconds start = now();
     if (!spin_.spin(start, start + std::chrono::milliseconds{1},
-                    [this] { return poll({}) != 0 || core_.is_closed() || stopping_; }) &&
+                    [&] { return poll({}) != 0 || core_.is_closed() || has_to_drain(); }) &&
         !core_.is_closed())
       (void)sleep(stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1},
                   [](std::chrono::nanoseconds) { return false; });

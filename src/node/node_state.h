@@ -40,6 +40,7 @@ class node_state {
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
   // What a handler threw on the loop.
   void rethrow();
+  [[nodiscard]] bool failed() const noexcept;
 
  private:
   friend class node_on_loop;

@@ -10,7 +10,8 @@ enum class overflow_policy : std::uint8_t {
   would_block,  // refuse it: send says would_block, on_writable tells when to go on
   drop_newest,  // accept it and report it as not delivered
   drop_oldest,  // keep it, and report the oldest that no channel has taken yet
-  disconnect,   // break the link to that node and report all that was not delivered
+  disconnect,   // break the link to that node: send says not_connected; what was accepted waits for
+                // the next link, and is reported if none comes
 };
 
 // What to do with messages that an earlier life of the receiving process may have handled.

@@ -20,9 +20,11 @@
 // blocks; or it rides on a libuv loop (node_options::loop).
 //
 // Threads: one for a node and everything that belongs to it; others send through sender().
-// Handlers run from poll and run alone (or from the loop), never inside one another. Each may use any
-// verb: send, close, disconnect, destroy the node. One may throw: poll and run pass it on, and the
-// message counts as handled; on a loop the next verb passes it on.
+// Handlers run from poll, run and shutdown alone (or from the loop), never inside one another; but
+// close and the end of a node tell who still waits (on_ready, command) that it is closed, also from a
+// handler. Each may use any verb: send, close, disconnect, destroy the node. One may throw: poll and run
+// pass it on, and the message counts as handled; on a loop it stops the loop, as uv_stop does, and the
+// node receives nothing more until rethrow(), poll, listen, connect or disconnect has passed it on.
 // Fork: in a forked child a node is unusable; the parent's goes on undisturbed.
 #pragma once
 
@@ -135,7 +137,8 @@ class ATBUS_API ready_awaitable {
 
 class ATBUS_API node {
  public:
-  // `id` is this node's; 0: a visitor. What is wrong with the options is said by each verb.
+  // `id` is this node's; 0: a visitor. With wrong options nothing works: fault() says what is wrong, and
+  // each verb that can fail does, with its code.
   explicit node(bus_id id, const node_options& options = {});
   node(node&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)), way_(std::exchange(other.way_, nullptr)) {}
@@ -152,6 +155,9 @@ class ATBUS_API node {
   [[nodiscard]] bus_id id() const noexcept;
   // Of this life of the node: random.
   [[nodiscard]] std::uint64_t incarnation() const noexcept;
+
+  // What is wrong with the options; none if the node can work.
+  [[nodiscard]] error fault() const;
 
   // Listens there, any number of times. Errors: those of receiver::open; denied for TCP without a
   // token (node_options::allow_unauthenticated); closed.
@@ -171,7 +177,8 @@ class ATBUS_API node {
 
   // Accepts a copy of the message. To a node without a link it goes over other nodes, by the parent or
   // a child (node_options::parent). Errors: no_route (none of these, and neither connect() nor the
-  // directory names it), would_block (on_writable tells when to go on), message_too_large, closed,
+  // directory names it), would_block (on_writable tells when to go on), not_connected (with
+  // overflow_policy::disconnect: the link was full, and is broken off), message_too_large, closed,
   // not_supported (this is a visitor), out_of_memory. To its own id: delivered by the next poll.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
     std::byte* const at = way_ != nullptr ? way_->claim(to, type, bytes.size()) : nullptr;
@@ -253,8 +260,9 @@ class ATBUS_API node {
   // ever). Spins before, for at most 50 us, as long as that has been paying lately.
   status wait(std::chrono::nanoseconds timeout);
   // Polls and waits until stop() was called and what was accepted is settled, or
-  // node_options::drain is over. Errors: closed (also when a handler destroys the node),
-  // invalid_argument (on a loop, or from a handler).
+  // node_options::drain is over. Errors: timed_out (then not all of it is: shutdown reports what was
+  // not delivered), closed (also when a handler destroys the node), invalid_argument (on a loop, or
+  // from a handler), and that of fault().
   status run();
   void stop() noexcept;
   // Lets what was accepted settle for at most `deadline`, says goodbye, ends the node, and reports
@@ -269,6 +277,10 @@ class ATBUS_API node {
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep();
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+
+  // On a libuv loop: throws what a handler has thrown there, once. failed(): something waits to be.
+  void rethrow();
+  [[nodiscard]] bool failed() const noexcept;
 
   [[nodiscard]] node_stats stats() const noexcept;
   [[nodiscard]] std::vector<endpoint> endpoints() const;

@@ -62,12 +62,14 @@ class node_options {
     message_limit_ = bytes;
     return *this;
   }
-  // How long a link may take until the other end has registered.
+  // How long a link may take until the other end has registered; and how long messages wait for a node
+  // that was there and that nobody connect()s to.
   node_options& first_idle_timeout(std::chrono::nanoseconds time) {
     first_idle_timeout_ = time;
     return *this;
   }
-  // How often the other end of a TCP link is asked whether it is there, when it says nothing.
+  // How often the other end of a TCP link is asked whether it is there, and that of a way over other
+  // nodes if nothing was heard of it.
   node_options& ping_interval(std::chrono::nanoseconds time) {
     ping_interval_ = time;
     return *this;
@@ -84,12 +86,13 @@ class node_options {
     retry_longest_ = longest;
     return *this;
   }
-  // Bytes that wait for a peer: in its link's queue, and as many again while there is no link.
+  // Bytes that wait for a peer: in its link's queue, and as many again in the node while there is no
+  // link, or where messages have a deadline or may be dropped.
   node_options& send_buffer_size(std::size_t bytes) {
     send_buffer_size_ = bytes;
     return *this;
   }
-  // Blocks of the static queue of a socket link, allocated once; 0: allocated as needed.
+  // Blocks (of 128 bytes) of the static queue of a socket link, allocated once; 0: allocated as needed.
   node_options& send_buffer_number(std::size_t blocks) {
     send_buffer_number_ = blocks;
     return *this;
@@ -117,7 +120,7 @@ class node_options {
     visitors_ = most;
     return *this;
   }
-  // How long run() goes on after stop() so that what was accepted is delivered.
+  // How long run() goes on after stop() so that what was accepted is delivered; then it says timed_out.
   node_options& drain(std::chrono::nanoseconds longest) {
     drain_ = longest;
     return *this;

@@ -78,10 +78,16 @@ TEST_P(NodeOnLoop, KeepsWhatAHandlerThrowsForTheNextVerb) {
       throw std::runtime_error{"no"};
   });
   ASSERT_TRUE(first->send(2, 0, "bad"));
+  ASSERT_TRUE(first->send(2, 0, "bad"));
   ASSERT_TRUE(first->send(2, 0, "good"));
+  EXPECT_FALSE(second->failed());
   ASSERT_TRUE(run_until([&] { return second_log.messages.size() == 1; }));
-  EXPECT_THROW((void)second->disconnect(99), std::runtime_error);
+  EXPECT_TRUE(second->failed());
+  EXPECT_THROW(second->rethrow(), std::runtime_error);
+  EXPECT_FALSE(second->failed());
   ASSERT_TRUE(run_until([&] { return second_log.messages.size() == 2; }));
+  EXPECT_THROW((void)second->disconnect(99), std::runtime_error);
+  ASSERT_TRUE(run_until([&] { return second_log.messages.size() == 3; }));
   EXPECT_EQ(second_log.messages.back(), "good");
 }
 

@@ -1,6 +1,7 @@
 // What every node promises its user, through every kind of address.
 #include <coroutine>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <stdexcept>
 
@@ -306,6 +307,17 @@ TEST_P(Node, RunsUntilItIsStoppedAndWhatWasAcceptedIsSettled) {
   EXPECT_LT(now() - begun, 4s) << "it waited for its deadline although all was settled";
 }
 
+TEST_P(Node, SleepsUntilItsDrainIsOverAndSaysThatNotAllIsSettled) {
+  connect_both(options().drain(400ms), options());
+  ASSERT_TRUE(first->send(2, 0, "never handled"));
+  first->stop();
+  const auto begun = now();
+  const std::clock_t cpu = std::clock();
+  EXPECT_EQ(first->run(), errc::timed_out);
+  EXPECT_GE(now() - begun, 400ms);
+  EXPECT_LT(std::clock() - cpu, CLOCKS_PER_SEC / 5);
+}
+
 TEST_P(Node, ShutsDownWhenAllIsSettledAndReportsWhatIsNot) {
   connect_both();
   ASSERT_TRUE(first->send(2, 0, "never handled"));
@@ -395,6 +407,22 @@ TEST(NodeAlone, RefusesOptionsThatCanNotWork) {
   EXPECT_EQ(short_token.listen("unix://@never"), errc::invalid_argument);
   node nobody{0};
   EXPECT_EQ(nobody.listen("unix://@never"), errc::invalid_argument);
+}
+
+TEST(NodeAlone, SaysWithEachVerbThatItsOptionsCanNotWork) {
+  node bad{1, node_options{}.ping_interval(0s)};
+  EXPECT_NE(bad.fault().text().find("ping_interval"), std::string::npos) << bad.fault().text();
+  EXPECT_EQ(bad.send(1, 0, "to itself"), errc::invalid_argument);
+  EXPECT_EQ(bad.send(2, 0, "to another one"), errc::invalid_argument);
+  EXPECT_EQ(bad.send(2, 0, "required", delivery_policy::require), errc::invalid_argument);
+  EXPECT_EQ(bad.claim(2, 0, 10).why(), errc::invalid_argument);
+  EXPECT_EQ(bad.command(2, {"ask"}, 1s, {}), errc::invalid_argument);
+  EXPECT_EQ(bad.broadcast(*id_range::parse("0x0/48"), 0, {}), errc::invalid_argument);
+  EXPECT_EQ(bad.on_ready(2, 1s, {}), errc::invalid_argument);
+  EXPECT_EQ(bad.sender().send(2, 0, "from a thread"), errc::invalid_argument);
+  EXPECT_EQ(bad.wait(0s), errc::invalid_argument);
+  EXPECT_EQ(bad.run(), errc::invalid_argument);
+  EXPECT_TRUE(node{1}.fault());
 }
 
 TEST(NodeAlone, RefusesToBeReachedThroughTcpWithoutAToken) {
