@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "atbus/node/node.hpp"
@@ -23,10 +26,15 @@ struct wish {
 };
 
 std::string read_token(const std::string& path) {
+  const auto fail = [&](const std::string& why) -> std::runtime_error {
+    return std::runtime_error("--token-file " + path + ": " + why);
+  };
+  if (std::error_code none; std::filesystem::is_directory(path, none))
+    throw fail("it is a directory");
   std::ifstream file(path, std::ios::binary);
-  std::string token{std::istreambuf_iterator<char>(file), {}};
   if (!file)
-    throw std::runtime_error("can't read " + path);
+    throw fail("can't read it: " + std::generic_category().message(errno));
+  std::string token{std::istreambuf_iterator<char>(file), {}};
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r'))
     token.pop_back();
   return token;
@@ -46,17 +54,20 @@ std::string failure_text(const status& how, const command_reply& reply, const st
 // The reply; throws what is in the way of it.
 command_reply ask(const wish& of) {
   node_options options;
+  options.drain(std::chrono::seconds{0});  // who was refused waits for nothing
   if (!of.token_file.empty())
     options.token(read_token(of.token_file));
   std::string last_line;
   std::string failed = "the node ended";
   command_reply answer;
-  node visitor{0, options};  // ends before what its handlers write to
+  node visitor{0, options};                     // ends before what its handlers write to
+  if (const error bad = visitor.fault(); !bad)  // nothing else can be wrong with it
+    throw std::runtime_error("--token-file " + of.token_file + ": " + bad.text());
   visitor.on_log([&](std::string_view line) { last_line = line; });
   visitor.on_endpoint([&](const endpoint&, endpoint_event event) {
     if (event != endpoint_event::refused)
       return;
-    failed = last_line;
+    failed = last_line + (of.token_file.empty() ? "\nIs a --token-file needed?" : "");
     visitor.stop();
   });
   if (const error bad = visitor.connect(0, of.address); !bad)

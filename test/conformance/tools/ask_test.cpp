@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -72,12 +73,20 @@ TEST_F(Ask, SaysWhyThereIsNone) {
   };
   expect(ask({"refuse"}), "command_failed: not today");
   expect(ask({"dance"}), "unknown_command");
-  expect(run_command({"command", address_, "join"}), "denied");
+  const auto began = now();
+  expect(run_command({"command", address_, "join", "--timeout", "60"}), "denied");
+  EXPECT_LT(now() - began, std::chrono::seconds{4}) << "it has drained what nobody takes";
   expect(run_command(
              {"command", "unix://" + directory_.path() + "/nobody", "join", "--timeout", "0.2"}),
          "timed_out");
   expect(run_command({"command", "pigeon://roof", "join"}), "invalid_address");
-  expect(run_command({"command", address_, "join", "--token-file", "/nonexistent"}), "can't read");
+  expect(run_command({"command", address_, "join", "--token-file", "/nonexistent"}),
+         "--token-file /nonexistent: can't read it: No such file");
+  expect(run_command({"command", address_, "join", "--token-file", directory_.path()}),
+         "--token-file " + directory_.path() + ": it is a directory");
+  std::ofstream{token_file_} << "short";
+  expect(ask({"join"}), "--token-file " + token_file_ + ": a token has 5 bytes");
+  std::ofstream{token_file_} << secret;
 }
 
 }  // namespace

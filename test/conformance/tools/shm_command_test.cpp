@@ -108,7 +108,9 @@ TEST_F(ShmCommand, ListsWhoOwnsWhat) {
   EXPECT_TRUE(contains(alive, "1/4") && contains(alive, "live")) << alive;
   const std::string orphaned = line_of(result.output, "orphaned");
   EXPECT_TRUE(contains(orphaned, "(gone)") && contains(orphaned, "0/4")) << orphaned;
-  EXPECT_TRUE(contains(orphaned, "orphan: `atbus shm clean orphaned`")) << orphaned;
+  EXPECT_TRUE(contains(orphaned, "orphan: start its receiver") &&
+              contains(orphaned, "`atbus shm clean orphaned --directory " + directory_.path()))
+      << orphaned;
   EXPECT_TRUE(contains(line_of(result.output, "garbage"), "not_a_segment")) << result.output;
 }
 
@@ -149,6 +151,8 @@ TEST_F(ShmCommand, ShowsAsJson) {
   EXPECT_EQ(found["state"], "orphan");
   ASSERT_EQ(found["lanes"].size(), 1U);
   EXPECT_EQ(found["lanes"][0]["state"], "orphan");
+  EXPECT_EQ(run_json({"show", "orphaned", "--lane", "1"})["lanes"][0]["state"], "unused");
+  EXPECT_EQ(run_json({"show", "orphaned", "--all"})["lanes"].size(), 4U);
   ASSERT_EQ(found["records"].size(), 1U);
   EXPECT_EQ(found["records"][0]["waiting_messages"], 2);
   EXPECT_EQ(found["records"][0]["near_head"][1]["first_bytes"], "6c6f7374");

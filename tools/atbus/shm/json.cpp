@@ -63,7 +63,7 @@ json to_json(const lane_report& lane) {
           {"stats", to_json(lane.stats)}};
 }
 
-json to_json(const segment_report& segment, bool lanes) {
+json to_json(const segment_report& segment) {
   json report{{"name", segment.name}, {"path", segment.path}, {"state", name(segment.state)}};
   if (segment.state == segment_state::invalid) {
     report["problem"] = {{"code", name(segment.problem.code())}, {"text", segment.problem.text()}};
@@ -89,14 +89,6 @@ json to_json(const segment_report& segment, bool lanes) {
                  {"used_lanes", segment.used_lanes},
                  {"waiting_bytes", segment.waiting_bytes},
                  {"stats", to_json(segment.stats)}});
-  if (lanes) {
-    json used = json::array();
-    for (const lane_report& lane : segment.lanes) {
-      if (lane.state != lane_state::unused)
-        used.push_back(to_json(lane));
-    }
-    report["lanes"] = std::move(used);
-  }
   return report;
 }
 

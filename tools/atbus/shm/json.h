@@ -9,8 +9,8 @@ namespace atbus::tool {
 
 nlohmann::ordered_json to_json(const channel_stats& stats);
 nlohmann::ordered_json to_json(const lane_report& lane);
-// `lanes`: with those in use, or without any.
-nlohmann::ordered_json to_json(const segment_report& segment, bool lanes);
+// Without its lanes.
+nlohmann::ordered_json to_json(const segment_report& segment);
 nlohmann::ordered_json to_json(const records_report& records);
 nlohmann::ordered_json to_json(const clean_report& report);
 

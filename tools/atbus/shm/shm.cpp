@@ -16,35 +16,43 @@ using align = table::align;
 
 // --- ls
 
-std::string state_of(const segment_report& segment) {
+std::string clean_line(const segment_report& segment, const common_options& options) {
+  return "`atbus shm clean " + segment.name +
+         (options.directory == common_options{}.directory ? ""
+                                                          : " --directory " + options.directory) +
+         "`";
+}
+
+std::string state_of(const segment_report& segment, const common_options& options) {
   switch (segment.state) {
     case segment_state::live:
       return "live";
     case segment_state::waiting:
       return "waiting for a receiver";
     case segment_state::orphan:
-      // Cleaning it throws away what waits there.
-      return "orphan: `atbus shm clean " + segment.name + "`" +
-             (segment.waiting_bytes != 0 ? ", or start its receiver to have what waits" : "");
+      if (segment.waiting_bytes != 0)
+        return "orphan: start its receiver to have what waits, or throw that away: " +
+               clean_line(segment, options);
+      return "orphan: " + clean_line(segment, options);
     case segment_state::retired:
       return segment.held_lanes != 0 ? "removed, still held"
-                                     : "removed: `atbus shm clean " + segment.name + "`";
+                                     : "removed: " + clean_line(segment, options);
     case segment_state::invalid:
       break;
   }
   return fmt::format("{}: {}", name(segment.problem.code()), segment.problem.text());
 }
 
-std::vector<std::string> row_for(const segment_report& segment) {
+std::vector<std::string> row_for(const segment_report& segment, const common_options& options) {
   if (segment.state == segment_state::invalid)
-    return {segment.name, "-", "-", "-", "-", state_of(segment)};
+    return {segment.name, "-", "-", "-", "-", state_of(segment, options)};
   const bool lives = segment.state == segment_state::live;
   return {segment.name,
           lives ? fmt::format("{} {}", segment.receiver.pid, segment.receiver.program) : "(gone)",
           fmt::format("{}/{}", segment.held_lanes, segment.lane_count),
           percent(segment.waiting_bytes, segment.used_lanes * segment.lane_size),
           grouped(segment.stats.messages),
-          state_of(segment)};
+          state_of(segment, options)};
 }
 
 void list(const common_options& options) {
@@ -54,7 +62,7 @@ void list(const common_options& options) {
   if (options.json) {
     auto all = nlohmann::ordered_json::array();
     for (const segment_report& segment : *segments)
-      all.push_back(to_json(segment, false));
+      all.push_back(to_json(segment));
     fmt::print("{}\n", all.dump(2));
     return;
   }
@@ -69,7 +77,7 @@ void list(const common_options& options) {
               {"MESSAGES", align::right},
               {"STATE"}}};
   for (const segment_report& segment : *segments)
-    rows.add(row_for(segment));
+    rows.add(row_for(segment, options));
   rows.print();
 }
 

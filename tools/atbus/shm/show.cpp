@@ -27,6 +27,11 @@ std::string words_for(const process_note& note) {
   return fmt::format("{} {}, since {}", note.pid, note.program, date(note.opened_at));
 }
 
+bool is_wished(const lane_report& lane, const show_options& options) {
+  return options.lane ? lane.index == *options.lane
+                      : lane.state != lane_state::unused || options.all;
+}
+
 std::string flags_of(const lane_report& lane) {
   std::string flags;
   const auto add = [&](bool set, const char* word) {
@@ -83,8 +88,7 @@ void print_lanes(const segment_report& segment, const show_options& options) {
                {"TAIL", align::right},
                {"FLAGS"}}};
   for (const lane_report& lane : segment.lanes) {
-    if (options.lane ? lane.index != *options.lane
-                     : lane.state == lane_state::unused && !options.all)
+    if (!is_wished(lane, options))
       continue;
     const std::string sender =
         lane.speaker.pid == 0 ? "-" : fmt::format("{} {}", lane.speaker.pid, lane.speaker.program);
@@ -159,7 +163,14 @@ void show(const show_options& options) {
                      segment->lane_count - 1));
   const auto records = records_of(*segment, options);
   if (options.json) {
-    auto report = to_json(*segment, true);
+    auto report = to_json(*segment);
+    if (segment->problem) {
+      report["lanes"] = nlohmann::ordered_json::array();
+      for (const lane_report& lane : segment->lanes) {
+        if (is_wished(lane, options))
+          report["lanes"].push_back(to_json(lane));
+      }
+    }
     for (const auto& [lane, found] : records) {
       auto entry = to_json(found);
       entry["lane"] = lane;
