@@ -23,7 +23,7 @@ constexpr std::array<entry, errc_count> entries{{
      "would_block",
      "The lane or queue to that peer is full, and nothing of the message was taken. Wait "
      "(wait_writable, on_writable) and send it again, read faster on the other side, or make it "
-     "larger (lane_size for shm and mem).",
+     "larger (lane_size for shm and mem, send_buffer_size of a node).",
      {"wanted bytes", "free bytes"}},
     {errc::message_too_large,
      "message_too_large",
@@ -54,7 +54,7 @@ constexpr std::array<entry, errc_count> entries{{
      "invalid_address",
      "The address can't be understood. Write it as mem://name, "
      "shm://name[?lanes=64&lane_size=1M], unix:///path, unix://@abstract, ipv4://127.0.0.1:16389, "
-     "ipv6://[::1]:16389 or dns://host:port; channels of this version are mem and shm.",
+     "ipv6://[::1]:16389 or dns://host:port.",
      {}},
     {errc::invalid_name,
      "invalid_name",
@@ -160,12 +160,13 @@ constexpr std::array<entry, errc_count> entries{{
     {errc::hop_limit,
      "hop_limit",
      "The message passed through as many nodes as it may and was given up. Look for a loop in the "
-     "parents and ranges of the nodes, or raise the hop limit if the tree really is that deep.",
+     "parents and ranges of the nodes, or make the tree less deep than 16 nodes.",
      {"destination", "hops"}},
     {errc::denied,
      "denied",
-     "The other side refused: token, user or access list do not allow it. Check the token on both "
-     "sides and what the access list grants this bus id; the other side's log has the reason.",
+     "It is not allowed: the other side refused (token, user, bus id or range), TCP was to be used "
+     "without a token, or the system refused the path or port. The text beside it or the other "
+     "side's log says which; check the tokens of both sides, and the rights of this user.",
      {"bus id"}},
     {errc::superseded,
      "superseded",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -28,7 +29,15 @@ std::optional<std::uint64_t> wanted_seed() {
   const char* const text = std::getenv(seed_variable);
   if (text == nullptr)
     return std::nullopt;
-  return std::strtoull(text, nullptr, 10);
+  char* end = nullptr;
+  errno = 0;
+  const std::uint64_t seed = std::strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || errno != 0) {
+    std::fprintf(stderr, "%s is \"%s\" but must be a whole number below 2^64: left out\n",
+                 seed_variable, text);
+    return std::nullopt;
+  }
+  return seed;
 }
 
 std::uint64_t choose_seed() {

@@ -4,6 +4,14 @@
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+case "${1:-}" in
+  "") ;;
+  -h | --help)
+    say "usage: quickstart.sh    installs what is missing, builds, and measures for a few seconds"
+    exit
+    ;;
+  *) fail "unknown argument \"$1\"; quickstart.sh takes none" ;;
+esac
 
 "$root/tools/script/install_dependencies.sh"
 heading "build"

@@ -4,6 +4,12 @@
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+case "${1:-}" in
+  -h | --help)
+    say "usage: test.sh [CTEST-ARGUMENT...]    installs what is missing, builds everything, runs all tests"
+    exit
+    ;;
+esac
 
 "$root/tools/script/install_dependencies.sh"
 heading "build"
