@@ -171,7 +171,9 @@ void lane_transport::tend(lane_link& of) {
   switch (of.now_) {
     case phase::calling:
       if (!of.out_->look() || of.out_->receiver_generation() != of.generation_)
-        return end(of, {errc::peer_closed, of.peer() + ": it has ended before it answered"});
+        return end(of,
+                   {errc::peer_closed, of.peer() + ": it has ended before it answered, or found no "
+                                                   "free lane for its answer here"});
       if (now() >= of.phase_ends_at_)
         return end(of, {errc::timed_out, of.peer() + ": no answer within the connect timeout"});
       return watch(of, look_for_successor);

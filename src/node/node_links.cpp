@@ -548,7 +548,7 @@ void node_core::closed(link& at, const error& why) {
       return end_sibling_dial(*wish->of, *wish, reason);
     }
     if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
-      log("no connection to " + wish->where() + ": " + why.text());
+      log(no_connection(*wish, why));
       wish->told = why.code();
     }
     wish->at = nullptr;

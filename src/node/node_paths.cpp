@@ -59,12 +59,19 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
   return made;
 }
 
+// The reason mostly begins with where.
+std::string node_core::no_connection(const dial& to, const error& why) {
+  const std::string where = to.where();
+  const std::string text = why.text();
+  return "no connection to " + (text.starts_with(where) ? text : where + ": " + text);
+}
+
 error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<address> to,
                             bool offered) {
   dial& fresh = among.emplace_back(of, timers_, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
     if (error bad = dial_now(fresh); !bad) {
-      log("no connection to " + fresh.where() + ": " + bad.text());
+      log(no_connection(fresh, bad));
       dial_again(fresh);
     }
   });
@@ -199,7 +206,8 @@ void node_core::use(peer& of, session& path, bool settled) {
   if (path.answer.superseded)
     return superseded(of, path);
   const bool moved = std::exchange(of.told_connected, true);
-  log(std::string{moved ? "messages to " : "connected to "} + of.id.to_string() +
+  log((of.id == bus_id{} ? "a visitor is here"
+                         : (moved ? "messages to " : "connected to ") + of.id.to_string()) +
       (moved ? " go through " : " through ") + path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});

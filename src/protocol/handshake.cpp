@@ -117,8 +117,12 @@ handshake_step handshake::refused(bytes_view message) {
   const bool has_name =
       theirs.reason != errc::ok && static_cast<std::size_t>(theirs.reason) < errc_count;
   const errc reason = has_name ? theirs.reason : errc::protocol_error;
-  return fail({reason, "the peer refused the handshake (" + std::string{atbus::name(reason)} +
-                           "): " + in_quotes(theirs.text, text_size_max)});
+  std::string text = "the peer refused the handshake (" + std::string{atbus::name(reason)} + ")";
+  if (!theirs.text.empty())
+    text += ": " + in_quotes(theirs.text, text_size_max);
+  else if (reason == errc::denied)
+    text += ", most likely for another token";
+  return fail({reason, std::move(text)});
 }
 
 void handshake::record(bytes_view message) {
