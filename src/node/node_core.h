@@ -321,8 +321,8 @@ class node_core final : private link_events, private next_hops {
   // Guests are told apart by their lives, all others by their ids.
   [[nodiscard]] peer* find(const node_life& who) noexcept;
   peer& find_or_make(const node_life& who);
+  [[nodiscard]] static std::string at_place(const std::string& where, const error& why);
   // Without an address: over other nodes.
-  [[nodiscard]] static std::string no_connection(const dial& to, const error& why);
   error start_dial(std::list<dial>& among, peer* of, std::optional<address> to, bool offered);
   error dial_now(dial& which);
   void dial_again(dial& which);

@@ -536,7 +536,8 @@ void node_core::closed(link& at, const error& why) {
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
     ++stats_.links_lost;
-    log("the link to " + at.peer() + " is lost: " + why.text());
+    if (of != nullptr && !is_guest(*of))
+      log("the link to " + of->id.to_string() + " is lost: " + at_place(at.peer(), why));
   }
   if (of != nullptr)
     path_ended(*of, *gone);
@@ -548,7 +549,7 @@ void node_core::closed(link& at, const error& why) {
       return end_sibling_dial(*wish->of, *wish, reason);
     }
     if (of == nullptr && wish->told != why.code() && gone->stage == session_stage::opening) {
-      log(no_connection(*wish, why));
+      log("no connection to " + at_place(wish->where(), why));
       wish->told = why.code();
     }
     wish->at = nullptr;

@@ -60,10 +60,9 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
 }
 
 // The reason mostly begins with where.
-std::string node_core::no_connection(const dial& to, const error& why) {
-  const std::string where = to.where();
+std::string node_core::at_place(const std::string& where, const error& why) {
   const std::string text = why.text();
-  return "no connection to " + (text.starts_with(where) ? text : where + ": " + text);
+  return text.starts_with(where) ? text : where + ": " + text;
 }
 
 error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<address> to,
@@ -71,7 +70,7 @@ error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<addr
   dial& fresh = among.emplace_back(of, timers_, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
     if (error bad = dial_now(fresh); !bad) {
-      log(no_connection(fresh, bad));
+      log("no connection to " + at_place(fresh.where(), bad));
       dial_again(fresh);
     }
   });
