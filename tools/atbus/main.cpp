@@ -5,10 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "atbus/bench/bench.h"
 #include "atbus/bench/worker.h"
 #include "atbus/command.h"
+#include "atbus/core/build_settings.hpp"
 #include "atbus/errors.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"
@@ -21,6 +23,7 @@ int run(int argc, const char* const* argv) {
   CLI::App app{"atbus: a message bus between processes", "atbus"};
   atbus::tool::require_one_subcommand(app);
   app.set_help_all_flag("--help-all", "help of all subcommands");
+  app.set_version_flag("--version", "atbus " + std::string{atbus::build_settings::version});
   atbus::bench::add_bench(app);
   atbus::tool::add_shm(app);
   atbus::tool::add_command(app);

@@ -1,6 +1,7 @@
 // The command as a whole: exit codes and what it says to mistakes.
 #include <gtest/gtest.h>
 
+#include "atbus/core/build_settings.hpp"
 #include "atbus/core/status.hpp"
 #include "run_command.h"
 
@@ -106,6 +107,12 @@ TEST(Command, RefusesOptionsOfFramesWithoutFrames) {
 
 TEST(Command, RefusesAPathThatCannotBeWritten) {
   expect_refusal({"bench", "limit", "--json", "/no/such/folder/x.json"}, "/no/such/folder");
+}
+
+TEST(Command, SaysItsVersion) {
+  const command_result result = run_command({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output, "atbus " + std::string{build_settings::version} + "\n");
 }
 
 TEST(Command, HelpIsNoMistake) {
