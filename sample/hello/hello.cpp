@@ -4,6 +4,7 @@
 
 int main(int argc, char** argv) {
   atbus::node node{1};
+  node.on_log([](std::string_view line) { std::cerr << line << std::endl; });
   node.on_message([&](const atbus::message& m) {
     std::cout << m.text() << std::endl;
     node.stop();
