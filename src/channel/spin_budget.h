@@ -24,10 +24,9 @@ class spin_budget {
   explicit spin_budget(std::chrono::nanoseconds longest) noexcept
       : longest_(longest), current_(longest) {}
 
-  // Spins until `done()` or until the budget, or `deadline`, is used up. True: done.
+  // Spins until `done()`, which may throw, or until the budget, or `deadline`, is used up. True: done.
   template <class Done>
-  bool spin(std::chrono::nanoseconds start, std::chrono::nanoseconds deadline,
-            Done&& done) noexcept {
+  bool spin(std::chrono::nanoseconds start, std::chrono::nanoseconds deadline, Done&& done) {
     const auto end = start + current_ < deadline ? start + current_ : deadline;
     while (now() < end) {
       for (int i = 0; i < 8; ++i) {
