@@ -25,7 +25,7 @@ std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) no
     flush();  // room comes when it is read
     if (why == errc::would_block)
       owner_.wait_for_room(*this);
-    else if (!(why == errc::message_too_large))
+    else if (why != errc::message_too_large && why != errc::used_after_fork)
       why = errc::closed;  // the end of its lane is about to be seen
     return nullptr;
   }

@@ -158,6 +158,8 @@ error node_core::connect(bus_id id, std::string_view text) {
 error node_core::disconnect(bus_id id) {
   if (closed_)
     return errc::closed;
+  if (!fault_)
+    return fault_;
   close_ways();
   peer* const to = find(id);
   if (to == nullptr)
@@ -226,16 +228,17 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
       claimed_.length = length;
       return at;
     }
-    if (why != errc::would_block)
-      return refuse(why == errc::closed ? status{errc::not_connected, to.value()} : why);
+    if (why != errc::would_block && why != errc::closed)
+      return refuse(why);
     in->blocked = true;
-    if (options_.overflow() == overflow_policy::disconnect) {
+    const bool is_full = why == errc::would_block;  // else it is about to end: this waits
+    if (is_full && options_.overflow() == overflow_policy::disconnect) {
       log("the link to " + to.to_string() + " is broken off: its queue is full");
       ++stats_.overflow_drops;
       drop(path, true, errc::would_block, "too slow");
       return refuse({errc::not_connected, to.value()});
     }
-    if (options_.overflow() == overflow_policy::would_block &&
+    if (is_full && options_.overflow() == overflow_policy::would_block &&
         options_.message_deadline().count() == 0 && (flags & command_flags) == 0) {
       in->wants_room = true;
       return refuse({errc::would_block, length});

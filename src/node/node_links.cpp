@@ -535,9 +535,10 @@ void node_core::closed(link& at, const error& why) {
   close_ways();
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
-    ++stats_.links_lost;
-    if (of != nullptr && !is_guest(*of))
-      log("the link to " + of->id.to_string() + " is lost: " + at_place(at.peer(), why));
+    if (of == nullptr || !is_guest(*of)) {  // visitors go without a word
+      ++stats_.links_lost;
+      log("the link to " + gone->life.id.to_string() + " is lost: " + at_place(at.peer(), why));
+    }
   }
   if (of != nullptr)
     path_ended(*of, *gone);

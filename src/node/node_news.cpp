@@ -8,8 +8,6 @@ namespace atbus::detail {
 outgoing_flow::sink node_core::reporter(peer& of) {
   return [this, id = of.id](const held_message& what, errc reason) {
     ++(what.outcome() == errc::outcome_unknown ? stats_.outcome_unknown : stats_.not_delivered);
-    if (reason == errc::timed_out)
-      ++stats_.deadline_drops;
     if (what.flags != 0)
       return command_undelivered(what, reason);
     tell({.kind = news::what::undelivered, .about = id, .message = what, .reason = reason});

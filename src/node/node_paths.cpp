@@ -52,7 +52,10 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
     give_up(of, errc::peer_closed);
   });
   of.expiry.replace([this, &of] {
-    of.out.expire(on_.clock.now(), reporter(of));
+    of.out.expire(on_.clock.now(), [this, &of](const held_message& what, errc reason) {
+      ++stats_.deadline_drops;
+      reporter(of)(what, reason);
+    });
     if (const auto next = of.out.earliest_deadline())
       of.expiry.set(*next);
   });
@@ -70,7 +73,8 @@ error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<addr
   dial& fresh = among.emplace_back(of, timers_, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
     if (error bad = dial_now(fresh); !bad) {
-      log("no connection to " + at_place(fresh.where(), bad));
+      if (std::exchange(fresh.told, bad.code()) != bad.code())
+        log("no connection to " + at_place(fresh.where(), bad));
       dial_again(fresh);
     }
   });
@@ -205,9 +209,11 @@ void node_core::use(peer& of, session& path, bool settled) {
   if (path.answer.superseded)
     return superseded(of, path);
   const bool moved = std::exchange(of.told_connected, true);
-  log((of.id == bus_id{} ? "a visitor is here"
-                         : (moved ? "messages to " : "connected to ") + of.id.to_string()) +
-      (moved ? " go through " : " through ") + path.at.peer());
+  const std::string id = path.life.id.to_string();
+  log((is_guest(of) ? "a visitor is here"
+       : moved      ? "messages to " + id + " go"
+                    : "connected to " + id) +
+      " through " + path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});
   // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.

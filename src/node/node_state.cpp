@@ -220,6 +220,10 @@ status node_state::run() {
 status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (core_.is_closed())
     return errc::closed;
+  if (!core_.fault()) {
+    core_.close();
+    return core_.fault().code();
+  }
   if (core_.dispatching())
     return errc::invalid_argument;
   const use in_here{*this};

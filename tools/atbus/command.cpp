@@ -67,7 +67,9 @@ command_reply ask(const wish& of) {
   visitor.on_endpoint([&](const endpoint&, endpoint_event event) {
     if (event != endpoint_event::refused)
       return;
-    failed = last_line + (of.token_file.empty() ? "\nIs a --token-file needed?" : "");
+    const bool for_want_of_a_token =
+        of.token_file.empty() && last_line.find("token") != std::string::npos;
+    failed = last_line + (for_want_of_a_token ? "\nIs a --token-file needed?" : "");
     visitor.stop();
   });
   if (const error bad = visitor.connect(0, of.address); !bad)

@@ -60,11 +60,11 @@ class undelivered {
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
   // not_delivered: proven that no handler has seen it, nor will; outcome_unknown: not proven.
   [[nodiscard]] errc outcome() const noexcept { return outcome_; }
-  // Why: timed_out (its deadline), peer_closed (the process there has ended), would_block (dropped
-  // for want of room), closed (disconnect or shutdown), superseded (the other end has forgotten how
-  // far it had come), no_route (no way leads there), message_too_large (for the other end, which was
-  // not known yet); or why no way over other nodes came to be: hop_limit, denied, not_found,
-  // version_mismatch.
+  // Why: timed_out (its deadline; or nobody answered over other nodes), peer_closed (the process there
+  // has ended), would_block (dropped for want of room), closed (disconnect or shutdown), superseded (the
+  // other end has forgotten how far it had come, or another process has this bus id now), no_route (no
+  // way leads there), message_too_large (for the other end, which was not known yet); or why no way over
+  // other nodes came to be: hop_limit, denied, version_mismatch.
   [[nodiscard]] errc reason() const noexcept { return reason_; }
 
  private:

@@ -22,9 +22,10 @@
 // Threads: one for a node and everything that belongs to it; others send through sender().
 // Handlers run from poll, run and shutdown alone (or from the loop), never inside one another; but
 // close and the end of a node tell who still waits (on_ready, command) that it is closed, also from a
-// handler. Each may use any verb: send, close, disconnect, destroy the node. One may throw: poll and run
-// pass it on, and the message counts as handled; on a loop it stops the loop, as uv_stop does, and the
-// node receives nothing more until rethrow(), poll, listen, connect or disconnect has passed it on.
+// handler, and must not throw then. Each may use any verb: send, close, disconnect, destroy the node. One
+// may throw: poll, run and shutdown pass it on, and the message counts as handled; on a loop it stops the
+// loop, as uv_stop does, and the node receives nothing more until rethrow(), poll, listen, connect or
+// disconnect has passed it on.
 // Fork: in a forked child a node is unusable; the parent's goes on undisturbed.
 #pragma once
 

@@ -92,7 +92,7 @@ class node_options {
     send_buffer_size_ = bytes;
     return *this;
   }
-  // Blocks (of 128 bytes) of the static queue of a socket link, allocated once; 0: allocated as needed.
+  // Blocks (of build_settings::data_node_size bytes, 128) of the static queue of a socket link, allocated once; 0: allocated as needed.
   node_options& send_buffer_number(std::size_t blocks) {
     send_buffer_number_ = blocks;
     return *this;

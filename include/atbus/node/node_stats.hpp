@@ -27,7 +27,8 @@ struct node_stats {
   std::uint64_t violations = 0;  // links ended because the peer broke the protocol
   std::uint64_t dials = 0;
   std::uint64_t relayed = 0;             // messages of others that were passed on
-  std::uint64_t relay_drops = 0;         // and that could not be: their origin is told
+  std::uint64_t relay_drops = 0;         // and that could not be: no way, or no room on it. Of all
+                                         // but broadcasts the origin is told
   std::uint64_t acknowledgements = 0;    // sent
   std::uint64_t sessions_forgotten = 0;  // of nodes that were away for too long
 };

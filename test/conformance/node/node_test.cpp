@@ -422,7 +422,21 @@ TEST(NodeAlone, SaysWithEachVerbThatItsOptionsCanNotWork) {
   EXPECT_EQ(bad.sender().send(2, 0, "from a thread"), errc::invalid_argument);
   EXPECT_EQ(bad.wait(0s), errc::invalid_argument);
   EXPECT_EQ(bad.run(), errc::invalid_argument);
+  EXPECT_EQ(bad.disconnect(2), errc::invalid_argument);
+  EXPECT_EQ(bad.shutdown(0s), errc::invalid_argument);
+  EXPECT_FALSE(bad.is_open());
   EXPECT_TRUE(node{1}.fault());
+}
+
+// Also while it spins before a sleep, which it does for 50 us at first.
+TEST(NodeAlone, RunPassesOnWhatAHandlerThrows) {
+  for (const auto after : {0us, 5us, 20us, 45us, 2000us}) {
+    node one{1};
+    ASSERT_TRUE(one.on_ready(2, after, [](status) { throw std::runtime_error("of the handler"); }));
+    EXPECT_THROW((void)one.run(), std::runtime_error);
+    one.stop();
+    EXPECT_TRUE(one.run()) << "it goes on";
+  }
 }
 
 TEST(NodeAlone, RefusesToBeReachedThroughTcpWithoutAToken) {

@@ -118,6 +118,16 @@ TEST_F(NodeCore, AHandshakeThatHangsRemembersNothingOldOfAFlow) {
   EXPECT_EQ(one.got, std::vector<std::string>{"once"});
 }
 
+TEST_F(NodeCore, HoldsWhatIsSentWhileALinkIsAboutToEnd) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  EXPECT_TRUE(one.core().disconnect(2));
+  EXPECT_TRUE(one.send(2, "for the next link"));
+  ASSERT_TRUE(net.run_until([&] { return two.got.size() == 1; }, 10s));
+  EXPECT_TRUE(one.reports.empty());
+}
+
 TEST_F(NodeCore, RefusesWhoWasNotDialled) {
   party one{net, 1};
   party two{net, 2};

@@ -77,6 +77,9 @@ TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
   EXPECT_TRUE(one.core().endpoints().empty());
   EXPECT_EQ(one.send(0, "x"), errc::no_route);
   EXPECT_TRUE(one.core().settled());
+  EXPECT_EQ(one.logged("a visitor is here"), 2);
+  ASSERT_FALSE(first.log.empty());
+  EXPECT_TRUE(first.log[0].starts_with("connected to 1 through ")) << first.log[0];
 }
 
 TEST_F(NodeVisitors, LeaveNothingBehind) {
@@ -93,6 +96,8 @@ TEST_F(NodeVisitors, LeaveNothingBehind) {
   }
   net.run_for(1s);
   EXPECT_EQ(small.core().stats().sessions_forgotten, 0U);
+  EXPECT_EQ(small.core().stats().links_lost, 0U);
+  EXPECT_EQ(small.logged("is lost"), 0);
   EXPECT_TRUE(small.core().endpoints().empty());
 }
 

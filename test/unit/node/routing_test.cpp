@@ -210,6 +210,14 @@ TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
   EXPECT_EQ(patient.reports[0].reason, errc::timed_out);
 }
 
+TEST_F(Routing, NobodysAnswerIsNoDeadlineOfAMessage) {
+  far->node.stop_until(net.now() + 1h);
+  EXPECT_TRUE(one->send(97, "are you there"));
+  ASSERT_TRUE(until([&] { return !one->reports.empty(); }));
+  EXPECT_EQ(one->reports[0].reason, errc::timed_out);
+  EXPECT_EQ(one->core().stats().deadline_drops, 0U);
+}
+
 TEST_F(Routing, WhatIsSentWhileTheParentIsAwayWaitsForIt) {
   relay_a.reset();
   ASSERT_TRUE(until([&] { return one->core().parent() == 0; }));
