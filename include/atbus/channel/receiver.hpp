@@ -49,8 +49,8 @@ class ATBUS_API receiver {
   // ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name").
   // Errors: invalid_address, invalid_name, invalid_argument, not_supported (another kind of
   // address), receiver_exists (text: who), no_space (text: wanted and free), not_a_segment,
-  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, denied and not_found (the system
-  // refuses the path or port; there is no such directory), out_of_memory, system_error.
+  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, denied and not_found (of a
+  // socket: the system refuses the path or port; there is no such directory), out_of_memory, system_error.
   static result<receiver> open(std::string_view address, const receiver_options& options = {});
 
   receiver(receiver&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}

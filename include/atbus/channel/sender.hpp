@@ -149,7 +149,7 @@ class ATBUS_API sender {
   // no_space (the lane's memory; text: wanted and free), invalid_address, invalid_name,
   // not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner, wrong_mode,
   // would_block (what a dead sender left fills the lane), retired (its removal is not finished:
-  // start the receiver), denied (the system refuses), timed_out and protocol_error (of a socket: nobody
+  // start the receiver), denied, timed_out and protocol_error (of a socket: the system refuses; nobody
   // answers, or not as a receiver), invalid_argument, out_of_memory, system_error.
   static result<sender> open(std::string_view address, const sender_options& options = {});
 
