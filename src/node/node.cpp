@@ -10,16 +10,13 @@
 
 namespace atbus {
 
-void node_slot::give_up() noexcept {
-  if (core_->last_claim() == claim_)
-    core_->give_up_claim();
+void node_slot::give_up(detail::node_core& core, std::uint64_t claim) noexcept {
+  if (core.last_claim() == claim)
+    core.give_up_claim();
 }
 
-void node_slot::commit_elsewhere(std::size_t length) noexcept {
-  if (core_ == nullptr)
-    return;
-  detail::node_core& core = *std::exchange(core_, nullptr);
-  if (core.last_claim() == claim_)
+void node_slot::commit(detail::node_core& core, std::uint64_t claim, std::size_t length) noexcept {
+  if (core.last_claim() == claim)
     core.commit(length);
 }
 
@@ -164,20 +161,20 @@ status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
   return state_->core().broadcast(to, type, bytes, timeout, std::move(reached));
 }
 
-node_slot node::claim_elsewhere(bus_id to, std::uint32_t type, std::size_t length) noexcept {
-  node_slot slot;
+node_slot::core_claim node::claim_elsewhere(bus_id to, std::uint32_t type,
+                                            std::size_t length) noexcept {
+  node_slot::core_claim made;
   if (state_ == nullptr) [[unlikely]] {
-    slot.why_ = errc::closed;
-    return slot;
+    made.why = errc::closed;
+    return made;
   }
   detail::node_core& core = state_->core();
-  std::byte* const at = core.claim(to, type, length, slot.why_);
-  if (at != nullptr) {
-    slot.core_ = &core;
-    slot.claim_ = core.last_claim();
-    slot.bytes_ = {at, length};
+  made.at = core.claim(to, type, length, made.why);
+  if (made.at != nullptr) {
+    made.core = &core;
+    made.number = core.last_claim();
   }
-  return slot;
+  return made;
 }
 
 status node::command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,

@@ -79,7 +79,7 @@ class ATBUS_API node_slot {
   node_slot& operator=(node_slot&&) = delete;
   ~node_slot() {
     if (core_ != nullptr) [[unlikely]]
-      give_up();
+      give_up(*core_, claim_);
   }
 
   explicit operator bool() const noexcept { return way_ != nullptr || core_ != nullptr; }
@@ -94,8 +94,11 @@ class ATBUS_API node_slot {
   void commit(std::size_t length) noexcept {
     if (length > bytes_.size())
       return;
-    if (way_ == nullptr) [[unlikely]]
-      return commit_elsewhere(length);
+    if (way_ == nullptr) [[unlikely]] {
+      if (core_ != nullptr)
+        commit(*std::exchange(core_, nullptr), claim_, length);
+      return;
+    }
     detail::direct_way& way = *std::exchange(way_, nullptr);
     if (way.claims == claim_)
       way.commit(bytes_.size(), length);
@@ -103,11 +106,22 @@ class ATBUS_API node_slot {
 
  private:
   friend class node;
-  node_slot() = default;
+  struct core_claim {
+    detail::node_core* core = nullptr;
+    std::uint64_t number = 0;
+    std::byte* at = nullptr;
+    status why;
+  };
   node_slot(detail::direct_way& way, mutable_bytes bytes) noexcept
       : way_(&way), claim_(way.claims), bytes_(bytes) {}
-  void commit_elsewhere(std::size_t length) noexcept;
-  void give_up() noexcept;
+  node_slot(const core_claim& of, std::size_t length) noexcept
+      : core_(of.core),
+        claim_(of.number),
+        bytes_(of.at, of.core != nullptr ? length : 0),
+        why_(of.why) {}
+  // Told all by value: a slot whose address nobody has lies in registers.
+  static void commit(detail::node_core& core, std::uint64_t claim, std::size_t length) noexcept;
+  static void give_up(detail::node_core& core, std::uint64_t claim) noexcept;
 
   // Where it was claimed: one of them, or none.
   detail::direct_way* way_ = nullptr;
@@ -203,7 +217,7 @@ class ATBUS_API node {
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
     std::byte* const at = way_ != nullptr ? way_->claim(to, type, length) : nullptr;
     if (at == nullptr) [[unlikely]]
-      return claim_elsewhere(to, type, length);
+      return {claim_elsewhere(to, type, length), length};
     return {*way_, {at, length}};
   }
 
@@ -294,8 +308,8 @@ class ATBUS_API node {
   friend struct detail::node_access;
   explicit node(detail::node_state& state) noexcept;
   status send_elsewhere(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
-  [[nodiscard]] node_slot claim_elsewhere(bus_id to, std::uint32_t type,
-                                          std::size_t length) noexcept;
+  [[nodiscard]] node_slot::core_claim claim_elsewhere(bus_id to, std::uint32_t type,
+                                                      std::size_t length) noexcept;
 
   detail::node_state* state_ = nullptr;
   detail::direct_way* way_ = nullptr;  // in *state_
