@@ -22,11 +22,12 @@ class frame_marks {
 
   frame_marks() = default;
   // Of a queue that holds so many bytes at most.
-  explicit frame_marks(std::size_t byte_limit) noexcept : spacing_(byte_limit / (most - 1) + 1) {}
+  explicit frame_marks(std::size_t byte_limit) noexcept
+      : spacing_(byte_limit / (most / 2 - 1) + 1) {}
 
-  // All before it is whole frames. Marks that are close to each other are not kept.
+  // All before it is whole frames. While there are many, one that is close to the last is not kept.
   void add(mark at) noexcept {
-    if (count_ == most || (count_ != 0 && at.bytes - newest_ < spacing_))
+    if (count_ == most || (count_ >= most / 2 && at.bytes - newest_ < spacing_))
       return;
     marks_[(first_ + count_++) % most] = at;
     newest_ = at.bytes;
@@ -45,7 +46,7 @@ class frame_marks {
   void clear() noexcept { count_ = 0; }
 
  private:
-  static constexpr std::size_t most = 64;
+  static constexpr std::size_t most = 128;
 
   std::array<mark, most> marks_{};
   std::size_t first_ = 0;
