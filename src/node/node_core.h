@@ -222,7 +222,7 @@ class node_core final : private link_events, private next_hops {
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
   // outgrow the processor's caches.
   [[nodiscard]] std::size_t ask_after() const noexcept {
-    return std::min(options_.send_buffer_size() / 4, std::size_t{256} * 1024);
+    return std::min(options_.send_buffer_size() / 4, std::size_t{512} * 1024);
   }
 
   // The way that messages take without the core. It is closed before each event and each verb that may
