@@ -65,7 +65,7 @@ template <check_kind Check, api_kind Api>
 void send_to_all(worker& self, node& at, std::vector<destination>& all) {
   const workload& work = self.work();
   const auto count = static_cast<std::uint32_t>(all.size());
-  const std::uint32_t batch = work.batch != 0 ? work.batch : messages_a_write(work);
+  const std::uint32_t batch = messages_a_poll(work);
   const std::uint32_t turn = std::max(batch / count, 1U);
   const std::uint64_t pairs = std::uint64_t{work.nodes} * count;
   message_writer<Check, Api> writer{work.lengths()};

@@ -8,6 +8,7 @@
 
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/receiving.h"
+#include "atbus/bench/sending.h"
 #include "atbus/bench/socket_limit.h"
 #include "atbus/bench/worker.h"
 #include "atbus/bench/workload.h"
@@ -139,6 +140,12 @@ inline bool connect(worker& self, node& from) {
     static_cast<void>(from.wait(std::chrono::milliseconds{1}));
   }
   return false;
+}
+
+// After so many messages a sender polls.
+inline std::uint32_t messages_a_poll(const workload& work) noexcept {
+  constexpr std::uint64_t message_head_bytes = 8;
+  return work.batch != 0 ? work.batch : messages_a_write(work, message_head_bytes);
 }
 
 // A node as something to write to.

@@ -10,8 +10,7 @@ namespace {
 
 template <check_kind Check, api_kind Api>
 std::uint64_t send_all(worker& self, node& from) {
-  const std::uint32_t batch =
-      self.work().batch != 0 ? self.work().batch : messages_a_write(self.work());
+  const std::uint32_t batch = messages_a_poll(self.work());
   const std::uint64_t who = self.index() - 1;
   message_writer<Check, Api> writer{self.work().lengths()};
   node_target target{from, node_of_worker(self.work(), 0)};

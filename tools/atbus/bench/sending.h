@@ -22,13 +22,14 @@ inline bool carries_by_socket(const workload& work) noexcept {
 }
 
 // Messages of about one write of a stream. The queues of many connections together should not
-// outgrow the processor's caches.
-inline std::uint32_t messages_a_write(const workload& work) noexcept {
+// outgrow the processor's caches. `head_bytes`: of a message, in its frame.
+inline std::uint32_t messages_a_write(const workload& work, std::uint64_t head_bytes = 0) noexcept {
   constexpr std::uint64_t write_bytes = 240 * 1024;
   constexpr std::uint64_t all_writes_bytes = 64 << 20;
   constexpr std::uint64_t frame_header_bytes = 8;
   const message_lengths lengths = work.lengths();
-  const std::uint64_t mean = (lengths.shortest() + lengths.longest()) / 2 + frame_header_bytes;
+  const std::uint64_t mean =
+      (lengths.shortest() + lengths.longest()) / 2 + frame_header_bytes + head_bytes;
   const std::uint64_t bytes = std::min(write_bytes, all_writes_bytes / work.connections);
   return static_cast<std::uint32_t>(std::max<std::uint64_t>(bytes / mean, 1));
 }
