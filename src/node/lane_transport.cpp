@@ -149,6 +149,16 @@ void lane_transport::clean_earlier_lives() const {
 
 // --- receiving
 
+// Of each message: a call less.
+[[gnu::always_inline]] inline void lane_transport::receive(inbox& from,
+                                                           const received_message& message) {
+  const place& at = from.lanes[message.lane];
+  if (at.speaker != message.speaker || at.link == nullptr || is_transports_own(message.bytes))
+      [[unlikely]]
+    return receive_other(from, message);
+  events_->received(*at.link, message.bytes, message.redelivered);
+}
+
 std::size_t lane_transport::poll(const poll_limits& limits) {
   if (closed_ || (inboxes_.empty() && links_.empty() && problems_.empty()) ||
       std::exchange(polling_, true))
@@ -185,14 +195,6 @@ void lane_transport::end_poll() noexcept {
   poll_ends_ = true;
   for (const auto& own : inboxes_)
     own->in.end_poll();
-}
-
-void lane_transport::receive(inbox& from, const received_message& message) {
-  const place& at = from.lanes[message.lane];
-  if (at.speaker != message.speaker || at.link == nullptr || is_transports_own(message.bytes))
-      [[unlikely]]
-    return receive_other(from, message);
-  events_->received(*at.link, message.bytes, message.redelivered);
 }
 
 void lane_transport::receive_other(inbox& from, const received_message& message) {
