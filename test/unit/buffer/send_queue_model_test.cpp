@@ -111,12 +111,13 @@ TYPED_TEST_SUITE(SendQueueModel, test::queue_kinds);
 
 TYPED_TEST(SendQueueModel, AgreesWithADequeAfterEveryStep) {
   SCOPED_TRACE("seed " + std::to_string(this->seed_));
-  for (int i = 0; i < 6'000 && !this->HasFatalFailure(); ++i) {
+  const auto enough = [&] { return this->accepted_ > 500 && this->refused_ > 10; };
+  // Few seeds need more steps than the first bound until the queue has refused often enough.
+  for (int i = 0; (i < 6'000 || (!enough() && i < 60'000)) && !this->HasFatalFailure(); ++i) {
     this->step();
     this->compare();
   }
-  EXPECT_GT(this->accepted_, 500U);
-  EXPECT_GT(this->refused_, 10U);
+  EXPECT_TRUE(enough()) << this->accepted_ << " accepted, " << this->refused_ << " refused";
 }
 
 }  // namespace
