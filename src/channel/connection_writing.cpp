@@ -79,7 +79,7 @@ void connection_core::settle(connection_entry& c) noexcept {
 }
 
 void connection_core::flush() noexcept {
-  if (interrupted_ != interruption::none)
+  if (dirty_.empty() || interrupted_ != interruption::none)
     return;
   std::erase_if(dirty_, [this](std::uint64_t id) {
     connection_entry* const c = find(id);
