@@ -183,12 +183,18 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
   }
   if (count > 1)
     turn_ = (turn_ + 1) % count;
-  tell_due();
+  if (!due_.empty())
+    tell_due();
+  if (!problems_.empty())
+    tell_problems();
+  return told;
+}
+
+void lane_transport::tell_problems() {
   for (const error& what : std::exchange(problems_, {})) {
     if (!closed_)
       events_->problem(what);
   }
-  return told;
 }
 
 void lane_transport::end_poll() noexcept {

@@ -128,6 +128,7 @@ class lane_transport final : public transport, public lane_exchange {
   void wait_no_more(lane_link& of);
   void due(lane_link& of);
   void tell_due();
+  void tell_problems();
   void tell_writable();
   void tend_watched();
 

@@ -430,16 +430,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (limits.time > std::chrono::nanoseconds{0})
     progress_.deadline = now + limits.time;
   timers_.run(now);
-  // Those that are sent from here on wait for the next poll.
-  for (std::size_t left = to_self_.size(); left != 0 && !progress_.is_enough(); --left) {
-    const held_message own = std::move(to_self_.front());
-    to_self_.pop_front();
-    to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
-    deliver_any(self_, message_head{message_kind::data, own.flags, 0, own.type}, own.bytes, false);
-    if (closed_)
-      return progress_.told;
-  }
-  if (!tell_news())
+  if (!tell_own() || !tell_news())
     return progress_.told;
   circuits_.poll_rests();
   close_inlet();
@@ -452,16 +443,33 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (closed_)
     return progress_.told;
   close_ways();
-  if (!moving_.empty()) {
-    for (peer* moving : std::vector<peer*>{moving_})
-      move_if_settled(*moving);
-  }
+  way_path_ = nullptr;  // of those who send one message a turn none is worth a way
+  if (!moving_.empty())
+    move_settled();
   if (acknowledge_by_ != timer_queue::never)
     acknowledge_due(now);
   circuits_.flush();
   on_.channels.flush();
   tell_news();
   return progress_.told;
+}
+
+bool node_core::tell_all_own() {
+  // Those that are sent from here on wait for the next poll.
+  for (std::size_t left = to_self_.size(); left != 0 && !progress_.is_enough(); --left) {
+    const held_message own = std::move(to_self_.front());
+    to_self_.pop_front();
+    to_self_bytes_ -= outgoing_flow::cost(own.bytes.size());
+    deliver_any(self_, message_head{message_kind::data, own.flags, 0, own.type}, own.bytes, false);
+    if (closed_)
+      return false;
+  }
+  return true;
+}
+
+void node_core::move_settled() {
+  for (peer* moving : std::vector<peer*>{moving_})
+    move_if_settled(*moving);
 }
 
 void node_core::flush() noexcept {

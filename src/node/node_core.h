@@ -341,6 +341,7 @@ class node_core final : private link_events, private next_hops {
   void list_moving(peer& of);
   // To the next link, once all of the current one is settled; then ends those that nobody uses.
   void move_if_settled(peer& of);
+  void move_settled();
   void path_ended(peer& of, session& gone);
   [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);
   // Room for a message of the user's in the link that is in use, its number and head written; null
@@ -412,7 +413,9 @@ class node_core final : private link_events, private next_hops {
   // What peers and strangers bring about, as often as they like: once a second for each cause.
   void log_cause(errc cause, std::string text);
   // False: the node has been ended.
+  bool tell_own() { return to_self_.empty() || tell_all_own(); }
   bool tell_news() { return news_.empty() || tell_all_news(); }
+  bool tell_all_own();
   bool tell_all_news();
   [[nodiscard]] endpoint view(const peer& of) const;
 
@@ -481,7 +484,8 @@ class node_core final : private link_events, private next_hops {
   };
   claim_state claimed_;
   direct_way way_;
-  session* way_path_ = nullptr;  // of the way; while it is closed, of the last message
+  // Of the way; while it is closed, of the last message that this turn has sent.
+  session* way_path_ = nullptr;
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;

@@ -96,7 +96,7 @@ class connection_link final : public link {
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
   [[nodiscard]] std::string peer() const override { return at_.peer(); }
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
-    return at_.message_limit();
+    return entry_ != nullptr ? entry_->limit : 0;
   }
   void confirm(const node_life&) noexcept override { (void)at_.confirm(); }
 

@@ -46,7 +46,7 @@ void thread_inboxes::receive(inbox& from, node_core& to, bytes_view message) {
   from.in.pause(0);
 }
 
-void thread_inboxes::pass_on(node_core& to, std::size_t most) {
+void thread_inboxes::pass_on_all(node_core& to, std::size_t most) {
   for (const auto& from : inboxes_) {
     if (from->held) {
       if (!to.send_for_thread(from->held->to, from->held->type, from->held->bytes))

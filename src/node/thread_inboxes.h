@@ -33,7 +33,10 @@ class thread_inboxes {
   result<sender> open(const node_life& self, std::size_t message_limit, int epoll);
 
   // Sends what is there, at most `most` messages of each lane.
-  void pass_on(node_core& to, std::size_t most);
+  void pass_on(node_core& to, std::size_t most) {
+    if (!inboxes_.empty())
+      pass_on_all(to, most);
+  }
   // Whether nothing waits in any lane.
   [[nodiscard]] bool is_empty() const noexcept;
 
@@ -60,6 +63,7 @@ class thread_inboxes {
     bool empty = false;                   // when it was polled last
   };
 
+  void pass_on_all(node_core& to, std::size_t most);
   static void receive(inbox& from, node_core& to, bytes_view message);
 
   std::vector<std::unique_ptr<inbox>> inboxes_;
