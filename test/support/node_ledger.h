@@ -22,8 +22,8 @@
 namespace atbus::test {
 
 inline constexpr std::uint32_t most_roles = 64;
-inline constexpr std::uint32_t most_lives = 1024;        // of all nodes, in one round
-inline constexpr std::uint32_t most_messages = 400'000;  // of all lives, with those refused
+inline constexpr std::uint32_t most_lives = 1024;          // of all nodes, in one round
+inline constexpr std::uint32_t most_messages = 2'000'000;  // of all lives, with those refused
 
 // Types of messages.
 inline constexpr std::uint32_t plain_message = 0;

@@ -70,6 +70,7 @@ TEST(Trees, GoOnBesideARelayThatIsStopped) {
   crew.toggle(1);
   const timespec pause{.tv_sec = seconds, .tv_nsec = 0};
   nanosleep(&pause, nullptr);
+  ASSERT_TRUE(crew.book().may_send()) << "there is no room in the ledger for what is to go on";
   EXPECT_TRUE(goes_on(0));
   EXPECT_TRUE(goes_on(5));
   const std::string wrong = crew.settle();
