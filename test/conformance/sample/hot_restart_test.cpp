@@ -2,12 +2,12 @@
 #include <set>
 #include <string>
 
-#include "node_sample.h"
+#include "sample_run.h"
 
 namespace atbus {
 namespace {
 
-class HotRestart : public NodeSample, public ::testing::WithParamInterface<const char*> {
+class HotRestart : public SampleRun, public ::testing::WithParamInterface<const char*> {
  protected:
   // The next order that is handled. What comes unmarked comes once, and in order.
   void read_order() {

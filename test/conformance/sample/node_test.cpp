@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "node_sample.h"
+#include "sample_run.h"
 
 namespace atbus {
 namespace {
 
-TEST_F(NodeSample, HelloComesBackWhoeverStartsFirst) {
+TEST_F(SampleRun, HelloComesBackWhoeverStartsFirst) {
   for (const bool echo_first : {true, false}) {
     std::vector<child_process> started;
     if (echo_first)
@@ -22,13 +22,13 @@ TEST_F(NodeSample, HelloComesBackWhoeverStartsFirst) {
   }
 }
 
-TEST_F(NodeSample, AGameLoopPollsOncePerFrame) {
+TEST_F(SampleRun, AGameLoopPollsOncePerFrame) {
   child_process game = start("game_loop_game_loop");
   EXPECT_NE(read_line().find("moves in"), std::string::npos);
   EXPECT_EQ(game.wait_end(), "exit 0");
 }
 
-TEST_F(NodeSample, AHandlerIsTestedOnASimulatedBus) {
+TEST_F(SampleRun, AHandlerIsTestedOnASimulatedBus) {
   child_process test = start("tested_handler_order_desk_test");
   EXPECT_EQ(read_line(), "every order once");
   EXPECT_EQ(test.wait_end(), "exit 0");

@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
-#include "node_sample.h"
+#include "sample_run.h"
 #include "scratch_directory.h"
 
 namespace atbus {
 namespace {
 
-TEST_F(NodeSample, ThreeHostsReachEachOther) {
+TEST_F(SampleRun, ThreeHostsReachEachOther) {
   const test::scratch_directory scratch;
   const std::string files = scratch.path() + "/three_hosts";
   child_process script{[&] {

@@ -1,4 +1,4 @@
-// Starts the sample programs of nodes and reads what they print.
+// Starts the sample programs as a newcomer does, and reads what they print.
 #pragma once
 
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "child_process.h"
 
@@ -15,14 +16,14 @@ namespace atbus {
 
 using test::child_process;
 
-class NodeSample : public ::testing::Test {
+class SampleRun : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe2(output_.data(), O_CLOEXEC), 0); }
   void TearDown() override {
     close(output_[0]);
     if (output_[1] >= 0)
       close(output_[1]);
-    // A named inbox outlives its node.
+    // A named inbox outlives its node, and a receiver that was killed.
     unlink(("/dev/shm/atbus-segment." + name_).c_str());
     unlink(("/dev/shm/atbus-bell." + name_).c_str());
   }
@@ -49,8 +50,23 @@ class NodeSample : public ::testing::Test {
     return text + "(no end)";
   }
 
+  // All that the programs print until they have ended.
+  std::string read_output() {
+    close(std::exchange(output_[1], -1));
+    std::string text;
+    pollfd p{.fd = output_[0], .events = POLLIN, .revents = 0};
+    std::array<char, 256> bytes{};
+    while (::poll(&p, 1, 60'000) > 0) {
+      const ssize_t n = read(output_[0], bytes.data(), bytes.size());
+      if (n <= 0)
+        return text;
+      text.append(bytes.data(), static_cast<std::size_t>(n));
+    }
+    return text + "(no end)";
+  }
+
   std::array<int, 2> output_{-1, -1};
-  std::string name_ = "node-sample-" + std::to_string(getpid());
+  std::string name_ = "sample-" + std::to_string(getpid());
   std::string address_ = "shm://" + name_;
 };
 
