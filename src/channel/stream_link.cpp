@@ -336,6 +336,7 @@ bool stream_link::receive(bool peek) noexcept {
   if (n > 0) {
     drained_ = static_cast<std::size_t>(n) < place.size();
     reader_.received(static_cast<std::size_t>(n));
+    bytes_read_ += static_cast<std::uint64_t>(n);
     return true;
   }
   starved_reading_ = n < 0 && is_out_of_memory(errno);

@@ -124,6 +124,7 @@ class stream_link {
   static constexpr std::size_t most_peeked = 4096;
   // Whether that read took less than it had room for: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   // Lends the messages that come next: `stopped` if there are any. Whoever has them asks
   // checksum_holds before believing a checked one, else calls reject, and gives the run back before
   // the next call of any kind.
@@ -201,6 +202,7 @@ class stream_link {
   bool checksums_ = true;     // of what we send
   bool settled_ = false;      // what was agreed on is in force
   bool drained_ = false;
+  std::uint64_t bytes_read_ = 0;
   bool starved_reading_ = false;
   bool starved_writing_ = false;
   bool takes_descriptors_ = false;

@@ -183,7 +183,7 @@ void circuit::pump() noexcept {
       break;
     if (const status sent = pass_on(next_); !sent) {
       if (!is_passing(sent.code()))
-        return end(sent.code());
+        return refused(next_, sent.code());
       blocked_ = true;
       owner_.blocked_.push_back(this);
       break;
@@ -319,7 +319,7 @@ void circuit::failed(std::uint64_t number, errc why) noexcept {
   if (number <= received_ || number > left_here_)
     return;
   if (!is_passing(why))
-    return end(why);
+    return refused(number - 1, why);
   const std::size_t too_much = std::min(window_, under_way_);
   go_back(number - 1);
   if (held_until_.count() != 0)
@@ -440,6 +440,14 @@ void circuit::close(std::chrono::nanoseconds linger) noexcept {
   clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);
   if (!blocked_)
     pump();
+}
+
+// A node on the way does not take that batch. It is of one message if it is too long: every node takes
+// those of several.
+void circuit::refused(std::uint64_t index, errc why) noexcept {
+  if (why == errc::message_too_large)
+    refused_length_ = frame_length(load_little_endian<std::uint32_t>(at(index).at));
+  end(why);
 }
 
 void circuit::end(errc why) noexcept {

@@ -73,6 +73,7 @@ class circuit final : public link {
     return released_ == committed_ && stretch_.appended() == 0;
   }
   void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
+  [[nodiscard]] std::size_t refused_length() const noexcept override { return refused_length_; }
   void pause() noexcept override { paused_ = true; }
   void resume() noexcept override;
   void close(std::chrono::nanoseconds linger) noexcept override;
@@ -126,6 +127,7 @@ class circuit final : public link {
   void misses(std::uint64_t number) noexcept;
   void failed(std::uint64_t number, errc why) noexcept;
   void say(circuit_step step, std::uint64_t number) noexcept;
+  void refused(std::uint64_t index, errc why) noexcept;
   void end(errc why) noexcept;
 
   circuits& owner_;
@@ -145,6 +147,7 @@ class circuit final : public link {
   bool over_ = false;                        // to be told
   circuit_step owed_ = circuit_step::carry;  // nothing
   errc why_ = errc::ok;
+  std::size_t refused_length_ = 0;
 
   // Out.
   malloc_queue queue_;  // of frames

@@ -267,8 +267,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
         break;  // commit sees to it
       case overflow_policy::would_block:
       case overflow_policy::disconnect:
-        if (!self)
-          in->wants_room = true;
+        (self ? self_wants_room_ : in->wants_room) = true;
         return refuse({errc::would_block, length});
     }
   }
@@ -463,6 +462,10 @@ bool node_core::tell_all_own() {
     deliver_any(self_, message_head{message_kind::data, own.flags, 0, own.type}, own.bytes, false);
     if (closed_)
       return false;
+  }
+  if (self_wants_room_ && to_self_bytes_ <= options_.send_buffer_size() / 2) {
+    self_wants_room_ = false;
+    tell({.kind = news::what::writable, .about = self_.id});
   }
   return true;
 }

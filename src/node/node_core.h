@@ -289,6 +289,9 @@ class node_core final : private link_events, private next_hops {
   void violation(session& by, error what);
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
+  void begin_to_listen(session& of) noexcept;
+  void ping(session& of);
+  void probe(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
   void received_special(link& from, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
@@ -489,6 +492,7 @@ class node_core final : private link_events, private next_hops {
   std::deque<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;
+  bool self_wants_room_ = false;  // as of a peer
 
   std::array<std::chrono::nanoseconds, errc_count> logged_at_{};  // log_cause
   std::deque<news> news_;

@@ -182,11 +182,7 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
         continue;
       }
       if (is_remote(other->at.kind())) {
-        if (!other->probed) {
-          other->probed = true;
-          session_timer(*other);
-          other->clock.set(on_.clock.now() + probe_time);
-        }
+        probe(*other);
         return error{errc::receiver_exists, "bus id " + who.id.to_string() +
                                                 " is taken, or was until a moment ago: try again"};
       }
@@ -480,7 +476,9 @@ void node_core::session_timer(session& of) {
     case session_stage::dropped:
       return;
   }
-  const bool heard = of.handled != of.handled_at_ping;
+  // Of a message that takes long to come only bytes are there.
+  const bool heard =
+      of.handled != of.handled_at_ping || of.at.bytes_read() != of.bytes_read_at_ping;
   // Over other nodes each ping is many messages: who was heard is asked for the round trip only.
   const bool asks = of.is_direct || !heard || of.probed || of.ping_number == 0 ||
                     of.pings_spared == pings_spared_max;
@@ -495,15 +493,32 @@ void node_core::session_timer(session& of) {
   }
   if (!of.is_direct && of.by_us && is_idle(of))
     return drop(of, true, errc::ok, "nothing has come over other nodes for long");
-  of.handled_at_ping = of.handled;
+  begin_to_listen(of);
   ++of.pings_spared;
-  if (asks) {
-    of.pings_spared = 0;
-    ++of.ping_number;
-    of.ping_sent = on_.clock.now();
-    (void)say(of, ping_body{.number = of.ping_number});
-  }
+  if (asks)
+    ping(of);
   of.clock.set(on_.clock.now() + options_.ping_interval());
+}
+
+void node_core::begin_to_listen(session& of) noexcept {
+  of.handled_at_ping = of.handled;
+  of.bytes_read_at_ping = of.at.bytes_read();
+}
+
+void node_core::ping(session& of) {
+  of.pings_spared = 0;
+  ++of.ping_number;
+  of.ping_sent = on_.clock.now();
+  (void)say(of, ping_body{.number = of.ping_number});
+}
+
+// However often the newcomer tries meanwhile: the old one has all of that time, from its own ping on.
+void node_core::probe(session& of) {
+  if (std::exchange(of.probed, true))
+    return;
+  begin_to_listen(of);
+  ping(of);
+  of.clock.set(on_.clock.now() + probe_time);
 }
 
 // Whether a circuit is not worth its memory: it is opened again when it is needed.
@@ -540,8 +555,13 @@ void node_core::closed(link& at, const error& why) {
       log("the link to " + gone->life.id.to_string() + " is lost: " + at_place(at.peer(), why));
     }
   }
-  if (of != nullptr)
+  if (of != nullptr) {
     path_ended(*of, *gone);
+    // On another such link they would come as far.
+    if (const std::size_t length = at.refused_length(); length > message_head_size)
+      of->out.abandon_from_length(length - message_head_size, errc::message_too_large,
+                                  reporter(*of));
+  }
   if (dial* const wish = gone->dialled; wish != nullptr) {
     if (of == nullptr && wish->is_to_sibling()) {
       const std::string reason =

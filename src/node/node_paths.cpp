@@ -58,6 +58,7 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
     });
     if (const auto next = of.out.earliest_deadline())
       of.expiry.set(*next);
+    drain(of);  // there may be room for more
   });
   return made;
 }

@@ -84,11 +84,12 @@ struct session {
   // Registration time at first, then pings.
   timer clock;
   std::uint64_t handled_at_ping = 0;
+  std::uint64_t bytes_read_at_ping = 0;
   std::uint64_t data_at_ping = 0;         // messages of the user's, both ways
   std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
   unsigned unanswered = 0;
   unsigned pings_spared = 0;  // in a row: the other end was heard
-  bool probed = false;        // somebody else with its id wants in: one ping decides
+  bool probed = false;        // somebody else with its id wants in: the time after one ping decides
   std::uint64_t ping_number = 0;
   std::chrono::nanoseconds ping_sent{0};
 };

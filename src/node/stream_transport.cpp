@@ -87,6 +87,9 @@ class connection_link final : public link {
     });
   }
 
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept override {
+    return entry_ != nullptr && entry_->link != nullptr ? entry_->link->bytes_read() : 0;
+  }
   void pause() noexcept override { (void)at_.pause(); }
   void resume() noexcept override { (void)at_.resume(); }
   void close(std::chrono::nanoseconds linger) noexcept override { (void)at_.close(linger); }

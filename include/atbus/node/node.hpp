@@ -258,7 +258,7 @@ class ATBUS_API node {
   // Once for each accepted message that is not delivered or unknown.
   void on_undelivered(std::function<void(const undelivered&)> handler);
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
-  // After a would_block: there is room for that destination again.
+  // After a would_block of send or claim: there is room for that destination again.
   void on_writable(std::function<void(bus_id)> handler);
   // One line for people, without a newline.
   void on_log(std::function<void(std::string_view)> sink);

@@ -166,5 +166,30 @@ TEST_F(NodeCoreQueues, TellsOnceThatThereIsRoomAgain) {
   EXPECT_TRUE(one.send(2, text));
 }
 
+TEST_F(NodeCoreQueues, TellsThatThereIsRoomForItselfAgain) {
+  party one{net, 1};
+  const std::string text(30'000, 'x');
+  while (one.send(1, text)) {
+  }
+  EXPECT_EQ(one.send(1, text), errc::would_block);
+  net.run_for(1s);
+  EXPECT_EQ(one.writable, 1);
+  EXPECT_TRUE(one.send(1, text));
+}
+
+TEST_F(NodeCoreQueues, TellsThatThereIsRoomAgainOnceWhatWasHeldHasExpired) {
+  party one{net, 1, plain().message_deadline(1s)};
+  ASSERT_TRUE(one.core().connect(2, address_of(2)));  // nobody is there
+  const std::string text(30'000, 'x');
+  while (one.send(2, text)) {
+  }
+  EXPECT_EQ(one.send(2, text), errc::would_block);
+  net.run_for(500ms);
+  EXPECT_EQ(one.writable, 0);
+  net.run_for(1s);
+  EXPECT_EQ(one.writable, 1);
+  EXPECT_TRUE(one.send(2, text));
+}
+
 }  // namespace
 }  // namespace atbus::detail

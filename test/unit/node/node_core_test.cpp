@@ -217,6 +217,20 @@ TEST_F(NodeCore, KeepsALivingHolderOfAnId) {
   EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
 }
 
+TEST_F(NodeCore, GivesAHolderOfAnIdThatIsFarAwayTimeToAnswer) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(two, one, 1);
+  net.conditions.delay_min = net.conditions.delay_max = 300ms;
+  party other{net, 2};
+  other.connect(1);
+  net.run_for(60s);
+  EXPECT_GT(one.core().stats().registrations_failed, 2U);
+  EXPECT_FALSE(other.is_connected(1));
+  EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
+  EXPECT_EQ(two.count(endpoint_event::superseded), 0);
+}
+
 TEST_F(NodeCore, LetsALaterLifeInWhenTheFormerAnswersNoProbe) {
   party one{net, 1, plain().ping_interval(1h)};
   auto two = std::make_unique<party>(net, 2);

@@ -210,6 +210,48 @@ TEST_F(Routing, WhatIsRequiredEndsWithItsDeadline) {
   EXPECT_EQ(patient.reports[0].reason, errc::timed_out);
 }
 
+TEST_F(Routing, WhatANodeOnTheWayDoesNotTakeIsReportedAndTheRestGoesOn) {
+  relay_a.reset();
+  relay_a.emplace(net, 80, relay_options("80/60").message_limit(16 * 1024));
+  ASSERT_TRUE(until([&] { return one->core().parent() == 80 && two->core().parent() == 80; }));
+  for (const bool opened : {false, true}) {
+    SCOPED_TRACE(opened);
+    EXPECT_TRUE(one->send(97, "before"));
+    if (opened) {
+      ASSERT_TRUE(until([&] { return one->is_connected(97) && !far->got.empty(); }));
+    }
+    EXPECT_TRUE(one->send(97, std::string(20'000, 'l')));
+    EXPECT_TRUE(one->send(97, "behind"));
+    ASSERT_TRUE(until([&] { return far->got.size() == 2 && one->reports.size() == 1; }));
+    EXPECT_EQ(far->got, (std::vector<std::string>{"before", "behind"}));
+    EXPECT_EQ(one->reports[0].text.size(), 20'000U);
+    EXPECT_EQ(one->reports[0].reason, errc::message_too_large);
+    far->got.clear();
+    one->reports.clear();
+  }
+}
+
+TEST_F(Routing, ABroadcastThatIsPassedOnTakesAnOpenClaimAway) {
+  net.conditions.delay_min = net.conditions.delay_max = 100us;
+  node& relay = relay_a->node.user();
+  std::unique_ptr<node_slot> slot;
+  relay_a->on_message = [&](const message& what) {
+    if (what.text() == "claim")
+      slot.reset(new node_slot(relay.claim(82, 0, 4)));
+    if (what.text() == "commit")
+      slot->commit(4);
+  };
+  EXPECT_TRUE(one->send(80, "claim"));
+  EXPECT_TRUE(one->node.user().broadcast(*id_range::parse("82/64"), 0, as_bytes("to all")));
+  EXPECT_TRUE(one->send(80, "commit"));
+  ASSERT_TRUE(until([&] { return two->got.size() == 1 && relay_a->got.size() == 2; }));
+  EXPECT_EQ(relay_a->core().stats().accepted, 0U);
+  EXPECT_TRUE(relay_a->send(82, "later"));
+  ASSERT_TRUE(until([&] { return two->got.size() == 2; }));
+  EXPECT_EQ(two->got, (std::vector<std::string>{"to all", "later"}));
+  EXPECT_EQ(relay_a->core().stats().accepted, 1U);
+}
+
 TEST_F(Routing, NobodysAnswerIsNoDeadlineOfAMessage) {
   far->node.stop_until(net.now() + 1h);
   EXPECT_TRUE(one->send(97, "are you there"));
