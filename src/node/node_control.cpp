@@ -54,7 +54,8 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
       return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
-        log(from.at.peer() + " leaves: " + in_quotes(body.text));
+        if (from.of == nullptr || !is_guest(*from.of))
+          log(from.at.peer() + " leaves: " + in_quotes(body.text));
         drop(from, false, body.reason, {});
       }
       return;

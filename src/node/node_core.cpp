@@ -102,8 +102,7 @@ result<std::string> node_core::listen(std::string_view text) {
   const result<address> where = address::parse(text);
   if (!where)
     return where.error();
-  const bool tcp = where->kind() == address_kind::ipv4 || where->kind() == address_kind::ipv6;
-  if (tcp && tokens_.empty() && !options_.allow_unauthenticated()) {
+  if (!options_.lets_through(*where)) {
     return error{errc::denied, std::string{text} +
                                    " can be reached by anybody: give the node a token, or set "
                                    "allow_unauthenticated"};
@@ -137,6 +136,11 @@ error node_core::connect(bus_id id, std::string_view text) {
   const result<address> where = address::parse(text);
   if (!where)
     return where.error();
+  if (!options_.lets_through(*where)) {
+    return {errc::denied, std::string{text} +
+                              " may be anybody: give the node a token, or set "
+                              "allow_unauthenticated"};
+  }
   peer& to = find_or_make(id);
   for (dial& known : to.dials) {
     if (known.to == where.value()) {

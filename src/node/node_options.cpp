@@ -8,6 +8,12 @@
 
 namespace atbus {
 
+bool node_options::lets_through(const address& at) const noexcept {
+  const bool tcp = at.kind() == address_kind::ipv4 || at.kind() == address_kind::ipv6 ||
+                   at.kind() == address_kind::dns;
+  return !tcp || !tokens_.empty() || allow_unauthenticated_;
+}
+
 error node_options::check() const {
   using std::chrono::nanoseconds;
   const auto bad = [](std::string_view option, std::string_view wanted) {
@@ -21,6 +27,8 @@ error node_options::check() const {
   for (const std::string& text : parents_) {
     if (const auto where = address::parse(text); !where)
       return bad("parent", "an address: " + where.error().text());
+    else if (!lets_through(*where))
+      return bad("parent", "no TCP address without a token or allow_unauthenticated: " + text);
   }
   if (!children_.empty()) {
     const auto range = id_range::parse(children_);

@@ -211,10 +211,11 @@ void node_core::use(peer& of, session& path, bool settled) {
     return superseded(of, path);
   const bool moved = std::exchange(of.told_connected, true);
   const std::string id = path.life.id.to_string();
-  log((is_guest(of) ? "a visitor is here"
-       : moved      ? "messages to " + id + " go"
-                    : "connected to " + id) +
-      " through " + path.at.peer());
+  if (is_guest(of))
+    log_cause(errc::ok, "a visitor is here through " + path.at.peer());
+  else
+    log((moved ? "messages to " + id + " go" : "connected to " + id) + " through " +
+        path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});
   // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.
@@ -286,7 +287,16 @@ void node_core::path_ended(peer& of, session& gone) {
   }
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
+  // A link does not keep the deadlines of what it takes: they begin anew.
+  if (options_.message_deadline().count() != 0) {
+    for (held_message& message : left) {
+      if ((message.flags & command_flags) == 0)
+        message.deadline = on_.clock.now() + options_.message_deadline();
+    }
+  }
   of.out.path_lost(std::move(left));
+  if (const auto next_deadline = of.out.earliest_deadline())
+    of.expiry.set(*next_deadline);
   session* const next = std::exchange(of.next, nullptr);
   // What the other end said of our flow is of use if nothing could arrive after that.
   if (next != nullptr && next->stage == session_stage::registered &&

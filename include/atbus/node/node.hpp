@@ -182,7 +182,7 @@ class ATBUS_API node {
 
   // Node `id` is expected at this address, or at another one if this was called before. What is sent
   // there waits, up to node_options::send_buffer_size, until it is connected; while it is not, it is
-  // dialled again. Errors: an address that can't be used; closed.
+  // dialled again. Errors: an address that can't be used; denied for TCP without a token; closed.
   [[nodiscard]] error connect(bus_id id, std::string_view address);
   // Ends that, and the links to that node. What was accepted for it and is not settled is reported.
   // Errors: not_found, closed.

@@ -24,6 +24,7 @@ struct uv_loop_s;  // uv_loop_t
 
 namespace atbus {
 
+class address;
 class directory;
 
 class node_options {
@@ -39,8 +40,8 @@ class node_options {
     tokens_.emplace_back(secret);
     return *this;
   }
-  // Lets nodes without a token in that come through TCP. Off: only processes of the same user on the
-  // same host need none.
+  // Links through TCP without a token, dialled and accepted. Off: only processes of the same user on
+  // the same host need none.
   node_options& allow_unauthenticated(bool allow = true) {
     allow_unauthenticated_ = allow;
     return *this;
@@ -140,6 +141,8 @@ class node_options {
 
   // invalid_argument, and which value it is.
   [[nodiscard]] ATBUS_API error check() const;
+  // Whether links may go there: through TCP only with a token, or allow_unauthenticated.
+  [[nodiscard]] bool lets_through(const address& at) const noexcept;
 
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }

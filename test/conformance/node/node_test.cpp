@@ -442,6 +442,7 @@ TEST(NodeAlone, RunPassesOnWhatAHandlerThrows) {
 TEST(NodeAlone, RefusesToBeReachedThroughTcpWithoutAToken) {
   node open_to_all{1};
   EXPECT_EQ(open_to_all.listen("ipv4://127.0.0.1:0"), errc::denied);
+  EXPECT_EQ(open_to_all.connect(99, "ipv4://127.0.0.1:1"), errc::denied);
   node on_purpose{1, node_options{}.allow_unauthenticated()};
   EXPECT_TRUE(on_purpose.listen("ipv4://127.0.0.1:0"));
 }

@@ -177,6 +177,20 @@ TEST_F(NodeCoreQueues, TellsThatThereIsRoomForItselfAgain) {
   EXPECT_TRUE(one.send(1, text));
 }
 
+TEST_F(NodeCoreQueues, WhatComesBackFromALostLinkHasADeadlineAgain) {
+  party one{net, 1, plain().message_deadline(5s).ping_interval(1s)};
+  auto two = std::make_unique<party>(net, 2);
+  connect(one, *two, 2);
+  two->node.channels().fall_silent();
+  two.reset();
+  ASSERT_TRUE(one.send(2, "on its way"));
+  ASSERT_TRUE(net.run_until([&] { return !one.reports.empty(); }, 60s));
+  EXPECT_EQ(one.reports[0].text, "on its way");
+  EXPECT_EQ(one.reports[0].outcome, errc::outcome_unknown);
+  EXPECT_EQ(one.reports[0].reason, errc::timed_out);
+  EXPECT_EQ(one.core().stats().deadline_drops, 1U);
+}
+
 TEST_F(NodeCoreQueues, TellsThatThereIsRoomAgainOnceWhatWasHeldHasExpired) {
   party one{net, 1, plain().message_deadline(1s)};
   ASSERT_TRUE(one.core().connect(2, address_of(2)));  // nobody is there

@@ -77,7 +77,8 @@ TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
   EXPECT_TRUE(one.core().endpoints().empty());
   EXPECT_EQ(one.send(0, "x"), errc::no_route);
   EXPECT_TRUE(one.core().settled());
-  EXPECT_EQ(one.logged("a visitor is here"), 2);
+  EXPECT_EQ(one.logged("a visitor is here"),
+            1);  // once a second: anybody may ask as often as he likes
   ASSERT_FALSE(first.log.empty());
   EXPECT_TRUE(first.log[0].starts_with("connected to 1 through ")) << first.log[0];
 }

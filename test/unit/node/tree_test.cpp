@@ -232,6 +232,7 @@ TEST_F(NodeTree, ANodeThatEndsDialsItsParentNoMore) {
 TEST(NodeTreeOptions, AreRefusedWithTheirNames) {
   const auto why = [](const node_options& options) { return options.check().text(); };
   EXPECT_NE(why(plain().parent("ipv4://nowhere")).find("node_options::parent"), std::string::npos);
+  EXPECT_NE(why(node_options{}.parent("dns://a:1")).find("token"), std::string::npos);
   EXPECT_NE(why(plain().children("16")).find("node_options::children"), std::string::npos);
   EXPECT_NE(why(plain().children("17/60")).find("node_options::children"), std::string::npos);
   EXPECT_NE(why(plain().children("0/0")).find("1 to 63 bits"), std::string::npos);
