@@ -23,7 +23,8 @@ enum class restart_policy : std::uint8_t {
 // What to do with a message while nobody knows a way to its destination.
 enum class delivery_policy : std::uint8_t {
   report,   // on_undelivered, when it is known or the destination has been away for long
-  require,  // keep it, and try again until it is delivered, or its deadline has come
+  require,  // keep it, and try again until it is delivered, or its deadline has come; that begins
+            // anew when a link is lost that had the message
 };
 
 }  // namespace atbus

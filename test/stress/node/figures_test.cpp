@@ -117,6 +117,8 @@ TEST(Figures, AThousandIdleEndpointsNeedLittleMemory) {
                    static_cast<double>(told->idle_ns.load())
             << " % of a core" << std::endl;
   EXPECT_LT(told->resident.load(), 64U * 1024 * 1024);
+  // The goal is a hundredth; other tests run meanwhile.
+  EXPECT_LT(told->used_ns.load(), told->idle_ns.load() / 10);
 }
 
 TEST(Figures, ALostConnectionIsMadeUpForMessageByMessage) {
@@ -156,9 +158,11 @@ TEST(Figures, ALostConnectionIsMadeUpForMessageByMessage) {
   proxy.cut();
   proxy.set({});
   ASSERT_TRUE(turn_until([&] { return next == messages; }));
+  const auto took = now() - connected;
   std::cout << messages << " unacknowledged messages: the last one "
-            << std::chrono::duration<double, std::milli>{now() - connected}.count()
-            << " ms after the connection" << std::endl;
+            << std::chrono::duration<double, std::milli>{took}.count() << " ms after the connection"
+            << std::endl;
+  EXPECT_LT(took, 2s);  // the goal is 50 ms; other tests run meanwhile
   EXPECT_EQ(connections, 2U);
 }
 
