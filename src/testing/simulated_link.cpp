@@ -170,7 +170,9 @@ void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>
       (way.dropped || (wire_->process_gone[1 - end_] && !(inbox_there() && inbox_there()->holder)));
   if (is_ours)
     way.dropped = true;
-  for (std::uint64_t number = way.released; number < way.committed; ++number) {
+  // What is handled in a lane that this end has left already is not released here.
+  const std::uint64_t first = keeps() ? way.released : std::max(way.released, way.handled);
+  for (std::uint64_t number = first; number < way.committed; ++number) {
     const bool seen = keeps()   ? number < way.written
                       : is_ours ? way.begun && number == way.handled
                                 : true;
