@@ -107,6 +107,10 @@ error node::connect(bus_id id, std::string_view address) {
   return state_->core().connect(id, address);
 }
 
+error node::set_policy(bus_id id, const peer_policy& policy) {
+  return state_ != nullptr ? state_->core().set_policy(id, policy) : error{errc::closed};
+}
+
 error node::disconnect(bus_id id) {
   if (state_ == nullptr)
     return errc::closed;

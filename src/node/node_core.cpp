@@ -159,6 +159,21 @@ error node_core::connect(bus_id id, std::string_view text) {
   return {};
 }
 
+error node_core::set_policy(bus_id id, const peer_policy& policy) {
+  if (closed_)
+    return errc::closed;
+  if (id == self_.id || id == bus_id{})
+    return {errc::invalid_argument, "there is no policy for " + id.to_string() +
+                                        (id == self_.id ? ", this node's own id" : "")};
+  if (policy.message_deadline < std::chrono::nanoseconds{0})
+    return {errc::invalid_argument,
+            "the deadline of messages to " + id.to_string() + " must be 0 (none) or longer"};
+  policies_[id.value()] = policy;
+  if (peer* const known = find(id); known != nullptr)
+    known->policy = policy;
+  return {};
+}
+
 error node_core::disconnect(bus_id id) {
   if (closed_)
     return errc::closed;
@@ -236,14 +251,14 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
       return refuse(why);
     in->blocked = true;
     const bool is_full = why == errc::would_block;  // else it is about to end: this waits
-    if (is_full && options_.overflow() == overflow_policy::disconnect) {
+    if (is_full && in->policy.overflow == overflow_policy::disconnect) {
       log("the link to " + to.to_string() + " is broken off: its queue is full");
       ++stats_.overflow_drops;
       drop(path, true, errc::would_block, "too slow");
       return refuse({errc::not_connected, to.value()});
     }
-    if (is_full && options_.overflow() == overflow_policy::would_block &&
-        options_.message_deadline().count() == 0 && (flags & command_flags) == 0) {
+    if (is_full && in->policy.overflow == overflow_policy::would_block &&
+        in->policy.message_deadline.count() == 0 && (flags & command_flags) == 0) {
       in->wants_room = true;
       return refuse({errc::would_block, length});
     }
@@ -259,7 +274,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     seek(*in);
   const std::size_t waiting = self ? to_self_bytes_ : in->out.held_bytes();
   if (waiting != 0 && waiting + outgoing_flow::cost(length) > options_.send_buffer_size()) {
-    switch (self ? overflow_policy::would_block : options_.overflow()) {
+    switch (self ? overflow_policy::would_block : in->policy.overflow) {
       case overflow_policy::drop_oldest:
         while (in->out.holds() &&
                in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
@@ -337,12 +352,12 @@ void node_core::commit_held(std::size_t length) noexcept {
     return;
   }
   message.number = in->out.accept();
-  if (message.deadline.count() == 0 && options_.message_deadline().count() != 0)
-    message.deadline = on_.clock.now() + options_.message_deadline();
+  if (message.deadline.count() == 0 && in->policy.message_deadline.count() != 0)
+    message.deadline = on_.clock.now() + in->policy.message_deadline;
   if (message.deadline.count() != 0 &&
       (!in->expiry.pending() || message.deadline < in->expiry.due()))
     in->expiry.set(message.deadline);
-  if (options_.overflow() == overflow_policy::drop_newest && in->out.holds() &&
+  if (in->policy.overflow == overflow_policy::drop_newest && in->out.holds() &&
       in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     ++stats_.overflow_drops;
     reporter (*in)(message, errc::would_block);

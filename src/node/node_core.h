@@ -93,6 +93,7 @@ class node_core final : private link_events, private next_hops {
   result<std::string> listen(std::string_view address);
   error connect(bus_id id, std::string_view address);
   error disconnect(bus_id id);
+  error set_policy(bus_id id, const peer_policy& policy);
   // 0: none is registered.
   [[nodiscard]] bus_id parent() const noexcept;
 
@@ -448,6 +449,7 @@ class node_core final : private link_events, private next_hops {
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
+  std::unordered_map<std::uint64_t, peer_policy> policies_;  // where they are not the options'
   std::vector<std::unique_ptr<peer>> guests_;  // visitors that are here; not in peers_
   route_table routes_;
   std::list<dial> parent_dials_;

@@ -47,6 +47,10 @@ peer& node_core::find_or_make(bus_id id) {
 std::unique_ptr<peer> node_core::make_peer(bus_id id) {
   auto made = std::make_unique<peer>(id, numbers_used_, timers_);
   peer& of = *made;
+  const auto own = policies_.find(id.value());
+  of.policy = own != policies_.end()
+                  ? own->second
+                  : peer_policy{options_.overflow(), options_.message_deadline()};
   of.forget.replace([this, &of] {
     log(of.id.to_string() + " has not come back");
     give_up(of, errc::peer_closed);
@@ -288,10 +292,10 @@ void node_core::path_ended(peer& of, session& gone) {
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
   // A link does not keep the deadlines of what it takes: they begin anew.
-  if (options_.message_deadline().count() != 0) {
+  if (of.policy.message_deadline.count() != 0) {
     for (held_message& message : left) {
       if ((message.flags & command_flags) == 0)
-        message.deadline = on_.clock.now() + options_.message_deadline();
+        message.deadline = on_.clock.now() + of.policy.message_deadline;
     }
   }
   of.out.path_lost(std::move(left));

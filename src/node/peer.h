@@ -57,6 +57,7 @@ struct peer {
   std::optional<id_range> range;         // of its children, if it may have any
   std::vector<std::string> addresses{};  // where it listens, as it said last
   host_identity host{};
+  peer_policy policy;   // of what is sent to it
   bool silent = false;  // it did not answer when another one wanted in
   outgoing_flow out;
   incoming_flow in;

@@ -1,6 +1,7 @@
 // What a sender decides about messages that can't go on.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace atbus {
@@ -25,6 +26,12 @@ enum class delivery_policy : std::uint8_t {
   report,   // on_undelivered, when it is known or the destination has been away for long
   require,  // keep it, and try again until it is delivered, or its deadline has come; that begins
             // anew when a link is lost that had the message
+};
+
+// What holds for the messages to one node, instead of what the options say for all.
+struct peer_policy {
+  overflow_policy overflow = overflow_policy::would_block;
+  std::chrono::nanoseconds message_deadline{0};  // as node_options::message_deadline
 };
 
 }  // namespace atbus

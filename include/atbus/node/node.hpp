@@ -187,6 +187,10 @@ class ATBUS_API node {
   // Ends that, and the links to that node. What was accepted for it and is not settled is reported.
   // Errors: not_found, closed.
   error disconnect(bus_id id);
+  // What is sent to that node from now on goes by this, instead of by node_options::overflow and
+  // message_deadline; whether it is there or not, and until it is said anew. Errors: invalid_argument
+  // (this node's id, 0, a deadline below 0), closed.
+  error set_policy(bus_id id, const peer_policy& policy);
   // The node that answered at node_options::parent; 0: none is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 

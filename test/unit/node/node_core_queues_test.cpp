@@ -124,6 +124,43 @@ TEST_F(NodeCoreQueues, DropsTheOldestOrTheNewestAsItWasTold) {
   EXPECT_EQ(three.got.size() + oldest.reports.size() + newest.reports.size(), 200U);
 }
 
+TEST_F(NodeCoreQueues, EachPeerMayHaveAPolicyOfItsOwn) {
+  party one{net, 1, plain().send_buffer_size(2000)};
+  EXPECT_TRUE(
+      one.core().set_policy(3, {.overflow = overflow_policy::drop_oldest, .message_deadline = 1s}));
+  one.connect(2);
+  one.connect(3);
+  EXPECT_TRUE(one.core().set_policy(4, {.overflow = overflow_policy::drop_newest}));
+  one.connect(4);
+  for (int i = 0; i < 100; ++i) {
+    (void)one.send(2, "to two");
+    ASSERT_TRUE(one.send(3, std::to_string(i)));
+    ASSERT_TRUE(one.send(4, std::to_string(i)));
+  }
+  EXPECT_EQ(one.send(2, "to two"), errc::would_block);
+  net.run_for(1ms);
+  EXPECT_EQ(one.reports.front().text, "0");
+  EXPECT_EQ(one.reports.back().text, "99");
+  const auto dropped = one.core().stats().overflow_drops;
+  net.run_for(2s);
+  EXPECT_EQ(one.core().stats().overflow_drops, dropped);
+  EXPECT_GT(one.core().stats().deadline_drops, 0U);
+  EXPECT_EQ(one.reports.back().reason, errc::timed_out);
+  EXPECT_EQ(one.core().stats().not_delivered, one.reports.size());
+  // A peer that is there already gets it too.
+  party two{net, 2};
+  ASSERT_TRUE(net.run_until([&] { return one.is_connected(2); }, 10s));
+  EXPECT_TRUE(one.core().set_policy(2, {.overflow = overflow_policy::disconnect}));
+  two.node.stop_until(net.now() + 1s);
+  status last;
+  for (int i = 0; i < 100'000 && (last = one.send(2, std::string(1000, 'x'))); ++i) {
+  }
+  EXPECT_EQ(last, errc::not_connected);
+  EXPECT_EQ(one.core().set_policy(1, {}), errc::invalid_argument);
+  EXPECT_EQ(one.core().set_policy(0, {}), errc::invalid_argument);
+  EXPECT_EQ(one.core().set_policy(2, {.message_deadline = -1s}), errc::invalid_argument);
+}
+
 TEST_F(NodeCoreQueues, BreaksTheLinkToWhoIsTooSlowIfItWasToldSo) {
   net.conditions.queue_size = 2000;
   party one{net, 1, plain().overflow(overflow_policy::disconnect)};
