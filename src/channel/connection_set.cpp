@@ -230,7 +230,7 @@ channel_stats connection_core::stats() const {
 // --- dispatch
 
 std::size_t connection_core::poll(const poll_limits& limits) {
-  if (size() == 0 && listeners_.empty() && !anything() && !next_handlers_)
+  if (size() == 0 && listeners_.empty() && !has_news() && !next_handlers_)
     return 0;  // a node that uses lanes alone polls this as well
   const dispatch_frame frame{*this};
   if (!frame.entered())

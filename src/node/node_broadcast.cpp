@@ -97,9 +97,8 @@ node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view mess
 }
 
 bool node_core::copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept {
-  take_claim_away(path);
   status why;
-  std::byte* const at = path.at.claim(message.size(), message_purpose::data, why);
+  std::byte* const at = claim_in(path, message.size(), message_purpose::data, why);
   if (at == nullptr) {
     ++stats_.relay_drops;
     return false;

@@ -86,10 +86,9 @@ void node_core::acknowledged(session& by, std::uint64_t handled) {
 
 bool node_core::send_control(session& to, bytes_view message) {
   status why;
-  std::byte* const at = to.at.claim(message.size(), message_purpose::control, why);
+  std::byte* const at = claim_in(to, message.size(), message_purpose::control, why);
   if (at == nullptr)
     return false;
-  take_claim_away(to);
   std::memcpy(at, message.data(), message.size());
   to.at.commit(message.size());
   ++to.committed;

@@ -245,12 +245,14 @@ class node_core final : private link_events, private next_hops {
     close_way();
     close_inlet();
   }
-  // The user's open claim on this link is gone.
-  void take_claim_away(const session& path) noexcept {
+  // Room in a link for what is not the user's. His open claim there is gone, also if there is none.
+  [[nodiscard]] std::byte* claim_in(session& path, std::size_t length, message_purpose purpose,
+                                    status& why) noexcept {
     if (way_path_ == &path)
       close_way();
     if (claimed_.path == &path)
       claimed_ = {};
+    return path.at.claim(length, purpose, why);
   }
 
   // node_links.cpp

@@ -557,8 +557,9 @@ void node_core::closed(link& at, const error& why) {
   }
   if (of != nullptr) {
     path_ended(*of, *gone);
-    // On another such link they would come as far.
-    if (const std::size_t length = at.refused_length(); length > message_head_size)
+    // On another such link they would come as far. One that is in use already may take them.
+    const std::size_t length = at.refused_length();
+    if (length > message_head_size && of->current == nullptr)
       of->out.abandon_from_length(length - message_head_size, errc::message_too_large,
                                   reporter(*of));
   }

@@ -5,12 +5,12 @@
 #include "atbus/core/address.hpp"
 #include "atbus/core/id_range.hpp"
 #include "atbus/node/endpoint.hpp"
+#include "channel/channel_address.h"
 
 namespace atbus {
 
 bool node_options::lets_through(const address& at) const noexcept {
-  const bool tcp = at.kind() == address_kind::ipv4 || at.kind() == address_kind::ipv6 ||
-                   at.kind() == address_kind::dns;
+  const bool tcp = detail::is_stream(at.kind()) && at.kind() != address_kind::unix_socket;
   return !tcp || !tokens_.empty() || allow_unauthenticated_;
 }
 
@@ -25,9 +25,10 @@ error node_options::check() const {
                                     " bytes, not " + std::to_string(message_limit_));
   }
   for (const std::string& text : parents_) {
-    if (const auto where = address::parse(text); !where)
+    const auto where = address::parse(text);
+    if (!where)
       return bad("parent", "an address: " + where.error().text());
-    else if (!lets_through(*where))
+    if (!lets_through(*where))
       return bad("parent", "no TCP address without a token or allow_unauthenticated: " + text);
   }
   if (!children_.empty()) {

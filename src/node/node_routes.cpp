@@ -98,7 +98,7 @@ status node_core::send_on(const routed_head& head, bytes_view batch, const peer*
   const std::size_t size = routed_head_size + batch.size();
   status why;
   std::byte* const at =
-      path->at.claim(size, carries ? message_purpose::data : message_purpose::control, why);
+      claim_in(*path, size, carries ? message_purpose::data : message_purpose::control, why);
   if (at == nullptr)
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
   routed_head now = head;
@@ -108,7 +108,6 @@ status node_core::send_on(const routed_head& head, bytes_view batch, const peer*
     copy_payload(at + routed_head_size, batch.data(), batch.size());
   path->at.append(size);
   ++path->committed;
-  take_claim_away(*path);
   if (carries && next == routes_.parent() && head.number % question_interval == 1) [[unlikely]]
     ask_where(head.destination, *path);
   return {};

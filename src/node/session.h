@@ -89,7 +89,7 @@ struct session {
   std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
   unsigned unanswered = 0;
   unsigned pings_spared = 0;  // in a row: the other end was heard
-  bool probed = false;        // somebody else with its id wants in: the time after one ping decides
+  bool probed = false;        // somebody else with its id wants in: it has `probe_time` to be heard
   std::uint64_t ping_number = 0;
   std::chrono::nanoseconds ping_sent{0};
 };

@@ -142,7 +142,7 @@ class node_options {
   // invalid_argument, and which value it is.
   [[nodiscard]] ATBUS_API error check() const;
   // Whether links may go there: through TCP only with a token, or allow_unauthenticated.
-  [[nodiscard]] bool lets_through(const address& at) const noexcept;
+  [[nodiscard]] ATBUS_API bool lets_through(const address& at) const noexcept;
 
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
