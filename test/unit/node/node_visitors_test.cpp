@@ -100,6 +100,7 @@ TEST_F(NodeVisitors, LeaveNothingBehind) {
   EXPECT_EQ(small.core().stats().links_lost, 0U);
   EXPECT_EQ(small.logged("is lost"), 0);
   EXPECT_TRUE(small.core().endpoints().empty());
+  EXPECT_EQ(small.logged(" leaves: "), 0);
 }
 
 TEST_F(NodeVisitors, AreLimitedInNumber) {

@@ -50,7 +50,7 @@ TEST_F(NodeWrites, AnAnswerTakesItsAcknowledgementAlong) {
       of_answers = 0;
       acknowledgements = answering.stats().acknowledgements;
     }
-    // An acknowledgement goes with an answer if the last one has been gone for a while.
+    // Time itself: an acknowledgement goes with an answer only if 100 us have passed since the last one.
     std::this_thread::sleep_for(1ms);
     for (const auto until = now() + 20s; answers != i + 1 && now() < until;) {
       asking.poll();

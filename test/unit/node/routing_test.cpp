@@ -252,6 +252,36 @@ TEST_F(Routing, ABroadcastThatIsPassedOnTakesAnOpenClaimAway) {
   EXPECT_EQ(relay_a->core().stats().accepted, 1U);
 }
 
+TEST_F(Routing, ABroadcastThatFindsNoRoomTakesAnOpenClaimAwayToo) {
+  net.conditions.delay_min = net.conditions.delay_max = 100us;
+  net.conditions.queue_size = 20'000;
+  two.emplace(net, 82, leaf_options(80));
+  ASSERT_TRUE(until([&] { return two->core().parent() == 80 && relay_a->is_connected(82); }));
+  two->node.stop_until(net.now() + 1s);
+  node& relay = relay_a->node.user();
+  std::unique_ptr<node_slot> slot;
+  relay_a->on_message = [&](const message& what) {
+    if (what.text() == "claim") {
+      while (relay.send(82, 0, std::string(1000, 'x'))) {
+      }
+      slot.reset(new node_slot(relay.claim(82, 0, 4)));
+      ASSERT_TRUE(*slot);
+    }
+    if (what.text() == "commit")
+      slot->commit(4);
+  };
+  const std::string text(2000, 'b');
+  EXPECT_TRUE(one->send(80, "claim"));
+  EXPECT_TRUE(one->node.user().broadcast(*id_range::parse("82/64"), 0, as_bytes(text)));
+  EXPECT_TRUE(one->send(80, "commit"));
+  ASSERT_TRUE(until([&] { return relay_a->got.size() == 2; }));
+  EXPECT_EQ(relay_a->core().stats().relay_drops, 1U);
+  ASSERT_TRUE(until([&] { return relay_a->core().settled(); }));
+  EXPECT_EQ(relay_a->core().stats().accepted, two->got.size());
+  EXPECT_EQ(std::ranges::count(two->got, std::string(1000, 'x')),
+            static_cast<std::ptrdiff_t>(two->got.size()));
+}
+
 TEST_F(Routing, NobodysAnswerIsNoDeadlineOfAMessage) {
   far->node.stop_until(net.now() + 1h);
   EXPECT_TRUE(one->send(97, "are you there"));
