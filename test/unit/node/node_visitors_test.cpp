@@ -81,6 +81,10 @@ TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
             1);  // once a second: anybody may ask as often as he likes
   ASSERT_FALSE(first.log.empty());
   EXPECT_TRUE(first.log[0].starts_with("connected to 1 through ")) << first.log[0];
+  EXPECT_TRUE(first.node.user().disconnect(0));
+  first.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(one.logged(" leaves: "), 0);
 }
 
 TEST_F(NodeVisitors, LeaveNothingBehind) {
@@ -100,7 +104,6 @@ TEST_F(NodeVisitors, LeaveNothingBehind) {
   EXPECT_EQ(small.core().stats().links_lost, 0U);
   EXPECT_EQ(small.logged("is lost"), 0);
   EXPECT_TRUE(small.core().endpoints().empty());
-  EXPECT_EQ(small.logged(" leaves: "), 0);
 }
 
 TEST_F(NodeVisitors, AreLimitedInNumber) {
