@@ -72,18 +72,6 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
   }
 }
 
-void node_core::acknowledged(session& by, std::uint64_t handled) {
-  if (handled > by.committed || handled < by.released || !by.keeps) {
-    return violation(
-        by, {errc::protocol_error, "it acknowledges message " + std::to_string(handled) + " of " +
-                                       std::to_string(by.committed)});
-  }
-  by.at.release(handled - by.released);
-  by.released = handled;
-  if (by.of->current == &by)
-    drain(*by.of);
-}
-
 bool node_core::send_control(session& to, bytes_view message) {
   status why;
   std::byte* const at = claim_in(to, message.size(), message_purpose::control, why);

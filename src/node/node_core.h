@@ -4,7 +4,8 @@
 // Handlers run from poll alone, one at a time: messages in place, all else (`news`) in between. What
 // happens inside one can end the node: nothing of it is touched after that but `closed_`.
 //
-// In parts: node_core.cpp (verbs of the user), node_links.cpp (links, handshake), node_control.cpp,
+// In parts: node_core.cpp (verbs of the user, poll), node_sending.cpp, node_links.cpp (links, handshake),
+// node_control.cpp, node_acknowledgements.cpp, node_liveness.cpp (pings and probes),
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_restart.cpp
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
 // through this one), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
@@ -212,7 +213,7 @@ class node_core final : private link_events, private next_hops {
   void broadcast_reached(std::uint64_t number, bus_id whom);
   void broadcast_over(std::uint64_t number);
 
-  // node_core.cpp
+  // node_sending.cpp
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                            std::size_t length, status& why) noexcept;
   // `in` is who is known as `to`; no other claim is open. Commands and replies are held when the link

@@ -1,6 +1,5 @@
 // Links of a node: their opening, the handshake, what comes over them, their end.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/text.h"
@@ -10,18 +9,6 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
-// How long the old link of an id may take to answer before a newcomer with that id is let in.
-constexpr std::chrono::nanoseconds probe_time = std::chrono::seconds{2};
-// A way over other nodes that carried nothing for so long is ended by who opened it.
-constexpr std::chrono::nanoseconds circuit_idle_time = std::chrono::minutes{5};
-// So many pings in a row can be spared.
-constexpr unsigned pings_spared_max = 3;
-// Control messages alone are acknowledged when there are so many.
-constexpr std::uint64_t unacknowledged_controls = 32;
-// Acknowledgements that nobody has asked for wait so long for company.
-constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
-// And go with it no more often than this: questions and answers in quick turns need not carry one each.
-constexpr std::chrono::nanoseconds acknowledge_interval = std::chrono::microseconds{100};
 
 }  // namespace
 
@@ -382,60 +369,6 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
   }
 }
 
-void node_core::list_acknowledgement(session& from, bool data) {
-  if (!data && from.handled - from.told < unacknowledged_controls)
-    return;
-  from.acknowledge_listed = true;
-  from.committed_at_flush = from.committed;
-  to_acknowledge_.push_back(&from);
-  if (acknowledge_by_ == timer_queue::never)
-    acknowledge_by_ = on_.clock.now() + acknowledge_delay;
-}
-
-// The sender may be waiting for room, and the poll that runs may go on for long.
-void node_core::acknowledge_at_once(session& by) {
-  if (by.keeps && by.is_direct && by.handled != by.told && acknowledge(by, on_.clock.now()))
-    by.at.flush();
-  by.acknowledge_now = by.keeps;  // the rest, at the end of this poll
-}
-
-bool node_core::acknowledge(session& by, std::chrono::nanoseconds now) {
-  if (!say(by, acknowledge_body{.handled = by.handled}))
-    return false;
-  by.told = by.handled;
-  by.acknowledged_at = now;
-  by.acknowledge_now = false;
-  by.committed_at_flush = by.committed;
-  ++stats_.acknowledgements;
-  return true;
-}
-
-void node_core::acknowledge_due(std::chrono::nanoseconds now) {
-  const bool all = now >= acknowledge_by_;
-  std::size_t kept = 0;
-  for (session* by : to_acknowledge_) {
-    if (by->stage != session_stage::registered || by->handled == by->told) {
-      by->acknowledge_listed = by->acknowledge_now = false;
-      continue;
-    }
-    // Company: something else leaves with it.
-    const bool company = by->committed != by->committed_at_flush;
-    by->committed_at_flush = by->committed;
-    if ((all || by->acknowledge_now ||
-         (company && now - by->acknowledged_at >= acknowledge_interval)) &&
-        acknowledge(*by, now)) {
-      by->acknowledge_listed = false;
-      continue;
-    }
-    to_acknowledge_[kept++] = by;
-  }
-  to_acknowledge_.resize(kept);
-  if (to_acknowledge_.empty())
-    acknowledge_by_ = timer_queue::never;
-  else if (all)
-    acknowledge_by_ = now + acknowledge_delay;
-}
-
 void node_core::violation(session& by, error what) {
   ++stats_.violations;
   log_cause(what.code(), "the link to " + by.at.peer() + " is closed: " + what.text());
@@ -459,77 +392,6 @@ void node_core::drop(session& which, bool say_bye, errc reason, std::string_view
     which.at.close(goodbye_time);
   else
     which.at.abort();
-}
-
-void node_core::session_timer(session& of) {
-  switch (of.stage) {
-    case session_stage::opening:
-    case session_stage::registering:
-      ++stats_.registrations_failed;
-      if (!dials_sibling(of))
-        log_cause(errc::timed_out, of.at.peer() + " did not register in time");
-      of.failure = errc::timed_out;
-      return drop(of, false, errc::timed_out, {});
-    case session_stage::registered:
-      break;
-    case session_stage::away:
-    case session_stage::dropped:
-      return;
-  }
-  // Of a message that takes long to come only bytes are there.
-  const bool heard =
-      of.handled != of.handled_at_ping || of.at.bytes_read() != of.bytes_read_at_ping;
-  // Over other nodes each ping is many messages: who was heard is asked for the round trip only.
-  const bool asks = of.is_direct || !heard || of.probed || of.ping_number == 0 ||
-                    of.pings_spared == pings_spared_max;
-  if (heard) {
-    of.unanswered = 0;
-    of.probed = false;
-  } else if (of.ping_number != 0 && of.pings_spared == 0 &&
-             (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
-    log(of.at.peer() + " does not answer any more");
-    of.of->silent = of.probed;
-    return drop(of, false, errc::timed_out, {});
-  }
-  if (!of.is_direct && of.by_us && is_idle(of))
-    return drop(of, true, errc::ok, "nothing has come over other nodes for long");
-  begin_to_listen(of);
-  ++of.pings_spared;
-  if (asks)
-    ping(of);
-  of.clock.set(on_.clock.now() + options_.ping_interval());
-}
-
-void node_core::begin_to_listen(session& of) noexcept {
-  of.handled_at_ping = of.handled;
-  of.bytes_read_at_ping = of.at.bytes_read();
-}
-
-void node_core::ping(session& of) {
-  of.pings_spared = 0;
-  ++of.ping_number;
-  of.ping_sent = on_.clock.now();
-  (void)say(of, ping_body{.number = of.ping_number});
-}
-
-// However often the newcomer tries meanwhile: the old one has all of that time, from its own ping on.
-void node_core::probe(session& of) {
-  if (std::exchange(of.probed, true))
-    return;
-  begin_to_listen(of);
-  ping(of);
-  of.clock.set(on_.clock.now() + probe_time);
-}
-
-// Whether a circuit is not worth its memory: it is opened again when it is needed.
-bool node_core::is_idle(session& over_nodes) const {
-  const peer& of = *over_nodes.of;
-  const std::uint64_t data = of.out.accepted() + of.in.position().last;
-  const std::chrono::nanoseconds now = on_.clock.now();
-  if (std::exchange(over_nodes.data_at_ping, data) != data)
-    over_nodes.active_at = now;
-  return now - std::max(over_nodes.active_at, over_nodes.registered_at) >= circuit_idle_time &&
-         !of.out.holds() && over_nodes.settled();
 }
 
 void node_core::writable(link& at) {
