@@ -1,98 +1,111 @@
-// How a node waits: what it asks the kernel.
+// How a node waits: what it asks the machine.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "atbus/node/node.hpp"
-#include "system/kernel.h"
+#include "node/node_access.h"
+#include "node/node_ground.h"
 
 namespace atbus {
 namespace {
 
 using namespace std::chrono_literals;
 
+// This machine, but with a budget of the test's own for spinning.
+class ground_that_spins final : public detail::node_ground {
+ public:
+  explicit ground_that_spins(std::chrono::nanoseconds spin) : spin_(spin) {}
+
+  [[nodiscard]] detail::node_environment environment() noexcept override {
+    return machine_->environment();
+  }
+  bool sleep(std::chrono::nanoseconds longest) override {
+    if (asked)
+      asked(longest);
+    return machine_->sleep(longest);
+  }
+  [[nodiscard]] std::chrono::nanoseconds spin() const noexcept override { return spin_; }
+
+  // Called when the node asks whether any of its channels has something, for so long.
+  std::function<void(std::chrono::nanoseconds longest)> asked;
+
+ private:
+  const std::shared_ptr<detail::node_ground> machine_ = detail::make_machine_ground({});
+  const std::chrono::nanoseconds spin_;
+};
+
 class NodeWait : public ::testing::Test {
  protected:
-  NodeWait() { detail::kernel().epoll_wait = epoll_wait; }
-  ~NodeWait() override { detail::kernel() = saved_; }
-  void SetUp() override {
+  // `two` is the node that waits.
+  void start_with_spin(std::chrono::nanoseconds spin) {
+    ground = std::make_shared<ground_that_spins>(spin);
+    two = detail::node_access::make(2, {}, ground);
     two.on_message([this](const message&) { ++got; });
     const std::string where = "unix://@atbus-node-wait-" + std::to_string(getpid()) + "?shm=false";
     ASSERT_TRUE(two.listen(where));
     ASSERT_TRUE(one.connect(2, where));
     ASSERT_TRUE(one.send(2, 0, "first"));
-    ASSERT_TRUE(poll_until_got(1));
-  }
-
-  bool poll_until_got(std::size_t count) {
     const auto end = std::chrono::steady_clock::now() + 60s;
-    while (got < count && std::chrono::steady_clock::now() < end) {
-      one.poll();
-      two.poll();
-    }
-    return got >= count;
+    while (got == 0 && std::chrono::steady_clock::now() < end)
+      poll_both();
+    ASSERT_EQ(got, 1U);
   }
 
-  // Called when a node asks whether any of its channels has something, for so many nanoseconds.
-  static inline std::function<void(std::int64_t timeout)> asked;
-
-  node one{1};
-  node two{2};
-  std::size_t got = 0;
-
- private:
-  static int epoll_wait(int epoll, epoll_event* events, int count, std::int64_t timeout) {
-    if (asked && count == 1)
-      asked(timeout);
-    return saved_.epoll_wait(epoll, events, count, timeout);
-  }
-  static inline const detail::kernel_calls saved_ = detail::kernel();
-};
-
-// Waking who sleeps costs the sender more than the message.
-TEST_F(NodeWait, LooksForAMomentBeforeItSleeps) {
-  int without_sleep = 0;
-  // A machine that is busy elsewhere may leave no time for it.
-  for (int round = 0; round != 200 && without_sleep == 0; ++round) {
-    for (int i = 0; i != 10; ++i) {
-      one.poll();
-      two.poll();
-    }
-    bool sent = false;
-    bool slept = false;
-    asked = [&](std::int64_t timeout) {
-      slept = slept || timeout != 0;
-      if (!std::exchange(sent, true)) {
-        EXPECT_TRUE(one.send(2, 0, "a message"));
-        one.flush();
-      }
-    };
-    const std::size_t before = got;
-    EXPECT_TRUE(two.wait(10s));
-    asked = nullptr;
-    ASSERT_TRUE(!sent || poll_until_got(before + 1));
-    without_sleep += sent && !slept ? 1 : 0;
-  }
-  EXPECT_EQ(without_sleep, 1);
-}
-
-TEST_F(NodeWait, SleepsAtOnceWhenNothingHasComeForLong) {
-  int in_a_row = 0;  // waits in which nothing came: acknowledgements do at first
-  for (int i = 0; i != 1000 && in_a_row != 12; ++i) {
-    in_a_row = two.wait(5ms) == errc::timed_out ? in_a_row + 1 : 0;
+  void poll_both() {
     one.poll();
     two.poll();
   }
+
+  std::shared_ptr<ground_that_spins> ground;
+  node one{1};
+  node two{2};
+  std::size_t got = 0;
+};
+
+TEST_F(NodeWait, OnThisMachineSpinsForLessThanAMillisecond) {
+  const auto spin = detail::make_machine_ground({})->spin();
+  EXPECT_GT(spin, 1us);
+  EXPECT_LT(spin, 1ms);
+}
+
+// Waking who sleeps costs the sender more than the message.
+TEST_F(NodeWait, LooksForAMomentBeforeItSleeps) {
+  start_with_spin(1h);
+  // What the first message brings is over; acknowledgements are the last of it.
+  for (int i = 0; i != 100 && two.wait(50ms); ++i)
+    poll_both();
+  int looks = 0;
+  bool slept = false;
+  ground->asked = [&](std::chrono::nanoseconds longest) {
+    slept = slept || longest != 0ns;
+    if (++looks == 10) {
+      EXPECT_TRUE(one.send(2, 0, "a message"));
+      one.flush();
+    }
+  };
+  EXPECT_TRUE(two.wait(10s));
+  EXPECT_FALSE(slept);
+  EXPECT_GE(looks, 10);
+  two.poll();
+  EXPECT_EQ(got, 2U);
+}
+
+TEST_F(NodeWait, SleepsAtOnceWhenNothingHasComeForLong) {
+  start_with_spin(50us);
+  int in_a_row = 0;  // waits in which nothing came: acknowledgements do at first
+  for (int i = 0; i != 1000 && in_a_row != 12; ++i) {
+    in_a_row = two.wait(5ms) == errc::timed_out ? in_a_row + 1 : 0;
+    poll_both();
+  }
   ASSERT_EQ(in_a_row, 12);
   int looks = 0;
-  asked = [&](std::int64_t timeout) { looks += timeout == 0 ? 1 : 0; };
-  const status how = two.wait(5ms);
-  asked = nullptr;
-  EXPECT_EQ(how, errc::timed_out);
+  ground->asked = [&](std::chrono::nanoseconds longest) { looks += longest == 0ns ? 1 : 0; };
+  EXPECT_EQ(two.wait(5ms), errc::timed_out);
   EXPECT_EQ(looks, 0);
 }
 
