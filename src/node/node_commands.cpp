@@ -62,6 +62,7 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
     return fault_.code();
   if (asked_.size() == asked_max) {
     ++stats_.would_block;
+    asked_in_vain_.insert(to);
     return errc::would_block;
   }
   give_up_claim();
@@ -172,7 +173,7 @@ void node_core::deliver_reply(bus_id source, errc how, std::uint64_t number,
   }
   ++stats_.replies;
   const command_call call = std::move(found->second.call);
-  asked_.erase(found);
+  forget_command(found);
   if (how != errc::ok && how != errc::unknown_command)
     how = errc::command_failed;
   call(how == errc::ok ? status{} : status{how, source.value()}, command_reply{std::move(values)});
@@ -191,7 +192,21 @@ void node_core::end_command(std::uint64_t number, status how) {
   tell({.kind = news::what::ready,
         .call = [call = std::move(found->second.call)](status told) { call(told, {}); },
         .result = how});
-  asked_.erase(found);
+  forget_command(found);
+}
+
+std::chrono::nanoseconds node_core::deadline_of_command(const held_message& what) const {
+  command_body body;
+  const auto found = decode(what.bytes, body) ? asked_.find(body.number) : asked_.end();
+  return found != asked_.end() ? found->second.clock->due() : on_.clock.now();
+}
+
+void node_core::forget_command(std::map<std::uint64_t, asked_command>::iterator which) {
+  asked_.erase(which);
+  if (asked_.size() > asked_max / 2)
+    return;
+  for (const bus_id to : std::exchange(asked_in_vain_, {}))
+    tell({.kind = news::what::writable, .about = to});
 }
 
 void node_core::close_commands() noexcept {

@@ -26,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -305,6 +306,11 @@ class node_core final : private link_events, private next_hops {
                    bool redelivered);
 
   // node_commands.cpp
+  struct asked_command {
+    bus_id to;
+    command_call call;
+    std::unique_ptr<timer> clock;
+  };
   status send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                       bytes_view payload, std::chrono::nanoseconds deadline);
   bool deliver_command(const node_life& source, const message_head& head, bytes_view payload,
@@ -312,8 +318,11 @@ class node_core final : private link_events, private next_hops {
   void deliver_reply(bus_id source, errc how, std::uint64_t number,
                      std::vector<std::string> values);
   void command_undelivered(const held_message& what, errc reason);
+  // Of one that was sent: it has come if nobody waits for the reply any more.
+  [[nodiscard]] std::chrono::nanoseconds deadline_of_command(const held_message& what) const;
   // Who asked is told that with the next news, unless he was told something before.
   void end_command(std::uint64_t number, status how);
+  void forget_command(std::map<std::uint64_t, asked_command>::iterator which);
   void close_commands() noexcept;
 
   // node_paths.cpp
@@ -363,6 +372,8 @@ class node_core final : private link_events, private next_hops {
   void abandon(peer& of, errc reason);
   // The same, but for messages that are required: while there are some it is not forgotten.
   void give_up(peer& of, errc reason);
+  // Reports what was held until its deadline.
+  void expire(peer& of);
   void forget(peer& of);
   [[nodiscard]] outgoing_flow::sink reporter(peer& of);
 
@@ -432,12 +443,6 @@ class node_core final : private link_events, private next_hops {
     std::unique_ptr<timer> clock;
   };
   void tell_ready(bus_id id, status how);
-
-  struct asked_command {
-    bus_id to;
-    command_call call;
-    std::unique_ptr<timer> clock;
-  };
 
   node_life self_;
   const node_options options_;  // const: it has setters of the same names
@@ -511,6 +516,7 @@ class node_core final : private link_events, private next_hops {
   std::vector<std::unique_ptr<broadcast_wait>> awaited_;
   std::map<std::uint64_t, asked_command> asked_;  // by number
   std::uint64_t last_asked_ = 0;                  // begins anywhere
+  std::set<bus_id> asked_in_vain_;                // on_writable is owed for these
   std::shared_ptr<node_core*> for_commands_ = std::make_shared<node_core*>(this);
   bool dispatching_ = false;
   bool closed_ = false;

@@ -245,7 +245,7 @@ class ATBUS_API node {
   //   closed            this node ends
   //   any other error   why the command was not delivered, or may not have been (see undelivered)
   // Errors: those of send; invalid_argument (no words or too many, a negative timeout); would_block also
-  // while 4,096 commands of this node's are not answered.
+  // while 4,096 commands of this node's are not answered; on_writable tells when half of them are.
   status command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                  std::function<void(status, const command_reply&)> call);
   [[nodiscard]] command_awaitable command(bus_id to, command_words words,
@@ -262,7 +262,7 @@ class ATBUS_API node {
   // Once for each accepted message that is not delivered or unknown.
   void on_undelivered(std::function<void(const undelivered&)> handler);
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
-  // After a would_block of send or claim: there is room for that destination again.
+  // After a would_block of send, claim or command: there is room for that destination again.
   void on_writable(std::function<void(bus_id)> handler);
   // One line for people, without a newline.
   void on_log(std::function<void(std::string_view)> sink);

@@ -219,6 +219,33 @@ TEST_F(NodeCommands, ThatTimedOutBeforeALinkTookThemAreNeverCarriedOut) {
   EXPECT_TRUE(handled.empty());
 }
 
+// The link that had taken it is lost before it came to the other end, which is there again later.
+TEST_F(NodeCommands, ThatTimedOutInALinkThatWasLostAreNotCarriedOutLater) {
+  connect();
+  two.node.channels().fall_silent();
+  told answer;
+  told patient;
+  ASSERT_TRUE(ask({"once"}, answer, 500ms));
+  ASSERT_TRUE(ask({"at any time"}, patient, 10min));
+  two.node.user().close();
+  net.separate(1, 2);
+  net.run_for(1min);
+  expect(answer, errc::timed_out);
+  EXPECT_FALSE(one.is_connected(2));
+  EXPECT_EQ(patient.times, 0);
+  net.join(1, 2);
+  party again{net, 2};
+  again.node.user().on_command([&](command& c) {
+    handled.emplace_back(c.name());
+    c.reply("done");
+  });
+  net.run_for(20s);
+  expect(patient, errc::ok, {"done"});
+  EXPECT_EQ(handled, (words{"at any time"}));
+  expect(answer, errc::timed_out);
+  EXPECT_TRUE(one.reports.empty());
+}
+
 TEST_F(NodeCommands, WaitForALinkAndAreAnsweredThroughIt) {
   on_command = [](command& c) { c.reply("here"); };
   one.connect(2);
@@ -353,6 +380,29 @@ TEST_F(NodeCommands, AreLimitedInNumber) {
   EXPECT_TRUE(ask({"x"}, answer));
   net.run_for(5s);
   EXPECT_EQ(answer.times, 4097);
+}
+
+TEST_F(NodeCommands, SayWhenThereIsRoomForMoreOfThem) {
+  connect();
+  keep();
+  told answer;
+  for (int i = 0; i < 4096; ++i)
+    ASSERT_TRUE(ask({"x"}, answer)) << i;
+  EXPECT_EQ(ask({"x"}, answer), errc::would_block);
+  EXPECT_EQ(ask({"x"}, answer), errc::would_block);
+  net.run_for(10ms);
+  const auto answer_until = [&](std::size_t left) {
+    for (; kept.size() > left; kept.pop_back())
+      ASSERT_TRUE(kept.back().reply("room"));
+    two.node.wake();
+    net.run_for(10ms);
+  };
+  answer_until(2049);
+  EXPECT_EQ(one.writable, 0);
+  answer_until(2048);
+  EXPECT_EQ(one.writable, 1);
+  answer_until(0);
+  EXPECT_EQ(one.writable, 1);
 }
 
 TEST_F(NodeCommands, MayBeAskedOfTheNodeItself) {
