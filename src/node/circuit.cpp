@@ -72,8 +72,8 @@ std::uint64_t circuit::message_limit() const noexcept {
 }
 
 void circuit::confirm(const node_life&) noexcept {
-  if (accepted_ && !std::exchange(confirmed_, true))
-    --owner_.unconfirmed_;
+  if (accepted_)
+    std::erase(owner_.unconfirmed_, this);
 }
 
 std::byte* circuit::claim(std::size_t length, message_purpose purpose, status& why) noexcept {
@@ -455,6 +455,7 @@ void circuit::end(errc why) noexcept {
     return;
   why_ = why == errc::ok ? errc::closed : why;
   clock_.cancel();
+  std::erase(owner_.unconfirmed_, this);
   owner_.list(*this);
 }
 

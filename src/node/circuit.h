@@ -135,8 +135,7 @@ class circuit final : public link {
   const bus_id peer_;
   const link_trust trust_;
   const bool accepted_;
-  bool open_due_ = false;   // to be told
-  bool confirmed_ = false;  // registered
+  bool open_due_ = false;  // to be told
   bool paused_ = false;
   bool blocked_ = false;     // the next link has no room, or there is none for a while
   bool listed_ = false;      // poll() looks at it
@@ -225,7 +224,10 @@ class circuits {
 
  private:
   friend class circuit;
+  // Of those that others have opened. Who opens too many has his oldest ended first.
+  static constexpr std::size_t accepted_max = 16 * 1024;
   static constexpr std::size_t unconfirmed_max = 1024;
+  static constexpr std::size_t unconfirmed_of_one_max = 16;
 
   // What lies in lanes is not there in a forked child, and all circuits are the parent's.
   struct child_guard final : fork_guard {
@@ -239,6 +241,7 @@ class circuits {
   void send_unflushed() noexcept;
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+  void make_room_for_call(bus_id from) noexcept;
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
   // poll() looks at it.
   void list(circuit& of) noexcept;
@@ -260,9 +263,10 @@ class circuits {
   std::vector<circuit*> due_;
   std::vector<circuit*> blocked_;
   std::vector<circuit*> unflushed_;
-  std::vector<circuit*> resting_;  // have a rest to hand up
-  std::vector<circuit*> turn_;     // poll() is at these
-  std::size_t unconfirmed_ = 0;
+  std::vector<circuit*> resting_;      // have a rest to hand up
+  std::vector<circuit*> turn_;         // poll() is at these
+  std::vector<circuit*> unconfirmed_;  // accepted and not registered, the oldest in front
+  std::size_t accepted_ = 0;
   std::size_t handed_up_ = 0;  // messages, of all batches
   bool writable_ = false;
   bool closed_ = false;

@@ -1,4 +1,5 @@
 // The circuits of one node.
+#include <algorithm>
 #include <utility>
 
 #include "node/circuit.h"
@@ -24,6 +25,7 @@ circuits::circuits(bus_id self, const circuit_options& options, next_hops& hops,
       random_(random),
       progress_(progress),
       chunks_(chunk_sizes) {
+  unconfirmed_.reserve(unconfirmed_max);
   const fork_pause no_fork;
   in_child_ = std::make_unique<child_guard>(*this);
 }
@@ -77,6 +79,17 @@ void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
   (void)hops_.pass_on(head, {});  // lost: it is asked again, or said again
 }
 
+// Relays vouch for the source: nobody ends those of others before there are too many of all.
+void circuits::make_room_for_call(bus_id from) noexcept {
+  const auto is_of_caller = [from](const circuit* one) { return one->peer_ == from; };
+  if (std::ranges::count_if(unconfirmed_, is_of_caller) >=
+      static_cast<std::ptrdiff_t>(unconfirmed_of_one_max)) {
+    (*std::ranges::find_if(unconfirmed_, is_of_caller))->end(errc::timed_out);
+  } else if (unconfirmed_.size() >= unconfirmed_max) {
+    unconfirmed_.front()->end(errc::timed_out);
+  }
+}
+
 void circuits::arrived(const routed_head& head, bytes_view message, link_trust from) {
   circuit* of = find(head);
   switch (head.step) {
@@ -104,10 +117,12 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
   const bytes_view batch = carried_by(message);
   if (of == nullptr) {
     const bool is_call = head.number == 1 && batch[frame_header_size] == std::byte{1};  // hello
-    if (!is_call || unconfirmed_ >= unconfirmed_max || all_.contains(head.circuit))
+    if (!is_call || accepted_ >= accepted_max || all_.contains(head.circuit))
       return say(head.source, head.circuit, circuit_step::ended, 1);
+    make_room_for_call(head.source);
     of = &add(head.circuit, head.source, from, true);
-    ++unconfirmed_;
+    unconfirmed_.push_back(of);
+    ++accepted_;
     events_.opened(*of, true);
     if (closed_)
       return;
@@ -176,8 +191,7 @@ void circuits::tell_due() {
     events_.closed(*one, error{one->why_});
     if (closed_)
       return;
-    if (one->accepted_ && !one->confirmed_)
-      --unconfirmed_;
+    accepted_ -= one->accepted_ ? 1 : 0;
     if (one->listed_)
       std::erase(due_, one);
     if (one->blocked_)

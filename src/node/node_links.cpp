@@ -9,6 +9,8 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
+// Of one peer, at a time; two nodes have a use for one of them.
+constexpr std::size_t links_max = 64;
 
 }  // namespace
 
@@ -141,6 +143,9 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   peer* const known = find(life);
   if (who.id == bus_id{} && known == nullptr && guests_.size() >= options_.visitors())
     return error{errc::denied, std::to_string(guests_.size()) + " visitors are here already"};
+  if (known != nullptr && known->sessions.size() >= links_max)
+    return error{errc::denied, who.id.to_string() + " has " + std::to_string(links_max) +
+                                   " links to this node already"};
   if (tokens_.empty() && on.at.trust() == link_trust::stranger &&
       !options_.allow_unauthenticated()) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};

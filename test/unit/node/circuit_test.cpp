@@ -292,17 +292,59 @@ TEST_F(Circuit, WithoutACallIsRefused) {
   EXPECT_EQ(other.accepts, 0);
 }
 
-TEST(Circuits, ThatDoNotRegisterAreLimited) {
-  network net{1};
-  end two{net, 2};
-  for (std::uint64_t number = 1; number != 5000; ++number) {
-    const routed_head head{.destination = 2, .source = 1, .circuit = number, .number = 1};
+// Calls from anywhere, and a node that is called.
+class CircuitFlood : public ::testing::Test {
+ protected:
+  CircuitFlood() { called.expect_many = true; }
+  void call_from(std::uint64_t source) {
+    const routed_head head{.destination = 2, .source = source, .circuit = ++number, .number = 1};
     byte_buffer call(16);
     call[0] = call_kind;
-    two.expect_many = true;
-    two.all.arrived(head, routed_message(head, {call}), link_trust::stranger);
+    called.all.arrived(head, routed_message(head, {call}), link_trust::stranger);
   }
-  EXPECT_EQ(two.all.size(), 1024U);
+  void call_and_register(std::uint64_t source) {
+    call_from(source);
+    called.at()->confirm({});
+  }
+  std::size_t left() {
+    called.all.poll();
+    return called.all.size();
+  }
+
+  network net{1};
+  end called{net, 2};
+  std::uint64_t number = 0;
+};
+
+TEST_F(CircuitFlood, OfOneCallerEndsItsOldestThatHaveNotRegistered) {
+  call_and_register(1);
+  for (int i = 0; i != 3; ++i)
+    call_from(3);
+  for (int i = 0; i != 5000; ++i)
+    call_from(1);
+  EXPECT_EQ(left(), 1U + 3U + 16U);
+  EXPECT_EQ(called.closes, 5000U - 16U);
+}
+
+TEST_F(CircuitFlood, OfManyCallersEndsTheOldestThatHaveNotRegistered) {
+  call_and_register(1);
+  for (std::uint64_t source = 3; source != 5003; ++source)
+    call_from(source);
+  call_and_register(1);
+  EXPECT_EQ(left(), 1024U + 1U);
+  EXPECT_EQ(called.closes, 5000U + 1U - 1024U);
+}
+
+TEST_F(CircuitFlood, OfThoseThatRegisterIsLimitedToo) {
+  for (std::uint64_t source = 3; source != 3 + 16'384; ++source)
+    call_and_register(source);
+  EXPECT_EQ(left(), 16'384U);
+  call_from(1);
+  EXPECT_EQ(left(), 16'384U);
+  called.at()->abort();
+  EXPECT_EQ(left(), 16'383U);
+  call_from(1);
+  EXPECT_EQ(left(), 16'384U);
 }
 
 // Every fault at once, then none: all arrives in order and once.

@@ -62,6 +62,20 @@ TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
   EXPECT_EQ(one.logged("registration with"), 2);
 }
 
+TEST_F(NodeCore, TakesNoMoreThanSixtyFourLinksOfOnePeer) {
+  party one{net, 1};
+  std::vector<std::unique_ptr<hand_played>> links;
+  for (int i = 0; i != 70; ++i) {
+    links.push_back(std::make_unique<hand_played>(net, 9, 1, true, false));
+    net.run_for(10ms);
+  }
+  EXPECT_EQ(std::ranges::count_if(links, [](const auto& link) { return link->has_ended(); }), 6);
+  EXPECT_EQ(one.core().stats().registrations, 64U);
+  party two{net, 2};
+  two.connect(1);
+  EXPECT_TRUE(net.run_until([&] { return two.is_connected(1); }, 1s));
+}
+
 TEST_F(NodeCore, SleepsWhileItsMessagesCannotMoveToABetterLink) {
   party one{net, 1};
   party two{net, 2};
