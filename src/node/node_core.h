@@ -48,6 +48,7 @@
 #include "node/link.h"
 #include "node/peer.h"
 #include "node/random_source.h"
+#include "node/refusal_delay.h"
 #include "node/route_table.h"
 #include "node/session.h"
 #include "node/sibling_search.h"
@@ -270,6 +271,7 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] introduction introduce(relation as);
   result<resume_point> admit(session& on, const peer_identity& who);
   void advance(session& on, bytes_view message);
+  [[nodiscard]] std::chrono::nanoseconds delay_of_refusal(const session& on);
   void registered(session& on);
   void both_registered(session& on);
   void control(session& from, const message_head& head, bytes_view message);
@@ -467,6 +469,7 @@ class node_core final : private link_events, private next_hops {
   std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was forgotten
   std::vector<std::unique_ptr<session>> sessions_;
   session_table away_;
+  refusal_delay refusal_delay_;
   std::vector<session*> to_acknowledge_;
   std::chrono::nanoseconds acknowledge_by_ = timer_queue::never;
   std::vector<peer*> moving_;

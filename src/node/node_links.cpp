@@ -197,9 +197,23 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   return answer;
 }
 
+// Who comes with wrong tokens again and again waits longer each time, and others do not.
+std::chrono::nanoseconds node_core::delay_of_refusal(const session& on) {
+  if (on.by_us || !on.shake->lacks_proof())
+    return {};
+  const std::string from = on.at.peer();
+  const bool has_port = on.at.kind() == link_kind::tcp;
+  return refusal_delay_.of_next(has_port ? from.substr(0, from.rfind(':')) : from, on_.clock.now());
+}
+
 void node_core::advance(session& on, bytes_view message) {
+  if (!on.refusal.empty())
+    return;
   const handshake_step step = on.shake->receive(message);
-  if (!step.send.empty() && !send_control(on, step.send))
+  const std::chrono::nanoseconds delay = delay_of_refusal(on);
+  if (delay.count() != 0)
+    on.refusal.assign(step.send.begin(), step.send.end());
+  else if (!step.send.empty() && !send_control(on, step.send))
     return drop(on, false, errc::would_block, "no room for the handshake");
   switch (step.state) {
     case handshake_state::going_on:
@@ -224,6 +238,10 @@ void node_core::advance(session& on, bytes_view message) {
         tell({.kind = news::what::endpoint, .about = id, .event = endpoint_event::refused});
       else if (of != nullptr && std::exchange(of->refused, why.code()) != why.code())
         tell_event(*of, endpoint_event::refused);
+      if (delay.count() != 0) {
+        on.at.pause();
+        return on.clock.set(on_.clock.now() + delay);
+      }
       return drop(on, false, errc::denied, {});
     }
   }
@@ -422,6 +440,8 @@ void node_core::closed(link& at, const error& why) {
       log("the link to " + gone->life.id.to_string() + " is lost: " + at_place(at.peer(), why));
     }
   }
+  if (gone->stage == session_stage::registering && gone->failure == errc::ok)
+    ++stats_.registrations_failed;
   if (of != nullptr) {
     path_ended(*of, *gone);
     // On another such link they would come as far. One that is in use already may take them.

@@ -20,6 +20,10 @@ void node_core::session_timer(session& of) {
   switch (of.stage) {
     case session_stage::opening:
     case session_stage::registering:
+      if (!of.refusal.empty()) {
+        (void)send_control(of, of.refusal);
+        return drop(of, false, errc::denied, {});
+      }
       ++stats_.registrations_failed;
       if (!dials_sibling(of))
         log_cause(errc::timed_out, of.at.peer() + " did not register in time");

@@ -65,6 +65,7 @@ struct session {
   // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
   [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
   errc failure = errc::ok;  // why it did not register
+  byte_buffer refusal;      // to be said when the clock is due
   bool superseded = false;  // another life of its id has come since: it is told so, and no more
   std::chrono::nanoseconds registered_at{0};
 

@@ -105,6 +105,7 @@ handshake_step handshake::refuse(error why) {
 }
 
 handshake_step handshake::deny(std::string_view why) {
+  lacks_proof_ = true;
   encode(refuse_body{.reason = errc::denied, .text = {}}, sent_);
   fail({errc::denied, std::string{why}});
   return {state_, sent_};

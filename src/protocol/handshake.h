@@ -81,6 +81,8 @@ class handshake {
   [[nodiscard]] const resume_point& resume() const noexcept { return resume_; }
   // Once failed. Says more than the peer is told.
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
+  // Failed, because the other end did not prove that it has a token that counts here.
+  [[nodiscard]] bool lacks_proof() const noexcept { return lacks_proof_; }
 
  protected:
   // `tokens` outlive the handshake; none: no tokens are used.
@@ -133,6 +135,7 @@ class handshake {
   resume_point resume_;
   std::optional<message_kind> awaited_;
   handshake_state state_ = handshake_state::going_on;
+  bool lacks_proof_ = false;
   byte_buffer transcript_;
   byte_buffer sent_;
   error problem_;

@@ -43,6 +43,36 @@ TEST_F(NodeCore, RefusesWhoHasAnotherTokenOrNoneAndLogsItOnceWhereItWasDialled) 
   EXPECT_EQ(two.count(endpoint_event::refused), 1);
 }
 
+// 0, 100, 200, 400, 800, 1600, 3200, 4000, 4000, 4000 ms and what dialling again takes.
+TEST_F(NodeCore, RefusesWhoComesWithWrongTokensLaterEachTimeAndNobodyElse) {
+  party one{net, 1, node_options{}.token(secret)};
+  party two{net, 2, node_options{}.token("another one, of today").retry(1ms, 1ms)};
+  two.connect(1);
+  net.run_for(14'200ms);
+  EXPECT_EQ(one.core().stats().registrations_failed, 9U);
+  EXPECT_EQ(two.core().stats().registrations_failed, 8U);
+  party three{net, 3, node_options{}.token(secret)};
+  three.connect(1);
+  EXPECT_TRUE(net.run_until([&] { return three.is_connected(1); }, 100ms));
+  net.run_for(5s);
+  EXPECT_EQ(two.core().stats().registrations_failed, 10U);
+  EXPECT_EQ(two.logged("registration with"), 1);
+  EXPECT_EQ(two.count(endpoint_event::refused), 1);
+}
+
+TEST_F(NodeCore, ForgetsWhoHasGoneBeforeItsRefusalWasSaid) {
+  party one{net, 1, node_options{}.token(secret)};
+  {
+    party two{net, 2, node_options{}.token("another one, of today").retry(1ms, 1ms)};
+    two.connect(1);
+    net.run_for(200ms);
+  }
+  net.run_for(10s);
+  EXPECT_EQ(one.core().stats().registrations_failed, 3U);
+  EXPECT_TRUE(one.core().endpoints().empty());
+  EXPECT_TRUE(one.core().settled());
+}
+
 TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
   party one{net, 1};
   for (int i = 0; i < 20; ++i) {
@@ -51,6 +81,7 @@ TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
     ASSERT_TRUE(stranger.is_open());
     stranger.say(ping_body{.number = 1});
     net.run_for(10ms);
+    EXPECT_TRUE(stranger.has_ended());
   }
   EXPECT_EQ(one.core().stats().registrations_failed, 20U);
   EXPECT_EQ(one.logged("registration with"), 1);
