@@ -55,7 +55,7 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
     case message_kind::bye:
       if (bye_body body; read(body)) {
         if (from.of == nullptr || !is_guest(*from.of))
-          log(from.at.peer() + " leaves: " + in_quotes(body.text));
+          log_about(from.life.id, from.at.peer() + " leaves: " + in_quotes(body.text));
         drop(from, false, body.reason, {});
       }
       return;

@@ -432,6 +432,8 @@ class node_core final : private link_events, private next_hops {
   void log(std::string text);
   // What peers and strangers bring about, as often as they like: once a second for each cause.
   void log_cause(errc cause, std::string text);
+  // What one node brings about that has the token: so many lines a minute.
+  void log_about(bus_id whom, std::string text);
   // False: the node has been ended.
   bool tell_own() { return to_self_.empty() || tell_all_own(); }
   bool tell_news() { return news_.empty() || tell_all_news(); }
@@ -508,6 +510,9 @@ class node_core final : private link_events, private next_hops {
   bool self_wants_room_ = false;  // as of a peer
 
   std::array<std::chrono::nanoseconds, errc_count> logged_at_{};  // log_cause
+  // log_about: by id, since then.
+  std::unordered_map<std::uint64_t, unsigned> lines_;
+  std::chrono::nanoseconds lines_since_{0};
   std::deque<news> news_;
   std::vector<std::unique_ptr<ready_wait>> ready_;
   struct broadcast_wait {

@@ -437,7 +437,8 @@ void node_core::closed(link& at, const error& why) {
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
     if (of == nullptr || !is_guest(*of)) {  // visitors go without a word
       ++stats_.links_lost;
-      log("the link to " + gone->life.id.to_string() + " is lost: " + at_place(at.peer(), why));
+      log_about(gone->life.id, "the link to " + gone->life.id.to_string() +
+                                   " is lost: " + at_place(at.peer(), why));
     }
   }
   if (gone->stage == session_stage::registering && gone->failure == errc::ok)

@@ -34,6 +34,25 @@ void node_core::log_cause(errc cause, std::string text) {
   log(std::move(text));
 }
 
+void node_core::log_about(bus_id whom, std::string text) {
+  constexpr std::chrono::nanoseconds interval = std::chrono::minutes{1};
+  constexpr unsigned lines_max = 60;
+  constexpr std::size_t nodes_max = 16 * 1024;
+  const std::chrono::nanoseconds time = on_.clock.now();
+  if (time - lines_since_ >= interval) {
+    lines_since_ = time;
+    lines_.clear();
+  }
+  if (lines_.size() == nodes_max && !lines_.contains(whom.value()))
+    return;
+  unsigned& lines = lines_[whom.value()];
+  if (lines == lines_max)
+    return;
+  if (++lines == lines_max)
+    text += " (more about it is left out for a minute)";
+  log(std::move(text));
+}
+
 bool node_core::tell_all_news() {
   // What handlers bring about is told in the next poll at the latest: this ends.
   for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {

@@ -222,8 +222,8 @@ void node_core::use(peer& of, session& path, bool settled) {
   if (is_guest(of))
     log_cause(errc::ok, "a visitor is here through " + path.at.peer());
   else
-    log((moved ? "messages to " + id + " go" : "connected to " + id) + " through " +
-        path.at.peer());
+    log_about(of.id, (moved ? "messages to " + id + " go" : "connected to " + id) + " through " +
+                         path.at.peer());
   tell_event(of, moved ? endpoint_event::moved : endpoint_event::connected);
   tell_ready(of.id, {});
   // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.

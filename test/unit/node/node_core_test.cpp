@@ -93,6 +93,29 @@ TEST_F(NodeCore, LogsWhatStrangersDoOnceASecond) {
   EXPECT_EQ(one.logged("registration with"), 2);
 }
 
+TEST_F(NodeCore, LogsSixtyLinesAMinuteOfANodeThatComesAndGoes) {
+  party one{net, 1};
+  const auto come_and_go = [&](int times) {
+    for (int i = 0; i != times; ++i) {
+      hand_played guest{net, 9, 1, true};
+      net.run_for(10ms);
+      ASSERT_TRUE(guest.is_registered());
+      guest.say(bye_body{});
+      net.run_for(10ms);
+    }
+  };
+  come_and_go(200);
+  EXPECT_EQ(one.log.size(), 60U);
+  EXPECT_EQ(one.logged("left out for a minute"), 1);
+  party two{net, 2};
+  two.connect(1);
+  net.run_for(100ms);
+  EXPECT_EQ(one.logged("connected to 2"), 1);
+  net.run_for(1min);
+  come_and_go(1);
+  EXPECT_GT(one.log.size(), 61U);
+}
+
 TEST_F(NodeCore, TakesNoMoreThanSixtyFourLinksOfOnePeer) {
   party one{net, 1};
   std::vector<std::unique_ptr<hand_played>> links;
