@@ -221,11 +221,14 @@ class circuits {
   }
   void close() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  // Calls of others' that were refused because there were too many circuits.
+  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
 
  private:
   friend class circuit;
-  // Of those that others have opened. Who opens too many has his oldest ended first.
+  // Of those that others have opened. While there are too many, further ones are refused.
   static constexpr std::size_t accepted_max = 16 * 1024;
+  // Of these not registered; then the oldest ends.
   static constexpr std::size_t unconfirmed_max = 1024;
   static constexpr std::size_t unconfirmed_of_one_max = 16;
 
@@ -241,7 +244,8 @@ class circuits {
   void send_unflushed() noexcept;
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
-  void make_room_for_call(bus_id from) noexcept;
+  // False: there are too many circuits.
+  bool make_room_for_call(bus_id from);
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
   // poll() looks at it.
   void list(circuit& of) noexcept;
@@ -267,6 +271,8 @@ class circuits {
   std::vector<circuit*> turn_;         // poll() is at these
   std::vector<circuit*> unconfirmed_;  // accepted and not registered, the oldest in front
   std::size_t accepted_ = 0;
+  std::uint64_t refused_ = 0;
+  std::chrono::nanoseconds refusal_told_at_{0};
   std::size_t handed_up_ = 0;  // messages, of all batches
   bool writable_ = false;
   bool closed_ = false;

@@ -80,7 +80,17 @@ void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
 }
 
 // Relays vouch for the source: nobody ends those of others before there are too many of all.
-void circuits::make_room_for_call(bus_id from) noexcept {
+bool circuits::make_room_for_call(bus_id from) {
+  if (accepted_ >= accepted_max) {
+    const std::chrono::nanoseconds now = clock_.now();
+    if (refused_++ == 0 || now - refusal_told_at_ >= std::chrono::minutes{1}) {
+      refusal_told_at_ = now;
+      events_.problem({errc::would_block, from.to_string() +
+                                              " calls over other nodes and is refused: " +
+                                              std::to_string(accepted_) + " others are here"});
+    }
+    return false;
+  }
   const auto is_of_caller = [from](const circuit* one) { return one->peer_ == from; };
   if (std::ranges::count_if(unconfirmed_, is_of_caller) >=
       static_cast<std::ptrdiff_t>(unconfirmed_of_one_max)) {
@@ -88,6 +98,7 @@ void circuits::make_room_for_call(bus_id from) noexcept {
   } else if (unconfirmed_.size() >= unconfirmed_max) {
     unconfirmed_.front()->end(errc::timed_out);
   }
+  return true;
 }
 
 void circuits::arrived(const routed_head& head, bytes_view message, link_trust from) {
@@ -117,9 +128,8 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
   const bytes_view batch = carried_by(message);
   if (of == nullptr) {
     const bool is_call = head.number == 1 && batch[frame_header_size] == std::byte{1};  // hello
-    if (!is_call || accepted_ >= accepted_max || all_.contains(head.circuit))
+    if (!is_call || all_.contains(head.circuit) || !make_room_for_call(head.source))
       return say(head.source, head.circuit, circuit_step::ended, 1);
-    make_room_for_call(head.source);
     of = &add(head.circuit, head.source, from, true);
     unconfirmed_.push_back(of);
     ++accepted_;

@@ -195,10 +195,10 @@ void node_core::end_command(std::uint64_t number, status how) {
   forget_command(found);
 }
 
-std::chrono::nanoseconds node_core::deadline_of_command(const held_message& what) const {
+const node_core::asked_command* node_core::find_asked(const held_message& sent) const {
   command_body body;
-  const auto found = decode(what.bytes, body) ? asked_.find(body.number) : asked_.end();
-  return found != asked_.end() ? found->second.clock->due() : on_.clock.now();
+  const auto found = decode(sent.bytes, body) ? asked_.find(body.number) : asked_.end();
+  return found != asked_.end() ? &found->second : nullptr;
 }
 
 void node_core::forget_command(std::map<std::uint64_t, asked_command>::iterator which) {

@@ -422,6 +422,7 @@ node_stats node_core::stats() const noexcept {
   all.delivered += inlet_.messages();
   all.delivered_bytes += inlet_.bytes;
   all.sessions_forgotten = away_.forgotten();
+  all.registrations_failed += circuits_.refused();
   return all;
 }
 

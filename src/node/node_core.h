@@ -320,8 +320,8 @@ class node_core final : private link_events, private next_hops {
   void deliver_reply(bus_id source, errc how, std::uint64_t number,
                      std::vector<std::string> values);
   void command_undelivered(const held_message& what, errc reason);
-  // Of one that was sent: it has come if nobody waits for the reply any more.
-  [[nodiscard]] std::chrono::nanoseconds deadline_of_command(const held_message& what) const;
+  // The command in that message; null: who asked was told what became of it.
+  [[nodiscard]] const asked_command* find_asked(const held_message& sent) const;
   // Who asked is told that with the next news, unless he was told something before.
   void end_command(std::uint64_t number, status how);
   void forget_command(std::map<std::uint64_t, asked_command>::iterator which);
@@ -374,8 +374,6 @@ class node_core final : private link_events, private next_hops {
   void abandon(peer& of, errc reason);
   // The same, but for messages that are required: while there are some it is not forgotten.
   void give_up(peer& of, errc reason);
-  // Reports what was held until its deadline.
-  void expire(peer& of);
   void forget(peer& of);
   [[nodiscard]] outgoing_flow::sink reporter(peer& of);
 

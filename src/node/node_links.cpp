@@ -143,7 +143,8 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   peer* const known = find(life);
   if (who.id == bus_id{} && known == nullptr && guests_.size() >= options_.visitors())
     return error{errc::denied, std::to_string(guests_.size()) + " visitors are here already"};
-  if (known != nullptr && known->sessions.size() >= links_max)
+  // One that is the only one of the other end's takes their place, and is not one more.
+  if (known != nullptr && known->sessions.size() >= links_max && !on.shake->resume().sole)
     return error{errc::denied, who.id.to_string() + " has " + std::to_string(links_max) +
                                    " links to this node already"};
   if (tokens_.empty() && on.at.trust() == link_trust::stranger &&
@@ -203,7 +204,9 @@ std::chrono::nanoseconds node_core::delay_of_refusal(const session& on) {
     return {};
   const std::string from = on.at.peer();
   const bool has_port = on.at.kind() == link_kind::tcp;
-  return refusal_delay_.of_next(has_port ? from.substr(0, from.rfind(':')) : from, on_.clock.now());
+  const std::chrono::nanoseconds delay =
+      refusal_delay_.of_next(has_port ? from.substr(0, from.rfind(':')) : from, on_.clock.now());
+  return std::min(delay, options_.first_idle_timeout() / 2);  // afterwards nobody listens
 }
 
 void node_core::advance(session& on, bytes_view message) {

@@ -56,19 +56,15 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
     give_up(of, errc::peer_closed);
   });
   of.expiry.replace([this, &of] {
-    expire(of);
+    of.out.expire(on_.clock.now(), [this, &of](const held_message& what, errc reason) {
+      ++stats_.deadline_drops;
+      reporter(of)(what, reason);
+    });
+    if (const auto next = of.out.earliest_deadline())
+      of.expiry.set(*next);
     drain(of);  // there may be room for more
   });
   return made;
-}
-
-void node_core::expire(peer& of) {
-  of.out.expire(on_.clock.now(), [this, &of](const held_message& what, errc reason) {
-    ++stats_.deadline_drops;
-    reporter(of)(what, reason);
-  });
-  if (const auto next = of.out.earliest_deadline())
-    of.expiry.set(*next);
 }
 
 // The reason mostly begins with where.
@@ -295,15 +291,20 @@ void node_core::path_ended(peer& of, session& gone) {
   }
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
+  // Nobody waits any more for what was answered, or whose time was over in the link.
+  std::erase_if(left, [this](const held_message& message) {
+    return message.flags == flag_command && find_asked(message) == nullptr;
+  });
   // A link does not keep the deadlines of what it takes: they begin anew, but for commands.
   for (held_message& message : left) {
     if (message.flags == flag_command)
-      message.deadline = deadline_of_command(message);
+      message.deadline = find_asked(message)->clock->due();
     else if (message.flags == 0 && of.policy.message_deadline.count() != 0)
       message.deadline = on_.clock.now() + of.policy.message_deadline;
   }
   of.out.path_lost(std::move(left));
-  expire(of);
+  if (const auto next_deadline = of.out.earliest_deadline())
+    of.expiry.set(*next_deadline);
   session* const next = std::exchange(of.next, nullptr);
   // What the other end said of our flow is of use if nothing could arrive after that.
   if (next != nullptr && next->stage == session_stage::registered &&

@@ -161,7 +161,7 @@ class end final : public next_hops, public link_events {
     });
     at_ = nullptr;
   }
-  void problem(const error&) override {}
+  void problem(const error&) override { ++problems; }
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
@@ -208,6 +208,7 @@ class end final : public next_hops, public link_events {
   std::uint64_t called_as = 0;  // the circuit that was spoken in last
   int accepts = 0;
   std::size_t closes = 0;
+  int problems = 0;
   int writables = 0;
   std::uint64_t handled = 0;
   std::uint64_t released = 0;

@@ -339,12 +339,19 @@ TEST_F(CircuitFlood, OfThoseThatRegisterIsLimitedToo) {
   for (std::uint64_t source = 3; source != 3 + 16'384; ++source)
     call_and_register(source);
   EXPECT_EQ(left(), 16'384U);
-  call_from(1);
+  EXPECT_EQ(called.problems, 0);
+  for (int i = 0; i != 5; ++i)
+    call_from(1);
   EXPECT_EQ(left(), 16'384U);
+  EXPECT_EQ(called.all.refused(), 5U);
+  EXPECT_EQ(called.problems, 1);
   called.at()->abort();
   EXPECT_EQ(left(), 16'383U);
   call_from(1);
   EXPECT_EQ(left(), 16'384U);
+  net.run_for(1min);
+  call_from(1);
+  EXPECT_EQ(called.problems, 2);
 }
 
 // Every fault at once, then none: all arrives in order and once.

@@ -220,18 +220,23 @@ TEST_F(NodeCommands, ThatTimedOutBeforeALinkTookThemAreNeverCarriedOut) {
 }
 
 // The link that had taken it is lost before it came to the other end, which is there again later.
-TEST_F(NodeCommands, ThatTimedOutInALinkThatWasLostAreNotCarriedOutLater) {
+TEST_F(NodeCommands, WhoseTimeWasOverMeanwhileAreNotCarriedOutLater) {
   connect();
   two.node.channels().fall_silent();
   told answer;
+  told later;
   told patient;
-  ASSERT_TRUE(ask({"once"}, answer, 500ms));
+  ASSERT_TRUE(ask({"while the link was there"}, answer, 500ms));
+  ASSERT_TRUE(ask({"when it was lost"}, later, 50s));
   ASSERT_TRUE(ask({"at any time"}, patient, 10min));
   two.node.user().close();
   net.separate(1, 2);
-  net.run_for(1min);
+  net.run_for(40s);
   expect(answer, errc::timed_out);
   EXPECT_FALSE(one.is_connected(2));
+  EXPECT_EQ(later.times, 0);
+  net.run_for(20s);
+  expect(later, errc::timed_out);
   EXPECT_EQ(patient.times, 0);
   net.join(1, 2);
   party again{net, 2};
@@ -243,7 +248,31 @@ TEST_F(NodeCommands, ThatTimedOutInALinkThatWasLostAreNotCarriedOutLater) {
   expect(patient, errc::ok, {"done"});
   EXPECT_EQ(handled, (words{"at any time"}));
   expect(answer, errc::timed_out);
+  expect(later, errc::timed_out);
   EXPECT_TRUE(one.reports.empty());
+}
+
+// A reply may be ahead of the acknowledgement, and the link may be lost in between.
+TEST_F(NodeCommands, ThatAreAnsweredAreNoLossesOfTheirLink) {
+  connect();
+  on_command = [](command& c) { c.reply("done"); };
+  std::vector<told> answers(6);
+  for (told& answer : answers) {
+    ASSERT_TRUE(ask({"x"}, answer, 10min));
+    net.run_for(30us);
+  }
+  ASSERT_TRUE(net.run_until([&] { return answers.back().times == 1; }, 50ms));
+  net.separate(1, 2);
+  net.run_for(2min);
+  ASSERT_FALSE(one.is_connected(2));
+  net.join(1, 2);
+  net.run_for(20s);
+  for (const told& answer : answers)
+    expect(answer, errc::ok, {"done"});
+  EXPECT_EQ(handled.size(), 6U);
+  EXPECT_EQ(one.core().stats().deadline_drops, 0U);
+  EXPECT_EQ(one.core().stats().outcome_unknown, 0U);
+  EXPECT_TRUE(one.core().settled());
 }
 
 TEST_F(NodeCommands, WaitForALinkAndAreAnsweredThroughIt) {

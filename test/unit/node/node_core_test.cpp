@@ -60,6 +60,17 @@ TEST_F(NodeCore, RefusesWhoComesWithWrongTokensLaterEachTimeAndNobodyElse) {
   EXPECT_EQ(two.count(endpoint_event::refused), 1);
 }
 
+TEST_F(NodeCore, RefusesWhoComesWithWrongTokensWhileHeStillListens) {
+  const node_options hasty = node_options{}.first_idle_timeout(1s).retry(1ms, 1ms);
+  party one{net, 1, node_options{hasty}.token(secret)};
+  party two{net, 2, node_options{hasty}.token("another one, of today")};
+  two.connect(1);
+  net.run_for(1min);
+  EXPECT_GT(two.core().stats().registrations_failed, 100U);
+  EXPECT_EQ(two.logged("registration with"), 1);
+  EXPECT_EQ(two.logged("in time"), 0);
+}
+
 TEST_F(NodeCore, ForgetsWhoHasGoneBeforeItsRefusalWasSaid) {
   party one{net, 1, node_options{}.token(secret)};
   {
@@ -128,6 +139,22 @@ TEST_F(NodeCore, TakesNoMoreThanSixtyFourLinksOfOnePeer) {
   party two{net, 2};
   two.connect(1);
   EXPECT_TRUE(net.run_until([&] { return two.is_connected(1); }, 1s));
+  const hand_played only{net, 9, 1, true};
+  net.run_for(10ms);
+  EXPECT_TRUE(only.is_registered());
+  EXPECT_EQ(std::ranges::count_if(links, [](const auto& link) { return link->has_ended(); }), 70);
+}
+
+TEST_F(NodeCore, LetsANextLifeInBesideSixtyFourSilentLinks) {
+  party one{net, 1};
+  std::vector<std::unique_ptr<hand_played>> links;
+  for (int i = 0; i != 64; ++i) {
+    links.push_back(std::make_unique<hand_played>(net, 9, 1, true, false));
+    net.run_for(10ms);
+  }
+  party nine{net, 9};
+  nine.connect(1);
+  EXPECT_TRUE(net.run_until([&] { return nine.is_connected(1); }, 5s));
 }
 
 TEST_F(NodeCore, SleepsWhileItsMessagesCannotMoveToABetterLink) {
