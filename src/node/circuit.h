@@ -272,7 +272,6 @@ class circuits {
   std::vector<circuit*> unconfirmed_;  // accepted and not registered, the oldest in front
   std::size_t accepted_ = 0;
   std::uint64_t refused_ = 0;
-  std::chrono::nanoseconds refusal_told_at_{0};
   std::size_t handed_up_ = 0;  // messages, of all batches
   bool writable_ = false;
   bool closed_ = false;

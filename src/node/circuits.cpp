@@ -82,13 +82,10 @@ void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
 // Relays vouch for the source: nobody ends those of others before there are too many of all.
 bool circuits::make_room_for_call(bus_id from) {
   if (accepted_ >= accepted_max) {
-    const std::chrono::nanoseconds now = clock_.now();
-    if (refused_++ == 0 || now - refusal_told_at_ >= std::chrono::minutes{1}) {
-      refusal_told_at_ = now;
-      events_.problem({errc::would_block, from.to_string() +
-                                              " calls over other nodes and is refused: " +
-                                              std::to_string(accepted_) + " others are here"});
-    }
+    ++refused_;
+    events_.problem({errc::would_block, from.to_string() +
+                                            " calls over other nodes and is refused: " +
+                                            std::to_string(accepted_) + " others are here"});
     return false;
   }
   const auto is_of_caller = [from](const circuit* one) { return one->peer_ == from; };

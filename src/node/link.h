@@ -151,7 +151,7 @@ class link_events {
   // `awaited`: the sender lives, and nothing of its goes another way before this is handled.
   virtual void inherited(const node_life& source, bytes_view message, bool redelivered,
                          bool awaited) = 0;
-  // What concerns no link that was told of.
+  // What concerns no link that was told of; as often as it comes about.
   virtual void problem(const error& what) = 0;
 
  protected:

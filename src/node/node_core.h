@@ -46,6 +46,7 @@
 #include "delivery/session_table.h"
 #include "node/circuit.h"
 #include "node/link.h"
+#include "node/log_limit.h"
 #include "node/peer.h"
 #include "node/random_source.h"
 #include "node/refusal_delay.h"
@@ -430,7 +431,7 @@ class node_core final : private link_events, private next_hops {
   void log(std::string text);
   // What peers and strangers bring about, as often as they like: once a second for each cause.
   void log_cause(errc cause, std::string text);
-  // What one node brings about that has the token: so many lines a minute.
+  // What one node brings about that has the token: 60 lines a minute.
   void log_about(bus_id whom, std::string text);
   // False: the node has been ended.
   bool tell_own() { return to_self_.empty() || tell_all_own(); }
@@ -507,10 +508,8 @@ class node_core final : private link_events, private next_hops {
   std::size_t to_self_bytes_ = 0;
   bool self_wants_room_ = false;  // as of a peer
 
-  std::array<std::chrono::nanoseconds, errc_count> logged_at_{};  // log_cause
-  // log_about: by id, since then.
-  std::unordered_map<std::uint64_t, unsigned> lines_;
-  std::chrono::nanoseconds lines_since_{0};
+  log_limit lines_of_causes_{std::chrono::seconds{1}, 1};
+  log_limit lines_of_nodes_{std::chrono::minutes{1}, 60};
   std::deque<news> news_;
   std::vector<std::unique_ptr<ready_wait>> ready_;
   struct broadcast_wait {

@@ -493,7 +493,7 @@ void node_core::closed(link& at, const error& why) {
 }
 
 void node_core::problem(const error& what) {
-  log(what.text());
+  log_cause(what.code(), what.text());
 }
 
 }  // namespace atbus::detail

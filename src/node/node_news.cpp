@@ -25,32 +25,16 @@ void node_core::log(std::string text) {
 }
 
 void node_core::log_cause(errc cause, std::string text) {
-  constexpr std::chrono::nanoseconds between = std::chrono::seconds{1};
-  std::chrono::nanoseconds& last = logged_at_.at(static_cast<std::size_t>(cause));
-  const std::chrono::nanoseconds time = on_.clock.now();
-  if (last.count() != 0 && time - last < between)
-    return;
-  last = time;
-  log(std::move(text));
+  if (lines_of_causes_.take(static_cast<std::uint64_t>(cause), on_.clock.now()) != 0)
+    log(std::move(text));
 }
 
 void node_core::log_about(bus_id whom, std::string text) {
-  constexpr std::chrono::nanoseconds interval = std::chrono::minutes{1};
-  constexpr unsigned lines_max = 60;
-  constexpr std::size_t nodes_max = 16 * 1024;
-  const std::chrono::nanoseconds time = on_.clock.now();
-  if (time - lines_since_ >= interval) {
-    lines_since_ = time;
-    lines_.clear();
-  }
-  if (lines_.size() == nodes_max && !lines_.contains(whom.value()))
-    return;
-  unsigned& lines = lines_[whom.value()];
-  if (lines == lines_max)
-    return;
-  if (++lines == lines_max)
+  const unsigned left = lines_of_nodes_.take(whom.value(), on_.clock.now());
+  if (left == 1)
     text += " (more about it is left out for a minute)";
-  log(std::move(text));
+  if (left != 0)
+    log(std::move(text));
 }
 
 bool node_core::tell_all_news() {

@@ -1,0 +1,36 @@
+// A process of this user that speaks into a node's segment as no node does, again and again.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "atbus/channel/sender.hpp"
+#include "atbus/node/node.hpp"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(NodeSegment, LogsStrangersOnceASecond) {
+  const std::string where = "shm://atbus-stranger-" + std::to_string(getpid());
+  node listener{1};
+  int lines = 0;
+  listener.on_log(
+      [&](std::string_view line) { lines += line.find("not listened to") != line.npos ? 1 : 0; });
+  ASSERT_TRUE(listener.listen(where));
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i != 100; ++i) {
+    auto stranger = sender::open(where);
+    ASSERT_TRUE(stranger) << stranger.error().text();
+    ASSERT_TRUE(stranger->send(as_bytes("as if it were a receiver")));
+    listener.poll();
+  }
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(lines, 1);
+  EXPECT_LE(lines, 1 + took / 1s);
+}
+
+}  // namespace
+}  // namespace atbus
