@@ -8,8 +8,8 @@ namespace atbus::detail {
 namespace {
 
 // Small chunks: each circuit holds one for as long as a control message is not released. And what all
-// circuits of a node keep idle.
-constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 4 * 1024, .idle_bytes = 256 * 1024};
+// circuits of a node keep idle: about what the busiest one holds between two acknowledgements.
+constexpr chunk_cache::options chunk_sizes{.chunk_bytes = 4 * 1024, .idle_bytes = 1024 * 1024};
 
 }  // namespace
 
