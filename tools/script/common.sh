@@ -75,17 +75,28 @@ test_jobs=$((2 * $(nproc)))
 # What the sanitizers call themselves in their reports.
 sanitizer_report='(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:'
 
+# What programs of atbus have left where the kernel does not clean up after a process.
+left_behind() { find /dev/shm /tmp -maxdepth 1 -name 'atbus*' 2>/dev/null | sort; }
+
 # run_ctest BUILD COMMAND...: runs COMMAND, a ctest for the tests of the folder BUILD. Tests that fail
 # have a second chance, alone: on a busy machine they may have had too little time. There is none
-# after the report of a sanitizer: what it finds is there, however seldom it shows.
+# after the report of a sanitizer: what it finds is there, however seldom it shows. A run also fails if
+# its tests leave files behind.
 run_ctest() {
   local logs=$1/Testing/Temporary code=0 name
   local failed=$logs/LastTestsFailed.log start=$logs/start alone=$logs/alone.log
-  local names passed=()
+  local names passed=() before left
   shift
   mkdir -p "$logs"
   : >"$start"
+  before=$(left_behind)
   "$@" || code=$?
+  left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
+  if [ "$code" -eq 0 ] && [ -n "$left" ]; then
+    heading "tests have left files behind"
+    say "$left"
+    return 1
+  fi
   # Without a new list it is not the tests that failed.
   if [ "$code" -eq 0 ] || ! [ "$failed" -nt "$start" ]; then
     return "$code"

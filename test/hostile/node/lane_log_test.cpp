@@ -1,12 +1,12 @@
 // A process of this user that speaks into a node's segment as no node does, again and again.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
 
 #include "atbus/channel/sender.hpp"
 #include "atbus/node/node.hpp"
+#include "named_inbox.h"
 
 namespace atbus {
 namespace {
@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(NodeSegment, LogsStrangersOnceASecond) {
-  const std::string where = "shm://atbus-stranger-" + std::to_string(getpid());
+  const test::named_inbox inbox{"log"};
+  const std::string where = inbox.address();
   node listener{1};
   int lines = 0;
   listener.on_log(
