@@ -1,6 +1,7 @@
 // Messages to all nodes of a range: one copy for each link, handed on from node to node.
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "node/node_core.h"
@@ -17,18 +18,17 @@ constexpr std::size_t reached_max = 65536;
 }  // namespace
 
 status node_core::broadcast(const id_range& to, std::uint32_t type, bytes_view payload) {
-  return start_broadcast(to, type, payload, 0);
+  return start_broadcast(to, type, payload, false);
 }
 
 status node_core::broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
                             std::chrono::nanoseconds timeout, reached_handler call) {
   if (awaited_.size() >= awaited_max)
     return errc::would_block;
-  std::uint64_t number = 0;
-  while (number == 0)
-    number = on_.random.word();
-  if (const status sent = start_broadcast(to, type, payload, number); !sent)
+  const status sent = start_broadcast(to, type, payload, true);
+  if (!sent)
     return sent;
+  const std::uint64_t number = last_broadcast_;
   auto wait = std::make_unique<broadcast_wait>();
   wait->number = number;
   wait->call = std::move(call);
@@ -38,9 +38,8 @@ status node_core::broadcast(const id_range& to, std::uint32_t type, bytes_view p
   return {};
 }
 
-// `number` 0: nobody answers.
 status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
-                                  std::uint64_t number) {
+                                  bool answers) {
   give_up_claim();
   if (closed_ || leaving_)
     return errc::closed;
@@ -50,11 +49,13 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
     return fault_.code();
   if (payload.size() > options_.message_limit())
     return {errc::message_too_large, payload.size(), options_.message_limit()};
-  const broadcast_head head{.type = type,
-                            .to = to,
-                            .source = self_.id,
-                            .number = number != 0 ? number : 1,
-                            .answers = number != 0};
+  // Random at first, so that the numbers of two incarnations differ. 0 is none.
+  if (last_broadcast_ == 0)
+    last_broadcast_ = on_.random.word();
+  if (++last_broadcast_ == 0)
+    ++last_broadcast_;
+  const broadcast_head head{
+      .type = type, .to = to, .source = self_.id, .number = last_broadcast_, .answers = answers};
   scratch_.resize(broadcast_head_size + payload.size());
   encode(head, scratch_.data());
   if (!payload.empty())
@@ -62,10 +63,12 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
   const fan_out result = spread(head, scratch_, nullptr);
   if (result.links == 0)
     return errc::no_route;
-  return result.sent != 0 ? status{} : status{errc::would_block, payload.size()};
+  return result.sent != 0 ? status{} : result.refused;
 }
 
-// Down to whoever may have such ids below, and up unless all of them are below this node.
+// Down to each child that may have such ids, and up unless all of them are below this node. The source
+// also sends to its peers in the range; a peer hands nothing on, because its neighbours take from it only
+// what is from below it.
 node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view message,
                                      const peer* from) noexcept {
   fan_out result;
@@ -91,17 +94,20 @@ node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view mess
     if (!wanted)
       continue;
     ++result.links;
-    result.sent += static_cast<unsigned>(copy_to(*path, head, message));
+    if (const status copied = copy_to(*path, head, message); copied)
+      ++result.sent;
+    else if (result.refused || copied == errc::would_block)
+      result.refused = copied;
   }
   return result;
 }
 
-bool node_core::copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept {
+status node_core::copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept {
   status why;
   std::byte* const at = claim_in(path, message.size(), message_purpose::data, why);
   if (at == nullptr) {
     ++stats_.relay_drops;
-    return false;
+    return why;
   }
   std::memcpy(at, message.data(), message.size());
   broadcast_head now = head;
@@ -109,13 +115,12 @@ bool node_core::copy_to(session& path, const broadcast_head& head, bytes_view me
   encode(now, at);
   path.at.commit(message.size());
   ++path.committed;
-  return true;
+  return {};
 }
 
 void node_core::take_broadcast(session& from, bytes_view message) {
   broadcast_head head;
-  if (from.stage != session_stage::registered || !from.is_direct || !decode(message, head) ||
-      message.size() - broadcast_head_size > options_.message_limit())
+  if (from.stage != session_stage::registered || !from.is_direct || !decode(message, head))
     return violation(from, {errc::protocol_error, "a broadcast is not one"});
   if (!routes_.may_come_from(head.source, *from.of)) {
     return violation(from, {errc::denied, "node " + from.of->id.to_string() +
@@ -124,12 +129,25 @@ void node_core::take_broadcast(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(from);
-  if (head.hops_left > 1) {
+  if (head.hops_left > 1 && from.of->as != relation::peer) {
     --head.hops_left;
     stats_.relayed += spread(head, message, from.of).sent;
   }
   if (!head.to.contains(self_.id))
     return;
+  if (!seen_broadcasts_.is_first(head.source, head.number)) {
+    ++stats_.duplicates;
+    return;
+  }
+  // The limit is this node's own. The nodes on the way may have higher ones.
+  const bytes_view payload = message.subspan(broadcast_head_size);
+  if (payload.size() > options_.message_limit()) {
+    ++stats_.broadcast_drops;
+    return log_cause(errc::message_too_large,
+                     "a broadcast of node " + head.source.to_string() + " is dropped: it has " +
+                         std::to_string(payload.size()) + " bytes, and message_limit is " +
+                         std::to_string(options_.message_limit()));
+  }
   if (head.answers) {
     const routed_head answer{.step = circuit_step::reached,
                              .destination = head.source,
@@ -140,7 +158,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
   }
   if (!news_.empty() && (!tell_news() || from.stage == session_stage::dropped))
     return;
-  deliver({head.source, 0}, head.type, message.subspan(broadcast_head_size), false);
+  deliver({head.source, 0}, head.type, payload, false);
 }
 
 void node_core::broadcast_reached(std::uint64_t number, bus_id whom) {

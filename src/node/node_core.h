@@ -44,6 +44,7 @@
 #include "atbus/node/node_options.hpp"
 #include "atbus/node/node_stats.hpp"
 #include "delivery/session_table.h"
+#include "node/broadcast_history.h"
 #include "node/circuit.h"
 #include "node/link.h"
 #include "node/log_limit.h"
@@ -207,11 +208,11 @@ class node_core final : private link_events, private next_hops {
   struct fan_out {
     unsigned links = 0;  // that lead to ids of the range,
     unsigned sent = 0;   // and that had room
+    status refused{};    // why others had none; a link that is full may have room later
   };
-  status start_broadcast(const id_range& to, std::uint32_t type, bytes_view payload,
-                         std::uint64_t number);
+  status start_broadcast(const id_range& to, std::uint32_t type, bytes_view payload, bool answers);
   fan_out spread(const broadcast_head& head, bytes_view message, const peer* from) noexcept;
-  bool copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept;
+  status copy_to(session& path, const broadcast_head& head, bytes_view message) noexcept;
   void take_broadcast(session& from, bytes_view message);
   void broadcast_reached(std::uint64_t number, bus_id whom);
   void broadcast_over(std::uint64_t number);
@@ -519,6 +520,8 @@ class node_core final : private link_events, private next_hops {
     std::unique_ptr<timer> clock;
   };
   std::vector<std::unique_ptr<broadcast_wait>> awaited_;
+  std::uint64_t last_broadcast_ = 0;
+  broadcast_history seen_broadcasts_;
   std::map<std::uint64_t, asked_command> asked_;  // by number
   std::uint64_t last_asked_ = 0;                  // begins anywhere
   std::set<bus_id> asked_in_vain_;                // on_writable is owed for these

@@ -226,9 +226,10 @@ class ATBUS_API node {
   }
 
   // To all nodes whose ids are in the range and to which there is a way now, but this one: one copy for
-  // each link, handed on by parents and children. Not acknowledged, not repeated: what finds a full
-  // link is lost there (node_stats::relay_drops). Errors: no_route (no link leads to any), would_block
-  // (none of these has room), message_too_large, closed.
+  // each link, handed on by parents and children. Each node delivers it once at most. Not acknowledged,
+  // not repeated: what finds a full link is lost there (node_stats::relay_drops), and a node whose
+  // message_limit is lower drops it (broadcast_drops). Errors: no_route (no link leads to any),
+  // would_block (none of these has room), message_too_large, closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
   // The same, and once `timeout` has passed calls with the nodes that have said they got it.
   // would_block also if 64 such calls are outstanding.

@@ -21,6 +21,7 @@ struct node_stats {
   std::uint64_t deadline_drops = 0;   // of the reported: their deadline had come
   std::uint64_t overflow_drops = 0;   // dropped for want of room
   std::uint64_t duplicates = 0;       // messages that came again and were dropped
+  std::uint64_t broadcast_drops = 0;  // broadcasts to this node that were longer than message_limit
   std::uint64_t registrations = 0;    // links that were registered
   std::uint64_t registrations_failed = 0;
   std::uint64_t links_lost = 0;  // of the registered ones

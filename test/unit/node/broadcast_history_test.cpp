@@ -1,0 +1,87 @@
+#include "node/broadcast_history.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::uint64_t start = 0xffff'ffff'ffff'fff0U;  // the numbers wrap
+
+TEST(BroadcastHistory, TakesEachNumberOnce) {
+  broadcast_history history;
+  for (std::uint64_t i = 0; i != 1000; ++i) {
+    EXPECT_TRUE(history.is_first(7, start + i));
+    EXPECT_FALSE(history.is_first(7, start + i));
+    EXPECT_TRUE(history.is_first(8, start + i));
+  }
+  EXPECT_EQ(history.size(), 2U);
+}
+
+TEST(BroadcastHistory, TakesWhatIsMissingFromTheOtherWay) {
+  broadcast_history history;
+  for (std::uint64_t i = 1; i < 200; i += 2)
+    EXPECT_TRUE(history.is_first(7, i));
+  for (std::uint64_t i = 1; i != 200; ++i)
+    EXPECT_EQ(history.is_first(7, i), i % 2 == 0) << i;
+}
+
+TEST(BroadcastHistory, TakesNothingFromBelowTheWindow) {
+  broadcast_history history;
+  EXPECT_TRUE(history.is_first(7, 1000));
+  EXPECT_FALSE(history.is_first(7, 1000 - broadcast_history::window));
+  EXPECT_TRUE(history.is_first(7, 1001 - broadcast_history::window));
+}
+
+TEST(BroadcastHistory, KnowsLateCopiesOfTheIncarnationBefore) {
+  broadcast_history history;
+  const std::uint64_t later = 5 * broadcast_history::reach;
+  EXPECT_TRUE(history.is_first(7, 100));
+  EXPECT_TRUE(history.is_first(7, later));
+  EXPECT_FALSE(history.is_first(7, 100));
+  EXPECT_TRUE(history.is_first(7, 101));
+  EXPECT_FALSE(history.is_first(7, later));
+  EXPECT_TRUE(history.is_first(7, later + 1));
+}
+
+TEST(BroadcastHistory, ForgetsTheSourceThatWasSilentLongest) {
+  broadcast_history history;
+  EXPECT_TRUE(history.is_first(1, 5));
+  EXPECT_TRUE(history.is_first(2, 5));
+  for (std::uint64_t id = 3; id != broadcast_history::sources_max + 3; ++id) {
+    EXPECT_TRUE(history.is_first(id, 5));
+    EXPECT_FALSE(history.is_first(1, 5));
+  }
+  EXPECT_EQ(history.size(), broadcast_history::sources_max);
+  EXPECT_TRUE(history.is_first(2, 5));
+}
+
+// Two ways that each keep the order, and drop some.
+TEST(BroadcastHistory, TakesNoNumberTwiceFromTwoWays) {
+  std::mt19937 dice{11};
+  for (int round = 0; round != 200; ++round) {
+    broadcast_history history;
+    std::multiset<std::uint64_t> taken;
+    std::uint64_t at[2] = {start, start};
+    const std::uint64_t end = start + 2000;
+    while (at[0] != end || at[1] != end) {
+      const auto way = dice() % 2;
+      const auto steps = dice() % (round % 2 == 0 ? 8 : 700);
+      for (std::size_t i = 0; i != steps && at[way] != end; ++i, ++at[way]) {
+        if (dice() % 4 != 0 && history.is_first(7, at[way]))
+          taken.insert(at[way]);
+      }
+    }
+    for (const std::uint64_t number : taken)
+      ASSERT_EQ(taken.count(number), 1U);
+    ASSERT_GT(taken.size(), 1000U);
+  }
+}
+
+}  // namespace
+}  // namespace atbus::detail
