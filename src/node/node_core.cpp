@@ -182,13 +182,13 @@ error node_core::disconnect(bus_id id) {
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
   end_wishes(*to);
+  abandon(*to, errc::closed);
   for (session* one : std::vector<session*>{to->sessions}) {
-    drop(*one, true, errc::ok, "disconnected");
+    if (!std::exchange(one->given_up, true) && one->stage != session_stage::dropped)
+      drop(*one, true, errc::ok, "disconnected");
   }
-  if (to->sessions.empty()) {
-    abandon(*to, errc::closed);
+  if (to->sessions.empty())
     forget(*to);
-  }
   return {};
 }
 

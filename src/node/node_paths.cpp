@@ -282,15 +282,17 @@ void node_core::path_ended(peer& of, session& gone) {
   std::list<held_message> left = take_left(of, gone.at);
   if (of.current == &gone)
     of.current = nullptr;
-  if (of.current != nullptr) {
-    // Later ones are on their way already.
-    const auto report = reporter(of);
-    for (const held_message& message : left)
-      report(message, errc::peer_closed);
-    return;
-  }
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
+  if (of.current != nullptr || gone.given_up) {
+    // Later ones are on their way already, or nobody wants these to get there.
+    const errc reason = gone.given_up ? errc::closed : errc::peer_closed;
+    const auto report = reporter(of);
+    for (const held_message& message : std::exchange(left, {}))
+      report(message, reason);
+    if (of.current != nullptr)
+      return;
+  }
   // Nobody waits any more for what was answered, or whose time was over in the link.
   std::erase_if(left, [this](const held_message& message) {
     return message.flags == flag_command && find_asked(message) == nullptr;

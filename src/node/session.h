@@ -67,6 +67,7 @@ struct session {
   errc failure = errc::ok;  // why it did not register
   byte_buffer refusal;      // to be said when the clock is due
   bool superseded = false;  // another life of its id has come since: it is told so, and no more
+  bool given_up = false;    // disconnect() ends it: what it leaves is reported
   std::chrono::nanoseconds registered_at{0};
 
   // Counted since the link opened, messages of every kind.

@@ -184,8 +184,10 @@ class ATBUS_API node {
   // there waits, up to node_options::send_buffer_size, until it is connected; while it is not, it is
   // dialled again. Errors: an address that can't be used; denied for TCP without a token; closed.
   [[nodiscard]] error connect(bus_id id, std::string_view address);
-  // Ends that, and the links to that node. What was accepted for it and is not settled is reported.
-  // Errors: not_found, closed.
+  // Ends that, and the links to that node, with a goodbye of a second at most. What was accepted for it and
+  // is not settled is reported with the reason `closed`: what waits here at once, what is on its way when
+  // its link has ended. None of it goes another way or waits for that node to come back; what is sent until
+  // the links have ended does. Errors: not_found, closed.
   error disconnect(bus_id id);
   // What is sent to that node from now on goes by this, instead of by node_options::overflow and
   // message_deadline; whether it is there or not, and until it is said anew. Errors: invalid_argument

@@ -50,6 +50,7 @@ struct node_log {
   std::vector<std::string> messages;
   std::vector<std::string> marked;  // of these, redelivered
   std::vector<std::pair<std::uint64_t, errc>> undelivered;
+  std::vector<errc> reasons;  // of these
   std::vector<endpoint_event> events;
   std::vector<std::string> lines;
   int writable = 0;
@@ -60,8 +61,10 @@ struct node_log {
       if (m.redelivered())
         marked.emplace_back(m.text());
     });
-    to.on_undelivered(
-        [this](const atbus::undelivered& u) { undelivered.emplace_back(u.number(), u.outcome()); });
+    to.on_undelivered([this](const atbus::undelivered& u) {
+      undelivered.emplace_back(u.number(), u.outcome());
+      reasons.push_back(u.reason());
+    });
     to.on_endpoint([this](const endpoint&, endpoint_event event) { events.push_back(event); });
     to.on_writable([this](bus_id) { ++writable; });
     to.on_log([this](std::string_view line) { lines.emplace_back(line); });

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
+#include <set>
 #include <stdexcept>
 
 #include "node_fixture.h"
@@ -175,6 +176,62 @@ TEST_P(Node, ReportsWhatADisconnectLeaves) {
   EXPECT_EQ(first_log.undelivered.at(1), (std::pair{std::uint64_t{2}, errc::not_delivered}));
   EXPECT_EQ(first->send(2, 0, "gone"), errc::no_route);
   EXPECT_EQ(first->disconnect(2), errc::not_found);
+}
+
+// The other end does nothing meanwhile.
+TEST_P(Node, ReportsSoonWhatADisconnectLeavesOnItsWay) {
+  connect_both();
+  for (int i = 0; i != 10; ++i)
+    ASSERT_TRUE(first->send(2, 0, "on its way"));
+  first->poll();
+  ASSERT_TRUE(first->disconnect(2));
+  const auto began = now();
+  ASSERT_TRUE(turn({&*first}, [&] { return first_log.undelivered.size() == 10; }));
+  EXPECT_LT(now() - began, 10s) << "a goodbye takes a second";
+  EXPECT_EQ(first_log.reasons, std::vector<errc>(10, errc::closed));
+  EXPECT_EQ(first->send(2, 0, "gone"), errc::no_route);
+}
+
+TEST_P(Node, ReportsAtOnceWhatIsHeldForAPeerThatItDisconnects) {
+  connect_both(options().message_deadline(1h), options());
+  const std::string text(1000, 'x');
+  std::uint64_t sent = 0;
+  while (first->send(2, 0, text))
+    ++sent;
+  ASSERT_TRUE(first->disconnect(2));
+  first->poll();
+  EXPECT_GT(first_log.undelivered.size(), sent / 4) << "a queue of the node's own was full";
+  ASSERT_TRUE(turn({&*first}, [&] { return first_log.undelivered.size() == sent; }));
+  EXPECT_EQ(first_log.reasons, std::vector<errc>(sent, errc::closed));
+}
+
+TEST_P(Node, DeliversNothingOfWhatADisconnectHasReportedAsNotDelivered) {
+  connect_both(options().message_deadline(1h), options());
+  const std::string where = second->addresses().at(0);
+  std::string text(1000, 'x');
+  std::uint64_t sent = 0;
+  while (first->send(2, 0, std::to_string(sent + 1) + text))
+    ++sent;
+  ASSERT_TRUE(first->disconnect(2));
+  ASSERT_TRUE(first->connect(2, where));  // at once: the old link may still be there
+  ASSERT_TRUE(first->send(2, 0, "0, the last one"));
+  ASSERT_TRUE(turn({&*first, &*second}, [&] {
+    return !second_log.messages.empty() && second_log.messages.back() == "0, the last one";
+  }));
+  ASSERT_TRUE(turn({&*first, &*second}, [&] {
+    std::set<std::uint64_t> settled;
+    for (const auto& [number, outcome] : first_log.undelivered)
+      settled.insert(number);
+    EXPECT_EQ(settled.size(), first_log.undelivered.size()) << "each once";
+    for (const std::string& one : second_log.messages)
+      settled.insert(std::stoull(one));
+    return settled.size() == sent + 1;
+  }));
+  std::set<std::uint64_t> delivered;
+  for (const std::string& one : second_log.messages)
+    EXPECT_TRUE(delivered.insert(std::stoull(one)).second) << one.substr(0, 5) << " came twice";
+  for (const auto& [number, outcome] : first_log.undelivered)
+    EXPECT_TRUE(outcome == errc::outcome_unknown || !delivered.contains(number)) << number;
 }
 
 TEST_P(Node, DeliversWhatItSendsToItselfWithTheNextPoll) {

@@ -244,6 +244,37 @@ TEST_P(NodeTree, AnOpenSlotForTheParentIsLeftToAFlush) {
   ASSERT_TRUE(turn_all([&] { return logs[1]->messages.size() == 4; }));
 }
 
+TEST_P(NodeTree, ReportsSoonWhatADisconnectLeavesOnItsWayOverTheParent) {
+  ASSERT_NO_FATAL_FAILURE(start_two_children());
+  node& from = *nodes[0];
+  for (int i = 0; i != 10; ++i)
+    ASSERT_TRUE(from.send(child_id + 1, 1, "before"));
+  from.poll();
+  ASSERT_TRUE(from.disconnect(child_id + 1));
+  const auto began = now();
+  // The first one may not have been acknowledged either.
+  ASSERT_TRUE(turn({&from}, [&] { return logs[0]->undelivered.size() >= 10; }));
+  EXPECT_LT(now() - began, std::chrono::seconds{10}) << "a goodbye takes a second";
+  const std::size_t reported = logs[0]->undelivered.size();
+  EXPECT_EQ(logs[0]->reasons, std::vector<errc>(reported, errc::closed));
+  // What is sent later is another matter.
+  ASSERT_TRUE(from.send(child_id + 1, 1, "after"));
+  ASSERT_TRUE(
+      turn_all([&] { return !logs[1]->messages.empty() && logs[1]->messages.back() == "after"; }));
+  EXPECT_EQ(logs[0]->undelivered.size(), reported);
+}
+
+TEST_P(NodeTree, ReportsWhatADisconnectedParentHasNotGot) {
+  start_parent();
+  node& child = start_child(child_id);
+  ASSERT_TRUE(all_have(parent_id));
+  for (int i = 0; i != 10; ++i)
+    ASSERT_TRUE(child.send(parent_id, 1, "up"));
+  ASSERT_TRUE(child.disconnect(parent_id));
+  ASSERT_TRUE(turn({&child}, [&] { return logs[0]->undelivered.size() == 10; }));
+  EXPECT_EQ(logs[0]->reasons, std::vector<errc>(10, errc::closed));
+}
+
 TEST_P(NodeTree, ChildrenComeBackToAParentThatRestarts) {
   start_parent();
   start_child(child_id);
