@@ -20,6 +20,9 @@ class channels final : public transport {
 
   void start(const node_life& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override {
+    return lanes_.message_limit();  // the two ends of a socket agree on theirs
+  }
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;

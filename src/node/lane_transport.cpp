@@ -91,6 +91,13 @@ result<std::string> lane_transport::listen(const address& at) {
   return (*opened)->in.address();
 }
 
+std::uint64_t lane_transport::message_limit() const noexcept {
+  std::uint64_t least = transport::message_limit();
+  for (const auto& own : inboxes_)
+    least = std::min(least, own->in.message_limit());
+  return least;
+}
+
 address lane_transport::private_address(address_kind kind) const {
   const bool handed = kind == address_kind::unix_socket;  // nobody ever listens there
   return *address::parse(std::string{name(kind)} + (handed ? "://@" : "://") +

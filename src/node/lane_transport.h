@@ -58,6 +58,7 @@ class lane_transport final : public transport, public lane_exchange {
 
   void start(const node_life& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override;
   result<link*> connect(const address& to) override;
   void close() noexcept override;
   std::size_t poll(const poll_limits& limits) override;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -172,6 +173,10 @@ class transport {
 
   // Returns the address that others dial: with the port that was bound, with the name made up.
   virtual result<std::string> listen(const address& at) = 0;
+  // The longest message in bytes that can come by each address where this listens.
+  [[nodiscard]] virtual std::uint64_t message_limit() const noexcept {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
   // Never blocks. Errors are those of an address that can't be used; all else is told by closed().
   virtual result<link*> connect(const address& to) = 0;
 

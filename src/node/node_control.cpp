@@ -72,15 +72,15 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
   }
 }
 
-bool node_core::send_control(session& to, bytes_view message) {
+status node_core::send_control(session& to, bytes_view message) {
   status why;
   std::byte* const at = claim_in(to, message.size(), message_purpose::control, why);
   if (at == nullptr)
-    return false;
+    return why;
   std::memcpy(at, message.data(), message.size());
   to.at.commit(message.size());
   ++to.committed;
-  return true;
+  return {};
 }
 
 }  // namespace atbus::detail

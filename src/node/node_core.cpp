@@ -105,6 +105,12 @@ result<std::string> node_core::listen(std::string_view text) {
                                    " can be reached by anybody: give the node a token, or set "
                                    "allow_unauthenticated"};
   }
+  constexpr std::uint64_t least = routed_size(control_size_max);
+  if (const auto limit = where->option(address_option::message_limit); limit && *limit < least) {
+    return error{errc::invalid_argument, std::string{text} + ": message_limit must be " +
+                                             std::to_string(least) +
+                                             " or more, so that a handshake fits"};
+  }
   result<std::string> made = on_.channels.listen(*where);
   if (!made)
     return made;

@@ -288,13 +288,13 @@ class node_core final : private link_events, private next_hops {
   void acknowledge_at_once(session& by);
   // False: there is no room.
   bool acknowledge(session& by, std::chrono::nanoseconds now);
-  // False: there is no room.
+  // Not ok: nothing was said, mostly for want of room.
   template <class Body>
-  bool say(session& to, const Body& body) {
+  status say(session& to, const Body& body) {
     encode(body, scratch_);
     return send_control(to, scratch_);
   }
-  bool send_control(session& to, bytes_view message);
+  status send_control(session& to, bytes_view message);
   void violation(session& by, error what);
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
@@ -370,7 +370,7 @@ class node_core final : private link_events, private next_hops {
                                       std::uint8_t flags, std::size_t length, status& why);
   static void end_data(session& path, std::size_t length) noexcept;
   void drain(peer& of);
-  bool announce(peer& of, session& path, std::uint64_t number);
+  status announce(peer& of, session& path, std::uint64_t number);
   void lost(peer& of);
   void let_go(peer& of);
   void abandon(peer& of, errc reason);

@@ -105,7 +105,9 @@ introduction node_core::introduce(relation as) {
   on_.random.fill(own.nonce);
   own.addresses = addresses_;
   own.host = on_.host;
-  own.message_limit = options_.message_limit();
+  // The same for each link, so that what was accepted for one can go over another.
+  own.message_limit = std::min<std::uint64_t>(options_.message_limit(),
+                                              payload_in_routed(on_.channels.message_limit()));
   own.as = as;
   if (const auto& range = routes_.own()) {
     own.range_first = range->first();

@@ -11,6 +11,13 @@ namespace {
 // Better ways that one peer may offer; more are not tried.
 constexpr std::size_t offers_max = 8;
 
+// Whether an event of the link will tell when to try again: that there is room, or that it has ended. In a
+// forked child nothing is to be said of the parent's messages.
+constexpr bool passes(const status& refusal) noexcept {
+  return refusal == errc::would_block || refusal == errc::closed ||
+         refusal == errc::used_after_fork;
+}
+
 }  // namespace
 
 peer* node_core::find(bus_id id) noexcept {
@@ -359,12 +366,13 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
   return left;
 }
 
-bool node_core::announce(peer& of, session& path, std::uint64_t number) {
-  if (!say(path, flow_body{.next = number, .before = of.out.last_sent()}))
-    return false;
+status node_core::announce(peer& of, session& path, std::uint64_t number) {
+  const status said = say(path, flow_body{.next = number, .before = of.out.last_sent()});
+  if (!said)
+    return said;
   path.last_data = path.committed;  // it has to be there before another link is announced on
   of.out.announced(number);
-  return true;
+  return {};
 }
 
 void node_core::drain(peer& of) {
@@ -381,6 +389,10 @@ void node_core::drain(peer& of) {
         static_cast<std::uint8_t>(message.flags | (message.redelivered ? flag_redelivered : 0) |
                                   (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
+    if (at == nullptr && !passes(why)) {
+      of.out.drop_oldest(why.code(), reporter(of));
+      continue;
+    }
     if (at == nullptr) {
       of.blocked = true;
       return;

@@ -12,9 +12,10 @@ namespace atbus::detail {
 std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t type,
                                  std::uint8_t flags, std::size_t length, status& why) {
   session& path = *to.current;
-  if (!to.out.follows(number) && !announce(to, path, number)) [[unlikely]] {
-    why = errc::would_block;
-    return nullptr;
+  if (!to.out.follows(number)) [[unlikely]] {
+    why = announce(to, path, number);
+    if (!why)
+      return nullptr;
   }
   std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
   if (at == nullptr) [[unlikely]]

@@ -56,6 +56,13 @@ inline constexpr std::uint32_t asking_bit = 0x80;  // of the step
   return routed_head_size + frame_size(length);
 }
 
+// The longest payload of a message for which so many bytes are enough, also routed.
+[[nodiscard]] constexpr std::uint64_t payload_in_routed(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t heads = routed_head_size + frame_header_size + message_head_size;
+  return bytes < heads ? 0 : (bytes - routed_head_size) / 8 * 8 + routed_head_size - heads;
+}
+static_assert(payload_in_routed(routed_size(message_head_size + 1000)) == 1000);
+
 // The part of each link's own: its first 8 bytes.
 [[nodiscard]] constexpr message_head link_part(const routed_head& head) noexcept {
   const auto step = static_cast<std::uint32_t>(head.step) | (head.asks ? asking_bit : 0);

@@ -58,7 +58,8 @@ class node_options {
     children_ = range;
     return *this;
   }
-  // The longest message in payload bytes, both ways, up to 64 MiB.
+  // The longest message in payload bytes, both ways, up to 64 MiB. An address of this node with a lower one
+  // (shm://name?message_limit=32K) lowers what all others may send it.
   node_options& message_limit(std::size_t bytes) {
     message_limit_ = bytes;
     return *this;
