@@ -106,6 +106,7 @@ class simulation {
   void kill(bus_id id);
   // Starts that process anew; kills it first if it is running.
   void restart(bus_id id);
+  // Of these times and those below one that is negative counts as 0.
   // As SIGSTOP, and SIGCONT after that time.
   void stop_for(bus_id id, std::chrono::nanoseconds time);
   // Its clock jumps ahead, as on a machine that was suspended.

@@ -172,7 +172,7 @@ void connection_core::begin(connection_entry& c) noexcept {
   const fork_pause no_fork;
   c.now = phase::resolving;
   if (!std::exchange(c.retrying, false))
-    c.connect_ends_at = c.connect_timeout == never ? never : now() + c.connect_timeout;
+    c.connect_ends_at = c.connect_timeout == never ? never : moment_after(now(), c.connect_timeout);
   c.phase_ends_at = c.connect_ends_at;
   set_timer(c);
   if (auto e = c.dial->begin(); !e)
@@ -230,7 +230,7 @@ void connection_core::linked(connection_entry& c) noexcept {
   if (c.link->now() == stream_link::state::connecting)
     c.link->connected();
   c.confirmed = c.confirm_said = false;
-  c.phase_ends_at = c.confirm_timeout == never ? never : now() + c.confirm_timeout;
+  c.phase_ends_at = c.confirm_timeout == never ? never : moment_after(now(), c.confirm_timeout);
   set_timer(c);
   if (c.closing)
     return say_goodbye(c);
@@ -335,7 +335,7 @@ void connection_core::say_goodbye(connection_entry& c) noexcept {
 }
 
 void connection_core::close(connection_entry& c, std::chrono::nanoseconds linger) noexcept {
-  const auto until = linger < never ? never : std::max(now() + linger, std::chrono::nanoseconds{1});
+  const auto until = linger < never ? never : moment_after(now(), linger);
   if (c.now == phase::closed)
     return;
   if (std::exchange(c.closing, true)) {

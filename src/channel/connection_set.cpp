@@ -237,8 +237,9 @@ std::size_t connection_core::poll(const poll_limits& limits) {
     return 0;
   take_next_handlers();
   budget left{.messages = limits.messages,
-              .deadline = limits.time > std::chrono::nanoseconds{0} ? now() + limits.time
-                                                                    : std::chrono::nanoseconds{0}};
+              .deadline = limits.time > std::chrono::nanoseconds{0}
+                              ? moment_after(now(), limits.time)
+                              : std::chrono::nanoseconds{0}};
   find_busy();
   if (!tell_problems() || !tell_due())
     return 0;
@@ -340,7 +341,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
       busy_.leave(c);
       c.peer_done = true;
       if (!c.closing) {
-        c.linger_ends_at = now() + c.linger;
+        c.linger_ends_at = moment_after(now(), c.linger);
         set_timer(c);
       }
       say_goodbye(c);

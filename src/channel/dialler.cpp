@@ -63,8 +63,9 @@ std::chrono::nanoseconds dialler::next_round() noexcept {
       quarter == 0
           ? 0
           : static_cast<std::int64_t>(random_word() % static_cast<std::uint64_t>(2 * quarter));
-  const auto at = now() + backoff_ + std::chrono::nanoseconds{spread - quarter};
-  backoff_ = std::min(2 * backoff_, std::max(reconnect_max_, reconnect_min_));
+  const auto at = moment_after(now(), moment_after(backoff_ - std::chrono::nanoseconds{quarter},
+                                                   std::chrono::nanoseconds{spread}));
+  backoff_ = std::min(moment_after(backoff_, backoff_), std::max(reconnect_max_, reconnect_min_));
   return at;
 }
 

@@ -5,6 +5,7 @@
 // each wait, look how long it took.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "atbus/core/clock.hpp"
@@ -27,7 +28,7 @@ class spin_budget {
   // Spins until `done()`, which may throw, or until the budget, or `deadline`, is used up. True: done.
   template <class Done>
   bool spin(std::chrono::nanoseconds start, std::chrono::nanoseconds deadline, Done&& done) {
-    const auto end = start + current_ < deadline ? start + current_ : deadline;
+    const auto end = std::min(moment_after(start, current_), deadline);
     while (now() < end) {
       for (int i = 0; i < 8; ++i) {
         if (done())

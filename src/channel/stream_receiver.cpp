@@ -329,7 +329,7 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
   if (lanes_ != nullptr) {
     const auto of_lanes = static_cast<const receiver_state&>(*lanes_).longest_sleep();
     if (of_lanes >= std::chrono::nanoseconds{0})
-      consider(now() + of_lanes);
+      consider(moment_after(now(), of_lanes));
   }
   return next;
 }
@@ -418,7 +418,7 @@ void stream_receiver::add(file socket) noexcept {
   connection& c = *slots_[number];
   c.number = number;
   c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
-  c.close_at = now() + confirm_timeout_;
+  c.close_at = moment_after(now(), confirm_timeout_);
   c.open_at = open_.size();
   open_.push_back(&c);
   unconfirmed_.join(c);

@@ -55,7 +55,7 @@ void stream_sender::dial_next() noexcept {
     return lost({errc::system_error, text_ + ": can't watch its socket", errno});
   phase_ = phase::connecting;
   // The kernel waits for minutes. All answers for a name share the time, so that each is tried.
-  due_ = now() + attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left());
+  due_ = moment_after(now(), attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left()));
   if (dialled->connected)
     connected();
 }

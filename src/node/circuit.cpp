@@ -436,7 +436,7 @@ void circuit::close(std::chrono::nanoseconds linger) noexcept {
     return;
   stretch_.frame = nullptr;
   take_in();
-  closes_at_ = owner_.clock_.now() + linger;
+  closes_at_ = moment_after(owner_.clock_.now(), linger);
   clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);
   if (!blocked_)
     pump();

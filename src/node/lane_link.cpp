@@ -95,7 +95,7 @@ void lane_link::close(std::chrono::nanoseconds linger) noexcept {
   flush();
   if (paused_)
     resume();
-  const auto ends_at = now() + linger;
+  const auto ends_at = moment_after(now(), linger);
   if (now_ != phase::closing || ends_at < phase_ends_at_)
     phase_ends_at_ = ends_at;
   now_ = phase::closing;

@@ -56,7 +56,7 @@ result<link*> lane_transport::connect(const address& to) {
   if (made.generation_ == 0) {
     end(made, {errc::not_found, text + ": nobody receives there at present"});
   } else {
-    made.phase_ends_at_ = now() + options_.connect_timeout;
+    made.phase_ends_at_ = moment_after(now(), options_.connect_timeout);
     call(made);
     watch(made, look_for_successor);
   }

@@ -33,7 +33,7 @@ status node_core::broadcast(const id_range& to, std::uint32_t type, bytes_view p
   wait->number = number;
   wait->call = std::move(call);
   wait->clock = std::make_unique<timer>(timers_, [this, number] { broadcast_over(number); });
-  wait->clock->set(on_.clock.now() + timeout);
+  wait->clock->set(moment_after(on_.clock.now(), timeout));
   awaited_.push_back(std::move(wait));
   return {};
 }

@@ -72,8 +72,7 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
   const std::uint64_t number = ++last_asked_;
   byte_buffer payload;
   encode(number, words, payload);
-  const std::chrono::nanoseconds now = on_.clock.now();
-  const std::chrono::nanoseconds deadline = now + std::min(timeout, timer_queue::never - now);
+  const std::chrono::nanoseconds deadline = moment_after(on_.clock.now(), timeout);
   auto clock =
       std::make_unique<timer>(timers_, [this, number] { end_command(number, errc::timed_out); });
   clock->set(deadline);
@@ -102,7 +101,7 @@ status node_core::answer(const node_life& to, std::uint64_t number, errc how,
       return {errc::peer_closed, to.id.value()};
     // It may be back soon, for what its link or an earlier life of this node has left.
     if (in->sessions.empty() && !in->wished && !in->forget.pending())
-      in->forget.set(on_.clock.now() + options_.first_idle_timeout());
+      in->forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
   }
   byte_buffer payload;
   encode(number, values, payload);

@@ -217,7 +217,7 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
     ready_.erase(at);
   });
   if (timeout >= std::chrono::nanoseconds{0})
-    wait->clock->set(on_.clock.now() + timeout);
+    wait->clock->set(moment_after(on_.clock.now(), timeout));
   ready_.push_back(std::move(wait));
   const peer* const known = find_or_look_up(id);
   if (known != nullptr && known->current != nullptr)
@@ -253,7 +253,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   const std::chrono::nanoseconds now = on_.clock.now();
   progress_ = {.most = limits.messages};
   if (limits.time > std::chrono::nanoseconds{0})
-    progress_.deadline = now + limits.time;
+    progress_.deadline = moment_after(now, limits.time);
   timers_.run(now);
   if (!tell_own() || !tell_news())
     return progress_.told;

@@ -120,7 +120,7 @@ void node_core::begin_handshake(session& on) {
   on.stage = session_stage::registering;
   on.began_after = stats_.registrations;
   on.keeps = on.at.keeps();
-  on.clock.set(on_.clock.now() + options_.first_idle_timeout());
+  on.clock.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
   if (!on.by_us) {
     on.shake =
@@ -290,7 +290,7 @@ void node_core::registered(session& on) {
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
   if (is_remote(on.at.kind()))
-    on.clock.set(on_.clock.now() + options_.ping_interval());
+    on.clock.set(moment_after(on_.clock.now(), options_.ping_interval()));
   else
     on.clock.cancel();
   if (of.life != on.life) {

@@ -56,7 +56,7 @@ void node_core::session_timer(session& of) {
   ++of.pings_spared;
   if (asks)
     ping(of);
-  of.clock.set(on_.clock.now() + options_.ping_interval());
+  of.clock.set(moment_after(on_.clock.now(), options_.ping_interval()));
 }
 
 void node_core::begin_to_listen(session& of) noexcept {

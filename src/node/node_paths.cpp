@@ -106,7 +106,7 @@ error node_core::dial_now(dial& which) {
   on.by_us = true;
   on.dialled = &which;
   which.at = &on;
-  on.clock.set(on_.clock.now() + options_.first_idle_timeout());
+  on.clock.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
   return {};
 }
 
@@ -118,11 +118,11 @@ void node_core::dial_again(dial& which) {
   const unsigned doubled = std::min(which.failures++, 20U);
   std::chrono::nanoseconds wait = options_.retry_first();
   for (unsigned i = 0; i < doubled && wait < options_.retry_longest(); ++i)
-    wait *= 2;
+    wait = moment_after(wait, wait);
   wait = std::min(wait, options_.retry_longest());
   const auto half = static_cast<std::uint64_t>(wait.count()) / 2;
   const auto drawn = static_cast<std::int64_t>(half + on_.random.word() % (half + 1));
-  which.again.set(on_.clock.now() + std::chrono::nanoseconds{drawn});
+  which.again.set(moment_after(on_.clock.now(), std::chrono::nanoseconds{drawn}));
 }
 
 void node_core::dial_again(std::list<dial>& idle) {
@@ -309,7 +309,7 @@ void node_core::path_ended(peer& of, session& gone) {
     if (message.flags == flag_command)
       message.deadline = find_asked(message)->clock->due();
     else if (message.flags == 0 && of.policy.message_deadline.count() != 0)
-      message.deadline = on_.clock.now() + of.policy.message_deadline;
+      message.deadline = moment_after(on_.clock.now(), of.policy.message_deadline);
   }
   of.out.path_lost(std::move(left));
   if (const auto next_deadline = of.out.earliest_deadline())
@@ -428,7 +428,7 @@ void node_core::let_go(peer& of) {
     return forget(of);
   }
   seek(of);
-  of.forget.set(on_.clock.now() + options_.first_idle_timeout());
+  of.forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
 }
 
 void node_core::abandon(peer& of, errc reason) {
@@ -441,7 +441,7 @@ void node_core::give_up(peer& of, errc reason) {
     return forget(of);
   // What is sent there later and is not required is not to wait for ever either.
   if (of.sessions.empty())
-    of.forget.set(on_.clock.now() + options_.first_idle_timeout());
+    of.forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
 }
 
 void node_core::forget(peer& of) {

@@ -169,7 +169,7 @@ void node_core::commit_held(std::size_t length) noexcept {
   }
   message.number = in->out.accept();
   if (message.deadline.count() == 0 && in->policy.message_deadline.count() != 0)
-    message.deadline = on_.clock.now() + in->policy.message_deadline;
+    message.deadline = moment_after(on_.clock.now(), in->policy.message_deadline);
   if (message.deadline.count() != 0 &&
       (!in->expiry.pending() || message.deadline < in->expiry.due()))
     in->expiry.set(message.deadline);

@@ -144,7 +144,8 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
   const std::chrono::nanoseconds start = now();
   const status how = sleep(timeout, [&](std::chrono::nanoseconds longest) {
     const bool limited = longest >= std::chrono::nanoseconds{0};
-    return spin_.spin(start, limited ? start + longest : std::chrono::nanoseconds::max(),
+    return spin_.spin(start,
+                      limited ? moment_after(start, longest) : std::chrono::nanoseconds::max(),
                       [this] { return ground_->sleep(std::chrono::nanoseconds{0}); });
   });
   // A time that was over sooner says nothing.
@@ -182,7 +183,7 @@ bool node_state::is_over() {
   if (!stopping_)
     return false;
   if (!drained_by_) {
-    drained_by_ = core_.clock().now() + drain_;
+    drained_by_ = moment_after(core_.clock().now(), drain_);
     threads_.pass_on(core_, poll_limits{}.messages);
   }
   return settled() || core_.clock().now() >= *drained_by_;

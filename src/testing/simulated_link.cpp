@@ -35,7 +35,7 @@ void simulated_wire::tell_end(simulated_network& net, std::size_t end,
   if (ends[end] == nullptr)
     return;
   // The wire lives for as long as one of its ends does, or something is on its way.
-  net.at(net.now() + delay, [wire = ends[end]->wire_, end, why] {
+  net.at(moment_after(net.now(), delay), [wire = ends[end]->wire_, end, why] {
     simulated_link* const at = wire->ends[end];
     if (at == nullptr || at->end_seen_)
       return;
@@ -190,7 +190,7 @@ void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
     return;
   paused_ = false;
   slot_.clear();
-  owner_.net_.timer(owner_.net_.now() + linger, [wire = wire_, end = end_] {
+  owner_.net_.timer(moment_after(owner_.net_.now(), linger), [wire = wire_, end = end_] {
     if (wire->ends[end] != nullptr)
       wire->ends[end]->end_now(errc::timed_out);
   });

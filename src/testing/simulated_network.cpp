@@ -62,7 +62,7 @@ void simulated_network::run_until(std::chrono::nanoseconds when) {
 
 bool simulated_network::run_until(const std::function<bool()>& holds,
                                   std::chrono::nanoseconds longest) {
-  const std::chrono::nanoseconds end = now() + longest;
+  const std::chrono::nanoseconds end = moment_after(now(), longest);
   while (!holds()) {
     if (!step(end)) {
       run_until(end);

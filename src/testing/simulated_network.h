@@ -71,7 +71,7 @@ class simulated_network {
   // The next thing happens, if it does until then.
   bool step(std::chrono::nanoseconds until);
   void run_until(std::chrono::nanoseconds when);
-  void run_for(std::chrono::nanoseconds time) { run_until(now() + time); }
+  void run_for(std::chrono::nanoseconds time) { run_until(moment_after(now(), time)); }
   // Until it holds, looking after each thing that happens; false: it does not within `longest`.
   bool run_until(const std::function<bool()>& holds, std::chrono::nanoseconds longest);
 

@@ -137,7 +137,7 @@ void simulated_node::plan_next() {
       node_access::is_stopping(node_) ? 1ms : node_.longest_sleep();
   node_.finish_sleep();
   if (sleep >= 0ns)
-    plan(net_.now() + std::max<std::chrono::nanoseconds>(sleep, 20us), reason::timer);
+    plan(moment_after(net_.now(), std::max<std::chrono::nanoseconds>(sleep, 20us)), reason::timer);
 }
 
 }  // namespace atbus::detail

@@ -35,9 +35,9 @@ class simulated_clock final : public clock_source {
  public:
   explicit simulated_clock(const clock_source& of) : of_(of) {}
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept override {
-    return of_.now() + ahead_;
+    return moment_after(of_.now(), ahead_);
   }
-  void step(std::chrono::nanoseconds ahead) noexcept { ahead_ += ahead; }
+  void step(std::chrono::nanoseconds ahead) noexcept { ahead_ = moment_after(ahead_, ahead); }
 
  private:
   const clock_source& of_;

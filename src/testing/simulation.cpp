@@ -152,7 +152,7 @@ bool simulation::state::is_idle() {
 }
 
 std::chrono::nanoseconds simulation::state::draw_time(std::chrono::nanoseconds longest) {
-  return std::chrono::nanoseconds{random() % static_cast<std::uint64_t>(longest.count() + 1)};
+  return std::chrono::nanoseconds{random() % (static_cast<std::uint64_t>(longest.count()) + 1)};
 }
 
 std::vector<bus_id> simulation::state::running() const {
@@ -219,7 +219,7 @@ void simulation::restart(bus_id id) {
 }
 
 void simulation::stop_for(bus_id id, std::chrono::nanoseconds time) {
-  state_->at(id).node->stop_until(state_->net.now() + time);
+  state_->at(id).node->stop_until(moment_after(state_->net.now(), time));
 }
 
 void simulation::step_clock(bus_id id, std::chrono::nanoseconds ahead) {
@@ -243,12 +243,12 @@ void simulation::join(bus_id one, bus_id other) {
 }
 
 void simulation::disturb(std::chrono::nanoseconds time, const disturbances& what) {
-  const std::chrono::nanoseconds end = state_->net.now() + time;
+  const std::chrono::nanoseconds end = moment_after(state_->net.now(), time);
   // Calls `fault` so often, at random moments, with the moment when it is to be over.
   const auto plan = [&](unsigned times,
                         const std::function<void(std::chrono::nanoseconds)>& fault) {
     for (unsigned i = 0; i < times; ++i) {
-      const auto when = state_->net.now() + state_->draw_time(time);
+      const auto when = moment_after(state_->net.now(), state_->draw_time(time));
       const auto over = std::min(end, when + state_->draw_time(longest_fault));
       state_->net.at(when, [fault, over] { fault(over); });
     }
@@ -292,7 +292,7 @@ std::chrono::nanoseconds simulation::now() const noexcept {
 }
 
 void simulation::after(std::chrono::nanoseconds time, std::function<void()> what) {
-  state_->net.at(state_->net.now() + time, [this, what = std::move(what)] {
+  state_->net.at(moment_after(state_->net.now(), time), [this, what = std::move(what)] {
     what();
     state_->wake_all();
   });
@@ -308,7 +308,7 @@ void simulation::run_for(std::chrono::nanoseconds time) {
 }
 
 bool simulation::run_until(const std::function<bool()>& holds, std::chrono::nanoseconds longest) {
-  const std::chrono::nanoseconds end = state_->net.now() + longest;
+  const std::chrono::nanoseconds end = moment_after(state_->net.now(), longest);
   state_->wake_all();
   while (!holds()) {
     if (!state_->step(end)) {

@@ -102,7 +102,7 @@ struct sender_options {
 // How much one `poll` may do. It ends earlier when nothing is left to deliver.
 struct poll_limits {
   std::size_t messages = 4096;
-  // Checked about every 32 messages; 0: no limit.
+  // Checked about every 32 messages; 0 or less: no limit.
   std::chrono::nanoseconds time{0};
 };
 

@@ -98,7 +98,7 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
 template <class Handler>
 std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits) {
   const bool timed = limits.time > std::chrono::nanoseconds{0};
-  const std::chrono::nanoseconds deadline = timed ? now() + limits.time : limits.time;
+  const std::chrono::nanoseconds deadline = timed ? moment_after(now(), limits.time) : limits.time;
   std::size_t delivered = 0;
   std::uint64_t delivered_bytes = 0;
   // Also when a handler throws.

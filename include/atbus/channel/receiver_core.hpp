@@ -251,7 +251,7 @@ std::size_t receiver_core::poll(Handler& handler, const poll_limits& limits) {
   if (--polls_until_bells_ == 0) [[unlikely]]
     look_at_bells();
   const bool timed = limits.time > std::chrono::nanoseconds{0};
-  const std::chrono::nanoseconds deadline = timed ? now() + limits.time : limits.time;
+  const std::chrono::nanoseconds deadline = timed ? moment_after(now(), limits.time) : limits.time;
   std::size_t delivered = 0;
   std::size_t idle_looks = 0;
   while (delivered < limits.messages && idle_looks < most_idle_looks) {

@@ -13,6 +13,16 @@
 
 namespace atbus {
 
+// The moment `time` after another one. The last moment that can be said stands for "never": what would be
+// later is that. A negative time counts as 0.
+constexpr std::chrono::nanoseconds moment_after(std::chrono::nanoseconds moment,
+                                                std::chrono::nanoseconds time) noexcept {
+  constexpr auto never = std::chrono::nanoseconds::max();
+  if (time <= std::chrono::nanoseconds{0})
+    return moment;
+  return moment > never - time ? never : moment + time;
+}
+
 // Exact: CLOCK_MONOTONIC (clock_gettime(2)).
 ATBUS_API std::chrono::nanoseconds now() noexcept;
 

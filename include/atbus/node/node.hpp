@@ -233,7 +233,8 @@ class ATBUS_API node {
   // message_limit is lower drops it (broadcast_drops). Errors: no_route (no link leads to any),
   // would_block (none of these has room), message_too_large, closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
-  // The same, and once `timeout` has passed calls with the nodes that have said they got it.
+  // The same, and once `timeout` has passed (0 or less: with the next poll) calls with the nodes that have
+  // said they got it.
   // would_block also if 64 such calls are outstanding.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                    std::chrono::nanoseconds timeout,
@@ -287,7 +288,7 @@ class ATBUS_API node {
   // from a handler), and that of fault().
   status run();
   void stop() noexcept;
-  // Lets what was accepted settle for at most `deadline`, says goodbye, ends the node, and reports
+  // Lets what was accepted settle for at most `deadline` (negative: for as long as it takes), says goodbye, ends the node, and reports
   // what was not delivered. Errors: timed_out (something was not), closed, invalid_argument (from a
   // handler).
   status shutdown(std::chrono::nanoseconds deadline);

@@ -2,7 +2,7 @@
 //
 //   atbus::node node{7, atbus::node_options{}.token(secret).ping_interval(4s)};
 //
-// Plain values; a node copies them. check() says what can't work; a node made of such options
+// A time of nanoseconds::max() is for ever. Plain values; a node copies them. check() says what can't work; a node made of such options
 // refuses every verb with the same error.
 #pragma once
 
@@ -123,6 +123,7 @@ class node_options {
     return *this;
   }
   // How long run() goes on after stop() so that what was accepted is delivered; then it says timed_out.
+  // 0: not at all.
   node_options& drain(std::chrono::nanoseconds longest) {
     drain_ = longest;
     return *this;

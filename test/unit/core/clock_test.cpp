@@ -73,5 +73,19 @@ TEST(ManualClock, StartsAtZero) {
   EXPECT_EQ(manual_clock{}.now(), 0ns);
 }
 
+TEST(MomentAfter, IsNeverBeyondTheLastMomentNorBeforeTheFirst) {
+  constexpr auto max = std::chrono::nanoseconds::max();
+  EXPECT_EQ(moment_after(5s, 1s), 6s);
+  EXPECT_EQ(moment_after(5s, 0s), 5s);
+  EXPECT_EQ(moment_after(5s, 1ns), 5s + 1ns);
+  EXPECT_EQ(moment_after(5s, -1s), 5s);
+  EXPECT_EQ(moment_after(5s, std::chrono::nanoseconds::min()), 5s);
+  EXPECT_EQ(moment_after(5s, max - 5s), max);
+  EXPECT_EQ(moment_after(5s, max - 5s + 1ns), max);
+  EXPECT_EQ(moment_after(5s, max), max);
+  EXPECT_EQ(moment_after(max, max), max);
+  EXPECT_EQ(moment_after(0s, max), max);
+}
+
 }  // namespace
 }  // namespace atbus
