@@ -73,8 +73,8 @@ bool outgoing_flow::resume(const node_life& life, const flow_position& position,
       ++at;
     }
   }
-  for (const held_message& message : given_up)
-    report(message, same_life ? errc::superseded : errc::peer_closed);
+  for (held_message& message : given_up)
+    report(std::move(message), same_life ? errc::superseded : errc::peer_closed);
   return true;
 }
 
@@ -86,8 +86,8 @@ void outgoing_flow::expire(std::chrono::nanoseconds now, const sink& report) {
     else
       ++at;
   }
-  for (const held_message& message : late)
-    report(message, errc::timed_out);
+  for (held_message& message : late)
+    report(std::move(message), errc::timed_out);
 }
 
 std::optional<std::chrono::nanoseconds> outgoing_flow::earliest_deadline() const noexcept {
@@ -103,7 +103,7 @@ void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   assert(!held_.empty());
   messages oldest;
   move_out(held_.begin(), oldest);
-  report(oldest.front(), reason);
+  report(std::move(oldest.front()), reason);
 }
 
 template <class Predicate>
@@ -111,8 +111,8 @@ void outgoing_flow::abandon_where(Predicate&& which, errc reason, const sink& re
   messages given_up;
   for (auto at = held_.begin(); at != held_.end();)
     at = which(*at) ? move_out(at, given_up) : std::next(at);
-  for (const held_message& message : given_up)
-    report(message, reason);
+  for (held_message& message : given_up)
+    report(std::move(message), reason);
 }
 
 void outgoing_flow::abandon_unrequired(errc reason, const sink& report) {
@@ -124,10 +124,10 @@ void outgoing_flow::abandon_from_length(std::size_t bytes, errc reason, const si
 }
 
 void outgoing_flow::abandon(errc reason, const sink& report) {
-  const messages all = std::exchange(held_, {});
+  messages all = std::exchange(held_, {});
   held_bytes_ = 0;
-  for (const held_message& message : all)
-    report(message, reason);
+  for (held_message& message : all)
+    report(std::move(message), reason);
 }
 
 }  // namespace atbus::detail

@@ -69,8 +69,8 @@ struct held_message {
 class outgoing_flow {
  public:
   // Told of each message that is settled without being delivered, and why it is not; its outcome()
-  // holds. Called last, so it may use the flow; must not throw.
-  using sink = std::function<void(const held_message&, errc reason)>;
+  // holds. It may take the message. Called last, so it may use the flow; must not throw but std::bad_alloc.
+  using sink = std::function<void(held_message&&, errc reason)>;
 
   outgoing_flow() = default;
   // Its numbers begin behind that one: who knew this flow before it was forgotten here has not

@@ -13,6 +13,9 @@ namespace {
 // How often a peer whose messages move from a lane to another link is looked at.
 constexpr std::chrono::nanoseconds move_interval = std::chrono::milliseconds{1};
 
+// Calls that wait for peers.
+constexpr std::size_t waits_max = 4096;
+
 token_list make_tokens(const node_options& options, error& fault) {
   token_list made;
   for (const std::string& secret : options.tokens()) {
@@ -75,6 +78,7 @@ void node_core::close() noexcept {
   // Who waits for a peer is told that there is nothing to wait for.
   for (auto waits = std::exchange(ready_, {}); const auto& wait : waits)
     wait->call(errc::closed);
+  last_drops_.clear();
   for (auto untold = std::exchange(news_, {}); const news& item : untold) {
     if (item.kind == news::what::ready)
       item.call(item.result);
@@ -204,6 +208,8 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
     return errc::closed;
   if (!fault_)
     return fault_;
+  if (ready_.size() + untold_calls_ >= waits_max)
+    return {errc::would_block, std::to_string(waits_max) + " calls wait for a node already"};
   auto wait = std::make_unique<ready_wait>();
   wait->id = id;
   wait->call = std::move(call);

@@ -30,6 +30,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "atbus/core/bus_id.hpp"
@@ -423,11 +424,17 @@ class node_core final : private link_events, private next_hops {
     std::string text{};
     std::function<void(status)> call{};
     status result{};
+    std::uint64_t count = 1;  // messages, of undelivered
   };
   void tell(news what) {
     close_inlet();  // it comes before the next message
     news_.push_back(std::move(what));
+    untold_calls_ += news_.back().kind == news::what::ready ? 1U : 0U;
   }
+  void tell_undelivered(bus_id about, held_message&& what, errc reason);
+  // That one is the first of the news.
+  void told_undelivered(const news& item) noexcept;
+  void tell_line(const std::string& text);
   void tell_event(const peer& of, endpoint_event event);
   void log(std::string text);
   // What peers and strangers bring about, as often as they like: once a second for each cause.
@@ -512,6 +519,13 @@ class node_core final : private link_events, private next_hops {
   log_limit lines_of_causes_{std::chrono::seconds{1}, 1};
   log_limit lines_of_nodes_{std::chrono::minutes{1}, 60};
   std::deque<news> news_;
+  // Of these: bytes of what was dropped for want of room, with what it takes to keep them; the last one
+  // of a destination and outcome, once there are too many, to which all further ones are added.
+  std::size_t untold_drops_ = 0;
+  std::map<std::pair<bus_id, errc>, news*> last_drops_;
+  std::size_t untold_lines_ = 0;
+  std::uint64_t lines_left_out_ = 0;
+  std::size_t untold_calls_ = 0;
   std::vector<std::unique_ptr<ready_wait>> ready_;
   struct broadcast_wait {
     std::uint64_t number = 0;

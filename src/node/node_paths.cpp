@@ -63,9 +63,9 @@ std::unique_ptr<peer> node_core::make_peer(bus_id id) {
     give_up(of, errc::peer_closed);
   });
   of.expiry.replace([this, &of] {
-    of.out.expire(on_.clock.now(), [this, &of](const held_message& what, errc reason) {
+    of.out.expire(on_.clock.now(), [this, &of](held_message&& what, errc reason) {
       ++stats_.deadline_drops;
-      reporter(of)(what, reason);
+      reporter(of)(std::move(what), reason);
     });
     if (const auto next = of.out.earliest_deadline())
       of.expiry.set(*next);
@@ -295,8 +295,9 @@ void node_core::path_ended(peer& of, session& gone) {
     // Later ones are on their way already, or nobody wants these to get there.
     const errc reason = gone.given_up ? errc::closed : errc::peer_closed;
     const auto report = reporter(of);
-    for (const held_message& message : std::exchange(left, {}))
-      report(message, reason);
+    for (held_message& message : left)
+      report(std::move(message), reason);
+    left.clear();
     if (of.current != nullptr)
       return;
   }

@@ -176,7 +176,7 @@ void node_core::commit_held(std::size_t length) noexcept {
   if (in->policy.overflow == overflow_policy::drop_newest && in->out.holds() &&
       in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
     ++stats_.overflow_drops;
-    reporter (*in)(message, errc::would_block);
+    reporter (*in)(std::move(message), errc::would_block);
     return;
   }
   in->out.hold(std::move(message));
@@ -200,10 +200,7 @@ bool node_core::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes)
   held_message never_sent;
   never_sent.type = type;
   never_sent.bytes.assign(bytes.begin(), bytes.end());
-  tell({.kind = news::what::undelivered,
-        .about = to,
-        .message = std::move(never_sent),
-        .reason = why.code()});
+  tell_undelivered(to, std::move(never_sent), why.code());
   return true;
 }
 

@@ -40,13 +40,15 @@ class message {
 };
 
 // An accepted message that was not delivered, or of which nobody knows. Valid until the handler
-// returns.
+// returns. Reports that wait for a poll keep at most node_options::send_buffer_size bytes, or 1 MiB, of
+// messages that were dropped for want of room; further ones for the same destination are told as one.
 class undelivered {
  public:
   undelivered(bus_id destination, std::uint64_t number, std::uint32_t type, bytes_view bytes,
-              errc outcome, errc reason) noexcept
+              errc outcome, errc reason, std::uint64_t count = 1) noexcept
       : destination_(destination),
         number_(number),
+        count_(count),
         bytes_(bytes),
         type_(type),
         outcome_(outcome),
@@ -56,6 +58,9 @@ class undelivered {
   // Of all messages this node sent there, counted from 1, or from where it stood when the node had
   // forgotten the destination.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  // How many messages this tells of. If more than one, they were dropped: then number() and type() are
+  // those of the last one, and bytes() is empty.
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
   // not_delivered: proven that no handler has seen it, nor will; outcome_unknown: not proven.
@@ -70,6 +75,7 @@ class undelivered {
  private:
   bus_id destination_;
   std::uint64_t number_;
+  std::uint64_t count_;
   bytes_view bytes_;
   std::uint32_t type_;
   errc outcome_;

@@ -263,16 +263,19 @@ class ATBUS_API node {
   // handler is for is answered with unknown_command. An empty handler is none.
   void on_command(std::function<void(atbus::command&)> handler);
   void on_command(std::string_view name, std::function<void(atbus::command&)> handler);
-  // Once for each accepted message that is not delivered or unknown.
+  // Once for each accepted message that is not delivered or unknown; once for several of those that were
+  // dropped for want of room, if there are many before a poll (undelivered::count). While there is no
+  // handler they are counted in stats() alone.
   void on_undelivered(std::function<void(const undelivered&)> handler);
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
   // After a would_block of send, claim or command: there is room for that destination again.
   void on_writable(std::function<void(bus_id)> handler);
-  // One line for people, without a newline.
+  // One line for people, without a newline. 1,000 wait for a poll at most; then one says how many were left
+  // out.
   void on_log(std::function<void(std::string_view)> sink);
 
   // Calls once when node `id` is connected, or `timeout` has passed (timed_out; negative: never), or
-  // this node ends (closed). Errors: closed.
+  // this node ends (closed). Errors: closed; would_block while 4,096 calls wait.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
   [[nodiscard]] ready_awaitable ready(bus_id id, std::chrono::nanoseconds timeout) noexcept;
 
