@@ -21,10 +21,16 @@ outgoing_flow::messages::iterator outgoing_flow::move_out(messages::iterator at,
 }
 
 void outgoing_flow::hold(held_message message) {
-  assert(held_.empty() || held_.back().number < message.number);
-  const std::size_t bytes = cost(message.bytes.size());
-  held_.push_back(std::move(message));
-  held_bytes_ += bytes;
+  messages one;
+  one.push_back(std::move(message));
+  hold(std::move(one));
+}
+
+void outgoing_flow::hold(messages&& one) noexcept {
+  assert(one.size() == 1);
+  assert(held_.empty() || held_.back().number < one.front().number);
+  held_bytes_ += cost(one.front().bytes.size());
+  held_.splice(held_.end(), one);
 }
 
 void outgoing_flow::path_lost(messages left) noexcept {
@@ -103,7 +109,12 @@ void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   assert(!held_.empty());
   messages oldest;
   move_out(held_.begin(), oldest);
-  report(std::move(oldest.front()), reason);
+  try {
+    report(std::move(oldest.front()), reason);
+  } catch (...) {
+    path_lost(std::move(oldest));
+    throw;
+  }
 }
 
 template <class Predicate>

@@ -94,8 +94,10 @@ class outgoing_flow {
     return sizeof(held_message) + 2 * sizeof(void*) + message_bytes;
   }
 
-  // Keeps a message that was accepted just now.
+  // Keeps a message that was accepted just now,
   void hold(held_message message);
+  // or the only one in that list; that takes no memory.
+  void hold(std::list<held_message>&& one) noexcept;
   // The oldest one held; there must be one. Then `carried` once its bytes are in the path.
   [[nodiscard]] const held_message& front() const noexcept { return held_.front(); }
   void carried() noexcept {
@@ -135,7 +137,7 @@ class outgoing_flow {
   // Reports those held whose deadline has come.
   void expire(std::chrono::nanoseconds now, const sink& report);
   [[nodiscard]] std::optional<std::chrono::nanoseconds> earliest_deadline() const noexcept;
-  // Reports the oldest one held; there must be one.
+  // Reports the oldest one held; there must be one. If the sink throws it stays.
   void drop_oldest(errc reason, const sink& report);
   // Reports all that is held,
   void abandon(errc reason, const sink& report);

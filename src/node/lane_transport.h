@@ -140,7 +140,7 @@ class lane_transport final : public transport, public lane_exchange {
   std::vector<std::unique_ptr<inbox>> inboxes_;
   std::vector<std::unique_ptr<lane_link>> links_;
   std::vector<lane_link*> watched_;      // to be looked at again at a time of their own
-  std::vector<lane_link*> waiting_;      // for room in their lanes
+  std::vector<lane_link*> waiting_;      // for room in their lanes; with room for all
   std::vector<lane_link*> unpublished_;  // something was appended there; with room for all
   std::deque<lane_link*> due_;           // to be told that they have ended, or left
   std::vector<error> problems_;

@@ -26,6 +26,7 @@ bool is_wrong_address(const error& e) {
 
 lane_link& lane_transport::add(inbox& own, std::string peer) {
   unpublished_.reserve(links_.size() + 1);
+  waiting_.reserve(links_.size() + 1);
   links_.push_back(std::make_unique<lane_link>(*this, own, std::move(peer), links_.size()));
   return *links_.back();
 }

@@ -114,12 +114,17 @@ status node_core::answer(const node_life& to, std::uint64_t number, errc how,
 status node_core::send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                                bytes_view payload, std::chrono::nanoseconds deadline) {
   status why;
-  std::byte* const at = claim_for(in, to, type, flags, payload.size(), why);
+  std::byte* at = nullptr;
+  try {
+    at = claim_for(in, to, type, flags, payload.size(), why);
+  } catch (const std::bad_alloc&) {
+    why = take_back_claim(to, payload.size());
+  }
   if (at == nullptr)
     return why;
   std::memcpy(at, payload.data(), payload.size());
   if (claimed_.in != nullptr)
-    claimed_.message.deadline = deadline;
+    claimed_.held.front().deadline = deadline;
   commit(payload.size());
   return {};
 }

@@ -48,6 +48,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
           {.message_limit = std::max(options.message_limit() + message_head_size, control_size_max),
            .queue_size = options.send_buffer_size()},
           *this, *this, timers_, on.clock, on.random, progress_) {
+  scratch_.reserve(control_size_max);  // flush() says how far this node has come, and can't fail
   if (fault_)
     tokens_ = make_tokens(options_, fault_);
   encode(where_body{.id = bus_id{std::numeric_limits<std::uint64_t>::max()}}, question_);
@@ -271,6 +272,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
     on_.channels.poll(rest);
   if (!closed_)
     circuits_.poll();
+  if (has_too_slow_)
+    drop_too_slow();
   if (closed_)
     return progress_.told;
   close_ways();
@@ -319,7 +322,7 @@ void node_core::flush() noexcept {
 }
 
 bool node_core::prepare_sleep() {
-  if (closed_ || !news_.empty() || !to_self_.empty() || circuits_.has_due() ||
+  if (closed_ || !news_.empty() || !to_self_.empty() || has_too_slow_ || circuits_.has_due() ||
       circuits_.has_unflushed())
     return false;
   return on_.channels.prepare_sleep();

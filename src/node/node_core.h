@@ -222,9 +222,10 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                            std::size_t length, status& why) noexcept;
   // `in` is who is known as `to`; no other claim is open. Commands and replies are held when the link
-  // is full.
+  // is full. Throws std::bad_alloc, and then nothing has happened that is not to be taken back so:
   [[nodiscard]] std::byte* claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
-                                     std::size_t length, status& why) noexcept;
+                                     std::size_t length, status& why);
+  [[nodiscard]] status take_back_claim(bus_id to, std::size_t length) noexcept;
   void commit_held(std::size_t length) noexcept;
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
   // outgrow the processor's caches.
@@ -299,6 +300,7 @@ class node_core final : private link_events, private next_hops {
   void violation(session& by, error what);
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
+  void drop_too_slow();
   void begin_to_listen(session& of) noexcept;
   void ping(session& of);
   void probe(session& of);
@@ -465,6 +467,8 @@ class node_core final : private link_events, private next_hops {
   std::vector<std::string> addresses_;
 
   poll_progress progress_;
+  bool owes_addresses_ = false;  // some session does
+  bool has_too_slow_ = false;    // some session is
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
@@ -502,16 +506,16 @@ class node_core final : private link_events, private next_hops {
 
   struct claim_state {
     session* path = nullptr;  // in that link
-    peer* in = nullptr;       // in `message`, for that peer
-    bool to_self = false;     // in `message`
+    peer* in = nullptr;       // in `held`, for that peer
+    bool to_self = false;     // in `held`
     std::size_t length = 0;
-    held_message message;
+    std::list<held_message> held;  // one, so that a commit takes no memory
   };
   claim_state claimed_;
   direct_way way_;
   // Of the way; while it is closed, of the last message that this turn has sent.
   session* way_path_ = nullptr;
-  std::deque<held_message> to_self_;
+  std::list<held_message> to_self_;
   std::uint64_t self_accepted_ = 0;
   std::size_t to_self_bytes_ = 0;
   bool self_wants_room_ = false;  // as of a peer

@@ -18,8 +18,8 @@ session& node_core::make_session(link& at) {
   auto made = std::make_unique<session>(timers_, at, nullptr);
   session& fresh = *made;
   fresh.clock.replace([this, &fresh] { session_timer(fresh); });
-  at.context = &fresh;
   sessions_.push_back(std::move(made));
+  at.context = &fresh;
   return fresh;
 }
 
@@ -401,6 +401,16 @@ void node_core::violation(session& by, error what) {
   ++stats_.violations;
   log_cause(what.code(), "the link to " + by.at.peer() + " is closed: " + what.text());
   drop(by, true, what.code(), what.text());
+}
+
+void node_core::drop_too_slow() {
+  has_too_slow_ = false;
+  for (const auto& one : sessions_) {
+    if (!std::exchange(one->too_slow, false) || one->stage != session_stage::registered)
+      continue;
+    log("the link to " + one->life.id.to_string() + " is broken off: its queue is full");
+    drop(*one, true, errc::would_block, "too slow");
+  }
 }
 
 void node_core::drop(session& which, bool say_bye, errc reason, std::string_view text) {

@@ -90,10 +90,15 @@ error node_core::start_dial(std::list<dial>& among, peer* of, std::optional<addr
       dial_again(fresh);
     }
   });
-  error bad = dial_now(fresh);
-  if (!bad)
+  try {
+    error bad = dial_now(fresh);
+    if (!bad)
+      among.pop_back();
+    return bad;
+  } catch (const std::bad_alloc&) {
     among.pop_back();
-  return bad;
+    throw;
+  }
 }
 
 error node_core::dial_now(dial& which) {
@@ -102,7 +107,14 @@ error node_core::dial_now(dial& which) {
       which.is_relayed() ? circuits_.open(which.of->id) : on_.channels.connect(*which.to);
   if (!began)
     return began.error();
-  session& on = make_session(**began);
+  session* made = nullptr;
+  try {
+    made = &make_session(**began);
+  } catch (const std::bad_alloc&) {
+    (*began)->abort();
+    throw;
+  }
+  session& on = *made;
   on.by_us = true;
   on.dialled = &which;
   which.at = &on;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "node/node_core.h"
@@ -32,12 +33,29 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
 std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                       std::size_t length, status& why) noexcept {
   give_up_claim();
-  peer* const in = closed_ || leaving_ ? nullptr : find_or_look_up(to);
-  return claim_for(in, to, type, flags, length, why);
+  try {
+    peer* const in = closed_ || leaving_ ? nullptr : find_or_look_up(to);
+    return claim_for(in, to, type, flags, length, why);
+  } catch (const std::bad_alloc&) {
+    why = take_back_claim(to, length);
+    return nullptr;
+  }
+}
+
+// There is no memory for it.
+status node_core::take_back_claim(bus_id to, std::size_t length) noexcept {
+  ++stats_.refused;
+  // One that was made for this message only would never be forgotten.
+  if (peer* const made = find(to); made != nullptr && made->life.incarnation == 0 &&
+                                   !made->wished && !made->wants_room && made->sessions.empty() &&
+                                   made->dials.empty() && !made->out.holds() &&
+                                   !made->forget.pending() && parent_ != made)
+    forget(*made);
+  return {errc::out_of_memory, length};
 }
 
 std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
-                                std::size_t length, status& why) noexcept {
+                                std::size_t length, status& why) {
   ++way_.claims;
   const auto refuse = [&](status reason) -> std::byte* {
     why = reason;
@@ -68,9 +86,8 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     in->blocked = true;
     const bool is_full = why == errc::would_block;  // else it is about to end: this waits
     if (is_full && in->policy.overflow == overflow_policy::disconnect) {
-      log("the link to " + to.to_string() + " is broken off: its queue is full");
       ++stats_.overflow_drops;
-      drop(path, true, errc::would_block, "too slow");
+      path.too_slow = has_too_slow_ = true;  // the next poll ends it, which takes memory
       return refuse({errc::not_connected, to.value()});
     }
     if (is_full && in->policy.overflow == overflow_policy::would_block &&
@@ -94,8 +111,8 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
       case overflow_policy::drop_oldest:
         while (in->out.holds() &&
                in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
-          ++stats_.overflow_drops;
           in->out.drop_oldest(errc::would_block, reporter(*in));
+          ++stats_.overflow_drops;
         }
         break;
       case overflow_policy::drop_newest:
@@ -106,20 +123,18 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
         return refuse({errc::would_block, length});
     }
   }
-  try {
-    claimed_.message = {};
-    claimed_.message.type = type;
-    claimed_.message.required = (flags & flag_require_delivery) != 0;
-    claimed_.message.flags = flags & command_flags;
-    claimed_.message.bytes.resize(length);
-  } catch (const std::bad_alloc&) {
-    return refuse({errc::out_of_memory, length});
-  }
+  std::list<held_message> made(1);
+  held_message& message = made.front();
+  message.type = type;
+  message.required = (flags & flag_require_delivery) != 0;
+  message.flags = flags & command_flags;
+  message.bytes.resize(length);
+  claimed_.held = std::move(made);
   why = {};
   claimed_.in = in;
   claimed_.to_self = self;
   claimed_.length = length;
-  return claimed_.message.bytes.data();
+  return message.bytes.data();
 }
 
 static_assert(data_head_size == message_head_size &&
@@ -159,12 +174,12 @@ void node_core::commit_held(std::size_t length) noexcept {
   peer* const in = std::exchange(claimed_.in, nullptr);
   ++stats_.accepted;
   stats_.accepted_bytes += length;
-  held_message& message = claimed_.message;
-  message.bytes.resize(length);
+  held_message& message = claimed_.held.front();
+  message.bytes.resize(length);  // not longer
   if (std::exchange(claimed_.to_self, false)) {
     message.number = ++self_accepted_;
     to_self_bytes_ += outgoing_flow::cost(length);
-    to_self_.push_back(std::move(message));
+    to_self_.splice(to_self_.end(), claimed_.held);
     return;
   }
   message.number = in->out.accept();
@@ -175,11 +190,14 @@ void node_core::commit_held(std::size_t length) noexcept {
     in->expiry.set(message.deadline);
   if (in->policy.overflow == overflow_policy::drop_newest && in->out.holds() &&
       in->out.held_bytes() + outgoing_flow::cost(length) > options_.send_buffer_size()) {
-    ++stats_.overflow_drops;
-    reporter (*in)(std::move(message), errc::would_block);
-    return;
+    try {
+      reporter (*in)(std::move(message), errc::would_block);
+      ++stats_.overflow_drops;
+      return;
+    } catch (const std::bad_alloc&) {  // this one is kept, then: it was accepted
+    }
   }
-  in->out.hold(std::move(message));
+  in->out.hold(std::move(claimed_.held));
 }
 
 bool node_core::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes) {

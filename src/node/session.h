@@ -64,10 +64,12 @@ struct session {
   resume_point answer;  // what it said of our flow
   // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
   [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
-  errc failure = errc::ok;  // why it did not register
-  byte_buffer refusal;      // to be said when the clock is due
-  bool superseded = false;  // another life of its id has come since: it is told so, and no more
-  bool given_up = false;    // disconnect() ends it: what it leaves is reported
+  errc failure = errc::ok;      // why it did not register
+  byte_buffer refusal;          // to be said when the clock is due
+  bool superseded = false;      // another life of its id has come since: it is told so, and no more
+  bool too_slow = false;        // its queue was full, and is to be ended for that
+  bool owes_addresses = false;  // of this node's: there was no room for them
+  bool given_up = false;        // disconnect() ends it: what it leaves is reported
   std::chrono::nanoseconds registered_at{0};
 
   // Counted since the link opened, messages of every kind.

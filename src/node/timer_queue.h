@@ -3,6 +3,7 @@
 // A timer is a member of what it belongs to and leaves the queue with it. One thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,14 +19,14 @@ class timer_queue;
 class timer {
  public:
   // `run` is called when it is due; it may set the timer again, and destroy what it is a member of.
-  timer(timer_queue& queue, std::function<void()> run) : queue_(queue), run_(std::move(run)) {}
+  timer(timer_queue& queue, std::function<void()> run);
   timer(const timer&) = delete;
   timer& operator=(const timer&) = delete;
-  ~timer() { cancel(); }
+  ~timer();
 
   void replace(std::function<void()> run) { run_ = std::move(run); }
-  // Replaces the time it had.
-  void set(std::chrono::nanoseconds due);
+  // Replaces the time it had. There is memory for that.
+  void set(std::chrono::nanoseconds due) noexcept;
   void cancel() noexcept;
   [[nodiscard]] bool pending() const noexcept { return place_ != nowhere; }
   [[nodiscard]] std::chrono::nanoseconds due() const noexcept { return due_; }
@@ -70,7 +71,12 @@ class timer_queue {
     }
   };
 
-  void add(timer& fresh) {
+  void make_room_for_one() {
+    if (timers_ == heap_.capacity())
+      heap_.reserve(std::max<std::size_t>(16, 2 * timers_));
+    ++timers_;
+  }
+  void add(timer& fresh) noexcept {
     const entry last{fresh.due_, ++order_, &fresh};
     heap_.push_back(last);
     rise(heap_.size() - 1, last);
@@ -107,11 +113,22 @@ class timer_queue {
     put(place, what);
   }
 
-  std::vector<entry> heap_;  // the next one in front
+  std::vector<entry> heap_;  // the next one in front; with room for all timers
+  std::size_t timers_ = 0;
   std::uint64_t order_ = 0;
 };
 
-inline void timer::set(std::chrono::nanoseconds due) {
+inline timer::timer(timer_queue& queue, std::function<void()> run)
+    : queue_(queue), run_(std::move(run)) {
+  queue_.make_room_for_one();
+}
+
+inline timer::~timer() {
+  cancel();
+  --queue_.timers_;
+}
+
+inline void timer::set(std::chrono::nanoseconds due) noexcept {
   cancel();
   due_ = due;
   queue_.add(*this);

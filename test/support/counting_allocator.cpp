@@ -11,6 +11,19 @@ namespace {
 // initial-exec: the first access must not allocate, or malloc would call itself.
 __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t allocation_count = 0;
 __attribute__((tls_model("initial-exec"))) thread_local bool failing = false;
+__attribute__((tls_model("initial-exec"))) thread_local bool failed = false;
+__attribute__((tls_model("initial-exec"))) thread_local std::uint64_t good_left = 0;
+
+// Of the allocation that is asked for.
+[[maybe_unused]] bool fails() noexcept {
+  if (!failing)
+    return false;
+  if (good_left != 0) {
+    --good_left;
+    return false;
+  }
+  return failed = true;
+}
 
 }  // namespace
 
@@ -51,22 +64,22 @@ void* __libc_memalign(std::size_t, std::size_t) noexcept;
 
 void* malloc(std::size_t bytes) noexcept {
   ++allocation_count;
-  return failing ? nullptr : __libc_malloc(bytes);
+  return fails() ? nullptr : __libc_malloc(bytes);
 }
 
 void* calloc(std::size_t count, std::size_t bytes) noexcept {
   ++allocation_count;
-  return failing ? nullptr : __libc_calloc(count, bytes);
+  return fails() ? nullptr : __libc_calloc(count, bytes);
 }
 
 void* realloc(void* old, std::size_t bytes) noexcept {
   ++allocation_count;
-  return failing ? nullptr : __libc_realloc(old, bytes);
+  return fails() ? nullptr : __libc_realloc(old, bytes);
 }
 
 void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
   ++allocation_count;
-  return failing ? nullptr : __libc_memalign(alignment, bytes);
+  return fails() ? nullptr : __libc_memalign(alignment, bytes);
 }
 
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
@@ -104,8 +117,13 @@ namespace atbus::test {
 std::uint64_t allocations() noexcept {
   return allocation_count;
 }
-allocation_failure::allocation_failure() noexcept {
+allocation_failure::allocation_failure(std::uint64_t good) noexcept {
+  good_left = good;
+  failed = false;
   failing = true;
+}
+bool allocation_failure::happened() noexcept {
+  return failed;
 }
 allocation_failure::~allocation_failure() {
   failing = false;

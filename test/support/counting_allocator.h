@@ -11,13 +11,15 @@ namespace atbus::test {
 // Allocations by this thread since it started.
 [[nodiscard]] std::uint64_t allocations() noexcept;
 
-// While one lives, allocations of this thread fail.
+// While one lives, allocations of this thread fail, but for the first `good` ones.
 class allocation_failure {
  public:
-  allocation_failure() noexcept;
+  explicit allocation_failure(std::uint64_t good = 0) noexcept;
   ~allocation_failure();
   allocation_failure(const allocation_failure&) = delete;
   allocation_failure& operator=(const allocation_failure&) = delete;
+  // Whether one has failed.
+  [[nodiscard]] static bool happened() noexcept;
 };
 
 // False where allocation_failure has no effect.

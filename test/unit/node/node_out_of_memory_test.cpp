@@ -1,0 +1,157 @@
+// A send for which there is no memory is refused, whatever would have become of the message.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "atbus/core/clock.hpp"
+#include "atbus/node/node.hpp"
+#include "counting_allocator.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+class NodeOutOfMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::can_fail_allocations())
+      GTEST_SKIP() << "this build can't let allocations fail";
+  }
+  static std::string where() { return "mem://memory-test-" + std::to_string(getpid()); }
+  static void listen_to(node& to, std::uint64_t& reported) {
+    to.on_undelivered([&reported](const undelivered& what) { reported += what.count(); });
+    to.on_log([](std::string_view) {});
+    to.on_endpoint([](const endpoint&, endpoint_event) {});
+  }
+  // Sends with one more allocation that succeeds each time, until none fails. Counts what is accepted.
+  static void send_in_vain(node& from, bus_id to, std::size_t length,
+                           delivery_policy policy = delivery_policy::report) {
+    const std::string text(length, 'x');
+    bool failed = true;
+    for (std::uint64_t good = 0; failed; ++good) {
+      ASSERT_LT(good, 1000U);
+      status how;
+      {
+        const test::allocation_failure none{good};
+        how = from.send(to, 1, as_bytes(text), policy);
+        failed = test::allocation_failure::happened();
+      }
+      EXPECT_TRUE(how || how == errc::out_of_memory || how == errc::no_route ||
+                  how == errc::would_block || how == errc::not_connected)
+          << how.text();
+    }
+  }
+  // All that was accepted is delivered or reported.
+  static void expect_outcomes(node& from, const std::uint64_t& reported, node* to) {
+    for (const auto end = now() + 20s;
+         reported + (to != nullptr ? to->stats().delivered : 0) != from.stats().accepted &&
+         now() < end;) {
+      from.poll();
+      if (to != nullptr)
+        to->poll();
+    }
+    EXPECT_EQ(reported + (to != nullptr ? to->stats().delivered : 0), from.stats().accepted);
+  }
+};
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatIsHeld) {
+  node from{1};
+  std::uint64_t reported = 0;
+  listen_to(from, reported);
+  ASSERT_TRUE(from.connect(2, where()));
+  for (int i = 0; i != 50; ++i)
+    ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 2, 100));
+  node to{2};
+  to.on_message([](const message&) {});
+  ASSERT_TRUE(to.listen(where()));
+  expect_outcomes(from, reported, &to);
+  EXPECT_EQ(reported, 0U);
+  EXPECT_GE(to.stats().delivered, 50U);
+}
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatWaitsWithADeadline) {
+  node from{1, node_options{}.message_deadline(1h)};
+  std::uint64_t reported = 0;
+  listen_to(from, reported);
+  ASSERT_TRUE(from.connect(2, where()));
+  ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 2, 100));
+  ASSERT_TRUE(from.disconnect(2));
+  expect_outcomes(from, reported, nullptr);
+}
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatDropsAnother) {
+  for (const auto policy : {overflow_policy::drop_oldest, overflow_policy::drop_newest}) {
+    node from{1, node_options{}.overflow(policy).send_buffer_size(2000)};
+    std::uint64_t reported = 0;
+    listen_to(from, reported);
+    ASSERT_TRUE(from.connect(2, where()));
+    for (int i = 0; i != 100; ++i)
+      ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 2, 100));
+    ASSERT_TRUE(from.disconnect(2));
+    expect_outcomes(from, reported, nullptr);
+  }
+}
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatBreaksTheLinkOff) {
+  node from{1, node_options{}.overflow(overflow_policy::disconnect)};
+  node to{2};
+  std::uint64_t reported = 0;
+  listen_to(from, reported);
+  to.on_message([](const message&) {});
+  ASSERT_TRUE(to.listen(where()));
+  ASSERT_TRUE(from.connect(2, where()));
+  for (const auto end = now() + 20s;
+       from.endpoints().front().connected() == false && now() < end;) {
+    from.poll();
+    to.poll();
+  }
+  const std::string text(60'000, 'x');
+  for (int i = 0; i != 30; ++i)
+    ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 2, 60'000));
+  expect_outcomes(from, reported, &to);
+}
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatItSendsToItself) {
+  node alone{1};
+  std::uint64_t got = 0;
+  alone.on_message([&](const message&) { ++got; });
+  for (int i = 0; i != 100; ++i)
+    ASSERT_NO_FATAL_FAILURE(send_in_vain(alone, 1, 100));
+  alone.poll();
+  EXPECT_EQ(got, alone.stats().accepted);
+}
+
+TEST_F(NodeOutOfMemory, IsSaidOfWhatIsSentOverOtherNodes) {
+  const node_options tree = node_options{}.children("64/58");
+  node parent{64, tree};
+  ASSERT_TRUE(parent.listen(where()));
+  node from{65, node_options{}.parent(where())};
+  node to{66, node_options{}.parent(where())};
+  std::uint64_t reported = 0;
+  listen_to(from, reported);
+  to.on_message([](const message&) {});
+  const auto turn = [&] {
+    from.poll();
+    parent.poll();
+    to.poll();
+  };
+  for (const auto end = now() + 20s; (from.parent() == 0 || to.parent() == 0) && now() < end;)
+    turn();
+  ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 66, 100));
+  ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 67, 100, delivery_policy::require));
+  for (const auto end = now() + 20s; to.stats().delivered == 0 && now() < end;)
+    turn();
+  for (int i = 0; i != 30; ++i)
+    ASSERT_NO_FATAL_FAILURE(send_in_vain(from, 66, 100));
+  for (const auto end = now() + 20s;
+       to.stats().delivered + reported + 1 < from.stats().accepted && now() < end;)
+    turn();
+  EXPECT_GE(to.stats().delivered, 31U);
+}
+
+}  // namespace
+}  // namespace atbus
