@@ -120,16 +120,26 @@ result<std::string> node_core::listen(std::string_view text) {
   if (!made)
     return made;
   addresses_.push_back(*made);
-  for (const auto& one : sessions_) {
-    if (one->stage == session_stage::registered)
-      say(*one, addresses_body{.addresses = addresses_});
-  }
+  for (const auto& one : sessions_)
+    one->owes_addresses = one->stage == session_stage::registered;
+  say_addresses();
   if (directory_ != nullptr) {
     if (const error bad = directory_->announce(self_.id, addresses_);
         !bad && bad != errc::not_supported)
       log("the directory was not told of " + *made + ": " + bad.text());
   }
   return made;
+}
+
+void node_core::say_addresses() {
+  owes_addresses_ = false;
+  for (const auto& one : sessions_) {
+    if (!one->owes_addresses)
+      continue;
+    one->owes_addresses = one->stage == session_stage::registered &&
+                          say(*one, addresses_body{.addresses = addresses_}) == errc::would_block;
+    owes_addresses_ = owes_addresses_ || one->owes_addresses;
+  }
 }
 
 error node_core::connect(bus_id id, std::string_view text) {
@@ -262,6 +272,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (limits.time > std::chrono::nanoseconds{0})
     progress_.deadline = moment_after(now, limits.time);
   timers_.run(now);
+  if (has_too_slow_)
+    drop_too_slow();
   if (!tell_own() || !tell_news())
     return progress_.told;
   circuits_.poll_rests();
@@ -272,8 +284,6 @@ std::size_t node_core::poll(const poll_limits& limits) {
     on_.channels.poll(rest);
   if (!closed_)
     circuits_.poll();
-  if (has_too_slow_)
-    drop_too_slow();
   if (closed_)
     return progress_.told;
   close_ways();
@@ -282,6 +292,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
     move_settled();
   if (acknowledge_by_ != timer_queue::never)
     acknowledge_due(now);
+  if (owes_addresses_)
+    say_addresses();
   circuits_.flush();
   on_.channels.flush();
   tell_news();

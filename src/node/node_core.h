@@ -296,11 +296,13 @@ class node_core final : private link_events, private next_hops {
     encode(body, scratch_);
     return send_control(to, scratch_);
   }
+  // To those whom they are owed: there is room for them only now, maybe.
+  void say_addresses();
   status send_control(session& to, bytes_view message);
   void violation(session& by, error what);
+  void drop_too_slow();
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
   void session_timer(session& of);
-  void drop_too_slow();
   void begin_to_listen(session& of) noexcept;
   void ping(session& of);
   void probe(session& of);
@@ -465,10 +467,10 @@ class node_core final : private link_events, private next_hops {
   node_handlers handlers_;
   std::optional<node_handlers> next_handlers_;
   std::vector<std::string> addresses_;
-
-  poll_progress progress_;
   bool owes_addresses_ = false;  // some session does
   bool has_too_slow_ = false;    // some session is
+
+  poll_progress progress_;
   timer_queue timers_;  // before what has timers
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;

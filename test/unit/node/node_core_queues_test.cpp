@@ -242,5 +242,30 @@ TEST_F(NodeCoreQueues, TellsThatThereIsRoomAgainOnceWhatWasHeldHasExpired) {
   EXPECT_TRUE(one.send(2, text));
 }
 
+// A list that finds no room is told once there is some.
+TEST_F(NodeCoreQueues, TellsWhereItListensOnceThereIsRoomForThat) {
+  net.conditions.queue_size = 2000;
+  party one{net, 1};
+  hand_played two{net, 2, 1, true};
+  ASSERT_TRUE(net.run_until([&] { return one.is_connected(2); }, 5s));
+  const auto told = [&] { return two.heard(message_kind::addresses); };
+  // It acknowledges nothing: the queue fills.
+  int listens = 0;
+  for (std::ptrdiff_t before = -1; before != told() && listens != 64; ++listens) {
+    before = told();
+    ASSERT_TRUE(one.core().listen("unix:///" + std::to_string(listens) + std::string(90, 'x')));
+    one.node.wake();
+    net.run_for(10ms);
+  }
+  ASSERT_LT(told(), listens);
+  two.say(acknowledge_body{.handled = static_cast<std::uint64_t>(told())});
+  const auto before = told();
+  net.run_for(1s);
+  EXPECT_EQ(told(), before + 1);
+  addresses_body last;
+  ASSERT_TRUE(decode(two.got.back(), last));
+  EXPECT_EQ(last.addresses.size(), std::size_t(listens) + 1);
+}
+
 }  // namespace
 }  // namespace atbus::detail
