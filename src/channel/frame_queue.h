@@ -51,7 +51,7 @@ struct frame_queue_options {
                                                            chunk_cache* shared = nullptr);
 
 // Hands over the messages that the queue holds, in order: `each(bytes_view, bool written)`. A frame
-// counts as written once all of it is; the queue begins with a frame, since only whole ones are
+// counts as written once all of it was, over whichever link; the queue begins with a frame, since only whole ones are
 // released. Returns how many there are.
 template <class Each>
 std::size_t for_each_frame(const send_queue& queue, Each&& each) {
@@ -60,7 +60,7 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
   while ((found = queue.gather_unreleased(runs)) == runs.size())
     runs.resize(2 * runs.size());
   std::size_t count = 0;
-  std::size_t end = 0;
+  std::uint64_t end = queue.released();
   for (const bytes_view run : std::span{runs}.first(found)) {
     for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
       const auto word = load_little_endian<std::uint32_t>(run.data() + at);
@@ -69,7 +69,7 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
         break;
       end += size;
       each(bytes_view{run.data() + at + frame_header_size, frame_length(word)},
-           end <= queue.in_flight());
+           end <= queue.ever_written());
       ++count;
       at += size;
     }

@@ -49,6 +49,7 @@ stream_link::stream_link(file socket, bool connected, const hello& own, send_que
   queue_->rewind();  // what another link has written a part of goes out again whole
   marks_ = frame_marks{queue_->byte_limit()};
   marks_.add({.bytes = queue_->committed(), .frames = 0});
+  backlog_end_ = queue_->committed();
 }
 
 void stream_link::close(error why) noexcept {
@@ -100,25 +101,30 @@ void stream_link::release_most() noexcept {
   const std::uint64_t whole = marks_.take(queue_->written(), frame_marks::any).bytes;
   if (whole > queue_->released())
     queue_->release(static_cast<std::size_t>(whole - queue_->released()));
+  else if (queue_->released() < backlog_end_)
+    release_all();  // each frame of the backlog is looked at once
 }
 
 void stream_link::release_all() noexcept {
   std::array<bytes_view, most_pieces> runs;
-  const std::size_t found = queue_->gather_unreleased(runs);
-  std::size_t left = queue_->in_flight();
-  std::size_t whole = 0;
-  for (const bytes_view run : std::span{runs}.first(found)) {
-    for (std::size_t at = 0; at != run.size();) {
-      const std::size_t size =
-          frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
-      if (size > left)
-        return queue_->release(whole);
-      whole += size;
-      left -= size;
-      at += size;
+  for (std::size_t found = runs.size(); found == runs.size();) {
+    found = queue_->gather_unreleased(runs, queue_->in_flight());
+    std::size_t whole = 0;
+    for (const bytes_view run : std::span{runs}.first(found)) {
+      for (std::size_t at = 0; at != run.size();) {
+        const std::size_t left = run.size() - at;
+        const std::size_t size =
+            left < frame_header_size
+                ? left + 1
+                : frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
+        if (size > left)
+          return queue_->release(whole);  // only a part of it is written
+        whole += size;
+        at += size;
+      }
     }
+    queue_->release(whole);
   }
-  queue_->release(whole);
 }
 
 bool stream_link::flush() noexcept {

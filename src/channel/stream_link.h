@@ -197,7 +197,9 @@ class stream_link {
   std::array<std::byte, frame_size(switch_size) + frame_size(goodbye_size)> closing_{};
   std::size_t closing_size_ = 0;
   std::size_t closing_written_ = 0;
-  std::size_t send_limit_;    // payload bytes
+  std::size_t send_limit_;  // payload bytes
+  // What was queued when the link began, which has no marks; in the queue's count of committed bytes.
+  std::uint64_t backlog_end_ = 0;
   std::uint64_t sealed_ = 0;  // ready to be written, in the queue's count of committed bytes
   bool checksums_ = true;     // of what we send
   bool settled_ = false;      // what was agreed on is in force

@@ -383,8 +383,9 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   stretch_.frame = nullptr;
   commit_stretch();
-  std::size_t count =
-      for_each_frame(*queue_, [&](bytes_view m, bool) { each(m, errc::not_delivered); });
+  std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool written) {
+    each(m, written ? errc::outcome_unknown : errc::not_delivered);
+  });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
     auto of_lane = lane_->take_back(each);

@@ -118,7 +118,10 @@ class ATBUS_API send_queue {
   virtual void release(std::size_t bytes) noexcept = 0;
 
   // Nothing that is still here counts as written any more.
-  virtual void rewind() noexcept { written_ = released_; }
+  virtual void rewind() noexcept {
+    most_written_ = std::max(most_written_, written_);
+    written_ = released_;
+  }
 
   // Bytes not released, of which not written, of which written and waiting to be released.
   [[nodiscard]] std::size_t size() const noexcept { return distance(released_, committed_); }
@@ -130,6 +133,10 @@ class ATBUS_API send_queue {
   [[nodiscard]] std::uint64_t committed() const noexcept { return committed_; }
   [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
   [[nodiscard]] std::uint64_t released() const noexcept { return released_; }
+  // The highest that `written` has ever been: what lies behind it never left.
+  [[nodiscard]] std::uint64_t ever_written() const noexcept {
+    return std::max(most_written_, written_);
+  }
 
   // size() never exceeds this; nor does a claim.
   [[nodiscard]] std::size_t byte_limit() const noexcept { return byte_limit_; }
@@ -164,6 +171,7 @@ class ATBUS_API send_queue {
   std::uint64_t committed_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t released_ = 0;
+  std::uint64_t most_written_ = 0;  // before the latest rewind
   std::size_t byte_limit_;
 };
 
