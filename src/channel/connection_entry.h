@@ -20,6 +20,7 @@
 #include "channel/lane_pairing.h"
 #include "channel/line.h"
 #include "channel/message_run.h"
+#include "channel/newcomers.h"
 #include "channel/opening.h"
 #include "channel/stream_link.h"
 
@@ -34,7 +35,7 @@ struct listener_entry;
   return connection_id << 1U | 1U;
 }
 
-struct connection_entry {
+struct connection_entry : newcomer {
   enum class phase : std::uint8_t { resolving, connecting, waiting, linked, closed };
 
   std::uint64_t id = 0;
@@ -92,8 +93,7 @@ struct connection_entry {
   std::uint64_t released = 0;  // frames, if that is the user's to say
   frame_marks marks;
 
-  line_place<connection_entry> turn;       // in the line of those to be read
-  line_place<connection_entry> probation;  // among its listener's unconfirmed
+  line_place<connection_entry> turn;  // in the line of those to be read
 
   // Bytes that were accepted and are not released.
   [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + stretch.appended(); }
@@ -108,8 +108,8 @@ struct listener_entry {
   listen_options options;
   bool local = false;
   bool offers_lanes = false;
-  std::size_t connections = 0;                                       // not closed
-  line<connection_entry, &connection_entry::probation> unconfirmed;  // the oldest first
+  std::size_t connections = 0;  // not closed
+  newcomers unconfirmed;
 };
 
 }  // namespace atbus::detail

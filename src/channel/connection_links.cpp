@@ -89,8 +89,9 @@ error connection_core::close_listener(std::string_view address) {
 void connection_core::accept_some(listener_entry& from) noexcept {
   const fork_pause no_fork;
   for (int i = 0; i < accepts_per_look; ++i) {
-    if (from.connections >= from.options.connections || size() >= slots_max)
-      return from.door.rest(never);
+    connection_entry* goes = nullptr;
+    if (!has_room(from, goes))
+      return;
     error refused;
     file socket = from.door.next(refused);
     if (!socket) {
@@ -98,17 +99,28 @@ void connection_core::accept_some(listener_entry& from) noexcept {
         report(std::move(refused));
       return;
     }
+    if (goes != nullptr) {
+      ++dropped_;
+      end(*goes, {errc::timed_out, goes->peer + ": too many are unconfirmed, most of its address"});
+    }
     add_accepted(from, std::move(socket));
   }
 }
 
-void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
-  if (from.unconfirmed.size() >= from.options.unconfirmed) {
-    ++dropped_;
-    connection_entry& oldest = *from.unconfirmed.first();
-    end(oldest,
-        {errc::timed_out, oldest.peer + ": too many are unconfirmed, and it is the oldest"});
+// Unconfirmed ones of an address that has several never keep others out.
+bool connection_core::has_room(listener_entry& at, connection_entry*& goes) noexcept {
+  const bool is_full = at.connections >= at.options.connections;
+  if (size() >= slots_max || (is_full && at.unconfirmed.most_of_one() < 2)) {
+    at.door.rest(never);
+    return false;
   }
+  if (!is_full && at.unconfirmed.size() < at.options.unconfirmed)
+    return true;
+  goes = static_cast<connection_entry*>(at.unconfirmed.next_to_go());
+  return goes != nullptr;
+}
+
+void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   const connection_options& options = from.options.connection;
   set_stream_options(
       socket.get(), {.send_buffer = 0, .receive_buffer = 0, .keepalive = options.socket.keepalive});
@@ -119,9 +131,9 @@ void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   ++from.connections;
   configure(c, options, from.local);
   c.own.offers_lane_pair = from.offers_lanes;
-  from.unconfirmed.join(c);
   if (!add_link(c, std::move(socket), true))
     return;
+  from.unconfirmed.join(c, *c.link);
   linked(c);
   if (c.now == phase::linked)
     busy_.join(c);  // who dials mostly has said something already

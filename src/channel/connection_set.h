@@ -128,6 +128,8 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
   void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
+  // True: one more is welcome, if `goes` makes room for it where that is not null.
+  [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
   void add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
   void dial_next(connection_entry& c) noexcept;

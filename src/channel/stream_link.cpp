@@ -252,6 +252,13 @@ std::size_t stream_link::unacknowledged() const noexcept {
              : 0;
 }
 
+std::size_t stream_link::unread() const noexcept {
+  int bytes = 0;
+  return state_ == state::open && ioctl(socket_.get(), FIONREAD, &bytes) == 0 && bytes > 0
+             ? static_cast<std::size_t>(bytes)
+             : 0;
+}
+
 void stream_link::shut_down() noexcept {
   if (state_ == state::open)
     (void)kernel().shutdown(socket_.get(), SHUT_WR);

@@ -125,6 +125,10 @@ class stream_link {
   // Whether that read took less than it had room for: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
   [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+  // Whether there was a read at all, also one that found nothing.
+  [[nodiscard]] bool was_read() const noexcept { return drained_ || bytes_read_ != 0; }
+  // Bytes that the kernel has for us.
+  [[nodiscard]] std::size_t unread() const noexcept;
   // Lends the messages that come next: `stopped` if there are any. Whoever has them asks
   // checksum_holds before believing a checked one, else calls reject, and gives the run back before
   // the next call of any kind.

@@ -169,6 +169,7 @@ void stream_receiver::found_faulty(connection& which) noexcept {
 void stream_receiver::opening_moved(connection& of) noexcept {
   of.confirmed = true;
   unconfirmed_.leave(of);
+  newcomers_.leave(of);
   if (of.link.agreed_lanes())
     offer_lane(of);
   test_hook(step::lane_offered);
@@ -379,10 +380,8 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
 void stream_receiver::accept_some() noexcept {
   const fork_pause no_fork;
   for (int i = 0; i < accepts_per_look; ++i) {
-    if (open_.size() >= most_connections_)
-      return door_.rest(never);
-    // Who would have to make room is heard first: its hello may be there.
-    if (unconfirmed_.size() >= most_unconfirmed_ && busy_.holds(*unconfirmed_.first()))
+    connection* goes = nullptr;
+    if (!has_room(goes))
       return;
     error refused;
     file socket = door_.next(refused);
@@ -391,15 +390,28 @@ void stream_receiver::accept_some() noexcept {
         report(std::move(refused));
       return;
     }
+    if (goes != nullptr) {
+      ++dropped_;
+      drop(*goes);
+    }
     add(std::move(socket));
   }
 }
 
-void stream_receiver::add(file socket) noexcept {
-  if (unconfirmed_.size() >= most_unconfirmed_) {
-    ++dropped_;
-    drop(*unconfirmed_.first());
+// Unconfirmed ones of an address that has several never keep others out.
+bool stream_receiver::has_room(connection*& goes) noexcept {
+  const bool is_full = open_.size() >= most_connections_;
+  if (is_full && newcomers_.most_of_one() < 2) {
+    door_.rest(never);
+    return false;
   }
+  if (!is_full && newcomers_.size() < most_unconfirmed_)
+    return true;
+  goes = static_cast<connection*>(newcomers_.next_to_go());
+  return goes != nullptr;
+}
+
+void stream_receiver::add(file socket) noexcept {
   std::uint32_t number = 0;
   if (free_.empty()) {
     number = static_cast<std::uint32_t>(slots_.size());
@@ -422,6 +434,7 @@ void stream_receiver::add(file socket) noexcept {
   c.open_at = open_.size();
   open_.push_back(&c);
   unconfirmed_.join(c);
+  newcomers_.join(c, c.link);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
     return drop(c);
@@ -436,6 +449,7 @@ void stream_receiver::drop(connection& ended) noexcept {
     moved_on_ = true;
   }
   unconfirmed_.leave(ended);
+  newcomers_.leave(ended);
   if (current_ == &ended)
     current_ = nullptr;
   open_[ended.open_at] = open_.back();

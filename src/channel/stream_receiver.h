@@ -7,7 +7,7 @@
 //  - A peer costs at most: its slot, a partial frame (read_buffer.h), one read of its turn. What it
 //    announces reserves nothing.
 //  - Who says nothing is closed after the confirm timeout, or earlier when others want in: beyond
-//    `most_unconfirmed` the oldest goes first.
+//    `most_unconfirmed` one of the address that has most of them (newcomers.h).
 //  - Impossible bytes end their connection, are counted and reported (at most once a second); the
 //    others go on.
 //  - Out of descriptors: accepting pauses for a moment, what is connected goes on.
@@ -26,6 +26,7 @@
 #include "channel/acceptor.h"
 #include "channel/fork_guard.h"
 #include "channel/line.h"
+#include "channel/newcomers.h"
 #include "channel/opening.h"
 #include "channel/poll_rhythm.h"
 #include "channel/read_buffer.h"
@@ -56,7 +57,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void abandon_in_child() noexcept override;
 
  private:
-  struct connection {
+  struct connection : newcomer {
     connection(file socket, const hello& own, read_space& space) noexcept
         : link(std::move(socket), true, own, nullptr, space) {}
 
@@ -67,7 +68,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     std::uint64_t tag = 0;
     std::size_t open_at = 0;           // in open_
     line_place<connection> turn;       // among the busy ones
-    line_place<connection> probation;  // among the unconfirmed ones
+    line_place<connection> probation;  // among the unconfirmed ones, for its time
     bool confirmed = false;
     bool more = false;                     // complete frames may be left from the last read
     bool has_read = false;                 // in this turn
@@ -106,6 +107,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void look_at_clock() noexcept;
 
   void accept_some() noexcept;
+  // True: one more is welcome, if `goes` makes room for it where that is not null.
+  [[nodiscard]] bool has_room(connection*& goes) noexcept;
   void add(file socket) noexcept;
   // Finds the messages that are there.
   void collect(connection& from) noexcept;
@@ -140,6 +143,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   bool lanes_refused_ = false;                            // the kernel has: not asked again
   line<connection, &connection::turn> busy_;              // whose turn it is, or comes
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
+  newcomers newcomers_;                                   // the same
   std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
   connection* current_ = nullptr;                         // whose run it is, or whose turn
   bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough

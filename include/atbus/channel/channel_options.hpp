@@ -55,8 +55,8 @@ struct receiver_options {
   int backlog = build_settings::connection_backlog;
   // Most connections at a time; who comes then waits in the backlog.
   std::uint32_t connections = 4096;
-  // Most of them that have not said hello. When one more comes, the one that has been silent for
-  // longest is closed.
+  // Most of them that have not said hello. When one more comes, one is closed of the address (of a
+  // Unix socket: of the user) that has most of them: first the one that has been silent for longest.
   std::uint32_t unconfirmed = 256;
   // How long one may take to say hello.
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
