@@ -54,6 +54,7 @@ struct connection_entry : newcomer {
 
   release_policy release = release_policy::on_write;
   bool user_confirms = false;
+  std::uint32_t unconfirmed_limit = 0;  // payload bytes of a message until then; 0: no other one
   std::chrono::nanoseconds confirm_timeout{0};
   std::chrono::nanoseconds connect_timeout{0};
   std::chrono::nanoseconds linger{0};

@@ -149,6 +149,9 @@ void connection_core::configure(connection_entry& c, const connection_options& o
   c.limit = c.own.payload_max;
   c.release = options.release;
   c.user_confirms = options.user_confirms;
+  if (options.user_confirms)
+    c.unconfirmed_limit = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(options.unconfirmed_message_limit, c.own.payload_max));
   c.confirm_timeout = options.confirm_timeout;
   c.linger = options.linger;
   c.write_at = write_size;
@@ -226,6 +229,8 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
   c.link->read_on();
+  if (c.unconfirmed_limit != 0)
+    c.link->limit_reading(c.unconfirmed_limit);
   begin_pairing(c);
   if (c.release == release_policy::by_user)
     c.link->keep_written();
@@ -262,6 +267,7 @@ void connection_core::settle_confirmed(connection_entry& c) noexcept {
   if (c.confirmed || !c.opened || (c.user_confirms && !c.confirm_said))
     return;
   c.confirmed = true;
+  c.link->lift_limit();
   leave_unconfirmed(c);
   c.phase_ends_at = never;
   set_timer(c);

@@ -47,7 +47,7 @@ frame_fault frame_reader::check_header(std::uint32_t word, std::uint32_t checksu
     return frame_fault::unknown_kind;
   const std::size_t length = frame_length(word);
   if (kind == static_cast<std::uint32_t>(frame_kind::data)) {
-    if (length > own_.payload_max)
+    if (length > limit_)
       return frame_fault::too_large;
   } else if (length > control_payload_max) {
     return frame_fault::control_too_large;
@@ -150,7 +150,7 @@ error frame_reader::problem() const {
       return {errc::version_mismatch, std::move(text)};
     case frame_fault::too_large:
       text += " Its length is " + std::to_string(frame_length(static_cast<std::uint32_t>(found_))) +
-              " bytes, the limit " + std::to_string(own_.payload_max) + '.';
+              " bytes, the limit " + std::to_string(limit_) + '.';
       break;
     case frame_fault::bad_checksum:
       text += " It carries " + hex(found_) + ", its bytes make " + hex(expected_) + '.';

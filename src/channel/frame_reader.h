@@ -15,6 +15,7 @@
 // the reader, and must leave the memory alone until walk() has returned.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ enum class checksums : std::uint8_t { now, later };
 class frame_reader {
  public:
   // `own` is what this end has sent or will send; own.payload_max limits the frames it accepts.
-  explicit frame_reader(const hello& own) noexcept : own_{own} {
+  explicit frame_reader(const hello& own) noexcept : own_{own}, limit_{own.payload_max} {
     assert(own.payload_max <= frame_payload_max);
   }
 
@@ -60,15 +61,19 @@ class frame_reader {
 
   // The data frames from `at` on, of which walk() has seen the first.
   [[nodiscard]] frame_run run(const std::byte* at, const std::byte* end) const noexcept {
-    return {.at = at, .end = end, .limit = own_.payload_max, .checked = in_checked_run_};
+    return {.at = at, .end = end, .limit = limit_, .checked = in_checked_run_};
   }
 
   // Bytes from `at` that the next frame needs at least; more than there were, and at most
   // frame_size() of the limit. Of meaning after needs_more.
   [[nodiscard]] std::size_t needed() const noexcept { return needed_; }
 
-  // The limit of the data frames it accepts.
-  [[nodiscard]] std::uint32_t payload_max() const noexcept { return own_.payload_max; }
+  // The limit of the data frames it accepts, in payload bytes; from the next walk() on at most so
+  // much, and never more than our hello says.
+  [[nodiscard]] std::uint32_t payload_max() const noexcept { return limit_; }
+  void set_limit(std::uint32_t payload_max) noexcept {
+    limit_ = std::min(payload_max, own_.payload_max);
+  }
 
   // The other end's hello has arrived and fits ours: agreed() holds.
   [[nodiscard]] bool opened() const noexcept { return state_ != state::opening; }
@@ -122,6 +127,7 @@ class frame_reader {
   [[gnu::cold]] void fail_checksum(const std::byte* at) noexcept;
 
   hello own_;
+  std::uint32_t limit_;
   hello theirs_;
   agreement agreed_;
   std::size_t needed_ = frame_header_size;
@@ -136,7 +142,7 @@ class frame_reader {
 template <bool Checked, checksums When, class Handler>
 frame_reader::run_end frame_reader::walk_data(const std::byte*& place, const std::byte* end,
                                               Handler& handler) {
-  const std::uint64_t limit = own_.payload_max;
+  const std::uint64_t limit = limit_;
   cursor here{place};
   for (;;) {
     const auto left = static_cast<std::size_t>(end - here.at);

@@ -112,6 +112,8 @@ class read_buffer {
   }
 
   [[nodiscard]] const frame_reader& reader() const noexcept { return reader_; }
+  // As frame_reader::set_limit.
+  void set_limit(std::uint32_t payload_max) noexcept { reader_.set_limit(payload_max); }
   void reject(bytes_view message) noexcept { reader_.reject(message); }
 
   // Bytes received and not handed out. At an end of file: what is lost of a broken frame.

@@ -340,8 +340,7 @@ bool stream_link::receive(bool peek) noexcept {
   starved_reading_ = prepared == errc::out_of_memory;
   if (!prepared)
     return false;  // no memory, or messages wait: later
-  if (peek)
-    place = place.first(std::min(place.size(), most_peeked));
+  place = place.first(std::min(place.size(), peek ? most_peeked : most_read_));
   ssize_t n = 0;
   do {
     n = receive_into(place, peek);

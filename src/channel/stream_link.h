@@ -141,6 +141,16 @@ class stream_link {
   // lend() stops behind the other end's hello, and behind what it says of lanes, so that its user
   // hears of it before the messages.
   void stop_when_opened() noexcept { stops_when_opened_ = true; }
+  // Of an end that has proven nothing yet: its messages have at most so many payload bytes, and one
+  // read takes little more than such a message.
+  void limit_reading(std::uint32_t payload_max) noexcept {
+    reader_.set_limit(payload_max);
+    most_read_ = frame_size(payload_max);
+  }
+  void lift_limit() noexcept {
+    reader_.set_limit(frame_payload_max);
+    most_read_ = static_cast<std::size_t>(-1);
+  }
   // Whether descriptors that the other end sends are taken; else the kernel drops them.
   void take_descriptors(bool wanted) noexcept { takes_descriptors_ = wanted; }
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
@@ -219,6 +229,7 @@ class stream_link {
   bool stops_when_opened_ = false;
   std::size_t stop_behind_ = 0;  // bytes still to be written before writing stops; 0: it does not
   bool stopped_ = false;
+  std::size_t most_read_ = static_cast<std::size_t>(-1);  // bytes at a time
   std::size_t peeked_ = 0;  // bytes that the kernel has and reader_ too
   error write_failure_;
   std::optional<std::uint32_t> offered_;

@@ -72,6 +72,7 @@ std::uint64_t circuit::message_limit() const noexcept {
 }
 
 void circuit::confirm(const node_life&) noexcept {
+  confirmed_ = true;
   if (accepted_)
     std::erase(owner_.unconfirmed_, this);
 }
@@ -353,7 +354,9 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
     owe(circuit_step::expects);
   const std::size_t first =
       frame_size(frame_length(load_little_endian<std::uint32_t>(batch.data())));
-  if (batch.size() > batch_most && batch.size() != first)
+  const bool is_alone = batch.size() == first;
+  if (batch.size() > batch_most &&
+      (!is_alone || (!confirmed_ && batch.size() > frame_size(control_size_max))))
     return owner_.events_.received(*this, {}, false);  // no node sends that
   hand_up(batch);
 }

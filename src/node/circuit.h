@@ -135,6 +135,7 @@ class circuit final : public link {
   const bus_id peer_;
   const link_trust trust_;
   const bool accepted_;
+  bool confirmed_ = false;
   bool open_due_ = false;  // to be told
   bool paused_ = false;
   bool blocked_ = false;     // the next link has no room, or there is none for a while

@@ -6,6 +6,7 @@
 #include "channel/connection_set.h"
 #include "channel/frame_queue.h"
 #include "node/lane_transport.h"
+#include "protocol/control.h"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {
@@ -20,7 +21,8 @@ connection_options for_links(const stream_transport_options& wish) {
           .buffer = wish.buffer,
           .release = release_policy::by_user,
           .confirm_timeout = wish.confirm_timeout,
-          .user_confirms = true};
+          .user_confirms = true,
+          .unconfirmed_message_limit = control_size_max};
 }
 
 // The longest message always finds room beside what is half released.

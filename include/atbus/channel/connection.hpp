@@ -82,6 +82,10 @@ struct connection_options {
   // `user_confirms`, the time until confirm() too. 0: for ever.
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
   bool user_confirms = false;
+  // If `user_confirms`: the longest message in payload bytes that is accepted before confirm(), so
+  // that who has proven nothing takes little memory. Messages right behind the one whose handler
+  // confirms may be longer. 0: the message limit.
+  std::uint64_t unconfirmed_message_limit = 0;
   // When the other end closes: how long what was accepted here may take to leave.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
 };

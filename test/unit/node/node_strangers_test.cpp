@@ -1,0 +1,55 @@
+// What a node takes from a connection that has not proven anything.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "atbus/core/clock.hpp"
+#include "atbus/node/node.hpp"
+#include "channel/frame.h"
+#include "channel/opening.h"
+#include "plain_socket.h"
+#include "reserved_port.h"
+#include "stream_bytes.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+using test::plain_socket;
+
+class NodeStrangers : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Node, NodeStrangers, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "unix" : "tcp"; });
+
+TEST_P(NodeStrangers, AreTurnedAwayForWhatNoHandshakeNeeds) {
+  node_options options;
+  options.token("0123456789abcdef").message_limit(16 << 20);
+  node own{2, options};
+  const test::reserved_port port{"ipv4://127.0.0.1:0"};
+  const std::string where =
+      GetParam() ? "unix://@strangers-" + std::to_string(getpid()) : port.address();
+  const error listened = own.listen(where);
+  ASSERT_TRUE(listened) << listened.text();
+  plain_socket stranger = plain_socket::connect(where);
+  detail::byte_string bytes;
+  detail::append(bytes, detail::hello_frame(detail::hello{.session = 7}));
+  std::array<std::byte, 8> head{};
+  detail::store_little_endian<std::uint32_t>(
+      head.data(), detail::make_frame_word(detail::frame_kind::data, (16 << 10) + 1) |
+                       detail::frame_checked_bit);
+  detail::append(bytes, head);
+  ASSERT_TRUE(stranger.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  const auto deadline = now() + 20s;
+  std::string heard;
+  while (stranger.ended() != "end of file" && stranger.ended() != "reset" && now() < deadline) {
+    own.poll();
+    heard += stranger.receive_some(100, 1ms);
+  }
+  EXPECT_NE(stranger.ended(), "silence");
+}
+
+}  // namespace
+}  // namespace atbus
