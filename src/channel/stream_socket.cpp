@@ -70,6 +70,30 @@ error bind_error(const std::string& text, int code) {
   }
 }
 
+// Of a socket that is bound and listens, and does not get its name: one more, or in exchange.
+error name_error(const std::string& text, int code, bool is_exchange) {
+  switch (code) {
+    case EPERM:
+      if (is_exchange)
+        return bind_error(text, code);
+      [[fallthrough]];
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case EINVAL:
+      return {errc::not_supported,
+              text +
+                  ": the file system of its directory can't give a socket a second name (no hard "
+                  "links, or no exchange of names); choose a directory of a tmpfs or of a usual "
+                  "local file system, such as /run or /tmp",
+              code};
+    case ENOENT:
+      return {errc::system_error, text + ": somebody has removed its socket meanwhile; try again",
+              code};
+    default:
+      return bind_error(text, code);
+  }
+}
+
 error dial_error(const std::string& text, int code) {
   switch (code) {
     case ECONNREFUSED:
@@ -287,7 +311,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
       return {};
     }
     if (errno != EEXIST)
-      return give_up(bind_error(text, errno));
+      return give_up(name_error(text, errno, false));
     struct stat asked {};
     if (kernel().fstatat(directory, name.c_str(), &asked, AT_SYMLINK_NOFOLLOW) != 0)
       continue;  // gone meanwhile
@@ -306,7 +330,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
     if (kernel().exchangeat(directory, first_name.c_str(), name.c_str()) != 0) {
       if (errno == ENOENT)
         continue;
-      return give_up(bind_error(text, errno));
+      return give_up(name_error(text, errno, true));
     }
     struct stat came {};
     if (kernel().fstatat(directory, first_name.c_str(), &came, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -14,6 +14,7 @@
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "system/kernel.h"
 
 namespace atbus {
 namespace {
@@ -111,6 +112,24 @@ TEST_F(StreamSocket, ADeadUnixListenerIsReplaced) {
   ASSERT_TRUE(listening) << listening.error().text();
   EXPECT_TRUE(reach(unix_at("bus.sock")));
   EXPECT_EQ(directory_.files().size(), 1U);
+}
+
+TEST_F(StreamSocket, AFileSystemWithoutHardLinksIsNamedAsTheReason) {
+  const detail::kernel_calls saved = detail::kernel();
+  static int code;
+  for (const int one : {EPERM, EOPNOTSUPP, ENOSYS}) {
+    code = one;
+    detail::kernel().linkat = [](int, const char*, int, const char*, int) {
+      errno = code;
+      return -1;
+    };
+    const auto listening = listen_on(unix_at("bus.sock"));
+    detail::kernel() = saved;
+    ASSERT_FALSE(listening);
+    EXPECT_EQ(listening.error(), errc::not_supported);
+    EXPECT_NE(listening.error().text().find("no hard links"), std::string::npos);
+    EXPECT_TRUE(directory_.files().empty());
+  }
 }
 
 TEST_F(StreamSocket, WhatIsNoSocketIsLeftAlone) {
