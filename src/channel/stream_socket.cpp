@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ namespace {
 // has changed.
 constexpr int listen_rounds_max = 100;
 constexpr std::chrono::nanoseconds longest_work_of_others = std::chrono::seconds{1};
+// Where another user may have the lock for as long as it likes.
+constexpr std::chrono::nanoseconds longest_wait_for_strangers = std::chrono::milliseconds{20};
 constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
 file stream_socket(int family) {
@@ -268,9 +271,13 @@ result<listening_socket> listening_socket::open(const address& where, int backlo
 // Who replaces a dead one's name does it alone in that directory: an exchange that has to be taken
 // back must not meet another. Not for ever, because a stopped process may have the lock; without it
 // two are still safe from each other.
+// Any user who may read a directory can have its lock.
 file work_alone_in(int directory) noexcept {
   file lock{kernel().openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
-  const auto deadline = now() + longest_work_of_others;
+  struct stat about {};
+  const bool is_private = lock && fstat(lock.get(), &about) == 0 && about.st_uid == geteuid() &&
+                          (about.st_mode & (S_IRGRP | S_IROTH)) == 0;
+  const auto deadline = now() + (is_private ? longest_work_of_others : longest_wait_for_strangers);
   while (lock && kernel().flock(lock.get(), LOCK_EX | LOCK_NB) != 0 &&
          (errno == EWOULDBLOCK || errno == EINTR) && now() < deadline) {
     std::this_thread::sleep_for(between_tries);

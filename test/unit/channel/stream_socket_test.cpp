@@ -114,6 +114,32 @@ TEST_F(StreamSocket, ADeadUnixListenerIsReplaced) {
   EXPECT_EQ(directory_.files().size(), 1U);
 }
 
+// Any user may hold the lock of a directory that it may read.
+TEST_F(StreamSocket, ALockThatAnotherUserMayHoldIsNotWaitedFor) {
+  test::child_process dead{[this] {
+    auto listening = listen_on(unix_at("bus.sock"));
+    test::require(static_cast<bool>(listening), "listen");
+    _exit(0);
+    return 0;
+  }};
+  ASSERT_EQ(dead.wait_end(), "exit 0");
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
+  const detail::kernel_calls saved = detail::kernel();
+  static int tries;
+  tries = 0;
+  detail::kernel().flock = [](int, int) {
+    ++tries;
+    errno = EWOULDBLOCK;
+    return -1;
+  };
+  auto listening = listen_on(unix_at("bus.sock"));
+  detail::kernel() = saved;
+  ASSERT_TRUE(listening) << listening.error().text();
+  EXPECT_GE(tries, 1);
+  EXPECT_LE(tries, 25);
+  EXPECT_TRUE(reach(unix_at("bus.sock")));
+}
+
 TEST_F(StreamSocket, AFileSystemWithoutHardLinksIsNamedAsTheReason) {
   const detail::kernel_calls saved = detail::kernel();
   static int code;
