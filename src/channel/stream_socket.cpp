@@ -1,6 +1,7 @@
 #include "channel/stream_socket.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,7 +15,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -113,6 +117,14 @@ error dial_error(const std::string& text, int code) {
       return {errc::system_error, text + ": can't connect to it", code};
   }
 }
+
+// Of the names under which sockets listen before they get their own.
+constexpr std::string_view first_name_prefix = ".atbus-";
+// A process is between bind and listen for microseconds. After so long it has been killed there.
+constexpr std::time_t longest_between_bind_and_listen_s = 60;
+// A directory may be full of what somebody else has put there.
+constexpr int entries_looked_at_max = 4096;
+constexpr int sockets_asked_max = 64;
 
 // The directory of a path, and the path's last part.
 struct place_in_directory {
@@ -285,6 +297,41 @@ file work_alone_in(int directory) noexcept {
   return lock;
 }
 
+struct close_directory {
+  void operator()(DIR* which) const noexcept { closedir(which); }
+};
+
+// Removes the first names of listeners of our user that were killed before they had their own: sockets
+// that are old, and that nobody listens on. A living one is never removed: whoever is between bind and
+// listen is there for microseconds.
+void remove_stale_first_names(const place_in_directory& place, const std::string& text) {
+  const int fd = kernel().openat(place.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  const std::unique_ptr<DIR, close_directory> listing{fd < 0 ? nullptr : fdopendir(fd)};
+  if (listing == nullptr) {
+    file{fd}.reset();
+    return;
+  }
+  int asked = 0;
+  for (int i = 0; i != entries_looked_at_max && asked != sockets_asked_max; ++i) {
+    const dirent* const entry = readdir(listing.get());
+    if (entry == nullptr)
+      return;
+    const std::string_view name{entry->d_name};
+    if (!name.starts_with(first_name_prefix) ||
+        name.find_first_not_of("0123456789", first_name_prefix.size()) != name.npos)
+      continue;
+    struct stat about {};
+    if (kernel().fstatat(place.directory.get(), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISSOCK(about.st_mode) || about.st_uid != geteuid() ||
+        std::time(nullptr) - about.st_ctime < longest_between_bind_and_listen_s)
+      continue;
+    ++asked;
+    const auto there = dial_socket(path_in(place, entry->d_name), text, {});
+    if (!there && there.error() == errc::not_found)
+      (void)kernel().unlinkat(place.directory.get(), entry->d_name, 0);
+  }
+}
+
 // The socket listens under a second name before it gets its own, so that whoever finds the name
 // finds a living listener. A name that is taken is asked: if nobody listens there, the two names
 // change places, and what came to us has to be what was asked, or they change back.
@@ -295,7 +342,8 @@ error listening_socket::bind_path(const address& where, int backlog) {
     return place.error();
   const int directory = place->directory.get();
   const std::string name = place->name;
-  const std::string first_name = ".atbus-" + std::to_string(random_word());
+  remove_stale_first_names(*place, text);
+  const std::string first_name = std::string{first_name_prefix} + std::to_string(random_word());
   const socket_address first = path_in(*place, first_name);
   if (kernel().bind(fd_.get(), first.get(), first.length) != 0)
     return bind_error(text, errno);

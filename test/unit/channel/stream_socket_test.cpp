@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <string>
@@ -112,6 +113,47 @@ TEST_F(StreamSocket, ADeadUnixListenerIsReplaced) {
   ASSERT_TRUE(listening) << listening.error().text();
   EXPECT_TRUE(reach(unix_at("bus.sock")));
   EXPECT_EQ(directory_.files().size(), 1U);
+}
+
+// Makes every file look an hour older than it is, while it lives.
+class older_files {
+ public:
+  older_files() {
+    detail::kernel().fstatat = [](int directory, const char* name, struct stat* about, int flags) {
+      const int answer = ::fstatat(directory, name, about, flags);
+      about->st_ctime -= 3600;
+      return answer;
+    };
+  }
+  older_files(const older_files&) = delete;
+  older_files& operator=(const older_files&) = delete;
+  ~older_files() { detail::kernel() = saved_; }
+
+ private:
+  detail::kernel_calls saved_ = detail::kernel();
+};
+
+TEST_F(StreamSocket, FirstNamesOfListenersThatWereKilledAreRemovedOnceTheyAreOld) {
+  const auto bind_at = [this](const std::string& name) {
+    const auto at = to_socket_address(parsed(unix_at(name)));
+    detail::file bound{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    EXPECT_EQ(::bind(bound.get(), at.get(), at.length), 0);
+    return bound;
+  };
+  for (const char* name : {".atbus-17", ".atbus-184467", ".atbus-x1", "other"})
+    bind_at(name).reset();
+  const detail::file living = bind_at(".atbus-18");
+  ASSERT_EQ(::listen(living.get(), 1), 0);
+  std::ofstream{path(".atbus-19")} << "no socket";
+  ASSERT_TRUE(listen_on(unix_at("young.sock")));
+  EXPECT_EQ(directory_.files().size(), 6U);  // they may be about to listen
+  {
+    const older_files an_hour_later;
+    ASSERT_TRUE(listen_on(unix_at("bus.sock")));
+  }
+  auto left = directory_.files();
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{".atbus-18", ".atbus-19", ".atbus-x1", "other"}));
 }
 
 // Any user may hold the lock of a directory that it may read.
