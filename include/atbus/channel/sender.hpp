@@ -18,6 +18,8 @@
 //   lane.
 //   Through a socket it is a connection of its own: send and commit hand the kernel what it takes,
 //   the rest waits in a queue of the sender's and ends with it; see flush, take_back, close.
+// Trust: whoever listens at the address is the receiver. `unix://@name` has no file and so no rights:
+//   any user of the host may listen there first. `unix:///path` is as safe as its directory.
 // Threads: one thread at a time uses a sender; any number of senders work side by side without
 //   touching each other.
 // Errors of send and claim: would_block (the lane is full: wait_writable), message_too_large,
