@@ -71,7 +71,8 @@ class listening_socket {
   // Binds and listens. `where.port()` 0 takes a free one. A Unix socket that a dead process left is
   // replaced, one that somebody listens on is not.
   // Errors: receiver_exists (somebody listens there), invalid_argument (the address is not of this
-  // host), denied, not_found (no such directory), no_space, system_error.
+  // host), denied, not_found (no such directory), no_space, not_supported (the file system can't give
+  // a socket its name), system_error.
   [[nodiscard]] static result<listening_socket> open(const address& where, int backlog,
                                                      const stream_options& options);
 
