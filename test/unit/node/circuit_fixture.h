@@ -66,9 +66,9 @@ struct network {
 // A node as circuits see it: hops, events, and a session that counts and acknowledges.
 class end final : public next_hops, public link_events {
  public:
-  end(network& net, std::uint64_t id)
+  end(network& net, std::uint64_t id, std::size_t message_limit = 16 * 1024)
       : random(id),
-        all(id, {.message_limit = 16 * 1024, .queue_size = 64 * 1024}, *this, *this, timers,
+        all(id, {.message_limit = message_limit, .queue_size = 64 * 1024}, *this, *this, timers,
             net.clock, random, progress),
         id_(id),
         net_(net) {
