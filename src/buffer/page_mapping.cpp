@@ -31,7 +31,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 }
 
 std::size_t ordinary_page_size() noexcept {
-  return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return static_cast<std::size_t>(kernel().sysconf(_SC_PAGESIZE));
 }
 
 std::string first_line(const char* path) {

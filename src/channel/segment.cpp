@@ -173,9 +173,9 @@ error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, cons
 // Header and lane table of an opened segment.
 error map_control(segment& s) {
   // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
-  if (auto e = reserve(s, 0, s.geometry.lanes_offset(), "the lane table"); !e)
+  if (auto e = reserve(s, 0, s.geometry.control_size(), "the lane table"); !e)
     return e;
-  auto control = map_shared(s.fd.get(), 0, s.geometry.lanes_offset(), s.name.text());
+  auto control = map_shared(s.fd.get(), 0, s.geometry.control_size(), s.name.text());
   if (!control)
     return control.error();
   s.control = std::move(*control);
@@ -305,7 +305,7 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
       ::fcntl(s.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error_at(s.name.text() + ": can't seal the size of the new segment", errno);
   }
-  if (auto e = reserve(s, 0, geometry.lanes_offset(), "the lane table"); !e) {
+  if (auto e = reserve(s, 0, geometry.control_size(), "the lane table"); !e) {
     return e;
   }
   // A mapping keeps its open file description alive, and with it the locks held there. The one of
@@ -320,7 +320,7 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
   }
   auto control = s.name.in_process
                      ? map_shared(lockless.get(), 0, geometry.file_size(), s.name.text())
-                     : map_shared(s.fd.get(), 0, geometry.lanes_offset(), s.name.text());
+                     : map_shared(s.fd.get(), 0, geometry.control_size(), s.name.text());
   if (!control)
     return control.error();
   s.control = std::move(*control);
@@ -502,10 +502,11 @@ error reserve_lane(const segment& s, std::uint32_t lane) {
 }
 
 void release_lane_memory(const segment& s, std::uint32_t lane) noexcept {
-  // A failure costs memory, nothing else: the next sender reserves what is there already.
+  // A failure costs memory, nothing else: the next sender reserves what is there already. Up to the
+  // next lane, because a kernel gives back whole pages only.
   (void)kernel().fallocate(s.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                            static_cast<off_t>(s.geometry.lane_offset(lane)),
-                           static_cast<off_t>(s.geometry.lane_size));
+                           static_cast<off_t>(s.geometry.lane_distance()));
 }
 
 std::string printable(const char* text, std::size_t size) {

@@ -17,12 +17,15 @@ constexpr bool within(std::uint64_t from, std::uint64_t to, std::uint64_t capaci
 }
 
 inline constexpr char segment_magic[8] = {'a', 't', 'b', 'u', 's', 'S', 'E', 'G'};
-inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint32_t layout_version = 2;
 inline constexpr std::uint32_t max_lanes = 4096;
 inline constexpr std::uint64_t min_lane_size = 4096;
 inline constexpr std::uint64_t max_lane_size = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t max_message_limit = std::uint64_t{64} << 20;
-inline constexpr std::uint64_t page_size = 4096;
+// Header and lane table are mapped together, each lane also alone; it begins where a page begins on
+// every kernel: those of aarch64 may have pages of 64 KiB.
+inline constexpr std::uint64_t header_space = 4096;
+inline constexpr std::uint64_t lane_alignment = 64 * 1024;
 
 // What a receiver says about itself. Informative only: nothing is decided by it.
 struct receiver_note {
@@ -71,7 +74,7 @@ struct segment_header {
 static_assert(offsetof(segment_header, sleeping) == 128 &&
               offsetof(segment_header, wake_ups) == 256);
 static_assert(offsetof(segment_header, note) == 384 && offsetof(segment_header, ready) == 1024);
-static_assert(sizeof(segment_header) == 2048 && sizeof(segment_header) <= page_size);
+static_assert(sizeof(segment_header) == 2048 && sizeof(segment_header) <= header_space);
 
 // Everything that follows from three numbers.
 struct segment_geometry {
@@ -79,18 +82,30 @@ struct segment_geometry {
   std::uint64_t lane_size = 0;
   std::uint64_t message_limit = 0;
 
-  [[nodiscard]] constexpr std::uint64_t table_offset() const noexcept { return page_size; }
+  [[nodiscard]] constexpr std::uint64_t table_offset() const noexcept { return header_space; }
+  // Header and lane table. What lies between them and the lanes is a hole.
+  [[nodiscard]] constexpr std::uint64_t control_size() const noexcept {
+    return table_offset() + std::uint64_t{lane_count} * sizeof(lane_slot);
+  }
   [[nodiscard]] constexpr std::uint64_t lanes_offset() const noexcept {
-    const std::uint64_t end = table_offset() + std::uint64_t{lane_count} * sizeof(lane_slot);
-    return (end + page_size - 1) & ~(page_size - 1);
+    return round_up(control_size());
+  }
+  // From one lane to the next. Behind a small lane follows a hole.
+  [[nodiscard]] constexpr std::uint64_t lane_distance() const noexcept {
+    return round_up(lane_size);
   }
   [[nodiscard]] constexpr std::uint64_t lane_offset(std::uint32_t lane) const noexcept {
-    return lanes_offset() + lane * lane_size;
+    return lanes_offset() + lane * lane_distance();
   }
   [[nodiscard]] constexpr std::uint64_t file_size() const noexcept {
     return lane_offset(lane_count);
   }
   friend constexpr bool operator==(const segment_geometry&, const segment_geometry&) = default;
+
+ private:
+  static constexpr std::uint64_t round_up(std::uint64_t bytes) noexcept {
+    return (bytes + lane_alignment - 1) & ~(lane_alignment - 1);
+  }
 };
 
 // Bytes of the file that carry liveness locks: byte 0 is the receiver's, byte 1 + i that of lane i.

@@ -63,6 +63,7 @@ kernel_calls table{
     .mmap = ::mmap,
     .munmap = ::munmap,
     .madvise = ::madvise,
+    .sysconf = ::sysconf,
     .lock = [](int fd, int command, struct flock* l) { return ::fcntl(fd, command, l); },
     .flock = [](int fd, int operation) { return ::flock(fd, operation); },
     .membarrier = [](int c,

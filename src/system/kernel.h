@@ -42,6 +42,7 @@ struct kernel_calls {
   void* (*mmap)(void* address, std::size_t length, int protection, int flags, int fd, off_t offset);
   int (*munmap)(void* address, std::size_t length);
   int (*madvise)(void* address, std::size_t length, int advice);
+  long (*sysconf)(int name);
   int (*lock)(int fd, int command, struct flock* lock);  // fcntl with F_OFD_SETLK or F_OFD_GETLK
   int (*flock)(int fd, int operation);
   int (*membarrier)(int command, unsigned flags);

@@ -1,9 +1,11 @@
 #include "failing_kernel.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <type_traits>
 
 namespace atbus::test {
@@ -82,6 +84,78 @@ auto whole_or_short<&kernel_calls::recvmsg>(int fd, msghdr* message, int flags) 
   return n;
 }
 
+// --- a kernel with large pages
+
+// Bytes of a page; 0: as this kernel has them.
+std::size_t page_bytes = 0;
+
+std::size_t whole_pages(std::size_t length) {
+  return (length + page_bytes - 1) & ~(page_bytes - 1);
+}
+bool begins_page(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % page_bytes == 0;
+}
+int refuse() {
+  errno = EINVAL;
+  return -1;
+}
+
+template <>
+auto whole_or_short<&kernel_calls::sysconf>(int name) {
+  return page_bytes != 0 && name == _SC_PAGESIZE ? static_cast<long>(page_bytes)
+                                                 : untouched.sysconf(name);
+}
+template <>
+auto whole_or_short<&kernel_calls::mmap>(void* address, std::size_t length, int protection,
+                                         int flags, int fd, off_t offset) {
+  if (page_bytes == 0)
+    return untouched.mmap(address, length, protection, flags, fd, offset);
+  if (static_cast<std::size_t>(offset) % page_bytes != 0 || address != nullptr) {
+    (void)refuse();
+    return static_cast<void*>(MAP_FAILED);
+  }
+  // A large page begins at a multiple of its size: cut an aligned piece out of a larger one.
+  const std::size_t size = whole_pages(length);
+  auto* const place = static_cast<std::byte*>(
+      ::mmap(nullptr, size + page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (place == MAP_FAILED)
+    return static_cast<void*>(MAP_FAILED);
+  const std::size_t before =
+      (page_bytes - reinterpret_cast<std::uintptr_t>(place) % page_bytes) % page_bytes;
+  if (before != 0)
+    ::munmap(place, before);
+  ::munmap(place + before + size, page_bytes - before);
+  return untouched.mmap(place + before, length, protection, flags | MAP_FIXED, fd, offset);
+}
+template <>
+auto whole_or_short<&kernel_calls::munmap>(void* address, std::size_t length) {
+  if (page_bytes == 0)
+    return untouched.munmap(address, length);
+  return begins_page(address) ? untouched.munmap(address, whole_pages(length)) : refuse();
+}
+template <>
+auto whole_or_short<&kernel_calls::madvise>(void* address, std::size_t length, int advice) {
+  if (page_bytes == 0)
+    return untouched.madvise(address, length, advice);
+  return begins_page(address) ? untouched.madvise(address, length, advice) : refuse();
+}
+// Memory comes and goes by whole pages: what is reserved grows to them, what is given back shrinks.
+template <>
+auto whole_or_short<&kernel_calls::fallocate>(int fd, int mode, off_t offset, off_t length) {
+  const auto page = static_cast<off_t>(page_bytes);
+  if (page == 0)
+    return untouched.fallocate(fd, mode, offset, length);
+  off_t begin = offset / page * page;
+  off_t end = (offset + length + page - 1) / page * page;
+  if ((mode & FALLOC_FL_PUNCH_HOLE) != 0) {
+    begin = (offset + page - 1) / page * page;
+    end = (offset + length) / page * page;
+    if (begin >= end)
+      return 0;
+  }
+  return untouched.fallocate(fd, mode, begin, end - begin);
+}
+
 template <auto Entry, class Call>
 struct intercepted;
 
@@ -127,10 +201,12 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::renameat>("renameat", {ENOSPC, EACCES, EIO}),
       row<&kernel_calls::exchangeat>("exchangeat", {ENOENT, EACCES, EINVAL, EIO}),
       row<&kernel_calls::unlinkat>("unlinkat", {EACCES, EBUSY, EIO, EROFS}),
-      row<&kernel_calls::memfd_create>("memfd_create", {EMFILE, ENFILE, ENOMEM, ENOSYS}),
+      row<&kernel_calls::memfd_create>("memfd_create",
+                                       {EMFILE, ENFILE, ENOMEM, ENOSYS}),
       row<&kernel_calls::mmap>("mmap", {ENOMEM, EAGAIN, EPERM, ENODEV}),
       row<&kernel_calls::munmap>("munmap", {}),  // fails only for addresses that are none
       row<&kernel_calls::madvise>("madvise", {ENOMEM, EAGAIN, EINVAL}),
+      row<&kernel_calls::sysconf>("sysconf", {}),  // what is asked for is always known
       row<&kernel_calls::lock>("lock", {ENOLCK, EINVAL, EINTR}),
       row<&kernel_calls::flock>("flock", {EWOULDBLOCK, EINTR, ENOLCK}),
       row<&kernel_calls::membarrier>("membarrier", {ENOSYS, EPERM, EINVAL}),
@@ -177,6 +253,7 @@ failing_kernel::failing_kernel() {
 
 failing_kernel::~failing_kernel() {
   detail::kernel() = untouched;
+  page_bytes = 0;
 }
 
 void failing_kernel::restart() const {
@@ -194,6 +271,10 @@ void failing_kernel::arm(const failing_entry& entry, unsigned nth, int code, uns
 
 void failing_kernel::shorten(std::size_t bytes) const {
   most_bytes = bytes;
+}
+
+void failing_kernel::enlarge_pages(std::size_t bytes) const {
+  page_bytes = bytes;
 }
 
 unsigned failing_kernel::calls() {

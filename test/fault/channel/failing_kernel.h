@@ -49,6 +49,9 @@ class failing_kernel {
   void arm(const failing_entry& entry, unsigned nth, int code, unsigned times = 1) const;
   // Until the next restart each recv, recvmsg and sendmsg moves so many bytes at most.
   void shorten(std::size_t bytes) const;
+  // From now on pages have so many bytes, a power of two: what lies at another multiple can be
+  // neither mapped nor unmapped. Nothing is mapped by the library yet.
+  void enlarge_pages(std::size_t bytes) const;
   // All calls since the last restart.
   [[nodiscard]] static unsigned calls();
 };

@@ -12,7 +12,7 @@
 namespace atbus::hostile {
 namespace {
 
-constexpr std::uint64_t page = detail::page_size;
+constexpr std::uint64_t page = 4096;
 
 class SmallTmpfs : public hostile_channel {
  protected:
@@ -62,7 +62,7 @@ class SmallTmpfs : public hostile_channel {
   }
   // What a receiver of `lanes` lanes needs before any sender comes.
   static std::uint64_t table_bytes() {
-    return detail::segment_geometry{lanes, lane_size, message_limit}.lanes_offset();
+    return detail::segment_geometry{lanes, lane_size, message_limit}.control_size();
   }
 };
 
@@ -175,10 +175,10 @@ TEST_F(SmallTmpfs, WithAFullHoleForALaneTableIsAnErrorNotASignal) {
     fill_but(2 * page);
     const auto in = receiver::open("shm://victim", o);
     ASSERT_FALSE(in);
-    expect_no_space(in.error(), g.lanes_offset(), 2 * page);
+    expect_no_space(in.error(), g.control_size(), 2 * page);
     const auto out = sender::open("shm://victim", sending());
     ASSERT_FALSE(out);
-    expect_no_space(out.error(), g.lanes_offset(), 2 * page);
+    expect_no_space(out.error(), g.control_size(), 2 * page);
     make_room();
     auto later = receiver::open("shm://victim", o);
     ASSERT_TRUE(later) << later.error().text();

@@ -115,7 +115,7 @@ TEST_F(SegmentIdentity, WithAnImpossibleLaneSizeIsRefused) {
 }
 
 TEST_F(SegmentIdentity, WithAnotherPossibleLaneSizeContradictsItself) {
-  for (const std::uint64_t size : {std::uint64_t{8192}, detail::max_lane_size}) {
+  for (const std::uint64_t size : {std::uint64_t{131072}, detail::max_lane_size}) {
     expect_refusal_after([&](segment_identity& id) { id.lane_size = size; },
                          errc::geometry_mismatch, {});
   }

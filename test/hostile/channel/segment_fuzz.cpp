@@ -290,7 +290,7 @@ class world {
       return;
     raw_.reset();
     (void)truncate(directory().segment_path("fuzz").c_str(),
-                   static_cast<off_t>(in_.number(2) + (in_.byte() % 2) * 8192));
+                   static_cast<off_t>(in_.number(2) * 8 + (in_.byte() % 2) * 8192));
   }
 
   // --- the victims

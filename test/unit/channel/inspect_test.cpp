@@ -297,7 +297,7 @@ TEST_F(Inspect, AnyControlWordsAreSurvived) {
     for (int words = 0; words < 12; ++words) {
       // Behind the identity: that one is checked, and refused, as a whole.
       const std::uint64_t at = 128 + random() % ((good.size() - 136) / 8) * 8;
-      const std::uint64_t slot_at = detail::page_size + random() % 128 * 8;
+      const std::uint64_t slot_at = detail::header_space + random() % 128 * 8;
       const std::uint64_t value = random() % 2 == 0 ? values[random() % 8] : random();
       std::memcpy(&bad[random() % 2 == 0 ? at : slot_at], &value, sizeof value);
     }

@@ -74,7 +74,7 @@ class SegmentFile : public ::testing::Test {
     close(fd);
   }
   void spoil_slot(std::uint32_t lane, std::size_t field, std::uint64_t value) const {
-    spoil(detail::page_size + lane * sizeof(detail::lane_slot) + field, value);
+    spoil(detail::header_space + lane * sizeof(detail::lane_slot) + field, value);
   }
   [[nodiscard]] static std::uint64_t lane_offset(std::uint32_t lane) {
     return detail::segment_geometry{4, 4096, 1024}.lane_offset(lane);

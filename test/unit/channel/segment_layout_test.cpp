@@ -13,33 +13,41 @@ namespace {
 TEST(SegmentGeometry, FollowsFromThreeNumbers) {
   const struct {
     segment_geometry geometry;
+    std::uint64_t control_size;
     std::uint64_t lanes_offset;
     std::uint64_t file_size;
   } cases[] = {
-      {{1, 4096, 1000}, 8192, 12288},
-      {{2, 4096, 1000}, 8192, 16384},  // the example of doc/design/segment.md
-      {{4, 4096, 1000}, 8192, 24576},
-      {{5, 4096, 1000}, 12288, 32768},  // a page more for the table
-      {{64, 1 << 20, 65536}, 69632, 67178496},
-      {{max_lanes, min_lane_size, 1}, 4198400, 20975616},
-      {{max_lanes, max_lane_size, max_message_limit}, 4198400, 4398050709504},
+      {{1, 4096, 1000}, 5120, 65536, 131072},
+      {{2, 4096, 1000}, 6144, 65536, 196608},  // the example of doc/design/segment.md
+      {{2, 65536, 1000}, 6144, 65536, 196608},
+      {{2, 131072, 1000}, 6144, 65536, 327680},
+      {{60, 4096, 1000}, 65536, 65536, 3997696},
+      {{61, 4096, 1000}, 66560, 131072, 4128768},  // the table goes on behind 64 KiB
+      {{64, 1 << 20, 65536}, 69632, 131072, 67239936},
+      {{max_lanes, min_lane_size, 1}, 4198400, 4259840, 272695296},
+      {{max_lanes, max_lane_size, max_message_limit}, 4198400, 4259840, 4398050770944},
   };
   for (const auto& c : cases) {
-    EXPECT_EQ(c.geometry.table_offset(), page_size);
+    EXPECT_EQ(c.geometry.table_offset(), header_space);
+    EXPECT_EQ(c.geometry.control_size(), c.control_size);
     EXPECT_EQ(c.geometry.lanes_offset(), c.lanes_offset);
     EXPECT_EQ(c.geometry.file_size(), c.file_size);
     EXPECT_EQ(c.geometry.lane_offset(0), c.lanes_offset);
-    EXPECT_EQ(c.geometry.lane_offset(c.geometry.lane_count - 1) + c.geometry.lane_size,
+    EXPECT_EQ(c.geometry.lane_offset(c.geometry.lane_count - 1) + c.geometry.lane_distance(),
               c.file_size);
   }
 }
 
-TEST(SegmentGeometry, PutsEachLaneOnPagesOfItsOwn) {
+TEST(SegmentGeometry, PutsEachLaneOnPagesOfItsOwnHoweverLargeTheyAre) {
   for (std::uint32_t lanes = 1; lanes <= 70; ++lanes) {
     const segment_geometry g{lanes, min_lane_size, 1000};
     EXPECT_GE(g.lanes_offset(), g.table_offset() + lanes * sizeof(lane_slot));
-    for (std::uint32_t i = 0; i < lanes; ++i)
-      EXPECT_EQ(g.lane_offset(i) % page_size, 0U);
+    EXPECT_GE(g.lane_distance(), g.lane_size);
+    for (std::uint32_t i = 0; i < lanes; ++i) {
+      EXPECT_EQ(g.lane_offset(i) % 4096, 0U);
+      EXPECT_EQ(g.lane_offset(i) % 16384, 0U);
+      EXPECT_EQ(g.lane_offset(i) % 65536, 0U);
+    }
   }
 }
 
