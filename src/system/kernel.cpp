@@ -15,20 +15,35 @@
 namespace atbus::detail {
 namespace {
 
-int epoll_wait_ns(int epoll, epoll_event* events, int count, std::int64_t timeout_ns) {
-  if (timeout_ns > 0) {
+int epoll_wait_in_ns(int epoll, epoll_event* events, int count, std::int64_t timeout_ns) {
 #if defined(SYS_epoll_pwait2)
-    timespec timeout{.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000),
-                     .tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000)};
-    const long n = syscall(SYS_epoll_pwait2, epoll, events, count, &timeout, nullptr, 0);
-    if (n >= 0 || errno != ENOSYS)
-      return static_cast<int>(n);
+  timespec timeout{.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000),
+                   .tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000)};
+  return static_cast<int>(::syscall(SYS_epoll_pwait2, epoll, events, count, &timeout, nullptr, 0));
+#else
+  (void)epoll, (void)events, (void)count, (void)timeout_ns;
+  errno = ENOSYS;
+  return -1;
 #endif
+}
+
+// The kernel refuses waits in nanoseconds. Remembered, so that a wait is one system call.
+std::atomic<bool> waits_in_ms{false};
+
+int epoll_wait_ns(int epoll, epoll_event* events, int count, std::int64_t timeout_ns) {
+  if (timeout_ns > 0 && !waits_in_ms.load(std::memory_order_relaxed)) {
+    const int n = kernel().epoll_wait_in_ns(epoll, events, count, timeout_ns);
+    // ENOSYS: a kernel before 5.11. EPERM and others: a seccomp filter that does not know the call.
+    // Errors of the arguments come from the call below as well.
+    if (n >= 0 || errno == EINTR)
+      return n;
+    if (errno == ENOSYS || errno == EPERM || errno == EACCES)
+      waits_in_ms.store(true, std::memory_order_relaxed);
   }
-  // Kernels before 5.11 count in milliseconds: round up, so that a deadline is never cut short into
-  // a busy loop.
+  // In milliseconds: rounded up, so that a deadline is never cut short into a busy loop.
   const std::int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + 999'999) / 1'000'000;
-  return epoll_wait(epoll, events, count, ms > 0x7fffffff ? 0x7fffffff : static_cast<int>(ms));
+  return kernel().epoll_wait_in_ms(epoll, events, count,
+                                   ms > 0x7fffffff ? 0x7fffffff : static_cast<int>(ms));
 }
 
 // What is in one piece the kernel takes faster from send: there is no list to copy.
@@ -83,6 +98,8 @@ kernel_calls table{
     .epoll_create = ::epoll_create1,
     .epoll_ctl = ::epoll_ctl,
     .epoll_wait = epoll_wait_ns,
+    .epoll_wait_in_ns = epoll_wait_in_ns,
+    .epoll_wait_in_ms = ::epoll_wait,
     .inotify_init = ::inotify_init1,
     .inotify_add_watch = ::inotify_add_watch,
 };

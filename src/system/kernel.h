@@ -62,6 +62,9 @@ struct kernel_calls {
   int (*epoll_ctl)(int epoll, int operation, int fd, epoll_event* event);
   // Timeout in nanoseconds; negative waits for ever.
   int (*epoll_wait)(int epoll, epoll_event* events, int count, std::int64_t timeout_ns);
+  // What that one is made of: epoll_pwait2, which is newer than many seccomp filters, and epoll_wait.
+  int (*epoll_wait_in_ns)(int epoll, epoll_event* events, int count, std::int64_t timeout_ns);
+  int (*epoll_wait_in_ms)(int epoll, epoll_event* events, int count, int timeout_ms);
   int (*inotify_init)(int flags);
   int (*inotify_add_watch)(int fd, const char* path, std::uint32_t mask);
 };

@@ -232,6 +232,8 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::epoll_create>("epoll_create", {EMFILE, ENFILE, ENOMEM}),
       row<&kernel_calls::epoll_ctl>("epoll_ctl", {ENOMEM, ENOSPC}),
       row<&kernel_calls::epoll_wait>("epoll_wait", {EINTR}),
+      row<&kernel_calls::epoll_wait_in_ns>("epoll_wait_in_ns", {ENOSYS, EPERM, EACCES}),
+      row<&kernel_calls::epoll_wait_in_ms>("epoll_wait_in_ms", {EINTR}),
       row<&kernel_calls::inotify_init>("inotify_init", {EMFILE, ENFILE, ENOMEM, ENOSYS}),
       row<&kernel_calls::inotify_add_watch>("inotify_add_watch", {ENOSPC, ENOMEM, EACCES}),
   };
