@@ -112,10 +112,17 @@ result<file> open_file(const segment_name& name) {
   }
 }
 
+// MFD_NOEXEC_SEAL, which older headers lack: nobody executes the file, and nobody may change that.
+constexpr unsigned memfd_noexec_seal = 8;
+
 result<file> make_file(const segment_name& name) {
   if (name.in_memory()) {
-    file fd{kernel().memfd_create(name.handed ? "atbus-lanes" : name.file_name().c_str(),
-                                  MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    const std::string title = name.handed ? "atbus-lanes" : name.file_name();
+    file fd{
+        kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_noexec_seal)};
+    // Kernels before 6.3 don't know the flag. Those that insist on it (vm.memfd_noexec=2) do.
+    if (!fd && errno == EINVAL)
+      fd = file{kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (!fd)
       return system_error_at(name.text() + ": memfd_create failed", errno);
     return fd;

@@ -202,7 +202,7 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::exchangeat>("exchangeat", {ENOENT, EACCES, EINVAL, EIO}),
       row<&kernel_calls::unlinkat>("unlinkat", {EACCES, EBUSY, EIO, EROFS}),
       row<&kernel_calls::memfd_create>("memfd_create",
-                                       {EMFILE, ENFILE, ENOMEM, ENOSYS}),
+                                       {EMFILE, ENFILE, ENOMEM, ENOSYS, EACCES, EPERM}),
       row<&kernel_calls::mmap>("mmap", {ENOMEM, EAGAIN, EPERM, ENODEV}),
       row<&kernel_calls::munmap>("munmap", {}),  // fails only for addresses that are none
       row<&kernel_calls::madvise>("madvise", {ENOMEM, EAGAIN, EINVAL}),

@@ -129,5 +129,33 @@ TEST_F(RefusedCalls, MembarrierUnderASeccompFilterIsReplacedByFences) {
   }
 }
 
+constexpr unsigned noexec_seal = 8;  // MFD_NOEXEC_SEAL
+
+TEST_F(RefusedCalls, AMemfdThatMayBeExecutedIsNotNeeded) {
+  detail::kernel().memfd_create = [](const char* name, unsigned flags) {
+    if ((flags & noexec_seal) == 0) {  // vm.memfd_noexec=2
+      errno = EACCES;
+      return -1;
+    }
+    return ::memfd_create(name, flags & ~noexec_seal);
+  };
+  auto in = open_receiver("mem://noexec");
+  ASSERT_TRUE(in) << in.error().text();
+  EXPECT_TRUE(in->remove());
+}
+
+TEST_F(RefusedCalls, AMemfdIsMadeWhereTheKernelDoesNotKnowThatOneMayNotBeExecuted) {
+  detail::kernel().memfd_create = [](const char* name, unsigned flags) {
+    if ((flags & noexec_seal) != 0) {  // before 6.3
+      errno = EINVAL;
+      return -1;
+    }
+    return ::memfd_create(name, flags);
+  };
+  auto in = open_receiver("mem://noexec");
+  ASSERT_TRUE(in) << in.error().text();
+  EXPECT_TRUE(in->remove());
+}
+
 }  // namespace
 }  // namespace atbus::test::refused_calls
