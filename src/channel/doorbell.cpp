@@ -68,6 +68,7 @@ error bell_server::open(const segment& s) {
   lane_count_ = s.geometry.lane_count;
   in_process_ = s.name.in_process;
   ended_.assign(lane_count_, 0);
+  first_.assign(lane_count_, nothing);
   limit_ = 2 * std::size_t{lane_count_} + 16;
   epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
   if (s.name.handed) {
@@ -240,11 +241,7 @@ void bell_server::admit(file peer, events& seen) noexcept {
     ++refused_;
     return;
   }
-  if (index == connections_.size())
-    connections_.emplace_back();
-  connection& c = connections_[index];
-  c.fd = std::move(peer);
-  c.lane = no_lane;
+  connection& c = fill_place(index, std::move(peer));
   // An honest sender says its lane at once.
   if (!read_from(c, seen))
     end(c);
@@ -257,19 +254,16 @@ bool bell_server::adopt(file peer, std::uint32_t lane) noexcept {
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
     return false;
   }
-  if (index == connections_.size())
-    connections_.emplace_back();
-  connections_[index] = {std::move(peer), lane};
+  join(fill_place(index, std::move(peer)), lane);
   ended_[lane] = 0;
   return true;
 }
 
 std::size_t bell_server::find_place() noexcept {
-  std::size_t index = 0;
-  while (index < connections_.size() && connections_[index].fd)
-    ++index;
-  if (index != limit_)
-    return index;
+  if (!free_.empty())
+    return free_.back();
+  if (connections_.size() != limit_)
+    return connections_.size();
   // Whoever has not said its lane yet has to make room: the silent must not keep out the others.
   for (std::size_t n = 0; n < limit_; ++n) {
     next_to_go_ = (next_to_go_ + 1) % limit_;
@@ -281,10 +275,34 @@ std::size_t bell_server::find_place() noexcept {
   return limit_;
 }
 
+bell_server::connection& bell_server::fill_place(std::size_t index, file peer) noexcept {
+  if (index == connections_.size())
+    connections_.emplace_back();
+  else if (!connections_[index].fd)
+    free_.pop_back();
+  connections_[index].fd = std::move(peer);
+  return connections_[index];
+}
+
 void bell_server::end(connection& c) noexcept {
-  if (c.lane != no_lane)
+  if (c.lane != no_lane) {
     ended_[c.lane] = 1;
+    leave(c);
+  }
   c.fd.reset();
+  free_.push_back(index_of(c));
+}
+
+void bell_server::join(connection& c, std::uint32_t lane) noexcept {
+  c.lane = lane;
+  c.next_of_lane = std::exchange(first_[lane], index_of(c));
+}
+
+void bell_server::leave(connection& c) noexcept {
+  std::size_t* at = &first_[c.lane];
+  while (*at != index_of(c))
+    at = &connections_[*at].next_of_lane;
+  *at = std::exchange(c.next_of_lane, nothing);
   c.lane = no_lane;
 }
 
@@ -308,7 +326,7 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
       return true;
     }
     if (n == sizeof word && word < lane_count_) {
-      c.lane = word;
+      join(c, word);
       seen.look_everywhere = true;
     } else {
       ++refused_;
@@ -321,9 +339,8 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
 bool bell_server::ring(std::uint32_t lane) noexcept {
   bool rung = false;
   const char byte = 1;
-  for (connection& c : connections_) {
-    if (c.lane != lane || !c.fd)
-      continue;
+  for (std::size_t at = first_[lane]; at != nothing; at = connections_[at].next_of_lane) {
+    const connection& c = connections_[at];
     const ssize_t n = kernel().send(c.fd.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     rung |= n == 1 || errno == EAGAIN;  // EAGAIN: enough rings wait there already
   }
@@ -331,8 +348,7 @@ bool bell_server::ring(std::uint32_t lane) noexcept {
 }
 
 bool bell_server::has_connection(std::uint32_t lane) const noexcept {
-  return std::any_of(connections_.begin(), connections_.end(),
-                     [lane](const connection& c) { return c.lane == lane && c.fd; });
+  return first_[lane] != nothing;
 }
 
 void bell_server::abandon() noexcept {

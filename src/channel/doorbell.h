@@ -62,9 +62,11 @@ class bell_server {
 
  private:
   static constexpr std::uint32_t no_lane = 0xffffffff;
+  static constexpr std::size_t nothing = ~std::size_t{0};
   struct connection {
     file fd;
     std::uint32_t lane = no_lane;
+    std::size_t next_of_lane = nothing;
   };
 
   [[nodiscard]] error bind(const segment& s);
@@ -72,9 +74,17 @@ class bell_server {
   void admit(file peer, events& seen) noexcept;
   // An index for a new connection; `limit_` if there is none.
   [[nodiscard]] std::size_t find_place() noexcept;
+  // Puts it where `find_place` says; of no lane yet.
+  connection& fill_place(std::size_t index, file peer) noexcept;
   // False: the connection is over.
   bool read_from(connection& c, events& seen) noexcept;
   void end(connection& c) noexcept;
+  // Enters it into its lane's list, or takes it out.
+  void join(connection& c, std::uint32_t lane) noexcept;
+  void leave(connection& c) noexcept;
+  [[nodiscard]] std::size_t index_of(const connection& c) const noexcept {
+    return static_cast<std::size_t>(&c - connections_.data());
+  }
   void read_file_watch(events& seen) noexcept;
 
   file epoll_;
@@ -83,7 +93,10 @@ class bell_server {
   file spare_;  // given up for a moment when descriptors run out, so that waiting connections don't
                 // make us spin
   std::vector<connection> connections_;
-  std::vector<char> ended_;  // per lane, see take_ended
+  std::vector<std::size_t> free_;   // places in connections_ without one
+  std::vector<std::size_t> first_;  // per lane, the first of its connections: a look at every lane
+                                    // does not look at every connection for each
+  std::vector<char> ended_;         // per lane, see take_ended
   std::size_t limit_ = 0;
   std::size_t next_to_go_ = 0;  // where the search for a silent connection goes on
   std::uint32_t lane_count_ = 0;

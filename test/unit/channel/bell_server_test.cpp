@@ -1,0 +1,87 @@
+// The connections of a receiver's bell, and the lanes they belong to.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "atbus/channel/receiver.hpp"
+#include "channel/doorbell.h"
+#include "channel/handed_lanes.h"
+#include "shared_memory.h"
+
+namespace atbus::detail {
+namespace {
+
+class BellServer : public ::testing::Test {
+ protected:
+  BellServer() {
+    segment_name name;
+    name.handed = true;
+    name.name = "bells";
+    auto built = build_segment(name, {.lane_count = 4, .lane_size = 4096, .message_limit = 1000});
+    EXPECT_TRUE(built) << built.error().text();
+    segment_ = std::move(*built);
+    EXPECT_TRUE(bell.open(segment_));
+  }
+  // The sender's end of a new connection.
+  file connect(std::uint32_t lane) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    EXPECT_TRUE(bell.adopt(file{ends[0]}, lane));
+    return file{ends[1]};
+  }
+  static bool hears(const file& end) {
+    char byte = 0;
+    return ::recv(end.get(), &byte, 1, MSG_DONTWAIT) == 1;
+  }
+
+  segment segment_;
+  bell_server bell;
+};
+
+TEST_F(BellServer, RingsTheConnectionsOfOneLane) {
+  const file one = connect(1);
+  const file other = connect(2);
+  const file second_of_one = connect(1);
+  EXPECT_TRUE(bell.ring(1));
+  EXPECT_TRUE(hears(one) && hears(second_of_one));
+  EXPECT_FALSE(hears(other));
+  EXPECT_FALSE(bell.ring(0));
+}
+
+TEST_F(BellServer, KnowsALaneAsLongAsOneOfItsConnectionsLives) {
+  std::vector<file> ends;
+  for (int i = 0; i < 3; ++i)
+    ends.push_back(connect(3));
+  // From the middle, from the front, the last one.
+  for (const std::size_t next : {std::size_t{1}, std::size_t{1}, std::size_t{0}}) {
+    EXPECT_TRUE(bell.has_connection(3));
+    ends.erase(ends.begin() + static_cast<std::ptrdiff_t>(next));
+    EXPECT_TRUE(bell.take_events(0).look_everywhere);
+    EXPECT_TRUE(bell.take_ended(3));
+  }
+  EXPECT_FALSE(bell.has_connection(3));
+  EXPECT_FALSE(bell.ring(3));
+}
+
+TEST_F(BellServer, UsesThePlacesOfEndedConnectionsAgain) {
+  // Many more than it keeps at a time.
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    file stays = connect(i % 4);
+    { const file goes = connect((i + 1) % 4); }
+    EXPECT_TRUE(bell.take_events(0).look_everywhere);
+    EXPECT_TRUE(bell.has_connection(i % 4));
+    EXPECT_FALSE(bell.has_connection((i + 1) % 4));
+    EXPECT_TRUE(bell.ring(i % 4));
+    EXPECT_TRUE(hears(stays));
+    stays.reset();
+    EXPECT_TRUE(bell.take_events(0).look_everywhere);
+  }
+}
+
+}  // namespace
+}  // namespace atbus::detail
