@@ -62,6 +62,19 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
   // Before its sender relies on it: a lane without memory could not be read later.
   if (auto e = reserve_lane(segment_, index); !e)
     return e;
+  auto out = make_ends(index);
+  if (!out) {
+    release_lane_memory(segment_, index);
+    return out;
+  }
+  gates_[index] = 1;
+  // As its sender will say. If none takes it, its bell ends, and the lane with its memory is freed as
+  // that of a dead sender.
+  lane.slot->reserved_bytes.store(segment_.geometry.lane_size, std::memory_order_release);
+  return out;
+}
+
+result<receiver_state::lane_ends> receiver_state::make_ends(std::uint32_t index) {
   auto shared = share_segment(segment_);
   if (!shared)
     return shared.error();
@@ -71,7 +84,6 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
   lane_ends out{std::move(*shared), file{ends[1]}};
   if (!bell_.adopt(file{ends[0]}, index))
     return error{errc::system_error, segment_.name.text() + ": can't watch a doorbell", errno};
-  gates_[index] = 1;
   return out;
 }
 

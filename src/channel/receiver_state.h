@@ -65,6 +65,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   void abandon_in_child() noexcept override;
 
  private:
+  [[nodiscard]] result<lane_ends> make_ends(std::uint32_t lane);
   friend class receiver_core;
   ~receiver_state() override;
   void stop() noexcept override { finish_sleep(); }

@@ -83,5 +83,32 @@ TEST_F(BellServer, UsesThePlacesOfEndedConnectionsAgain) {
   }
 }
 
+TEST(HandedLanes, GiveBackTheMemoryOfALaneThatNobodyTakes) {
+  auto made =
+      make_handed_receiver("handed", {.lanes = 2, .lane_size = 64 * 1024, .message_limit = 4096});
+  ASSERT_TRUE(made) << made.error().text();
+  receiver in = handed_lanes::to_receiver(*made);
+  receiver_state& state = handed_lanes::state_of(in);
+  auto kept = state.hand_out(1);
+  ASSERT_TRUE(kept) << kept.error().text();
+  const auto memory = [&] {
+    struct stat st {};
+    EXPECT_EQ(fstat(kept->segment.get(), &st), 0);
+    return static_cast<std::uint64_t>(st.st_blocks) * 512;
+  };
+  const std::uint64_t before = memory();
+  for (int round = 0; round < 3; ++round) {
+    {
+      auto never_taken = state.hand_out(0);
+      ASSERT_TRUE(never_taken) << never_taken.error().text();
+      EXPECT_EQ(memory(), before + 64 * 1024);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+    while (memory() != before && std::chrono::steady_clock::now() < end)
+      (void)in.wait(std::chrono::milliseconds{1});
+    ASSERT_EQ(memory(), before);
+  }
+}
+
 }  // namespace
 }  // namespace atbus::detail
