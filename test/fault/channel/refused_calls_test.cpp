@@ -53,7 +53,7 @@ class RefusedCalls : public ::testing::Test {
   void expect_quiet_waits() const {
     count_waits();
     for (const std::string& address : {std::string{"shm://refused"}, std::string{"mem://refused"},
-                                      "unix://@refused-" + std::to_string(getpid())}) {
+                                       "unix://@refused-" + std::to_string(getpid())}) {
       auto in = open_receiver(address);
       require(static_cast<bool>(in), in ? "" : in.error().text());
       waits = 0;
