@@ -128,6 +128,8 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
   message.type = type;
   message.required = (flags & flag_require_delivery) != 0;
   message.flags = flags & command_flags;
+  // An empty message needs an address too: a null one means that it is refused.
+  message.bytes.reserve(std::max<std::size_t>(length, 1));
   message.bytes.resize(length);
   claimed_.held = std::move(made);
   why = {};

@@ -61,6 +61,25 @@ TEST_P(Node, KeepsWhatIsSentBeforeThePeerIsThere) {
   EXPECT_EQ(second_log.messages, (std::vector<std::string>{"early", "bird"}));
 }
 
+TEST_P(Node, KeepsAnEmptyMessageBeforeThePeerIsThere) {
+  first.emplace(1, options());
+  second.emplace(2, options());
+  first_log.listen_to(*first);
+  second_log.listen_to(*second);
+  ASSERT_TRUE(second->listen(address()));
+  ASSERT_TRUE(first->connect(2, second->addresses().at(0)));
+  ASSERT_TRUE(first->send(2, 0, ""));
+  ASSERT_TRUE(first->send(1, 0, ""));
+  node_slot slot = first->claim(2, 0, 0);
+  ASSERT_TRUE(slot) << slot.why().text();
+  slot.commit();
+  EXPECT_EQ(first->stats().accepted, 3U);
+  ASSERT_TRUE(turn({&*first, &*second}, [&] {
+    return first_log.messages.size() == 1 && second_log.messages.size() == 2;
+  }));
+  EXPECT_EQ(second_log.messages, (std::vector<std::string>{"", ""}));
+}
+
 TEST_P(Node, WritesAClaimInPlace) {
   connect_both();
   {
