@@ -1,0 +1,292 @@
+// A peer that speaks the protocol and says anything: good messages at the wrong time, changed ones,
+// forged ones, bytes. It may end its own link, and nothing else: not the node, nor what the others do.
+//
+//   ATBUS_HOSTILE_SEEDS=20000 ATBUS_SEED=4711 bin/hostile_node_test --gtest_filter=RandomPeer.*
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "from_environment.h"
+#include "protocol/broadcast_head.h"
+#include "protocol/command_body.h"
+#include "raw_body.h"
+#include "routed_message.h"
+#include "unit/node/simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::uint64_t hub = 64;         // children 64 to 127
+constexpr std::uint64_t child = 70;       // below it
+constexpr std::uint64_t peer = 2;         // beside it
+constexpr std::uint64_t bad_child = 100;  // what says anything, as one of these
+constexpr std::uint64_t bad_peer = 3;
+constexpr std::array<std::uint64_t, 3> honest{hub, child, peer};
+
+class anything {
+ public:
+  explicit anything(std::uint64_t seed) : random_(seed) {}
+
+  std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
+
+  // Of what the peer with that id says.
+  byte_buffer message(std::uint64_t self) {
+    self_ = self;
+    byte_buffer made = good();
+    if (draw(3) == 0)
+      damage(made);
+    return made;
+  }
+
+ private:
+  std::uint64_t number() { return draw(4) == 0 ? random_() : draw(6); }
+  bus_id id() {
+    constexpr std::array<std::uint64_t, 6> ids{hub, child, peer, bad_child, bad_peer, 5};
+    return draw(10) == 0 ? bus_id{random_()} : bus_id{ids[draw(ids.size())]};
+  }
+  std::string text() { return std::string(draw(4) == 0 ? draw(900) : draw(20), 'x'); }
+  host_identity host() { return host_of(draw(2) == 0 ? hub : number()); }
+  template <class Body>
+  static byte_buffer encoded(const Body& body) {
+    byte_buffer made;
+    encode(body, made);
+    return made;
+  }
+  introduction self() {
+    introduction made;
+    made.id = id();
+    made.incarnation = number();
+    made.addresses = {address_of(draw(110)), text()};
+    made.host = host();
+    made.message_limit = number();
+    made.range_length = static_cast<std::uint8_t>(draw(64));
+    made.as = static_cast<relation>(draw(4));
+    return made;
+  }
+  byte_buffer data() {
+    message_head head{message_kind::data, 0, 0, static_cast<std::uint32_t>(number())};
+    head.flags = static_cast<std::uint8_t>(draw(3) == 0 ? draw(32) : 0);
+    byte_buffer made(message_head_size);
+    encode(head, made.data());
+    append(made, as_bytes(text()));
+    return made;
+  }
+  byte_buffer command() {
+    // A number, and an array of words.
+    byte_buffer made = raw({0, static_cast<int>(draw(2) == 0 ? 8 : 16), 0, 0, 0, 0, 0, 0});
+    append(made, raw({static_cast<int>(draw(256)), 0, 0, 0, 0, 0, 0, 0}));
+    append(made, raw_array(draw(4)));
+    append(made, raw_text(text()));
+    return made;
+  }
+  byte_buffer routed() {
+    routed_head head;
+    head.hops_left = static_cast<std::uint8_t>(draw(20));
+    head.step = static_cast<circuit_step>(draw(6));
+    head.asks = draw(2) == 0;
+    head.destination = id();
+    head.source = draw(2) == 0 ? bus_id{self_} : id();
+    head.circuit = number();
+    head.number = number();
+    if (head.step == circuit_step::carry) {
+      const byte_buffer inside = draw(2) == 0 ? encoded(hello_body{self(), id()}) : data();
+      return routed_message(head, {inside});
+    }
+    if (head.step == circuit_step::failed)
+      head.reason = static_cast<errc>(draw(errc_count));
+    byte_buffer made(routed_head_size);
+    encode(head, made.data());
+    return made;
+  }
+  byte_buffer broadcast() {
+    const broadcast_head head{.type = 0,
+                              .to = *id_range::parse(draw(2) == 0 ? "64/58" : "0/0"),
+                              .source = draw(2) == 0 ? bus_id{self_} : id(),
+                              .number = number() | 1,
+                              .answers = draw(2) == 0};
+    byte_buffer made(broadcast_head_size);
+    encode(head, made.data());
+    append(made, as_bytes(text()));
+    return made;
+  }
+  byte_buffer handshake() {
+    switch (draw(5)) {
+      case 0:
+        return encoded(hello_body{self(), id()});
+      case 1:
+        return encoded(welcome_body{self(), 1});
+      case 2:
+        return encoded(proof_body{{number(), number(), draw(2) == 0, draw(2) == 0}, {}});
+      case 3:
+        return encoded(accept_body{{number(), number(), draw(2) == 0, draw(2) == 0}, {}});
+      default:
+        return encoded(refuse_body{static_cast<errc>(draw(60)), text()});
+    }
+  }
+  byte_buffer good() {
+    switch (draw(14)) {
+      case 0:
+        return encoded(flow_body{number(), number()});
+      case 1:
+        return encoded(acknowledge_body{number()});
+      case 2:
+        return encoded(ping_body{number()});
+      case 3:
+        return encoded(pong_body{number()});
+      case 4:
+        return encoded(addresses_body{{address_of(draw(110)), text()}});
+      case 5:
+        return encoded(where_body{id()});
+      case 6:
+        return encoded(found_body{id(), id(), {address_of(draw(110))}, host()});
+      case 7:
+        return draw(4) == 0 ? encoded(bye_body{errc::ok, text()}) : data();
+      case 8:
+        return handshake();
+      case 9:
+        return command();
+      case 10:
+        return broadcast();
+      case 11:
+      case 12:
+        return routed();
+      default:
+        return data();
+    }
+  }
+  void damage(byte_buffer& of) {
+    switch (draw(4)) {
+      case 0:
+        of.resize(draw(of.size() + 1));
+        break;
+      case 1:
+        append(of, as_bytes(text()));
+        break;
+      case 2:
+        for (std::byte& one : of)
+          one = draw(8) == 0 ? static_cast<std::byte>(random_()) : one;
+        break;
+      default:
+        if (!of.empty())
+          of[draw(of.size())] ^= static_cast<std::byte>(1U << draw(8));
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::uint64_t self_ = 0;
+};
+
+// The hub with its child and its peer, which all send to each other, and the visits of one that says
+// anything.
+class world {
+ public:
+  explicit world(std::uint64_t seed) : random_(seed), net_(seed) {
+    nodes_[hub] = std::make_unique<party>(net_, hub, plain().children("64/58"));
+    nodes_[child] = std::make_unique<party>(net_, child, plain().parent(address_of(hub)));
+    nodes_[peer] = std::make_unique<party>(net_, peer);
+    for (const std::uint64_t id : honest) {
+      nodes_[id]->on_message = [this, id](const message& m) { take(m, id); };
+    }
+    nodes_[peer]->connect(hub);
+  }
+
+  void run() {
+    ASSERT_TRUE(net_.run_until(
+        [&] { return nodes_[peer]->is_connected(hub) && nodes_[child]->is_connected(hub); }, 5s));
+    net_.run_for(5ms);
+    for (int visits = 0; visits != 12; ++visits) {
+      visit();
+      all_send();
+    }
+    ASSERT_TRUE(net_.run_until([&] { return sent_ == handled_; }, 60s))
+        << "what honest nodes sent to each other does not arrive: "
+        << sent_total() - handled_total() << " messages";
+    for (const std::uint64_t id : honest) {
+      EXPECT_TRUE(nodes_[id]->reports.empty()) << id << ": " << nodes_[id]->reports.at(0).text;
+      for (const std::uint64_t other : honest) {
+        EXPECT_EQ(nodes_[id]->logged("the link to " + std::to_string(other) + " is"), 0)
+            << id << " has lost its link to " << other;
+      }
+    }
+    EXPECT_EQ(wrong_, "");
+  }
+
+ private:
+  using flow = std::pair<std::uint64_t, std::uint64_t>;  // from, to
+
+  void take(const message& m, std::uint64_t at) {
+    const std::uint64_t from = m.source().value();
+    if (from != hub && from != child && from != peer)
+      return;  // others may send what they like, in their own name
+    std::uint64_t& next = handled_[{from, at}];
+    if (m.text() != "m" + std::to_string(next))
+      wrong_ += std::to_string(at) + " got " + std::string{m.text()} + " of " +
+                std::to_string(from) + " in place of m" + std::to_string(next) + "; ";
+    ++next;
+  }
+  void all_send() {
+    constexpr std::array<flow, 4> flows{flow{hub, child}, {child, hub}, {hub, peer}, {peer, hub}};
+    for (const flow& one : flows) {
+      for (std::uint64_t left = random_.draw(4); left != 0; --left) {
+        std::uint64_t& next = sent_[one];
+        ASSERT_TRUE(nodes_[one.first]->send(one.second, "m" + std::to_string(next)));
+        ++next;
+        (void)handled_[one];
+      }
+    }
+  }
+  void visit() {
+    const bool registers = random_.draw(4) != 0;
+    const bool as_child = random_.draw(2) == 0;
+    const std::uint64_t self_id = as_child ? bad_child : bad_peer;
+    hand_played bad{net_, self_id, hub, registers, true, [&](introduction& self) {
+                      self.as = as_child ? relation::child : relation::peer;
+                      if (random_.draw(4) == 0)
+                        self.host = host_of(hub);
+                    }};
+    (void)net_.run_until(
+        [&] { return bad.has_ended() || (registers ? bad.is_registered() : bad.is_open()); }, 5s);
+    if (registers && random_.draw(3) != 0 && !bad.has_ended())
+      bad.say(flow_body{.next = 1});  // so that data may follow
+    for (std::uint64_t left = 1 + random_.draw(12); left != 0 && !bad.has_ended(); --left) {
+      bad.say_bytes(random_.message(self_id));
+      if (random_.draw(2) == 0)
+        net_.run_for(std::chrono::milliseconds{random_.draw(30)});
+    }
+    net_.run_for(std::chrono::milliseconds{random_.draw(500)});
+  }
+  [[nodiscard]] static std::uint64_t sum(const std::map<flow, std::uint64_t>& of) {
+    std::uint64_t all = 0;
+    for (const auto& [of_flow, count] : of)
+      all += count;
+    return all;
+  }
+  [[nodiscard]] std::uint64_t sent_total() const { return sum(sent_); }
+  [[nodiscard]] std::uint64_t handled_total() const { return sum(handled_); }
+
+  anything random_;
+  simulated_network net_;
+  std::map<std::uint64_t, std::unique_ptr<party>> nodes_;
+  std::map<flow, std::uint64_t> sent_;
+  std::map<flow, std::uint64_t> handled_;
+  std::string wrong_;
+};
+
+TEST(RandomPeer, HarmsItsOwnLinkAlone) {
+  const std::uint64_t first = test::from_environment("ATBUS_SEED", 1);
+  const std::uint64_t seeds = test::from_environment("ATBUS_HOSTILE_SEEDS", 200);
+  for (std::uint64_t seed = first; seed != first + seeds; ++seed) {
+    world{seed}.run();
+    ASSERT_FALSE(HasFailure()) << "ATBUS_HOSTILE_SEEDS=1 ATBUS_SEED=" << seed;
+  }
+}
+
+}  // namespace
+}  // namespace atbus::detail
