@@ -61,6 +61,21 @@ TEST_P(Delivery, CommitMaySendLessThanWasClaimed) {
   EXPECT_EQ(drain(inbox), (std::vector<std::string>{"short", "next"}));
 }
 
+TEST_P(Delivery, CommitsOfTooMuchAndSecondOnesSendNothing) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  auto too_long = out.claim(8);
+  ASSERT_TRUE(too_long);
+  too_long.commit(9);
+  auto twice = out.claim(5);
+  ASSERT_TRUE(twice);
+  std::memcpy(twice.bytes().data(), "twice", 5);
+  twice.commit();
+  twice.commit();
+  ASSERT_TRUE(out.send(as_bytes("next")));
+  EXPECT_EQ(drain(inbox), (std::vector<std::string>{"twice", "next"}));
+}
+
 TEST_P(Delivery, AHandlerMayEndThePollThatCalledIt) {
   auto inbox = open_receiver();
   auto out = open_sender();
