@@ -4,6 +4,7 @@
 //   ATBUS_HOSTILE_SEEDS=20000 ATBUS_SEED=4711 bin/hostile_node_test --gtest_filter=RandomPeer.*
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -23,12 +24,13 @@
 namespace atbus::detail {
 namespace {
 
+constexpr std::uint64_t root = 1;
 constexpr std::uint64_t hub = 64;         // children 64 to 127
 constexpr std::uint64_t child = 70;       // below it
 constexpr std::uint64_t peer = 2;         // beside it
 constexpr std::uint64_t bad_child = 100;  // what says anything, as one of these
 constexpr std::uint64_t bad_peer = 3;
-constexpr std::array<std::uint64_t, 3> honest{hub, child, peer};
+constexpr std::array<std::uint64_t, 4> honest{root, hub, child, peer};
 
 class anything {
  public:
@@ -183,12 +185,14 @@ class anything {
   std::uint64_t self_ = 0;
 };
 
-// The hub with its child and its peer, which all send to each other, and the visits of one that says
+// The hub with its parent, its child and its peer, which all send to each other, and the visits of one that says
 // anything.
 class world {
  public:
   explicit world(std::uint64_t seed) : random_(seed), net_(seed) {
-    nodes_[hub] = std::make_unique<party>(net_, hub, plain().children("64/58"));
+    nodes_[root] = std::make_unique<party>(net_, root, plain().children("0/56"));
+    nodes_[hub] =
+        std::make_unique<party>(net_, hub, plain().children("64/58").parent(address_of(root)));
     nodes_[child] = std::make_unique<party>(net_, child, plain().parent(address_of(hub)));
     nodes_[peer] = std::make_unique<party>(net_, peer);
     for (const std::uint64_t id : honest) {
@@ -199,7 +203,11 @@ class world {
 
   void run() {
     ASSERT_TRUE(net_.run_until(
-        [&] { return nodes_[peer]->is_connected(hub) && nodes_[child]->is_connected(hub); }, 5s));
+        [&] {
+          return nodes_[peer]->is_connected(hub) && nodes_[child]->is_connected(hub) &&
+                 nodes_[hub]->is_connected(root);
+        },
+        5s));
     net_.run_for(5ms);
     for (int visits = 0; visits != 12; ++visits) {
       visit();
@@ -223,7 +231,7 @@ class world {
 
   void take(const message& m, std::uint64_t at) {
     const std::uint64_t from = m.source().value();
-    if (from != hub && from != child && from != peer)
+    if (std::find(honest.begin(), honest.end(), from) == honest.end())
       return;  // others may send what they like, in their own name
     std::uint64_t& next = handled_[{from, at}];
     if (m.text() != "m" + std::to_string(next))
@@ -232,7 +240,8 @@ class world {
     ++next;
   }
   void all_send() {
-    constexpr std::array<flow, 4> flows{flow{hub, child}, {child, hub}, {hub, peer}, {peer, hub}};
+    constexpr std::array<flow, 6> flows{flow{hub, child}, {child, hub}, {hub, peer},
+                                        {peer, hub},      {hub, root},  {root, child}};
     for (const flow& one : flows) {
       for (std::uint64_t left = random_.draw(4); left != 0; --left) {
         std::uint64_t& next = sent_[one];
