@@ -1,0 +1,42 @@
+# doc/reliability.md names a test for each promise. This looks for each of them in the sources: a test
+# that was renamed or removed must not leave a promise behind that nothing attacks.
+#
+#   cmake -D SOURCE_DIR=... -P names_test.cmake
+cmake_minimum_required(VERSION 3.22)
+
+file(GLOB_RECURSE sources ${SOURCE_DIR}/test/*_test.cpp ${SOURCE_DIR}/test/*_fuzz.cpp)
+set(tests)
+foreach(source IN LISTS sources)
+  if(source MATCHES "_fuzz\\.cpp$")
+    cmake_path(GET source STEM name)
+    list(APPEND tests ${name})
+    continue()
+  endif()
+  file(READ ${source} text)
+  string(REGEX MATCHALL "TEST(_F|_P)?\\([ \n]*[A-Za-z0-9]+,[ \n]*[A-Za-z0-9]+" found "${text}")
+  foreach(one IN LISTS found)
+    string(REGEX REPLACE "TEST(_F|_P)?\\([ \n]*([A-Za-z0-9]+),[ \n]*([A-Za-z0-9]+)" "\\2.\\3" name
+                         "${one}")
+    string(REGEX REPLACE "\\..*" ".*" suite "${name}")
+    list(APPEND tests ${name} ${suite})
+  endforeach()
+endforeach()
+
+file(READ ${SOURCE_DIR}/doc/reliability.md text)
+string(REGEX MATCHALL "`([A-Z][A-Za-z0-9]*\\.([A-Z][A-Za-z0-9]*|\\*)|[a-z_]+_fuzz)`" named "${text}")
+list(REMOVE_DUPLICATES named)
+list(LENGTH named count)
+if(count LESS 100)
+  message(FATAL_ERROR "doc/reliability.md names ${count} tests only: its form has changed")
+endif()
+set(missing)
+foreach(name IN LISTS named)
+  string(REPLACE "`" "" name ${name})
+  if(NOT name IN_LIST tests)
+    string(APPEND missing "\n  ${name}")
+  endif()
+endforeach()
+if(missing)
+  message(FATAL_ERROR "doc/reliability.md names tests that do not exist:${missing}")
+endif()
+message(STATUS "${count} names")
