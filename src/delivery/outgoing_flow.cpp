@@ -117,21 +117,12 @@ void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   }
 }
 
-template <class Predicate>
-void outgoing_flow::abandon_where(Predicate&& which, errc reason, const sink& report) {
+void outgoing_flow::abandon_unrequired(errc reason, const sink& report) {
   messages given_up;
   for (auto at = held_.begin(); at != held_.end();)
-    at = which(*at) ? move_out(at, given_up) : std::next(at);
+    at = at->required ? std::next(at) : move_out(at, given_up);
   for (held_message& message : given_up)
     report(std::move(message), reason);
-}
-
-void outgoing_flow::abandon_unrequired(errc reason, const sink& report) {
-  abandon_where([](const held_message& one) { return !one.required; }, reason, report);
-}
-
-void outgoing_flow::abandon_from_length(std::size_t bytes, errc reason, const sink& report) {
-  abandon_where([=](const held_message& one) { return one.bytes.size() >= bytes; }, reason, report);
 }
 
 void outgoing_flow::abandon(errc reason, const sink& report) {

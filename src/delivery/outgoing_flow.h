@@ -143,12 +143,8 @@ class outgoing_flow {
   void abandon(errc reason, const sink& report);
   // or that of it which is not required.
   void abandon_unrequired(errc reason, const sink& report);
-  // or that has so many bytes or more.
-  void abandon_from_length(std::size_t bytes, errc reason, const sink& report);
 
  private:
-  template <class Predicate>
-  void abandon_where(Predicate&& which, errc reason, const sink& report);
   using messages = std::list<held_message>;
 
   [[nodiscard]] bool is_possible(const flow_position& position, bool remembered) const noexcept;

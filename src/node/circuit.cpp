@@ -25,11 +25,13 @@ constexpr std::chrono::nanoseconds patience_first = 200ms;
 constexpr std::chrono::nanoseconds patience_longest = 4s;
 // That an answer to what is not data waits for others: well within patience_first.
 constexpr std::chrono::nanoseconds answer_delay = 20ms;
+// While fragments come: the sender hears that they do.
+constexpr std::chrono::nanoseconds fragment_answer_delay = 100ms;
 // The same wish again within this time is about what is under way.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
-// The most that a batch of several messages has: every node takes that much.
+// The most that a batch of several messages has.
 constexpr std::size_t batch_most = 4 * 1024;
-static_assert(batch_most <= control_size_max);
+static_assert(batch_most <= batch_max);
 static_assert(batch_most / frame_size(message_head_size) <
               std::numeric_limits<std::uint16_t>::max());
 // Batches that may come of one stretch: a claim stays open while what is before it is sent.
@@ -59,6 +61,7 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
       pause_(pause_first),
       patience_(patience_first),
       clock_(owner.timers_, [this] { tick(); }),
+      longest_message_(control_size_max),
       answer_(owner.timers_, [this] { owe(circuit_step::expects); }) {
   stretch_.checked = false;  // the links see to that
 }
@@ -72,7 +75,7 @@ std::uint64_t circuit::message_limit() const noexcept {
 }
 
 void circuit::confirm(const node_life&) noexcept {
-  confirmed_ = true;
+  longest_message_ = owner_.options_.message_limit;
   if (accepted_)
     std::erase(owner_.unconfirmed_, this);
 }
@@ -105,12 +108,12 @@ status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcep
   status claimed;
   if (size > room)
     claimed = {errc::would_block, size};
-  else if (!make_room_in_ring(batches_of_stretch))
+  else if (!make_room_in_ring(batches_of_stretch + size / fragment_size))
     claimed = {errc::out_of_memory, size};
   else
     claimed = for_one_ ? queue_.claim(size, place) : queue_.claim_up_to(size, most, place);
   if (!claimed) {
-    wants_room_ = wants_room_ || (is_data && claimed == errc::would_block);
+    wants_room_ = wants_room_ || claimed == errc::would_block;
     return claimed;
   }
   stretch_.start(place.data(), place.size());
@@ -149,8 +152,13 @@ void circuit::take_in() noexcept {
     return;
   if (bytes != 0) {
     const std::uint64_t messages = stretch_.frames - std::exchange(taken_, stretch_.frames);
-    ring_[static_cast<std::size_t>(committed_++) & (ring_.size() - 1)] = {
-        stretch_.begin, bytes, static_cast<std::uint16_t>(messages)};
+    const auto add = [this](const sent_batch& batch) {
+      ring_[static_cast<std::size_t>(committed_++) & (ring_.size() - 1)] = batch;
+    };
+    std::size_t before = 0;
+    for (; bytes - before > batch_max; before += fragment_size)
+      add({stretch_.begin + before, fragment_size, 0, before});
+    add({stretch_.begin + before, bytes - before, static_cast<std::uint16_t>(messages), before});
   }
   queue_.commit(bytes);
   mutable_bytes place;
@@ -184,7 +192,7 @@ void circuit::pump() noexcept {
       break;
     if (const status sent = pass_on(next_); !sent) {
       if (!is_passing(sent.code()))
-        return refused(next_, sent.code());
+        return end(sent.code());
       blocked_ = true;
       owner_.blocked_.push_back(this);
       break;
@@ -241,10 +249,16 @@ void circuit::tick() {
 void circuit::release(std::uint64_t messages) noexcept {
   released_of_next_ += messages;
   std::size_t bytes = 0;
-  while (released_ != committed_ && released_of_next_ >= at(released_).messages) {
-    has_received(released_ + 1);
-    released_of_next_ -= at(released_).messages;
-    bytes += at(released_++).size;
+  while (released_ != committed_) {
+    std::uint64_t last = released_;  // the fragments of a message go with it
+    while (at(last).messages == 0)
+      ++last;
+    if (released_of_next_ < at(last).messages)
+      break;
+    has_received(last + 1);
+    released_of_next_ -= at(last).messages;
+    bytes += at(last).before + at(last).size;
+    released_ = last + 1;
   }
   if (released_ == committed_)
     released_of_next_ = 0;
@@ -260,8 +274,11 @@ void circuit::take_unreleased(const std::function<void(bytes_view, errc)>& each)
   take_in();
   for (; released_ < committed_; ++released_) {
     const sent_batch& batch = at(released_);
+    if (batch.messages == 0)
+      continue;  // its message is where the last fragment is
     const errc fate = released_ < left_here_ ? errc::outcome_unknown : errc::not_delivered;
-    frame_run run{.at = batch.at, .end = batch.at + batch.size, .limit = frame_payload_max};
+    frame_run run{
+        .at = batch.at - batch.before, .end = batch.at + batch.size, .limit = frame_payload_max};
     for (std::uint64_t length = 0; run.has_next(length); run.at += frame_size(length)) {
       if (released_of_next_ != 0)
         --released_of_next_;
@@ -297,6 +314,7 @@ void circuit::has_received(std::uint64_t index) noexcept {
 void circuit::expects(std::uint64_t number) noexcept {
   if (number > left_here_ + 1)
     return;
+  bytes_read_ += routed_head_size;
   has_received(number - 1);
   if (!blocked_)
     pump();
@@ -320,7 +338,7 @@ void circuit::failed(std::uint64_t number, errc why) noexcept {
   if (number <= received_ || number > left_here_)
     return;
   if (!is_passing(why))
-    return refused(number - 1, why);
+    return end(why);
   const std::size_t too_much = std::min(window_, under_way_);
   go_back(number - 1);
   if (held_until_.count() != 0)
@@ -352,19 +370,42 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
     has_received(1);
   if (head.asks)
     owe(circuit_step::expects);
+  bytes_read_ += batch.size();
+  if (head.messages == 0 || !fragments_.empty())
+    return take_fragment(head.messages != 0, batch);
   const std::size_t first =
       frame_size(frame_length(load_little_endian<std::uint32_t>(batch.data())));
-  const bool is_alone = batch.size() == first;
-  if (batch.size() > batch_most &&
-      (!is_alone || (!confirmed_ && batch.size() > frame_size(control_size_max))))
+  if (batch.size() > batch_most && batch.size() != first)
     return owner_.events_.received(*this, {}, false);  // no node sends that
   hand_up(batch);
 }
 
+void circuit::take_fragment(bool is_last, bytes_view fragment) {
+  const std::byte* const begin = fragments_.empty() ? fragment.data() : fragments_.data();
+  const std::size_t length = frame_length(load_little_endian<std::uint32_t>(begin));
+  const std::size_t left = frame_size(length) - std::min(frame_size(length), fragments_.size());
+  if (length > longest_message_ || (is_last ? fragment.size() != left : fragment.size() >= left)) {
+    fragments_ = {};
+    return owner_.events_.received(*this, {}, false);  // no node sends that
+  }
+  try {
+    // What has come grows with what comes, and never beyond the frame.
+    if (fragments_.capacity() < fragments_.size() + fragment.size())
+      fragments_.reserve(std::min(2 * (fragments_.size() + fragment.size()), frame_size(length)));
+    fragments_.insert(fragments_.end(), fragment.begin(), fragment.end());
+  } catch (const std::bad_alloc&) {
+    return end(errc::out_of_memory);
+  }
+  if (is_last) {
+    rest_ = std::exchange(fragments_, {});
+    hand_up(rest_);
+  } else if (!answer_.pending()) {
+    answer_.set(owner_.clock_.now() + fragment_answer_delay);
+  }
+}
+
 void circuit::hand_up(bytes_view batch) {
-  frame_run run{.at = batch.data(),
-                .end = batch.data() + batch.size(),
-                .limit = owner_.options_.message_limit};
+  frame_run run{.at = batch.data(), .end = batch.data() + batch.size(), .limit = longest_message_};
   // Also when a handler throws.
   struct keeper {
     circuit& of;
@@ -443,14 +484,6 @@ void circuit::close(std::chrono::nanoseconds linger) noexcept {
   clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);
   if (!blocked_)
     pump();
-}
-
-// A node on the way does not take that batch. It is of one message if it is too long: every node takes
-// those of several.
-void circuit::refused(std::uint64_t index, errc why) noexcept {
-  if (why == errc::message_too_large)
-    refused_length_ = frame_length(load_little_endian<std::uint32_t>(at(index).at));
-  end(why);
 }
 
 void circuit::end(errc why) noexcept {

@@ -73,7 +73,7 @@ class circuit final : public link {
     return released_ == committed_ && stretch_.appended() == 0;
   }
   void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
-  [[nodiscard]] std::size_t refused_length() const noexcept override { return refused_length_; }
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept override { return bytes_read_; }
   void pause() noexcept override { paused_ = true; }
   void resume() noexcept override;
   void close(std::chrono::nanoseconds linger) noexcept override;
@@ -87,11 +87,12 @@ class circuit final : public link {
  private:
   friend class circuits;
 
-  // What was in the stretch when it was sent: frames with a message each.
+  // What was in the stretch when it was sent: frames with a message each, or a fragment of one frame.
   struct sent_batch {
     const std::byte* at;
     std::size_t size;
-    std::uint16_t messages;
+    std::uint16_t messages;  // that end here; 0: a fragment with others behind it
+    std::size_t before;      // bytes of the frame in the fragments before this one
 
     // With its routed head.
     [[nodiscard]] std::size_t whole() const noexcept { return routed_head_size + size; }
@@ -119,6 +120,8 @@ class circuit final : public link {
 
   // What the other end or a relay says.
   void carried(const routed_head& head, bytes_view batch);
+  // The next fragment of a message.
+  void take_fragment(bool is_last, bytes_view fragment);
   // Hands up messages until this poll has told enough, or nobody wants them now; the others are kept.
   void hand_up(bytes_view batch);
   void keep(bytes_view rest) noexcept;
@@ -127,7 +130,6 @@ class circuit final : public link {
   void misses(std::uint64_t number) noexcept;
   void failed(std::uint64_t number, errc why) noexcept;
   void say(circuit_step step, std::uint64_t number) noexcept;
-  void refused(std::uint64_t index, errc why) noexcept;
   void end(errc why) noexcept;
 
   circuits& owner_;
@@ -135,7 +137,6 @@ class circuit final : public link {
   const bus_id peer_;
   const link_trust trust_;
   const bool accepted_;
-  bool confirmed_ = false;
   bool open_due_ = false;  // to be told
   bool paused_ = false;
   bool blocked_ = false;     // the next link has no room, or there is none for a while
@@ -147,7 +148,6 @@ class circuit final : public link {
   bool over_ = false;                        // to be told
   circuit_step owed_ = circuit_step::carry;  // nothing
   errc why_ = errc::ok;
-  std::size_t refused_length_ = 0;
 
   // Out.
   malloc_queue queue_;  // of frames
@@ -177,9 +177,12 @@ class circuit final : public link {
   // In.
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
-  std::vector<std::byte> rest_;  // of a batch: not handed up yet
-  bool passed_over_ = false;     // a batch came meanwhile
-  timer answer_;                 // to what is not data
+  std::size_t longest_message_;       // that is taken now: few bytes before the peer has registered
+  std::vector<std::byte> fragments_;  // of a message that has not come in full
+  std::vector<std::byte> rest_;       // of a batch: not handed up yet
+  bool passed_over_ = false;          // a batch came meanwhile
+  std::uint64_t bytes_read_ = 0;
+  timer answer_;  // to what is not data
 };
 
 class circuits {

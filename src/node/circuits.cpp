@@ -124,7 +124,8 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
   }
   const bytes_view batch = carried_by(message);
   if (of == nullptr) {
-    const bool is_call = head.number == 1 && batch[frame_header_size] == std::byte{1};  // hello
+    const bool is_call = head.number == 1 && head.messages != 0 &&
+                         batch[frame_header_size] == std::byte{1};  // hello
     if (!is_call || all_.contains(head.circuit) || !make_room_for_call(head.source))
       return say(head.source, head.circuit, circuit_step::ended, 1);
     of = &add(head.circuit, head.source, from, true);

@@ -98,8 +98,6 @@ class link {
 
   // Of the other end's, also of a message that has not come in full. 0 where messages come whole.
   [[nodiscard]] virtual std::uint64_t bytes_read() const noexcept { return 0; }
-  // It ended because a node on the way takes no message of so many bytes. 0: not for that.
-  [[nodiscard]] virtual std::size_t refused_length() const noexcept { return 0; }
   // Stops and goes on reading.
   virtual void pause() noexcept = 0;
   virtual void resume() noexcept = 0;

@@ -458,14 +458,8 @@ void node_core::closed(link& at, const error& why) {
   }
   if (gone->stage == session_stage::registering && gone->failure == errc::ok)
     ++stats_.registrations_failed;
-  if (of != nullptr) {
+  if (of != nullptr)
     path_ended(*of, *gone);
-    // On another such link they would come as far. One that is in use already may take them.
-    const std::size_t length = at.refused_length();
-    if (length > message_head_size && of->current == nullptr)
-      of->out.abandon_from_length(length - message_head_size, errc::message_too_large,
-                                  reporter(*of));
-  }
   if (dial* const wish = gone->dialled; wish != nullptr) {
     if (of == nullptr && wish->is_to_sibling()) {
       const std::string reason =

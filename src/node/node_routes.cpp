@@ -159,7 +159,7 @@ void node_core::relay(session& from, bytes_view message) {
     --head.hops_left;
     sent = send_on(head, carried_by(message), from.of);
   }
-  const unsigned messages = std::max<unsigned>(head.messages, 1);
+  const unsigned messages = head.step == circuit_step::carry ? head.messages : 1U;
   if (sent) {
     stats_.relayed += messages;
     return;

@@ -24,7 +24,6 @@ namespace atbus::detail {
 
 inline constexpr std::uint16_t protocol_version = 1;
 
-inline constexpr std::size_t control_size_max = 16 * 1024;  // bytes of a message, with its head
 inline constexpr std::size_t control_depth_max = 8;         // containers inside one another
 inline constexpr std::size_t control_elements_max = 1024;   // values of one body, keys too
 inline constexpr std::size_t addresses_max = 64;

@@ -64,6 +64,9 @@ inline constexpr std::uint8_t ignorable_kind = 0x80;
   return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0 && !is_known(kind);
 }
 
+// Bytes of a control message at most, with its head.
+inline constexpr std::size_t control_size_max = std::size_t{16} * 1024;
+
 // Of data only; routed messages and broadcasts have flag_acknowledge too.
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;

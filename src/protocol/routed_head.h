@@ -39,9 +39,10 @@ struct routed_head {
   std::uint8_t flags = 0;  // of this link: flag_acknowledge
   std::uint8_t hops_left = hops_max;
   circuit_step step = circuit_step::carry;
-  bool asks = false;           // how far the other end has come is to be said at once
-  errc reason = errc::ok;      // of failed
-  std::uint16_t messages = 0;  // in the batch, of carry
+  bool asks = false;       // how far the other end has come is to be said at once
+  errc reason = errc::ok;  // of failed
+  std::uint16_t messages =
+      0;  // that end in the batch, of carry. 0: it is a fragment, not the last one
   bus_id destination;
   bus_id source;
   std::uint64_t circuit = 0;  // drawn by who opens it
@@ -51,6 +52,12 @@ struct routed_head {
 };
 inline constexpr std::size_t routed_head_size = 40;
 inline constexpr std::uint32_t asking_bit = 0x80;  // of the step
+// The longest batch: one control message. Every node takes that much, whatever its message limit is.
+inline constexpr std::size_t batch_max = frame_size(control_size_max);
+// A frame that is longer travels in fragments: some of this size, and a last one that is longer than
+// batch_max - fragment_size.
+inline constexpr std::size_t fragment_size = std::size_t{12} * 1024;
+static_assert(fragment_size % frame_alignment == 0 && fragment_size < batch_max);
 // Of a routed message that carries one message of that length.
 [[nodiscard]] constexpr std::size_t routed_size(std::size_t length) noexcept {
   return routed_head_size + frame_size(length);
@@ -102,8 +109,11 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
   if (head.hops_left > hops_max || head.destination == bus_id{} || head.source == bus_id{} ||
       head.number == 0)
     return false;
+  if (carries && more == 0)
+    return message.size() == routed_head_size + fragment_size;
   if (carries)
-    return more != 0 && message.size() >= routed_size(message_head_size);
+    return message.size() >= routed_size(message_head_size) &&
+           message.size() <= routed_head_size + batch_max;
   return message.size() == routed_head_size && more < errc_count &&
          step <= static_cast<std::uint8_t>(circuit_step::reached) &&
          (more != 0) == (head.step == circuit_step::failed);

@@ -61,15 +61,16 @@ struct network {
   std::uint64_t failed = 0;
   bool reorders = false;
   std::uint64_t carried = 0;  // by relays: batches, and words about them
+  std::size_t longest = 0;    // of the batches
 };
 
 // A node as circuits see it: hops, events, and a session that counts and acknowledges.
 class end final : public next_hops, public link_events {
  public:
-  end(network& net, std::uint64_t id, std::size_t message_limit = 16 * 1024)
+  end(network& net, std::uint64_t id,
+      const circuit_options& options = {.message_limit = 16 * 1024, .queue_size = 64 * 1024})
       : random(id),
-        all(id, {.message_limit = message_limit, .queue_size = 64 * 1024}, *this, *this, timers,
-            net.clock, random, progress),
+        all(id, options, *this, *this, timers, net.clock, random, progress),
         id_(id),
         net_(net) {
     net.ends.push_back(this);
@@ -83,6 +84,8 @@ class end final : public next_hops, public link_events {
     if (no_way)
       return errc::no_route;
     ++net_.carried;
+    net_.longest = std::max(net_.longest, batch.size());
+    words_said += head.step == circuit_step::expects ? 1 : 0;
     std::vector<std::byte> message(routed_head_size);
     encode(head, message.data());
     message.insert(message.end(), batch.begin(), batch.end());
@@ -141,6 +144,8 @@ class end final : public next_hops, public link_events {
     if (message[0] == data_kind) {
       owes = true;
       got.push_back(number_in(message));
+      if (is_told_all)
+        check(message);
       if ((message[1] & std::byte{flag_acknowledge}) != std::byte{})
         asked = true;
       ++progress.told;
@@ -170,6 +175,9 @@ class end final : public next_hops, public link_events {
   void call(std::uint64_t whom) { at_ = all.open(whom); }
   // Data with that number; false: no room.
   bool send_data(std::uint64_t number) { return put(*at_, data_kind, number); }
+  std::size_t (*size_of)(std::uint64_t number) = [](std::uint64_t number) {
+    return static_cast<std::size_t>(16 + number % 500);
+  };
   // Then messages come.
   void begin_poll() {
     progress = {.most = most, .deadline = deadline};
@@ -200,11 +208,13 @@ class end final : public next_hops, public link_events {
   int polls_ended = 0;
   int breaches = 0;  // of the protocol
   std::uint64_t messages_sent = 0;
+  std::uint64_t words_said = 0;  // how far it has come
   bool blocked = false;
   bool no_way = false;
   bool owes = false;  // an acknowledgement
   bool asked = false;
   bool expect_many = false;     // circuits
+  bool is_told_all = false;     // of what the other end has sent with send_data()
   std::uint64_t called_as = 0;  // the circuit that was spoken in last
   int accepts = 0;
   std::size_t closes = 0;
@@ -218,17 +228,23 @@ class end final : public next_hops, public link_events {
   std::optional<errc> ended;
 
  private:
+  void check(bytes_view message) const {
+    ASSERT_EQ(message.size(), size_of(got.back()));
+    for (std::size_t i = 16; i < message.size(); i += 997)
+      ASSERT_EQ(message[i], static_cast<std::byte>(got.back() % 251));
+  }
   static std::uint64_t number_in(bytes_view message) {
     return load_little_endian<std::uint64_t>(message.data() + 8);
   }
-  static bool put(link& to, std::byte kind, std::uint64_t number) {
+  bool put(link& to, std::byte kind, std::uint64_t number) {
     const auto purpose = kind == data_kind ? message_purpose::data : message_purpose::control;
-    const std::size_t size = kind == data_kind ? 16 + number % 500 : 16;
+    const std::size_t size = kind == data_kind ? size_of(number) : 16;
     status why;
     std::byte* const at = to.claim(size, purpose, why);
     if (at == nullptr)
       return false;
-    std::memset(at, 0, size);
+    std::memset(at, static_cast<int>(number % 251), size);
+    std::memset(at, 0, 8);
     at[0] = kind;
     store_little_endian(at + 8, number);
     to.commit(size);

@@ -292,33 +292,13 @@ TEST_F(Circuit, WithoutACallIsRefused) {
   EXPECT_EQ(other.accepts, 0);
 }
 
-// Before its session is registered nothing is kept that no handshake needs.
-TEST(CircuitOfAStranger, CarriesNoMessageLongerThanAControlMessage) {
-  network net{1};
-  end called{net, 2, 1 << 20};
-  std::uint64_t number = 0;
-  const auto carry = [&](std::size_t size) {
-    const routed_head head{.destination = 2, .source = 1, .circuit = 7, .number = ++number};
-    byte_buffer message(size);
-    message[0] = number == 1 ? call_kind : told_kind;
-    called.all.arrived(head, routed_message(head, {message}), link_trust::stranger);
-  };
-  carry(16);
-  carry(control_size_max);
-  EXPECT_EQ(called.breaches, 0);
-  carry(control_size_max + 1);
-  EXPECT_EQ(called.breaches, 1);
-  called.at()->confirm({});
-  carry(control_size_max + 1);
-  EXPECT_EQ(called.breaches, 1);
-}
-
 // Calls from anywhere, and a node that is called.
 class CircuitFlood : public ::testing::Test {
  protected:
   CircuitFlood() { called.expect_many = true; }
   void call_from(std::uint64_t source) {
-    const routed_head head{.destination = 2, .source = source, .circuit = ++number, .number = 1};
+    const routed_head head{
+        .messages = 1, .destination = 2, .source = source, .circuit = ++number, .number = 1};
     byte_buffer call(16);
     call[0] = call_kind;
     called.all.arrived(head, routed_message(head, {call}), link_trust::stranger);

@@ -71,7 +71,7 @@ TEST_F(Siblings, KeepTheOrderWhenTheirOwnMessagesMoveToTheirLink) {
   two->got.clear();
   send_all(82, 10000, two->got);  // asked for again with the 17th batch
   EXPECT_EQ(one->count(endpoint_event::moved), 1);
-  EXPECT_GT(relayed(relay_a), 1000U);
+  EXPECT_GT(relayed(relay_a), 100U);
   EXPECT_LT(relayed(relay_a), 9000U);
 }
 
