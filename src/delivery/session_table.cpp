@@ -8,6 +8,8 @@ void session_table::remember(const node_life& sender, const incoming_flow& flow,
   const auto found = places_.find(sender);
   if (found != places_.end())
     forget(found->second);
+  if (!flow.has_begun() && !silent)
+    return;
   if (sessions_.size() == most_) {
     ++forgotten_;
     if (most_ == 0)
@@ -21,7 +23,7 @@ void session_table::remember(const node_life& sender, const incoming_flow& flow,
 incoming_flow session_table::take(const node_life& sender) {
   const auto found = places_.find(sender);
   if (found == places_.end())
-    return incoming_flow{++begun_};
+    return incoming_flow{forgotten_ + 1};
   const incoming_flow flow = found->second->flow;
   forget(found->second);
   return flow;

@@ -17,11 +17,11 @@ class session_table {
  public:
   explicit session_table(std::size_t most) noexcept : most_(most) {}
 
-  // The sender of this flow is away. Also to be called when a handshake failed after the position
-  // was told: the sender may have heard it.
+  // The sender of this flow is away. A flow of which nothing has come takes no place: a new one is the same, so that
+  // handshakes that come to nothing push nothing out.
   // `silent`: it was taken for dead only because it did not answer.
   void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
-  // It is back: its flow as it was remembered, or a new one.
+  // It is back: its flow as it was remembered, or a new one, whose session is higher than all that were forgotten.
   [[nodiscard]] incoming_flow take(const node_life& sender);
   // What is remembered of it; null: nothing.
   [[nodiscard]] const incoming_flow* find(const node_life& sender) const;
@@ -49,7 +49,6 @@ class session_table {
   void forget(session_list::iterator at);
 
   std::size_t most_;
-  std::uint64_t begun_ = 0;  // sessions
   std::uint64_t forgotten_ = 0;
   session_list sessions_;  // the one that left first is in front
   std::unordered_map<node_life, session_list::iterator, life_hash> places_;

@@ -265,7 +265,6 @@ class node_core final : private link_events, private next_hops {
   // node_links.cpp
   session& make_session(link& at);
   session& move_session(session& from, link& to);
-  void resume_others(session& ended);
   void end_session(session& gone);
   void prepare_flow(session& on, const node_life& life);
   void give_back_flow(session& gone);

@@ -9,6 +9,9 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
+// Of a handshake that was dialled, from when another one with the same life depends on its end: who
+// answers there has proven nothing.
+constexpr std::chrono::nanoseconds contested_time = std::chrono::seconds{2};
 // Of one peer, at a time; two nodes have a use for one of them.
 constexpr std::size_t links_max = 64;
 
@@ -48,23 +51,7 @@ void node_core::give_back_flow(session& gone) {
     away_.remember(gone.flow_of, gone.flow);
 }
 
-// A handshake that has come to nothing held up the links beside it.
-void node_core::resume_others(session& ended) {
-  const node_life life = std::exchange(ended.told_position, {});
-  if (ended.shake == nullptr || life == node_life{})
-    return;  // it was registered, or never got that far
-  const bool held_up = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
-    return other->stage == session_stage::registering && other->told_position == life;
-  });
-  peer* const of = find(life);
-  if (held_up || of == nullptr)
-    return;
-  for (session* other : of->sessions)
-    other->at.resume();
-}
-
 void node_core::end_session(session& gone) {
-  resume_others(gone);
   give_back_flow(gone);
   gone.at.context = nullptr;
   std::erase(to_acknowledge_, &gone);
@@ -171,13 +158,12 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
       if (other->life == life) {
         if (on.shake->resume().sole && on.is_newer_than(*other))
           other->stage = session_stage::dropped;
-        else if (on.by_us)
-          other->at.pause();  // until it is clear whether the other end still has that link
         answer.sole = answer.sole && other->stage == session_stage::dropped;
         continue;
       }
       if (is_remote(other->at.kind())) {
-        probe(*other);
+        if (!on.by_us)
+          probe(*other);  // who dialled has proven itself, who answers has not
         return error{errc::receiver_exists, "bus id " + who.id.to_string() +
                                                 " is taken, or was until a moment ago: try again"};
       }
@@ -188,8 +174,11 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   // Whoever has two answers must not take the older one for the last word.
   for (const auto& other : sessions_) {
     if (other.get() != &on && other->stage == session_stage::registering &&
-        other->told_position == life)
+        other->told_position == life) {
       answer.sole = false;
+      if (other->by_us)
+        other->clock.set(std::min(other->clock.due(), on_.clock.now() + contested_time));
+    }
   }
   on.said_sole = answer.sole;
   if (known == nullptr || known->life != life)
@@ -326,7 +315,6 @@ void node_core::registered(session& on) {
       continue;
     }
     is_only = false;
-    other->at.resume();
   }
   // It has lost the link that made it a parent or a child.
   if (is_only && who.as == relation::peer && of.as != relation::peer)
@@ -422,8 +410,6 @@ void node_core::drop(session& which, bool say_bye, errc reason, std::string_view
     say(which, bye_body{.reason = reason, .text = std::string{text}});
   }
   which.stage = session_stage::dropped;
-  if (!goodbye)
-    resume_others(which);
   // What was said is to get there. What is read from a lane counts as handled, so nothing may be any more:
   // the other end may have registered already, and sent.
   if (which.keeps && (goodbye || refused || reason == errc::denied))

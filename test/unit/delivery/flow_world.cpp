@@ -313,7 +313,10 @@ void flow_world::let_go(destination& by) {
 // Another sender comes and goes; the table has room for one.
 void flow_world::meet_others() {
   const node_life other{.id = 2, .incarnation = 1};
-  lives_.back().sessions.remember(other, lives_.back().sessions.take(other));
+  detail::session_table& sessions = lives_.back().sessions;
+  detail::incoming_flow flow = sessions.take(other);
+  (void)flow.announce(flow.position().last + 2);
+  sessions.remember(other, flow);
 }
 
 // The life before may be dead, or only out of reach.

@@ -26,10 +26,25 @@ TEST(SessionTable, GivesBackWhatItRemembers) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-TEST(SessionTable, GivesEachNewFlowASessionOfItsOwn) {
-  session_table table(4);
-  EXPECT_EQ(table.take(life(1)).position(), (flow_position{.session = 1, .last = 0}));
-  EXPECT_EQ(table.take(life(2)).position(), (flow_position{.session = 2, .last = 0}));
+TEST(SessionTable, TakesNoPlaceForAFlowOfWhichNothingHasCome) {
+  session_table table(2);
+  table.remember(life(1), come_to(table, life(1), 11));
+  for (std::uint64_t stranger = 2; stranger != 100; ++stranger)
+    table.remember(life(stranger), table.take(life(stranger)));
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_EQ(table.forgotten(), 0U);
+  EXPECT_EQ(table.take(life(1)).position().last, 11U);
+}
+
+TEST(SessionTable, GivesANewFlowTheSameSessionUntilOneIsForgotten) {
+  session_table table(1);
+  const flow_position told = table.take(life(1)).position();
+  table.remember(life(1), table.take(life(1)));
+  EXPECT_EQ(table.take(life(1)).position(), told);
+  table.remember(life(2), come_to(table, life(2), 12));
+  EXPECT_EQ(table.take(life(1)).position(), told);
+  table.remember(life(3), come_to(table, life(3), 13));
+  EXPECT_GT(table.take(life(1)).position().session, told.session);
 }
 
 TEST(SessionTable, TellsLivesOfOneNodeApart) {
