@@ -66,9 +66,9 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
   return result.sent != 0 ? status{} : result.refused;
 }
 
-// Down to each child that may have such ids, and up unless all of them are below this node. The source
-// also sends to its peers in the range; a peer hands nothing on, because its neighbours take from it only
-// what is from below it.
+// Down to each child that may have such ids, and up, unless all of them are below this node, what is
+// from below it: the parent takes nothing else from this node. The source also sends to its peers in the
+// range; a peer hands nothing on, because its neighbours take from it only what is from below it.
 node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view message,
                                      const peer* from) noexcept {
   fan_out result;
@@ -83,7 +83,8 @@ node_core::fan_out node_core::spread(const broadcast_head& head, bytes_view mess
         wanted = is_in;
         break;
       case relation::parent:
-        wanted = !(routes_.own() && routes_.own()->contains(head.to));
+        wanted = (from == nullptr || from->as == relation::child) &&
+                 !(routes_.own() && routes_.own()->contains(head.to));
         break;
       case relation::peer:
         wanted = from == nullptr && head.to.contains(to->id);

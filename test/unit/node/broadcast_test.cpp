@@ -134,5 +134,20 @@ TEST_F(Broadcasts, InTheNameOfAnotherCostTheForgerItsLink) {
   EXPECT_TRUE(two->got.empty());
 }
 
+TEST_F(Broadcasts, FromASiblingGoToChildrenOnly) {
+  hand_played sibling{net,  112,  80,
+                      true, true, [](introduction& self) { self.as = relation::sibling; }};
+  ASSERT_TRUE(until([&] { return sibling.is_registered(); }));
+  const broadcast_head head{.to = *id_range::parse(all), .source = 112, .number = 5};
+  byte_buffer message(broadcast_head_size);
+  encode(head, message.data());
+  sibling.say_bytes(message);
+  ASSERT_TRUE(until([&] { return one->got.size() == 1 && two->got.size() == 1; }));
+  net.run_for(1s);
+  EXPECT_TRUE(root->got.empty());
+  EXPECT_EQ(violations(), 0U);
+  EXPECT_EQ(relay_a->core().stats().links_lost, 0U);
+}
+
 }  // namespace
 }  // namespace atbus::detail
