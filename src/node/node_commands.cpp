@@ -70,9 +70,9 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
   if (last_asked_ == 0)
     last_asked_ = on_.random.word();
   const std::uint64_t number = ++last_asked_;
-  byte_buffer payload;
-  encode(number, words, payload);
   const std::chrono::nanoseconds deadline = moment_after(on_.clock.now(), timeout);
+  byte_buffer payload;
+  encode(number, words, payload, deadline);
   auto clock =
       std::make_unique<timer>(timers_, [this, number] { end_command(number, errc::timed_out); });
   clock->set(deadline);
@@ -181,6 +181,13 @@ void node_core::deliver_reply(bus_id source, errc how, std::uint64_t number,
   if (how != errc::ok && how != errc::unknown_command)
     how = errc::command_failed;
   call(how == errc::ok ? status{} : status{how, source.value()}, command_reply{std::move(values)});
+}
+
+// Its sender has been told that its time is over.
+bool node_core::has_expired(const message_head& head, bytes_view payload) const {
+  command_body body;
+  return (head.flags & command_flags) == flag_command && decode(payload, body) &&
+         body.deadline <= on_.clock.now();
 }
 
 void node_core::command_undelivered(const held_message& what, errc reason) {

@@ -325,6 +325,7 @@ class node_core final : private link_events, private next_hops {
                        bool redelivered);
   void deliver_reply(bus_id source, errc how, std::uint64_t number,
                      std::vector<std::string> values);
+  [[nodiscard]] bool has_expired(const message_head& head, bytes_view payload) const;
   void command_undelivered(const held_message& what, errc reason);
   // The command in that message; null: who asked was told what became of it.
   [[nodiscard]] const asked_command* find_asked(const held_message& sent) const;

@@ -69,6 +69,10 @@ void node_core::inherited(const node_life& source, bytes_view message, bool rede
                                     "have come before them");
     return;
   }
+  if (has_expired(head, payload_of(message)))
+    return log_cause(errc::timed_out, "a command of " + source.id.to_string() +
+                                          " to an earlier life of this node is not carried out: " +
+                                          "its time is over");
   if (!news_.empty() && !tell_news())
     return;
   (void)deliver_any(source, head, payload_of(message),

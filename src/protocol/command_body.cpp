@@ -16,6 +16,7 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::size_t number_size = sizeof(std::uint64_t);
+constexpr std::size_t words_at = number_size + sizeof(std::int64_t);
 
 // Ends the reading at the first value that is neither the one array nor a string in it.
 class word_visitor : public msgpack::null_visitor {
@@ -49,9 +50,11 @@ class word_visitor : public msgpack::null_visitor {
 
 }  // namespace
 
-void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload) {
-  payload.resize(number_size);
+void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload,
+            std::chrono::nanoseconds deadline) {
+  payload.resize(words_at);
   store_little_endian(payload.data(), number);
+  store_little_endian(payload.data() + number_size, static_cast<std::uint64_t>(deadline.count()));
   byte_writer writer{payload};
   msgpack::packer<byte_writer> packer{writer};
   packer.pack_array(static_cast<std::uint32_t>(words.size()));
@@ -63,11 +66,13 @@ void encode(std::uint64_t number, const std::vector<std::string>& words, byte_bu
 
 bool decode(bytes_view payload, command_body& body) {
   body = {};
-  if (payload.size() < number_size)
+  if (payload.size() < words_at)
     return false;
   body.number = load_little_endian<std::uint64_t>(payload.data());
+  body.deadline = std::chrono::nanoseconds{
+      static_cast<std::int64_t>(load_little_endian<std::uint64_t>(payload.data() + number_size))};
   word_visitor visitor{body.words};
-  const std::string_view text = as_text(payload.subspan(number_size));
+  const std::string_view text = as_text(payload.subspan(words_at));
   std::size_t read = 0;
   return msgpack::parse(text.data(), text.size(), read, visitor) && read == text.size();
 }

@@ -1,11 +1,16 @@
-// What is in a command and in its reply: a number, and words.
+// What is in a command and in its reply: a number, a deadline, and words.
 //
-//   0                        8
-//   | number, little endian  |  msgpack array of strings: the command's name and arguments, or the reply
+//   0                        8                          16
+//   | number, little endian  |  deadline, little endian  |  msgpack array of strings
+//
+// The strings are the command's name and arguments, or the reply. The deadline is the time of the sender's
+// monotonic clock in nanoseconds when nobody waits for the reply any more; 0 in replies. It means something
+// on the sender's host only: to the next life of a receiver, which finds the command in shared memory.
 //
 // Pure. A stranger may have made the bytes: nothing is reserved for what they announce.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,11 +25,13 @@ inline constexpr std::size_t command_words_max = 1024;  // the name too
 
 struct command_body {
   std::uint64_t number = 0;  // of the command, among those of the life that sent it
+  std::chrono::nanoseconds deadline{0};
   std::vector<std::string> words;
 };
 
 // Replaces what is in `payload`. At most command_words_max words.
-void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload);
+void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload,
+            std::chrono::nanoseconds deadline = {});
 // False: it is not as above. `body` is only good otherwise.
 [[nodiscard]] bool decode(bytes_view payload, command_body& body);
 

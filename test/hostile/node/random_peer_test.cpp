@@ -81,9 +81,10 @@ class anything {
     return made;
   }
   byte_buffer command() {
-    // A number, and an array of words.
+    // A number, a deadline, and an array of words.
     byte_buffer made = raw({0, static_cast<int>(draw(2) == 0 ? 8 : 16), 0, 0, 0, 0, 0, 0});
     append(made, raw({static_cast<int>(draw(256)), 0, 0, 0, 0, 0, 0, 0}));
+    append(made, raw({0, 0, 0, 0, static_cast<int>(draw(256)), 0, 0, 0}));
     append(made, raw_array(draw(4)));
     append(made, raw_text(text()));
     return made;

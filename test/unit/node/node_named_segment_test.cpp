@@ -134,5 +134,29 @@ TEST(NodesAtTwoNamedSegments, MeetAgainWheneverOneOfThemDies) {
   }
 }
 
+using CommandsInASegment = NodeAtANamedSegment;
+
+TEST_F(CommandsInASegment, AreNotCarriedOutByALaterLifeOnceTheirTimeIsOver) {
+  start_both();
+  sim.kill(2);
+  sim.run_for(1s);
+  std::vector<errc> results;
+  const auto note = [&](status how, const command_reply&) { results.push_back(how.code()); };
+  ASSERT_TRUE(sim.node(1).command(2, {"too late"}, 2s, note));
+  ASSERT_TRUE(sim.node(1).command(2, {"in time"}, 20s, note));
+  sim.run_for(4s);
+  EXPECT_EQ(results, std::vector{errc::timed_out});
+  texts carried_out;
+  sim.restart(2);
+  sim.node(2).on_command([&](command& c) {
+    carried_out.emplace_back(c.name());
+    c.reply("done");
+  });
+  ASSERT_TRUE(sim.run_until([&] { return results.size() == 2; }));
+  sim.run_for(5s);
+  EXPECT_EQ(carried_out, texts{"in time"});
+  EXPECT_EQ(results[1], errc::ok);
+}
+
 }  // namespace
 }  // namespace atbus::testing

@@ -10,10 +10,11 @@ namespace {
 
 using words = std::vector<std::string>;
 
-// number 1, 0, 0... then what is given.
+// number 1, deadline 2, then what is given.
 bool is_read(const byte_buffer& array, command_body* into = nullptr) {
   command_body body;
-  const bool read = decode(joined({raw({1, 0, 0, 0, 0, 0, 0, 0}), array}), body);
+  const bool read =
+      decode(joined({raw({1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}), array}), body);
   if (into != nullptr)
     *into = body;
   return read;
@@ -21,10 +22,11 @@ bool is_read(const byte_buffer& array, command_body* into = nullptr) {
 
 TEST(CommandBody, HasTheDocumentedBytes) {
   byte_buffer payload;
-  encode(258, {"reload", "maps"}, payload);
-  EXPECT_EQ(payload, from_hex("02 01 00 00 00 00 00 00 92 a6 72 65 6c 6f 61 64 a4 6d 61 70 73"));
+  encode(258, {"reload", "maps"}, payload, std::chrono::seconds{1});
+  EXPECT_EQ(payload, from_hex("02 01 00 00 00 00 00 00 00 ca 9a 3b 00 00 00 00 92 a6 72 65 6c 6f "
+                              "61 64 a4 6d 61 70 73"));
   encode(258, {"done"}, payload);
-  EXPECT_EQ(payload, from_hex("02 01 00 00 00 00 00 00 91 a4 64 6f 6e 65"));
+  EXPECT_EQ(payload, from_hex("02 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 91 a4 64 6f 6e 65"));
   const auto head = [](std::uint8_t flag) { return head_bytes({message_kind::data, flag, 0, 0}); };
   EXPECT_EQ(as_text(head(flag_command)), as_text(from_hex("00 08 00 00 00 00 00 00")));
   EXPECT_EQ(as_text(head(flag_reply)), as_text(from_hex("00 10 00 00 00 00 00 00")));
@@ -39,10 +41,11 @@ TEST(CommandBody, IsReadAsItWasWritten) {
                                words(command_words_max, "x")};
   for (const words& each : all) {
     byte_buffer payload;
-    encode(~std::uint64_t{0}, each, payload);
+    encode(~std::uint64_t{0}, each, payload, std::chrono::nanoseconds::max());
     command_body body;
     ASSERT_TRUE(decode(payload, body));
     EXPECT_EQ(body.number, ~std::uint64_t{0});
+    EXPECT_EQ(body.deadline, std::chrono::nanoseconds::max());
     EXPECT_EQ(body.words, each);
   }
 }
