@@ -24,8 +24,8 @@ namespace atbus::detail {
 
 inline constexpr std::uint16_t protocol_version = 1;
 
-inline constexpr std::size_t control_depth_max = 8;         // containers inside one another
-inline constexpr std::size_t control_elements_max = 1024;   // values of one body, keys too
+inline constexpr std::size_t control_depth_max = 8;        // containers inside one another
+inline constexpr std::size_t control_elements_max = 1024;  // values of one body, keys too
 inline constexpr std::size_t addresses_max = 64;
 inline constexpr std::size_t address_size_max = 240;  // so that as many of them fit
 inline constexpr std::size_t text_size_max = 256;
