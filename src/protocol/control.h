@@ -22,7 +22,7 @@
 
 namespace atbus::detail {
 
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 
 inline constexpr std::size_t control_depth_max = 8;        // containers inside one another
 inline constexpr std::size_t control_elements_max = 1024;  // values of one body, keys too

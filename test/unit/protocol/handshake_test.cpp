@@ -41,26 +41,26 @@ TEST(Handshake, HasTheDocumentedBytes) {
   pair.run();
   ASSERT_TRUE(pair.is_done());
   EXPECT_EQ(pair.hello, from_hex("01 00 00 00 00 00 00 00"
-                                 "8d 01 01 02 01 03 00 04 01 05 cd 01 2c"
+                                 "8d 01 02 02 02 03 00 04 01 05 cd 01 2c"
                                  "06 c4 20 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f"
                                  "10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"
                                  "07 90 08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
                                  "09 ce 00 01 00 00 0a 02 0c 00 0d 00 0e 01"));
   EXPECT_EQ(pair.welcome, from_hex("02 00 00 00 00 00 00 00"
-                                   "8d 01 01 02 01 03 00 04 02 05 ce 00 01 11 70"
+                                   "8d 01 02 02 02 03 00 04 02 05 ce 00 01 11 70"
                                    "06 c4 20 20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d 2e 2f"
                                    "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f"
                                    "07 91 a7 73 68 6d 3a 2f 2f 62"
                                    "08 c4 10 aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa aa"
-                                   "09 ce 00 01 00 00 0b 01 0c 00 0d 30 0e 02"));
+                                   "09 ce 00 01 00 00 0b 02 0c 00 0d 30 0e 02"));
   EXPECT_EQ(pair.proof, from_hex("03 00 00 00 00 00 00 00"
                                  "84 01 01 02 07 03 c3 04 c2"
-                                 "2f b8 fb c8 0c 5d 3b 7c 19 8f 90 bb c4 bd d7 92"
-                                 "96 7f cc 0a 21 35 91 51 a1 e5 ca bf b4 0b 1b 44"));
+                                 "ce a8 d8 b6 24 e1 f4 f1 b6 9e 1e 84 bc e6 09 6c"
+                                 "13 d2 e1 12 ba a1 0f 2f be 58 28 81 06 16 19 33"));
   EXPECT_EQ(pair.accept, from_hex("04 00 00 00 00 00 00 00"
                                   "84 01 04 02 cd 03 e8 03 c2 04 c2"
-                                  "86 8c 33 1e c8 f7 6e e2 34 ac 26 c7 32 0a 34 79"
-                                  "cb 4b bf ac 4c 88 72 0c 1f 5d a6 eb 6e d1 d8 b1"));
+                                  "dc 9c 02 39 81 6b 79 cf 93 f3 69 22 b2 12 35 c0"
+                                  "2a 8e dc 4f 08 5f eb 71 a5 65 16 8e c8 72 f9 22"));
 }
 
 TEST(Handshake, TellsEachSideWhoTheOtherIs) {
@@ -212,6 +212,7 @@ TEST(Handshake, UsesTheHighestVersionThatBothSpeak) {
 
 TEST(Handshake, NamesBothRangesWhenThereIsNoCommonVersion) {
   handshake_pair pair;
+  pair.dialling.self.version_min = 1;
   pair.dialling.self.version_max = 2;
   pair.accepting.self.version_min = 3;
   pair.accepting.self.version_max = 4;
