@@ -48,6 +48,29 @@ error nodes_reader::at(const toml::source_position& where, std::string_view what
                                       std::to_string(where.column) + ": " + std::string{what}};
 }
 
+// Where a line has a letter beyond ASCII, or a text over several lines, outside of texts and comments:
+// toml++ 3.3 looks such a letter up in a table that it may leave at the end. npos: nowhere.
+std::size_t find_stray(std::string_view line) noexcept {
+  char quote = 0;
+  for (std::size_t i = 0; i != line.size(); ++i) {
+    const char c = line[i];
+    if (quote != 0) {
+      if (c == quote)
+        quote = 0;
+      else if (c == '\\' && quote == '"' && i + 1 != line.size())
+        ++i;
+    } else if (c == '#') {
+      break;
+    } else if (static_cast<unsigned char>(c) >= 0x80 ||
+               ((c == '"' || c == '\'') && line.substr(i, 3) == std::string(3, c))) {
+      return i;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    }
+  }
+  return std::string_view::npos;
+}
+
 error nodes_reader::check_lines(std::string_view text) const {
   toml::source_index line = 1;
   for (std::size_t begin = 0; begin < text.size(); ++line) {
@@ -55,6 +78,11 @@ error nodes_reader::check_lines(std::string_view text) const {
     if (end - begin > nodes_file_line_max) {
       return at({line, 1}, "the line is longer than " + std::to_string(nodes_file_line_max) +
                                " bytes; a list of addresses may go over several lines");
+    }
+    if (const std::size_t stray = find_stray(text.substr(begin, end - begin));
+        stray != std::string_view::npos) {
+      return at({line, static_cast<toml::source_index>(stray + 1)},
+                "outside of texts and comments there is ASCII only, and a text ends in its line");
     }
     begin = end + 1;
   }

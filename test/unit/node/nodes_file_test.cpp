@@ -95,6 +95,18 @@ TEST(NodesFile, RefusesAnotherShape) {
     EXPECT_TRUE(says(problem_of(wrong), "nodes.toml:")) << wrong;
 }
 
+TEST(NodesFile, RefusesLettersBeyondAsciiOutsideOfTextsAndComments) {
+  const std::string entry = "[[node]]\nid = 1\naddresses = [\"shm://a\"]";
+  EXPECT_TRUE(read_nodes_file("# \xc3\xb5\n" + entry + " # \xc3\xb5\n", "f"));
+  for (const char* stray :
+       {" \xc3\xb5", "\n\xc3\xb5 = 1", "\n[[\xc3\xb5]]", "\nx = \"\\\"\" \xc3\xb5",
+        "\nx = \"\"\"a\n\"\"\" \xc3\xb5", "\nx = '''a''' \xc3\xb5"}) {
+    const auto read = read_nodes_file(entry + stray, "f");
+    ASSERT_FALSE(read) << stray;
+    EXPECT_NE(read.error().text().find("ASCII only"), std::string::npos) << read.error().text();
+  }
+}
+
 TEST(NodesFile, RefusesMoreThanItsLimits) {
   std::string many = "[[node]]\nid = 7\naddresses = [\n";
   for (std::size_t i = 0; i <= nodes_file_addresses_max; ++i)
