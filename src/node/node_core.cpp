@@ -29,6 +29,12 @@ token_list make_tokens(const node_options& options, error& fault) {
   return made;
 }
 
+// The node proves itself with tokens_, which are wiped when they go.
+node_options without_tokens(node_options options) {
+  options.wipe_tokens();
+  return options;
+}
+
 std::optional<id_range> children_of(const node_options& options) {
   const result<id_range> range = id_range::parse(options.children());
   return range ? std::optional{*range} : std::nullopt;
@@ -38,7 +44,7 @@ std::optional<id_range> children_of(const node_options& options) {
 
 node_core::node_core(bus_id id, const node_options& options, const node_environment& on)
     : self_{id, 0},
-      options_(options),
+      options_(without_tokens(options)),
       on_(on),
       fault_(options.check()),
       routes_(id, children_of(options)),
@@ -50,7 +56,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
           *this, *this, timers_, on.clock, on.random, progress_) {
   scratch_.reserve(control_size_max);  // flush() says how far this node has come, and can't fail
   if (fault_)
-    tokens_ = make_tokens(options_, fault_);
+    tokens_ = make_tokens(options, fault_);
   encode(where_body{.id = bus_id{std::numeric_limits<std::uint64_t>::max()}}, question_);
   while (self_.incarnation == 0)
     self_.incarnation = on_.random.word();

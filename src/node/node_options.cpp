@@ -1,5 +1,7 @@
 #include "atbus/node/node_options.hpp"
 
+#include <string.h>
+
 #include <string>
 
 #include "atbus/core/address.hpp"
@@ -8,6 +10,11 @@
 #include "channel/channel_address.h"
 
 namespace atbus {
+
+void node_options::wipe_tokens() noexcept {
+  for (std::string& secret : tokens_)
+    explicit_bzero(secret.data(), secret.size());
+}
 
 bool node_options::lets_through(const address& at) const noexcept {
   const bool tcp = detail::is_stream(at.kind()) && at.kind() != address_kind::unix_socket;

@@ -141,6 +141,10 @@ class node_options {
     return *this;
   }
 
+  // Overwrites the bytes of each token; how many there are stays known. For who keeps these options
+  // when the node is made.
+  ATBUS_API void wipe_tokens() noexcept;
+
   // invalid_argument, and which value it is.
   [[nodiscard]] ATBUS_API error check() const;
   // Whether links may go there: through TCP only with a token, or allow_unauthenticated.

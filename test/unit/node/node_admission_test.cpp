@@ -29,6 +29,15 @@ class NodeAdmission : public NodeCore {
   std::vector<std::unique_ptr<hand_played>> links;
 };
 
+TEST(TokensOfOptions, AreWipedAndStayCounted) {
+  node_options options = node_options{}.token(secret).token("another one of sixteen bytes");
+  options.wipe_tokens();
+  ASSERT_EQ(options.tokens().size(), 2U);
+  for (const std::string& one : options.tokens())
+    EXPECT_TRUE(std::ranges::all_of(one, [](char c) { return c == 0; }));
+  EXPECT_TRUE(options.lets_through(*address::parse("ipv4://127.0.0.1:1")));
+}
+
 TEST_F(NodeAdmission, RegistersWithOneOfItsTokens) {
   party one{net, 1, node_options{}.token(secret)};
   party two{net, 2, node_options{}.token("another one, of today").token(secret)};
