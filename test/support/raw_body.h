@@ -33,14 +33,14 @@ inline byte_buffer from_hex(std::string_view digits) {
   return bytes;
 }
 
-inline void append(byte_buffer& to, bytes_view bytes) {
+inline void append_bytes(byte_buffer& to, bytes_view bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
 inline byte_buffer joined(std::initializer_list<bytes_view> parts) {
   byte_buffer bytes;
   for (const bytes_view part : parts)
-    append(bytes, part);
+    append_bytes(bytes, part);
   return bytes;
 }
 
@@ -69,7 +69,7 @@ inline byte_buffer raw_map(std::size_t announced) {
 inline byte_buffer repeated(const byte_buffer& part, std::size_t times) {
   byte_buffer bytes;
   for (std::size_t i = 0; i < times; ++i)
-    append(bytes, part);
+    append_bytes(bytes, part);
   return bytes;
 }
 
@@ -79,7 +79,7 @@ using raw_fields = std::map<int, byte_buffer>;
 inline byte_buffer raw_body(const raw_fields& fields) {
   byte_buffer body = raw_map(fields.size());
   for (const auto& [key, value] : fields)
-    append(body, joined({raw({key}), value}));
+    append_bytes(body, joined({raw({key}), value}));
   return body;
 }
 

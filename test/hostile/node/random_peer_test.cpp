@@ -77,16 +77,16 @@ class anything {
     head.flags = static_cast<std::uint8_t>(draw(3) == 0 ? draw(32) : 0);
     byte_buffer made(message_head_size);
     encode(head, made.data());
-    append(made, as_bytes(text()));
+    append_bytes(made, as_bytes(text()));
     return made;
   }
   byte_buffer command() {
     // A number, a deadline, and an array of words.
     byte_buffer made = raw({0, static_cast<int>(draw(2) == 0 ? 8 : 16), 0, 0, 0, 0, 0, 0});
-    append(made, raw({static_cast<int>(draw(256)), 0, 0, 0, 0, 0, 0, 0}));
-    append(made, raw({0, 0, 0, 0, static_cast<int>(draw(256)), 0, 0, 0}));
-    append(made, raw_array(draw(4)));
-    append(made, raw_text(text()));
+    append_bytes(made, raw({static_cast<int>(draw(256)), 0, 0, 0, 0, 0, 0, 0}));
+    append_bytes(made, raw({0, 0, 0, 0, static_cast<int>(draw(256)), 0, 0, 0}));
+    append_bytes(made, raw_array(draw(4)));
+    append_bytes(made, raw_text(text()));
     return made;
   }
   byte_buffer routed() {
@@ -116,7 +116,7 @@ class anything {
                               .answers = draw(2) == 0};
     byte_buffer made(broadcast_head_size);
     encode(head, made.data());
-    append(made, as_bytes(text()));
+    append_bytes(made, as_bytes(text()));
     return made;
   }
   byte_buffer handshake() {
@@ -170,7 +170,7 @@ class anything {
         of.resize(draw(of.size() + 1));
         break;
       case 1:
-        append(of, as_bytes(text()));
+        append_bytes(of, as_bytes(text()));
         break;
       case 2:
         for (std::byte& one : of)

@@ -211,7 +211,8 @@ TEST(HandshakeAttack, ANodeDoesNotShakeHandsWithItsOwnWords) {
   // An echo, with the kind changed so that it belongs there.
   introduction own = pair.dialling.self;
   own.id = 7;
-  const handshake_step step = pair.first->receive(encoded(welcome_body{.self = own, .version = 1}));
+  const handshake_step step =
+      pair.first->receive(encoded(welcome_body{.self = own, .version = protocol_version}));
   EXPECT_EQ(step.state, handshake_state::failed);
   EXPECT_EQ(pair.first->problem(), errc::protocol_error);
   EXPECT_NE(pair.first->problem().text().find("own nonce"), std::string::npos);
@@ -229,8 +230,8 @@ TEST(HandshakeAttack, NobodyTakesTheIdOfTheNodeItTalksTo) {
   EXPECT_EQ(pair.second->problem(), errc::denied);
   handshake_pair other;
   other.run(1);
-  const handshake_step step =
-      other.first->receive(encoded(welcome_body{.self = introduction_of(1, 0x80), .version = 1}));
+  const handshake_step step = other.first->receive(
+      encoded(welcome_body{.self = introduction_of(1, 0x80), .version = protocol_version}));
   EXPECT_EQ(step.state, handshake_state::failed);
   EXPECT_EQ(other.first->problem(), errc::denied);
 }
@@ -253,8 +254,8 @@ TEST(HandshakeAttack, TheProofOfOneRoleIsNoneInTheOther) {
   const byte_buffer welcome =
       copy_of(accepting.receive(encoded(hello_body{.self = nine, .expected = {}})).send);
   nine.nonce = listening.nonce;
-  const byte_buffer proof =
-      copy_of(dialling.receive(encoded(welcome_body{.self = nine, .version = 1})).send);
+  const byte_buffer proof = copy_of(
+      dialling.receive(encoded(welcome_body{.self = nine, .version = protocol_version})).send);
   ASSERT_FALSE(welcome.empty() || proof.empty());
   // The proof it got, shown to the other one; and shown back as an accept.
   EXPECT_EQ(accepting.receive(proof).state, handshake_state::failed);
@@ -295,7 +296,9 @@ TEST(HandshakeAttack, EveryByteThatIsChangedOnTheWayIsNoticed) {
 
 TEST(HandshakeAttack, AVersionIsNotTalkedDown) {
   handshake_pair pair;
+  pair.dialling.self.version_min = 1;
   pair.dialling.self.version_max = 3;
+  pair.accepting.self.version_min = 1;
   pair.accepting.self.version_max = 3;
   static_cast<void>(pair.begin());
   const handshake_step step =
@@ -304,7 +307,9 @@ TEST(HandshakeAttack, AVersionIsNotTalkedDown) {
   EXPECT_EQ(pair.first->problem(), errc::protocol_error);
   // Nor by changing what the other end says that it speaks: that is proven at the end.
   handshake_pair other;
+  other.dialling.self.version_min = 1;
   other.dialling.self.version_max = 3;
+  other.accepting.self.version_min = 1;
   other.accepting.self.version_max = 3;
   static_cast<void>(other.begin());
   introduction less = other.dialling.self;
@@ -328,7 +333,7 @@ TEST(HandshakeAttack, WhoIsDialledAsAParentAnswersAsOne) {
     introduction other = pair.accepting.self;
     other.as = as;
     const handshake_step step =
-        pair.first->receive(encoded(welcome_body{.self = other, .version = 1}));
+        pair.first->receive(encoded(welcome_body{.self = other, .version = protocol_version}));
     EXPECT_EQ(refusal_in(step.send).reason, errc::protocol_error);
     EXPECT_NE(pair.first->problem().text().find("dialled as a parent"), std::string::npos);
     EXPECT_TRUE(pair.dialling.asked.empty());
@@ -343,7 +348,8 @@ TEST(HandshakeAttack, VersionsThatAreNoRangeAreRefused) {
     self.version_min = static_cast<std::uint16_t>(least);
     self.version_max = static_cast<std::uint16_t>(most);
     expect_refused(*pair.second, encoded(hello_body{.self = self, .expected = {}}), "hello");
-    expect_refused(*pair.first, encoded(welcome_body{.self = self, .version = 1}), "welcome");
+    expect_refused(*pair.first, encoded(welcome_body{.self = self, .version = protocol_version}),
+                   "welcome");
   }
 }
 
@@ -362,8 +368,8 @@ TEST(HandshakeAttack, AnotherNodeThanTheOneDialledIsRefusedByTheInitiator) {
   handshake_pair pair;
   pair.expected = 3;
   static_cast<void>(pair.begin());
-  const handshake_step step =
-      pair.first->receive(encoded(welcome_body{.self = pair.accepting.self, .version = 1}));
+  const handshake_step step = pair.first->receive(
+      encoded(welcome_body{.self = pair.accepting.self, .version = protocol_version}));
   EXPECT_EQ(refusal_in(step.send).reason, errc::not_found);
   EXPECT_TRUE(pair.dialling.asked.empty());
 }
