@@ -10,12 +10,10 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::string_view secret = "a secret of sixteen bytes";
-
 // Listens at an address, answers each hello in the name of another life, and says nothing more.
-class stranger final : private link_events {
+class welcoming_stranger final : private link_events {
  public:
-  stranger(simulated_network& net, std::uint64_t place, const node_life& name)
+  welcoming_stranger(simulated_network& net, std::uint64_t place, const node_life& name)
       : name_(name), way_(net, {.host = host_of(place)}, [this, &net] {
           net.at(net.now() + 1us, [this] { way_.poll({}); });
         }) {
@@ -60,8 +58,10 @@ class stranger final : private link_events {
 
 class UnprovenWelcome : public NodeCore {
  protected:
+  static constexpr std::string_view secret = "a secret of sixteen bytes";
+
   // Node 1 dials node 2 at an address where the stranger is.
-  void dial(stranger& there) {
+  void dial(welcoming_stranger& there) {
     EXPECT_TRUE(one.core().connect(2, address_of(9)));
     one.node.wake();
     ASSERT_TRUE(net.run_until([&] { return there.welcomes == 1; }, 1s));
@@ -74,7 +74,7 @@ class UnprovenWelcome : public NodeCore {
 
 TEST_F(UnprovenWelcome, StopsNoReadingOfTheLinkInUse) {
   connect(two, one, 1);
-  stranger there{net, 9, two.core().self()};
+  welcoming_stranger there{net, 9, two.core().self()};
   dial(there);
   ASSERT_TRUE(two.send(1, "is read"));
   EXPECT_TRUE(net.run_until([&] { return one.got.size() == 1; }, 1s));
@@ -84,7 +84,7 @@ TEST_F(UnprovenWelcome, StopsNoReadingOfTheLinkInUse) {
 TEST_F(UnprovenWelcome, OfAnotherLifeLeavesTheLinkInUseItsTimeToAnswer) {
   connect(two, one, 1);
   two.node.stop_until(net.now() + 6s);
-  stranger there{net, 9, {2, two.core().self().incarnation + 1}};
+  welcoming_stranger there{net, 9, {2, two.core().self().incarnation + 1}};
   dial(there);
   net.run_for(8s);
   EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
@@ -92,7 +92,7 @@ TEST_F(UnprovenWelcome, OfAnotherLifeLeavesTheLinkInUseItsTimeToAnswer) {
 }
 
 TEST_F(UnprovenWelcome, HoldsUpAnotherHandshakeForTwoSecondsAtMost) {
-  stranger there{net, 9, two.core().self()};
+  welcoming_stranger there{net, 9, two.core().self()};
   dial(there);
   two.connect(1);
   EXPECT_TRUE(net.run_until([&] { return there.ended == 1; }, 3s));
