@@ -314,8 +314,10 @@ void circuit::has_received(std::uint64_t index) noexcept {
 void circuit::expects(std::uint64_t number) noexcept {
   if (number > left_here_ + 1)
     return;
-  bytes_read_ += routed_head_size;
+  const std::uint64_t before = received_;
   has_received(number - 1);
+  if (received_ != before)
+    bytes_read_ += routed_head_size;  // only progress is a sign of life
   if (!blocked_)
     pump();
 }
