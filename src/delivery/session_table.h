@@ -17,11 +17,12 @@ class session_table {
  public:
   explicit session_table(std::size_t most) noexcept : most_(most) {}
 
-  // The sender of this flow is away. A flow of which nothing has come takes no place: a new one is the same, so that
-  // handshakes that come to nothing push nothing out.
+  // The sender of this flow is away. A flow of which nothing has come takes no place: a new one is the
+  // same. So handshakes that come to nothing push nothing out.
   // `silent`: it was taken for dead only because it did not answer.
   void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
-  // It is back: its flow as it was remembered, or a new one, whose session is higher than all that were forgotten.
+  // It is back: its flow as it was remembered, or a new one. A new session is higher than all that were
+  // forgotten.
   [[nodiscard]] incoming_flow take(const node_life& sender);
   // What is remembered of it; null: nothing.
   [[nodiscard]] const incoming_flow* find(const node_life& sender) const;
