@@ -14,6 +14,8 @@ constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
 constexpr std::chrono::nanoseconds contested_time = std::chrono::seconds{2};
 // Of one peer, at a time; two nodes have a use for one of them.
 constexpr std::size_t links_max = 64;
+// Bytes. Longer control messages are acknowledged as data is: some of them fill the sender's queue.
+constexpr std::size_t short_control = 512;
 
 }  // namespace
 
@@ -349,7 +351,7 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
   }
   if (head.kind != message_kind::data) [[unlikely]] {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
-    count_handled(*by, head.kind == message_kind::flow);
+    count_handled(*by, head.kind == message_kind::flow || message.size() > short_control);
     if (by->stage == session_stage::registering)
       return advance(*by, message);
     return control(*by, head, message);

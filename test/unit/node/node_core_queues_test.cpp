@@ -242,6 +242,20 @@ TEST_F(NodeCoreQueues, TellsThatThereIsRoomAgainOnceWhatWasHeldHasExpired) {
   EXPECT_TRUE(one.send(2, text));
 }
 
+// Else they fill the queue of who has nothing else to say.
+TEST_F(NodeCoreQueues, AcknowledgesLongControlMessagesThatComeAlone) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  net.run_for(1s);
+  const auto before = two.core().stats().acknowledgements;
+  for (const char letter : {'a', 'b', 'c', 'd', 'e', 'f'})
+    ASSERT_TRUE(one.core().listen("unix:///" + std::string(90, letter)));
+  one.node.wake();
+  net.run_for(100ms);
+  EXPECT_GT(two.core().stats().acknowledgements, before);
+}
+
 // A list that finds no room is told once there is some.
 TEST_F(NodeCoreQueues, TellsWhereItListensOnceThereIsRoomForThat) {
   net.conditions.queue_size = 2000;

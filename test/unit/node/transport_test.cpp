@@ -115,6 +115,18 @@ TEST_P(Transport, TellsWhenThereIsRoomAgain) {
   EXPECT_TRUE(send(*out, text));
 }
 
+TEST_P(Transport, TellsWhenThereIsRoomForControlMessagesAgain) {
+  join();
+  in->pause();
+  const std::string text(1000, 'x');
+  while (send(*out, text, message_purpose::control)) {
+  }
+  in->resume();
+  a->on_received = [&](link&, bytes_view) { out->release(1); };
+  ASSERT_TRUE(until([&] { return b->count("writable") != 0; }));
+  EXPECT_TRUE(send(*out, text, message_purpose::control));
+}
+
 TEST_P(Transport, SaysWhetherAllWasHandled) {
   join();
   EXPECT_TRUE(out->settled());
