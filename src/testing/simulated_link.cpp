@@ -87,10 +87,15 @@ std::byte* simulated_link::claim(std::size_t length, message_purpose purpose,
     return refuse(errc::closed);
   if (length > message_limit_)
     return refuse(errc::message_too_large);
+  // As in channels: the longest message always finds room beside what is half released, and control
+  // messages have a reserve beyond all data.
+  const bool is_control = purpose == message_purpose::control;
+  const std::size_t size = frame_head + length;
+  const std::size_t longest = is_control ? frame_head + message_limit_ : size;
   const std::size_t most =
-      queue_size_ + (purpose == message_purpose::control ? control_reserve : 0);
-  if (out().queued_bytes + length + frame_head > most) {
-    waits_ = waits_ || purpose == message_purpose::data;
+      std::max(queue_size_, longest + queue_size_ / 2) + (is_control ? control_reserve : 0);
+  if (out().queued_bytes + size > most) {
+    waits_ = true;
     return refuse(errc::would_block);
   }
   slot_.resize(std::max<std::size_t>(length, 1));

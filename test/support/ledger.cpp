@@ -3,20 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 namespace atbus::detail {
 namespace {
 
-// At the start of each message; what follows is a pattern.
-struct stamp {
-  std::uint64_t from = 0;  // life, in the order of birth
-  std::uint64_t to = 0;
-  std::uint64_t number = 0;
-};
-
-std::byte pattern(const stamp& of, std::size_t at) {
-  return static_cast<std::byte>(of.number * 7 + of.from * 3 + at);
-}
+constexpr std::uint32_t short_flag = std::uint32_t{1} << 31U;
 
 std::string text(const node_life& who) {
   return who.id.to_string() + "/" + std::to_string(who.incarnation % 10000);
@@ -29,7 +21,13 @@ void ledger::fail(std::string why) {
     fault_ = std::move(why);
 }
 
+std::byte ledger::pattern(const stamp& of, std::size_t at) {
+  return static_cast<std::byte>(of.number * 7 + of.from * 3 + at);
+}
+
 void ledger::born(const node_life& who, const ledger_rules& rules) {
+  const auto [limit, is_new] = limits_.emplace(who.id.value(), rules.message_limit);
+  limit->second = std::min(limit->second, rules.message_limit);
   indexes_[{who.id.value(), who.incarnation}] = lives_.size();
   life& born = lives_.emplace_back();
   born.who = who;
@@ -51,40 +49,98 @@ void ledger::wished(const node_life& from, bus_id to, bool wish) {
   in.was_ended = in.was_ended || !wish;
 }
 
-std::vector<std::byte> ledger::next(const node_life& from, bus_id to, std::size_t size) {
-  const std::size_t index = index_of(from);
-  const stamp of{index, to.value(), lives_[index].flows[to.value()].records.size() + 1};
-  std::vector<std::byte> bytes(std::max(size, sizeof of));
-  std::memcpy(bytes.data(), &of, sizeof of);
-  for (std::size_t at = sizeof of; at < bytes.size(); ++at)
-    bytes[at] = pattern(of, at);
-  return bytes;
+ledger_message ledger::make(const stamp& of, std::uint32_t type, std::size_t size) {
+  ledger_message made{std::vector<std::byte>(size), type};
+  std::size_t head = 0;
+  if (size >= sizeof of) {
+    head = sizeof of;
+    std::memcpy(made.bytes.data(), &of, head);
+  } else {
+    made.type = short_flag | static_cast<std::uint32_t>(shorts_.size());
+    shorts_.push_back(of);
+  }
+  for (std::size_t at = head; at < size; ++at)
+    made.bytes[at] = pattern(of, at);
+  return made;
 }
 
-void ledger::accepted(const node_life& from, bus_id to, std::size_t size) {
+ledger_message ledger::next(const node_life& from, bus_id to, std::uint32_t type,
+                            std::size_t size) {
+  const std::size_t index = index_of(from);
+  return make({index, to.value(), lives_[index].flows[to.value()].records.size() + 1}, type, size);
+}
+
+void ledger::accepted(const node_life& from, bus_id to, std::size_t size, delivery_policy policy) {
   flow& in = lives_[index_of(from)].flows[to.value()];
-  in.records.emplace_back();
+  record& made = in.records.emplace_back();
+  made.size = size;
+  made.required = policy == delivery_policy::require;
   in.open_bytes += size;
   ++accepted_count_;
+}
+
+ledger_message ledger::next_broadcast(const node_life& from, std::size_t size) {
+  const std::size_t index = index_of(from);
+  return make({index, 0, lives_[index].broadcasts.size() + 1}, 0, size);
+}
+
+std::uint64_t ledger::accepted_broadcast(const node_life& from, const id_range& to) {
+  life& sender = lives_[index_of(from)];
+  sender.broadcasts.push_back({to, {}});
+  ++broadcast_count_;
+  return sender.broadcasts.size();
+}
+
+bool ledger::was_reached(const node_life& from, std::uint64_t number, bus_id whom) const {
+  return lives_[index_of(from)].broadcasts.at(number - 1).delivered.contains(whom.value());
+}
+
+void ledger::reached(const node_life& from, std::uint64_t number, const std::vector<bus_id>& whom) {
+  for (const bus_id one : whom) {
+    if (!was_reached(from, number, one))
+      fail("broadcast " + std::to_string(number) + " of " + text(from) + " has not come to " +
+           one.to_string() + ", which says that it has");
+  }
 }
 
 std::size_t ledger::open_bytes(const node_life& from, bus_id to) {
   return lives_[index_of(from)].flows[to.value()].open_bytes;
 }
 
-ledger::found ledger::find(bytes_view bytes) {
-  stamp of;
-  if (bytes.size() < sizeof of) {
+bool ledger::read(bytes_view bytes, std::uint32_t type, stamp& of) {
+  std::size_t head = 0;
+  if (is_short(type)) {
+    const std::uint32_t index = type & ~short_flag;
+    if (index >= shorts_.size()) {
+      fail("a message of type " + std::to_string(type) + " is nobody's");
+      return false;
+    }
+    of = shorts_[index];
+  } else if (bytes.size() < sizeof of) {
     fail("a message of " + std::to_string(bytes.size()) + " bytes is nobody's");
-    return {};
+    return false;
+  } else {
+    head = sizeof of;
+    std::memcpy(&of, bytes.data(), head);
   }
-  std::memcpy(&of, bytes.data(), sizeof of);
-  for (std::size_t at = sizeof of; at < bytes.size(); ++at) {
+  for (std::size_t at = head; at < bytes.size(); ++at) {
     if (bytes[at] != pattern(of, at)) {
       fail("the bytes of a message are not those that were sent");
-      return {};
+      return false;
     }
   }
+  return true;
+}
+
+std::string ledger::number_of(const message& what) {
+  stamp of;
+  if (is_short(what.type()) || what.bytes().size() < sizeof of)
+    return "a short one";
+  std::memcpy(&of, what.bytes().data(), sizeof of);
+  return std::to_string(of.number);
+}
+
+ledger::found ledger::find(const stamp& of) {
   if (of.from >= lives_.size() || of.number == 0 ||
       of.number > lives_[of.from].flows[of.to].records.size()) {
     fail("message " + std::to_string(of.number) + " to " + std::to_string(of.to) +
@@ -97,11 +153,34 @@ ledger::found ledger::find(bytes_view bytes) {
               std::to_string(of.to)};
 }
 
+void ledger::delivered_broadcast(const node_life& to, const message& what, const stamp& of) {
+  if (of.from >= lives_.size() || of.number == 0 || of.number > lives_[of.from].broadcasts.size())
+    return fail("broadcast " + std::to_string(of.number) + " was never sent");
+  const life& sender = lives_[of.from];
+  const std::string name =
+      "broadcast " + std::to_string(of.number) + " of " + text(sender.who) + " came to " + text(to);
+  broadcast& sent = lives_[of.from].broadcasts.at(of.number - 1);
+  if (what.source() != sender.who.id)
+    fail(name + " as one of " + what.source().to_string());
+  if (!sent.to.contains(to.id) || to.id == sender.who.id)
+    fail(name + ", though it is for " + sent.to.to_string());
+  if (!sent.delivered.insert(to.id.value()).second)
+    fail(name + " again");
+}
+
 void ledger::delivered(const node_life& to, const message& what) {
-  auto [of, in, name] = find(what.bytes());
+  stamp which;
+  if (!read(what.bytes(), what.type(), which))
+    return;
+  if (which.to == 0)
+    return delivered_broadcast(to, what, which);
+  auto [of, in, name] = find(which);
   if (of == nullptr)
     return;
   ++delivered_count_;
+  if (what.bytes().size() != of->size)
+    fail(name + " came to " + text(to) + " with " + std::to_string(what.bytes().size()) +
+         " bytes instead of " + std::to_string(of->size));
   const std::size_t reader = index_of(to);
   const auto number = static_cast<std::uint64_t>(of - in->records.data()) + 1;
   std::uint64_t& highest = in->highest[reader];
@@ -112,7 +191,7 @@ void ledger::delivered(const node_life& to, const message& what) {
     fail(name + " came to " + text(to) + " after it was reported as not delivered");
   if (of->deliveries.empty() && of->reports == 0) {
     ++in->settled;
-    in->open_bytes -= what.bytes().size();
+    in->open_bytes -= of->size;
   }
   of->deliveries.push_back({reader, what.redelivered()});
   // Two lives may go on side by side for a while, each unseen by the other: whichever comes second to
@@ -125,8 +204,13 @@ void ledger::delivered(const node_life& to, const message& what) {
     fail(name + " came to " + text(to) + " marked, and there was no earlier life");
 }
 
-bool ledger::may_report(const node_life& from, const flow& in, bus_id to, errc reason) const {
-  const life& sender = lives_[index_of(from)];
+std::size_t ledger::limit_of(bus_id whom) const {
+  const auto limit = limits_.find(whom.value());
+  return limit != limits_.end() ? limit->second : std::numeric_limits<std::size_t>::max();
+}
+
+bool ledger::may_report(const life& sender, const flow& in, const record& of, bus_id to,
+                        errc reason) const {
   const ledger_rules& rules = sender.rules;
   switch (reason) {
     case errc::peer_closed:
@@ -134,20 +218,44 @@ bool ledger::may_report(const node_life& from, const flow& in, bus_id to, errc r
     case errc::closed:
       return in.was_ended || sender.leaving;
     case errc::no_route:
-      return rules.routed;
+      return rules.routed && !of.required;
     case errc::superseded:
-      return rules.forgetful || deaths_.contains(from.id.value());
+      return rules.forgetful || deaths_.contains(sender.who.id.value());
     case errc::timed_out:
       return rules.deadline || rules.routed;
     case errc::would_block:
       return rules.drops;
+    case errc::message_too_large:
+      return of.size > limit_of(to);
     default:
       return false;
   }
 }
 
+// What was dropped. The last one's number and type are told, but no bytes.
+void ledger::reported_together(const node_life& from, const undelivered& what) {
+  life& sender = lives_[index_of(from)];
+  flow& in = sender.flows[what.destination().value()];
+  const std::string name = std::to_string(what.count()) + " messages from " + text(from) + " to " +
+                           what.destination().to_string() + " were reported together";
+  reported_count_ += what.count();
+  in.counted += what.count();
+  in.settled += what.count();
+  if (what.outcome() != errc::not_delivered && what.outcome() != errc::outcome_unknown)
+    fail(name + ", with no outcome");
+  if (what.reason() != errc::would_block || !sender.rules.drops || !what.bytes().empty())
+    fail(name + " for no reason");
+  if (in.settled > in.records.size())
+    fail(name + ", but so many are not open");
+}
+
 void ledger::reported(const node_life& from, const undelivered& what) {
-  auto [of, in, name] = find(what.bytes());
+  if (what.count() > 1)
+    return reported_together(from, what);
+  stamp which;
+  if (!read(what.bytes(), what.type(), which))
+    return;
+  auto [of, in, name] = find(which);
   if (of == nullptr)
     return;
   ++reported_count_;
@@ -159,12 +267,14 @@ void ledger::reported(const node_life& from, const undelivered& what) {
     fail(name + ", which is no outcome");
   if (what.outcome() == errc::not_delivered && !of->deliveries.empty())
     fail(name + " after it had come");
-  if (!may_report(from, *in, what.destination(), what.reason()))
+  if (which.from != index_of(from) || what.destination() != bus_id{which.to})
+    fail(name + " to " + text(from) + ", for " + what.destination().to_string());
+  if (!may_report(lives_[which.from], *in, *of, what.destination(), what.reason()))
     fail(name + " for no reason");
   of->outcome = what.outcome();
   if (of->deliveries.empty() && of->reports == 1) {
     ++in->settled;
-    in->open_bytes -= what.bytes().size();
+    in->open_bytes -= of->size;
   }
 }
 
@@ -179,6 +289,7 @@ bool ledger::all_settled() const {
 void ledger::check_settled() {
   for (const life& from : lives_) {
     for (const auto& [to, in] : from.flows) {
+      std::size_t counted = in.counted;
       bool open_before = false;
       for (std::size_t i = 0; i < in.records.size(); ++i) {
         const record& of = in.records[i];
@@ -186,7 +297,9 @@ void ledger::check_settled() {
         const std::string name = "message " + std::to_string(i + 1) + " of " +
                                  std::to_string(in.records.size()) + " from " + text(from.who) +
                                  " to " + std::to_string(to);
-        if (open && !from.killed)
+        if (open && counted != 0)
+          --counted;
+        else if (open && !from.killed)
           fail(name + " has no outcome");
         // Of a killed sender a prefix has arrived, but for what it was told to drop.
         if (open_before && !of.deliveries.empty() && !from.rules.drops && !from.rules.deadline)

@@ -1,16 +1,22 @@
 // Records of what became of each message, kept outside the nodes: what was accepted, delivered and
 // reported, and whether that is what the bus promises. The first thing that is not is kept in words.
+//
+// A message says in its first bytes which one it is. One that is too short for that says so in its
+// type, whose highest bit is set then.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "atbus/core/bytes.hpp"
+#include "atbus/core/id_range.hpp"
 #include "atbus/core/status.hpp"
+#include "atbus/delivery/policies.hpp"
 #include "atbus/node/message.hpp"
 #include "core/node_life.h"
 
@@ -22,6 +28,12 @@ struct ledger_rules {
   bool drops = false;      // an overflow policy that reports
   bool forgetful = false;  // others may forget its flow
   bool routed = false;     // other nodes may say that there is no way
+  std::size_t message_limit = 0;
+};
+
+struct ledger_message {
+  std::vector<std::byte> bytes;
+  std::uint32_t type = 0;
 };
 
 class ledger {
@@ -35,14 +47,31 @@ class ledger {
   // It gives up what is not settled.
   void leaves(const node_life& who) { lives_[index_of(who)].leaving = true; }
 
-  // The bytes of the next message; it counts once it is accepted.
-  [[nodiscard]] std::vector<std::byte> next(const node_life& from, bus_id to, std::size_t size);
-  void accepted(const node_life& from, bus_id to, std::size_t size);
+  // The next message, of that type unless it is short; it counts once it is accepted.
+  [[nodiscard]] ledger_message next(const node_life& from, bus_id to, std::uint32_t type,
+                                    std::size_t size);
+  [[nodiscard]] static bool is_short(std::uint32_t type) noexcept { return type >> 31U != 0; }
+  void accepted(const node_life& from, bus_id to, std::size_t size,
+                delivery_policy policy = delivery_policy::report);
+  // The same of broadcasts: its number is told too.
+  [[nodiscard]] ledger_message next_broadcast(const node_life& from, std::size_t size);
+  std::uint64_t accepted_broadcast(const node_life& from, const id_range& to);
+  // Its sender is told that these got it.
+  void reached(const node_life& from, std::uint64_t number, const std::vector<bus_id>& whom);
+  [[nodiscard]] std::uint64_t broadcasts_of(const node_life& from) const {
+    return lives_[index_of(from)].broadcasts.size();
+  }
+  [[nodiscard]] bool was_reached(const node_life& from, std::uint64_t number, bus_id whom) const;
   void delivered(const node_life& to, const message& what);
   void reported(const node_life& from, const undelivered& what);
 
   // The bytes of its messages that have no outcome yet.
   [[nodiscard]] std::size_t open_bytes(const node_life& from, bus_id to);
+
+  // The lowest limit that a life of that node has had.
+  [[nodiscard]] std::size_t limit_of(bus_id whom) const;
+  // For people: the number of a message that it says it is.
+  [[nodiscard]] static std::string number_of(const message& what);
 
   // Whether every message of a life that was not killed has an outcome.
   [[nodiscard]] bool all_settled() const;
@@ -52,6 +81,7 @@ class ledger {
   void fail(std::string why);
 
   [[nodiscard]] std::uint64_t accepted_count() const noexcept { return accepted_count_; }
+  [[nodiscard]] std::uint64_t broadcast_count() const noexcept { return broadcast_count_; }
   [[nodiscard]] std::uint64_t delivered_count() const noexcept { return delivered_count_; }
   [[nodiscard]] std::uint64_t reported_count() const noexcept { return reported_count_; }
 
@@ -61,9 +91,21 @@ class ledger {
     bool marked;
   };
   struct record {
+    std::size_t size = 0;
+    bool required = false;
     std::vector<delivery> deliveries;
     unsigned reports = 0;
     errc outcome = errc::ok;
+  };
+  // At the start of each message; what follows is a pattern.
+  struct stamp {
+    std::uint64_t from = 0;  // life, in the order of birth
+    std::uint64_t to = 0;    // 0: a broadcast
+    std::uint64_t number = 0;
+  };
+  struct broadcast {
+    id_range to;
+    std::set<std::uint64_t> delivered;  // ids
   };
   struct flow {
     std::vector<record> records;                   // of messages 1, 2...
@@ -71,6 +113,8 @@ class ledger {
     bool wished = false;
     bool was_ended = false;  // by its sender
     std::size_t settled = 0;
+    // Of these, how many were reported together: nobody says which they are.
+    std::size_t counted = 0;
     std::size_t open_bytes = 0;
   };
   struct life {
@@ -79,24 +123,34 @@ class ledger {
     bool killed = false;
     bool leaving = false;
     std::map<std::uint64_t, flow> flows;  // by destination
+    std::vector<broadcast> broadcasts;    // 1, 2...
   };
 
   [[nodiscard]] std::size_t index_of(const node_life& who) const;
-  [[nodiscard]] bool may_report(const node_life& from, const flow& in, bus_id to,
+  [[nodiscard]] static std::byte pattern(const stamp& of, std::size_t at);
+  ledger_message make(const stamp& of, std::uint32_t type, std::size_t size);
+  // Which one it says it is; false and a fault if its bytes are not those that were sent.
+  bool read(bytes_view bytes, std::uint32_t type, stamp& of);
+  void delivered_broadcast(const node_life& to, const message& what, const stamp& of);
+  [[nodiscard]] bool may_report(const life& sender, const flow& in, const record& of, bus_id to,
                                 errc reason) const;
+  void reported_together(const node_life& from, const undelivered& what);
   struct found {
     record* of = nullptr;
     flow* in = nullptr;
     std::string name;
   };
-  // The record that these bytes are of; null and a fault if there is none.
-  found find(bytes_view bytes);
+  // The record of that message; null and a fault if there is none.
+  found find(const stamp& of);
 
   std::vector<life> lives_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> indexes_;  // by id and incarnation
   std::map<std::uint64_t, unsigned> deaths_;
+  std::map<std::uint64_t, std::size_t> limits_;  // the lowest of each node's lives
+  std::vector<stamp> shorts_;
   std::string fault_;
   std::uint64_t accepted_count_ = 0;
+  std::uint64_t broadcast_count_ = 0;
   std::uint64_t delivered_count_ = 0;
   std::uint64_t reported_count_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 
 #include "atbus/node/node_options.hpp"
@@ -15,7 +16,10 @@ namespace atbus::test {
 struct option_odds {
   std::uint64_t deadline = 1;
   std::uint64_t overflow = 1;
+  std::uint64_t extreme = 16;  // the least or the most that there is
 };
+
+inline constexpr std::size_t largest_size = std::numeric_limits<std::size_t>::max();
 
 inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanoseconds ping,
                                  const option_odds& odds) {
@@ -31,6 +35,19 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
       draw.of({restart_policy::redeliver, restart_policy::redeliver, restart_policy::report}));
   if (draw.one_in(odds.deadline))
     made.message_deadline(draw.of<std::chrono::nanoseconds>({100ms, 2s, 10s}));
+  // Those with which everything still comes about in the end.
+  if (draw.one_in(odds.extreme))
+    made.send_buffer_size(draw.of<std::size_t>({0, 1, largest_size}));
+  if (draw.one_in(odds.extreme))
+    made.send_buffer_number(draw.of<std::size_t>({1, largest_size}));
+  if (draw.one_in(odds.extreme))
+    made.sessions(draw.of<std::size_t>({0, 1, largest_size}));
+  if (draw.one_in(odds.extreme))
+    made.visitors(draw.of<std::size_t>({0, 1, largest_size}));
+  if (draw.one_in(odds.extreme))
+    made.fault_tolerance(1);
+  if (draw.one_in(odds.extreme))
+    made.message_deadline(draw.of({1ns, std::chrono::nanoseconds::max()}));
   if (draw.one_in(odds.overflow)) {
     made.overflow(draw.of(
         {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
@@ -38,12 +55,32 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
   return made;
 }
 
+// And those with which nodes may never find each other, or never notice that a link is gone.
+inline void draw_hopeless(dice& draw, node_options& made) {
+  constexpr auto for_ever = std::chrono::nanoseconds::max();
+  constexpr std::chrono::nanoseconds shortest{1};
+  if (draw.one_in(3))
+    made.first_idle_timeout(draw.one_in(2) ? shortest : for_ever);
+  if (draw.one_in(3))
+    made.ping_interval(draw.one_in(2) ? shortest : for_ever);
+  if (draw.one_in(3))
+    made.fault_tolerance(std::numeric_limits<unsigned>::max());
+  if (draw.one_in(3))
+    made.retry(draw.one_in(2) ? shortest : for_ever, for_ever);
+  else if (draw.one_in(3))
+    made.retry(shortest, shortest);
+  if (draw.one_in(3))
+    made.drain(draw.one_in(2) ? std::chrono::nanoseconds{0} : for_ever);
+}
+
 inline void print(std::ostream& out, const node_options& of) {
   using namespace std::chrono_literals;
-  out << "buffer " << of.send_buffer_size() << ", overflow " << static_cast<int>(of.overflow())
-      << ", restart " << static_cast<int>(of.restart()) << ", deadline "
-      << of.message_deadline() / 1ms << " ms, sessions " << of.sessions() << ", ping "
-      << of.ping_interval() / 1ms << " ms, first idle " << of.first_idle_timeout() / 1s << " s";
+  out << "limit " << of.message_limit() << ", buffer " << of.send_buffer_size() << ", overflow "
+      << static_cast<int>(of.overflow()) << ", restart " << static_cast<int>(of.restart())
+      << ", deadline " << of.message_deadline() / 1ms << " ms, sessions " << of.sessions()
+      << ", ping " << of.ping_interval() / 1ms << " ms, tolerance " << of.fault_tolerance()
+      << ", first idle " << of.first_idle_timeout() / 1s << " s, retry " << of.retry_first() / 1us
+      << " us to " << of.retry_longest() / 1us << " us";
 }
 
 // `What` names what can happen.

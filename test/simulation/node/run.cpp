@@ -1,15 +1,16 @@
 // Runs a scenario: the nodes' processes, what they do in handlers, the faults, and the checks.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <utility>
 
 #include "ledger.h"
 #include "simulation/node/scenario.h"
+#include "stranger.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
@@ -24,7 +25,14 @@ constexpr std::chrono::nanoseconds longest_recovery = 120s;
 // Bytes, of each link.
 constexpr std::size_t link_queue = 64 * 1024;
 constexpr std::size_t control_reserve = 16 * 1024;
-constexpr std::size_t longest_message = 4 * 1024;
+// Bytes of payload, and what a link or a node adds to a message.
+constexpr std::size_t longest_message = 70'001;
+constexpr std::size_t most_overhead = 256;
+
+// Of sizes that may be as large as a size can be.
+std::size_t sum(std::size_t left, std::size_t right) {
+  return left + std::min(right, test::largest_size - left);
+}
 
 class world {
  public:
@@ -48,6 +56,8 @@ class world {
     std::unique_ptr<simulated_node> process;
     std::uint64_t lives = 0;
     bool doomed = false;  // its handler has ended it
+    std::size_t message_limit = 0;
+    std::uint64_t strangers = 0;  // links of theirs to any of its lives
     std::vector<bool> dials;
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     // Bytes that were accepted for each since there was a link.
@@ -62,8 +72,16 @@ class world {
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  void send_many(const scenario_event& how);
+  void part(const scenario_event& how);
+  void broadcast(std::size_t from, const id_range& to, std::size_t size);
+  void broadcast_many(const scenario_event& how);
+  [[nodiscard]] std::size_t draw_size(std::size_t from, std::size_t to, std::size_t most);
+  void meet_stranger(const scenario_event& how);
+  void check_violations();
+  void check_broadcasts();
   void ask(std::size_t from, std::size_t to, std::uint64_t size);
-  void on_command(node_core& core, command& asked);
+  void on_command(node_core& core, std::chrono::nanoseconds born, command& asked);
   void check_waiting(std::size_t from, std::size_t to, std::size_t size);
   void check_memory();
   [[nodiscard]] bool is_connected(std::size_t from, std::size_t to);
@@ -88,8 +106,12 @@ class world {
   ledger book_;
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
+  std::vector<std::unique_ptr<stranger>> strangers_;
   bool faults_are_over_ = false;
   std::vector<command> unanswered_;
+  std::vector<std::chrono::nanoseconds> deadlines_;  // of commands
+  std::uint64_t calls_ = 0;                          // of broadcasts
+  std::uint64_t calls_ended_ = 0;
   std::uint64_t commands_ = 0;
   std::uint64_t commands_ended_ = 0;
   std::chrono::nanoseconds recovery_{0};
@@ -108,6 +130,8 @@ std::string world::address_of(std::size_t index, way to) {
 }
 
 void world::start(std::size_t index) {
+  if (plan_.hopeless && faults_are_over_)
+    return;
   place& at = places_[index];
   host_identity host{};
   host[0] = static_cast<std::byte>(plan_.one_host ? 1 : index + 1);
@@ -119,12 +143,16 @@ void world::start(std::size_t index) {
   bool forgetful = false;
   for (const node_options& one : plan_.options)
     forgetful = forgetful || one.sessions() < 16;
-  const node_options& options = plan_.options[index];
+  node_options options = plan_.options[index];
+  const auto& limits = plan_.message_limits[index];
+  at.message_limit = limits[at.lives % limits.size()];
+  options.message_limit(at.message_limit);
   at.process = std::make_unique<simulated_node>(net_, id_of(index), options, host);
   node_core& core = at.process->core();
   book_.born(core.self(), {.deadline = options.message_deadline() != 0ns,
                            .drops = options.overflow() != overflow_policy::would_block,
-                           .forgetful = forgetful});
+                           .forgetful = forgetful,
+                           .message_limit = at.message_limit});
   note("node " + core.self().id.to_string() + " begins");
   set_handlers(index, core);
   for (const way one : plan_.ways)
@@ -144,7 +172,9 @@ void world::set_handlers(std::size_t index, node_core& core) {
   const node_life self = core.self();
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
-  on.on_command = [this, &core](command& asked) { on_command(core, asked); };
+  on.on_command = [this, &core, born = net_.now()](command& asked) {
+    on_command(core, born, asked);
+  };
   on.on_undelivered = [this, index, self](const undelivered& what) {
     book_.reported(self, what);
     if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
@@ -163,6 +193,11 @@ void world::set_handlers(std::size_t index, node_core& core) {
     if (event == endpoint_event::connected)
       places_[index].waiting.erase(of.id().value());
     note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
+    const bool is_lost = event == endpoint_event::disconnected || event == endpoint_event::away ||
+                         event == endpoint_event::superseded;
+    if (plan_.calm && !faults_are_over_ && is_lost)
+      book_.fail("node " + self.id.to_string() + " is told that " + of.id().to_string() + " is " +
+                 std::string{name(event)} + ", and nothing was wrong but strangers");
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
@@ -179,18 +214,15 @@ void world::set_handlers(std::size_t index, node_core& core) {
 void world::on_message(std::size_t index, node_core& core, const message& what) {
   book_.delivered(core.self(), what);
   const auto source = static_cast<std::size_t>(what.source().value() - 1);
-  if (trace_ != nullptr) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, what.bytes().data() + 16, 8);
-    note(core.self().id.to_string() + " receives " + std::to_string(number) + " of " +
+  if (trace_ != nullptr)
+    note(core.self().id.to_string() + " receives " + ledger::number_of(what) + " of " +
          what.source().to_string() + (what.redelivered() ? " again" : ""));
-  }
   place& at = places_[index];
   if (!at.process || &at.process->core() != &core || source >= plan_.nodes)
     return;  // an old life goes on
-  if (what.type() != 0 && draw(3) == 0)
+  if (what.type() != 0 && !ledger::is_short(what.type()) && draw(3) == 0)
     send(index, source, 30 + draw(200), what.type() - 1);
-  if (faults_are_over_)
+  if (faults_are_over_ || plan_.calm)
     return;
   if (draw(400) == 0)
     disconnect(index, source, std::chrono::nanoseconds{draw(2'000'000'000)});
@@ -206,22 +238,112 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   if (!at.process || at.doomed)
     return;
   const node_life self = at.process->core().self();
-  const std::vector<std::byte> bytes = book_.next(self, id_of(to), size);
-  const status sent = at.process->user().send(id_of(to), hops, bytes);
+  const ledger_message made = book_.next(self, id_of(to), hops, size);
+  const auto policy = draw(8) == 0 ? delivery_policy::require : delivery_policy::report;
+  const status sent = at.process->user().send(id_of(to), made.type, made.bytes, policy);
   if (!at.process->core().dispatching())
     at.process->wake();
-  if (sent)
-    book_.accepted(self, id_of(to), bytes.size());
-  if (sent)
-    check_waiting(from, to, bytes.size());
-  else if (sent == errc::would_block)
+  if (sent) {
+    book_.accepted(self, id_of(to), size, policy);
+    check_waiting(from, to, size);
+    if (size > at.message_limit)
+      book_.fail("node " + self.id.to_string() + " accepts a message that is too long");
+  } else if (sent == errc::would_block) {
     at.owed.insert(id_of(to).value());
+  } else if (sent == errc::message_too_large) {
+    if (size <= std::min(at.message_limit, book_.limit_of(id_of(to))))
+      book_.fail("node " + self.id.to_string() + " refuses " + std::to_string(size) +
+                 " bytes, which are not too many");
+  } else if (sent != errc::no_route && sent != errc::not_connected &&
+             !(sent == errc::closed && faults_are_over_)) {
+    book_.fail("node " + self.id.to_string() + " can't send: " + sent.text());
+  }
+}
+
+// Many small ones, some without a byte, and now and then one as long as an end or both take it.
+std::size_t world::draw_size(std::size_t from, std::size_t to, std::size_t most) {
+  switch (draw(16)) {
+    case 0:
+      return 0;
+    case 1: {
+      const std::size_t limit =
+          draw(2) == 0 ? places_[from].message_limit : places_[to].message_limit;
+      return std::min(limit + draw(3) - 1, longest_message);
+    }
+    case 2:
+      return draw(24);
+    default:
+      return 24 + draw(most);
+  }
+}
+
+void world::send_many(const scenario_event& how) {
+  for (std::uint64_t i = 0; i < how.count; ++i) {
+    if (draw(8) == 0)
+      ask(how.who, how.whom, draw(how.size));
+    else
+      send(how.who, how.whom, draw_size(how.who, how.whom, how.size),
+           static_cast<std::uint32_t>(draw(4)));
+  }
+}
+
+// What was accepted before is reported; what is sent afterwards waits, if anything, for another link.
+void world::part(const scenario_event& how) {
+  send_many(how);
+  disconnect(how.who, how.whom, how.time);
+  send_many(how);
+}
+
+void world::broadcast(std::size_t from, const id_range& to, std::size_t size) {
+  place& at = places_[from];
+  if (!at.process || at.doomed)
+    return;
+  const node_life self = at.process->core().self();
+  const ledger_message made = book_.next_broadcast(self, size);
+  status sent;
+  if (draw(2) == 0) {
+    sent = at.process->user().broadcast(to, made.type, made.bytes);
+  } else {
+    const auto number = std::make_shared<std::uint64_t>(0);
+    const auto timeout = std::chrono::nanoseconds{draw(3) == 0 ? 0 : draw(2'000'000'000)};
+    sent = at.process->user().broadcast(to, made.type, made.bytes, timeout,
+                                        [this, self, number](const std::vector<bus_id>& whom) {
+                                          ++calls_ended_;
+                                          book_.reached(self, *number, whom);
+                                        });
+    if (sent) {
+      ++calls_;
+      *number = book_.accepted_broadcast(self, to);
+    }
+    if (!at.process->core().dispatching())
+      at.process->wake();
+    return;
+  }
+  if (sent)
+    (void)book_.accepted_broadcast(self, to);
+  if (!at.process->core().dispatching())
+    at.process->wake();
+}
+
+void world::broadcast_many(const scenario_event& how) {
+  for (std::uint64_t i = 0; i < how.count; ++i) {
+    const std::uint64_t bits = draw(4);  // ids are 1 to 3
+    const bus_id prefix{id_of(draw(plan_.nodes)).value() >> bits << bits};
+    broadcast(how.who, *id_range::make(prefix, 64 - static_cast<unsigned>(bits)),
+              draw_size(how.who, how.whom, how.size));
+  }
 }
 
 void world::ask(std::size_t from, std::size_t to, std::uint64_t size) {
   place& at = places_[from];
   if (!at.process || at.doomed)
     return;
+  constexpr auto for_ever = std::chrono::nanoseconds::max();
+  std::chrono::nanoseconds timeout{draw(10'000'000'000)};
+  if (draw(16) == 0)
+    timeout = draw(2) == 0 ? 0ns : for_ever;
+  const std::string number = std::to_string(deadlines_.size());
+  deadlines_.push_back(moment_after(net_.now(), timeout));
   const auto ended = [this, to, times = std::make_shared<int>(0)](status how,
                                                                   const command_reply& reply) {
     ++commands_ended_;
@@ -231,17 +353,20 @@ void world::ask(std::size_t from, std::size_t to, std::uint64_t size) {
       book_.fail("node " + id_of(to).to_string() + " was asked, " + std::string{reply.text()} +
                  " has answered");
   };
-  if (at.process->user().command(id_of(to), {"who", std::string(size, 'x')},
-                                 1ms + std::chrono::nanoseconds{draw(10'000'000'000)}, ended))
+  if (at.process->user().command(id_of(to), {"who", number, std::string(size, 'x')}, timeout,
+                                 ended))
     ++commands_;
   if (!at.process->core().dispatching())
     at.process->wake();
 }
 
 // Answers at once, later, or never.
-void world::on_command(node_core& core, command& asked) {
-  if (asked.name() != "who")
-    book_.fail("a command has become another one");
+void world::on_command(node_core& core, std::chrono::nanoseconds born, command& asked) {
+  if (asked.name() != "who" || asked.arguments().size() != 2)
+    return book_.fail("a command has become another one");
+  if (born > deadlines_.at(std::stoull(asked.arguments()[0])))
+    book_.fail("node " + core.self().id.to_string() +
+               " carries out a command whose time was over before it began");
   if (draw(3) == 0)
     unanswered_.push_back(asked.detach());
   else
@@ -275,13 +400,15 @@ void world::check_waiting(std::size_t from, std::size_t to, std::size_t size) {
   const bool reports =
       options.overflow() != overflow_policy::would_block || options.message_deadline() != 0ns;
   waiting = reports || is_connected(from, to) ? 0 : waiting + size;
-  if (waiting > options.send_buffer_size() + size)
+  if (waiting > sum(options.send_buffer_size(), size))
     book_.fail("node " + id_of(from).to_string() + " lets " + std::to_string(waiting) +
                " bytes wait for " + id_of(to).to_string());
 }
 
 // For each peer: what one link queues, and what the node keeps itself; what one link leaves comes back.
 void world::check_memory() {
+  if (plan_.hopeless)
+    return;  // pings that nobody answers may fill a queue that has no bound
   for (std::size_t from = 0; from < places_.size(); ++from) {
     if (!places_[from].process || places_[from].doomed)
       continue;
@@ -291,13 +418,15 @@ void world::check_memory() {
     const auto& links = process.channels().links();
     for (const auto& one : links)
       queued += one->queued();
-    if (queued > (plan_.nodes - 1) * link_queue + links.size() * control_reserve)
+    if (queued > (plan_.nodes - 1) * (link_queue + longest_message) +
+                     links.size() * (control_reserve + most_overhead))
       book_.fail(name + " queues " + std::to_string(queued) + " bytes in its links");
     // What is dropped waits for its report until the next poll.
     const overflow_policy overflow = plan_.options[from].overflow();
     if (overflow == overflow_policy::drop_newest || overflow == overflow_policy::drop_oldest)
       continue;
-    const std::size_t most = link_queue + plan_.options[from].send_buffer_size() + longest_message;
+    const std::size_t most =
+        sum(link_queue + 2 * longest_message, plan_.options[from].send_buffer_size());
     for (std::size_t to = 0; to < places_.size(); ++to) {
       if (const std::size_t open = book_.open_bytes(process.core().self(), id_of(to)); open > most)
         book_.fail(name + " keeps " + std::to_string(open) + " bytes for " + id_of(to).to_string());
@@ -411,12 +540,7 @@ void world::happen(const scenario_event& one) {
   };
   switch (one.what) {
     case happening::send:
-      for (std::uint64_t i = 0; i < one.count; ++i) {
-        if (draw(8) == 0)
-          ask(one.who, one.whom, draw(one.size));
-        else
-          send(one.who, one.whom, 24 + draw(one.size), static_cast<std::uint32_t>(draw(4)));
-      }
+      send_many(one);
       return check_memory();
     case happening::cut:
       if (const std::size_t links = net_.links(); links != 0)
@@ -455,8 +579,87 @@ void world::happen(const scenario_event& one) {
     case happening::connect:
       return connect(one.who, one.whom,
                      plan_.one_host ? static_cast<way>(one.count % 4) : way::tcp);
+    case happening::broadcast:
+      return broadcast_many(one);
+    case happening::part:
+      return part(one);
+    case happening::call:
+    case happening::answer:
+      return meet_stranger(one);
     case happening::kinds:
       return;
+  }
+}
+
+// It speaks in the name of a node that may be connected, in its life that goes on.
+void world::meet_stranger(const scenario_event& how) {
+  place& at = places_[how.who];
+  const place& other = places_[how.whom];
+  if (!at.process || at.doomed)
+    return;
+  const node_life name =
+      other.process ? other.process->core().self() : node_life{id_of(how.whom), 1};
+  host_identity host{};
+  host[0] = static_cast<std::byte>(plan_.one_host ? 1 : 100);
+  auto made = std::make_unique<stranger>(net_, host, name, id_of(how.who), plan_.seed + how.count);
+  const stranger* const it = made.get();
+  if (how.what == happening::call) {
+    at.strangers += how.count;
+    made->dial(address_of(how.who, plan_.ways[how.size % plan_.ways.size()]), how.count);
+  } else if (at.dials[how.whom]) {
+    // Each time it is dialled is one more.
+    at.strangers = std::numeric_limits<std::uint64_t>::max() / 2;
+    const std::string where = "ipv4://10.8.0." + std::to_string(1 + how.count) + ":7000";
+    made->listen(where);
+    (void)at.process->core().connect(id_of(how.whom), where);
+    if (!at.process->core().dispatching())
+      at.process->wake();
+  }
+  strangers_.push_back(std::move(made));
+  net_.at(std::min(net_.now() + how.time, 1s + plan_.faults_end), [this, it] {
+    std::erase_if(strangers_, [&](const auto& one) { return one.get() == it; });
+  });
+}
+
+// Only a stranger breaks the protocol, and once for each link.
+void world::check_violations() {
+  const auto check = [this](simulated_node& of) {
+    const node_life self = of.core().self();
+    const std::uint64_t found = of.core().stats().violations;
+    if (found > places_[self.id.value() - 1].strangers)
+      book_.fail("node " + self.id.to_string() + " has found " + std::to_string(found) +
+                 " breaches of the protocol");
+  };
+  for (const place& at : places_) {
+    if (at.process && !at.doomed)
+      check(*at.process);
+  }
+  for (const auto& one : outliving_)
+    check(*one);
+}
+
+// With nothing wrong a broadcast reaches all to whom there is a link.
+void world::check_broadcasts() {
+  for (std::size_t from = 0; from < places_.size(); ++from) {
+    const node_life self = places_[from].process->core().self();
+    std::size_t size = places_[from].message_limit;
+    std::vector<std::size_t> linked;
+    for (std::size_t to = 0; to < places_.size(); ++to) {
+      if (to == from || !is_connected(from, to))
+        continue;
+      linked.push_back(to);
+      size = std::min(size, places_[to].message_limit);
+    }
+    const std::uint64_t before = book_.broadcast_count();
+    broadcast(from, id_range{}, std::min<std::size_t>(size, 1000));
+    if ((book_.broadcast_count() != before) == linked.empty())
+      book_.fail("node " + self.id.to_string() + " refuses to broadcast, or does without a link");
+    net_.run_for(3s);
+    for (const std::size_t to : linked) {
+      if (!book_.was_reached(self, book_.broadcasts_of(self), id_of(to)))
+        book_.fail("a broadcast of node " + self.id.to_string() + " has not come to node " +
+                   id_of(to).to_string());
+    }
   }
 }
 
@@ -467,6 +670,8 @@ bool world::is_connected(std::size_t from, std::size_t to) {
 }
 
 bool world::is_quiet() {
+  if (net_.has_unnoticed_cuts())
+    return false;
   for (std::size_t from = 0; from < places_.size(); ++from) {
     if (!places_[from].process || places_[from].doomed)
       return false;
@@ -506,10 +711,10 @@ void world::finish() {
   // Often enough: each look costs more than what happens in between.
   const std::chrono::nanoseconds began = net_.now();
   const std::chrono::nanoseconds end = began + longest_recovery;
-  while (!looked() && net_.now() < end)
+  while (!plan_.hopeless && !looked() && net_.now() < end)
     net_.run_for(250ms);
   recovery_ = net_.now() - began;
-  if (!is_quiet()) {
+  if (!plan_.hopeless && !is_quiet()) {
     book_.check_settled();
     for (const place& at : places_) {
       if (at.process && !at.owed.empty())
@@ -517,8 +722,11 @@ void world::finish() {
     }
     book_.fail("not all of it is connected and settled");
   }
-  if (book_.fault().empty())
+  if (book_.fault().empty() && !plan_.hopeless)
     check_idle();
+  if (book_.fault().empty() && !plan_.hopeless)
+    check_broadcasts();
+  check_violations();
   for (place& at : places_) {
     if (!at.process)
       continue;
@@ -545,11 +753,15 @@ test::run_result world::run() {
     net_.run_until(std::min(net_.now() + 250ms, 1s + plan_.faults_end));
     bury_doomed();
     check_memory();
+    check_violations();
   }
   if (book_.fault().empty())
     finish();
+  strangers_.clear();
   places_.clear();
   outliving_.clear();
+  if (calls_ended_ > calls_)
+    book_.fail("a broadcast has ended twice");
   if (commands_ended_ != commands_)
     book_.fail("of " + std::to_string(commands_) + " commands " + std::to_string(commands_ended_) +
                " have ended");

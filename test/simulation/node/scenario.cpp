@@ -14,8 +14,8 @@ using test::dice;
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> names{
-    "send", "cut",  "slow",    "refuse",     "swallow", "narrow", "stop",
-    "kill", "lose", "outlive", "disconnect", "listen",  "connect"};
+    "send",    "cut",        "slow",   "refuse",  "swallow",   "narrow", "stop", "kill",  "lose",
+    "outlive", "disconnect", "listen", "connect", "broadcast", "part",   "call", "answer"};
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
 
@@ -24,6 +24,18 @@ happening draw_fault(dice& draw) {
   if (draw.one_in(3))
     return happening::cut;
   return static_cast<happening>(1 + draw.below(static_cast<std::uint64_t>(happening::kinds) - 1));
+}
+
+happening draw_visit(dice& draw) {
+  return draw.one_in(2) ? happening::call : happening::answer;
+}
+
+// What is longer than the links of the simulation queue, too.
+std::size_t draw_limit(dice& draw) {
+  if (draw.one_in(2))
+    return build_settings::message_limit;
+  return draw.of<std::size_t>(
+      {1, 23, 24, 100, 2000, 4096, 70'000, build_settings::message_limit_max});
 }
 
 }  // namespace
@@ -49,21 +61,32 @@ scenario make_scenario(std::uint64_t seed) {
                                            {way::unix_socket, way::segment},
                                            {way::segment}});
   }
-  made.crowded = draw.one_in(4);
+  made.hopeless = draw.one_in(32);
+  made.calm = !made.hopeless && draw.one_in(8);
+  made.crowded = !made.calm && draw.one_in(4);
   const bool tokens = draw.one_in(4);
   made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
   for (std::size_t i = 0; i < made.nodes; ++i) {
     const test::option_odds odds{.deadline = made.crowded ? 2U : 4U, .overflow = 3};
     made.options.push_back(test::draw_options(draw, tokens, draw.of({1s, 8s}), odds));
+    node_options& of = made.options.back();
     if (draw.one_in(8))
-      made.options.back().sessions(draw.below(2));
+      of.sessions(draw.below(2));
+    if (made.hopeless)
+      test::draw_hopeless(draw, of);
+    if (made.calm && of.overflow() == overflow_policy::disconnect)
+      of.overflow(overflow_policy::would_block);
+    made.message_limits.emplace_back();
+    do
+      made.message_limits.back().push_back(draw_limit(draw));
+    while (draw.one_in(3));
     for (std::size_t j = 0; j < i; ++j) {
       const std::uint64_t who = draw.below(3);
       made.dials[i][j] = who != 0;
       made.dials[j][i] = who != 1;
     }
   }
-  made.faults_end = 10s + draw.time(50s);
+  made.faults_end = made.hopeless ? 100ms + draw.time(1s) : 10s + draw.time(50s);
   const auto add = [&](happening what, std::chrono::nanoseconds longest) {
     scenario_event one;
     one.when = draw.time(made.faults_end);
@@ -75,12 +98,19 @@ scenario make_scenario(std::uint64_t seed) {
     one.time = draw.time(draw.one_in(3) ? longest : longest / 20);
     made.events.push_back(one);
   };
-  const std::uint64_t bursts = made.nodes * static_cast<std::uint64_t>(made.faults_end / 1s) / 4;
+  const std::uint64_t bursts =
+      made.hopeless ? 10 : made.nodes * static_cast<std::uint64_t>(made.faults_end / 1s) / 4;
   for (std::uint64_t i = 0; i < bursts; ++i)
     add(happening::send, 0s);
+  for (std::uint64_t i = draw.below(8); i != 0; --i)
+    add(happening::broadcast, 0s);
   const std::uint64_t faults = 1 + draw.below(made.crowded || draw.one_in(4) ? 30 : 8);
-  for (std::uint64_t i = 0; i < faults; ++i)
-    add(made.crowded && !draw.one_in(4) ? happening::cut : draw_fault(draw), 10s);
+  for (std::uint64_t i = 0; i < faults; ++i) {
+    if (made.calm)
+      add(draw_visit(draw), 10s);
+    else
+      add(made.crowded && !draw.one_in(4) ? happening::cut : draw_fault(draw), 10s);
+  }
   std::stable_sort(made.events.begin(), made.events.end(),
                    [](const auto& left, const auto& right) { return left.when < right.when; });
   return made;
@@ -96,6 +126,9 @@ std::string to_text(const scenario& all) {
   for (std::size_t i = 0; i < all.nodes; ++i) {
     text << "  node " << i + 1 << ": ";
     test::print(text, all.options[i]);
+    text << "; limits";
+    for (const std::size_t one : all.message_limits[i])
+      text << ' ' << one;
     text << "; dials";
     for (std::size_t j = 0; j < all.nodes; ++j) {
       if (all.dials[i][j])

@@ -30,6 +30,10 @@ enum class happening : std::uint8_t {
   disconnect,  // `who` from `whom`, and connects again after `time`
   listen,      // at one more address, a better one
   connect,     // to one more address of `whom`
+  broadcast,   // `count` messages of up to `size` bytes from `who`
+  part,        // `who` sends `count` to `whom` and disconnects in the midst of them
+  call,        // a stranger dials `who` in the name of `whom`, `count` times
+  answer,      // a stranger is where `who` dials `whom`
   kinds,
 };
 [[nodiscard]] const char* name(happening what) noexcept;
@@ -44,7 +48,11 @@ struct scenario {
   std::uint64_t seed = 0;
   std::size_t nodes = 2;
   bool one_host = false;
-  std::vector<node_options> options;     // of each node
+  bool calm = false;                  // nothing but messages, limits and strangers: links stay
+  bool hopeless = false;              // with such options it may be that no message arrives
+  std::vector<node_options> options;  // of each node
+  // Of its lives, in turn.
+  std::vector<std::vector<std::size_t>> message_limits;
   std::vector<std::vector<bool>> dials;  // who dials whom at its start
   std::vector<way> ways{way::tcp};       // where they listen at their start, and are dialled
   bool crowded = false;                  // all is slow and full until the faults end
