@@ -53,9 +53,10 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
       peer_(peer),
       trust_(trust),
       accepted_(accepted),
-      queue_(std::max(owner.options_.queue_size, frame_size(owner.options_.message_limit)) +
-                 control_reserve,
-             owner.chunks_),
+      // As in other links, the longest message finds room beside what is half released.
+      data_limit_(
+          std::max(owner.options_.queue_size, 2 * frame_size(owner.options_.message_limit))),
+      queue_(data_limit_ + control_reserve, owner.chunks_),
       window_(std::min(window_first, queue_.byte_limit())),
       threshold_(queue_.byte_limit()),
       pause_(pause_first),
@@ -98,10 +99,9 @@ status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcep
   if (length > owner_.options_.message_limit)
     return {errc::message_too_large, length, owner_.options_.message_limit};
   const std::size_t size = frame_size(length);
-  std::size_t room = queue_.byte_limit() - std::min(queue_.byte_limit(), queue_.size());
   const bool is_data = purpose == message_purpose::data;
-  if (is_data)
-    room -= std::min(room, control_reserve);
+  const std::size_t limit = is_data ? data_limit_ : queue_.byte_limit();
+  const std::size_t room = limit - std::min(limit, queue_.size());
   const std::size_t most = std::min(room, batch_most);
   for_one_ = !is_data || most < size;
   mutable_bytes place;
@@ -263,7 +263,7 @@ void circuit::release(std::uint64_t messages) noexcept {
   if (released_ == committed_)
     released_of_next_ = 0;
   queue_.release(bytes);
-  if (wants_room_ && queue_.size() <= queue_.byte_limit() / 2)
+  if (wants_room_ && queue_.size() <= data_limit_ / 2)
     owner_.list(*this);
   if (!blocked_)
     pump();

@@ -150,7 +150,8 @@ class circuit final : public link {
   errc why_ = errc::ok;
 
   // Out.
-  malloc_queue queue_;  // of frames
+  const std::size_t data_limit_;  // bytes of the queue that data may fill
+  malloc_queue queue_;            // of frames
   frame_stretch stretch_;
   bool for_one_ = false;     // the stretch: what else is sent may not have its room
   std::uint64_t taken_ = 0;  // of the stretch's frames

@@ -53,6 +53,11 @@ error node_options::check() const {
     return bad("fault_tolerance", "1 or more pings");
   if (retry_first_ <= nanoseconds{0} || retry_longest_ < retry_first_)
     return bad("retry", "longer than 0, and the longest wait not shorter than the first");
+  if (send_buffer_number_ > send_buffer_size_max / build_settings::data_node_size) {
+    return bad("send_buffer_number",
+               "at most " + std::to_string(send_buffer_size_max / build_settings::data_node_size) +
+                   " blocks, not " + std::to_string(send_buffer_number_));
+  }
   if (message_deadline_ < nanoseconds{0})
     return bad("message_deadline", "0 (none) or longer");
   if (drain_ < nanoseconds{0})

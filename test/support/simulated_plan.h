@@ -1,12 +1,14 @@
 // What the plans of simulated runs have in common: options that are drawn for a node, and events.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <ostream>
 
+#include "atbus/core/build_settings.hpp"
 #include "atbus/node/node_options.hpp"
 #include "dice.h"
 
@@ -39,7 +41,7 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
   if (draw.one_in(odds.extreme))
     made.send_buffer_size(draw.of<std::size_t>({0, 1, largest_size}));
   if (draw.one_in(odds.extreme))
-    made.send_buffer_number(draw.of<std::size_t>({1, largest_size}));
+    made.send_buffer_number(1);
   if (draw.one_in(odds.extreme))
     made.sessions(draw.of<std::size_t>({0, 1, largest_size}));
   if (draw.one_in(odds.extreme))
@@ -53,6 +55,34 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
         {overflow_policy::drop_newest, overflow_policy::drop_oldest, overflow_policy::disconnect}));
   }
   return made;
+}
+
+// Of messages. The largest that is sent is larger than the queues of the simulation's links.
+inline constexpr std::size_t largest_message = 70'001;
+
+inline std::size_t draw_limit(dice& draw) {
+  if (draw.one_in(2))
+    return build_settings::message_limit;
+  return draw.of<std::size_t>(
+      {1, 23, 24, 100, 2000, 4096, largest_message - 1, build_settings::message_limit_max});
+}
+
+// Many small ones, some without a byte, and now and then one as long as an end or both take it. `next`
+// draws a number below the one it is given.
+template <class Next>
+std::size_t draw_message_size(Next next, std::size_t most, std::size_t own_limit,
+                              std::size_t peers_limit) {
+  switch (next(16)) {
+    case 0:
+      return 0;
+    case 1:
+      return std::min<std::size_t>((next(2) == 0 ? own_limit : peers_limit) + next(3) - 1,
+                                   largest_message);
+    case 2:
+      return static_cast<std::size_t>(next(24));
+    default:
+      return static_cast<std::size_t>(24 + next(most));
+  }
 }
 
 // And those with which nodes may never find each other, or never notice that a link is gone.

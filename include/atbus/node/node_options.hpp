@@ -29,6 +29,8 @@ class directory;
 
 class node_options {
  public:
+  static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;  // 1 TiB
+
   // Runs on this loop instead of one of its own: no run(), no poll(). The loop must outlive the node.
   node_options& loop(uv_loop_s* loop) {
     loop_ = loop;
@@ -89,12 +91,14 @@ class node_options {
     return *this;
   }
   // Bytes that wait for a peer: in its link's queue, and as many again in the node while there is no
-  // link, or where messages have a deadline or may be dropped.
+  // link, or where messages have a deadline or may be dropped. More than send_buffer_size_max counts as
+  // that. The longest message always fits.
   node_options& send_buffer_size(std::size_t bytes) {
-    send_buffer_size_ = bytes;
+    send_buffer_size_ = bytes < send_buffer_size_max ? bytes : send_buffer_size_max;
     return *this;
   }
-  // Blocks (of build_settings::data_node_size bytes, 128) of the static queue of a socket link, allocated once; 0: allocated as needed.
+  // Blocks (of build_settings::data_node_size bytes, 128) of the static queue of a socket link,
+  // allocated once, send_buffer_size_max bytes at most; 0: allocated as needed.
   node_options& send_buffer_number(std::size_t blocks) {
     send_buffer_number_ = blocks;
     return *this;

@@ -25,8 +25,7 @@ constexpr std::chrono::nanoseconds longest_recovery = 120s;
 // Bytes, of each link.
 constexpr std::size_t link_queue = 64 * 1024;
 constexpr std::size_t control_reserve = 16 * 1024;
-// Bytes of payload, and what a link or a node adds to a message.
-constexpr std::size_t longest_message = 70'001;
+// Bytes, of what a link or a node adds to a message.
 constexpr std::size_t most_overhead = 256;
 
 // Of sizes that may be as large as a size can be.
@@ -260,21 +259,9 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   }
 }
 
-// Many small ones, some without a byte, and now and then one as long as an end or both take it.
 std::size_t world::draw_size(std::size_t from, std::size_t to, std::size_t most) {
-  switch (draw(16)) {
-    case 0:
-      return 0;
-    case 1: {
-      const std::size_t limit =
-          draw(2) == 0 ? places_[from].message_limit : places_[to].message_limit;
-      return std::min(limit + draw(3) - 1, longest_message);
-    }
-    case 2:
-      return draw(24);
-    default:
-      return 24 + draw(most);
-  }
+  return test::draw_message_size([this](std::uint64_t limit) { return draw(limit); }, most,
+                                 places_[from].message_limit, places_[to].message_limit);
 }
 
 void world::send_many(const scenario_event& how) {
@@ -418,7 +405,7 @@ void world::check_memory() {
     const auto& links = process.channels().links();
     for (const auto& one : links)
       queued += one->queued();
-    if (queued > (plan_.nodes - 1) * (link_queue + longest_message) +
+    if (queued > (plan_.nodes - 1) * (link_queue + test::largest_message) +
                      links.size() * (control_reserve + most_overhead))
       book_.fail(name + " queues " + std::to_string(queued) + " bytes in its links");
     // What is dropped waits for its report until the next poll.
@@ -426,7 +413,7 @@ void world::check_memory() {
     if (overflow == overflow_policy::drop_newest || overflow == overflow_policy::drop_oldest)
       continue;
     const std::size_t most =
-        sum(link_queue + 2 * longest_message, plan_.options[from].send_buffer_size());
+        sum(link_queue + 2 * test::largest_message, plan_.options[from].send_buffer_size());
     for (std::size_t to = 0; to < places_.size(); ++to) {
       if (const std::size_t open = book_.open_bytes(process.core().self(), id_of(to)); open > most)
         book_.fail(name + " keeps " + std::to_string(open) + " bytes for " + id_of(to).to_string());

@@ -30,14 +30,6 @@ happening draw_visit(dice& draw) {
   return draw.one_in(2) ? happening::call : happening::answer;
 }
 
-// What is longer than the links of the simulation queue, too.
-std::size_t draw_limit(dice& draw) {
-  if (draw.one_in(2))
-    return build_settings::message_limit;
-  return draw.of<std::size_t>(
-      {1, 23, 24, 100, 2000, 4096, 70'000, build_settings::message_limit_max});
-}
-
 }  // namespace
 
 const char* name(happening what) noexcept {
@@ -78,7 +70,7 @@ scenario make_scenario(std::uint64_t seed) {
       of.overflow(overflow_policy::would_block);
     made.message_limits.emplace_back();
     do
-      made.message_limits.back().push_back(draw_limit(draw));
+      made.message_limits.back().push_back(test::draw_limit(draw));
     while (draw.one_in(3));
     for (std::size_t j = 0; j < i; ++j) {
       const std::uint64_t who = draw.below(3);

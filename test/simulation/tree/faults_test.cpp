@@ -139,8 +139,8 @@ TEST(TreeFaults, AChildThatHadSomethingToSayIsBackAsSoonAsItsParentListens) {
   tree.net.conditions.refuses = true;
   tree.net.cut(tree.node(3).id, tree.node(1).id, seen_by::both);
   for (int i = 0; i < 10; ++i) {
-    tree.send(3, 1, 100, 1);
-    tree.send(1, 3, 100, 1);
+    (void)tree.send(3, 1, 100, 1);
+    (void)tree.send(1, 3, 100, 1);
     tree.run_until(tree.net.now() + 20ms);
   }
   tree.net.conditions.refuses = false;
@@ -163,7 +163,7 @@ TEST(TreeFaults, NodesOfAHostThatHaveLostEachOtherMeetAgain) {
   tree.net.conditions.refuses = true;
   tree.talk({3, 5}, 1s);
   tree.stop(5, tree.net.now() + 60s);
-  tree.send(3, 5, 100, 0);
+  (void)tree.send(3, 5, 100, 0);
   tree.run_until(tree.net.now() + 59s);
   EXPECT_TRUE(std::ranges::none_of(tree.process(3).core().endpoints(), [&](const endpoint& one) {
     return one.id() == all[5].id && one.connected();

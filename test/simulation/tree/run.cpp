@@ -54,10 +54,7 @@ void tree_run::happen(const tree_event& one) {
   const std::chrono::nanoseconds left = until - net.now();
   switch (one.what) {
     case tree_happening::send:
-      for (std::uint64_t i = 0; i < one.count; ++i)
-        world_.send(one.who, one.whom, 24 + world_.draw.below(one.size),
-                    static_cast<std::uint32_t>(world_.draw.below(4)));
-      return;
+      return world_.send_many(one.who, one.whom, one.count, one.size);
     case tree_happening::cut:
       if (const std::size_t links = net.links(); links != 0)
         net.cut(world_.draw.below(links), static_cast<seen_by>(one.size % 3));
@@ -92,6 +89,12 @@ void tree_run::happen(const tree_event& one) {
       if (world_.is_running(one.who))
         world_.process(one.who).step_clock(6 * one.time);
       return;
+    case tree_happening::broadcast:
+      return world_.broadcast_many(one.who, one.count, one.size);
+    case tree_happening::disconnect:
+      return world_.disconnect(one.who, one.whom, one.count);
+    case tree_happening::call:
+      return world_.meet_stranger(one.who, one.whom, one.count, until);
     case tree_happening::kinds:
       return;
   }
@@ -99,6 +102,8 @@ void tree_run::happen(const tree_event& one) {
 
 test::run_result tree_run::run() {
   world_.start_all();
+  if (plan_.calm)
+    world_.net.at(1s + 1s, [this] { world_.stay_calm(); });
   for (const tree_event& one : plan_.events)
     world_.net.at(1s + one.when, [this, &one] { happen(one); });
   while (world_.net.now() < end_ && world_.book.fault().empty()) {
@@ -121,6 +126,8 @@ test::run_result tree_run::run() {
     world_.check_nobody(std::max<std::size_t>(32, world_.size() / 4));
     world_.check_memory();
   }
+  if (well())
+    world_.check_broadcasts(4);
   if (well())
     world_.check_idle();
   if (well())

@@ -16,8 +16,8 @@ using test::dice;
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(tree_happening::kinds)> names{
-    "send", "cut",  "slow", "refuse", "swallow",   "narrow",
-    "stop", "kill", "lose", "part",   "kill_many", "step_clock"};
+    "send", "cut",  "slow",      "refuse",     "swallow",   "narrow",     "stop", "kill",
+    "lose", "part", "kill_many", "step_clock", "broadcast", "disconnect", "call"};
 
 // 2 to `most`, the median at 10 for 1,000: the square of what would make each order of magnitude as
 // likely as another.
@@ -58,11 +58,17 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   wish.depth_max = 1 + static_cast<unsigned>(draw.below(4));
   wish.shares_hosts = draw.one_in(3);
   made.nodes = make_topology(draw, wish);
-  made.crowded = draw.one_in(4);
+  made.calm = draw.one_in(8);
+  made.crowded = !made.calm && draw.one_in(4);
   const bool tokens = draw.one_in(8);
   for (std::size_t i = 0; i < made.nodes.size(); ++i) {
     made.options.push_back(test::draw_options(draw, tokens, draw.of({1s, 8s, 8s, 8s}),
                                               {.deadline = made.crowded ? 2U : 8U, .overflow = 8}));
+    node_options& of = made.options.back();
+    if (draw.one_in(4))
+      of.message_limit(test::draw_limit(draw));
+    if (made.calm && of.overflow() == overflow_policy::disconnect)
+      of.overflow(overflow_policy::would_block);
   }
   made.faults_end = 10s + draw.time(50s);
   // Most of what is sent goes between the same pairs.
@@ -89,10 +95,16 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
       made.nodes.size() * static_cast<std::uint64_t>(made.faults_end / 1s) / 8 + 8;
   for (std::uint64_t i = 0; i < bursts; ++i)
     add(tree_happening::send, 0s);
+  for (std::uint64_t i = draw.below(16); i != 0; --i)
+    add(tree_happening::broadcast, 0s);
   const std::uint64_t faults =
       1 + draw.below((made.crowded || draw.one_in(4) ? 30 : 8) + made.nodes.size() / 10);
-  for (std::uint64_t i = 0; i < faults; ++i)
-    add(made.crowded && !draw.one_in(4) ? tree_happening::cut : draw_fault(draw), 10s);
+  for (std::uint64_t i = 0; i < faults; ++i) {
+    if (made.calm)
+      add(tree_happening::call, 10s);
+    else
+      add(made.crowded && !draw.one_in(4) ? tree_happening::cut : draw_fault(draw), 10s);
+  }
   std::ranges::stable_sort(made.events, {}, &tree_event::when);
   return made;
 }
@@ -100,7 +112,8 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
 std::string to_text(const tree_scenario& all) {
   std::ostringstream text;
   text << "seed " << all.seed << ", " << all.nodes.size() << " nodes"
-       << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
+       << (all.crowded ? ", crowded" : "") << (all.calm ? ", calm" : "") << ", faults end at "
+       << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes.size(); ++i) {
     const tree_node& node = all.nodes[i];
     text << "  node " << i << ": " << node.id.to_hex() << ", range "

@@ -4,6 +4,7 @@
 #include <ostream>
 #include <utility>
 
+#include "simulated_plan.h"
 #include "testing/simulated_link.h"
 
 namespace atbus::detail {
@@ -18,6 +19,8 @@ tree_world::tree_world(topology nodes, std::vector<node_options> options, std::u
       options_(std::move(options)),
       trace_(trace),
       places_(nodes_.size()) {
+  is_forgetful_ =
+      std::ranges::any_of(options_, [](const node_options& one) { return one.sessions() < 4096; });
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     by_id_.emplace(nodes_[i].id.value(), i);
 }
@@ -56,7 +59,9 @@ void tree_world::start(std::size_t index) {
   node_core& core = at.process->core();
   book.born(core.self(), {.deadline = options.message_deadline() != 0ns,
                           .drops = options.overflow() != overflow_policy::would_block,
-                          .routed = true});
+                          .forgetful = is_forgetful_,
+                          .routed = true,
+                          .message_limit = limit_of(index)});
   note("node " + std::to_string(index) + " begins");
   if (const error& bad = core.fault(); !bad)
     book.fail("node " + std::to_string(index) + ": " + bad.text());
@@ -79,7 +84,8 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
       if (what.reason() != errc::no_route && !drops)
         book.fail("a message from " + name + " to nobody ended with " +
                   std::string{atbus::name(what.reason())});
-    } else if (faults_are_over_ && !drops) {
+    } else if (faults_are_over_ && !drops &&
+               !(is_forgetful_ && what.reason() == errc::superseded)) {
       book.fail("a message from " + name + " to " + name_of(what.destination()) +
                 " did not arrive (" + std::string{atbus::name(what.reason())} +
                 "), though nothing was wrong");
@@ -93,6 +99,10 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
   on.on_writable = [this, index](bus_id to) { places_[index].owed.erase(to.value()); };
   on.on_endpoint = [this, index, name, &core](const endpoint& of, endpoint_event event) {
     note(name + ": " + name_of(of.id()) + " is " + std::string{atbus::name(event)});
+    const bool is_lost =
+        event == endpoint_event::disconnected || event == endpoint_event::superseded;
+    if (is_calm_ && is_lost && index != 0 && of.id() == nodes_[nodes_[index].parent].id)
+      book.fail(name + " has lost its parent, and nothing was wrong but strangers");
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
@@ -112,34 +122,130 @@ void tree_world::on_message(std::size_t index, node_core& core, const message& w
     note("node " + std::to_string(index) + " receives from " + std::to_string(source->second) +
          (what.redelivered() ? " again" : ""));
   }
-  if (what.type() != 0 && is_running(index) && &places_[index].process->core() == &core)
-    send(index, source->second, 30 + draw.below(200), what.type() - 1);
+  if (what.type() != 0 && !ledger::is_short(what.type()) && is_running(index) &&
+      &places_[index].process->core() == &core)
+    (void)send(index, source->second, 30 + draw.below(200), what.type() - 1);
 }
 
-void tree_world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers) {
+status tree_world::send(std::size_t from, std::size_t to, std::uint64_t size,
+                        std::uint32_t answers) {
   if (!is_running(from))
-    return;
+    return errc::closed;
   place& at = places_[from];
-  const status sent = send_to(from, nodes_[to].id, size, answers);
+  const auto policy = draw.one_in(8) ? delivery_policy::require : delivery_policy::report;
+  const status sent = send_to(from, nodes_[to].id, size, answers, policy);
   if (sent) {
     at.partners.insert(to);
     places_[to].partners.insert(from);
   } else if (sent == errc::would_block) {
     at.owed.insert(nodes_[to].id.value());
   }
+  return sent;
 }
 
-status tree_world::send_to(std::size_t from, bus_id whom, std::uint64_t size,
-                           std::uint32_t answers) {
+status tree_world::send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
+                           delivery_policy policy) {
   simulated_node& process = *places_[from].process;
   const node_life self = process.core().self();
-  const std::vector<std::byte> bytes = book.next(self, whom, size);
-  const status sent = process.user().send(whom, answers, bytes);
+  const ledger_message made = book.next(self, whom, answers, size);
+  const status sent = process.user().send(whom, made.type, made.bytes, policy);
   if (!process.core().dispatching())
     process.wake();
   if (sent)
-    book.accepted(self, whom, bytes.size());
+    book.accepted(self, whom, size, policy);
+  if (sent && size > limit_of(from))
+    book.fail("node " + std::to_string(from) + " accepts a message that is too long");
+  if (sent == errc::message_too_large && size <= std::min(limit_of(from), book.limit_of(whom)))
+    book.fail("node " + std::to_string(from) + " refuses " + std::to_string(size) +
+              " bytes, which are not too many");
   return sent;
+}
+
+void tree_world::send_many(std::size_t from, std::size_t to, std::uint64_t count,
+                           std::uint64_t most) {
+  const auto next = [this](std::uint64_t limit) { return draw.below(limit); };
+  for (; count != 0; --count)
+    (void)send(from, to, test::draw_message_size(next, most, limit_of(from), limit_of(to)),
+               static_cast<std::uint32_t>(draw.below(4)));
+}
+
+void tree_world::broadcast(std::size_t from, const id_range& to, std::size_t size) {
+  if (!is_running(from))
+    return;
+  simulated_node& process = *places_[from].process;
+  const node_life self = process.core().self();
+  const ledger_message made = book.next_broadcast(self, size);
+  const auto number = std::make_shared<std::uint64_t>(0);
+  const auto call = [this, self, number](const std::vector<bus_id>& whom) {
+    book.reached(self, *number, whom);
+  };
+  const status sent =
+      draw.one_in(2) ? process.user().broadcast(to, made.type, made.bytes)
+                     : process.user().broadcast(to, made.type, made.bytes, draw.time(2s), call);
+  if (sent)
+    *number = book.accepted_broadcast(self, to);
+  if (!process.core().dispatching())
+    process.wake();
+}
+
+// To all, to what is below it or beside it, to one node, or to nobody.
+void tree_world::broadcast_many(std::size_t from, std::uint64_t count, std::uint64_t most) {
+  const auto next = [this](std::uint64_t limit) { return draw.below(limit); };
+  for (; count != 0; --count) {
+    const tree_node& near = nodes_[draw.one_in(2) ? from : draw.below(size())];
+    id_range to;
+    if (near.range && draw.one_in(2))
+      to = *near.range;
+    else if (draw.one_in(4))
+      to = id_range::single(near.id);
+    else if (draw.one_in(8))
+      to = id_range::single(near.id.value() ^ 1);
+    broadcast(from, to, test::draw_message_size(next, most, limit_of(from), limit_of(from)));
+  }
+}
+
+// What was accepted before is reported. A child, and who sends, comes back.
+void tree_world::disconnect(std::size_t from, std::size_t to, std::uint64_t count) {
+  if (!is_running(from))
+    return;
+  if (!nodes_[from].children.empty() && draw.one_in(2))
+    to = nodes_[from].children[draw.below(nodes_[from].children.size())];
+  if (to == from || (from != 0 && to == nodes_[from].parent))
+    return;  // the option says that it has a parent
+  send_many(from, to, count, 200);
+  if (!is_running(from))
+    return;
+  places_[from].owed.erase(nodes_[to].id.value());
+  simulated_node& process = *places_[from].process;
+  book.wished(process.core().self(), nodes_[to].id, false);
+  (void)process.core().disconnect(nodes_[to].id);
+  if (!process.core().dispatching())
+    process.wake();
+  send_many(from, to, count, 200);
+}
+
+void tree_world::meet_stranger(std::size_t index, std::size_t other, std::uint64_t calls,
+                               std::chrono::nanoseconds until) {
+  if (!is_running(index))
+    return;
+  const tree_node& self = nodes_[index];
+  if (draw.one_in(2))
+    other = self.parent;
+  else if (!self.children.empty() && draw.one_in(2))
+    other = self.children[draw.below(self.children.size())];
+  const node_life name =
+      is_running(other) ? places_[other].process->core().self() : node_life{nodes_[other].id, 1};
+  host_identity host{};
+  host[0] = static_cast<std::byte>(self.host);
+  host[1] = static_cast<std::byte>(self.host >> 8U);
+  host[2] = std::byte{1};
+  strangers_.push_back(std::make_unique<stranger>(net, host, name, self.id, draw.word()));
+  stranger* const made = strangers_.back().get();
+  places_[index].strangers += calls;
+  made->dial(self.addresses[draw.below(self.addresses.size())], calls);
+  net.at(until, [this, made] {
+    std::erase_if(strangers_, [&](const auto& one) { return one.get() == made; });
+  });
 }
 
 void tree_world::end_of(place& at) {
@@ -239,7 +345,8 @@ std::chrono::nanoseconds tree_world::run_until_quiet(std::chrono::nanoseconds lo
       else if (index != 0 && places_[index].process->user().parent() == bus_id{})
         book.fail(name + " does not find its parent");
       else if (!places_[index].owed.empty())
-        book.fail(name + " waits for room for ever");
+        book.fail(name + " waits for ever for room for node " +
+                  name_of(bus_id{*places_[index].owed.begin()}));
       else if (std::ranges::any_of(places_[index].process->core().endpoints(),
                                    [this](const endpoint& one) { return is_gone(one); }))
         book.fail(name + " goes on talking to one that is gone");
@@ -252,9 +359,8 @@ std::chrono::nanoseconds tree_world::run_until_quiet(std::chrono::nanoseconds lo
 
 void tree_world::check_ways(std::size_t probes) {
   const auto probe = [&](std::size_t from, std::size_t to) {
-    const std::uint64_t accepted = book.accepted_count();
-    send(from, to, 40, 0);
-    if (book.accepted_count() == accepted)
+    const std::size_t length = std::min<std::size_t>({40, limit_of(from), limit_of(to)});
+    if (const status sent = send(from, to, length, 0); !sent && sent != errc::would_block)
       book.fail("node " + std::to_string(from) + " can't send to " + std::to_string(to));
   };
   if (size() * (size() - 1) <= probes) {
@@ -281,10 +387,32 @@ void tree_world::check_nobody(std::size_t probes) {
     const std::size_t from = draw.below(size());
     if (id == 0 || by_id_.contains(id))
       continue;
-    if (const status sent = send_to(from, bus_id{id}, 40, 0); !sent && sent != errc::no_route)
+    const std::size_t length = std::min<std::size_t>(40, limit_of(from));
+    if (const status sent = send_to(from, bus_id{id}, length, 0);
+        !sent && sent != errc::no_route && sent != errc::would_block)
       book.fail("node " + std::to_string(from) + " can't send to nobody: " + sent.text());
   }
   (void)run_until_quiet(30s);
+}
+
+void tree_world::check_broadcasts(std::size_t probes) {
+  for (; probes != 0; --probes) {
+    const std::size_t from = draw.below(size());
+    const node_life self = places_[from].process->core().self();
+    const tree_node& near = nodes_[draw.below(size())];
+    const id_range to = near.range && draw.one_in(2) ? *near.range : id_range{};
+    const std::size_t length = std::min<std::size_t>(1 + draw.below(2000), limit_of(from));
+    const auto expects = [&](std::size_t index) {
+      return index != from && to.contains(nodes_[index].id) && limit_of(index) >= length;
+    };
+    broadcast(from, to, length);
+    run_until(net.now() + 3s);
+    for (std::size_t index = 0; index < size(); ++index) {
+      if (expects(index) && !book.was_reached(self, book.broadcasts_of(self), nodes_[index].id))
+        book.fail("a broadcast of node " + std::to_string(from) + " to " + to.to_string() +
+                  " has not come to node " + std::to_string(index));
+    }
+  }
 }
 
 std::uint64_t tree_world::polls() const {
@@ -319,7 +447,7 @@ void tree_world::check_memory() {
     if (!at.process)
       continue;
     const std::string name = "node " + std::to_string(index);
-    if (at.process->core().stats().violations != 0)
+    if (at.process->core().stats().violations > at.strangers)
       book.fail(name + " has found breaches of the protocol");
     const std::size_t known = at.process->core().endpoints().size();
     if (known > most_known(index))

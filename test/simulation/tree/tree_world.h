@@ -16,6 +16,7 @@
 #include "dice.h"
 #include "ledger.h"
 #include "simulation/tree/topology.h"
+#include "stranger.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
 
@@ -36,7 +37,15 @@ class tree_world {
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
 
   // A message of that size; whoever gets it answers `answers` times, to and fro.
-  void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers);
+  status send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers);
+  // From here on it is a fault if a node loses its parent, until faults end.
+  void stay_calm() { is_calm_ = true; }
+  void send_many(std::size_t from, std::size_t to, std::uint64_t count, std::uint64_t most);
+  void broadcast(std::size_t from, const id_range& to, std::size_t size);
+  void broadcast_many(std::size_t from, std::uint64_t count, std::uint64_t most);
+  void disconnect(std::size_t from, std::size_t to, std::uint64_t count);
+  void meet_stranger(std::size_t index, std::size_t other, std::uint64_t calls,
+                     std::chrono::nanoseconds until);
   // Another one begins after that time. `unseen`: nobody sees its end.
   void kill(std::size_t index, std::chrono::nanoseconds back_after, bool unseen);
   void stop(std::size_t index, std::chrono::nanoseconds until);
@@ -55,6 +64,8 @@ class tree_world {
   void check_ways(std::size_t probes);
   // The same. Each of `probes` messages to an id that nobody has is refused or reported for want of a way.
   void check_nobody(std::size_t probes);
+  // The same. A broadcast reaches all nodes of its range that take messages as long as it.
+  void check_broadcasts(std::size_t probes);
   void check_idle();
   void check_memory();
   // All are running.
@@ -63,7 +74,10 @@ class tree_world {
 
   void note(const std::string& text);
   // Handlers do no more than answer from here on, and what is lost for want of a way is wrong.
-  void end_faults() { faults_are_over_ = true; }
+  void end_faults() {
+    faults_are_over_ = true;
+    is_calm_ = false;
+  }
 
   simulated_network net;
   ledger book;
@@ -78,9 +92,14 @@ class tree_world {
     bool doomed = false;           // it has been superseded
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     std::set<std::size_t> partners;
+    std::uint64_t strangers = 0;  // links of theirs
   };
 
-  status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers);
+  status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
+                 delivery_policy policy = delivery_policy::report);
+  [[nodiscard]] std::size_t limit_of(std::size_t index) const {
+    return options_[index].message_limit();
+  }
   [[nodiscard]] std::string name_of(bus_id id) const;
   [[nodiscard]] bool is_gone(const endpoint& of) const;
   void set_handlers(std::size_t index, node_core& core);
@@ -96,7 +115,10 @@ class tree_world {
   std::ostream* trace_;
   std::vector<place> places_;
   std::unordered_map<std::uint64_t, std::size_t> by_id_;
+  std::vector<std::unique_ptr<stranger>> strangers_;
   bool faults_are_over_ = false;
+  bool is_calm_ = false;
+  bool is_forgetful_ = false;  // some nodes do not remember what they had of others
 };
 
 }  // namespace atbus::detail

@@ -65,6 +65,24 @@ TEST_F(Circuit, TellsOfRoomAfterItHadNone) {
   EXPECT_EQ(one.writables, 1);
 }
 
+// Nobody acknowledges a few control messages that come alone.
+TEST_F(Circuit, HasRoomForTheLongestMessageBesideControlMessages) {
+  end small{net, 3, {.message_limit = 16 * 1024, .queue_size = 1024}};
+  small.call(2);
+  net.run_for(5ms);
+  ASSERT_EQ(two.accepts, 1);
+  status why;
+  for (int i = 0; i != 10; ++i) {
+    std::byte* const at = small.at()->claim(16, message_purpose::control, why);
+    ASSERT_NE(at, nullptr);
+    std::memset(at, 0, 16);
+    at[0] = call_kind;
+    small.at()->commit(16);
+  }
+  net.run_for(1s);
+  EXPECT_NE(small.at()->claim(16 * 1024, message_purpose::data, why), nullptr) << why.text();
+}
+
 TEST_F(Circuit, KeepsWhatTheNextLinkHasNoRoomFor) {
   open();
   net.blocks = 100;
