@@ -27,9 +27,9 @@ error node_options::check() const {
     return error{errc::invalid_argument,
                  "node_options::" + std::string{option} + " must be " + std::string{wanted}};
   };
-  if (message_limit_ == 0 || message_limit_ > build_settings::message_limit_max) {
-    return bad("message_limit", "1 to " + std::to_string(build_settings::message_limit_max) +
-                                    " bytes, not " + std::to_string(message_limit_));
+  if (message_limit_ == 0 || message_limit_ > message_limit_max) {
+    return bad("message_limit", "1 to " + std::to_string(message_limit_max) + " bytes, not " +
+                                    std::to_string(message_limit_));
   }
   for (const std::string& text : parents_) {
     const auto where = address::parse(text);

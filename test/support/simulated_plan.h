@@ -64,7 +64,7 @@ inline std::size_t draw_limit(dice& draw) {
   if (draw.one_in(2))
     return build_settings::message_limit;
   return draw.of<std::size_t>(
-      {1, 23, 24, 100, 2000, 4096, largest_message - 1, build_settings::message_limit_max});
+      {1, 23, 24, 100, 2000, 4096, largest_message - 1, node_options::message_limit_max});
 }
 
 // Many small ones, some without a byte, and now and then one as long as an end or both take it. `next`

@@ -29,6 +29,8 @@ class directory;
 
 class node_options {
  public:
+  // Channels carry 64 MiB, with what a node and a relay put in front of a message.
+  static constexpr std::size_t message_limit_max = (std::size_t{64} << 20) - 1024;
   static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;  // 1 TiB
 
   // Runs on this loop instead of one of its own: no run(), no poll(). The loop must outlive the node.
@@ -60,8 +62,8 @@ class node_options {
     children_ = range;
     return *this;
   }
-  // The longest message in payload bytes, both ways, up to 64 MiB. An address of this node with a lower one
-  // (shm://name?message_limit=32K) lowers what all others may send it.
+  // The longest message in payload bytes, both ways: 1 to message_limit_max. An address of this node
+  // with a lower one (shm://name?message_limit=32K) lowers what all others may send it.
   node_options& message_limit(std::size_t bytes) {
     message_limit_ = bytes;
     return *this;

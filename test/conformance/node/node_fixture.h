@@ -76,8 +76,9 @@ struct node_log {
 
 class NodeFixture : public ::testing::TestWithParam<node_kind> {
  protected:
-  ~NodeFixture() override {
-    // A named inbox outlives its node.
+  ~NodeFixture() override { forget_names(); }
+  // A named inbox outlives its node.
+  static void forget_names() {
     unlink(("/dev/shm/atbus-segment." + unique()).c_str());
     unlink(("/dev/shm/atbus-bell." + unique()).c_str());
   }
