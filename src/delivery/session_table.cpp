@@ -23,7 +23,7 @@ void session_table::remember(const node_life& sender, const incoming_flow& flow,
 incoming_flow session_table::take(const node_life& sender) {
   const auto found = places_.find(sender);
   if (found == places_.end())
-    return incoming_flow{forgotten_ + 1};
+    return incoming_flow{forgotten_ + lost_ + 1};
   const incoming_flow flow = found->second->flow;
   forget(found->second);
   return flow;

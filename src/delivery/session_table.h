@@ -21,8 +21,10 @@ class session_table {
   // same. So handshakes that come to nothing push nothing out.
   // `silent`: it was taken for dead only because it did not answer.
   void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
+  // A flow that is not to be remembered, as those of visitors are not.
+  void lose(const incoming_flow& flow) noexcept { lost_ += flow.has_begun() ? 1 : 0; }
   // It is back: its flow as it was remembered, or a new one. A new session is higher than all that were
-  // forgotten.
+  // forgotten or lost.
   [[nodiscard]] incoming_flow take(const node_life& sender);
   // What is remembered of it; null: nothing.
   [[nodiscard]] const incoming_flow* find(const node_life& sender) const;
@@ -51,6 +53,7 @@ class session_table {
 
   std::size_t most_;
   std::uint64_t forgotten_ = 0;
+  std::uint64_t lost_ = 0;
   session_list sessions_;  // the one that left first is in front
   std::unordered_map<node_life, session_list::iterator, life_hash> places_;
 };

@@ -42,8 +42,10 @@ void node_core::prepare_flow(session& on, const node_life& life) {
 }
 
 void node_core::give_back_flow(session& gone) {
-  if (!std::exchange(gone.has_flow, false) || gone.flow_of.id == bus_id{})
+  if (!std::exchange(gone.has_flow, false))
     return;
+  if (gone.flow_of.id == bus_id{})
+    return away_.lose(gone.flow);
   const peer* const of = find(gone.flow_of);
   const bool in_use = (of != nullptr && of->life == gone.flow_of) ||
                       std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {

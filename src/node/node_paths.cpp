@@ -459,7 +459,9 @@ void node_core::give_up(peer& of, errc reason) {
 
 void node_core::forget(peer& of) {
   end_dials(of.dials);
-  if (of.life.incarnation != 0 && !is_guest(of))
+  if (is_guest(of))
+    away_.lose(of.in);
+  else if (of.life.incarnation != 0)
     away_.remember(of.life, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)

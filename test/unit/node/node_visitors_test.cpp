@@ -177,6 +177,21 @@ TEST_F(NodeVisitors, AreAnsweredWhenTheirLinkIsBack) {
   expect_late_answer(one, visitor);
 }
 
+// The node has forgotten how far the visitor had come, and says so.
+TEST_F(NodeVisitors, HaveTheirCommandCarriedOutOnceIfItsAnswerIsLost) {
+  int carried_out = 0;
+  one.node.user().on_command([&](command& c) {
+    ++carried_out;
+    net.cut(0, 1, seen_by::both);
+    (void)c.reply("done");
+  });
+  guest visitor{net};
+  visitor.ask("pay");
+  net.run_for(4s);
+  EXPECT_EQ(carried_out, 1);
+  EXPECT_EQ(visitor.told, std::vector<errc>{errc::superseded});
+}
+
 TEST_F(NodeVisitors, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
   party small{net, 2, plain().visitors(1)};
   keep(small);
