@@ -59,6 +59,7 @@ void node_core::end_session(session& gone) {
   give_back_flow(gone);
   gone.at.context = nullptr;
   std::erase(to_acknowledge_, &gone);
+  circuits_.writable();  // nothing else tells those that it had no room for
   if (claimed_.path == &gone)
     claimed_ = {};
   std::erase_if(sessions_, [&](const auto& one) { return one.get() == &gone; });

@@ -220,6 +220,7 @@ void node_core::use(peer& of, session& path, bool settled) {
   of.current = &path;
   of.next = nullptr;
   of.blocked = false;
+  circuits_.writable();  // those that the link before had no room for
   if (of.sessions.size() > 1)
     list_moving(of);
   flow_position position{.session = path.answer.session, .last = path.answer.last};

@@ -12,6 +12,12 @@ TEST(TreeSimulation, KeepsEveryPromiseUnderEveryFault) {
   test::run_seeds(test::is_sanitized ? 2 : 16, make_tree_scenario);
 }
 
+// Rare meetings of faults, that once broke a promise.
+TEST(TreeSimulation, KeepsItsPromisesWhereItOnceDidNot) {
+  constexpr std::uint64_t link_that_a_circuit_waits_for_is_replaced = 3602;
+  EXPECT_EQ(run(make_tree_scenario(link_that_a_circuit_waits_for_is_replaced), nullptr).fault, "");
+}
+
 TEST(TreeSimulation, DoesTheSameForTheSameSeed) {
   test::compare_runs(2, make_tree_scenario);
 }
