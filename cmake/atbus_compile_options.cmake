@@ -16,7 +16,9 @@ if(ATBUS_SANITIZE MATCHES "thread" AND ATBUS_SANITIZE MATCHES "address")
 endif()
 if(NOT ATBUS_SANITIZE STREQUAL "")
   # Of debug information a report needs the lines, not what describes every type.
-  list(APPEND atbus_instrument_flags -fsanitize=${ATBUS_SANITIZE} -fno-omit-frame-pointer -g1)
+  # The library's own assertions see what lies within memory that was allocated.
+  list(APPEND atbus_instrument_flags -fsanitize=${ATBUS_SANITIZE} -fno-omit-frame-pointer -g1
+       -D_GLIBCXX_ASSERTIONS)
   if(ATBUS_SANITIZE MATCHES "undefined")
     # Before it believes a vptr it looks at the memory through a pipe, and takes the vptr for a false
     # one in a process that is out of descriptors.

@@ -15,6 +15,7 @@
 #include "atbus/core/build_settings.hpp"
 #include "channel/fork_guard.h"
 #include "channel/in_process_names.h"
+#include "channel/stream_socket.h"
 
 namespace atbus::detail {
 namespace {
@@ -55,7 +56,10 @@ bool is_trusted(int fd, bool in_process) {
 }
 
 file bell_socket() {
-  return file{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  file made{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (made)
+    let_descriptors_through(made.get(), false);
+  return made;
 }
 
 constexpr std::size_t events_per_look = 64;

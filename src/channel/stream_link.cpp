@@ -12,6 +12,7 @@
 #include <span>
 
 #include "channel/fork_guard.h"
+#include "channel/stream_socket.h"
 
 namespace atbus::detail {
 namespace {
@@ -59,8 +60,15 @@ void stream_link::close(error why) noexcept {
   why_ = std::move(why);
   if (queue_ != nullptr && !keeps_written_)
     release_all();
+  given_ = {};
+  taken_ = {};
   (void)take_peeked();  // or the other end is told that bytes were thrown away
   socket_.reset();
+}
+
+void stream_link::take_descriptors(bool wanted) noexcept {
+  takes_descriptors_ = wanted && is_of_our_user(socket_.get());
+  let_descriptors_through(socket_.get(), takes_descriptors_);
 }
 
 void stream_link::abandon() noexcept {

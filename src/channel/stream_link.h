@@ -151,8 +151,8 @@ class stream_link {
     reader_.set_limit(frame_payload_max);
     most_read_ = static_cast<std::size_t>(-1);
   }
-  // Whether descriptors that the other end sends are taken; else the kernel drops them.
-  void take_descriptors(bool wanted) noexcept { takes_descriptors_ = wanted; }
+  // Whether descriptors that the other end sends are taken: those of a process of the same user only.
+  void take_descriptors(bool wanted) noexcept;
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
   // What the other end has said of lanes: nothing yet, or one of them, or no_lane.
   [[nodiscard]] std::optional<std::uint32_t> offered_lane() const noexcept { return offered_; }

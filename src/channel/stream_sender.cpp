@@ -22,6 +22,8 @@ constexpr std::size_t control_read_size = 4096;
 // reading tells that the other end is through. One that never waits looks each time it has written
 // so often.
 constexpr unsigned writes_per_read = 16;
+// Reads in a row: the other end may send control frames as fast as they are read.
+constexpr int reads_per_turn = 16;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
 // How often we look for the end of a dead receiver's lock.
 constexpr std::chrono::nanoseconds look_at_lock = std::chrono::milliseconds{5};
@@ -137,9 +139,9 @@ status stream_sender::claim_stretch(std::size_t length) noexcept {
 
 // What was appended joins the queue; an open frame stays where it is.
 void stream_sender::commit_stretch() noexcept {
-  if (stretch_.begin == nullptr)
-    return;
   const std::size_t bytes = stretch_.appended();
+  if (stretch_.begin == nullptr || (bytes == 0 && stretch_.frame != nullptr))
+    return;
   queue_->commit(bytes);
   if (link_ != nullptr)
     link_->joined(bytes, stretch_.checked);
@@ -174,7 +176,7 @@ void stream_sender::write_now() noexcept {
 
 void stream_sender::read_controls() noexcept {
   const bool was_opened = link_->opened();
-  while (link_->receive()) {
+  for (int left = reads_per_turn; left != 0 && link_->receive(); --left) {
     frame_run messages;
     const walk_end ended = link_->lend(messages);
     if (messages.at != nullptr)
@@ -252,15 +254,18 @@ bool stream_sender::fits(std::size_t length) noexcept {
 status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
   if (auto s = usable(); !s)
     return s;
+  const wait_deadline deadline{now(), timeout};
   if (!through_stream_) {
     refused_length_ = no_length;
-    return lane_->wait_writable(timeout, length);
+    const status waited = lane_->wait_writable(timeout, length);
+    const bool has_ended = waited == errc::retired || waited == errc::peer_closed;
+    if (!has_ended || !dialler_.dials_again() || !leave_ended_lane())
+      return waited;
   }
   if (length > message_limit_)
     return status{errc::message_too_large, length, message_limit_};
   const std::size_t wanted =
       length != 0 ? length : (refused_length_ == no_length ? 0 : refused_length_);
-  const wait_deadline deadline{now(), timeout};
   for (bool first = true; !fits(wanted); first = false) {
     if (first) {
       write_now();
@@ -423,8 +428,7 @@ void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   const wait_deadline deadline{now(), longest};
   stretch_.frame = nullptr;
   commit_stretch();
-  while (phase_ != phase::ended && phase_ != phase::linked && queue_->size() != 0 &&
-         !deadline.over()) {
+  while (phase_ != phase::ended && phase_ != phase::linked && has_unwritten() && !deadline.over()) {
     look(deadline.left_ns(longest_sleep()));
   }
   if (phase_ != phase::linked)

@@ -67,6 +67,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   ~stream_sender() override;
 
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
+  [[nodiscard]] bool has_left_lane() noexcept;
+  [[nodiscard]] bool leave_ended_lane() noexcept;
   void answer_notice() noexcept override;
   [[nodiscard]] status new_stretch(std::size_t length) noexcept override;
   [[nodiscard]] status claim_stretch(std::size_t length) noexcept;

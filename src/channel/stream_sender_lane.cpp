@@ -90,16 +90,27 @@ bool stream_sender::empty_lane() noexcept {
   return true;
 }
 
+// Is anybody there? What is sent goes into the queue, if not.
+bool stream_sender::has_left_lane() noexcept {
+  look(0);
+  return through_stream_;
+}
+
+// The same, after the receiver has ended the lane. Its socket may not say so yet.
+bool stream_sender::leave_ended_lane() noexcept {
+  if (!has_left_lane() && phase_ == phase::linked)
+    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
+  return through_stream_;
+}
+
 status stream_sender::make_room(std::uint64_t size) noexcept {
   const status made = lane_->make_room(size);
   if (made)
     return made;
-  look(0);  // is anybody there?
-  if (phase_ == phase::linked && !(made == errc::would_block))
-    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
+  const bool left = made == errc::would_block ? has_left_lane() : leave_ended_lane();
   if (auto s = usable(); !s)
     return s;
-  if (through_stream_) {
+  if (left) {
     // It will dial again; until then there is room, but not here.
     refused_length_ = 0;
     ++full_;

@@ -37,7 +37,10 @@ constexpr std::chrono::nanoseconds longest_wait_for_strangers = std::chrono::mil
 constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
 file stream_socket(int family) {
-  return file{kernel().socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  file made{kernel().socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (made && family == AF_UNIX)
+    let_descriptors_through(made.get(), false);
+  return made;
 }
 
 bool set_int(int fd, int level, int option, int value) noexcept {
@@ -216,6 +219,15 @@ bool is_of_our_user(int fd) noexcept {
   ucred peer{};
   socklen_t length = sizeof peer;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+void let_descriptors_through(int fd, bool allowed) noexcept {
+#if defined(SO_PASSRIGHTS)
+  constexpr int option = SO_PASSRIGHTS;
+#else
+  constexpr int option = 83;  // the same on all of Linux's newer architectures
+#endif
+  (void)set_int(fd, SOL_SOCKET, option, allowed ? 1 : 0);
 }
 
 void set_stream_options(int fd, const stream_options& wish) noexcept {

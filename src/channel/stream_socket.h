@@ -37,6 +37,10 @@ struct socket_address {
 // Whether the other end of a connected Unix socket belongs to a process of our user, as the kernel
 // noted when it connected or listened. False of TCP.
 [[nodiscard]] bool is_of_our_user(int fd) noexcept;
+// Whether descriptors may come through this Unix socket (SO_PASSRIGHTS, Linux 6.16; else they may).
+// Accepted sockets inherit it. Nobody else's may: who closes the last one waits for what that closes,
+// such as a TCP socket that lingers.
+void let_descriptors_through(int fd, bool allowed) noexcept;
 
 struct stream_options {
   int send_buffer = 0;     // of the kernel, in bytes; 0: what the kernel chooses

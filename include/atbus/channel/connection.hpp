@@ -142,7 +142,7 @@ class ATBUS_API connection {
  public:
   connection() = default;
 
-  // Queues a copy. It leaves with the next flush: at the end of poll, before sleep, when 128 KiB are
+  // Queues a copy. It leaves with the next flush: at the end of poll, before sleep, when 256 KiB are
   // queued, or at flush(). Errors: would_block (the queue is full; on_writable tells when to go on),
   // message_too_large, closed (also while closing), used_after_fork, out_of_memory.
   status send(bytes_view message) const noexcept;
@@ -234,6 +234,8 @@ class ATBUS_API connection_slot {
   explicit operator bool() const noexcept { return valid_; }
   // Why there is none: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
+  // Void once the connection has ended, as poll, wait and flush may find out: commit says closed then,
+  // and this memory may be anybody's.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   connection_slot* operator->() noexcept { return this; }
 

@@ -264,7 +264,9 @@ std::size_t receiver_core::poll(Handler& handler, const poll_limits& limits) {
       break;
     }
     const std::size_t before = delivered;
-    for (std::size_t left = active_.size(); left != 0 && delivered < limits.messages; --left) {
+    // A handler may pause or drop all of them.
+    for (std::size_t left = active_.size();
+         left != 0 && !active_.empty() && delivered < limits.messages; --left) {
       if (turn_ >= active_.size())
         turn_ = 0;
       lane_reader& lane = *active_[turn_++];

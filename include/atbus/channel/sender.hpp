@@ -70,7 +70,8 @@ class message_slot {
   // Why there is none: an error of send, or ok once it was committed.
   [[nodiscard]] status why() const noexcept { return why_; }
 
-  // As many as were claimed, 8-byte aligned, not initialized.
+  // As many as were claimed, 8-byte aligned, not initialized. Void once the channel has ended, which any
+  // other verb of the sender may find out: its memory is gone then.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   message_slot* operator->() noexcept { return this; }
 

@@ -256,5 +256,23 @@ TEST(LaneUserOfStreams, AsksInVain) {
   EXPECT_EQ(in->speaker(0), 0U);
 }
 
+// The assertions of the standard library see it go on where nothing is left.
+TEST_F(LaneUser, LetsAHandlerPauseAllLanes) {
+  open_receiver();
+  sender one = open_sender();
+  sender other = open_sender();
+  ASSERT_TRUE(one.send(as_bytes("1")));
+  ASSERT_TRUE(other.send(as_bytes("2")));
+  then = [&](const received_message&) {
+    in->pause(one.lane());
+    in->pause(other.lane());
+  };
+  EXPECT_EQ(poll().size(), 1U);
+  EXPECT_EQ(poll().size(), 0U);
+  in->resume(one.lane());
+  in->resume(other.lane());
+  EXPECT_EQ(poll().size(), 1U);
+}
+
 }  // namespace
 }  // namespace atbus

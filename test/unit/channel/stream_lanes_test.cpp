@@ -398,6 +398,34 @@ TEST_F(StreamLanes, BothSidesSleepAndWake) {
   other.join();
 }
 
+// Not that its lane has ended: there is another one as soon as it has dialled again.
+TEST_F(StreamLanes, WaitingForRoomOutlivesTheReceiverOfWhoDialsAgain) {
+  const receiver_options narrow{.lanes = 1, .lane_size = 65536, .message_limit = 8192};
+  auto inbox = open_receiver(narrow);
+  auto out = open_sender(
+      {.spin = 0ns, .message_limit = 8192, .reconnect_min = 5ms, .reconnect_max = 20ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  std::size_t accepted = 1;
+  while (out.send(as_bytes(std::string(1000, 'x'))))
+    ++accepted;
+  std::size_t received = 0;
+  std::thread successor{[&] {
+    inbox.close();
+    auto next = open_receiver(narrow);
+    const auto deadline = now() + 30s;
+    while (received < accepted && now() < deadline) {
+      (void)next.wait(5ms);
+      received += drain(next).size();
+    }
+  }};
+  const status waited = out.wait_writable(30s);
+  EXPECT_TRUE(waited) << waited.text();
+  (void)out.flush(30s);
+  successor.join();
+  EXPECT_EQ(received, accepted);
+}
+
 TEST_F(StreamLanes, FullLaneWaitsForRoom) {
   auto inbox = open_receiver({.lanes = 1, .lane_size = 65536, .message_limit = 8192});
   auto out = open_sender({.spin = 0ns, .message_limit = 8192});

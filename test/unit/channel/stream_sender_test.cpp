@@ -406,6 +406,24 @@ TEST_P(StreamSender, OpenSlotOutlivesFlushAndWait) {
   EXPECT_EQ(collect(inbox, 1, &out), std::vector<std::string>{"slot"});
 }
 
+// One that is longer than a chunk of the buffer, and many chunks one after the other.
+TEST_P(StreamSender, OpenSlotOfAGrowingBufferOutlivesFlush) {
+  auto inbox = open_receiver({.message_limit = 1 << 20});
+  auto out = open_sender({.message_limit = 1 << 20, .buffer = send_buffer_kind::growing});
+  for (const std::size_t size : {200'000, 100}) {
+    for (int round = 0; round != 100; ++round) {
+      auto slot = out.claim(size);
+      ASSERT_TRUE(slot) << slot.why().text();
+      for (int i = 0; i != 3; ++i)
+        (void)out.flush(0s);
+      const std::string text(size, static_cast<char>('a' + round % 26));
+      std::copy_n(as_bytes(text).begin(), size, slot.bytes().begin());
+      slot.commit();
+      ASSERT_EQ(collect(inbox, 1, &out), std::vector<std::string>{text});
+    }
+  }
+}
+
 TEST_P(StreamSender, EverythingAcceptedBeforeCloseArrives) {
   constexpr std::uint64_t count = 1000;
   auto inbox = open_receiver(narrow_receiver());
