@@ -149,6 +149,8 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                          std::to_string(payload.size()) + " bytes, and message_limit is " +
                          std::to_string(options_.message_limit()));
   }
+  if (!news_.empty() && (!tell_news() || from.stage == session_stage::dropped))
+    return;
   if (head.answers) {
     const routed_head answer{.step = circuit_step::reached,
                              .destination = head.source,
@@ -157,8 +159,6 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                              .number = 1};
     (void)send_on(answer, {}, nullptr);
   }
-  if (!news_.empty() && (!tell_news() || from.stage == session_stage::dropped))
-    return;
   deliver({head.source, 0}, head.type, payload, false);
 }
 
