@@ -57,9 +57,13 @@ error node_core::check_place(const session& on, const peer_identity& who) {
 }
 
 void node_core::place(peer& of, const peer_identity& who) {
-  if (who.as != relation::peer || of.life.incarnation != who.incarnation)
+  // Of a peer nobody has checked the range: beside another link it must not widen what that one said.
+  const bool is_beside = who.as == relation::peer && of.as != relation::peer &&
+                         of.life.incarnation == who.incarnation;
+  if (!is_beside) {
     of.as = who.as;
-  of.range = who.range;
+    of.range = who.range;
+  }
   of.addresses = who.addresses;
   of.host = who.host;
   if (of.as == relation::sibling)

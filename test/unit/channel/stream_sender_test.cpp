@@ -410,7 +410,7 @@ TEST_P(StreamSender, OpenSlotOutlivesFlushAndWait) {
 TEST_P(StreamSender, OpenSlotOfAGrowingBufferOutlivesFlush) {
   auto inbox = open_receiver({.message_limit = 1 << 20});
   auto out = open_sender({.message_limit = 1 << 20, .buffer = send_buffer_kind::growing});
-  for (const std::size_t size : {200'000, 100}) {
+  for (const std::size_t size : {std::size_t{200'000}, std::size_t{100}}) {
     for (int round = 0; round != 100; ++round) {
       auto slot = out.claim(size);
       ASSERT_TRUE(slot) << slot.why().text();

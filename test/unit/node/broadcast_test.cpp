@@ -134,6 +134,26 @@ TEST_F(Broadcasts, InTheNameOfAnotherCostTheForgerItsLink) {
   EXPECT_TRUE(two->got.empty());
 }
 
+// What nobody has checked says nothing about whose messages it may pass on.
+TEST_F(Broadcasts, OfAChildThatClaimsARangeAsAPeerCostTheForgerItsLink) {
+  hand_played child{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
+  ASSERT_TRUE(until([&] { return child.is_registered(); }));
+  const hand_played beside{net, 83, 80, true, false, [](introduction& self) {
+                             self.nonce[0] = std::byte{6};
+                             self.range_length = 1;
+                           }};
+  ASSERT_TRUE(until([&] { return beside.is_registered(); }));
+  net.run_for(100ms);
+  const broadcast_head head{.to = *id_range::parse(all), .source = 97, .number = 5};
+  byte_buffer forged(broadcast_head_size);
+  encode(head, forged.data());
+  child.say_bytes(forged);
+  net.run_for(1s);
+  EXPECT_TRUE(child.has_ended());
+  EXPECT_EQ(relay_a->core().stats().violations, 1U);
+  EXPECT_EQ(violations(), 1U);
+}
+
 TEST_F(Broadcasts, FromASiblingGoToChildrenOnly) {
   hand_played sibling{net,  112,  80,
                       true, true, [](introduction& self) { self.as = relation::sibling; }};
