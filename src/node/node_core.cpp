@@ -388,6 +388,14 @@ void node_core::leave() {
   });
   for (const bus_id id : all)
     (void)disconnect(id);
+  for (held_message& own : std::exchange(to_self_, {})) {
+    if (own.flags != 0)
+      command_undelivered(own, errc::closed);
+    else
+      tell_undelivered(self_.id, std::move(own), errc::closed);
+    ++stats_.not_delivered;
+  }
+  to_self_bytes_ = 0;
   end_dials(parent_dials_);
   for (const auto& one : sessions_) {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)

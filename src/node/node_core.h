@@ -225,6 +225,7 @@ class node_core final : private link_events, private next_hops {
   // is full. Throws std::bad_alloc, and then nothing has happened that is not to be taken back so:
   [[nodiscard]] std::byte* claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                                      std::size_t length, status& why);
+  [[nodiscard]] bool is_only_awaited(const peer& of) const noexcept;
   [[nodiscard]] status take_back_claim(bus_id to, std::size_t length) noexcept;
   void commit_held(std::size_t length) noexcept;
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not

@@ -42,14 +42,17 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
   }
 }
 
+bool node_core::is_only_awaited(const peer& of) const noexcept {
+  return of.life.incarnation == 0 && !of.wished && of.sessions.empty() && of.dials.empty() &&
+         parent_ != &of;
+}
+
 // There is no memory for it.
 status node_core::take_back_claim(bus_id to, std::size_t length) noexcept {
   ++stats_.refused;
   // One that was made for this message only would never be forgotten.
-  if (peer* const made = find(to); made != nullptr && made->life.incarnation == 0 &&
-                                   !made->wished && !made->wants_room && made->sessions.empty() &&
-                                   made->dials.empty() && !made->out.holds() &&
-                                   !made->forget.pending() && parent_ != made)
+  if (peer* const made = find(to); made != nullptr && is_only_awaited(*made) && !made->wants_room &&
+                                   !made->out.holds() && !made->forget.pending())
     forget(*made);
   return {errc::out_of_memory, length};
 }
@@ -97,7 +100,10 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     }
   }
   const bool self = to == self_.id && !is_visitor();
-  if (in == nullptr && !self) [[unlikely]] {
+  // Who is known only because something required waits for it is nobody to others. Who has asked comes
+  // back for the reply.
+  const bool is_reply = (flags & flag_reply) != 0;
+  if (!self && (in == nullptr || (!is_reply && is_only_awaited(*in)))) [[unlikely]] {
     const bool required = (flags & flag_require_delivery) != 0;
     if (!is_reachable(to) && !(required && may_become_reachable(to)))
       return refuse({errc::no_route, to.value()});

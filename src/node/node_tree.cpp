@@ -58,8 +58,8 @@ error node_core::check_place(const session& on, const peer_identity& who) {
 
 void node_core::place(peer& of, const peer_identity& who) {
   // Of a peer nobody has checked the range: beside another link it must not widen what that one said.
-  const bool is_beside = who.as == relation::peer && of.as != relation::peer &&
-                         of.life.incarnation == who.incarnation;
+  const bool is_beside =
+      who.as == relation::peer && of.as != relation::peer && of.life.incarnation == who.incarnation;
   if (!is_beside) {
     of.as = who.as;
     of.range = who.range;

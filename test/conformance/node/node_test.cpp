@@ -403,6 +403,22 @@ TEST_P(Node, ShutsDownWhenAllIsSettledAndReportsWhatIsNot) {
   EXPECT_EQ(first_log.undelivered.at(0).first, 1U);
 }
 
+TEST_P(Node, ReportsWhatItSentToItselfAndDoesNotDeliver) {
+  constexpr std::uint64_t count = 10'000;  // more than one poll delivers
+  first.emplace(1, options());
+  std::uint64_t got = 0;
+  std::uint64_t reported = 0;
+  first->on_message([&](const message&) { ++got; });
+  first->on_undelivered([&](const atbus::undelivered& what) {
+    EXPECT_EQ(what.outcome(), errc::not_delivered);
+    reported += what.count();
+  });
+  for (std::uint64_t i = 0; i != count; ++i)
+    ASSERT_TRUE(first->send(1, 0, "x"));
+  (void)first->shutdown(0ms);
+  EXPECT_EQ(got + reported, count);
+}
+
 TEST_P(Node, SaysHowFarItHasComeBeforeItLeaves) {
   connect_both();
   ASSERT_TRUE(first->send(2, 0, "handled"));

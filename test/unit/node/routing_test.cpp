@@ -374,6 +374,16 @@ TEST_F(Routing, AWayThatIsNotUsedIsGivenUpAndFoundAgain) {
   ASSERT_TRUE(until([&] { return one->got.size() == 2; }));
 }
 
+TEST_F(Routing, WhatIsNotRequiredDoesNotWaitBehindWhatIs) {
+  EXPECT_EQ(relay_a->send(83, "to nobody"), errc::no_route);
+  EXPECT_TRUE(relay_a->node.user().send(83, 0, "required", delivery_policy::require));
+  EXPECT_EQ(relay_a->send(83, "to nobody"), errc::no_route);
+  party late{net, 83, leaf_options(80)};
+  ASSERT_TRUE(until([&] { return late.got.size() == 1; }));
+  EXPECT_TRUE(relay_a->send(83, "to somebody"));
+  EXPECT_TRUE(until([&] { return late.got.size() == 2; }));
+}
+
 TEST_F(Routing, WhoWasHeardOverOtherNodesIsNotAskedWhetherItIsThere) {
   EXPECT_TRUE(one->send(97, "first"));
   ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
