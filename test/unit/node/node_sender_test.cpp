@@ -151,6 +151,25 @@ TEST_F(NodeSender, OutlivesTheNodeAndGivesBackWhatThatHasNotTaken) {
   EXPECT_EQ(sender.take_back([](bus_id, std::uint32_t, bytes_view) { FAIL(); }), 0U);
 }
 
+// One was taken from the lane and had no room in the node: it is in neither.
+TEST(NodeSenderAlone, HasAnOutcomeForEachMessageWhenTheNodeShutsDown) {
+  constexpr std::size_t count = 100;
+  std::size_t outcomes = 0;
+  node alone{1, node_options{}.send_buffer_size(64 * 1024)};
+  alone.on_undelivered([&](const undelivered&) { ++outcomes; });
+  ASSERT_TRUE(alone.connect(2, "unix://@node-sender-test-nobody-" + std::to_string(getpid())));
+  node_sender out = alone.sender();
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(out.send(2, 0, std::string(2000, 'x')));
+  for (int i = 0; i != 20; ++i) {
+    alone.poll();
+    (void)alone.wait(1ms);
+  }
+  EXPECT_EQ(alone.shutdown(10ms), errc::timed_out);
+  out.take_back([&](bus_id, std::uint32_t, bytes_view) { ++outcomes; });
+  EXPECT_EQ(outcomes, count);
+}
+
 TEST_F(NodeSender, OfANodeThatHasEndedSaysSo) {
   one.close();
   node_sender sender = one.sender();
