@@ -392,8 +392,10 @@ class node_core final : private link_events, private next_hops {
   // Why `who` can't be to this node what it says.
   [[nodiscard]] error check_place(const session& on, const peer_identity& who);
   void place(peer& of, const peer_identity& who);
-  // Whether it has a link that makes it what it is to this node: a sibling is linked as such.
-  [[nodiscard]] static bool has_place(const peer& of) noexcept;
+  // Whether that link was opened as what the peer is to this node. Only there it takes what is not this
+  // node's own: of another link it may not know yet what they are to each other.
+  [[nodiscard]] static bool gives_place(const session& link, const peer& of) noexcept;
+  [[nodiscard]] static bool has_place(const peer& of) noexcept;  // a link that does
   // It has none any more.
   void displace(peer& of);
   // Nobody wants to be connected to it any more.

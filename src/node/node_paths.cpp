@@ -189,7 +189,7 @@ bool node_core::better(const session& left, const session& right) const noexcept
   if (left.at.kind() != right.at.kind())
     return left.at.kind() < right.at.kind();
   if (left.as != right.as)
-    return left.as == relation::sibling;
+    return left.as != relation::peer;
   // Both ends dialled: the dial of the one with the lower id wins.
   return left.by_us != right.by_us && left.by_us == (self_.id < left.life.id);
 }
@@ -275,8 +275,12 @@ void node_core::move_if_settled(peer& of) {
   if (is_used && of.in_from != of.current)
     return;
   std::erase(moving_, &of);
+  if (!is_used)
+    return;
   for (session* other : std::vector<session*>{of.sessions}) {
-    if (is_used && other != of.current && other->by_us && other->stage == session_stage::registered)
+    const bool is_needed = !gives_place(*of.current, of) && gives_place(*other, of);
+    if (other != of.current && !is_needed && other->by_us &&
+        other->stage == session_stage::registered)
       drop(*other, true, errc::ok, "another link is in use");
   }
 }

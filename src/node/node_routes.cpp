@@ -72,10 +72,8 @@ void node_core::circuit_failed(peer& of, errc why, unsigned denials) {
 }
 
 session* node_core::link_to(const peer& next) noexcept {
-  // The other end takes from a sibling what it does not take from a peer.
   const auto is_good = [&next](const session* one) {
-    return one->stage == session_stage::registered && one->is_direct &&
-           (next.as != relation::sibling || one->as == relation::sibling);
+    return one->stage == session_stage::registered && gives_place(*one, next);
   };
   if (next.current != nullptr && is_good(next.current)) [[likely]]
     return next.current;

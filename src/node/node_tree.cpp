@@ -86,10 +86,13 @@ void node_core::place(peer& of, const peer_identity& who) {
     let_go(*before);
 }
 
+bool node_core::gives_place(const session& link, const peer& of) noexcept {
+  return link.is_direct && (of.as == relation::peer || link.as == of.as);
+}
+
 bool node_core::has_place(const peer& of) noexcept {
-  return std::ranges::any_of(of.sessions, [&](const session* one) {
-    return one->is_direct && (of.as != relation::sibling || one->as == relation::sibling);
-  });
+  return std::ranges::any_of(of.sessions,
+                             [&](const session* one) { return gives_place(*one, of); });
 }
 
 void node_core::displace(peer& of) {

@@ -240,5 +240,35 @@ TEST(NodeTreeOptions, AreRefusedWithTheirNames) {
   EXPECT_TRUE(plain().parent("shm://a").parent("unix:///b").children("16/60").check());
 }
 
+// Its parent passes on what is not its own as soon as it has taken it in; the child learns of that
+// later, and may have another link by then, as a peer.
+TEST_F(NodeTree, AParentIsNotChargedWhileItsPeerBecomesItsChild) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    simulated_network slow{seed};
+    slow.conditions.delay_min = 1ms;
+    slow.conditions.delay_max = 5ms;
+    party parent{slow, 64, plain().children("64/58")};
+    party child{slow, 65, plain().parent(address_of(64))};
+    ASSERT_TRUE(slow.run_until([&] { return child.core().parent() == 64; }, 60s));
+    // At two addresses, so that there are two dials.
+    ASSERT_TRUE(parent.core().listen("ipv4://10.0.1.64:7000"));
+    party both{slow, 66, plain().parent(address_of(64))};
+    EXPECT_TRUE(both.core().connect(64, "ipv4://10.0.1.64:7000"));
+    both.node.wake();
+    for (int i = 0; i != 400; ++i) {
+      (void)child.node.user().broadcast(*id_range::parse("64/58"), 0, as_bytes("text"));
+      child.node.wake();
+      slow.run_for(250us);
+    }
+    EXPECT_EQ(both.core().stats().violations, 0U);
+    ASSERT_TRUE(slow.run_until([&] { return both.core().parent() == 64; }, 60s));
+    const std::uint64_t dials = both.core().stats().dials;
+    slow.run_for(60s);
+    EXPECT_EQ(both.core().stats().dials, dials) << "it stays linked";
+    ASSERT_TRUE(both.core().parent() == 64);
+  }
+}
+
 }  // namespace
 }  // namespace atbus::detail
