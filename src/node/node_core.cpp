@@ -170,6 +170,7 @@ error node_core::connect(bus_id id, std::string_view text) {
   for (dial& known : to.dials) {
     if (known.to == where.value()) {
       known.offered = known.listed = false;
+      known.as = relation::peer;  // also if it is a sibling: it is dialled until it answers
       to.wished = true;
       return {};
     }

@@ -72,10 +72,14 @@ void node_core::follow_directory(peer& of) {
   end_dials(gone);
   bool is_listed = false;
   for (const address& to : now) {
-    const auto is_known = [&](const dial& one) { return one.to == to; };
+    const auto known = std::ranges::find(of.dials, to, &dial::to);
     // Its turn comes when that link is lost.
     const bool later = of.current != nullptr && of.current->at.kind() != link_kind::relayed;
-    if (later || std::any_of(of.dials.begin(), of.dials.end(), is_known)) {
+    if (known != of.dials.end() && known->is_to_sibling()) {
+      known->offered = false;
+      known->as = relation::peer;
+      is_listed = known->listed = true;
+    } else if (later || known != of.dials.end()) {
       is_listed = true;
     } else if (const error bad = start_dial(of.dials, &of, to, false); bad) {
       is_listed = of.dials.back().listed = true;

@@ -242,5 +242,28 @@ TEST_F(NodeDirectory, CostsAnIdleNodeAWakeUpInTwoSeconds) {
   EXPECT_LE(one.core().longest_sleep(), 2s);
 }
 
+TEST_F(NodeDirectory, DialsASiblingAgainThatWasListedWhileItWasDialled) {
+  std::optional<party> parent{std::in_place, net, 64, plain().children("64/58")};
+  const auto child = [](node_options options, std::string_view range) {
+    return options.parent(address_of(64)).children(range);
+  };
+  party one{net, 80, child(with_directory(), "80/60")};
+  std::optional<party> two{std::in_place, net, 96, child(plain(), "96/60")};
+  ASSERT_TRUE(comes_true([&] { return one.core().parent() == 64 && two->core().parent() == 64; }));
+  net.conditions.delay_min = net.conditions.delay_max = 3s;
+  const std::uint64_t dials = one.core().stats().dials;
+  EXPECT_TRUE(one.send(96, "first"));
+  // Over other nodes, and as a sibling.
+  ASSERT_TRUE(comes_true([&] { return one.core().stats().dials == dials + 2; }));
+  nodes->list(96, {address_of(96)});
+  parent.reset();
+  two.reset();
+  net.run_for(60s);
+  net.conditions = {};
+  two.emplace(net, 96, child(plain(), "96/60"));
+  EXPECT_TRUE(one.send(96, "second"));
+  EXPECT_TRUE(comes_true([&] { return !two->got.empty() && two->got.back() == "second"; }));
+}
+
 }  // namespace
 }  // namespace atbus::detail

@@ -340,5 +340,18 @@ TEST_F(HostileParent, IsNotAskedWhenThereAreManySiblings) {
   EXPECT_EQ(parent->heard(message_kind::where), 0);
 }
 
+TEST_F(Siblings, ThatAreConnectedByTheirUserLaterAreDialledAgainWithoutTheirParent) {
+  EXPECT_TRUE(relay_a->send(96, "first"));
+  ASSERT_TRUE(until([&] { return relay_a->logged("96 go through") == 1; }));
+  EXPECT_TRUE(relay_a->core().connect(96, address_of(96)));
+  net.run_for(1s);
+  root.reset();
+  relay_b.reset();
+  net.run_for(10s);
+  relay_b.emplace(net, 96, relay_options("96/60"));
+  EXPECT_TRUE(relay_a->send(96, "second"));
+  ASSERT_TRUE(until([&] { return relay_b->got.size() == 1; }));
+}
+
 }  // namespace
 }  // namespace atbus::detail
