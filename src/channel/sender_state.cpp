@@ -403,6 +403,16 @@ std::uint64_t sender_state::receiver_generation() const noexcept {
   return receiver_alive() ? segment_.header().generation.load(std::memory_order_acquire) : 0;
 }
 
+std::uint64_t sender_state::share() const noexcept {
+  if (condition_ == condition::forked)
+    return 0;
+  const std::uint64_t all = out_.capacity();
+  // Acquire: pairs with the receiver's release of `head`, as in make_room. An impossible `head` counts
+  // as room: the next claim says so.
+  const std::uint64_t used = out_.position() - out_.slot()->head.load(std::memory_order_acquire);
+  return used <= all / 2 || used > all ? all / 4 : 0;
+}
+
 bool sender_state::settled() const noexcept {
   return condition_ != condition::forked &&
          out_.slot()->done.load(std::memory_order_acquire) == out_.position();

@@ -42,6 +42,7 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
   [[nodiscard]] status look_at_notice() noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
+  [[nodiscard]] std::uint64_t share() const noexcept override;
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }

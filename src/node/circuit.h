@@ -64,6 +64,9 @@ class circuit final : public link {
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
+  [[nodiscard]] std::size_t share() const noexcept override {
+    return queue_.size() <= data_limit_ / 2 ? data_limit_ / 4 : 0;
+  }
   void commit(std::size_t length) noexcept override;
   void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override;

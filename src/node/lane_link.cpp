@@ -34,6 +34,10 @@ std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) no
   return at;
 }
 
+std::size_t lane_link::share() const noexcept {
+  return out_ ? static_cast<std::size_t>(out_->backend_->share()) : 0;
+}
+
 void lane_link::commit(std::size_t length) noexcept {
   if (!claimed_)
     return;

@@ -78,6 +78,8 @@ class link {
   // Hands over what waits here: to the kernel what it takes now, in a lane what was appended.
   virtual void flush() noexcept = 0;
 
+  // While half of the room for data is free: a quarter of all of it, in bytes; else 0.
+  [[nodiscard]] virtual std::size_t share() const noexcept = 0;
   // Where data may be put without a call of this link, once one claim has succeeded: until the next
   // event or verb of the link.
   [[nodiscard]] virtual direct_place place() noexcept { return {}; }

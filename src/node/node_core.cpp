@@ -281,6 +281,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   timers_.run(now);
   if (has_too_slow_)
     drop_too_slow();
+  if (wants_share_)
+    hand_out_shares();  // before circuits take what is free
   if (!tell_own() || !tell_news())
     return progress_.told;
   circuits_.poll_rests();

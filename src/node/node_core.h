@@ -8,7 +8,7 @@
 // node_control.cpp, node_acknowledgements.cpp, node_liveness.cpp (pings and probes),
 // node_paths.cpp (which link a peer's messages take, and what a lost one leaves), node_restart.cpp
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
-// through this one), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
+// through this one), node_sharing.cpp (that these find room beside this node's own), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
 // node_siblings.cpp (how siblings find each other), node_directory.cpp (peers that stand in the
 // directory), node_commands.cpp (commands and replies), node_news.cpp (what is told between messages).
 //
@@ -191,6 +191,12 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] static session* link_to(const peer& next) noexcept;
   void relay(session& from, bytes_view message);
   void say_failed(session& to, const routed_head& head, errc why);
+  // node_sharing.cpp
+  void share(session& path) noexcept;
+  // False: there is nothing left of it; the peer is drained when there is.
+  [[nodiscard]] bool takes_share(const peer& to, session& path, std::size_t size) noexcept;
+  void hand_out_shares();
+  void end_sharing();
   // For a message of that size on a link: whether it is to be acknowledged at once.
   [[nodiscard]] std::uint8_t flags_after(session& path, std::size_t size) const noexcept;
   // Whether other nodes may know a way there, now or when the parent is back.
@@ -492,6 +498,9 @@ class node_core final : private link_events, private next_hops {
   std::chrono::nanoseconds acknowledge_by_ = timer_queue::never;
   std::vector<peer*> moving_;
   byte_buffer scratch_;
+  timer share_clock_{timers_, [this] { end_sharing(); }};
+  timer share_look_{timers_, [] {}};  // in the poll that it wakes
+  bool wants_share_ = false;          // some session does
 
   circuits circuits_;
   // What was told of circuits last: a place for many of them.
@@ -568,7 +577,7 @@ inline std::byte* node_core::claim(bus_id to, std::uint32_t type, std::size_t le
     return claim_elsewhere(to, type, 0, length, why);
   session& path = *in->current;
   const std::size_t size = message_head_size + length;
-  if (path.unasked_bytes + size >= ask_after()) [[unlikely]]
+  if (path.shared || path.unasked_bytes + size >= ask_after()) [[unlikely]]
     return claim_elsewhere(to, type, 0, length, why);
   std::byte* const at = path.at.claim(size, message_purpose::data, why);
   if (at == nullptr) [[unlikely]]

@@ -97,6 +97,9 @@ status node_core::send_on(const routed_head& head, bytes_view batch, const peer*
   status why;
   std::byte* const at =
       claim_in(*path, size, carries ? message_purpose::data : message_purpose::control, why);
+  path->carried = path->carried || carries;
+  if (at == nullptr && carries && why == errc::would_block)
+    share(*path);
   if (at == nullptr)
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
   routed_head now = head;

@@ -18,6 +18,10 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
     if (!why)
       return nullptr;
   }
+  if (path.shared && !takes_share(to, path, message_head_size + length)) [[unlikely]] {
+    why = errc::would_block;
+    return nullptr;
+  }
   std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
   if (at == nullptr) [[unlikely]]
     return nullptr;
@@ -152,7 +156,8 @@ void node_core::open_way(session& path) noexcept {
   const peer& of = *path.of;
   if (of.id == bus_id{})
     return;  // commands only, and replies
-  if (of.current != &path || of.next != nullptr || of.out.holds() || closed_ || leaving_)
+  if (of.current != &path || of.next != nullptr || of.out.holds() || path.shared || closed_ ||
+      leaving_)
     return;
   const direct_place place = path.at.place();
   // It can't be seen whether a claim in a lane is open: nothing is left that flush() might put there.

@@ -80,6 +80,12 @@ struct session {
   std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
   std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
   bool keeps = false;             // link::keeps
+  // Batches of circuits have found no room beside what this node sends there itself. While that is so,
+  // it sends so many bytes more (node_sharing.cpp).
+  bool shared = false;
+  std::size_t share_left = 0;
+  bool wants_share = false;  // its node's user does
+  bool carried = false;      // a batch, since the last look
   std::chrono::nanoseconds acknowledged_at{0};
   bool acknowledge_listed = false;
   bool acknowledge_now = false;

@@ -60,6 +60,10 @@ class connection_link final : public link {
     }
     return core_->claim(*entry_, length, why);
   }
+  [[nodiscard]] std::size_t share() const noexcept override {
+    const std::size_t all = owner_.data_limit_;
+    return entry_ != nullptr && entry_->queued() <= all / 2 ? all / 4 : 0;
+  }
   void commit(std::size_t length) noexcept override {
     if (entry_ != nullptr && entry_->stretch.frame != nullptr)
       core_->commit(*entry_, length);

@@ -102,6 +102,10 @@ std::byte* simulated_link::claim(std::size_t length, message_purpose purpose,
   return slot_.data();
 }
 
+std::size_t simulated_link::share() const noexcept {
+  return queued() <= queue_size_ / 2 ? queue_size_ / 4 : 0;
+}
+
 void simulated_link::commit(std::size_t length) noexcept {
   if (slot_.empty())
     return;

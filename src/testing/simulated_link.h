@@ -93,6 +93,7 @@ class simulated_link final : public link {
 
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
+  [[nodiscard]] std::size_t share() const noexcept override;
   void commit(std::size_t length) noexcept override;
   void flush() noexcept override;
   [[nodiscard]] bool keeps() const noexcept override { return wire_->keeps(); }

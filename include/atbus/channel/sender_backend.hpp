@@ -80,6 +80,8 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
   [[nodiscard]] virtual status look_at_notice() noexcept { return {}; }
   [[nodiscard]] virtual bool settled() const noexcept { return false; }
+  // While half of the lane is free: a quarter of it, in bytes; else 0.
+  [[nodiscard]] virtual std::uint64_t share() const noexcept { return 0; }
   virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
   [[nodiscard]] virtual channel_stats stats() const = 0;
   [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;

@@ -550,5 +550,45 @@ TEST_F(CrowdedRouting, RelaysWithoutRoomLoseNothing) {
   EXPECT_TRUE(two->reports.empty());
 }
 
+// What it sends is handled between two turns.
+TEST_F(Routing, WhoFillsALinkInEachTurnStillSendsToOthersOverIt) {
+  const std::string text(8000, 'x');
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1 && relay_a->is_connected(96); }));
+  std::size_t direct = 0;
+  for (int turn = 0; turn != 200; ++turn) {
+    while (one->send(80, text)) {
+    }
+    while (one->send(97, text)) {
+    }
+    one->node.wake();
+    net.run_for(2ms);
+    direct += std::exchange(relay_a->got, {}).size();
+  }
+  EXPECT_GT(far->got.size(), 500U);
+  EXPECT_GT(direct, 500U);
+  EXPECT_TRUE(one->reports.empty());
+}
+
+TEST_F(Routing, WhoFillsALinkInEachTurnLetsOthersMessagesThrough) {
+  const std::string text(8000, 'x');
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1 && relay_a->is_connected(96); }));
+  net.run_for(1s);
+  std::size_t own = 0;
+  for (int turn = 0; turn != 400; ++turn) {
+    while (relay_a->send(96, text)) {
+    }
+    while (one->send(97, text)) {
+    }
+    relay_a->node.wake();
+    one->node.wake();
+    net.run_for(2ms);
+    own += std::exchange(relay_b->got, {}).size();
+  }
+  EXPECT_GT(far->got.size(), 500U);
+  EXPECT_GT(own, 500U);
+}
+
 }  // namespace
 }  // namespace atbus::detail
