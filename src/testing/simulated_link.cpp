@@ -16,7 +16,7 @@ std::size_t size_of(const std::vector<std::byte>& message) noexcept {
   return frame_head + message.size();
 }
 
-void let_go(simulated_way& of) noexcept {
+void drop_finished(simulated_way& of) noexcept {
   while (!of.queue.empty() && of.first < of.released && of.first < of.handled) {
     of.queue.pop_front();
     ++of.first;
@@ -156,10 +156,15 @@ void simulated_link::flush() noexcept {
 }
 
 void simulated_link::release(std::uint64_t messages) noexcept {
+  if (keeps())  // a lane is told by its reader
+    let_go(messages);
+}
+
+void simulated_link::let_go(std::uint64_t messages) noexcept {
   simulated_way& way = out();
   for (; messages != 0 && way.released < way.committed; --messages)
     way.queued_bytes -= size_of(way.at(way.released++));
-  let_go(way);
+  drop_finished(way);
   if (waits_ && way.queued_bytes <= queue_size_ / 2) {
     waits_ = false;
     roomy_ = true;
@@ -247,13 +252,13 @@ void simulated_wire::handled_one(std::size_t reader) noexcept {
   way.under_way_bytes -= size_of(way.at(way.handled++));
   simulated_link* const writer = ends[1 - reader];
   if (keeps()) {
-    let_go(way);
+    drop_finished(way);
     if (writer != nullptr && way.written < way.committed) {
       writer->owner_.flush_later(*writer);
       writer->owner_.wake_();
     }
   } else if (writer != nullptr) {
-    writer->release(1);
+    writer->let_go(1);
     if (writer->closing_)
       writer->owner_.look_at(*writer);
   }
@@ -275,6 +280,13 @@ std::size_t simulated_link::tell_messages(link_events& events, std::size_t most)
     events.received(*this, in().at(in().handled), false);
   }
   return count;
+}
+
+error simulated_link::reason_of_end() const {
+  if (closing_ && !ended_ && out().written == out().committed)
+    return {};
+  const errc why = why_ == errc::ok ? errc::closed : why_;
+  return why == errc::not_found ? error{why, wire_->to + ": nobody listens there"} : error{why};
 }
 
 std::size_t simulated_link::tell(link_events& events, std::size_t most) {
@@ -310,8 +322,7 @@ std::size_t simulated_link::tell(link_events& events, std::size_t most) {
   if (!ended_ && !end_reached && !lane_done)
     return count;
   over_ = true;
-  const error why{why_ == errc::ok ? errc::closed : why_};
-  events.closed(*this, why);
+  events.closed(*this, reason_of_end());
   if (!owner_.closed_)
     leave_wire();
   return count;

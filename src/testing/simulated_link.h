@@ -138,6 +138,9 @@ class simulated_link final : public link {
   void look_for_successor();
   void take_over(std::shared_ptr<simulated_wire> fresh);
   void end_now(errc why) noexcept;
+  [[nodiscard]] error reason_of_end() const;
+  // Those are not needed any more.
+  void let_go(std::uint64_t messages) noexcept;
   // Nothing is read or written here any more; the other end sees that in its time.
   void leave_wire() noexcept;
 

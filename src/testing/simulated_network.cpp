@@ -162,14 +162,16 @@ simulated_network::place simulated_transport::place_of(const address& at) const 
 }
 
 result<std::string> simulated_transport::listen(const address& at) {
+  if (closed_)
+    return error{errc::closed};
   address where = at;
   const bool has_port = at.kind() == address_kind::ipv4 || at.kind() == address_kind::ipv6;
   if (has_port && at.port() == 0)
     where = at.with_port(static_cast<std::uint16_t>(1 + ++net_.ports_ % 65535));
+  if (net_.listeners_.contains(place_of(where)))
+    return error{errc::receiver_exists, where.to_string() + ": another process receives there"};
   if (kind_of(at.kind()) == link_kind::shared_memory) {
     simulated_inbox& inbox = inbox_at(place_of(where));
-    if (inbox.holder != nullptr)
-      return error{errc::receiver_exists, where.to_string() + ": another process receives there"};
     inbox.open(*this);
     inboxes_.push_back(&inbox);
     wake_();
@@ -186,6 +188,8 @@ simulated_inbox& simulated_transport::inbox_at(const simulated_network::place& w
 }
 
 result<link*> simulated_transport::connect(const address& to) {
+  if (closed_)
+    return error{errc::closed};
   auto wire = std::make_shared<simulated_wire>();
   wire->kind = kind_of(to.kind());
   wire->to = to.to_string();
@@ -204,7 +208,7 @@ result<link*> simulated_transport::connect(const address& to) {
       return;
     const auto found = net.listeners_.find(place);
     if (refused || found == net.listeners_.end())
-      return wire->tell_end(net, 0, net.draw_delay(), errc::not_connected);
+      return wire->tell_end(net, 0, net.draw_delay(), errc::not_found);
     const auto both = simulated_network::pair_of(self, found->second->self_);
     if (wire->kind == link_kind::tcp && net.separated_.contains(both))
       return wire->tell_end(net, 0, net.conditions.connect_timeout, errc::timed_out);
@@ -268,6 +272,7 @@ void simulated_transport::close() noexcept {
     if (inbox != nullptr && one->wire_->ends[one->end_] == one.get())
       inbox->keep(one->wire_, one->end_);
     one->leave_wire();
+    one->ended_ = true;
   }
   // A handler may have called: what it looks at stays until poll returns.
   if (polling_)
@@ -278,6 +283,8 @@ void simulated_transport::close() noexcept {
 }
 
 std::size_t simulated_transport::poll(const poll_limits& limits) {
+  if (polling_)
+    return 0;
   struct frame {
     simulated_transport& of;
     std::size_t told = 0;  // of those of this turn

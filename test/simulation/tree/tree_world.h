@@ -115,7 +115,13 @@ class tree_world {
   std::ostream* trace_;
   std::vector<place> places_;
   std::unordered_map<std::uint64_t, std::size_t> by_id_;
-  std::vector<std::unique_ptr<stranger>> strangers_;
+  struct caller {
+    std::unique_ptr<stranger> who;  // null: gone
+    std::size_t whom;
+    std::size_t links;
+    std::chrono::nanoseconds forgotten_at;  // by whom it has called
+  };
+  std::vector<caller> strangers_;
   bool faults_are_over_ = false;
   bool is_calm_ = false;
   bool is_forgetful_ = false;  // some nodes do not remember what they had of others

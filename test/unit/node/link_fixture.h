@@ -21,6 +21,7 @@
 #include "node/link.h"
 #include "node/stream_transport.h"
 #include "scratch_directory.h"
+#include "testing/simulated_network.h"
 
 namespace atbus::detail {
 
@@ -34,6 +35,7 @@ struct link_setting {
   send_buffer_kind buffer = send_buffer_kind::growing;
   std::chrono::nanoseconds confirm_timeout = 0s;
   std::chrono::nanoseconds connect_timeout = 30s;
+  simulated_network* network = nullptr;  // of simulated links
 };
 
 // One transport, what it told, and what a test wants to happen then.
@@ -151,6 +153,7 @@ class recorded_end final : public link_events {
   link* last = nullptr;                                  // opened last
 
   std::unique_ptr<transport> way;
+  simulated_network* network = nullptr;  // null: the kernel's
 
  private:
   // Events come from poll alone and never one inside another.
@@ -187,6 +190,11 @@ inline void sleep_all(std::initializer_list<recorded_end*> all) {
   std::vector<pollfd> watched;
   auto longest = std::chrono::nanoseconds{100ms};
   for (recorded_end* one : all) {
+    if (one->network != nullptr) {
+      if (one->way->prepare_sleep())
+        one->network->step(one->network->now() + 60s);
+      return;
+    }
     if (!one->way->prepare_sleep())
       longest = 0s;
     const auto own = one->way->longest_sleep();
@@ -243,6 +251,11 @@ inline std::unique_ptr<transport> make_both(const link_setting& wish) {
   return std::make_unique<channels>(
       channels_options{.streams = stream_options_for(wish), .lanes = lane_options_for(wish)});
 }
+inline std::unique_ptr<transport> make_simulated(const link_setting& wish) {
+  return std::make_unique<simulated_transport>(
+      *wish.network,
+      simulated_process{.message_limit = wish.message_limit, .queue_size = wish.queue_size}, [] {});
+}
 
 struct kind_of_link {
   const char* name;
@@ -250,6 +263,7 @@ struct kind_of_link {
   link_kind kind;
   link_trust trust;
   std::unique_ptr<transport> (*make)(const link_setting&);
+  bool is_simulated = false;
 
   [[nodiscard]] std::string fresh_address(const std::string& directory) const {
     static int count = 0;
@@ -274,7 +288,18 @@ inline const kind_of_link lane_kinds[] = {
     {"mem", "mem://", link_kind::memory, link_trust::same_process, make_lanes},
     {"shm", "shm://", link_kind::shared_memory, link_trust::same_user, make_lanes},
 };
-inline std::vector<kind_of_link> all_kinds() {
+inline const kind_of_link simulated_kinds[] = {
+    {"simulated_unix", "unix:///", link_kind::unix_socket, link_trust::same_user, make_simulated,
+     true},
+    {"simulated_tcp", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::stranger, make_simulated,
+     true},
+    {"simulated_mem", "mem://", link_kind::memory, link_trust::same_process, make_simulated, true},
+    {"simulated_shm", "shm://", link_kind::shared_memory, link_trust::same_user, make_simulated,
+     true},
+};
+
+// Those that a process of its own can sleep on and use.
+inline std::vector<kind_of_link> real_kinds() {
   std::vector<kind_of_link> all{std::begin(stream_kinds), std::end(stream_kinds)};
   all.insert(all.end(), std::begin(lane_kinds), std::end(lane_kinds));
   for (const std::size_t through_channels : {0U, 3U, 4U, 5U}) {
@@ -288,13 +313,20 @@ inline std::vector<kind_of_link> all_kinds() {
   all.push_back({"lanes", "unix:///", link_kind::lanes, link_trust::same_user, make_both});
   return all;
 }
+inline std::vector<kind_of_link> all_kinds() {
+  std::vector<kind_of_link> all = real_kinds();
+  all.insert(all.end(), std::begin(simulated_kinds), std::end(simulated_kinds));
+  return all;
+}
 
 // Two ends with one link: `a` listens, `b` has dialled.
 class TwoEnds : public ::testing::TestWithParam<kind_of_link> {
  protected:
   recorded_end& make(std::unique_ptr<recorded_end>& end, std::uint64_t id) {
     setting.directory = directory.path();
+    setting.network = GetParam().is_simulated ? &network : nullptr;
     end = std::make_unique<recorded_end>(GetParam().make(setting), node_life{id, 1});
+    end->network = setting.network;
     return *end;
   }
   // Both ends, without a link.
@@ -323,6 +355,7 @@ class TwoEnds : public ::testing::TestWithParam<kind_of_link> {
   }
 
   test::scratch_directory directory;
+  simulated_network network{1};
   link_setting setting;
   std::unique_ptr<recorded_end> a;
   std::unique_ptr<recorded_end> b;
