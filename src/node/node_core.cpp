@@ -171,7 +171,7 @@ error node_core::connect(bus_id id, std::string_view text) {
     if (known.to == where.value()) {
       known.offered = known.listed = false;
       known.as = relation::peer;  // also if it is a sibling: it is dialled until it answers
-      to.wished = true;
+      wish_for(to);
       return {};
     }
   }
@@ -180,9 +180,13 @@ error node_core::connect(bus_id id, std::string_view text) {
       forget(to);
     return bad;
   }
-  to.wished = true;
-  to.forget.cancel();
+  wish_for(to);
   return {};
+}
+
+void node_core::wish_for(peer& of) {
+  of.wished = true;
+  of.forget.cancel();
 }
 
 error node_core::set_policy(bus_id id, const peer_policy& policy) {

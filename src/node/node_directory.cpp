@@ -91,9 +91,9 @@ void node_core::follow_directory(peer& of) {
   const auto by_connect = [](const dial& one) {
     return !one.offered && !one.listed && !one.is_relayed();
   };
-  of.wished = is_listed || std::any_of(of.dials.begin(), of.dials.end(), by_connect);
-  if (of.wished)
-    of.forget.cancel();
+  of.wished = false;
+  if (is_listed || std::any_of(of.dials.begin(), of.dials.end(), by_connect))
+    wish_for(of);
 }
 
 }  // namespace atbus::detail

@@ -353,5 +353,25 @@ TEST_F(Siblings, ThatAreConnectedByTheirUserLaterAreDialledAgainWithoutTheirPare
   ASSERT_TRUE(until([&] { return relay_b->got.size() == 1; }));
 }
 
+TEST_F(Siblings, ThatAreConnectedWhileTheyAreAwayAreWaitedForWithoutEnd) {
+  net.separate(80, 96);
+  EXPECT_TRUE(relay_a->send(96, "first"));
+  ASSERT_TRUE(until([&] { return relay_b->got.size() == 1; }));
+  net.run_for(1s);
+  relay_b.reset();
+  EXPECT_TRUE(relay_a->send(96, "second"));
+  net.run_for(3s);
+  // It is dialled there already, since the parent has told of it.
+  EXPECT_TRUE(relay_a->core().connect(96, address_of(96)));
+  EXPECT_TRUE(relay_a->send(96, "third"));
+  net.run_for(120s);
+  EXPECT_EQ(relay_a->reports.size(), 0U);
+  net.join(80, 96);
+  root.reset();
+  relay_b.emplace(net, 96, relay_options("96/60"));
+  ASSERT_TRUE(until([&] { return relay_b->got.size() == 2; }));
+  EXPECT_EQ(relay_b->got, (std::vector<std::string>{"second", "third"}));
+}
+
 }  // namespace
 }  // namespace atbus::detail
