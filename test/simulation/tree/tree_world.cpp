@@ -313,6 +313,18 @@ bool tree_world::is_gone(const endpoint& of) const {
          places_[found->second].process->core().self().incarnation != of.incarnation();
 }
 
+// Both ends know: the child of a link that its parent has ended may not have seen that yet.
+bool tree_world::knows_its_children(std::size_t index) const {
+  std::set<std::uint64_t> known;
+  for (const endpoint& one : places_[index].process->core().endpoints()) {
+    if (one.connected())
+      known.insert(one.id().value());
+  }
+  return std::ranges::all_of(nodes_[index].children, [&](std::size_t child) {
+    return known.contains(nodes_[child].id.value());
+  });
+}
+
 bool tree_world::is_connected() {
   if (net.has_unnoticed_cuts())
     return false;
@@ -320,7 +332,7 @@ bool tree_world::is_connected() {
     if (!is_running(index))
       return false;
     const bus_id parent = index == 0 ? bus_id{} : nodes_[nodes_[index].parent].id;
-    if (places_[index].process->user().parent() != parent)
+    if (places_[index].process->user().parent() != parent || !knows_its_children(index))
       return false;
   }
   return std::ranges::none_of(places_, [this](const place& at) {
@@ -363,9 +375,13 @@ std::chrono::nanoseconds tree_world::run_until_quiet(std::chrono::nanoseconds lo
 
 void tree_world::check_ways(std::size_t probes) {
   const auto probe = [&](std::size_t from, std::size_t to) {
+    // It would break off links that are full, also those that others' messages take.
+    if (options_[from].overflow() == overflow_policy::disconnect)
+      return;
     const std::size_t length = std::min<std::size_t>({40, limit_of(from), limit_of(to)});
     if (const status sent = send(from, to, length, 0); !sent && sent != errc::would_block)
-      book.fail("node " + std::to_string(from) + " can't send to " + std::to_string(to));
+      book.fail("node " + std::to_string(from) + " can't send to " + std::to_string(to) + ": " +
+                sent.text());
   };
   if (size() * (size() - 1) <= probes) {
     for (std::size_t from = 0; from < size(); ++from) {

@@ -55,6 +55,7 @@ class tree_world {
   void run_until(std::chrono::nanoseconds when);
   // Whether all are running and have their parent, and nobody talks to one that is gone.
   [[nodiscard]] bool is_connected();
+  [[nodiscard]] bool knows_its_children(std::size_t index) const;
   // And all that was accepted is settled.
   [[nodiscard]] bool is_quiet();
   // Runs until it is quiet and returns how long that took; a fault if it takes too long.
