@@ -195,6 +195,7 @@ class node_core final : private link_events, private next_hops {
   void share(session& path) noexcept;
   // False: there is nothing left of it; the peer is drained when there is.
   [[nodiscard]] bool takes_share(const peer& to, session& path, std::size_t size) noexcept;
+  void want_share(session& path) noexcept;
   void hand_out_shares();
   void end_sharing();
   // For a message of that size on a link: whether it is to be acknowledged at once.

@@ -94,10 +94,15 @@ status node_core::send_on(const routed_head& head, bytes_view batch, const peer*
     return {errc::not_connected, next->id.value()};
   const bool carries = head.step == circuit_step::carry;
   const std::size_t size = routed_head_size + batch.size();
+  path->carried = path->carried || carries;
+  if (carries && path->shared && path->wants_share) [[unlikely]] {
+    if (path->carried_bytes >= path->carried_most)
+      return {errc::would_block, size};
+    path->carried_bytes += size;
+  }
   status why;
   std::byte* const at =
       claim_in(*path, size, carries ? message_purpose::data : message_purpose::control, why);
-  path->carried = path->carried || carries;
   if (at == nullptr && carries && why == errc::would_block)
     share(*path);
   if (at == nullptr)

@@ -23,8 +23,11 @@ std::byte* node_core::begin_data(peer& to, std::uint64_t number, std::uint32_t t
     return nullptr;
   }
   std::byte* const at = path.at.claim(message_head_size + length, message_purpose::data, why);
-  if (at == nullptr) [[unlikely]]
+  if (at == nullptr) [[unlikely]] {
+    if (path.shared && why == errc::would_block)
+      want_share(path);
     return nullptr;
+  }
   path.unasked_bytes += message_head_size + length;
   if (path.unasked_bytes >= ask_after()) [[unlikely]] {
     flags |= path.keeps ? flag_acknowledge : std::uint8_t{0};

@@ -3,7 +3,8 @@
 // A batch that was refused comes again some time later; the node's user sends whenever it likes, and
 // would take all room as soon as there is some. So once a batch was refused the link is shared, for as
 // long as batches come. Each time that half of its room is free, the user gets a quarter of it. What is
-// left is there for batches.
+// left is there for batches: while the user waits for a quarter, twice as much, then they are refused,
+// so that half of the room becomes free however many circuits there are.
 #include <algorithm>
 
 #include "node/node_core.h"
@@ -21,7 +22,7 @@ constexpr std::chrono::nanoseconds look_time = std::chrono::milliseconds{1};
 void node_core::share(session& path) noexcept {
   if (std::exchange(path.shared, true))
     return;
-  path.share_left = 0;
+  path.share_left = path.carried_bytes = 0;
   if (!share_clock_.pending())
     share_clock_.set(moment_after(on_.clock.now(), share_time));
 }
@@ -31,13 +32,18 @@ bool node_core::takes_share(const peer& to, session& path, std::size_t size) noe
   if (to.policy.overflow == overflow_policy::disconnect)
     return true;
   if (path.share_left == 0) {
-    path.wants_share = wants_share_ = true;
-    if (!share_look_.pending())
-      share_look_.set(moment_after(on_.clock.now(), look_time));
+    want_share(path);
     return false;
   }
   path.share_left -= std::min(path.share_left, size);
   return true;
+}
+
+void node_core::want_share(session& path) noexcept {
+  path.share_left = 0;
+  path.wants_share = wants_share_ = true;
+  if (!share_look_.pending())
+    share_look_.set(moment_after(on_.clock.now(), look_time));
 }
 
 void node_core::hand_out_shares() {
@@ -50,6 +56,9 @@ void node_core::hand_out_shares() {
       wants_share_ = true;
       continue;
     }
+    one->carried_bytes = 0;
+    if (one->share_left != 0)
+      one->carried_most = 2 * one->share_left;
     one->wants_share = false;
     if (one->of->current != one.get())
       continue;

@@ -85,6 +85,9 @@ struct session {
   bool shared = false;
   std::size_t share_left = 0;
   bool wants_share = false;  // its node's user does
+  // Of batches that went while it did, and how many may before its next share.
+  std::size_t carried_bytes = 0;
+  std::size_t carried_most = 64 * 1024;
   bool carried = false;      // a batch, since the last look
   std::chrono::nanoseconds acknowledged_at{0};
   bool acknowledge_listed = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -588,6 +589,40 @@ TEST_F(Routing, WhoFillsALinkInEachTurnLetsOthersMessagesThrough) {
   }
   EXPECT_GT(far->got.size(), 500U);
   EXPECT_GT(own, 500U);
+}
+
+// Thirteen circuits have more under way than half of the room in a link.
+TEST_F(Routing, WhatPassesThroughLeavesRoomForWhatANodeSendsItself) {
+  std::deque<party> more;
+  for (std::uint64_t id = 83; id != 96; ++id)
+    more.emplace_back(net, id, leaf_options(80));
+  for (party& leaf : more)
+    EXPECT_TRUE(leaf.send(97, "first"));
+  EXPECT_TRUE(relay_a->send(96, "first"));
+  ASSERT_TRUE(until([&] {
+    return far->got.size() == more.size() && relay_a->is_connected(96) && relay_b->got.size() == 1;
+  }));
+  net.run_for(1s);
+  const std::string text(1000, 'x');
+  std::size_t own = 0;
+  std::size_t through = 0;
+  for (int turn = 0; turn != 3000; ++turn) {
+    if (turn == 1000)
+      own = through = 0;
+    while (relay_a->send(96, text)) {
+    }
+    relay_a->node.wake();
+    for (party& leaf : more) {
+      while (leaf.send(97, text)) {
+      }
+      leaf.node.wake();
+    }
+    net.run_for(2ms);
+    own += std::exchange(relay_b->got, {}).size();
+    through += std::exchange(far->got, {}).size();
+  }
+  EXPECT_GT(own, through / 4);
+  EXPECT_GT(through, own / 4);
 }
 
 }  // namespace
