@@ -138,7 +138,7 @@ class circuit final : public link {
   circuits& owner_;
   const std::uint64_t number_;
   const bus_id peer_;
-  const link_trust trust_;
+  link_trust trust_;
   const bool accepted_;
   bool open_due_ = false;  // to be told
   bool paused_ = false;

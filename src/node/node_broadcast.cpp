@@ -112,7 +112,7 @@ status node_core::copy_to(session& path, const broadcast_head& head, bytes_view 
   }
   std::memcpy(at, message.data(), message.size());
   broadcast_head now = head;
-  now.flags = flags_after(path, message.size());
+  now.flags = flags_after(path, message.size()) | (head.flags & flag_unproven);
   encode(now, at);
   path.at.commit(message.size());
   ++path.committed;
@@ -130,12 +130,19 @@ void node_core::take_broadcast(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(from);
+  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_of_stranger(from);
+  head.flags = is_unproven ? flag_unproven : std::uint8_t{0};
   if (head.hops_left > 1 && from.of->as != relation::peer) {
     --head.hops_left;
     stats_.relayed += spread(head, message, from.of).sent;
   }
   if (!head.to.contains(self_.id))
     return;
+  if (is_unproven && tokens_.empty() && !options_.allow_unauthenticated()) {
+    ++stats_.broadcast_drops;
+    return log_cause(errc::denied, "a broadcast of node " + head.source.to_string() +
+                                       " is dropped: on its way was a link without a token");
+  }
   if (!seen_broadcasts_.is_first(head.source, head.number)) {
     ++stats_.duplicates;
     return;

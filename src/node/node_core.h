@@ -189,6 +189,8 @@ class node_core final : private link_events, private next_hops {
   status send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept;
   // The one to use of its links; null: none is registered.
   [[nodiscard]] static session* link_to(const peer& next) noexcept;
+  // Neither a token nor the kernel has proven who is at its other end.
+  [[nodiscard]] bool is_of_stranger(const session& from) const noexcept;
   void relay(session& from, bytes_view message);
   void say_failed(session& to, const routed_head& head, errc why);
   // node_sharing.cpp

@@ -141,8 +141,7 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   if (known != nullptr && known->sessions.size() >= links_max && !on.shake->resume().sole)
     return error{errc::denied, who.id.to_string() + " has " + std::to_string(links_max) +
                                    " links to this node already"};
-  if (tokens_.empty() && on.at.trust() == link_trust::stranger &&
-      !options_.allow_unauthenticated()) {
+  if (is_of_stranger(on) && !options_.allow_unauthenticated()) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};
   }
   if (error bad = check_place(on, who); !bad)

@@ -108,7 +108,7 @@ status node_core::send_on(const routed_head& head, bytes_view batch, const peer*
   if (at == nullptr)
     return why == errc::closed ? status{errc::not_connected, next->id.value()} : why;
   routed_head now = head;
-  now.flags = flags_after(*path, size);
+  now.flags = flags_after(*path, size) | (head.flags & flag_unproven);
   encode(now, at);
   if (!batch.empty())
     copy_payload(at + routed_head_size, batch.data(), batch.size());
@@ -143,6 +143,10 @@ std::string node_core::way_to(bus_id destination) const {
          (next != nullptr ? " by way of " + next->id.to_string() : " without a way");
 }
 
+bool node_core::is_of_stranger(const session& from) const noexcept {
+  return tokens_.empty() && from.at.trust() == link_trust::stranger;
+}
+
 void node_core::relay(session& from, bytes_view message) {
   routed_head head;
   const bool is_whole = decode(message, head);
@@ -156,10 +160,12 @@ void node_core::relay(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(from);
+  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_of_stranger(from);
+  head.flags = is_unproven ? flag_unproven : std::uint8_t{0};
   if (head.destination == self_.id && head.step == circuit_step::reached)
     return broadcast_reached(head.circuit, head.source);
   if (head.destination == self_.id)
-    return circuits_.arrived(head, message, from.at.trust());
+    return circuits_.arrived(head, message, is_unproven ? link_trust::stranger : from.at.trust());
   status sent = errc::hop_limit;
   if (head.hops_left > 1) {
     --head.hops_left;

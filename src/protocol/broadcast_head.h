@@ -22,7 +22,7 @@
 namespace atbus::detail {
 
 struct broadcast_head {
-  std::uint8_t flags = 0;  // of this link: flag_acknowledge
+  std::uint8_t flags = 0;  // routed_flags; flag_acknowledge is of this link
   std::uint32_t type = 0;  // the user's
   id_range to;
   bus_id source;

@@ -67,13 +67,17 @@ inline constexpr std::uint8_t ignorable_kind = 0x80;
 // Bytes of a control message at most, with its head.
 inline constexpr std::size_t control_size_max = std::size_t{16} * 1024;
 
-// Of data only; routed messages and broadcasts have flag_acknowledge too.
+// Of data only; routed messages and broadcasts have those of routed_flags.
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;
 inline constexpr std::uint8_t flag_acknowledge = 4;  // what is handled is to be said at once
 inline constexpr std::uint8_t flag_command = 8;      // the payload is a command (command_body.h)
 inline constexpr std::uint8_t flag_reply = 16;       // it is the reply to one; the type is a result
 inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
+// Of routed messages and broadcasts: on the way was a link without tokens whose other end the kernel
+// could not vouch for.
+inline constexpr std::uint8_t flag_unproven = 32;
+inline constexpr std::uint8_t routed_flags = flag_acknowledge | flag_unproven;
 inline constexpr std::uint8_t known_flags =
     flag_redelivered | flag_require_delivery | flag_acknowledge | command_flags;
 
@@ -162,7 +166,7 @@ constexpr void encode(const message_head& head, std::byte* to) noexcept {
     return head_fault::unknown_kind;
   const bool data = head.kind == message_kind::data;
   const bool routed = head.kind == message_kind::routed || head.kind == message_kind::broadcast;
-  if ((head.flags & ~(data ? known_flags : routed ? flag_acknowledge : 0)) != 0)
+  if ((head.flags & ~(data ? known_flags : routed ? routed_flags : 0)) != 0)
     return head_fault::unknown_flags;
   if (head.reserved != 0)
     return head_fault::reserved_bits;

@@ -36,7 +36,7 @@ enum class circuit_step : std::uint8_t {
 };
 
 struct routed_head {
-  std::uint8_t flags = 0;  // of this link: flag_acknowledge
+  std::uint8_t flags = 0;  // routed_flags; flag_acknowledge is of this link
   std::uint8_t hops_left = hops_max;
   circuit_step step = circuit_step::carry;
   bool asks = false;       // how far the other end has come is to be said at once
