@@ -20,13 +20,20 @@ class incoming_flow {
   // A new one; session_table says which session.
   explicit incoming_flow(std::uint64_t session) noexcept : position_{.session = session} {}
 
-  // A new path: it has to announce a number before the first message.
-  void path_opened() noexcept { next_ = 0; }
+  // A new path: it has to announce a number before the first message. `turn` orders announcements by
+  // when they were sent; 0: the sender does not say. False: the flow has moved on since.
+  [[nodiscard]] bool move_to_path(std::uint64_t turn) noexcept {
+    if (turn != 0 && turn < turn_)
+      return false;
+    next_ = 0;
+    return true;
+  }
   // The next message of the path has this number; those up to it that were not handled never come.
   // False: no sender may say that.
-  [[nodiscard]] bool announce(std::uint64_t next) noexcept {
+  [[nodiscard]] bool announce(std::uint64_t next, std::uint64_t turn) noexcept {
     if (next == 0 || next < next_)
       return false;
+    turn_ = std::max(turn_, turn);
     next_ = next;
     position_.last = std::max(position_.last, next - 1);
     return true;
@@ -60,6 +67,7 @@ class incoming_flow {
 
  private:
   std::uint64_t next_ = 0;  // 0: not announced
+  std::uint64_t turn_ = 0;  // of the last announcement
   flow_position position_;
 };
 

@@ -42,12 +42,14 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
     case message_kind::flow:
       if (flow_body body; read(body)) {
         if (from.of->in_from != &from) {
-          from.of->in.path_opened();
+          // It was slower than what its sender has said on a later link.
+          if (!from.of->in.move_to_path(body.turn))
+            return drop(from, false, errc::superseded, {});
           from.of->in_from = &from;
         }
         if (from.shake != nullptr)
           both_registered(from);
-        if (!from.of->in.announce(body.next))
+        if (!from.of->in.announce(body.next, body.turn))
           violation(from, {errc::protocol_error,
                            "a flow goes back to number " + std::to_string(body.next)});
       }

@@ -496,6 +496,7 @@ class node_core final : private link_events, private next_hops {
   byte_buffer question_;            // to the parent, with room for it
   peer* parent_ = nullptr;          // the last one; it stays wished for while it is away
   std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was forgotten
+  std::uint64_t last_turn_ = 0;     // flow_body::turn
   std::vector<std::unique_ptr<session>> sessions_;
   session_table away_;
   refusal_delay refusal_delay_;

@@ -385,9 +385,10 @@ std::list<held_message> node_core::take_left(peer& of, link& from) {
 }
 
 status node_core::announce(peer& of, session& path, std::uint64_t number) {
-  const status said = say(path, flow_body{.next = number, .before = of.out.last_sent()});
-  if (!said)
+  const flow_body body{.next = number, .before = of.out.last_sent(), .turn = last_turn_ + 1};
+  if (const status said = say(path, body); !said)
     return said;
+  ++last_turn_;
   path.last_data = path.committed;  // it has to be there before another link is announced on
   of.out.announced(number);
   return {};

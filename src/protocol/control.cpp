@@ -61,6 +61,7 @@ void for_each_field(Body& body, const Field& field) {
   if constexpr (std::same_as<type, flow_body>) {
     field(1, "next", body.next);
     field(2, "before", body.before);
+    field(3, "turn", body.turn);
   }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);

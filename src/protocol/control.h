@@ -125,6 +125,7 @@ struct flow_body {
   static constexpr auto kind = message_kind::flow;
   std::uint64_t next = 0;    // number of the next data message
   std::uint64_t before = 0;  // and of the last one before it on this link
+  std::uint64_t turn = 0;    // counts what this incarnation announces, on all links; 0: not said
   friend bool operator==(const flow_body&, const flow_body&) = default;
 };
 

@@ -178,7 +178,7 @@ void flow_world::dial() {
   destination& there = lives_.back();
   if (there.from == nullptr)
     there.flow = there.sessions.take(sender_life);
-  there.flow.path_opened();
+  check(there.flow.move_to_path(0), "a sender that says no turn may move");
   there.from = std::make_shared<path>();
   there.from->life = lives_.size() - 1;
   there.from->answer = there.flow.position();
@@ -279,7 +279,7 @@ void flow_world::handle(std::size_t life) {
     return deliver(life, one);
   if (by.flow.position().last + 1 < one.next)
     ++sights_.passed_over;
-  check(by.flow.announce(one.next), "announced numbers grow");
+  check(by.flow.announce(one.next, 0), "announced numbers grow");
 }
 
 void flow_world::deliver(std::size_t life, const item& one) {
@@ -315,7 +315,7 @@ void flow_world::meet_others() {
   const node_life other{.id = 2, .incarnation = 1};
   detail::session_table& sessions = lives_.back().sessions;
   detail::incoming_flow flow = sessions.take(other);
-  (void)flow.announce(flow.position().last + 2);
+  (void)flow.announce(flow.position().last + 2, 0);
   sessions.remember(other, flow);
 }
 

@@ -12,8 +12,8 @@ node_life life(std::uint64_t incarnation) {
 // A flow of the table that has come to `last`.
 incoming_flow come_to(session_table& table, const node_life& sender, std::uint64_t last) {
   incoming_flow flow = table.take(sender);
-  flow.path_opened();
-  EXPECT_TRUE(flow.announce(last + 1));
+  EXPECT_TRUE(flow.move_to_path(0));
+  EXPECT_TRUE(flow.announce(last + 1, 0));
   return flow;
 }
 
@@ -78,7 +78,7 @@ TEST(SessionTable, RemembersASenderOnce) {
   session_table table(2);
   incoming_flow flow = come_to(table, life(1), 11);
   table.remember(life(1), flow);
-  EXPECT_TRUE(flow.announce(21));
+  EXPECT_TRUE(flow.announce(21, 0));
   table.remember(life(1), flow);
   EXPECT_EQ(table.size(), 1U);
   EXPECT_EQ(table.forgotten(), 0U);

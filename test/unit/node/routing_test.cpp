@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -623,6 +623,37 @@ TEST_F(Routing, WhatPassesThroughLeavesRoomForWhatANodeSendsItself) {
   }
   EXPECT_GT(own, through / 4);
   EXPECT_GT(through, own / 4);
+}
+
+// A relay that stops holds up what was sent over it. A link that was being opened is used meanwhile.
+TEST_F(Routing, WhatComesLateOverARelayDoesNotTakeBackAFlowThatHasMovedOn) {
+  const auto travel_in = [this](std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
+    net.conditions.delay_min = least;
+    net.conditions.delay_max = most;
+  };
+  travel_in(1s, 1s);
+  net.separate(80, 96);
+  far->connect(81);
+  net.run_for(2500ms);
+  travel_in(50us, 100us);
+  EXPECT_TRUE(one->send(97, "a"));
+  ASSERT_TRUE(until([&] { return one->is_connected(97); }));
+  const std::chrono::nanoseconds resumes = net.now() + 700ms;
+  relay_b->node.stop_until(resumes);
+  ASSERT_TRUE(one->core().disconnect(97));
+  one->node.wake();
+  const std::uint64_t registered = far->core().stats().registrations;
+  ASSERT_TRUE(until([&] { return far->core().stats().registrations != registered; }));
+  ASSERT_LT(net.now(), resumes) << "the relay still stands";
+  travel_in(2s, 2s);  // the answer that there is no such circuit
+  net.run_until(resumes - 1ms);
+  travel_in(50us, 100us);
+  net.run_for(50ms);
+  EXPECT_TRUE(one->send(97, "b"));
+  net.run_for(100ms);
+  EXPECT_TRUE(one->send(97, "c"));
+  ASSERT_TRUE(until([&] { return !far->got.empty() && far->got.back() == "c"; }));
+  EXPECT_EQ(far->core().stats().violations, 0U);
 }
 
 }  // namespace
