@@ -407,6 +407,7 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] static bool has_place(const peer& of) noexcept;  // a link that does
   // It has none any more.
   void displace(peer& of);
+  void search_parent();
   // Its user wants to be connected to it: it is not forgotten while it is away.
   static void wish_for(peer& of);
   // Nobody wants to be connected to it any more.

@@ -60,6 +60,7 @@ void node_core::place(peer& of, const peer_identity& who) {
   // Of a peer nobody has checked the range: beside another link it must not widen what that one said.
   const bool is_beside =
       who.as == relation::peer && of.as != relation::peer && of.life.incarnation == who.incarnation;
+  const bool was_parent = of.as == relation::parent;
   if (!is_beside) {
     of.as = who.as;
     of.range = who.range;
@@ -69,6 +70,8 @@ void node_core::place(peer& of, const peer_identity& who) {
   if (of.as == relation::sibling)
     sibling_search_.set_reached(of.id);
   routes_.put(of);
+  if (was_parent && of.as != relation::parent)
+    search_parent();  // the next incarnation has dialled this node, as a peer
   // A circuit to it that is just registering would go over this link, and have it wait meanwhile.
   for (dial& wish : of.dials) {
     if (!wish.is_relayed())
@@ -101,8 +104,11 @@ void node_core::displace(peer& of) {
   const relation was = std::exchange(of.as, relation::peer);
   if (has_place(of))
     routes_.put(of);  // as a peer
-  if (was != relation::parent)
-    return;
+  if (was == relation::parent)
+    search_parent();
+}
+
+void node_core::search_parent() {
   sibling_search_.parent_lost();
   dial_again(parent_dials_);
 }

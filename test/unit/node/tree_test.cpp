@@ -270,5 +270,33 @@ TEST_F(NodeTree, AParentIsNotChargedWhileItsPeerBecomesItsChild) {
   }
 }
 
+// Its host falls silent; its next life calls before the old link is given up, in a poll that also reads
+// the end of that link.
+TEST(NodeTreeRestart, AParentThatConnectsToItsChildIsFoundAgain) {
+  int found = 0;
+  constexpr int runs = 60;
+  for (int seed = 1; seed <= runs; ++seed) {
+    simulated_network net(static_cast<std::uint64_t>(seed));
+    net.conditions.delay_min = 1ms;
+    net.conditions.delay_max = 5ms;
+    std::optional<party> parent(std::in_place, net, 80, plain().children("80/60"));
+    party child(net, 81, plain().parent(address_of(80)));
+    net.run_for(5s);
+    parent->connect(81);
+    net.run_for(5s);
+    parent->node.channels().fall_silent();
+    parent.reset();
+    net.run_for(std::chrono::milliseconds(net.draw(3000)));
+    parent.emplace(net, 80, plain().children("80/60"));
+    parent->connect(81);
+    // A game loop of ten frames a second.
+    for (const auto end = net.now() + 10s; net.now() < end; net.run_for(100ms))
+      child.node.stop_until(net.now() + 100ms - 1us);
+    net.run_for(60s);
+    found += child.core().parent() == bus_id{80} ? 1 : 0;
+  }
+  EXPECT_EQ(found, runs);
+}
+
 }  // namespace
 }  // namespace atbus::detail
