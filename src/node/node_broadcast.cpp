@@ -171,9 +171,8 @@ void node_core::take_broadcast(session& from, bytes_view message) {
 
 void node_core::broadcast_reached(std::uint64_t number, bus_id whom) {
   for (const auto& wait : awaited_) {
-    if (wait->number == number && wait->reached.size() < reached_max &&
-        std::find(wait->reached.begin(), wait->reached.end(), whom) == wait->reached.end())
-      wait->reached.push_back(whom);
+    if (wait->number == number && wait->reached.size() < reached_max)
+      wait->reached.insert(whom);
   }
 }
 
@@ -182,7 +181,7 @@ void node_core::broadcast_over(std::uint64_t number) {
                                [&](const auto& one) { return one->number == number; });
   tell({.kind = news::what::ready,
         .call = [call = std::move((*at)->call), reached = std::move((*at)->reached)](status) {
-          call(reached);
+          call({reached.begin(), reached.end()});
         }});
   awaited_.erase(at);
 }

@@ -213,6 +213,8 @@ error node_core::disconnect(bus_id id) {
   peer* const to = find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
+  if (claimed_.in == to || (claimed_.path != nullptr && claimed_.path->of == to))
+    give_up_claim();
   end_wishes(*to);
   abandon(*to, errc::closed);
   for (session* one : std::vector<session*>{to->sessions}) {

@@ -188,7 +188,7 @@ class node_core final : private link_events, private next_hops {
   // The same, for a message that came from there.
   status send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept;
   // The one to use of its links; null: none is registered.
-  [[nodiscard]] static session* link_to(const peer& next) noexcept;
+  [[nodiscard]] session* link_to(const peer& next) const noexcept;
   // Neither a token nor the kernel has proven who is at its other end.
   [[nodiscard]] bool is_of_stranger(const session& from) const noexcept;
   void relay(session& from, bytes_view message);
@@ -235,6 +235,8 @@ class node_core final : private link_events, private next_hops {
   [[nodiscard]] std::byte* claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                                      std::size_t length, status& why);
   [[nodiscard]] bool is_only_awaited(const peer& of) const noexcept;
+  // One that was never met: it is given up in time, unless it comes or its user wishes for it.
+  void await_for_a_time(peer& of);
   [[nodiscard]] status take_back_claim(bus_id to, std::size_t length) noexcept;
   void commit_held(std::size_t length) noexcept;
   // An acknowledgement is asked for each so many bytes. Not more: what waits for it should not
@@ -554,7 +556,7 @@ class node_core final : private link_events, private next_hops {
   std::vector<std::unique_ptr<ready_wait>> ready_;
   struct broadcast_wait {
     std::uint64_t number = 0;
-    std::vector<bus_id> reached;
+    std::set<bus_id> reached;
     reached_handler call;
     std::unique_ptr<timer> clock;
   };

@@ -234,7 +234,8 @@ void node_core::advance(session& on, bytes_view message) {
       const bus_id id = known_as(on.shake->peer().id);
       if (peer* const of = find(id); of == nullptr && first && id != bus_id{})
         tell({.kind = news::what::endpoint, .about = id, .event = endpoint_event::refused});
-      else if (of != nullptr && std::exchange(of->refused, why.code()) != why.code())
+      else if (of != nullptr && (on.by_us || of->sessions.empty()) &&
+               std::exchange(of->refused, why.code()) != why.code())
         tell_event(*of, endpoint_event::refused);
       if (delay.count() != 0) {
         on.at.pause();

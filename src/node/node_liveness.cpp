@@ -88,7 +88,7 @@ bool node_core::is_idle(session& over_nodes) const {
   if (std::exchange(over_nodes.data_at_ping, data) != data)
     over_nodes.active_at = now;
   return now - std::max(over_nodes.active_at, over_nodes.registered_at) >= circuit_idle_time &&
-         !of.out.holds() && over_nodes.settled();
+         !of.wished && !of.out.holds() && over_nodes.settled();
 }
 
 }  // namespace atbus::detail

@@ -172,7 +172,7 @@ void node_core::dial_offered(peer& of, const std::vector<std::string>& addresses
     if (error bad = start_dial(of.dials, &of, *to, true); bad)
       of.dials.back().as = as;
     else if (as != relation::sibling)
-      log(text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
+      log_about(of.id, text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
   }
 }
 
@@ -278,7 +278,7 @@ void node_core::move_if_settled(peer& of) {
   if (!is_used)
     return;
   for (session* other : std::vector<session*>{of.sessions}) {
-    const bool is_needed = !gives_place(*of.current, of) && gives_place(*other, of);
+    const bool is_needed = other == link_to(of);
     if (other != of.current && !is_needed && other->by_us &&
         other->stage == session_stage::registered)
       drop(*other, true, errc::ok, "another link is in use");

@@ -64,22 +64,26 @@ void node_core::circuit_failed(peer& of, errc why, unsigned denials) {
         return;
       break;
     default:
-      return;
+      return await_for_a_time(of);
   }
   if (of.wished || of.life.incarnation != 0 || !of.sessions.empty())
     return;
   give_up(of, why);
 }
 
-session* node_core::link_to(const peer& next) noexcept {
+session* node_core::link_to(const peer& next) const noexcept {
   const auto is_good = [&next](const session* one) {
     return one->stage == session_stage::registered && gives_place(*one, next);
   };
   if (next.current != nullptr && is_good(next.current)) [[likely]]
     return next.current;
   // Its own messages may still go over other nodes.
-  const auto found = std::find_if(next.sessions.begin(), next.sessions.end(), is_good);
-  return found != next.sessions.end() ? *found : nullptr;
+  session* best = nullptr;
+  for (session* const one : next.sessions) {
+    if (is_good(one) && (best == nullptr || better(*one, *best)))
+      best = one;
+  }
+  return best;
 }
 
 status node_core::send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept {

@@ -54,6 +54,12 @@ bool node_core::is_only_awaited(const peer& of) const noexcept {
          parent_ != &of;
 }
 
+void node_core::await_for_a_time(peer& of) {
+  const bool was_met = of.life.incarnation != 0 || !of.sessions.empty();
+  if (!was_met && !of.wished && parent_ != &of && !of.forget.pending())
+    of.forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
+}
+
 // There is no memory for it.
 status node_core::take_back_claim(bus_id to, std::size_t length) noexcept {
   ++stats_.refused;
@@ -115,6 +121,8 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     if (!is_reachable(to) && !(required && may_become_reachable(to)))
       return refuse({errc::no_route, to.value()});
     in = &find_or_make(to);
+    if (required)
+      await_for_a_time(*in);
   }
   if (!self && in->current == nullptr)
     seek(*in);

@@ -99,8 +99,8 @@ bool node_core::has_place(const peer& of) noexcept {
 }
 
 void node_core::displace(peer& of) {
-  routes_.remove(of);
-  ways_changed();
+  if (routes_.remove(of))
+    ways_changed();
   const relation was = std::exchange(of.as, relation::peer);
   if (has_place(of))
     routes_.put(of);  // as a peer

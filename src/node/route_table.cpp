@@ -17,8 +17,9 @@ void insert(std::vector<route_table::entry>& among, bus_id key, peer& what) {
   among.insert(std::ranges::lower_bound(among, key, {}, &route_table::entry::key), {key, &what});
 }
 
-void erase(std::vector<route_table::entry>& among, const peer& what) noexcept {
-  std::erase_if(among, [&what](const route_table::entry& one) { return one.to == &what; });
+bool erase(std::vector<route_table::entry>& among, const peer& what) noexcept {
+  return std::erase_if(among, [&what](const route_table::entry& one) { return one.to == &what; }) !=
+         0;
 }
 
 }  // namespace
@@ -32,11 +33,12 @@ void route_table::put(peer& linked) {
     insert(ranges_, linked.range->first(), linked);
 }
 
-void route_table::remove(const peer& lost) noexcept {
-  erase(ids_, lost);
+bool route_table::remove(const peer& lost) noexcept {
+  const bool was_here = erase(ids_, lost);
   erase(ranges_, lost);
   if (parent_ == &lost)
     parent_ = nullptr;
+  return was_here;
 }
 
 bool route_table::is_ours(bus_id id) const noexcept {

@@ -27,8 +27,8 @@ class route_table {
   // It has a registered link, or is another one to us now. Its range overlaps that of no other child
   // or sibling here.
   void put(peer& linked);
-  // It has none any more.
-  void remove(const peer& lost) noexcept;
+  // It has none any more. False: it was not here.
+  bool remove(const peer& lost) noexcept;
 
   // The next node on the way to `destination` for a message that came from `from`, null if it is our
   // own; null: there is no way.

@@ -239,5 +239,15 @@ TEST_F(NodeAdmission, TellsAFormerLifeThatAnotherOneHasItsPlaceForGood) {
   EXPECT_EQ(two.send(1, "more"), errc::no_route);
 }
 
+TEST_F(NodeAdmission, TellsNothingOfAStrangerInTheNameOfAConnectedPeer) {
+  party one{net, 1, node_options{}.token(secret)};
+  party two{net, 2, node_options{}.token(secret)};
+  connect(two, one, 1);
+  hand_played stranger{net, 2, 1, true};
+  net.run_for(6s);
+  EXPECT_GT(one.core().stats().registrations_failed, 0U);
+  EXPECT_EQ(one.count(endpoint_event::refused), 0);
+}
+
 }  // namespace
 }  // namespace atbus::detail

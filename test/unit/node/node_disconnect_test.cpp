@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "atbus/testing.hpp"
 #include "node_core_fixture.h"
 #include "tree_of_six.h"
 
@@ -99,6 +100,24 @@ TEST_F(TreeDisconnect, NothingOfItTakesAnotherWay) {
       EXPECT_EQ(std::count(far->got.begin(), far->got.end(), each.text), 0);
     }
   }
+}
+
+// In a named segment, whose messages wait for the receiver's next incarnation.
+TEST(NodeDisconnectAway, TakesAnOpenSlotAway) {
+  testing::simulation sim{1};
+  sim.start(2, [](node& of) { EXPECT_TRUE(of.listen("shm://two")); });
+  sim.start(1, [](node& of) { EXPECT_TRUE(of.connect(2, "shm://two")); });
+  ASSERT_TRUE(sim.run_until([&] {
+    const auto all = sim.node(1).endpoints();
+    return !all.empty() && all[0].connected();
+  }));
+  sim.kill(2);
+  sim.run_for(1s);
+  node_slot slot = sim.node(1).claim(2, 0, 5);
+  ASSERT_TRUE(slot);
+  EXPECT_TRUE(sim.node(1).disconnect(2));
+  slot.commit();
+  EXPECT_EQ(sim.node(1).stats().accepted, 0U);
 }
 
 }  // namespace

@@ -656,5 +656,22 @@ TEST_F(Routing, WhatComesLateOverARelayDoesNotTakeBackAFlowThatHasMovedOn) {
   EXPECT_EQ(far->core().stats().violations, 0U);
 }
 
+TEST_F(Routing, AConnectedPeerThatIsReachedOverOthersStaysConnectedWhileNothingIsSent) {
+  net.separate(81, 97);
+  one->connect(97);
+  EXPECT_TRUE(one->send(97, "first"));
+  ASSERT_TRUE(until([&] { return one->is_connected(97); }));
+  net.run_for(std::chrono::minutes{20});
+  EXPECT_EQ(one->count(endpoint_event::disconnected), 0);
+}
+
+TEST_F(Routing, WhoNeverCameIsForgottenAfterASlotForItWasNotCommitted) {
+  status why;
+  ASSERT_NE(one->core().claim_required(bus_id{99}, 0, 5, why), nullptr);
+  net.run_for(31s);
+  const auto all = one->core().endpoints();
+  EXPECT_TRUE(std::ranges::none_of(all, [](const endpoint& of) { return of.id() == bus_id{99}; }));
+}
+
 }  // namespace
 }  // namespace atbus::detail
