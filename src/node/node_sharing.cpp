@@ -57,6 +57,7 @@ void node_core::hand_out_shares() {
       continue;
     }
     one->carried_bytes = 0;
+    circuits_.writable();  // no event of the link tells those that were refused here
     if (one->share_left != 0)
       one->carried_most = 2 * one->share_left;
     one->wants_share = false;
@@ -72,7 +73,10 @@ void node_core::hand_out_shares() {
 void node_core::end_sharing() {
   bool again = false;
   for (const auto& one : sessions_) {
-    one->shared = one->shared && std::exchange(one->carried, false);
+    if (one->shared && !std::exchange(one->carried, false)) {
+      one->shared = false;
+      circuits_.writable();
+    }
     again = again || one->shared;
   }
   if (again)

@@ -95,6 +95,8 @@ void tree_run::happen(const tree_event& one) {
       return world_.disconnect(one.who, one.whom, one.count);
     case tree_happening::call:
       return world_.meet_stranger(one.who, one.whom, one.count, until);
+    case tree_happening::connect:
+      return world_.connect(one.who, one.whom);
     case tree_happening::kinds:
       return;
   }
@@ -126,6 +128,8 @@ test::run_result tree_run::run() {
     world_.check_nobody(std::max<std::size_t>(32, world_.size() / 4));
     world_.check_memory();
   }
+  if (well())
+    world_.check_wishes();
   if (well())
     world_.check_broadcasts(4);
   if (well())

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(tree_happening::kinds)> names{
     "send", "cut",  "slow",      "refuse",     "swallow",   "narrow",     "stop", "kill",
-    "lose", "part", "kill_many", "step_clock", "broadcast", "disconnect", "call"};
+    "lose", "part", "kill_many", "step_clock", "broadcast", "disconnect", "call", "connect"};
 
 // 2 to `most`, the median at 10 for 1,000: the square of what would make each order of magnitude as
 // likely as another.
@@ -31,7 +31,7 @@ tree_happening draw_fault(dice& draw) {
   if (draw.one_in(3))
     return tree_happening::cut;
   return static_cast<tree_happening>(
-      1 + draw.below(static_cast<std::uint64_t>(tree_happening::kinds) - 1));
+      1 + draw.below(static_cast<std::uint64_t>(tree_happening::connect) - 1));
 }
 
 // Those near the root have more below them.
@@ -104,6 +104,22 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
       add(tree_happening::call, 10s);
     else
       add(made.crowded && !draw.one_in(4) ? tree_happening::cut : draw_fault(draw), 10s);
+  }
+  // Drawn apart: the rest of a seed's scenario is what it was without these.
+  dice apart{~seed};
+  const std::uint64_t wishes =
+      made.calm || apart.one_in(2) ? 0 : apart.below(4 + made.nodes.size() / 2);
+  for (std::uint64_t i = 0; i != wishes; ++i) {
+    tree_event one;
+    one.when = apart.time(made.faults_end);
+    one.what = tree_happening::connect;
+    std::tie(one.who, one.whom) = pairs[apart.below(pairs.size())];
+    const tree_node& self = made.nodes[one.who];
+    if (!self.children.empty() && apart.one_in(3))
+      one.whom = self.children[apart.below(self.children.size())];
+    else if (one.who != 0 && apart.one_in(3))
+      one.whom = apart.one_in(2) ? self.parent : made.nodes[self.parent].children.front();
+    made.events.push_back(one);
   }
   std::ranges::stable_sort(made.events, {}, &tree_event::when);
   return made;

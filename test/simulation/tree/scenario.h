@@ -32,6 +32,7 @@ enum class tree_happening : std::uint8_t {
   broadcast,   // `count` messages of up to `size` bytes from `who`
   disconnect,  // `who` from a child of its or from `whom`, in the midst of what it sends there
   call,        // a stranger dials `who` in the name of a neighbour or of `whom`, `count` times
+  connect,     // `who` names `whom`, or a neighbour of its own, with connect()
   kinds,
 };
 [[nodiscard]] const char* name(tree_happening what) noexcept;

@@ -48,6 +48,7 @@ void tree_world::start(std::size_t index) {
   host[1] = static_cast<std::byte>(self.host >> 8U);
   host[2] = std::byte{1};
   ++at.lives;
+  at.wishes.clear();
   at.doomed = false;
   at.owed.clear();
   node_options options = options_[index];
@@ -204,6 +205,34 @@ void tree_world::broadcast_many(std::size_t from, std::uint64_t count, std::uint
   }
 }
 
+void tree_world::connect(std::size_t from, std::size_t to) {
+  if (!is_running(from) || from == to)
+    return;
+  simulated_node& process = *places_[from].process;
+  const std::string& where = nodes_[to].addresses[draw.below(nodes_[to].addresses.size())];
+  if (!process.core().connect(nodes_[to].id, where))
+    return;
+  book.wished(process.core().self(), nodes_[to].id, true);
+  places_[from].wishes.insert(to);
+  places_[from].partners.insert(to);
+  places_[to].partners.insert(from);
+  process.wake();
+}
+
+void tree_world::check_wishes() {
+  run_until(net.now() + 60s);
+  for (std::size_t from = 0; from < size(); ++from) {
+    std::set<std::size_t> left = places_[from].wishes;
+    for (const endpoint& one : places_[from].process->core().endpoints()) {
+      if (one.connected())
+        left.erase(by_id_.at(one.id().value()));
+    }
+    for (const std::size_t to : left)
+      book.fail("node " + std::to_string(from) + " is not connected to " + std::to_string(to) +
+                ", which it has named");
+  }
+}
+
 // What was accepted before is reported. A child, and who sends, comes back.
 void tree_world::disconnect(std::size_t from, std::size_t to, std::uint64_t count) {
   if (!is_running(from))
@@ -218,6 +247,7 @@ void tree_world::disconnect(std::size_t from, std::size_t to, std::uint64_t coun
   places_[from].owed.erase(nodes_[to].id.value());
   simulated_node& process = *places_[from].process;
   book.wished(process.core().self(), nodes_[to].id, false);
+  places_[from].wishes.erase(to);
   (void)process.core().disconnect(nodes_[to].id);
   if (!process.core().dispatching())
     process.wake();

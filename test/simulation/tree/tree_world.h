@@ -56,6 +56,9 @@ class tree_world {
   // Whether all are running and have their parent, and nobody talks to one that is gone.
   [[nodiscard]] bool is_connected();
   [[nodiscard]] bool knows_its_children(std::size_t index) const;
+  void connect(std::size_t from, std::size_t to);
+  // Whoever is named with connect() is connected in the end.
+  void check_wishes();
   // And all that was accepted is settled.
   [[nodiscard]] bool is_quiet();
   // Runs until it is quiet and returns how long that took; a fault if it takes too long.
@@ -93,6 +96,7 @@ class tree_world {
     bool doomed = false;           // it has been superseded
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     std::set<std::size_t> partners;
+    std::set<std::size_t> wishes;  // of this process: whom it has named with connect()
     std::uint64_t strangers = 0;  // links of theirs
   };
 
