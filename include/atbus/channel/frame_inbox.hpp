@@ -4,8 +4,9 @@
 // Bytes are read, and everything that is no message dealt with, out of line; the messages between
 // are found, checked and handed out here, where they were read.
 //
-// Senders of the same host may move on to lanes of shared memory; those are asked first then, and
-// the sockets now and then.
+// Senders of the same host may move on to lanes of shared memory; those are asked first then. A poll
+// asks the sockets if it finds nothing there, and now and then in any case. One poll hands out what
+// it finds in the lanes or what it finds in the sockets.
 //
 // Guarantees:
 //  - A handler runs on the bytes in place, once per message, in the order of its connection;
@@ -53,7 +54,7 @@ class ATBUS_API frame_inbox : public receiver_backend {
   virtual void reject(bytes_view message) noexcept = 0;
 
   receiver_core* lanes_ = nullptr;  // of the senders that have moved on to them
-  unsigned polls_ = 0;              // of lanes
+  unsigned polls_ = 0;              // of lanes, since the sockets were asked
   bool moved_on_ = false;           // some sender has, since they were asked
   frame_run run_;
   std::uint32_t connection_ = 0;  // whose messages these are
@@ -73,26 +74,22 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   const dispatch_frame frame{*this};
   if (!frame.entered())
     return 0;
-  std::size_t delivered = 0;
-  poll_limits rest = limits;
-  if (lanes_ != nullptr) {
-    delivered = lanes_->poll(handler, limits);
-    if (!goes_on())
-      return delivered;
-    // With no end of messages there the sockets still get their turn.
-    if (delivered != 0 && ++polls_ % polls_per_look != 0)
-      return delivered;
-    rest.messages -= delivered;
+  bool lanes_due = lanes_ != nullptr;
+  // However many messages the lanes hold, the sockets still get their turn, with all of the limits.
+  if (lanes_due && ++polls_ != polls_per_look) {
+    const std::size_t of_lanes = lanes_->poll(handler, limits);
+    if (of_lanes != 0 || !goes_on())
+      return of_lanes;
+    lanes_due = false;
   }
-  const std::size_t of_frames = poll_frames(handler, rest);
-  delivered += of_frames;
+  polls_ = 0;
+  const std::size_t of_frames = poll_frames(handler, limits);
   // Behind its last frame a sender goes on in its lane.
-  if (moved_on_ && goes_on()) [[unlikely]] {
+  if (of_frames == 0 && (lanes_due || moved_on_) && goes_on()) [[unlikely]] {
     moved_on_ = false;
-    rest.messages -= of_frames;
-    delivered += lanes_->poll(handler, rest);
+    return lanes_->poll(handler, limits);
   }
-  return delivered;
+  return of_frames;
 }
 
 template <class Handler>

@@ -130,6 +130,25 @@ TEST_F(StreamLanes, SendersBeyondTheLanesUseTheirSockets) {
   EXPECT_EQ(drain(inbox).size(), 4U);
 }
 
+TEST_F(StreamLanes, ALaneThatFillsEachPollDoesNotStarveTheSockets) {
+  auto inbox = open_receiver();
+  auto busy = open_sender();
+  move_on(inbox, busy);
+  address += "?shm=false";
+  auto newcomer = open_sender();
+  ASSERT_TRUE(newcomer.send(as_bytes("me too")));
+  constexpr std::size_t limit = 4;
+  bool heard = false;
+  for (int polls = 0; !heard && polls != 1000; ++polls) {
+    for (std::size_t i = 0; i != limit; ++i)
+      ASSERT_TRUE(busy.send(as_bytes("busy")));
+    (void)newcomer.flush();
+    EXPECT_EQ(inbox.wait(0ns), errc::ok);
+    inbox.poll([&](bytes_view m) { heard = heard || as_text(m) == "me too"; }, {.messages = limit});
+  }
+  EXPECT_TRUE(heard);
+}
+
 TEST_F(StreamLanes, OrderHoldsAcrossTheSwitch) {
   for (int round = 0; round < 50; ++round) {
     address = fresh_address();
