@@ -35,6 +35,12 @@ void acceptor::go_on(std::chrono::nanoseconds time) noexcept {
     until_ = time + refused_pause;
 }
 
+// A child that was forked a moment ago may hold a copy of the socket: epoll would go on to watch it.
+void acceptor::close() noexcept {
+  rest({});
+  socket_.close();
+}
+
 file acceptor::next(error& refused) noexcept {
   for (;;) {
     file socket{kernel().accept(socket_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};

@@ -1,6 +1,7 @@
 // A listening socket in an epoll instance: accepts newcomers, and rests when it has to.
 //
-// Guarantee: while it rests it wakes nobody, however many wait in the kernel's backlog.
+// Guarantee: while it rests, and from its end on, it wakes nobody, however many wait in the kernel's
+// backlog.
 //
 // One thread. Its owner keeps forks away (fork_pause) while it accepts.
 #pragma once
@@ -23,6 +24,9 @@ class acceptor {
   // `epoll` outlives it. `tag` is what epoll says when somebody waits.
   acceptor(listening_socket socket, int epoll, void* tag) noexcept
       : socket_(std::move(socket)), epoll_(epoll), tag_(tag) {}
+  acceptor(const acceptor&) = delete;
+  acceptor& operator=(const acceptor&) = delete;
+  ~acceptor() { close(); }
 
   [[nodiscard]] const std::string& address() const noexcept { return socket_.bound_to(); }
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
@@ -40,9 +44,12 @@ class acceptor {
   // a while, and `refused` says why.
   [[nodiscard]] file next(error& refused) noexcept;
 
-  void close() noexcept { socket_.close(); }
-  // In a forked child.
-  void abandon() noexcept { socket_.abandon(); }
+  void close() noexcept;
+  // In a forked child: what epoll watches is the parent's.
+  void abandon() noexcept {
+    watching_ = false;
+    socket_.abandon();
+  }
 
  private:
   listening_socket socket_;

@@ -30,7 +30,7 @@ struct listener_entry;
 
 // What epoll is told of a connection: not where it is, because a child forked a moment ago may still
 // hold the socket of one that is gone, and then epoll still speaks of it. An odd number: listeners,
-// which are told by their place, have even ones.
+// which are told by their place, and which epoll is told to forget before they go, have even ones.
 [[nodiscard]] constexpr std::uint64_t epoll_tag(std::uint64_t connection_id) noexcept {
   return connection_id << 1U | 1U;
 }

@@ -1,5 +1,7 @@
 // Listeners of a set: whom they let in, and how many.
 #include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,6 +38,31 @@ TEST_F(ConnectionListener, AListenerThatIsClosedLeavesItsConnections) {
   out = b.connect(where);
   ASSERT_TRUE(until([&] { return b.closes == 1; }));
   EXPECT_EQ(b.whys.back(), errc::not_found);
+}
+
+// A child that runs no handlers of fork, as one of posix_spawn before its exec, keeps the socket open
+// that epoll watches.
+TEST_F(ConnectionListener, OneThatIsClosedBesideACopyOfItsSocketWakesNobody) {
+  where = a.listen(any_address());
+  static int listening;
+  listening = -1;
+  detail::kernel().close = [](int fd) {
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0)
+      listening = ::dup(fd);
+    return ::close(fd);
+  };
+  EXPECT_TRUE(a.set->close_listener(where));
+  detail::kernel().close = saved_.close;
+  const detail::file copy{listening};
+  ASSERT_TRUE(copy);
+  const plain_socket newcomer = plain_socket::connect(where);
+  pollfd asked{.fd = a.set->descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&asked, 1, 0), 0);
+  EXPECT_EQ(a.set->wait(0ns), errc::timed_out);
+  EXPECT_EQ(a.set->poll(), 0U);
+  EXPECT_EQ(a.set->size(), 0U);
 }
 
 TEST_F(ConnectionListener, ListensAtManyPlacesAtOnce) {
