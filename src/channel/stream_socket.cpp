@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -146,16 +147,17 @@ result<place_in_directory> find_place(const std::string& path, const std::string
   return place;
 }
 
-// Reached through its directory, so that a second, longer name fits into sun_path too.
-socket_address path_in(const place_in_directory& place, const std::string& name) {
+// Of what a descriptor of ours is open on, or of `rest` below it. However long its own path is, this
+// one fits into sun_path.
+socket_address path_through(int fd, const std::string& rest) {
   socket_address to;
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + std::to_string(place.directory.get()) + "/" + name;
-  const std::size_t n = std::min(path.size(), sizeof un.sun_path - 1);
-  std::memcpy(un.sun_path, path.data(), n);
+  const std::string path = "/proc/self/fd/" + std::to_string(fd) + rest;
+  assert(path.size() < sizeof un.sun_path);
+  std::memcpy(un.sun_path, path.data(), path.size());
   std::memcpy(&to.storage, &un, sizeof un);
-  to.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n + 1);
+  to.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
   return to;
 }
 
@@ -309,6 +311,16 @@ file work_alone_in(int directory) noexcept {
   return lock;
 }
 
+// Tells a living one from a dead one: not_found.
+result<dialled_socket> dial_in(const place_in_directory& place, const char* name,
+                               const std::string& text) {
+  const file named{
+      kernel().openat(place.directory.get(), name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0)};
+  if (!named)
+    return dial_error(text, errno);
+  return dial_socket(path_through(named.get(), {}), text, {});
+}
+
 struct close_directory {
   void operator()(DIR* which) const noexcept { closedir(which); }
 };
@@ -338,7 +350,7 @@ void remove_stale_first_names(const place_in_directory& place, const std::string
         std::time(nullptr) - about.st_ctime < longest_between_bind_and_listen_s)
       continue;
     ++asked;
-    const auto there = dial_socket(path_in(place, entry->d_name), text, {});
+    const auto there = dial_in(place, entry->d_name, text);
     if (!there && there.error() == errc::not_found)
       (void)kernel().unlinkat(place.directory.get(), entry->d_name, 0);
   }
@@ -356,7 +368,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
   const std::string name = place->name;
   remove_stale_first_names(*place, text);
   const std::string first_name = std::string{first_name_prefix} + std::to_string(random_word());
-  const socket_address first = path_in(*place, first_name);
+  const socket_address first = path_through(directory, "/" + first_name);
   if (kernel().bind(fd_.get(), first.get(), first.length) != 0)
     return bind_error(text, errno);
   const auto give_up = [&](error why) {
@@ -387,7 +399,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
                       text + ": something that is no socket has that name; remove it, or choose "
                              "another name"});
     }
-    auto there = dial_socket(path_in(*place, name), text, {});
+    auto there = dial_in(*place, name.c_str(), text);
     if (there || !(there.error() == errc::not_found))
       return give_up(bind_error(text, EADDRINUSE));
     if (!alone) {

@@ -231,6 +231,23 @@ TEST_F(StreamSocket, TheLongestPathWorks) {
   EXPECT_TRUE(reach(unix_at(name)));
 }
 
+// The last part of a path may take nearly all of it.
+TEST_F(StreamSocket, ALivingUnixListenerWithALongNameIsNotReplaced) {
+  char short_path[] = "/tmp/XXXXXX";
+  ASSERT_NE(mkdtemp(short_path), nullptr);
+  const std::string text = std::string{"unix://"} + short_path + "/" +
+                           std::string(unix_name_length_max - sizeof short_path, 'x');
+  {
+    auto first = listen_on(text);
+    ASSERT_TRUE(first) << first.error().text();
+    auto second = listen_on(text);
+    EXPECT_FALSE(second);
+    EXPECT_EQ(second.error(), errc::receiver_exists);
+    EXPECT_TRUE(reach(text));
+  }
+  EXPECT_EQ(rmdir(short_path), 0);
+}
+
 TEST_F(StreamSocket, AbstractNamesNeedNoFile) {
   const std::string text = "unix://@atbus-test-" + std::to_string(getpid());
   auto listening = listen_on(text);
