@@ -181,8 +181,9 @@ bool stream_link::flush() noexcept {
     if (n < 0) {
       if (errno == EINTR)
         continue;
-      // Too many descriptors are under way already: an offer without any is none.
-      if (errno == ETOOMANYREFS && given_[0]) {
+      // Too many descriptors are under way already, or the other end takes none of ours: an offer
+      // without any is none.
+      if ((errno == ETOOMANYREFS || errno == EPERM) && given_[0]) {
         given_ = {};
         continue;
       }

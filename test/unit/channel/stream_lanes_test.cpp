@@ -118,6 +118,25 @@ TEST_F(StreamLanes, SocketServesWhereSharedMemoryIsRefused) {
   EXPECT_NE(told[0].find("through the socket instead"), std::string::npos) << told[0];
 }
 
+// The other end does not let descriptors in, because whoever listened was another user then.
+TEST_F(StreamLanes, SocketServesWhereDescriptorsAreRefused) {
+  detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) -> ssize_t {
+    if (message->msg_controllen != 0) {
+      errno = EPERM;
+      return -1;
+    }
+    ++writes();
+    return ::sendmsg(fd, message, flags);
+  };
+  constexpr std::uint64_t limit = 1000;
+  auto inbox = open_receiver({.message_limit = limit});
+  auto out = open_sender();
+  move_on(inbox, out);
+  EXPECT_FALSE(uses_lane(out));
+  EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+  EXPECT_EQ(out.message_limit(), limit);  // of its hello, which had the descriptors with it
+}
+
 TEST_F(StreamLanes, SendersBeyondTheLanesUseTheirSockets) {
   auto inbox = open_receiver({.lanes = 2});
   std::vector<sender> senders;
