@@ -283,9 +283,16 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
 }
 
 bool stream_sender::poll_writable() {
+  if (forked_)
+    return false;
+  // For some programs this is the only call between a refused send and the next one.
+  if (through_stream_)
+    write_now();
+  else if (lane_->wants_room())
+    look(0);
   if (!through_stream_ && refused_length_ == no_length)
     return lane_->poll_writable();
-  if (forked_ || refused_length_ == no_length)
+  if (refused_length_ == no_length)
     return false;
   // A channel that has ended counts as writable: the next send says why. Else it is told when there
   // is room for more than a few.

@@ -231,7 +231,8 @@ class ATBUS_API sender {
   // As in receiver. Not negative also while no receiver lives and nothing tells of a new one.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
   // Calls the on_writable handler if a send was refused and another would not be: there is room, or
-  // the channel has ended and the next send says why. True: it did. Never blocks.
+  // the channel has ended and the next send says why. True: it did. Never blocks. Of streams: first
+  // hands the kernel what it takes, and dials if that is due.
   bool poll_writable();
 
   // Takes back what was published and not yet handled, when no receiver lives: to send it

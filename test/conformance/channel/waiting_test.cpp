@@ -126,6 +126,23 @@ TEST_P(Waiting, WaitForRoomEndsAtItsDeadline) {
   EXPECT_EQ(out.wait_writable(20ms, 5000), errc::message_too_large);
 }
 
+// A program with a loop of its own stops sending at would_block and calls nothing but poll_writable.
+TEST_P(Waiting, PollingAloneTellsAFullSenderOfRoom) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
+  auto out = open_sender();
+  bool told = false;
+  out.on_writable([&] { told = true; });
+  while (out.send(as_bytes("fill"))) {
+  }
+  const auto deadline = now() + 30s;
+  while (!told && now() < deadline) {
+    (void)out.poll_writable();
+    inbox.poll([](bytes_view) {});
+  }
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(out.send(as_bytes("more")));
+}
+
 TEST_P(LaneWaiting, SenderThatWaitsIsServedByASuccessor) {
   auto first = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
   auto out = open_sender({.spin = 0ns});

@@ -481,5 +481,43 @@ TEST_F(StreamLanes, FullLaneWaitsForRoom) {
   reader.join();
 }
 
+TEST_F(StreamLanes, PollingAFullLaneTellsThatItsReceiverIsGone) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 65536, .message_limit = 8192});
+  auto out = open_sender({.message_limit = 8192});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  while (out.send(as_bytes(std::string(1000, 'x')))) {
+  }
+  inbox.close();
+  const auto deadline = now() + 30s;
+  bool told = false;
+  while (!told && now() < deadline)
+    told = out.poll_writable();
+  EXPECT_TRUE(told);
+  EXPECT_EQ(out.send(as_bytes("late")), errc::peer_closed);
+}
+
+TEST_F(StreamLanes, PollingAFullLaneDialsTheSuccessorOfItsReceiver) {
+  const receiver_options narrow{.lanes = 1, .lane_size = 65536, .message_limit = 8192};
+  auto inbox = open_receiver(narrow);
+  auto out = open_sender({.message_limit = 8192, .reconnect_min = 1ms, .reconnect_max = 10ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  std::size_t accepted = 1;
+  while (out.send(as_bytes(std::string(1000, 'x'))))
+    ++accepted;
+  inbox.close();
+  inbox = open_receiver(narrow);
+  std::size_t got = 0;
+  bool told = false;
+  const auto deadline = now() + 30s;
+  while ((!told || got < accepted) && now() < deadline) {
+    told = out.poll_writable() || told;
+    got += drain(inbox).size();
+  }
+  EXPECT_TRUE(told);
+  EXPECT_EQ(got, accepted);
+}
+
 }  // namespace
 }  // namespace atbus

@@ -352,6 +352,46 @@ TEST_P(StreamSender, MessagesNotSentAreTakenBackAfterTheEnd) {
   EXPECT_EQ(*out.take_back([](bytes_view, errc) { FAIL(); }), 0U);
 }
 
+// --- nothing but poll_writable
+
+TEST_P(StreamSender, PollingAloneWritesWhatIsQueued) {
+  constexpr std::size_t count = 200;
+  auto inbox = open_receiver(narrow_receiver());
+  sender_options options = narrow();
+  options.send_buffer_size = std::uint64_t{32} << 20;
+  auto out = open_sender(options);
+  for (std::uint64_t i = 1; i <= count; ++i)
+    ASSERT_TRUE(out.send(as_bytes(numbered(8000, i))));
+  std::vector<std::string> got;
+  EXPECT_TRUE(repeat_until([&] { return got.size() == count; },
+                           [&] {
+                             EXPECT_FALSE(out.poll_writable()) << "nothing was refused";
+                             take(inbox, got);
+                           }));
+}
+
+TEST_P(StreamSender, PollingAloneDialsAgain) {
+  auto inbox = open_receiver(narrow_receiver());
+  auto out = open_sender(narrow({.linger = 0ns, .reconnect_min = 1ms, .reconnect_max = 10ms}));
+  while (out.send(as_bytes(numbered(1000, 1)))) {
+  }
+  inbox.close();
+  inbox = open_receiver();
+  std::vector<std::string> got;
+  EXPECT_TRUE(repeat_until([&] { return out.poll_writable(); }, [&] { take(inbox, got); }));
+  EXPECT_TRUE(out.send(as_bytes("more")));
+}
+
+TEST_P(StreamSender, PollingAloneTellsARefusedSenderOfTheEnd) {
+  auto inbox = open_receiver(narrow_receiver());
+  auto out = open_sender(narrow());
+  while (out.send(as_bytes(numbered(1000, 1)))) {
+  }
+  inbox.close();
+  EXPECT_TRUE(repeat_until([&] { return out.poll_writable(); }, [] {}));
+  EXPECT_EQ(out.send(as_bytes("late")), errc::peer_closed);
+}
+
 // --- flushing and closing
 
 TEST_P(StreamSender, FlushWaitsToItsDeadline) {
