@@ -16,8 +16,6 @@
 namespace atbus::detail {
 namespace {
 
-// No notice has this value: its counting bits would have to overflow first.
-constexpr std::uint64_t no_notice = ~std::uint64_t{0};
 // Without inotify, how often a sender that waits for a receiver to appear looks for one.
 constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // How often it tries again at a bell with a full backlog, and looks for room when the kernel has no

@@ -17,6 +17,9 @@
 
 namespace atbus::detail {
 
+// No notice has this value: its counting bits would have to overflow first.
+inline constexpr std::uint64_t no_notice = ~std::uint64_t{0};
+
 class sender_state final : public sender_backend, public fork_guard {
  public:
   // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.

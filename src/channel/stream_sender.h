@@ -7,7 +7,8 @@
 //
 // Through a Unix socket the receiver may offer a lane of shared memory. Then the socket carries what
 // was sent so far and the word that nothing follows (switch); all further messages go through the
-// lane, by the code of shm:// (sender_state), and the socket tells of the other's end.
+// lane, by the code of shm:// (sender_state), and the socket tells of the other's end: it is looked at
+// now and then, behind a message.
 //
 // Guarantees:
 //  - What was accepted leaves in order and whole, or is in the queue when the sender ends: to be
@@ -121,7 +122,9 @@ class stream_sender final : public sender_backend, public fork_guard {
   dialler dialler_;
   std::chrono::nanoseconds attempt_time_;
   std::chrono::nanoseconds lane_left_at_{0};
-  sender_state* lane_ = nullptr;  // taken; in use once through_stream_ is false
+  std::chrono::nanoseconds looked_at_{0};  // the socket, from the lane
+  std::uint64_t step_ = 0;                 // bytes of the lane until the next look
+  sender_state* lane_ = nullptr;           // taken; in use once through_stream_ is false
   file epoll_;
   phase phase_ = phase::ended;
   error why_;                   // of the end, or of the last attempt that failed

@@ -1,5 +1,6 @@
 // A sender of a Unix socket that goes over to a lane of shared memory, and back when the receiver
 // has gone.
+#include <algorithm>
 #include <utility>
 
 #include "atbus/channel/copy_payload.hpp"
@@ -10,6 +11,15 @@
 #include "channel/stream_sender.h"
 
 namespace atbus::detail {
+namespace {
+
+// A lane's room is given in steps of so many bytes; a record always fits. A step costs a look at the
+// receiver's `head`, which may be in another core's cache.
+constexpr std::uint64_t smallest_step = 64;
+constexpr std::uint64_t largest_step = 32 * 1024;
+constexpr std::chrono::nanoseconds look_at_socket = std::chrono::milliseconds{1};
+
+}  // namespace
 
 void stream_sender::take_offer() noexcept {
   const fork_pause no_fork;
@@ -42,6 +52,7 @@ bool stream_sender::move_on_to_lane() noexcept {
     return false;
   test_hook(step::switch_written);
   through_stream_ = false;
+  writer_.close_window();  // make_room gives it in steps
   return true;
 }
 
@@ -103,10 +114,16 @@ bool stream_sender::leave_ended_lane() noexcept {
   return through_stream_;
 }
 
+// Nothing in the lane tells of its receiver's death. So room is given in steps, and the publish that
+// follows each of them looks at the socket: the messages are where they should be, and nobody waits for
+// them while we look.
 status stream_sender::make_room(std::uint64_t size) noexcept {
   const status made = lane_->make_room(size);
-  if (made)
+  if (made) {
+    writer_.narrow_window(std::max(size, step_));
+    writer_.notice_seen(no_notice);
     return made;
+  }
   const bool left = made == errc::would_block ? has_left_lane() : leave_ended_lane();
   if (auto s = usable(); !s)
     return s;
@@ -119,8 +136,18 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
   return made;
 }
 
+// Who is slow looks with each message. The steps of a fast one double, so that it looks once a
+// millisecond, or as often as the coarse clock ticks.
 void stream_sender::answer_notice() noexcept {
   lane_->answer_notice();
+  const auto time = coarse_now();
+  if (time - looked_at_ < look_at_socket) {
+    step_ = std::min(2 * step_ + smallest_step, largest_step);
+    return;
+  }
+  looked_at_ = time;
+  step_ = 0;
+  look(0);
 }
 
 }  // namespace atbus::detail

@@ -159,6 +159,11 @@ class lane_writer {
 
   // Every further claim takes the slow path, which says why it fails.
   void close_window() noexcept { window_end_ = position_; }
+  // The claim behind the next `bytes` takes the slow path, also if there is room.
+  void narrow_window(std::uint64_t bytes) noexcept {
+    if (fits(bytes))
+      window_end_ = position_ + bytes;
+  }
 
   [[nodiscard]] lane_slot* slot() const noexcept { return slot_; }
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

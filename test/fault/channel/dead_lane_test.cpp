@@ -1,0 +1,100 @@
+// The lane of a receiver that was killed while it was awake. Nothing in it tells of that, and it is far
+// from full: its sender finds out although it does nothing but send.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "atbus/channel/receiver.hpp"
+#include "atbus/channel/sender.hpp"
+#include "child_process.h"
+#include "scratch_directory.h"
+#include "shared_memory.h"
+
+namespace atbus::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class DeadLane : public ::testing::Test {
+ protected:
+  // Only polls, and so never sleeps.
+  child_process start_receiver() {
+    return child_process{[this] {
+      auto inbox = receiver::open(address);
+      require(static_cast<bool>(inbox), "the receiver can't be opened");
+      for (handled->add();; std::this_thread::yield()) {
+        if (const std::size_t some = inbox->poll([](bytes_view) {}); some != 0)
+          handled->add(static_cast<std::uint32_t>(some));
+      }
+      return 0;
+    }};
+  }
+  sender open_sender(const sender_options& options = {}) {
+    EXPECT_TRUE(handled->wait());
+    auto opened = sender::open(address, options);
+    EXPECT_TRUE(opened) << opened.error().text();
+    return std::move(opened).value();
+  }
+  // Each is handled before the next one is sent, so that the sender moves on to its lane.
+  void carry(sender& out, int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::uint32_t before = handled->get();
+      ASSERT_TRUE(out.send(as_bytes(std::string(100, 'x'))));
+      ASSERT_TRUE(handled->wait(before + 1));
+    }
+  }
+
+  static void next_tick() {
+    for (const auto start = coarse_now(); coarse_now() - start < 1ms;)
+      std::this_thread::yield();
+  }
+  // How many messages a sender takes that sends one in each tick of the clock.
+  static int sent_one_per_tick(sender& out, const std::string& message) {
+    int sent = 0;
+    for (next_tick(); sent < 1000 && out.send(as_bytes(message)); next_tick())
+      ++sent;
+    return sent;
+  }
+
+  scratch_directory directory;
+  std::string address = "unix://" + directory.path() + "/dead";
+  shared<shared_counter> handled;
+};
+
+TEST_F(DeadLane, IsNoticedByASlowSender) {
+  child_process inbox = start_receiver();
+  auto out = open_sender();
+  carry(out, 10);
+  inbox.kill_and_wait();
+  EXPECT_LE(sent_one_per_tick(out, "slow"), 2);
+  EXPECT_EQ(out.send(as_bytes("late")), errc::peer_closed);
+}
+
+TEST_F(DeadLane, IsNoticedByASenderThatWasFastOnceItIsSlow) {
+  child_process inbox = start_receiver();
+  auto out = open_sender();
+  carry(out, 10'000);
+  inbox.kill_and_wait();
+  EXPECT_LE(sent_one_per_tick(out, std::string(8000, 'x')), 10);
+}
+
+TEST_F(DeadLane, IsLeftForTheSuccessorByASlowSender) {
+  child_process first = start_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  carry(out, 10);
+  first.kill_and_wait();
+  auto second = receiver::open(address);
+  ASSERT_TRUE(second) << second.error().text();
+  std::string got;
+  for (int i = 0; got.empty() && i < 1000; ++i, next_tick()) {
+    (void)out.send(as_bytes("slow"));
+    second->poll([&](bytes_view m) { got = as_text(m); });
+  }
+  EXPECT_EQ(got, "slow");
+}
+
+}  // namespace
+}  // namespace atbus::test
