@@ -391,14 +391,14 @@ void sender_state::room_found() {
 
 // --- taking back
 
-bool sender_state::receiver_alive() const noexcept {
+bool sender_state::has_receiver() const noexcept {
   // A bell that has ended is no proof.
   return (usable() || condition_ == condition::gone) &&
          query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
 }
 
 std::uint64_t sender_state::receiver_generation() const noexcept {
-  return receiver_alive() ? segment_.header().generation.load(std::memory_order_acquire) : 0;
+  return has_receiver() ? segment_.header().generation.load(std::memory_order_acquire) : 0;
 }
 
 std::uint64_t sender_state::share() const noexcept {
@@ -459,7 +459,7 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   slot.withdrawn.store(1, std::memory_order_seq_cst);
   test_hook(step::withdrawn_set);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const bool alive = receiver_alive();
+  const bool alive = has_receiver();
   test_hook(step::withdrawn_asked);
   own_records own;
   const bool possible = !alive && find_own_records(own);

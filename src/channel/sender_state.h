@@ -41,7 +41,7 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
   bool poll_writable() override;
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
-  [[nodiscard]] bool receiver_alive() const noexcept override;
+  [[nodiscard]] bool receiver_alive() noexcept override { return has_receiver(); }
   [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
   [[nodiscard]] status look_at_notice() noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
@@ -73,6 +73,8 @@ class sender_state final : public sender_backend, public fork_guard {
   void stop() noexcept override;
   void destroy() noexcept override;
   void end(condition why) noexcept;
+  // Asks the kernel.
+  [[nodiscard]] bool has_receiver() const noexcept;
   // Whether the receiver has ended the lane.
   void heed(std::uint64_t notice) noexcept;
   void rouse_receiver() noexcept;

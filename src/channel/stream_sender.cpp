@@ -389,9 +389,7 @@ std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
 result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view, errc)>& each) {
   if (forked_)
     return error{errc::used_after_fork};
-  if (phase_ == phase::linked && !through_stream_)
-    look(0);
-  if (phase_ == phase::linked)
+  if (receiver_alive())
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   stretch_.frame = nullptr;
   commit_stretch();
@@ -408,8 +406,11 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   return count;
 }
 
-bool stream_sender::receiver_alive() const noexcept {
-  return !forked_ && phase_ == phase::linked;
+bool stream_sender::receiver_alive() noexcept {
+  // Twice: its end may lie behind what it has said.
+  for (int i = 0; i != 2 && phase_ == phase::linked; ++i)
+    look(0);
+  return phase_ == phase::linked;
 }
 
 channel_stats stream_sender::stats() const {

@@ -51,7 +51,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
   bool poll_writable() override;
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
-  [[nodiscard]] bool receiver_alive() const noexcept override;
+  [[nodiscard]] bool receiver_alive() noexcept override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return 0; }
   std::size_t finish(std::chrono::nanoseconds linger,

@@ -242,7 +242,8 @@ class ATBUS_API sender {
   // `each` must not use this sender.
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
 
-  // Whether a receiver holds the segment right now (asks the kernel).
+  // Whether a receiver holds the segment, or the other end of the connection, right now (asks the
+  // kernel).
   [[nodiscard]] bool receiver_alive() const;
   // Of lanes only (streams know nothing of this): which of the segment's receivers holds it right
   // now, counted from 1; 0: nobody does. A new receiver has its predecessor's number for a moment.

@@ -75,7 +75,7 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
   virtual bool poll_writable() = 0;
   virtual result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) = 0;
-  [[nodiscard]] virtual bool receiver_alive() const noexcept = 0;
+  [[nodiscard]] virtual bool receiver_alive() noexcept = 0;
   // Of lanes.
   [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
   [[nodiscard]] virtual status look_at_notice() noexcept { return {}; }

@@ -481,6 +481,19 @@ TEST_F(StreamLanes, FullLaneWaitsForRoom) {
   reader.join();
 }
 
+TEST_F(StreamLanes, AskingForAReceiverAloneNoticesItsEnd) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  EXPECT_TRUE(out.receiver_alive());
+  inbox.close();
+  const auto deadline = now() + 30s;
+  while (out.receiver_alive() && now() < deadline) {
+  }
+  EXPECT_FALSE(out.receiver_alive());
+}
+
 TEST_F(StreamLanes, PollingAFullLaneTellsThatItsReceiverIsGone) {
   auto inbox = open_receiver({.lanes = 1, .lane_size = 65536, .message_limit = 8192});
   auto out = open_sender({.message_limit = 8192});

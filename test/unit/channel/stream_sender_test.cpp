@@ -352,6 +352,41 @@ TEST_P(StreamSender, MessagesNotSentAreTakenBackAfterTheEnd) {
   EXPECT_EQ(*out.take_back([](bytes_view, errc) { FAIL(); }), 0U);
 }
 
+TEST_P(StreamSender, TakingBackAloneNoticesTheEnd) {
+  auto inbox = open_receiver(narrow_receiver());
+  auto out = open_sender(narrow());
+  while (out.send(as_bytes(numbered(1000, 1)))) {
+  }
+  inbox.close();
+  std::size_t back = 0;
+  EXPECT_TRUE(repeat_until(
+      [&] { return static_cast<bool>(out.take_back([&](bytes_view, errc) { ++back; })); }, [] {}));
+  EXPECT_GT(back, 0U);
+}
+
+TEST_P(StreamSender, AskingForAReceiverAloneNoticesTheEnd) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  ASSERT_TRUE(out.send(as_bytes("first")));
+  ASSERT_EQ(collect(inbox, 1, &out).size(), 1U);
+  EXPECT_TRUE(out.receiver_alive());
+  inbox.close();
+  EXPECT_TRUE(repeat_until([&] { return !out.receiver_alive(); }, [] {}));
+}
+
+TEST(StreamSenderUnix, SeesAnEndBehindAHelloThatItHasNotRead) {
+  const test::plain_listener listener{"unix://@hello-" + std::to_string(getpid())};
+  auto out = sender::open(listener.address() + "?shm=false");
+  ASSERT_TRUE(out) << out.error().text();
+  test::plain_socket peer = listener.accept();
+  ASSERT_EQ(peer.receive(detail::frame_size(detail::hello_size)).size(),
+            detail::frame_size(detail::hello_size));
+  EXPECT_TRUE(out->receiver_alive());
+  EXPECT_TRUE(peer.send(as_text(detail::opened_stream(false))));
+  peer.close();
+  EXPECT_FALSE(out->receiver_alive());
+}
+
 // --- nothing but poll_writable
 
 TEST_P(StreamSender, PollingAloneWritesWhatIsQueued) {
