@@ -78,6 +78,9 @@ status sender_state::make_room(std::uint64_t size) noexcept {
     case lane_writer::room::made:
       return {};
     case lane_writer::room::none:
+      // Nothing more is published, so nothing else looks.
+      if (auto s = look_at_notice(); !s)
+        return s;
       break;
     case lane_writer::room::impossible_head:
       end(condition::quarantined);
@@ -378,7 +381,7 @@ bool sender_state::poll_writable() {
   if (condition_ == condition::closed || condition_ == condition::forked || refused_size_ == 0)
     return false;
   // A channel that has ended counts as writable: the next send says why.
-  if (condition_ == condition::open && !has_room())
+  if (look_at_notice() && !has_room())
     return false;
   room_found();
   return true;

@@ -168,6 +168,26 @@ TEST_P(LaneWaiting, SenderThatWaitsIsServedByASuccessor) {
   EXPECT_EQ(last, "at last");
 }
 
+// A lane that is full publishes nothing any more, and publishing is what finds a notice.
+TEST_P(LaneWaiting, SenderThatIsFullLearnsOfTheRemovalFromItsNextSend) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
+  auto out = open_sender();
+  while (out.send(as_bytes("fill"))) {
+  }
+  ASSERT_TRUE(inbox.remove());
+  EXPECT_EQ(out.send(as_bytes("late")), errc::retired);
+}
+
+TEST_P(LaneWaiting, PollingTellsAFullSenderOfTheRemoval) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
+  auto out = open_sender();
+  while (out.send(as_bytes("fill"))) {
+  }
+  ASSERT_TRUE(inbox.remove());
+  EXPECT_TRUE(out.poll_writable());
+  EXPECT_EQ(out.send(as_bytes("late")), errc::retired);
+}
+
 TEST_P(Waiting, IdlePairUsesNoCpu) {
   auto inbox = open_receiver();
   auto out = open_sender();

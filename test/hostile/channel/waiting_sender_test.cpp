@@ -55,6 +55,27 @@ TEST_F(WaitingSender, DoesNotSleepInALaneThatIsQuarantined) {
   EXPECT_EQ(out.wait_writable(deadline), errc::quarantined);
 }
 
+TEST_F(WaitingSender, LearnsFromItsNextSendThatItsLaneIsQuarantined) {
+  receiver in = open_receiver();
+  sender out = open_sender();
+  fill(out);
+  spoil_record();
+  in.poll([](bytes_view) {});
+  ASSERT_EQ(in.stats().quarantined, 1U);
+  EXPECT_EQ(out.send(as_bytes("late")), errc::quarantined);
+}
+
+TEST_F(WaitingSender, ThatPollsIsToldThatItsLaneIsQuarantined) {
+  receiver in = open_receiver();
+  sender out = open_sender();
+  fill(out);
+  spoil_record();
+  in.poll([](bytes_view) {});
+  ASSERT_EQ(in.stats().quarantined, 1U);
+  EXPECT_TRUE(out.poll_writable());
+  EXPECT_EQ(out.send(as_bytes("late")), errc::quarantined);
+}
+
 TEST_F(WaitingSender, IsToldThatASuccessorFindsItsLaneImpossible) {
   receiver in = open_receiver();
   sender out = open_sender();
