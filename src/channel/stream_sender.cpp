@@ -179,7 +179,8 @@ void stream_sender::read_controls() noexcept {
   for (int left = reads_per_turn; left != 0 && link_->receive(); --left) {
     frame_run messages;
     const walk_end ended = link_->lend(messages);
-    if (messages.at != nullptr)
+    // Messages, or the word that they go through a lane.
+    if (ended == walk_end::stopped)
       link_->close({errc::protocol_error, "it sends messages where none are expected"});
     if (ended != walk_end::needs_more || link_->drained())
       break;

@@ -329,6 +329,17 @@ TEST(StreamSenderUnix, EndsALinkOverWhichMessagesCome) {
   EXPECT_TRUE(repeat_until([&] { return !out->receiver_alive(); }, turn));
 }
 
+TEST(StreamSenderUnix, EndsALinkOverWhichASwitchComes) {
+  const test::plain_listener listener{"unix://@switches-" + std::to_string(getpid())};
+  auto out = sender::open(listener.address());
+  ASSERT_TRUE(out) << out.error().text();
+  test::plain_socket peer = listener.accept();
+  EXPECT_TRUE(peer.send(as_text(detail::opened_stream(false))));
+  EXPECT_TRUE(peer.send(as_text(detail::switch_frame(false))));
+  EXPECT_TRUE(repeat_until([&] { return !out->receiver_alive(); }, [&] { out->finish_sleep(); }));
+  EXPECT_EQ(out->send(as_bytes("late")), errc::protocol_error);
+}
+
 TEST_P(StreamSender, MessagesNotSentAreTakenBackAfterTheEnd) {
   auto inbox = open_receiver(narrow_receiver());
   auto out = open_sender(narrow());
