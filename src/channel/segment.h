@@ -12,6 +12,8 @@
 //  - Only a process that holds the receiver's lock on a file unlinks it, after marking it retired.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -70,6 +72,11 @@ class mapping {
   }
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  // Puts memory of this process's own in its place: what is written there reaches nobody any more.
+  void detach() noexcept {
+    (void)kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
   // In a forked child the pages are not there: forget them, never unmap.
   void abandon() noexcept { base_ = nullptr; }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class sender_state final : public sender_backend, public fork_guard {
   // A message was refused, and whoever sent it waits to be told of room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
+  // Where its records lie.
+  [[nodiscard]] std::shared_ptr<mapping> memory() const noexcept { return segment_.lanes; }
 
   void abandon_in_child() noexcept override;
 

@@ -104,6 +104,10 @@ status stream_sender::usable() const noexcept {
 status stream_sender::new_stretch(std::size_t length) noexcept {
   stretch_.frame = nullptr;  // what was not committed when the next claim begins was never sent
   commit_stretch();
+  if (left_memory_ != nullptr) [[unlikely]] {
+    const fork_pause no_fork;
+    left_memory_.reset();
+  }
   if (phase_ == phase::linked && lane_ != nullptr) [[unlikely]] {
     if (move_on_to_lane())
       return {};
@@ -510,6 +514,8 @@ void stream_sender::abandon_in_child() noexcept {
   if (link_ != nullptr)
     link_->abandon();
   dialler_.abandon();
+  if (left_memory_ != nullptr)
+    left_memory_->abandon();
   epoll_.reset();
 }
 

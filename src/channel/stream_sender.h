@@ -125,6 +125,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::chrono::nanoseconds looked_at_{0};  // the socket, from the lane
   std::uint64_t step_ = 0;                 // bytes of the lane until the next look
   sender_state* lane_ = nullptr;           // taken; in use once through_stream_ is false
+  std::shared_ptr<mapping> left_memory_;   // of a lane that was left, until the next claim
   file epoll_;
   phase phase_ = phase::ended;
   error why_;                   // of the end, or of the last attempt that failed

@@ -59,8 +59,6 @@ bool stream_sender::move_on_to_lane() noexcept {
 void stream_sender::leave_lane() noexcept {
   if (lane_ == nullptr)
     return;
-  stretch_.frame = nullptr;
-  commit_stretch();
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
   if (lane_->wants_room())
@@ -97,6 +95,9 @@ bool stream_sender::empty_lane() noexcept {
   // has only closed the connection, and hands out what is in the lane itself.
   if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
     return false;
+  // An open slot lies in it. Its lane may soon be another sender's.
+  left_memory_ = lane_->memory();
+  left_memory_->detach();
   std::exchange(lane_, nullptr)->release();
   return true;
 }

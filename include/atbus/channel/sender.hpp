@@ -70,8 +70,9 @@ class message_slot {
   // Why there is none: an error of send, or ok once it was committed.
   [[nodiscard]] status why() const noexcept { return why_; }
 
-  // As many as were claimed, 8-byte aligned, not initialized. Void once the channel has ended, which any
-  // other verb of the sender may find out: its memory is gone then.
+  // As many as were claimed, 8-byte aligned, not initialized. They are there until the sender's next
+  // claim, close or end. But `commit` sends nothing once the channel has ended, or a sender that dials
+  // again has found its `unix://` receiver gone, which any other verb may find out.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   message_slot* operator->() noexcept { return this; }
 

@@ -494,6 +494,57 @@ TEST_F(StreamLanes, AskingForAReceiverAloneNoticesItsEnd) {
   EXPECT_FALSE(out.receiver_alive());
 }
 
+TEST_F(StreamLanes, SlotInALaneStaysThereWhenItsReceiverIsGone) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  auto slot = out.claim(1000);
+  ASSERT_TRUE(slot);
+  inbox.close();
+  inbox = open_receiver();
+  std::vector<std::string> got;
+  const auto deadline = now() + 30s;
+  const auto until = [&](std::size_t count) {
+    while (got.size() < count && now() < deadline) {
+      (void)out.flush(1ms);
+      for (auto& text : drain(inbox))
+        got.push_back(std::move(text));
+    }
+  };
+  until(1);
+  std::memset(slot.bytes().data(), 's', slot.bytes().size());
+  slot.commit();
+  EXPECT_TRUE(out.send(as_bytes("after")));
+  until(2);
+  EXPECT_EQ(got, (std::vector<std::string>{"probe", "after"}));
+}
+
+// It lies in the queue, which goes on.
+TEST_F(StreamLanes, SlotOfASenderThatWasOfferedALaneOutlivesItsReceiver) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  auto slot = out.claim(4);
+  ASSERT_TRUE(slot);
+  const auto deadline = now() + 30s;
+  for (int i = 0; i < 3; ++i) {
+    (void)drain(inbox);
+    (void)out.flush();
+  }
+  inbox.close();
+  while (out.stats().connections != 0 && now() < deadline)
+    (void)out.flush();
+  std::memcpy(slot.bytes().data(), "slot", 4);
+  slot.commit();
+  inbox = open_receiver();
+  std::vector<std::string> got;
+  while (got.empty() && now() < deadline) {
+    (void)out.flush(1ms);
+    got = drain(inbox);
+  }
+  EXPECT_EQ(got, std::vector<std::string>{"slot"});
+}
+
 TEST_F(StreamLanes, PollingAFullLaneTellsThatItsReceiverIsGone) {
   auto inbox = open_receiver({.lanes = 1, .lane_size = 65536, .message_limit = 8192});
   auto out = open_sender({.message_limit = 8192});
