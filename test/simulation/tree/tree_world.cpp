@@ -209,7 +209,10 @@ void tree_world::connect(std::size_t from, std::size_t to) {
   if (!is_running(from) || from == to)
     return;
   simulated_node& process = *places_[from].process;
-  const std::string& where = nodes_[to].addresses[draw.below(nodes_[to].addresses.size())];
+  // On another host only the first one, TCP, leads there.
+  const bool same_host = nodes_[from].host == nodes_[to].host;
+  const std::string& where =
+      nodes_[to].addresses[same_host ? draw.below(nodes_[to].addresses.size()) : 0];
   if (!process.core().connect(nodes_[to].id, where))
     return;
   book.wished(process.core().self(), nodes_[to].id, true);
