@@ -117,11 +117,14 @@ class sender_on_loop final : public loop_binding {
       return;
     // A handler that ran may have filled the lane anew, and whoever turns the loop by hand should
     // see what it did before the loop waits.
-    if (called) {
-      stay_awake();
-    } else {
-      rest();
+    if (called)
+      return stay_awake();
+    // It may have found the connection lost, which then is to be dialled again.
+    if (out_.is_open() && out_.prepare_sleep()) {
+      asleep_ = true;
+      return sleep(out_.longest_sleep());
     }
+    rest();
   }
 
   void after_wait() override {

@@ -293,7 +293,7 @@ bool stream_sender::poll_writable() {
   // For some programs this is the only call between a refused send and the next one.
   if (through_stream_)
     write_now();
-  else if (lane_->wants_room())
+  else if (lane_->wants_room() || is_look_due())
     look(0);
   if (!through_stream_ && refused_length_ == no_length)
     return lane_->poll_writable();
@@ -474,9 +474,14 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
-    // Refused while its receiver lives, which hands out what is there.
-    const auto of_lane = lane_->take_back([&](bytes_view m, errc) { unsent(m); });
-    count += of_lane ? *of_lane : 0;
+    // Refused while its receiver lives, which hands out what is there. What a handler had begun with
+    // was sent.
+    (void)lane_->take_back([&](bytes_view m, errc outcome) {
+      if (outcome != errc::not_delivered)
+        return;
+      ++count;
+      unsent(m);
+    });
   }
   return count;
 }

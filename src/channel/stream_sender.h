@@ -71,6 +71,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] bool has_left_lane() noexcept;
   [[nodiscard]] bool leave_ended_lane() noexcept;
   void answer_notice() noexcept override;
+  // A sender in its lane asks its socket once a millisecond whether the receiver lives.
+  [[nodiscard]] bool is_look_due() noexcept;
   [[nodiscard]] status new_stretch(std::size_t length) noexcept override;
   [[nodiscard]] status claim_stretch(std::size_t length) noexcept;
   void commit_stretch() noexcept;

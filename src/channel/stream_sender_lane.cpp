@@ -141,14 +141,20 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
 // millisecond, or as often as the coarse clock ticks.
 void stream_sender::answer_notice() noexcept {
   lane_->answer_notice();
-  const auto time = coarse_now();
-  if (time - looked_at_ < look_at_socket) {
+  if (!is_look_due()) {
     step_ = std::min(2 * step_ + smallest_step, largest_step);
     return;
   }
-  looked_at_ = time;
   step_ = 0;
   look(0);
+}
+
+bool stream_sender::is_look_due() noexcept {
+  const auto time = coarse_now();
+  if (time - looked_at_ < look_at_socket)
+    return false;
+  looked_at_ = time;
+  return true;
 }
 
 }  // namespace atbus::detail

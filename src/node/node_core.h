@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <list>
 #include <map>
@@ -319,6 +320,7 @@ class node_core final : private link_events, private next_hops {
   void probe(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
   void received_special(link& from, bytes_view message, bool redelivered);
+  void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
   // Also a command or a reply. False: it makes no sense, or may not come from there.
@@ -465,6 +467,26 @@ class node_core final : private link_events, private next_hops {
   // False: the node has been ended.
   bool tell_own() { return to_self_.empty() || tell_all_own(); }
   bool tell_news() { return news_.empty() || tell_all_news(); }
+  // Calls `take` with what has come, once all else is told. Not if the node is closed then; but also if
+  // a handler throws, because the link counts what it has told of as handled.
+  template <class Take>
+  void after_news(Take take) {
+    if (news_.empty())
+      return take();
+    std::exception_ptr thrown;
+    for (std::size_t left = news_.size(); left != 0 && !closed_ && !news_.empty(); --left) {
+      try {
+        tell_news();
+        break;
+      } catch (...) {
+        thrown = thrown ? thrown : std::current_exception();
+      }
+    }
+    if (!closed_)
+      take();
+    if (thrown)
+      std::rethrow_exception(thrown);
+  }
   bool tell_all_own();
   bool tell_all_news();
   [[nodiscard]] endpoint view(const peer& of) const;

@@ -366,27 +366,33 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
       return violation(*by, {errc::protocol_error, "a message came before its number"});
     return drop(*by, false, errc::superseded, {});  // the flow goes on elsewhere
   }
-  peer& of = *by->of;
   if (message.size() - message_head_size > options_.message_limit()) [[unlikely]]
     return violation(*by, {errc::protocol_error, "a message is longer than this node takes"});
-  if (!news_.empty() && (!tell_news() || by->stage == session_stage::dropped))
-    return;
+  after_news([&] {
+    if (by->stage != session_stage::dropped)
+      take_data(*by, head, message, redelivered);
+  });
+}
+
+void node_core::take_data(session& by, const message_head& head, bytes_view message,
+                          bool redelivered) {
+  peer& of = *by.of;
   if ((head.flags & flag_acknowledge) != 0)
-    acknowledge_at_once(*by);
-  count_handled(*by, true);
+    acknowledge_at_once(by);
+  count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      if (!deliver_any(by->life, head, payload_of(message),
+      if (!deliver_any(by.life, head, payload_of(message),
                        redelivered || (head.flags & flag_redelivered) != 0)) [[unlikely]]
-        violation(*by, {errc::protocol_error, is_guest(of)
-                                                  ? "a visitor sends something else than commands"
-                                                  : "a command or reply is not as it should be"});
+        violation(
+            by, {errc::protocol_error, is_guest(of) ? "a visitor sends something else than commands"
+                                                    : "a command or reply is not as it should be"});
       return;
     case incoming_flow::verdict::duplicate:
       ++stats_.duplicates;
       return;
     case incoming_flow::verdict::violation:
-      return violation(*by, {errc::protocol_error, "a message came before its number"});
+      return violation(by, {errc::protocol_error, "a message came before its number"});
   }
 }
 

@@ -73,10 +73,10 @@ void node_core::inherited(const node_life& source, bytes_view message, bool rede
     return log_cause(errc::timed_out, "a command of " + source.id.to_string() +
                                           " to an earlier life of this node is not carried out: " +
                                           "its time is over");
-  if (!news_.empty() && !tell_news())
-    return;
-  (void)deliver_any(source, head, payload_of(message),
-                    redelivered || (head.flags & flag_redelivered) != 0);
+  after_news([&] {
+    (void)deliver_any(source, head, payload_of(message),
+                      redelivered || (head.flags & flag_redelivered) != 0);
+  });
 }
 
 }  // namespace atbus::detail

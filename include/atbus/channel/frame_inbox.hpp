@@ -53,9 +53,10 @@ class ATBUS_API frame_inbox : public receiver_backend {
   // A message of the run has the wrong checksum: ends its connection and the run.
   virtual void reject(bytes_view message) noexcept = 0;
 
-  receiver_core* lanes_ = nullptr;  // of the senders that have moved on to them
-  unsigned polls_ = 0;              // of lanes, since the sockets were asked
-  bool moved_on_ = false;           // some sender has, since they were asked
+  receiver_core* lanes_ = nullptr;        // of the senders that have moved on to them
+  unsigned polls_ = 0;                    // of lanes, since the sockets were asked
+  std::chrono::nanoseconds look_due_{0};  // when they are asked in any case
+  bool moved_on_ = false;                 // some sender has, since they were asked
   frame_run run_;
   std::uint32_t connection_ = 0;  // whose messages these are
   std::uint64_t messages_ = 0;    // handed out
@@ -67,6 +68,8 @@ class ATBUS_API frame_inbox : public receiver_backend {
 
   static constexpr std::size_t messages_per_clock = 32;
   static constexpr unsigned polls_per_look = 64;
+  // For programs that poll once a frame.
+  static constexpr std::chrono::nanoseconds look_interval = std::chrono::milliseconds{1};
 };
 
 template <class Handler>
@@ -76,13 +79,14 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
     return 0;
   bool lanes_due = lanes_ != nullptr;
   // However many messages the lanes hold, the sockets still get their turn, with all of the limits.
-  if (lanes_due && ++polls_ != polls_per_look) {
+  if (lanes_due && ++polls_ != polls_per_look && coarse_now() < look_due_) {
     const std::size_t of_lanes = lanes_->poll(handler, limits);
     if (of_lanes != 0 || !goes_on())
       return of_lanes;
     lanes_due = false;
   }
   polls_ = 0;
+  look_due_ = lanes_ != nullptr ? coarse_now() + look_interval : look_due_;
   const std::size_t of_frames = poll_frames(handler, limits);
   // Behind its last frame a sender goes on in its lane.
   if (of_frames == 0 && (lanes_due || moved_on_) && goes_on()) [[unlikely]] {

@@ -55,6 +55,9 @@ class ATBUS_API sender_backend {
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (through_stream_)
       return stretch_.append(claimed, length);
+    // No: another verb has moved the writer since the slot was claimed, and has left it no room.
+    if (!writer_.fits(record_size(claimed))) [[unlikely]]
+      return;
     if (length != claimed) [[unlikely]]
       writer_.begin(record_kind::message, length);
     writer_.append(length);

@@ -96,5 +96,19 @@ TEST_F(DeadLane, IsLeftForTheSuccessorByASlowSender) {
   EXPECT_EQ(got, "slow");
 }
 
+TEST_F(DeadLane, IsLeftByASenderThatOnlyPolls) {
+  child_process first = start_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  carry(out, 10);
+  first.kill_and_wait();
+  auto second = receiver::open(address);
+  ASSERT_TRUE(second) << second.error().text();
+  for (int i = 0; out.stats().reconnects == 0 && i < 1000; ++i, next_tick()) {
+    (void)out.poll_writable();
+    second->poll([](bytes_view) {});
+  }
+  EXPECT_EQ(out.stats().reconnects, 1U);
+}
+
 }  // namespace
 }  // namespace atbus::test

@@ -274,5 +274,28 @@ TEST_F(LaneUser, LetsAHandlerPauseAllLanes) {
   EXPECT_EQ(poll().size(), 1U);
 }
 
+TEST_F(LaneUser, ASlotThatIsOpenWhileItsSenderTakesBackSendsNothing) {
+  open_receiver();
+  sender out = open_sender();
+  for (const char* text : {"one", "two", "three"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  in.reset();
+  message_slot slot = out.claim(64);
+  ASSERT_TRUE(slot);
+  const auto taken = out.take_back([](bytes_view, errc) {});
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(*taken, 3U);
+  slot.commit();
+  ASSERT_TRUE(out.send(as_bytes("next")));
+  open_receiver();
+  EXPECT_EQ(poll(), text_list{"next"});
+  // There is no more room than the lane has.
+  const std::string large(60'000, 'x');
+  std::size_t bytes = 0;
+  while (bytes < 64U * 1024 * 1024 && out.send(as_bytes(large)))
+    bytes += large.size();
+  EXPECT_LE(bytes, 1024U * 1024);
+}
+
 }  // namespace
 }  // namespace atbus

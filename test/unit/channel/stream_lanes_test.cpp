@@ -168,6 +168,27 @@ TEST_F(StreamLanes, ALaneThatFillsEachPollDoesNotStarveTheSockets) {
   EXPECT_TRUE(heard);
 }
 
+TEST_F(StreamLanes, SocketsHaveTheirTurnInEachFrameOfAGameLoop) {
+  auto inbox = open_receiver();
+  auto busy = open_sender();
+  move_on(inbox, busy);
+  address += "?shm=false";
+  auto newcomer = open_sender();
+  ASSERT_TRUE(newcomer.send(as_bytes("me too")));
+  bool heard = false;
+  int frames = 0;
+  for (; !heard && frames != 64; ++frames) {
+    ASSERT_TRUE(busy.send(as_bytes("busy")));
+    (void)newcomer.flush();
+    // A frame is longer than the coarse clock's tick.
+    for (const auto start = coarse_now(); coarse_now() - start < 2ms;)
+      std::this_thread::yield();
+    inbox.poll([&](bytes_view m) { heard = heard || as_text(m) == "me too"; });
+  }
+  EXPECT_TRUE(heard);
+  EXPECT_LT(frames, 10);
+}
+
 TEST_F(StreamLanes, OrderHoldsAcrossTheSwitch) {
   for (int round = 0; round < 50; ++round) {
     address = fresh_address();
