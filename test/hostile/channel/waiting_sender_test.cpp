@@ -1,6 +1,7 @@
 // A sender that sleeps until there is room in a lane that nobody will ever read again.
 #include <poll.h>
 
+#include <string_view>
 #include <thread>
 
 #include "hostile/channel/hostile_channel.h"
@@ -10,8 +11,10 @@ namespace {
 
 class WaitingSender : public hostile_channel {
  protected:
+  static constexpr std::string_view filling = "a message of some length, so that not many fit";
+
   void fill(sender& out) {
-    while (out.send(as_bytes("a message of some length, so that not many fit")))
+    while (out.send(as_bytes(filling)))
       ;
   }
   // In the receiver's own word: its next look at everything finds it, and so does its successor.
@@ -62,7 +65,7 @@ TEST_F(WaitingSender, LearnsFromItsNextSendThatItsLaneIsQuarantined) {
   spoil_record();
   in.poll([](bytes_view) {});
   ASSERT_EQ(in.stats().quarantined, 1U);
-  EXPECT_EQ(out.send(as_bytes("late")), errc::quarantined);
+  EXPECT_EQ(out.send(as_bytes(filling)), errc::quarantined);
 }
 
 TEST_F(WaitingSender, ThatPollsIsToldThatItsLaneIsQuarantined) {
@@ -73,7 +76,7 @@ TEST_F(WaitingSender, ThatPollsIsToldThatItsLaneIsQuarantined) {
   in.poll([](bytes_view) {});
   ASSERT_EQ(in.stats().quarantined, 1U);
   EXPECT_TRUE(out.poll_writable());
-  EXPECT_EQ(out.send(as_bytes("late")), errc::quarantined);
+  EXPECT_EQ(out.send(as_bytes(filling)), errc::quarantined);
 }
 
 TEST_F(WaitingSender, IsToldThatASuccessorFindsItsLaneImpossible) {
