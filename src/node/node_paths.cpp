@@ -172,7 +172,8 @@ void node_core::dial_offered(peer& of, const std::vector<std::string>& addresses
     if (error bad = start_dial(of.dials, &of, *to, true); bad)
       of.dials.back().as = as;
     else if (as != relation::sibling)
-      log_about(of.id, text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
+      log_about(of.id,
+                text + ", which " + of.id.to_string() + " offers, can't be used: " + bad.text());
   }
 }
 

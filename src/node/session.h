@@ -88,7 +88,7 @@ struct session {
   // Of batches that went while it did, and how many may before its next share.
   std::size_t carried_bytes = 0;
   std::size_t carried_most = 64 * 1024;
-  bool carried = false;      // a batch, since the last look
+  bool carried = false;  // a batch, since the last look
   std::chrono::nanoseconds acknowledged_at{0};
   bool acknowledge_listed = false;
   bool acknowledge_now = false;

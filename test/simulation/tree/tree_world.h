@@ -97,7 +97,7 @@ class tree_world {
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     std::set<std::size_t> partners;
     std::set<std::size_t> wishes;  // of this process: whom it has named with connect()
-    std::uint64_t strangers = 0;  // links of theirs
+    std::uint64_t strangers = 0;   // links of theirs
   };
 
   status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
