@@ -248,7 +248,7 @@ bool stream_sender::fits(std::size_t length) noexcept {
   if (stretch_.frame != nullptr)
     return true;  // in a place of its own
   if (lane_ != nullptr)
-    return phase_ == phase::linked && move_on_to_lane();
+    return !through_stream_ || (phase_ == phase::linked && move_on_to_lane());
   mutable_bytes place;
   const status claimed = queue_->claim(frame_size(length), place);
   if (claimed)

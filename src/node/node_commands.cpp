@@ -100,7 +100,7 @@ status node_core::answer(const node_life& to, std::uint64_t number, errc how,
     if (in->life.incarnation != 0 && in->life != to)
       return {errc::peer_closed, to.id.value()};
     // It may be back soon, for what its link or an earlier life of this node has left.
-    if (in->sessions.empty() && !in->wished && !in->forget.pending())
+    if (in->sessions.empty() && !in->wished && parent_ != in && !in->forget.pending())
       in->forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
   }
   byte_buffer payload;

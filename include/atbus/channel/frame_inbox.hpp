@@ -53,10 +53,10 @@ class ATBUS_API frame_inbox : public receiver_backend {
   // A message of the run has the wrong checksum: ends its connection and the run.
   virtual void reject(bytes_view message) noexcept = 0;
 
-  receiver_core* lanes_ = nullptr;        // of the senders that have moved on to them
-  unsigned polls_ = 0;                    // of lanes, since the sockets were asked
-  std::chrono::nanoseconds look_due_{0};  // when they are asked in any case
-  bool moved_on_ = false;                 // some sender has, since they were asked
+  receiver_core* lanes_ = nullptr;           // of the senders that have moved on to them
+  unsigned polls_ = 0;                       // of lanes, since the sockets were asked
+  std::chrono::nanoseconds sockets_due_{0};  // when they are asked in any case
+  bool moved_on_ = false;                    // some sender has, since they were asked
   frame_run run_;
   std::uint32_t connection_ = 0;  // whose messages these are
   std::uint64_t messages_ = 0;    // handed out
@@ -78,15 +78,18 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   if (!frame.entered())
     return 0;
   bool lanes_due = lanes_ != nullptr;
-  // However many messages the lanes hold, the sockets still get their turn, with all of the limits.
-  if (lanes_due && ++polls_ != polls_per_look && coarse_now() < look_due_) {
+  // However many messages the lanes hold, the sockets still get their turn, with all of the limits. The
+  // poll after that is the lanes', however seldom there is one.
+  const bool is_lanes_turn =
+      lanes_due && ++polls_ != polls_per_look && (polls_ == 1 || coarse_now() < sockets_due_);
+  if (is_lanes_turn) {
     const std::size_t of_lanes = lanes_->poll(handler, limits);
     if (of_lanes != 0 || !goes_on())
       return of_lanes;
     lanes_due = false;
   }
   polls_ = 0;
-  look_due_ = lanes_ != nullptr ? coarse_now() + look_interval : look_due_;
+  sockets_due_ = lanes_ != nullptr ? coarse_now() + look_interval : sockets_due_;
   const std::size_t of_frames = poll_frames(handler, limits);
   // Behind its last frame a sender goes on in its lane.
   if (of_frames == 0 && (lanes_due || moved_on_) && goes_on()) [[unlikely]] {

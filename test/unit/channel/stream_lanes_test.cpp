@@ -189,6 +189,58 @@ TEST_F(StreamLanes, SocketsHaveTheirTurnInEachFrameOfAGameLoop) {
   EXPECT_LT(frames, 10);
 }
 
+TEST_F(StreamLanes, LanesHaveTheirTurnBesideASocketThatIsBusyInEachFrame) {
+  auto inbox = open_receiver();
+  auto quick = open_sender();
+  move_on(inbox, quick);
+  address += "?shm=false";
+  auto busy = open_sender();
+  int of_lane = 0;
+  int of_socket = 0;
+  for (int frame = 0; frame != 200; ++frame) {
+    if (frame % 2 == 0) {
+      ASSERT_TRUE(quick.send(as_bytes("lane")));
+    }
+    ASSERT_TRUE(busy.send(as_bytes("socket")));
+    (void)busy.flush();
+    for (const auto start = coarse_now(); coarse_now() - start < 2ms;)
+      std::this_thread::yield();
+    inbox.poll([&](bytes_view m) { ++(as_text(m) == "lane" ? of_lane : of_socket); });
+  }
+  EXPECT_GT(of_lane, 50);
+  EXPECT_GT(of_socket, 50);
+}
+
+// The socket's queue refuses a message while the sender is about to move on. It is in its lane when it
+// looks whether there is room.
+TEST_F(StreamLanes, AnOpenSlotInALaneOutlivesAPollOfItsSender) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  const std::string large(60'000, 'x');
+  for (int i = 0; i != 60; ++i)
+    (void)out.send(as_bytes(large));
+  inbox.poll([](bytes_view) {}, {.messages = 1});
+  bool refused = false;
+  for (int i = 0; !refused && i != 100; ++i)
+    refused = !out.send(as_bytes(large));
+  ASSERT_TRUE(refused);
+  for (int i = 0; i != 50; ++i) {
+    inbox.poll([](bytes_view) {});
+    (void)out.flush();
+  }
+  message_slot slot = out.claim(4);
+  ASSERT_TRUE(slot);
+  std::memcpy(slot.bytes().data(), "slot", 4);
+  (void)out.poll_writable();
+  slot.commit();
+  bool arrived = false;
+  for (const auto deadline = now() + 30s; !arrived && now() < deadline;) {
+    (void)out.flush();
+    inbox.poll([&](bytes_view m) { arrived = arrived || as_text(m) == "slot"; });
+  }
+  EXPECT_TRUE(arrived);
+}
+
 TEST_F(StreamLanes, OrderHoldsAcrossTheSwitch) {
   for (int round = 0; round < 50; ++round) {
     address = fresh_address();

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulated_party.h"
@@ -268,6 +270,26 @@ TEST_F(NodeTree, AParentIsNotChargedWhileItsPeerBecomesItsChild) {
     EXPECT_EQ(both.core().stats().dials, dials) << "it stays linked";
     ASSERT_TRUE(both.core().parent() == 64);
   }
+}
+
+// The answer is for an incarnation that is gone.
+TEST_F(NodeTree, WhatWaitsForAParentIsNotGivenUpForAnAnswerToIt) {
+  std::optional<party> parent(std::in_place, net, 80, plain().children("80/60"));
+  party child(net, 81, plain().parent(address_of(80)));
+  std::optional<command> asked;
+  child.core().handlers().on_command = [&](command& what) { asked.emplace(std::move(what)); };
+  ASSERT_TRUE(until([&] { return child.core().parent() == bus_id{80}; }));
+  ASSERT_TRUE(parent->core().ask(81, {"do it"}, 60s, [](status, const command_reply&) {}));
+  parent->node.wake();
+  ASSERT_TRUE(until([&] { return asked.has_value(); }));
+  parent.reset();
+  net.run_for(1s);
+  EXPECT_TRUE(child.send(80, "waits"));
+  (void)asked->reply({"done"});
+  net.run_for(120s);
+  EXPECT_EQ(child.reports.size(), 0U);
+  parent.emplace(net, 80, plain().children("80/60"));
+  ASSERT_TRUE(until([&] { return parent->got.size() == 1; }));
 }
 
 // Its host falls silent; its next life calls before the old link is given up, in a poll that also reads
