@@ -55,8 +55,7 @@ class Unconfirmed : public TwoSets, public ::testing::WithParamInterface<const c
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Channel, Unconfirmed,
-                         ::testing::Values("ipv4://127.0.0.1:0", "unix://@"),
+INSTANTIATE_TEST_SUITE_P(Channel, Unconfirmed, ::testing::Values("ipv4://127.0.0.1:0", "unix://@"),
                          [](const auto& tested) { return std::string{tested.param}.substr(0, 4); });
 
 TEST_P(Unconfirmed, MessageAsLongAsTheLimitIsTold) {
