@@ -368,9 +368,8 @@ void node_core::received_special(link& from, bytes_view message, bool redelivere
   }
   if (message.size() - message_head_size > options_.message_limit()) [[unlikely]]
     return violation(*by, {errc::protocol_error, "a message is longer than this node takes"});
-  // A lane takes what it has told of for handled, also if a handler has just dropped the link.
   after_news([&] {
-    if (by->stage != session_stage::dropped || !by->keeps)
+    if (by->stage != session_stage::dropped)
       take_data(*by, head, message, redelivered);
   });
 }

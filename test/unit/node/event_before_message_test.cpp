@@ -56,39 +56,5 @@ TEST_P(EventBeforeMessage, MayThrowAndTheMessageArrives) {
   EXPECT_TRUE(from.shutdown(10s));
 }
 
-TEST_P(EventBeforeMessage, MayDisconnectAndEachMessageHasAnOutcome) {
-  const node_options options = node_options{}.token("a secret of sixteen bytes");
-  node from{1, options};
-  node to{2, options};
-  std::size_t handled = 0;
-  std::size_t reported = 0;
-  bool has_disconnected = false;
-  to.on_message([&](const message&) { ++handled; });
-  to.on_endpoint([&](const endpoint&, endpoint_event event) {
-    if (event == endpoint_event::connected && !std::exchange(has_disconnected, true)) {
-      EXPECT_TRUE(to.disconnect(1));
-    }
-  });
-  from.on_undelivered([&](const undelivered&) { ++reported; });
-  ASSERT_TRUE(from.listen(GetParam()));
-  from.on_endpoint([&](const endpoint&, endpoint_event event) {
-    for (std::uint32_t type = 1; event == endpoint_event::connected && type <= 5; ++type)
-      EXPECT_TRUE(from.send(2, type, "hello"));
-  });
-  ASSERT_TRUE(to.connect(1, from.addresses().front()));
-  for (const auto deadline = now() + 30s; !has_disconnected && now() < deadline;) {
-    from.poll();
-    to.poll();
-    (void)to.wait(1ms);
-  }
-  for (int turns = 0; turns != 50; ++turns) {
-    from.poll();
-    to.poll();
-    (void)to.wait(1ms);
-  }
-  (void)from.shutdown(10ms);
-  EXPECT_EQ(handled + reported, from.stats().accepted);
-}
-
 }  // namespace
 }  // namespace atbus
