@@ -290,10 +290,10 @@ TEST_F(LaneUser, ASlotThatIsOpenWhileItsSenderTakesBackSendsNothing) {
   open_receiver();
   EXPECT_EQ(poll(), text_list{"next"});
   // There is no more room than the lane has.
-  const std::string large(60'000, 'x');
+  const std::string of_60_kb(60'000, 'x');
   std::size_t bytes = 0;
-  while (bytes < 64U * 1024 * 1024 && out.send(as_bytes(large)))
-    bytes += large.size();
+  while (bytes < 64U * 1024 * 1024 && out.send(as_bytes(of_60_kb)))
+    bytes += of_60_kb.size();
   EXPECT_LE(bytes, 1024U * 1024);
 }
 

@@ -216,13 +216,13 @@ TEST_F(StreamLanes, LanesHaveTheirTurnBesideASocketThatIsBusyInEachFrame) {
 TEST_F(StreamLanes, AnOpenSlotInALaneOutlivesAPollOfItsSender) {
   auto inbox = open_receiver();
   auto out = open_sender();
-  const std::string large(60'000, 'x');
+  const std::string of_60_kb(60'000, 'x');
   for (int i = 0; i != 60; ++i)
-    (void)out.send(as_bytes(large));
+    (void)out.send(as_bytes(of_60_kb));
   inbox.poll([](bytes_view) {}, {.messages = 1});
   bool refused = false;
   for (int i = 0; !refused && i != 100; ++i)
-    refused = !out.send(as_bytes(large));
+    refused = !out.send(as_bytes(of_60_kb));
   ASSERT_TRUE(refused);
   for (int i = 0; i != 50; ++i) {
     inbox.poll([](bytes_view) {});
