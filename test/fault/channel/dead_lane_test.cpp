@@ -1,7 +1,6 @@
 // The lane of a receiver that was killed while it was awake. Nothing in it tells of that, and it is far
 // from full: its sender finds out although it does nothing but send.
 #include <gtest/gtest.h>
-#include <uv.h>
 
 #include <chrono>
 #include <csignal>
@@ -10,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/loop.hpp"
 #include "atbus/channel/receiver.hpp"
 #include "atbus/channel/sender.hpp"
 #include "child_process.h"
@@ -135,36 +133,6 @@ TEST_F(DeadLane, HandsOverNoMessageAsUnsentThatAHandlerHadBegunWith) {
   std::vector<std::string> unsent;
   EXPECT_EQ(out.close(0ns, [&](bytes_view m) { unsent.emplace_back(as_text(m)); }), 0U);
   EXPECT_EQ(unsent, std::vector<std::string>{});
-}
-
-// It looks while nothing else wakes the loop, finds its receiver dead, and has to dial.
-TEST_F(DeadLane, IsLeftByASenderOnALoop) {
-  child_process first = start_receiver();
-  auto sending =
-      open_sender({.send_buffer_number = 2048, .reconnect_min = 1ms, .reconnect_max = 10ms});
-  carry(sending, 10);
-  first.stop();
-  while (sending.send(as_bytes(std::string(100, 'x')))) {
-  }
-  first.kill_and_wait();
-  child_process second = start_receiver();
-  uv_loop_t loop;
-  ASSERT_EQ(uv_loop_init(&loop), 0);
-  uv_timer_t late;
-  uv_timer_init(&loop, &late);
-  uv_timer_start(
-      &late, [](uv_timer_t* of) { uv_stop(of->loop); }, 30'000, 0);
-  {
-    auto out = loop_sender::attach(&loop, std::move(sending));
-    ASSERT_TRUE(out) << out.error().text();
-    (*out)->on_writable([&] { uv_stop(&loop); });
-    uv_run(&loop, UV_RUN_DEFAULT);
-    EXPECT_EQ((*out)->stats().reconnects, 1U);
-  }
-  uv_close(reinterpret_cast<uv_handle_t*>(&late), nullptr);
-  uv_run(&loop, UV_RUN_DEFAULT);
-  EXPECT_EQ(uv_loop_close(&loop), 0);
-  second.kill_and_wait();
 }
 
 }  // namespace
