@@ -378,8 +378,9 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
   const std::size_t first =
       frame_size(frame_length(load_little_endian<std::uint32_t>(batch.data())));
   if (batch.size() > batch_most && batch.size() != first)
-    return owner_.events_.received(*this, {}, false);  // no node sends that
-  hand_up(batch);
+    owner_.events_.received(*this, {}, false);  // no node sends that
+  else
+    hand_up(batch);
 }
 
 void circuit::take_fragment(bool is_last, bytes_view fragment) {
@@ -388,7 +389,8 @@ void circuit::take_fragment(bool is_last, bytes_view fragment) {
   const std::size_t left = frame_size(length) - std::min(frame_size(length), fragments_.size());
   if (length > longest_message_ || (is_last ? fragment.size() != left : fragment.size() >= left)) {
     fragments_ = {};
-    return owner_.events_.received(*this, {}, false);  // no node sends that
+    owner_.events_.received(*this, {}, false);  // no node sends that
+    return;
   }
   try {
     // What has come grows with what comes, and never beyond the frame.

@@ -157,13 +157,13 @@ void lane_transport::clean_earlier_lives() const {
 // --- receiving
 
 // Of each message: a call less.
-[[gnu::always_inline]] inline void lane_transport::receive(inbox& from,
-                                                           const received_message& message) {
+[[gnu::always_inline]] inline taken lane_transport::receive(inbox& from,
+                                                            const received_message& message) {
   const place& at = from.lanes[message.lane];
   if (at.speaker != message.speaker || at.link == nullptr || is_transports_own(message.bytes))
       [[unlikely]]
     return receive_other(from, message);
-  events_->received(*at.link, message.bytes, message.redelivered);
+  return taken{events_->received(*at.link, message.bytes, message.redelivered)};
 }
 
 std::size_t lane_transport::poll(const poll_limits& limits) {
@@ -184,7 +184,7 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
   const std::size_t count = inboxes_.size();
   for (std::size_t i = 0; i != count && told < limits.messages && !poll_ends_ && !closed_; ++i) {
     inbox& from = *inboxes_[(turn_ + i) % count];
-    const auto each = [&](const received_message& message) { receive(from, message); };
+    const auto each = [&](const received_message& message) { return receive(from, message); };
     told += from.in.poll(each, {.messages = limits.messages - told, .time = limits.time});
     look_for_ends(from);
   }
@@ -210,7 +210,7 @@ void lane_transport::end_poll() noexcept {
     own->in.end_poll();
 }
 
-void lane_transport::receive_other(inbox& from, const received_message& message) {
+taken lane_transport::receive_other(inbox& from, const received_message& message) {
   const place& at = from.lanes[message.lane];
   if (at.link != nullptr && at.speaker != message.speaker)
     lane_ended(*at.link);
@@ -219,14 +219,20 @@ void lane_transport::receive_other(inbox& from, const received_message& message)
     const bool handed = from.where.kind() == address_kind::unix_socket;
     const auto record = handed ? std::nullopt : read_pairing_record(message.bytes);
     if (!record)
-      return refuse(from, message.lane, "it sent what is no pairing record");
-    return record->kind == pairing_kind::call ? called(from, message, *record)
-                                              : answered(from, message, *record);
+      refuse(from, message.lane, "it sent what is no pairing record");
+    else if (record->kind == pairing_kind::call)
+      called(from, message, *record);
+    else
+      answered(from, message, *record);
+    return taken::yes;
   }
   const auto source = to_life(from.in.note(message.lane));
-  if (!source)
-    return refuse(from, message.lane, "it sent messages before it said who it is");
-  events_->inherited(*source, message.bytes, message.redelivered, from.in.has_sender(message.lane));
+  if (!source) {
+    refuse(from, message.lane, "it sent messages before it said who it is");
+    return taken::yes;
+  }
+  return taken{events_->inherited(*source, message.bytes, message.redelivered,
+                                  from.in.has_sender(message.lane))};
 }
 
 void lane_transport::refuse(inbox& from, std::uint32_t lane, const std::string& what) {

@@ -108,8 +108,8 @@ class lane_transport final : public transport, public lane_exchange {
   void clean_earlier_lives() const;
 
   // What comes through them.
-  void receive(inbox& from, const received_message& message);
-  void receive_other(inbox& from, const received_message& message);
+  taken receive(inbox& from, const received_message& message);
+  taken receive_other(inbox& from, const received_message& message);
   void called(inbox& from, const received_message& message, const pairing_record& call);
   void answered(inbox& from, const received_message& message, const pairing_record& answer);
   void refuse(inbox& from, std::uint32_t lane, const std::string& what);

@@ -132,10 +132,12 @@ class link_events {
   // what connect() has returned it may be another one, with the context of that, which is gone.
   virtual void opened(link& at, bool accepted) = 0;
   // In place: the bytes are valid until it returns. `redelivered`: an earlier life of this node died
-  // while it handled this message.
-  void received(link& from, bytes_view message, bool redelivered) {
-    if (!inlet_.take(from, message, redelivered)) [[unlikely]]
-      received_other(from, message, redelivered);
+  // while it handled this message. False: nobody was told of it, and nobody will be. A lane does not
+  // count it as handled; a link that keeps messages need not look.
+  bool received(link& from, bytes_view message, bool redelivered) {
+    if (inlet_.take(from, message, redelivered)) [[likely]]
+      return true;
+    return received_other(from, message, redelivered);
   }
   // There is room again after a would_block.
   virtual void writable(link& at) = 0;
@@ -149,15 +151,16 @@ class link_events {
   virtual void recalling(link& at) = 0;
   virtual void returned(link& at) = 0;
   // A message that waited for an earlier life of this node, from whom that life had confirmed.
-  // `awaited`: the sender lives, and nothing of its goes another way before this is handled.
-  virtual void inherited(const node_life& source, bytes_view message, bool redelivered,
+  // `awaited`: the sender lives, and nothing of its goes another way before this is handled. False: as
+  // of `received`.
+  virtual bool inherited(const node_life& source, bytes_view message, bool redelivered,
                          bool awaited) = 0;
   // What concerns no link that was told of; as often as it comes about.
   virtual void problem(const error& what) = 0;
 
  protected:
   ~link_events() = default;
-  virtual void received_other(link& from, bytes_view message, bool redelivered) = 0;
+  virtual bool received_other(link& from, bytes_view message, bool redelivered) = 0;
 
   direct_inlet inlet_;
 };

@@ -156,19 +156,17 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                          std::to_string(payload.size()) + " bytes, and message_limit is " +
                          std::to_string(options_.message_limit()));
   }
-  after_news([&] {
-    if (from.stage == session_stage::dropped)
-      return;
-    if (head.answers) {
-      const routed_head answer{.step = circuit_step::reached,
-                               .destination = head.source,
-                               .source = self_.id,
-                               .circuit = head.number,
-                               .number = 1};
-      (void)send_on(answer, {}, nullptr);
-    }
-    deliver({head.source, 0}, head.type, payload, false);
-  });
+  if (!tell_news_before_message(&from))
+    return;
+  if (head.answers) {
+    const routed_head answer{.step = circuit_step::reached,
+                             .destination = head.source,
+                             .source = self_.id,
+                             .circuit = head.number,
+                             .number = 1};
+    (void)send_on(answer, {}, nullptr);
+  }
+  deliver({head.source, 0}, head.type, payload, false);
 }
 
 void node_core::broadcast_reached(std::uint64_t number, bus_id whom) {

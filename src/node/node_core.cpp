@@ -299,6 +299,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     on_.channels.poll(rest);
   if (!closed_)
     circuits_.poll();
+  rethrow();
   if (closed_)
     return progress_.told;
   close_ways();
@@ -437,7 +438,7 @@ void node_core::end_inlet() noexcept {
   progress_.told += messages;
 }
 
-void node_core::received_other(link& from, bytes_view message, bool redelivered) {
+bool node_core::received_other(link& from, bytes_view message, bool redelivered) {
   close_inlet();
   session* const by = session_of(from);
   std::uint32_t type = 0;
@@ -450,6 +451,7 @@ void node_core::received_other(link& from, bytes_view message, bool redelivered)
   by->of->in.arrived_new(1);
   open_inlet(*by);
   deliver(by->life, type, payload_of(message), redelivered);
+  return true;
 }
 
 endpoint node_core::view(const peer& of) const {

@@ -171,13 +171,13 @@ class node_core final : private link_events, private next_hops {
  private:
   // link_events.
   void opened(link& at, bool accepted) override;
-  void received_other(link& from, bytes_view message, bool redelivered) override;
+  bool received_other(link& from, bytes_view message, bool redelivered) override;
   void writable(link& at) override;
   void closed(link& at, const error& why) override;
   void left(link& at) override;
   void recalling(link& at) override;
   void returned(link& at) override;
-  void inherited(const node_life& source, bytes_view message, bool redelivered,
+  bool inherited(const node_life& source, bytes_view message, bool redelivered,
                  bool awaited) override;
   void problem(const error& what) override;
 
@@ -319,7 +319,8 @@ class node_core final : private link_events, private next_hops {
   void ping(session& of);
   void probe(session& of);
   [[nodiscard]] bool is_idle(session& over_nodes) const;
-  void received_special(link& from, bytes_view message, bool redelivered);
+  bool received_special(link& from, bytes_view message, bool redelivered);
+  bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
   void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
@@ -467,25 +468,18 @@ class node_core final : private link_events, private next_hops {
   // False: the node has been ended.
   bool tell_own() { return to_self_.empty() || tell_all_own(); }
   bool tell_news() { return news_.empty() || tell_all_news(); }
-  // Calls `take` with what has come, once all else is told. Not if the node is closed then; but also if
-  // a handler throws, because the link counts what it has told of as handled.
-  template <class Take>
-  void after_news(Take take) {
-    if (news_.empty())
-      return take();
-    std::exception_ptr thrown;
-    for (std::size_t left = news_.size(); left != 0 && !closed_ && !news_.empty(); --left) {
-      try {
-        tell_news();
-        break;
-      } catch (...) {
-        thrown = thrown ? thrown : std::current_exception();
-      }
-    }
-    if (!closed_)
-      take();
-    if (thrown)
-      std::rethrow_exception(thrown);
+  // Tells all that comes before a message which a link has told of. False: a handler has closed the node
+  // or disconnected that session, so the message must not be told. What a handler throws is thrown when
+  // the message has been told.
+  bool tell_news_before_message(const session* by) {
+    if (!news_.empty()) [[unlikely]]
+      tell_news_and_catch();
+    return !closed_ && (by == nullptr || by->stage != session_stage::dropped);
+  }
+  void tell_news_and_catch() noexcept;
+  void rethrow() {
+    if (thrown_) [[unlikely]]
+      std::rethrow_exception(std::exchange(thrown_, nullptr));
   }
   bool tell_all_own();
   bool tell_all_news();
@@ -568,6 +562,8 @@ class node_core final : private link_events, private next_hops {
   log_limit lines_of_causes_{std::chrono::seconds{1}, 1};
   log_limit lines_of_nodes_{std::chrono::minutes{1}, 60};
   std::deque<news> news_;
+  std::exception_ptr
+      thrown_;  // by a handler of news before a message; the poll that runs throws it
   // Of these: bytes of what was dropped for want of room, with what it takes to keep them; the last one
   // of a destination and outcome, once there are too many, to which all further ones are added.
   std::size_t untold_drops_ = 0;

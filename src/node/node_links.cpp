@@ -337,41 +337,55 @@ void node_core::both_registered(session& on) {
   on.shake.reset();
 }
 
-void node_core::received_special(link& from, bytes_view message, bool redelivered) {
+bool node_core::received_special(link& from, bytes_view message, bool redelivered) {
   close_way();
   session* const by = session_of(from);
   if (closed_ || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
-    return;
+    return true;
   // Most of these; their heads are read there.
-  if (!message.empty() && message[0] == static_cast<std::byte>(message_kind::routed))
-    return relay(*by, message);
-  message_head head;
-  if (const head_fault fault = decode(message, head); fault != head_fault::none) [[unlikely]]
-    return violation(*by, {errc::protocol_error, std::string{explain(fault)}});
-  if (head.kind == message_kind::broadcast) {
-    count_handled(*by, true);
-    return take_broadcast(*by, message);
+  if (!message.empty() && message[0] == static_cast<std::byte>(message_kind::routed)) {
+    relay(*by, message);
+    return true;
   }
-  if (head.kind != message_kind::data) [[unlikely]] {
+  message_head head;
+  const head_fault fault = decode(message, head);
+  if (fault == head_fault::none && head.kind == message_kind::data) [[likely]]
+    return received_data(*by, head, message, redelivered);
+  if (fault != head_fault::none) [[unlikely]] {
+    violation(*by, {errc::protocol_error, std::string{explain(fault)}});
+  } else if (head.kind == message_kind::broadcast) {
+    count_handled(*by, true);
+    take_broadcast(*by, message);
+  } else {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
     count_handled(*by, head.kind == message_kind::flow || message.size() > short_control);
     if (by->stage == session_stage::registering)
-      return advance(*by, message);
-    return control(*by, head, message);
+      advance(*by, message);
+    else
+      control(*by, head, message);
   }
-  if (by->of == nullptr || by->of->in_from != by) [[unlikely]] {
-    if (by->stage == session_stage::registering)
-      return violation(*by, {errc::protocol_error, "a message came before registration"});
-    if (by->of == nullptr || by->of->in_from == nullptr)
-      return violation(*by, {errc::protocol_error, "a message came before its number"});
-    return drop(*by, false, errc::superseded, {});  // the flow goes on elsewhere
+  return true;
+}
+
+bool node_core::received_data(session& by, const message_head& head, bytes_view message,
+                              bool redelivered) {
+  if (by.of == nullptr || by.of->in_from != &by) [[unlikely]] {
+    if (by.stage == session_stage::registering)
+      violation(by, {errc::protocol_error, "a message came before registration"});
+    else if (by.of == nullptr || by.of->in_from == nullptr)
+      violation(by, {errc::protocol_error, "a message came before its number"});
+    else
+      drop(by, false, errc::superseded, {});  // the flow goes on elsewhere
+    return true;
   }
-  if (message.size() - message_head_size > options_.message_limit()) [[unlikely]]
-    return violation(*by, {errc::protocol_error, "a message is longer than this node takes"});
-  after_news([&] {
-    if (by->stage != session_stage::dropped)
-      take_data(*by, head, message, redelivered);
-  });
+  if (message.size() - message_head_size > options_.message_limit()) [[unlikely]] {
+    violation(by, {errc::protocol_error, "a message is longer than this node takes"});
+    return true;
+  }
+  if (!tell_news_before_message(&by))
+    return false;
+  take_data(by, head, message, redelivered);
+  return true;
 }
 
 void node_core::take_data(session& by, const message_head& head, bytes_view message,

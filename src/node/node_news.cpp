@@ -109,6 +109,18 @@ void node_core::log_about(bus_id whom, std::string text) {
     log(std::move(text));
 }
 
+void node_core::tell_news_and_catch() noexcept {
+  for (std::size_t left = news_.size(); left != 0 && !closed_ && !news_.empty(); --left) {
+    try {
+      tell_news();
+      return;
+    } catch (...) {
+      thrown_ = thrown_ ? thrown_ : std::current_exception();
+      end_poll();
+    }
+  }
+}
+
 bool node_core::tell_all_news() {
   // What handlers bring about is told in the next poll at the latest: this ends.
   for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {

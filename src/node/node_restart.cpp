@@ -56,27 +56,30 @@ bool node_core::has_heard_of(const node_life& sender) noexcept {
   return past != nullptr && past->has_begun();
 }
 
-void node_core::inherited(const node_life& source, bytes_view message, bool redelivered,
+bool node_core::inherited(const node_life& source, bytes_view message, bool redelivered,
                           bool awaited) {
   close_ways();
   message_head head;
   if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
-    return;  // control messages of an earlier life mean nothing to this one
+    return true;  // control messages of an earlier life mean nothing to this one
   // Later ones can have come only if the sender is gone, or has given these up.
   if (!awaited && has_heard_of(source)) {
     log_cause(errc::superseded, "messages of " + source.id.to_string() +
                                     " to an earlier life of this node are left out: later ones " +
                                     "have come before them");
-    return;
+    return true;
   }
-  if (has_expired(head, payload_of(message)))
-    return log_cause(errc::timed_out, "a command of " + source.id.to_string() +
-                                          " to an earlier life of this node is not carried out: " +
-                                          "its time is over");
-  after_news([&] {
-    (void)deliver_any(source, head, payload_of(message),
-                      redelivered || (head.flags & flag_redelivered) != 0);
-  });
+  if (has_expired(head, payload_of(message))) {
+    log_cause(errc::timed_out,
+              "a command of " + source.id.to_string() +
+                  " to an earlier life of this node is not carried out: " + "its time is over");
+    return true;
+  }
+  if (!tell_news_before_message(nullptr))
+    return false;
+  (void)deliver_any(source, head, payload_of(message),
+                    redelivered || (head.flags & flag_redelivered) != 0);
+  return true;
 }
 
 }  // namespace atbus::detail

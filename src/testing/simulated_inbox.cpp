@@ -42,9 +42,10 @@ std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std:
     }
     ++count;
     const bool again = std::exchange(way.begun, false);
-    const simulated_dispatch handled{*holder, *from.wire, from.reader};
+    simulated_dispatch handled{*holder, *from.wire, from.reader};
     const bool awaited = from.wire->ends[1 - from.reader] != nullptr;
-    events.inherited(*way.note, way.at(way.handled), again, awaited);
+    if (!events.inherited(*way.note, way.at(way.handled), again, awaited))
+      handled.leave();
   }
   return count;
 }

@@ -265,6 +265,8 @@ void simulated_wire::handled_one(std::size_t reader) noexcept {
 }
 
 simulated_dispatch::~simulated_dispatch() {
+  if (is_left_)
+    return;
   if (by_.closed_ && !wire_.keeps() && by_.net_.draw(2) == 0)
     wire_.ways[1 - reader_].begun = true;
   else
@@ -276,8 +278,9 @@ std::size_t simulated_link::tell_messages(link_events& events, std::size_t most)
   while (count < most && !has_read_all() && !ended_ && !paused_ && !owner_.closed_ &&
          (count == 0 || !owner_.poll_ends_)) {
     ++count;
-    const simulated_dispatch handled{owner_, *wire_, end_};  // also if the handler throws
-    events.received(*this, in().at(in().handled), false);
+    simulated_dispatch handled{owner_, *wire_, end_};  // also if the handler throws
+    if (!events.received(*this, in().at(in().handled), false) && !wire_->keeps())
+      handled.leave();
   }
   return count;
 }

@@ -77,6 +77,8 @@ class simulated_dispatch {
   simulated_dispatch(simulated_transport& by, simulated_wire& wire, std::size_t reader) noexcept
       : by_(by), wire_(wire), reader_(reader) {}
   ~simulated_dispatch();
+  // The message stays the next one of its lane.
+  void leave() noexcept { is_left_ = true; }
   simulated_dispatch(const simulated_dispatch&) = delete;
   simulated_dispatch& operator=(const simulated_dispatch&) = delete;
 
@@ -84,6 +86,7 @@ class simulated_dispatch {
   simulated_transport& by_;
   simulated_wire& wire_;
   std::size_t reader_;
+  bool is_left_ = false;
 };
 
 class simulated_link final : public link {

@@ -44,7 +44,7 @@ class stranger final : private link_events {
     while (draw_.one_in(3))
       say_something(at);
   }
-  void received_other(link& from, bytes_view message, bool) override {
+  bool received_other(link& from, bytes_view message, bool) override {
     const bool is_hello =
         !message.empty() && message[0] == static_cast<std::byte>(message_kind::hello);
     if (is_hello && !draw_.one_in(4))
@@ -53,13 +53,14 @@ class stranger final : private link_events {
       say_something(from);
     if (draw_.one_in(16))
       from.abort();
+    return true;
   }
   void closed(link&, const error&) override {}
   void writable(link&) override {}
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  void inherited(const node_life&, bytes_view, bool, bool) override {}
+  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
   [[nodiscard]] introduction introduce() {

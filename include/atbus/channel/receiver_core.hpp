@@ -35,6 +35,10 @@ namespace atbus {
 
 namespace detail {
 
+// What a handler of the bus's own may return. No: it has done nothing with the message, which stays in
+// its lane, and the poll ends.
+enum class taken : bool { no, yes };
+
 class ATBUS_API receiver_core : public receiver_backend {
  public:
   template <class Handler>
@@ -71,6 +75,13 @@ class ATBUS_API receiver_core : public receiver_backend {
       std::atomic_signal_fence(std::memory_order_seq_cst);
       test_hook(step::handling_stored);
     }
+    // The handler did nothing with it: the record stays the next one of its lane.
+    void left(std::uint64_t length) noexcept {
+      in_handler_ = false;
+      --count;
+      bytes -= length;
+      lane_.slot->handling.store(lane_.position, std::memory_order_relaxed);  // as above
+    }
     void returned() noexcept {
       in_handler_ = false;
       test_hook(step::handler_returned);
@@ -92,8 +103,9 @@ class ATBUS_API receiver_core : public receiver_backend {
 
   template <class Handler>
   std::size_t visit(lane_reader& lane, Handler& handler, std::size_t most);
+  // False: the handler has left it alone.
   template <class Handler>
-  void deliver(Handler& handler, const std::byte* payload, std::uint64_t length,
+  bool deliver(Handler& handler, const std::byte* payload, std::uint64_t length,
                const lane_reader& lane);
 
   // Refreshes the tails of all active lanes; returns the bytes at hand.
@@ -184,7 +196,7 @@ inline std::uint64_t receiver_core::look() noexcept {
 }
 
 template <class Handler>
-void receiver_core::deliver(Handler& handler, const std::byte* payload, std::uint64_t length,
+bool receiver_core::deliver(Handler& handler, const std::byte* payload, std::uint64_t length,
                             const lane_reader& lane) {
   if (private_copy_ != nullptr) [[unlikely]] {
     std::memcpy(private_copy_, payload, length);
@@ -193,11 +205,18 @@ void receiver_core::deliver(Handler& handler, const std::byte* payload, std::uin
   const bytes_view bytes{payload, static_cast<std::size_t>(length)};
   if constexpr (std::is_invocable_v<Handler&, bytes_view>) {
     handler(bytes);
+    return true;
   } else {
     static_assert(std::is_invocable_v<Handler&, const received_message&>,
                   "a handler takes std::span<const std::byte> or const atbus::received_message&");
-    handler(received_message{bytes, static_cast<std::uint32_t>(&lane - lanes_begin_),
-                             lane.redelivering, lane.speaker});
+    const received_message message{bytes, static_cast<std::uint32_t>(&lane - lanes_begin_),
+                                   lane.redelivering, lane.speaker};
+    if constexpr (std::is_same_v<std::invoke_result_t<Handler&, const received_message&>, taken>) {
+      return handler(message) == taken::yes;
+    } else {
+      handler(message);
+      return true;
+    }
   }
 }
 
@@ -229,9 +248,14 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     // Before the handler, so that one that throws leaves its message counted as handled.
     ++frame.count;
     frame.bytes += length;
-    deliver(handler, at + record_header_size, length, lane);
+    const bool is_taken = deliver(handler, at + record_header_size, length, lane);
     if (interrupted_ == interruption::forked) [[unlikely]]
       return frame.count;
+    if (!is_taken) [[unlikely]] {
+      frame.left(length);
+      poll_ends_ = true;
+      break;
+    }
     frame.returned();
     if (!goes_on() || !lane.active) [[unlikely]]
       break;

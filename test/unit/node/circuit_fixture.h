@@ -126,19 +126,19 @@ class end final : public next_hops, public link_events {
       put(at, call_kind, 0);
     }
   }
-  void received_other(link& from, bytes_view message, bool) override {
+  bool received_other(link& from, bytes_view message, bool) override {
     if (expect_many)
-      return;
-    ASSERT_EQ(&from, at_);
+      return true;
+    EXPECT_EQ(&from, at_);
     if (message.empty()) {
       ++breaches;
-      return;
+      return true;
     }
     if (message[0] == told_kind) {
       ++handled;
       from.release(number_in(message) - released);
       released = number_in(message);
-      return;
+      return true;
     }
     ++handled;
     if (message[0] == data_kind) {
@@ -152,6 +152,7 @@ class end final : public next_hops, public link_events {
       if (on_data)
         on_data();
     }
+    return true;
   }
   void writable(link&) override { ++writables; }
   void closed(link& at, const error& why) override {
@@ -170,7 +171,7 @@ class end final : public next_hops, public link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  void inherited(const node_life&, bytes_view, bool, bool) override {}
+  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
 
   void call(std::uint64_t whom) { at_ = all.open(whom); }
   // Data with that number; false: no room.

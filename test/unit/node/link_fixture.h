@@ -60,13 +60,14 @@ class recorded_end final : public link_events {
     if (on_opened)
       on_opened(at, accepted);
   }
-  void received_other(link& from, bytes_view message, bool redelivered) override {
+  bool received_other(link& from, bytes_view message, bool redelivered) override {
     const inside here{*this};
     messages.emplace_back(as_text(message));
     if (redelivered)
       events.push_back({"redelivered", &from, {}, messages.back()});
     if (on_received)
       on_received(from, message);
+    return takes;
   }
   void writable(link& at) override {
     const inside here{*this};
@@ -99,7 +100,7 @@ class recorded_end final : public link_events {
     const inside here{*this};
     events.push_back({"returned", &at, {}, {}});
   }
-  void inherited(const node_life& source, bytes_view message, bool redelivered,
+  bool inherited(const node_life& source, bytes_view message, bool redelivered,
                  bool awaited) override {
     const inside here{*this};
     events.push_back({redelivered ? "inherited again" : "inherited",
@@ -107,6 +108,7 @@ class recorded_end final : public link_events {
                       {},
                       source.id.to_string() + "/" + std::to_string(source.incarnation) + ": " +
                           std::string{as_text(message)} + (awaited ? "" : ", not awaited")});
+    return true;
   }
   void problem(const error& what) override {
     const inside here{*this};
@@ -147,6 +149,7 @@ class recorded_end final : public link_events {
   std::function<void(link&)> on_closed;
   std::function<void(link&)> on_left;
 
+  bool takes = true;  // what comes, as far as links ask
   std::vector<told> events;
   std::vector<std::string> messages;
   std::vector<std::pair<std::string, errc>> unreleased;  // of links that were closed

@@ -167,22 +167,23 @@ class hand_played final : private link_events {
         });
     say_bytes(shake_->start().send);
   }
-  void received_other(link&, bytes_view message, bool) override {
+  bool received_other(link&, bytes_view message, bool) override {
     if (registered_)
       got.emplace_back(message.begin(), message.end());
     if (!shake_ || registered_)
-      return;
+      return true;
     const handshake_step step = shake_->receive(message);
     if (!step.send.empty())
       say_bytes(step.send);
     registered_ = step.state == handshake_state::done;
+    return true;
   }
   void closed(link&, const error&) override { link_ = nullptr; }
   void writable(link&) override {}
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  void inherited(const node_life&, bytes_view, bool, bool) override {}
+  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
   simulated_network& net_;

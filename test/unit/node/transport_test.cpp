@@ -202,6 +202,23 @@ TEST_P(Transport, HandsOverWhatWasNotHandled) {
                           {"three", errc::outcome_unknown}}));
 }
 
+TEST_P(Transport, HandsOverWhatWasNotTaken) {
+  join();
+  a->takes = false;
+  a->on_received = [](link& from, bytes_view) { from.abort(); };
+  const bool keeps = out->keeps();
+  ASSERT_TRUE(send(*out, "one"));
+  ASSERT_TRUE(send(*out, "two"));
+  ASSERT_TRUE(until([&] { return b->count("closed") == 1; }));
+  EXPECT_EQ(a->messages, (std::vector<std::string>{"one"}));
+  std::vector<std::string> back;
+  for (const auto& [text, outcome] : b->unreleased) {
+    back.push_back(text);
+    EXPECT_TRUE(!keeps || outcome == errc::outcome_unknown) << text;
+  }
+  EXPECT_EQ(back, (std::vector<std::string>{"one", "two"}));
+}
+
 TEST_P(Transport, TellsTheOtherEndOfAnAbort) {
   join();
   out->abort();

@@ -26,9 +26,9 @@ class welcoming_stranger final : private link_events {
 
  private:
   void opened(link&, bool) override {}
-  void received_other(link& from, bytes_view message, bool) override {
+  bool received_other(link& from, bytes_view message, bool) override {
     if (message[0] != static_cast<std::byte>(message_kind::hello))
-      return;
+      return true;
     welcome_body body;
     body.self.id = name_.id;
     body.self.incarnation = name_.incarnation;
@@ -39,17 +39,18 @@ class welcoming_stranger final : private link_events {
     encode(body, bytes);
     status why;
     std::byte* const at = from.claim(bytes.size(), message_purpose::control, why);
-    ASSERT_NE(at, nullptr);
+    EXPECT_NE(at, nullptr);
     std::copy(bytes.begin(), bytes.end(), at);
     from.commit(bytes.size());
     from.flush();
+    return true;
   }
   void closed(link&, const error&) override { ++ended; }
   void writable(link&) override {}
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  void inherited(const node_life&, bytes_view, bool, bool) override {}
+  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
   node_life name_;
