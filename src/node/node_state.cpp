@@ -107,8 +107,11 @@ std::size_t node_state::poll(const poll_limits& limits) {
   if (core_.dispatching())
     return 0;
   const use in_here{*this};
-  threads_.pass_on(core_, limits.messages);
-  return core_.poll(limits);
+  const std::size_t told = core_.poll(limits);
+  // Afterwards: what finds no room now is woken by whoever makes some.
+  if (threads_.pass_on(core_, limits.messages))
+    core_.flush();
+  return told;
 }
 
 bool node_state::prepare_sleep() {
@@ -184,7 +187,7 @@ bool node_state::is_over() {
     return false;
   if (!drained_by_) {
     drained_by_ = moment_after(core_.clock().now(), drain_);
-    threads_.pass_on(core_, poll_limits{}.messages);
+    (void)threads_.pass_on(core_, poll_limits{}.messages);
   }
   return settled() || core_.clock().now() >= *drained_by_;
 }
@@ -235,7 +238,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
       wait(step);
     return !core_.is_closed();
   };
-  threads_.pass_on(core_, poll_limits{}.messages);
+  (void)threads_.pass_on(core_, poll_limits{}.messages);
   while (!settled() && !until.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
@@ -247,7 +250,8 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
   }
-  poll({});
+  poll({});        // refuses what threads have sent meanwhile,
+  core_.poll({});  // and tells of it
   core_.close();
   threads_.close();
   return how;

@@ -66,7 +66,8 @@ bool thread_inboxes::is_empty() const noexcept {
 }
 
 bool thread_inboxes::prepare_sleep() {
-  // A held message needs no watch: the link that has room for it again wakes the node.
+  // A held message needs no watch: the link that has room for it again wakes the node, which passes it
+  // on after that.
   for (const auto& one : inboxes_) {
     if (!one->in.prepare_sleep()) {
       finish_sleep();

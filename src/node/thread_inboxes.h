@@ -32,10 +32,12 @@ class thread_inboxes {
   // A lane for messages of up to `message_limit` bytes; `epoll` will watch it.
   result<sender> open(const node_life& self, std::size_t message_limit, int epoll);
 
-  // Sends what is there, at most `most` messages of each lane.
-  void pass_on(node_core& to, std::size_t most) {
-    if (!inboxes_.empty())
-      pass_on_all(to, most);
+  // Sends what is there, at most `most` messages of each lane. False: there are no lanes.
+  bool pass_on(node_core& to, std::size_t most) {
+    if (inboxes_.empty())
+      return false;
+    pass_on_all(to, most);
+    return true;
   }
   // Whether nothing waits in any lane.
   [[nodiscard]] bool is_empty() const noexcept;

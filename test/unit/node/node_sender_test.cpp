@@ -133,6 +133,19 @@ TEST_F(NodeSender, HoldsUpOnlyTheLaneWhoseDestinationHasNoRoom) {
   EXPECT_TRUE(stuck.send(3, 0, "again"));
 }
 
+TEST_F(NodeSender, GoesOnAsSoonAsThereIsRoomForWhatIsSentToItsOwnNode) {
+  std::size_t came = 0;
+  one.on_message([&](const message&) { ++came; });
+  node_sender own = one.sender();
+  const std::string text(1000, 'x');
+  std::size_t accepted = 0;
+  while (own.send(1, 0, text))
+    ++accepted;
+  EXPECT_EQ(own.wait_writable(1ms), errc::timed_out);
+  for (one.poll(); came != accepted; one.poll())
+    ASSERT_TRUE(one.wait(200ms)) << came << " of " << accepted;
+}
+
 TEST_F(NodeSender, OutlivesTheNodeAndGivesBackWhatThatHasNotTaken) {
   std::optional<node> brief{std::in_place, 7};
   node_sender sender = brief->sender();
