@@ -114,7 +114,7 @@ void lane_link::abort() noexcept {
 
 void lane_link::confirm(const node_life& peer) noexcept {
   if (has_lane())
-    own_.in.set_note(lane_, to_note(peer));
+    own_.in.set_note(lane_, to_note(peer, owner_.self_.id));
 }
 
 bool lane_link::has_successor() const noexcept {

@@ -14,12 +14,18 @@
 
 namespace atbus::detail {
 
-// What a lane's note says of its sender once the node has made sure of it.
-[[nodiscard]] inline lane_note to_note(const node_life& peer) noexcept {
-  return {peer.id.value(), peer.incarnation, 1};
+// What a lane's note says once its reader has made sure of its sender: who that is, and who the reader
+// is, because its name may be another node's later.
+[[nodiscard]] inline lane_note to_note(const node_life& sender, bus_id reader) noexcept {
+  return {sender.id.value(), sender.incarnation, reader.value()};
 }
-[[nodiscard]] inline std::optional<node_life> to_life(const lane_note& note) noexcept {
-  if (note[2] != 1)
+// 0: nobody.
+[[nodiscard]] inline bus_id reader_of(const lane_note& note) noexcept {
+  return bus_id{note[2]};
+}
+[[nodiscard]] inline std::optional<node_life> to_life(const lane_note& note,
+                                                      bus_id reader) noexcept {
+  if (reader == bus_id{} || reader_of(note) != reader)
     return std::nullopt;
   return node_life{bus_id{note[0]}, note[1]};
 }

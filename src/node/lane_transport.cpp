@@ -139,6 +139,12 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   inboxes_.push_back(std::make_unique<inbox>(inbox{std::move(*opened), at, durable}));
   inbox& made = *inboxes_.back();
   made.lanes.resize(made.in.lane_count());
+  // What waits for another node that had this name goes back to its senders.
+  for (std::uint32_t lane = 0; lane != made.in.lane_count(); ++lane) {
+    const bus_id reader = reader_of(made.in.note(lane));
+    if (reader != bus_id{} && reader != self_.id)
+      made.in.drop(lane);
+  }
   made.in.on_problem([this](const error& what) { problems_.push_back(what); });
   return &made;
 }
@@ -226,7 +232,7 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
       answered(from, message, *record);
     return taken::yes;
   }
-  const auto source = to_life(from.in.note(message.lane));
+  const auto source = to_life(from.in.note(message.lane), self_.id);
   if (!source) {
     refuse(from, message.lane, "it sent messages before it said who it is");
     return taken::yes;

@@ -34,7 +34,7 @@ std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std:
   std::size_t count = 0;
   while (count < most && way.handled < way.committed && !way.dropped && holder != nullptr &&
          (count == 0 || !holder->poll_ends_)) {
-    if (!way.note) {  // nobody knows whose these are
+    if (!way.note || way.note_by != holder->self_) {  // nobody knows whose these are, or for whom
       way.dropped = true;
       if (simulated_link* const writer = from.wire->ends[1 - from.reader]; writer != nullptr)
         writer->end_now(errc::peer_closed);

@@ -19,9 +19,10 @@ class LaneRestart : public ::testing::Test {
   }
   // A life of node 2 that listens at shm://two, makes sure of who comes, and runs until it is killed.
   test::child_process live(std::uint64_t incarnation,
-                           const std::function<void(recorded_end&)>& prepare = {}) {
+                           const std::function<void(recorded_end&)>& prepare = {},
+                           std::uint64_t id = 2) {
     return test::child_process{[=, this] {
-      auto own = make(2, incarnation);
+      auto own = make(id, incarnation);
       own->on_opened = [](link& at, bool) { at.confirm({1, 1}); };
       if (prepare)
         prepare(*own);
@@ -130,6 +131,27 @@ TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
   ASSERT_TRUE(send(*out, "new"));
   ASSERT_TRUE(until([&] { return one->messages.size() == 1; }));
   EXPECT_EQ(one->messages, texts{"new"});
+}
+
+TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
+  auto first = begin_life_that_handles_one_message();
+  ASSERT_TRUE(send(*out, "for node 2"));
+  first.kill_and_wait();
+  ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
+  auto another = live(
+      1,
+      [](recorded_end& own) {
+        own.on_opened = [&](link& at, bool) {
+          for (const auto& e : own.events)
+            (void)send(at, e.what + " " + e.text);
+        };
+      },
+      3);
+  ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
+  EXPECT_EQ(one->unreleased, (outcomes{{"for node 2", errc::not_delivered}}));
+  out = one->connect("shm://two");
+  ASSERT_TRUE(until([&] { return one->messages.size() == 1; }));
+  EXPECT_EQ(one->messages, texts{"accepted "});
 }
 
 TEST_F(LaneRestart, SaysWhatASuccessorMayInheritThoughItsSenderHasGoneFork) {

@@ -63,6 +63,27 @@ TEST_F(NodeAtANamedSegment, FindsWhatCameWhileItDidNotRun) {
   EXPECT_TRUE(reports.empty());
 }
 
+TEST_F(NodeAtANamedSegment, KeepsWhatIsForTheNodeThatHadTheNameBefore) {
+  start_both();
+  sim.stop_for(2, 1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "one"));
+  sim.kill(2);
+  sim.run_for(1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "two"));
+  texts got_by_another;
+  sim.start(3, [&](node& of) {
+    of.on_message([&](const message& m) { got_by_another.emplace_back(m.text()); });
+    EXPECT_TRUE(of.listen("shm://two"));
+  });
+  sim.run_for(1s);
+  sim.kill(3);
+  sim.restart(2);
+  ASSERT_TRUE(sim.run_until([this] { return got.size() == 2; }));
+  EXPECT_EQ(got, (texts{"one", "two"}));
+  EXPECT_TRUE(got_by_another.empty());
+  EXPECT_TRUE(reports.empty());
+}
+
 TEST_F(NodeAtANamedSegment, IsHandedNothingTwiceThatItsSenderHasBrokenOff) {
   start_both(node_options{}
                  .allow_unauthenticated()
