@@ -119,7 +119,8 @@ void node_core::begin_handshake(session& on) {
         std::make_unique<handshake_acceptor>(introduce(relation::peer), tokens_, admission_of);
     return;
   }
-  const peer* const whom = on.dialled != nullptr ? on.dialled->of : on.of;
+  // One that returns stays the same peer's, also the parent's, whom nobody has named.
+  const peer* const whom = on.of == nullptr && on.dialled != nullptr ? on.dialled->of : on.of;
   auto role = std::make_unique<handshake_initiator>(introduce(opposite(dialled_as(on))),
                                                     whom != nullptr ? whom->id : bus_id{}, tokens_,
                                                     admission_of);

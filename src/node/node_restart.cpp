@@ -14,6 +14,7 @@ void node_core::left(link& at) {
   if (is_guest(*of->of))
     return drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
   of->stage = session_stage::away;
+  of->shared = of->wants_share = false;  // no batches go there: nobody would hand out shares
   tell_event(*of->of, endpoint_event::away);
   of->of->told_connected = false;
 }
