@@ -66,7 +66,7 @@ std::size_t channels::poll(const poll_limits& limits) {
   transport& first = lanes_first_ ? static_cast<transport&>(lanes_) : streams_;
   transport& second = lanes_first_ ? static_cast<transport&>(streams_) : lanes_;
   poll_limits half = limits;
-  half.messages = (limits.messages + 1) / 2;
+  half.messages = limits.messages - limits.messages / 2;
   half.time = limits.time - limits.time / 2;  // 0 would be no limit
   poll_ends_ = false;
   const std::size_t told = first.poll(half);

@@ -370,7 +370,8 @@ bool node_core::received_special(link& from, bytes_view message, bool redelivere
 
 bool node_core::received_data(session& by, const message_head& head, bytes_view message,
                               bool redelivered) {
-  if (by.of == nullptr || by.of->in_from != &by) [[unlikely]] {
+  if (by.stage == session_stage::registering || by.of == nullptr || by.of->in_from != &by)
+      [[unlikely]] {
     if (by.stage == session_stage::registering)
       violation(by, {errc::protocol_error, "a message came before registration"});
     else if (by.of == nullptr || by.of->in_from == nullptr)
