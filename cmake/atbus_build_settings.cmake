@@ -26,4 +26,4 @@ if(NOT ATBUS_GENERATED_INCLUDE_DIR)
   set(ATBUS_GENERATED_INCLUDE_DIR ${PROJECT_BINARY_DIR}/generated/include)
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/build_settings.hpp.in
-               ${ATBUS_GENERATED_INCLUDE_DIR}/atbus/core/build_settings.hpp @ONLY)
+               ${ATBUS_GENERATED_INCLUDE_DIR}/atbus/build_settings.hpp @ONLY)

@@ -34,9 +34,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/node/node.hpp"
-#include "atbus/node/node_options.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/node.hpp"
+#include "atbus/node_options.hpp"
 
 namespace atbus::testing {
 

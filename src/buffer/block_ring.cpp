@@ -1,4 +1,4 @@
-#include "atbus/buffer/block_ring.hpp"
+#include "atbus/detail/block_ring.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "atbus/buffer/chunk_cache.hpp"
+#include "atbus/detail/chunk_cache.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "atbus/core/build_settings.hpp"
+#include "atbus/build_settings.hpp"
 #include "system/kernel.h"
 
 namespace atbus::detail {

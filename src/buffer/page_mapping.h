@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "atbus/buffer/page_memory.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/detail/page_memory.hpp"
+#include "atbus/status.hpp"
 
 namespace atbus::detail {
 

@@ -1,4 +1,4 @@
-#include "atbus/buffer/send_queue.hpp"
+#include "atbus/detail/send_queue.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "atbus/channel/loop.hpp"
+#include "atbus/loop.hpp"
 
 #include <cassert>
 

@@ -15,7 +15,7 @@
 #include <chrono>
 #include <exception>
 
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 #include "system/kernel.h"
 
 namespace atbus::detail {

@@ -1,15 +1,13 @@
-#include "atbus/channel/sender.hpp"
+#include "atbus/sender.hpp"
 
-#include <cerrno>
-
-#include "channel/channel_address.h"
-#include "channel/sender_state.h"
-#include "channel/stream_sender.h"
-#include "channel/taken_lane.h"
+#include "channel/shm/attach.h"
+#include "channel/socket_channel/stream_sender.h"
+#include "core/address_kinds.h"
 
 namespace atbus {
 
 using namespace detail;
+
 result<sender> sender::open(std::string_view address, const sender_options& options) {
   const auto where = atbus::address::parse(address);
   if (!where)
@@ -20,31 +18,10 @@ result<sender> sender::open(std::string_view address, const sender_options& opti
       return opened.error();
     return sender{*opened};
   }
-  const auto wish = to_segment_address(*where, options.directory);
-  if (!wish)
-    return wish.error();
-  const fork_pause no_fork;
-  auto taken = take_lane(wish->name);
-  if (!taken)
-    return taken.error();
-  if (auto e = check_wishes(taken->opened, *wish); !e)
-    return e;
-  if (options.prefault || wish->prefault)
-    prefault_lane(*taken);
-  const std::string text = taken->opened.name.text();
-  const std::uint32_t lane = taken->lane;
-  auto* const state = new sender_state(std::move(taken->opened), taken->lane, options);
-  sender opened{state};
-  if (auto s = state->start(); !s) {
-    const int code = errno;
-    if (s == errc::system_error)
-      return error{s.code(), text + ": can't connect to its doorbell", code};
-    return error{s.code(), text + ": can't announce itself in lane " + std::to_string(lane) +
-                               (s == errc::would_block
-                                    ? ", which what a dead sender left fills; start the receiver"
-                                    : "; somebody wrote into its control words")};
-  }
-  return opened;
+  const auto opened = open_lane_sender(*where, options);
+  if (!opened)
+    return opened.error();
+  return sender{*opened};
 }
 
 status sender::flush(std::chrono::nanoseconds timeout) {

@@ -1,4 +1,4 @@
-#include "atbus/core/address.hpp"
+#include "atbus/address.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "atbus/core/address.hpp"
+#include "atbus/address.hpp"
 
 namespace atbus::detail {
 

@@ -1,4 +1,4 @@
-#include "atbus/core/clock.hpp"
+#include "atbus/clock.hpp"
 
 #include <time.h>
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "atbus/core/bus_id.hpp"
+#include "atbus/bus_id.hpp"
 
 namespace atbus::detail {
 

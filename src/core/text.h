@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 
 namespace atbus::detail {
 

@@ -38,9 +38,9 @@
 #include <optional>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/status.hpp"
-#include "atbus/delivery/policies.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/policies.hpp"
+#include "atbus/status.hpp"
 #include "core/node_life.h"
 #include "delivery/flow_position.h"
 

@@ -1,11 +1,11 @@
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 
 #include <cstring>
 #include <utility>
 
-#include "atbus/channel/copy_payload.hpp"
+#include "atbus/detail/copy_payload.hpp"
+#include "node/core/node_core.h"
 #include "node/node_access.h"
-#include "node/node_core.h"
 #include "node/node_state.h"
 
 namespace atbus {

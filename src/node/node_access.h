@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "atbus/core/export.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/detail/export.hpp"
+#include "atbus/node.hpp"
 #include "node/node_ground.h"
 
 namespace atbus::detail {

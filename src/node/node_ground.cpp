@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "atbus/core/clock.hpp"
-#include "node/channels.h"
+#include "atbus/clock.hpp"
+#include "node/link/channels.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -51,16 +51,30 @@ host_identity this_host() noexcept {
   return id;
 }
 
+channels_options to_channels_options(const node_options& options) {
+  channels_options wish;
+  wish.streams.message_limit = routed_size(
+      std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max));
+  wish.streams.send_buffer_size = options.send_buffer_size();
+  if (options.send_buffer_number() != 0) {
+    wish.streams.buffer = send_buffer_kind::fixed;
+    wish.streams.send_buffer_number = options.send_buffer_number();
+  }
+  wish.streams.confirm_timeout = options.first_idle_timeout();
+  wish.lanes.message_limit = wish.streams.message_limit;
+  return wish;
+}
+
 class machine_ground final : public node_ground {
  public:
-  explicit machine_ground(const node_options& options) : channels_(make_channels(options)) {}
+  explicit machine_ground(const node_options& options) : channels_(to_channels_options(options)) {}
 
   [[nodiscard]] node_environment environment() noexcept override {
-    return {system_clock_source(), random_, *channels_, this_host()};
+    return {system_clock_source(), random_, channels_, this_host()};
   }
   bool sleep(std::chrono::nanoseconds longest) override {
     epoll_event event;
-    return kernel().epoll_wait(channels_->descriptor(), &event, 1, longest.count()) != 0;
+    return kernel().epoll_wait(channels_.descriptor(), &event, 1, longest.count()) != 0;
   }
   [[nodiscard]] std::chrono::nanoseconds spin() const noexcept override {
     return std::chrono::microseconds{50};
@@ -68,7 +82,7 @@ class machine_ground final : public node_ground {
 
  private:
   system_random random_;
-  std::unique_ptr<transport> channels_;
+  channels channels_;
 };
 
 }  // namespace

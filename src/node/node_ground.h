@@ -4,8 +4,8 @@
 #include <chrono>
 #include <memory>
 
-#include "atbus/node/node_options.hpp"
-#include "node/node_core.h"
+#include "atbus/node_options.hpp"
+#include "node/core/node_core.h"
 
 namespace atbus::detail {
 

@@ -1,4 +1,4 @@
-#include "atbus/node/node_sender.hpp"
+#include "atbus/node_sender.hpp"
 
 #include <cstring>
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "atbus/core/clock.hpp"
+#include "atbus/clock.hpp"
 #include "channel/loop_binding.h"
-#include "channel/wait_deadline.h"
+#include "system/wait_deadline.h"
 
 namespace atbus::detail {
 

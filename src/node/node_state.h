@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "atbus/node/node_options.hpp"
-#include "channel/spin_budget.h"
-#include "node/node_core.h"
+#include "atbus/node_options.hpp"
+#include "node/core/node_core.h"
 #include "node/node_ground.h"
 #include "node/thread_inboxes.h"
+#include "system/spin_budget.h"
 
 namespace atbus::detail {
 

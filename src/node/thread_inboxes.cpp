@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "node/node_core.h"
+#include "node/core/node_core.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {

@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
-#include "atbus/core/bus_id.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "core/node_life.h"
 
 namespace atbus::detail {

@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/status.hpp"
 #include "protocol/relation.h"
 
 namespace atbus::detail {

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/id_range.hpp"
-#include "atbus/core/little_endian.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/detail/little_endian.hpp"
+#include "atbus/id_range.hpp"
 #include "protocol/message_head.h"
 #include "protocol/routed_head.h"
 

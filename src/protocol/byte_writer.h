@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 
 namespace atbus::detail {
 

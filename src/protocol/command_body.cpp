@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "atbus/core/little_endian.hpp"
+#include "atbus/detail/little_endian.hpp"
 #include "protocol/byte_writer.h"
 
 namespace atbus::detail {

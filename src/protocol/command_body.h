@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 #include "protocol/control.h"
 
 namespace atbus::detail {

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/status.hpp"
 #include "protocol/message_head.h"
 #include "protocol/relation.h"
 

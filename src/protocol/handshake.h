@@ -28,10 +28,10 @@
 #include <string_view>
 #include <vector>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/id_range.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/id_range.hpp"
+#include "atbus/status.hpp"
 #include "protocol/control.h"
 #include "protocol/token.h"
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/little_endian.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/detail/little_endian.hpp"
 
 namespace atbus::detail {
 

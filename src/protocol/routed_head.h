@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "atbus/channel/frame.hpp"
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/little_endian.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/detail/frame.hpp"
+#include "atbus/detail/little_endian.hpp"
+#include "atbus/status.hpp"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {

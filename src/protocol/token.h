@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/status.hpp"
 #include "protocol/control.h"
 
 namespace atbus::detail {

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "atbus/core/export.hpp"
+#include "atbus/detail/export.hpp"
 
 namespace atbus::detail {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "node/link.h"
+#include "node/link/link.h"
 #include "testing/simulated_link.h"
 
 namespace atbus::detail {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/node_life.h"
-#include "node/link.h"
+#include "node/link/link.h"
 #include "testing/simulated_network.h"
 
 namespace atbus::detail {

@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/clock.hpp"
+#include "atbus/clock.hpp"
 #include "atbus/testing.hpp"
-#include "node/link.h"
+#include "node/link/link.h"
 #include "protocol/handshake.h"
 #include "testing/simulated_action.h"
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 #include "node/node_access.h"
 #include "node/node_ground.h"
 #include "testing/simulated_network.h"

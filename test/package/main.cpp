@@ -1,7 +1,7 @@
 // Uses what a user's first program uses, so that a header that was not installed, a symbol that was
 // not exported or a dependency that was left out stops the build.
 #include <atbus/atbus.hpp>
-#include <atbus/core/build_settings.hpp>
+#include <atbus/build_settings.hpp>
 #include <cstddef>
 #include <cstdio>
 #include <span>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 #include "protocol/handshake.h"
 
 namespace atbus::detail {

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "channel/fork_guard.h"
-#include "channel/frame_reader.h"
-#include "channel/handed_lanes.h"
-#include "channel/opening.h"
+#include "channel/handover/handed_lanes.h"
+#include "channel/stream/frame_reader.h"
+#include "channel/stream/opening.h"
 #include "plain_socket.h"
 #include "stream_bytes.h"
+#include "system/fork_guard.h"
 
 namespace atbus::test {
 

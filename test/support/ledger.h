@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
-#include "atbus/core/id_range.hpp"
-#include "atbus/core/status.hpp"
-#include "atbus/delivery/policies.hpp"
-#include "atbus/node/message.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/id_range.hpp"
+#include "atbus/message.hpp"
+#include "atbus/policies.hpp"
+#include "atbus/status.hpp"
 #include "core/node_life.h"
 
 namespace atbus::detail {

@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 
 namespace atbus::test {
 namespace {

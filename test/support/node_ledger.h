@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/node/message.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/message.hpp"
 #include "numbered_message.h"
 #include "shared_memory.h"
 #include "shared_violations.h"

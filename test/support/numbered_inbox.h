@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "numbered_message.h"
 #include "shared_memory.h"
 

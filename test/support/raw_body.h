@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 #include "protocol/control.h"
 
 namespace atbus::detail {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <ostream>
 
-#include "atbus/core/build_settings.hpp"
-#include "atbus/node/node_options.hpp"
+#include "atbus/build_settings.hpp"
+#include "atbus/node_options.hpp"
 #include "dice.h"
 
 namespace atbus::test {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "atbus/core/address.hpp"
+#include "atbus/address.hpp"
 #include "dice.h"
 #include "protocol/control.h"
 #include "testing/simulated_link.h"

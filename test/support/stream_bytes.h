@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
-#include "channel/frame.h"
-#include "channel/frame_reader.h"
-#include "channel/opening.h"
+#include "atbus/bytes.hpp"
+#include "channel/common/frame.h"
+#include "channel/stream/frame_reader.h"
+#include "channel/stream/opening.h"
 
 namespace atbus::detail {
 

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 
 namespace atbus::tool {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 
 namespace atbus::tool {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "atbus/bench/bench.h"
 #include "atbus/bench/worker.h"
+#include "atbus/build_settings.hpp"
 #include "atbus/command.h"
-#include "atbus/core/build_settings.hpp"
 #include "atbus/errors.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/clock.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
 #include "fault_proxy.h"
 
 namespace atbus {

@@ -1,8 +1,8 @@
 // The command as a whole: exit codes and what it says to mistakes.
 #include <gtest/gtest.h>
 
-#include "atbus/core/build_settings.hpp"
-#include "atbus/core/status.hpp"
+#include "atbus/build_settings.hpp"
+#include "atbus/status.hpp"
 #include "run_command.h"
 
 namespace atbus {

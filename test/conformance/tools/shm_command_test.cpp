@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "run_command.h"
 #include "scratch_directory.h"

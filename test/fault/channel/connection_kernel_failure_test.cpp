@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "atbus/channel/connection.hpp"
+#include "atbus/connection.hpp"
 #include "failing_kernel.h"
 #include "failure_sweep.h"
 #include "numbered_message.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "atbus/channel/test_hook.hpp"
+#include "atbus/detail/test_hook.hpp"
 #include "shared_memory.h"
 
 namespace atbus::test {

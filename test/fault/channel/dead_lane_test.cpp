@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "crash_points.h"
 #include "scratch_directory.h"

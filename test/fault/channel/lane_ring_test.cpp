@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "failing_kernel.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"

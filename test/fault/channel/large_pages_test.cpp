@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "failing_kernel.h"
 #include "numbered_message.h"

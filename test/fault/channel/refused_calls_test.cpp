@@ -14,8 +14,8 @@
 #include <string>
 #include <utility>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "system/kernel.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "atbus/atbus.hpp"
-#include "channel/frame.h"
+#include "channel/common/frame.h"
 #include "fault_proxy.h"
 #include "numbered_inbox.h"
 

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "failing_kernel.h"
 #include "failure_sweep.h"
 #include "numbered_message.h"

@@ -17,12 +17,12 @@
 #include <memory>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
-#include "channel/frame.h"
-#include "channel/frame_reader.h"
-#include "channel/message_run.h"
-#include "channel/opening.h"
-#include "channel/read_buffer.h"
+#include "atbus/bytes.hpp"
+#include "channel/common/frame.h"
+#include "channel/stream/frame_reader.h"
+#include "channel/stream/message_run.h"
+#include "channel/stream/opening.h"
+#include "channel/stream/read_buffer.h"
 #include "stream_bytes.h"
 
 namespace {

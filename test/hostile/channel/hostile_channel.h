@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "hostile/channel/hostile_segment.h"
 
 namespace atbus::hostile {

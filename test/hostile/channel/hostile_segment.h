@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "channel/segment_layout.h"
+#include "channel/shm/segment_layout.h"
 
 namespace atbus::hostile {
 

@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "hostile/channel/hostile_segment.h"
 #include "system/kernel.h"
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "atbus/core/address.hpp"
+#include "atbus/address.hpp"
 #include "core/text.h"
 
 namespace {

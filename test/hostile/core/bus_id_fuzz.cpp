@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/id_range.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/id_range.hpp"
 #include "core/text.h"
 
 namespace {

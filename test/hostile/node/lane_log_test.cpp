@@ -4,8 +4,8 @@
 #include <chrono>
 #include <string>
 
-#include "atbus/channel/sender.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
+#include "atbus/sender.hpp"
 #include "named_inbox.h"
 
 namespace atbus {

@@ -6,8 +6,9 @@
 
 #include <random>
 
+#include "channel/lane_handles.h"
 #include "lane_party.h"
-#include "node/pairing_record.h"
+#include "node/link/pairing_record.h"
 #include "unit/node/link_fixture.h"
 
 namespace atbus::detail {
@@ -277,7 +278,7 @@ class LanePairOpen : public LanePair {
     auto made = make_handed_sender(std::move(party->segment), std::move(party->bell), "theirs",
                                    party->lanes[0], {});
     ASSERT_TRUE(made) << made.error().text();
-    out.emplace(handed_lanes::to_sender(*made));
+    out.emplace(lane_handles::to_sender(*made));
     ASSERT_TRUE((*made)->start());
     const offering ours = inbox.hand_out();
     own = file{fcntl(ours.descriptors[0].get(), F_DUPFD_CLOEXEC, 0)};

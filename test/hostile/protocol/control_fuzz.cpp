@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 #include "core/text.h"
 #include "protocol/broadcast_head.h"
 #include "protocol/command_body.h"

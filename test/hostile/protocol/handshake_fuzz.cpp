@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 #include "core/text.h"
 #include "handshake_pair.h"
 #include "protocol/handshake.h"

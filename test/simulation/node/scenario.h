@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/node/node_options.hpp"
+#include "atbus/node_options.hpp"
 #include "simulated_plan.h"
 #include "simulated_runs.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/bus_id.hpp"
-#include "atbus/core/id_range.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/id_range.hpp"
 #include "dice.h"
 
 namespace atbus::detail {

@@ -1,7 +1,7 @@
 #include <chrono>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/core/clock.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/receiver.hpp"
 #include "child_process.h"
 #include "numbered_message.h"
 #include "storm.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "atbus/channel/sender.hpp"
+#include "atbus/sender.hpp"
 #include "child_process.h"
 #include "numbered_message.h"
 #include "storm.h"

@@ -1,4 +1,4 @@
-#include "atbus/buffer/block_pool.hpp"
+#include "atbus/block_pool.hpp"
 
 #include <gtest/gtest.h>
 

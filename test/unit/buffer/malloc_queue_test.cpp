@@ -1,4 +1,4 @@
-#include "atbus/buffer/malloc_queue.hpp"
+#include "atbus/detail/malloc_queue.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/build_settings.hpp"
+#include "atbus/build_settings.hpp"
 #include "system/kernel.h"
 
 namespace atbus::detail {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "atbus/buffer/block_ring.hpp"
-#include "atbus/buffer/malloc_queue.hpp"
+#include "atbus/detail/block_ring.hpp"
+#include "atbus/detail/malloc_queue.hpp"
 
 namespace atbus::test {
 

@@ -1,5 +1,5 @@
 // What both kinds of send queue promise alike.
-#include "atbus/buffer/send_queue.hpp"
+#include "atbus/detail/send_queue.hpp"
 
 #include <gtest/gtest.h>
 

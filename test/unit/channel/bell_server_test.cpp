@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/receiver.hpp"
-#include "channel/doorbell.h"
-#include "channel/handed_lanes.h"
+#include "atbus/receiver.hpp"
+#include "channel/handover/handed_lanes.h"
+#include "channel/lane_handles.h"
+#include "channel/shm/doorbell.h"
 #include "shared_memory.h"
 
 namespace atbus::detail {
@@ -87,8 +88,8 @@ TEST(HandedLanes, GiveBackTheMemoryOfALaneThatNobodyTakes) {
   auto made =
       make_handed_receiver("handed", {.lanes = 2, .lane_size = 64 * 1024, .message_limit = 4096});
   ASSERT_TRUE(made) << made.error().text();
-  receiver in = handed_lanes::to_receiver(*made);
-  receiver_state& state = handed_lanes::state_of(in);
+  receiver in = lane_handles::to_receiver(*made);
+  receiver_state& state = lane_handles::state_of(in);
   auto kept = state.hand_out(1);
   ASSERT_TRUE(kept) << kept.error().text();
   const auto memory = [&] {

@@ -1,5 +1,5 @@
 // From an address to a segment's name and geometry.
-#include "channel/channel_address.h"
+#include "channel/shm/channel_address.h"
 
 #include <gtest/gtest.h>
 

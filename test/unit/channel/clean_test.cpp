@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "atbus/channel/inspect.hpp"
+#include "atbus/inspect.hpp"
 #include "segment_file.h"
 #include "system/kernel.h"
 

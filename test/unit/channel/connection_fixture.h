@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/channel/connection.hpp"
-#include "atbus/core/clock.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/connection.hpp"
 #include "system/kernel.h"
 
 namespace atbus {

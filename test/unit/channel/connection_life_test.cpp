@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "channel/opening.h"
+#include "channel/stream/opening.h"
 #include "connection_fixture.h"
 #include "plain_socket.h"
 #include "stream_bytes.h"

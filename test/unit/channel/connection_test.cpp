@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "channel/connection_set.h"
-#include "channel/frame.h"
+#include "channel/common/frame.h"
+#include "channel/connection/connection_set.h"
 #include "connection_fixture.h"
 
 namespace atbus {

@@ -1,5 +1,5 @@
 // The checksum of frames: published vectors, and every implementation against the plain definition.
-#include "channel/crc32c.h"
+#include "core/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 
 namespace atbus::detail {
 namespace {

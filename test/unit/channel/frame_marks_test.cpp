@@ -1,4 +1,4 @@
-#include "channel/frame_marks.h"
+#include "channel/stream/frame_marks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Room for frames in a send queue, claimed for many messages at a time.
-#include "channel/frame_queue.h"
+#include "channel/stream/frame_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a reader hands out, what it refuses, and that the split of the stream changes neither.
-#include "channel/frame_reader.h"
+#include "channel/stream/frame_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "channel/crc32c.h"
+#include "core/crc32c.h"
 #include "stream_bytes.h"
 
 namespace atbus::detail {

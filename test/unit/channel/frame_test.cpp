@@ -1,5 +1,5 @@
 // One frame: its bytes, its padding, its checksum.
-#include "channel/frame.h"
+#include "channel/common/frame.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "atbus/buffer/malloc_queue.hpp"
-#include "channel/crc32c.h"
+#include "atbus/detail/malloc_queue.hpp"
+#include "core/crc32c.h"
 #include "stream_bytes.h"
 
 namespace atbus::detail {

@@ -1,5 +1,5 @@
 // When a receiver waits a moment before it reads.
-#include "atbus/channel/hang_back.hpp"
+#include "atbus/detail/hang_back.hpp"
 
 #include <gtest/gtest.h>
 

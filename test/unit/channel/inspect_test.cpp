@@ -1,5 +1,5 @@
 // Looking at segments from outside.
-#include "atbus/channel/inspect.hpp"
+#include "atbus/inspect.hpp"
 
 #include <sys/stat.h>
 

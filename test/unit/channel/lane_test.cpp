@@ -1,5 +1,5 @@
 // The two ends of a lane on plain memory.
-#include "atbus/channel/lane.hpp"
+#include "atbus/detail/lane.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "channel/line.h"
+#include "channel/stream/line.h"
 
 #include <gtest/gtest.h>
 

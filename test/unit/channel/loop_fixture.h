@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "atbus/channel/loop.hpp"
+#include "atbus/loop.hpp"
 
 namespace atbus {
 

@@ -1,5 +1,5 @@
 // Connections that have not been confirmed: which of them makes room when there are too many.
-#include "channel/newcomers.h"
+#include "channel/stream/newcomers.h"
 
 #include <memory>
 

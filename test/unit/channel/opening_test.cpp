@@ -1,5 +1,5 @@
 // Control frames, and what two ends agree on.
-#include "channel/opening.h"
+#include "channel/stream/opening.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "channel/crc32c.h"
+#include "core/crc32c.h"
 #include "stream_bytes.h"
 
 namespace atbus::detail {

@@ -1,5 +1,5 @@
 // Bytes between a socket and a handler: where they lie, when they move, how much memory they take.
-#include "channel/read_buffer.h"
+#include "channel/stream/read_buffer.h"
 
 #include <gtest/gtest.h>
 

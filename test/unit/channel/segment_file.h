@@ -10,10 +10,10 @@
 #include <sstream>
 #include <string>
 
-#include "atbus/channel/inspect.hpp"
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
-#include "channel/segment_layout.h"
+#include "atbus/inspect.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "channel/shm/segment_layout.h"
 #include "scratch_directory.h"
 
 namespace atbus::test {

@@ -1,5 +1,5 @@
 // Where the parts of a segment lie.
-#include "channel/segment_layout.h"
+#include "channel/shm/segment_layout.h"
 
 #include <gtest/gtest.h>
 

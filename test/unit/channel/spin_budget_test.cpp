@@ -1,5 +1,5 @@
 // How long a wait spins before it sleeps.
-#include "channel/spin_budget.h"
+#include "system/spin_budget.h"
 
 #include <gtest/gtest.h>
 

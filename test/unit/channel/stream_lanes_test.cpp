@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "atbus/atbus.hpp"
-#include "channel/segment_layout.h"
+#include "channel/shm/segment_layout.h"
 #include "system/kernel.h"
 
 namespace atbus {

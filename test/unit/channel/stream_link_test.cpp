@@ -1,4 +1,4 @@
-#include "channel/stream_link.h"
+#include "channel/stream/stream_link.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/buffer/block_ring.hpp"
-#include "atbus/buffer/malloc_queue.hpp"
-#include "channel/frame_queue.h"
-#include "channel/message_run.h"
+#include "atbus/detail/block_ring.hpp"
+#include "atbus/detail/malloc_queue.hpp"
+#include "channel/stream/frame_queue.h"
+#include "channel/stream/message_run.h"
 
 namespace atbus {
 namespace {

@@ -1,4 +1,4 @@
-#include "channel/stream_socket.h"
+#include "system/socket.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "atbus/core/bus_id.hpp"
+#include "atbus/bus_id.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "atbus/core/bytes.hpp"
+#include "atbus/bytes.hpp"
 
 #include <gtest/gtest.h>
 

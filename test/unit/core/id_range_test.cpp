@@ -1,4 +1,4 @@
-#include "atbus/core/id_range.hpp"
+#include "atbus/id_range.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "node/broadcast_history.h"
+#include "node/route/broadcast_history.h"
 
 #include <gtest/gtest.h>
 

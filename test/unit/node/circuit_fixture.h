@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/clock.hpp"
-#include "node/circuit.h"
+#include "atbus/clock.hpp"
+#include "node/route/circuit.h"
 #include "raw_body.h"
 #include "routed_message.h"
 

@@ -1,5 +1,5 @@
 // Circuits between two nodes over relays that drop, delay, reorder and refuse.
-#include "node/circuit.h"
+#include "node/route/circuit.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A directory that is a file, looked at by hand.
-#include "node/file_directory.h"
+#include "node/directory/file_directory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // What only links over lanes do: pairing, and what strangers in an inbox meet.
 #include <optional>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "link_fixture.h"
 
 namespace atbus::detail {

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "atbus/core/clock.hpp"
-#include "node/channels.h"
-#include "node/lane_transport.h"
-#include "node/link.h"
-#include "node/stream_transport.h"
+#include "atbus/clock.hpp"
+#include "node/link/channels.h"
+#include "node/link/lane_transport.h"
+#include "node/link/link.h"
+#include "node/link/stream_transport.h"
 #include "scratch_directory.h"
 #include "testing/simulated_network.h"
 

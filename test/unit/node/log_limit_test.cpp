@@ -1,4 +1,4 @@
-#include "node/log_limit.h"
+#include "core/log_limit.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "atbus/core/clock.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
 #include "counting_allocator.h"
 
 namespace atbus {

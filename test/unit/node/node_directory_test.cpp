@@ -1,5 +1,5 @@
 // Nodes that find each other in a directory, over a simulated network.
-#include "atbus/node/directory.hpp"
+#include "atbus/directory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "atbus/core/clock.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
 #include "counting_allocator.h"
 
 namespace atbus {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "atbus/node/directory.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/directory.hpp"
+#include "atbus/node.hpp"
 #include "simulated_party.h"
 
 namespace atbus::detail {

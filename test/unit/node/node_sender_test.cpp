@@ -1,5 +1,5 @@
 // Sending through a node from other threads.
-#include "atbus/node/node_sender.hpp"
+#include "atbus/node_sender.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 
 namespace atbus {
 namespace {

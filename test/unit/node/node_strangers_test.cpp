@@ -5,10 +5,10 @@
 #include <array>
 #include <string>
 
-#include "atbus/core/clock.hpp"
-#include "atbus/node/node.hpp"
-#include "channel/frame.h"
-#include "channel/opening.h"
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
+#include "channel/common/frame.h"
+#include "channel/stream/opening.h"
 #include "plain_socket.h"
 #include "reserved_port.h"
 #include "stream_bytes.h"

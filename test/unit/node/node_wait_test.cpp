@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 #include "node/node_access.h"
 #include "node/node_ground.h"
 

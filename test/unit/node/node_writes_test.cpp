@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "atbus/core/clock.hpp"
-#include "atbus/node/node.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
 #include "system/kernel.h"
 
 namespace atbus {

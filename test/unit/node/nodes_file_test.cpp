@@ -1,5 +1,5 @@
 // What stands in a nodes file, and where it says that something is wrong.
-#include "node/nodes_file.h"
+#include "node/directory/nodes_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "node/pairing_record.h"
+#include "node/link/pairing_record.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "atbus/core/address.hpp"
+#include "atbus/address.hpp"
 
 namespace atbus::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "node/refusal_delay.h"
+#include "node/core/refusal_delay.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Who can be a child, a parent, a sibling of whom, and with which words all others are refused.
-#include "node/relation_rules.h"
+#include "node/route/relation_rules.h"
 
 #include <gtest/gtest.h>
 

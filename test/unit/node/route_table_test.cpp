@@ -1,5 +1,5 @@
 // The next node on the way: rule by rule, and whole trees of which each node knows its neighbours.
-#include "node/route_table.h"
+#include "node/route/route_table.h"
 
 #include <gtest/gtest.h>
 

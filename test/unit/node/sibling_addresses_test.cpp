@@ -1,5 +1,5 @@
 // What a parent tells of where a child listens, and which of that another child dials.
-#include "node/sibling_addresses.h"
+#include "node/route/sibling_addresses.h"
 
 #include <gtest/gtest.h>
 

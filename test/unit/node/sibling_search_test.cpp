@@ -1,5 +1,5 @@
 // How often a parent is asked and answers, and what is taken from it.
-#include "node/sibling_search.h"
+#include "node/peer/sibling_search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // What only links through sockets do.
 #include <cerrno>
 
-#include "channel/stream_socket.h"
 #include "link_fixture.h"
+#include "system/socket.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,5 +1,5 @@
 // What is due when.
-#include "node/timer_queue.h"
+#include "core/timer_queue.h"
 
 #include <gtest/gtest.h>
 

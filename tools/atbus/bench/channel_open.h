@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "atbus/bench/workload.h"
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 
 namespace atbus::bench {
 

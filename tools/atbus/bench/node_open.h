@@ -12,7 +12,7 @@
 #include "atbus/bench/socket_limit.h"
 #include "atbus/bench/worker.h"
 #include "atbus/bench/workload.h"
-#include "atbus/node/node.hpp"
+#include "atbus/node.hpp"
 
 namespace atbus::bench {
 

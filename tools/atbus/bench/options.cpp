@@ -4,10 +4,10 @@
 #include <map>
 #include <stdexcept>
 
+#include "atbus/address.hpp"
 #include "atbus/bench/cpus.h"
-#include "atbus/channel/channel_options.hpp"
-#include "atbus/core/address.hpp"
-#include "channel/channel_address.h"
+#include "atbus/channel_options.hpp"
+#include "channel/shm/channel_address.h"
 
 namespace atbus::bench {
 

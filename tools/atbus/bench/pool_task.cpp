@@ -13,7 +13,7 @@
 
 #include "atbus/bench/clock.h"
 #include "atbus/bench/resource_usage.h"
-#include "atbus/buffer/block_pool.hpp"
+#include "atbus/block_pool.hpp"
 
 namespace atbus::bench {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "atbus/bench/message.h"
 #include "atbus/bench/worker.h"
-#include "atbus/core/status.hpp"
+#include "atbus/status.hpp"
 
 namespace atbus::bench {
 

@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "atbus/address.hpp"
 #include "atbus/bench/interrupt.h"
-#include "atbus/core/address.hpp"
 
 namespace atbus::bench {
 namespace {

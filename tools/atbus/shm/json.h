@@ -1,9 +1,9 @@
-// Reports as JSON, for programs. Keys are the names of the structs in atbus/channel/inspect.hpp.
+// Reports as JSON, for programs. Keys are the names of the structs in atbus/inspect.hpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
-#include "atbus/channel/inspect.hpp"
+#include "atbus/inspect.hpp"
 
 namespace atbus::tool {
 

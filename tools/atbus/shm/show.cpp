@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "atbus/channel/inspect.hpp"
+#include "atbus/inspect.hpp"
 #include "atbus/shm/format.h"
 #include "atbus/shm/json.h"
 

@@ -1,0 +1,137 @@
+// The general static pool: memory taken from the kernel once, handed out in pieces of any size,
+// given back in any order. Bounded: when it is full it says so; it never asks for more.
+//
+// The pool is cut into blocks (build_settings::data_node_size). A piece of up to 8 blocks is a
+// *cell*: cells of one size share a region of 256 blocks, in which a bitmap says what is free; a
+// small magazine per size holds the addresses given back last, so that the common allocate and
+// deallocate touch nothing else, not even the piece. Anything longer is a *run* of blocks, found
+// through segregated free lists and joined with its free neighbours when it comes back.
+// doc/design/buffers.md has the figures of what was tried.
+//
+// One thread: a pool belongs to one loop. A piece may be filled or read by any thread that the
+// owner hands it to; only allocate, deallocate and trim are the owner's.
+//
+// Mistakes of the program (a pointer from elsewhere, a piece given back twice) are asserted. Where
+// assertions are off, a mistaken run changes nothing and is counted in misuses(); a mistaken cell
+// is noticed only when its magazine is emptied, and may have been handed out until then.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "atbus/build_settings.hpp"
+#include "atbus/detail/export.hpp"
+#include "atbus/detail/page_memory.hpp"
+#include "atbus/status.hpp"
+
+namespace atbus {
+
+class ATBUS_API block_pool {
+ public:
+  struct options {
+    std::size_t bytes = std::size_t{64} << 20;                // rounded up to whole regions
+    std::size_t block_size = build_settings::data_node_size;  // bytes; a power of two, 16 to 65536
+    page_options pages{};
+  };
+
+  // Takes the memory, and about 11 % more for bookkeeping, of which only what is used is touched.
+  // Errors: invalid_argument (names which option), out_of_memory.
+  static result<std::unique_ptr<block_pool>> create(options chosen);
+
+  block_pool(const block_pool&) = delete;
+  block_pool& operator=(const block_pool&) = delete;
+  ~block_pool();
+
+  // `bytes` writable bytes, not initialized, aligned to 8, and to the block size from one block on
+  // up. nullptr if no piece of that size is free.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept {
+    if (bytes <= cell_bytes_max_) [[likely]] {
+      magazine& cells = magazines_[class_of_size_[(bytes + step_ - 1) >> step_shift_]];
+      if (cells.count > 0) [[likely]] {
+        return cells.addresses[--cells.count];
+      }
+      return allocate_from_regions(cells);
+    }
+    return allocate_run(bytes);
+  }
+
+  // Gives back what allocate returned. nullptr is allowed.
+  void deallocate(std::byte* piece) noexcept {
+    const std::size_t offset = offset_of(piece);
+    if (offset < bytes_) [[likely]] {
+      const std::uint8_t cell_class = class_of_region_[offset >> region_shift_];
+      if (cell_class != no_class) [[likely]] {
+        magazine& cells = magazines_[cell_class];
+        assert(is_taken_cell(piece) && "not a piece of this pool, or given back twice");
+        if (cells.count == magazine_size) [[unlikely]] {
+          empty_half(cells);
+        }
+        cells.addresses[cells.count++] = piece;
+        return;
+      }
+    }
+    deallocate_run(piece);
+  }
+
+  // Makes the most of what is free: joins free neighbours and returns empty regions to the runs.
+  // Takes time in proportion to what lies free; allocate does it by itself before it gives up.
+  void trim() noexcept;
+
+  // Bytes in all; of which free now, whether in cells or in runs; the longest free run (after trim
+  // the largest piece that allocate can serve). The latter two look at every region.
+  [[nodiscard]] std::size_t capacity() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t free_bytes() const noexcept;
+  [[nodiscard]] std::size_t largest_free() const noexcept;
+
+  [[nodiscard]] std::size_t block_size() const noexcept { return std::size_t{1} << block_shift_; }
+  [[nodiscard]] const obtained_memory& obtained() const noexcept;
+
+  // Pieces that were given back wrongly and therefore ignored.
+  [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_; }
+
+ private:
+  static constexpr std::size_t magazine_size = 511;
+  static constexpr std::size_t classes_max = 24;
+  static constexpr std::uint8_t no_class = 0xff;
+
+  // Cells of one size that are free, the one given back last on top.
+  struct magazine {
+    std::uint64_t count = 0;
+    std::array<std::byte*, magazine_size> addresses;
+  };
+  struct state;
+
+  // Any address: one from elsewhere gives an offset beyond the pool.
+  [[nodiscard]] std::size_t offset_of(const std::byte* piece) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(piece) - reinterpret_cast<std::uintptr_t>(base_);
+  }
+  [[nodiscard]] std::uint8_t class_of(const magazine& cells) const noexcept {
+    return static_cast<std::uint8_t>(&cells - magazines_.data());
+  }
+
+  block_pool(options chosen, std::unique_ptr<state> made) noexcept;
+  std::byte* allocate_from_regions(magazine& cells) noexcept;
+  std::byte* allocate_run(std::size_t bytes) noexcept;
+  void deallocate_run(std::byte* piece) noexcept;
+  void empty_half(magazine& cells) noexcept;
+  void empty_whole(magazine& cells) noexcept;
+  [[nodiscard]] bool is_taken_cell(const std::byte* piece) const noexcept;
+
+  std::byte* base_;
+  std::size_t bytes_;
+  std::size_t cell_bytes_max_;
+  std::size_t step_;  // cells up to one block are multiples of it
+  unsigned step_shift_;
+  unsigned block_shift_;
+  unsigned region_shift_;
+  const std::uint8_t* class_of_region_;
+  std::uint64_t misuses_ = 0;
+  std::unique_ptr<state> state_;
+  std::array<std::uint8_t, 136> class_of_size_{};  // by size in steps, rounded up
+  std::array<magazine, classes_max> magazines_;
+};
+
+}  // namespace atbus

@@ -1,0 +1,89 @@
+// The 64-bit number that names a node, and the ways people write it.
+//
+// Decimal (305397760), hexadecimal (0x12340000) or dotted (1.2.3.4), where a layout says how many
+// bits each part has, highest first. 0 is for nodes that come and go without an id of their own,
+// such as commands. All types here are plain values without threads or ownership to think about.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <compare>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "atbus/detail/export.hpp"
+#include "atbus/status.hpp"
+
+namespace atbus {
+
+// How many bits each part of a dotted bus id has; they add up to 64. The default is 8.8.16.32.
+class bus_id_layout {
+ public:
+  constexpr bus_id_layout() noexcept = default;
+
+  // Reads text such as "8.8.16.32": each part 1 to 64, the sum 64. Errors (invalid_argument) name
+  // the part at fault.
+  ATBUS_API static result<bus_id_layout> parse(std::string_view text);
+  ATBUS_API std::string to_string() const;
+
+  constexpr std::size_t part_count() const noexcept { return part_count_; }
+
+  // Bits of a part, counted from 0 at the left.
+  constexpr unsigned bits(std::size_t part) const noexcept {
+    assert(part < part_count_);
+    return bits_[part];
+  }
+
+  friend constexpr bool operator==(const bus_id_layout&, const bus_id_layout&) noexcept = default;
+
+ private:
+  static constexpr std::size_t part_count_max = 64;  // 64 parts of one bit
+  std::array<std::uint8_t, part_count_max> bits_{8, 8, 16, 32};
+  std::uint8_t part_count_ = 4;
+};
+
+// What converts to a bus id unasked: integers, but no characters and no truth values.
+template <class T>
+concept bus_id_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
+                         !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
+                         !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
+
+class bus_id {
+ public:
+  constexpr bus_id() noexcept = default;
+
+  // Implicit, so that node{2} reads well. A negative number is a programmer's mistake.
+  template <bus_id_integer Integer>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr bus_id(Integer value) noexcept : value_{static_cast<std::uint64_t>(value)} {
+    if constexpr (std::signed_integral<Integer>)
+      assert(value >= 0);
+  }
+
+  // Reads any of the three forms, the whole text. Errors (invalid_argument) name the part at fault.
+  ATBUS_API static result<bus_id> parse(std::string_view text, const bus_id_layout& layout = {});
+
+  constexpr std::uint64_t value() const noexcept { return value_; }
+
+  ATBUS_API std::string to_string() const;  // decimal
+  ATBUS_API std::string to_hex() const;     // 0x and lower case, as many digits as needed
+  ATBUS_API std::string to_dotted(const bus_id_layout& layout = {}) const;
+
+  friend constexpr auto operator<=>(const bus_id&, const bus_id&) noexcept = default;
+
+ private:
+  std::uint64_t value_ = 0;
+};
+
+}  // namespace atbus
+
+template <>
+struct std::hash<atbus::bus_id> {
+  std::size_t operator()(atbus::bus_id id) const noexcept {
+    return std::hash<std::uint64_t>{}(id.value());
+  }
+};

@@ -1,0 +1,142 @@
+// Commands: a node asks another one to do something, in words, and is answered.
+//
+//   node.on_command("reload", [](atbus::command& c) { c.reply(reload(c.arguments())); });
+//
+//   node.command(2, {"reload", "maps"}, 2s, [](atbus::status s, const atbus::command_reply& r) {
+//     s ? show(r.text()) : s.print();
+//   });
+//   auto r = co_await node.command(2, {"reload", "maps"}, 2s);     // a result<command_reply>
+//
+// A command goes the way of a node's messages to that node, in order with them and held as they are
+// while there is no link. Who asks is told exactly once what became of it.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "atbus/bus_id.hpp"
+#include "atbus/detail/export.hpp"
+#include "atbus/status.hpp"
+
+namespace atbus {
+
+namespace detail {
+class node_core;
+}
+
+// What a command or a reply is made of: {"reload", "maps"}, one text, or a vector.
+class command_words {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor)
+  template <std::convertible_to<std::string_view>... Words>
+  command_words(const Words&... words) {
+    words_.reserve(sizeof...(words));
+    (words_.emplace_back(std::string_view{words}), ...);
+  }
+  command_words(std::vector<std::string> words) noexcept : words_(std::move(words)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  [[nodiscard]] const std::vector<std::string>& all() const noexcept { return words_; }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+// What the node that was asked has said: of a failed command why.
+class command_reply {
+ public:
+  command_reply() = default;
+  explicit command_reply(std::vector<std::string> values) noexcept : values_(std::move(values)) {}
+
+  [[nodiscard]] const std::vector<std::string>& values() const noexcept { return values_; }
+  // The first one, or nothing.
+  [[nodiscard]] std::string_view text() const noexcept {
+    return values_.empty() ? std::string_view{} : std::string_view{values_.front()};
+  }
+
+ private:
+  std::vector<std::string> values_;
+};
+
+// A command of another node's, and the duty to answer it: one that is destroyed without an answer is
+// answered with command_failed. Movable, so that it can be answered after its handler (`detach`). It
+// may outlive its node, and then does nothing. Threads: the node's one.
+class ATBUS_API command {
+ public:
+  command(command&&) noexcept = default;
+  command& operator=(command&& other) noexcept;
+  ~command() { give_up(); }
+
+  // Who asks.
+  [[nodiscard]] bus_id source() const noexcept { return source_; }
+  [[nodiscard]] std::string_view name() const noexcept {
+    return words_.empty() ? std::string_view{} : std::string_view{words_.front()};
+  }
+  [[nodiscard]] std::span<const std::string> arguments() const noexcept {
+    return std::span{words_}.subspan(words_.empty() ? 0 : 1);
+  }
+  // An earlier life of this node may have carried it out.
+  [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
+
+  // Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for this
+  // node, or for who asks), invalid_argument (more than 1,024 values, or answered already), peer_closed
+  // (who asks has gone), closed. One that is refused is still to be answered.
+  status reply(const command_words& values) { return answer(errc::ok, values); }
+  // Who asks is told command_failed, and these words.
+  status fail(const command_words& why) { return answer(errc::command_failed, why); }
+
+  // To be answered later: what is left behind is empty.
+  [[nodiscard]] command detach() noexcept { return std::move(*this); }
+
+ private:
+  friend class detail::node_core;
+  command(std::shared_ptr<detail::node_core*> node, bus_id source, std::uint64_t life,
+          std::uint64_t number, std::vector<std::string> words, bool redelivered) noexcept
+      : node_(std::move(node)),
+        source_(source),
+        life_(life),
+        number_(number),
+        words_(std::move(words)),
+        redelivered_(redelivered) {}
+  status answer(errc how, const command_words& values);
+  void give_up() noexcept;
+
+  std::shared_ptr<detail::node_core*> node_;  // that has to be answered through; none: answered
+  bus_id source_;
+  std::uint64_t life_;  // of the source
+  std::uint64_t number_;
+  std::vector<std::string> words_;
+  bool redelivered_;
+};
+
+// co_await node.command(...). Works in any coroutine type.
+class ATBUS_API command_awaitable {
+ public:
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<> waiting);
+  [[nodiscard]] result<command_reply> await_resume();
+
+ private:
+  friend class node;
+  command_awaitable(detail::node_core* core, bus_id to, command_words words,
+                    std::chrono::nanoseconds timeout) noexcept
+      : core_(core), to_(to), words_(std::move(words)), timeout_(timeout) {}
+
+  detail::node_core* core_;
+  bus_id to_;
+  command_words words_;
+  std::chrono::nanoseconds timeout_;
+  status how_;
+  command_reply reply_;
+};
+
+}  // namespace atbus

@@ -1,0 +1,140 @@
+// What `atbus::sender` stands on: one kind of channel each, and the hot paths, which are inlined into
+// user code. Programs include atbus/sender.hpp.
+//
+// A message goes into a lane of shared memory or, as a frame, into a stretch of a stream's queue.
+// Which of them is one test per message.
+//
+// Threads: the sender's one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "atbus/bytes.hpp"
+#include "atbus/channel_options.hpp"
+#include "atbus/detail/export.hpp"
+#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/lane.hpp"
+#include "atbus/status.hpp"
+
+namespace atbus::detail {
+
+class ATBUS_API sender_backend {
+ public:
+  sender_backend(const sender_backend&) = delete;
+  sender_backend& operator=(const sender_backend&) = delete;
+
+  // Begins a message with so many bytes of payload and says where they go; else null and why.
+  [[nodiscard]] std::byte* claim(std::size_t length, status& why) noexcept {
+    if (length > message_limit_) [[unlikely]] {
+      why = status{errc::message_too_large, length, message_limit_};
+      return nullptr;
+    }
+    if (through_stream_) {
+      if (frame_size(length) > stretch_.room()) [[unlikely]] {
+        why = new_stretch(length);
+        if (!why)
+          return nullptr;
+        if (!through_stream_)
+          return claim(length, why);
+      }
+      return stretch_.claim(length);
+    }
+    const std::uint64_t size = record_size(length);
+    if (!writer_.fits(size)) [[unlikely]] {
+      why = make_room(size);
+      if (!why)
+        return nullptr;
+    }
+    return writer_.begin(record_kind::message, length);
+  }
+
+  // Of the `claimed` bytes, `length` are sent.
+  void append(std::size_t claimed, std::size_t length) noexcept {
+    if (through_stream_)
+      return stretch_.append(claimed, length);
+    // No: another verb has moved the writer since the slot was claimed, and has left it no room.
+    if (!writer_.fits(record_size(claimed))) [[unlikely]]
+      return;
+    if (length != claimed) [[unlikely]]
+      writer_.begin(record_kind::message, length);
+    writer_.append(length);
+  }
+  void publish() noexcept {
+    if (through_stream_)
+      return publish_frames();
+    if (writer_.publish()) [[unlikely]]
+      answer_notice();
+  }
+
+  // As in atbus::sender.
+  virtual status flush(std::chrono::nanoseconds timeout) = 0;
+  virtual status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) = 0;
+  [[nodiscard]] virtual int descriptor() = 0;
+  virtual bool prepare_sleep() = 0;
+  virtual void finish_sleep() = 0;
+  [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
+  virtual bool poll_writable() = 0;
+  virtual result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) = 0;
+  [[nodiscard]] virtual bool receiver_alive() noexcept = 0;
+  // Of lanes.
+  [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
+  [[nodiscard]] virtual status look_at_notice() noexcept { return {}; }
+  [[nodiscard]] virtual bool settled() const noexcept { return false; }
+  // While half of the lane is free: a quarter of it, in bytes; else 0.
+  [[nodiscard]] virtual std::uint64_t share() const noexcept { return 0; }
+  virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
+  [[nodiscard]] virtual channel_stats stats() const = 0;
+  [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }
+  void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
+
+  // Writes what was accepted, for at most so long, and hands over what was not; nothing is sent
+  // afterwards. Lanes have nothing to write.
+  virtual std::size_t finish(std::chrono::nanoseconds /*linger*/,
+                             const std::function<void(bytes_view)>& /*unsent*/) {
+    return 0;
+  }
+
+  // Its loop flushes it at the end of each turn: single messages need not leave at once.
+  virtual void ride_on_loop() noexcept {}
+
+  // The public object lets go. Ends the backend, at once or when the handler that runs returns.
+  void release() noexcept;
+
+ protected:
+  sender_backend() = default;
+  virtual ~sender_backend();
+
+  // Cold paths of lanes.
+  [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
+  virtual void answer_notice() noexcept = 0;
+  // Of a stream: makes a stretch that has room for a message of this length, or goes over to a lane
+  // (through_stream_ tells), or says why not. A frame that was open is given up.
+  [[nodiscard]] virtual status new_stretch(std::size_t length) noexcept = 0;
+  virtual void publish_frames() noexcept = 0;
+
+  // The public object has let go.
+  virtual void stop() noexcept = 0;
+  // delete this, within a fork_pause.
+  virtual void destroy() noexcept = 0;
+
+  // Calls the handler, which may destroy us, and may throw.
+  void call_on_writable();
+
+  lane_writer writer_;
+  std::uint64_t message_limit_ = 0;
+  bool through_stream_ = false;
+  frame_stretch stretch_;  // of a stream
+
+ private:
+  void end() noexcept;
+
+  bool in_callback_ = false;
+  bool owned_ = true;
+  std::function<void()> on_writable_;
+};
+
+}  // namespace atbus::detail

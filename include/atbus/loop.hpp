@@ -1,0 +1,176 @@
+// Channels on a libuv loop: messages are delivered, and room is announced, from the loop itself.
+//
+//   auto inbox = atbus::loop_receiver::attach(loop, std::move(*receiver), [](atbus::bytes_view m) {
+//     handle(m);
+//   });
+//   auto out = atbus::loop_sender::attach(loop, std::move(*sender));
+//   (*out)->on_writable([&] { resume(); });
+//   uv_run(loop, UV_RUN_DEFAULT);
+//   inbox->rethrow();
+//
+// Guarantees:
+//  - While nothing comes, a binding uses no CPU and wakes nobody: the channel sleeps on its
+//    doorbell, which the loop watches. While messages keep coming, each turn of the loop delivers
+//    at most what `per_turn` allows, and everything else on the loop gets its turn in between.
+//  - A binding owns its channel. Destroying, closing or moving it is safe at any moment, also
+//    inside its own handler. What libuv still looks at lives on until the loop has closed it: as
+//    with any libuv handle, run the loop once more before uv_loop_close.
+//  - A handler's exception never crosses libuv's frames. It is kept, delivery pauses, the loop is
+//    stopped as by uv_stop, and the next `rethrow()`, `->` or `*` on the binding throws it;
+//    delivery then goes on with the next message. Everything else on a binding throws nothing.
+//    Destroying a binding drops the exception it keeps, and so does a handler that throws after it
+//    has destroyed its binding.
+//
+// Threads: the loop's own. The loop must outlive its bindings. A forked child that runs an
+// inherited loop finds the bindings quiet: their channels are unusable there.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "atbus/channel_options.hpp"
+#include "atbus/connection.hpp"
+#include "atbus/detail/export.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "atbus/status.hpp"
+
+struct uv_loop_s;  // uv_loop_t
+
+namespace atbus {
+
+namespace detail {
+
+class loop_binding;
+
+// `receiver::poll` with a handler whose type the binding does not know.
+class ATBUS_API message_dispatch {
+ public:
+  message_dispatch() = default;
+  message_dispatch(const message_dispatch&) = delete;
+  message_dispatch& operator=(const message_dispatch&) = delete;
+  virtual ~message_dispatch();
+  virtual std::size_t poll(receiver& inbox, const poll_limits& limits) = 0;
+};
+
+template <class Handler>
+class message_dispatch_to final : public message_dispatch {
+ public:
+  explicit message_dispatch_to(Handler handler) : handler_(std::move(handler)) {}
+  std::size_t poll(receiver& inbox, const poll_limits& limits) override {
+    return inbox.poll(handler_, limits);
+  }
+
+ private:
+  Handler handler_;
+};
+
+}  // namespace detail
+
+// What the three bindings have in common: their place on the loop and the exception they keep.
+class ATBUS_API loop_handle {
+ public:
+  // Throws the exception that a handler left, if there is one.
+  void rethrow();
+  // Whether a handler left one, and delivery waits for it to be taken.
+  [[nodiscard]] bool failed() const noexcept;
+
+  // An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
+  void ref() noexcept;
+  void unref() noexcept;
+
+  // Leaves the loop and closes the channel: what was published stays, a receiver's messages wait for
+  // a successor. Idempotent.
+  void close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
+
+ protected:
+  explicit loop_handle(detail::loop_binding* binding) noexcept : binding_(binding) {}
+  loop_handle(loop_handle&& other) noexcept : binding_(std::exchange(other.binding_, nullptr)) {}
+  loop_handle& operator=(loop_handle&& other) noexcept {
+    if (this != &other) {
+      close();
+      binding_ = std::exchange(other.binding_, nullptr);
+    }
+    return *this;
+  }
+  ~loop_handle() { close(); }
+
+  [[nodiscard]] error start(uv_loop_s* loop, int descriptor);
+  // For whoever wants the channel: throws the exception first.
+  [[nodiscard]] detail::loop_binding& binding() const;
+
+ private:
+  detail::loop_binding* binding_;
+};
+
+// A receiver whose messages the loop delivers.
+class ATBUS_API loop_receiver : public loop_handle {
+ public:
+  // What one turn of the loop delivers at most.
+  static constexpr poll_limits default_per_turn{.messages = 1024,
+                                                .time = std::chrono::milliseconds{2}};
+
+  // Delivers what `inbox` receives to `handler`, which takes what a handler of receiver::poll takes
+  // and may do what it may do. Errors: closed (inbox is), invalid_argument (no loop, or no messages
+  // per turn), system_error (libuv's reason); `inbox` is closed then, its messages stay.
+  template <class Handler>
+  static result<loop_receiver> attach(uv_loop_s* loop, receiver inbox, Handler handler,
+                                      const poll_limits& per_turn = default_per_turn) {
+    return attach_dispatch(
+        loop, std::move(inbox),
+        std::make_unique<detail::message_dispatch_to<Handler>>(std::move(handler)), per_turn);
+  }
+
+  // The receiver: its counters, `remove`, `close`. Once it is closed, the binding rests and no
+  // longer keeps the loop alive. Throws the exception that a handler left. The binding must be
+  // open.
+  receiver& operator*() const;
+  receiver* operator->() const { return &**this; }
+
+ private:
+  explicit loop_receiver(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
+  static result<loop_receiver> attach_dispatch(uv_loop_s* loop, receiver inbox,
+                                               std::unique_ptr<detail::message_dispatch> dispatch,
+                                               const poll_limits& per_turn);
+};
+
+// A sender whose on_writable handler the loop calls: after a send was refused with would_block,
+// once there is room for it, or once the channel has ended and the next send says why.
+class ATBUS_API loop_sender : public loop_handle {
+ public:
+  // Errors: closed (out is), invalid_argument (no loop), system_error; `out` is closed then.
+  static result<loop_sender> attach(uv_loop_s* loop, sender out);
+
+  // The sender: send, claim, on_writable. Throws the exception that a handler left. The binding
+  // must be open.
+  sender& operator*() const;
+  sender* operator->() const { return &**this; }
+
+ private:
+  explicit loop_sender(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
+};
+
+// A set of connections whose handlers the loop calls. What they and other code on the loop queue
+// leaves at the end of each turn.
+class ATBUS_API loop_connections : public loop_handle {
+ public:
+  static constexpr poll_limits default_per_turn = loop_receiver::default_per_turn;
+
+  // Errors: closed (set is), invalid_argument (no loop, or no messages per turn), system_error; `set`
+  // is closed then.
+  static result<loop_connections> attach(uv_loop_s* loop, connection_set set,
+                                         const poll_limits& per_turn = default_per_turn);
+
+  // The set: listen, connect, stats. Throws the exception that a handler left. The binding must be
+  // open.
+  connection_set& operator*() const;
+  connection_set* operator->() const { return &**this; }
+
+ private:
+  explicit loop_connections(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
+};
+
+}  // namespace atbus

@@ -1,0 +1,417 @@
+#include "channel/connection/connection_set.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "atbus/clock.hpp"
+
+namespace atbus::detail {
+namespace {
+
+// Turns of a poll without a message: peers that send nothing but crumbs can't keep it from
+// returning.
+constexpr int idle_turns_max = 64;
+constexpr std::size_t messages_per_clock = 32;
+constexpr std::uint64_t slot_bits = 20;
+constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
+
+// Of all connections of the process, so that no handle ever speaks of another one.
+std::atomic<std::uint64_t> serials{1};
+
+struct anchor_pool {
+  std::mutex mutex;
+  std::vector<connection_anchor*> unused;
+};
+anchor_pool& anchors() {
+  static auto* const kept = new anchor_pool;  // handles may outlive static objects
+  return *kept;
+}
+
+connection_anchor* take_anchor() {
+  anchor_pool& pool = anchors();
+  const std::lock_guard lock{pool.mutex};
+  if (pool.unused.empty())
+    return new connection_anchor;
+  connection_anchor* const taken = pool.unused.back();
+  pool.unused.pop_back();
+  return taken;
+}
+
+}  // namespace
+
+struct connection_core::budget {
+  std::size_t messages;
+  std::chrono::nanoseconds deadline;  // 0: none
+  std::size_t delivered = 0;
+
+  [[nodiscard]] bool go_on() const noexcept {
+    return delivered < messages && (deadline == std::chrono::nanoseconds{0} ||
+                                    delivered % messages_per_clock != 0 || now() < deadline);
+  }
+  // So many may be told before that is asked again.
+  [[nodiscard]] std::size_t until_asked() const noexcept {
+    const std::size_t all = messages - delivered;
+    return deadline == std::chrono::nanoseconds{0}
+               ? all
+               : std::min(all, messages_per_clock - delivered % messages_per_clock);
+  }
+};
+
+// --- life
+
+result<connection_core*> connection_core::open(connection_handlers handlers,
+                                               const connection_set_options& options) {
+  const fork_pause no_fork;
+  auto* const made = new connection_core(std::move(handlers), options);
+  if (!made->epoll_) {
+    error failed{errc::system_error, "can't make an epoll instance", errno};
+    made->release();
+    return failed;
+  }
+  return made;
+}
+
+connection_core::connection_core(connection_handlers handlers,
+                                 const connection_set_options& options)
+    : anchor_(take_anchor()),
+      epoll_(kernel().epoll_create(EPOLL_CLOEXEC)),
+      lanes_(options.lanes),
+      space_(options.read_size),
+      spin_(options.spin),
+      flush_in_poll_(options.flush_in_poll) {
+  set_handlers(std::move(handlers));
+  // Pairs with the loads in find: who sees this set's address also sees which ids are older.
+  anchor_->first_id.store(serials.load(std::memory_order_relaxed) << slot_bits,
+                          std::memory_order_relaxed);
+  anchor_->core.store(this, std::memory_order_release);
+}
+
+connection_core::~connection_core() = default;
+
+void connection_core::stop() noexcept {
+  const fork_pause no_fork;
+  lent_.end();
+  for (const auto& l : listeners_)
+    l->door.close();
+  for (const auto& c : slots_) {
+    if (c == nullptr)
+      continue;
+    c->now = phase::closed;
+    if (c->link != nullptr)
+      c->link->close({errc::closed});
+    if (c->dial != nullptr)
+      c->dial->stop();
+  }
+  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  epoll_.reset();
+}
+
+void connection_core::destroy() noexcept {
+  // Pairs with the load in find.
+  anchor_->core.store(nullptr, std::memory_order_release);
+  {
+    anchor_pool& pool = anchors();
+    const std::lock_guard lock{pool.mutex};
+    pool.unused.push_back(anchor_);
+  }
+  // The user's: they end outside of the pause.
+  const auto handlers = std::move(handlers_);
+  const auto next_handlers = std::move(next_handlers_);
+  const fork_pause no_fork;
+  delete this;
+}
+
+void connection_core::abandon_in_child() noexcept {
+  interrupted_ = interruption::forked;
+  lent_.end();
+  for (const auto& l : listeners_)
+    l->door.abandon();
+  for (const auto& c : slots_) {
+    if (c == nullptr)
+      continue;
+    c->stretch.stop();
+    if (c->link != nullptr)
+      c->link->abandon();
+    if (c->dial != nullptr)
+      c->dial->abandon();
+  }
+  epoll_.reset();
+}
+
+void connection_core::set_handlers(connection_handlers handlers) {
+  next_handlers_ = std::move(handlers);
+  if (!dispatching_)
+    take_next_handlers();
+}
+
+void connection_core::take_next_handlers() {
+  if (!next_handlers_)
+    return;
+  handlers_ = std::move(*next_handlers_);
+  next_handlers_.reset();
+  on_problem_ = handlers_.on_problem;
+}
+
+connection_entry* connection_core::find(connection_anchor* anchor, std::uint64_t id,
+                                        connection_core*& core, status& why) noexcept {
+  why = errc::closed;
+  if (anchor == nullptr)
+    return nullptr;
+  core = anchor->core.load(std::memory_order_acquire);
+  if (core == nullptr || id < anchor->first_id.load(std::memory_order_relaxed))
+    return nullptr;
+  if (auto s = core->usable(); !s) {
+    why = s;
+    return nullptr;
+  }
+  return core->find(id);
+}
+
+connection_entry* connection_core::find(std::uint64_t id) const noexcept {
+  const std::uint64_t slot = id & slot_mask;
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->id != id)
+    return nullptr;
+  return slots_[slot].get();
+}
+
+connection_entry& connection_core::add() {
+  std::uint32_t slot = 0;
+  if (free_.empty()) {
+    slot = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+    free_.reserve(slots_.size());
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+  }
+  slots_[slot] = std::make_unique<connection_entry>();
+  slots_[slot]->id = serials.fetch_add(1, std::memory_order_relaxed) << slot_bits | slot;
+  return *slots_[slot];
+}
+
+void connection_core::forget(connection_entry& c) noexcept {
+  const fork_pause no_fork;
+  const auto slot = static_cast<std::uint32_t>(c.id & slot_mask);
+  slots_[slot].reset();
+  free_.push_back(slot);
+}
+
+void connection_core::report_fault(const connection_entry& c) noexcept {
+  ++faulty_;
+  if (!c.told && c.dial == nullptr) {
+    report({c.link->why().code(),
+            c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
+  }
+}
+
+void connection_core::due(connection_entry& c) noexcept {
+  if (!std::exchange(c.due, true))
+    due_.push_back(c.id);
+}
+
+channel_stats connection_core::stats() const {
+  channel_stats sum;
+  if (interrupted_ == interruption::forked)
+    return sum;
+  sum.messages = messages_;
+  sum.bytes = bytes_;
+  sum.full = full_;
+  sum.quarantined = faulty_;
+  sum.unconfirmed_dropped = dropped_;
+  sum.reconnects = reconnects_;
+  for (const auto& c : slots_) {
+    if (c != nullptr && c->now == phase::linked)
+      ++sum.connections;
+  }
+  return sum;
+}
+
+// --- dispatch
+
+std::size_t connection_core::poll(const poll_limits& limits) {
+  if (size() == 0 && listeners_.empty() && !has_news() && !next_handlers_)
+    return 0;  // a node that uses lanes alone polls this as well
+  const dispatch_frame frame{*this};
+  if (!frame.entered())
+    return 0;
+  take_next_handlers();
+  budget left{.messages = limits.messages,
+              .deadline = limits.time > std::chrono::nanoseconds{0}
+                              ? moment_after(now(), limits.time)
+                              : std::chrono::nanoseconds{0}};
+  find_busy();
+  if (!tell_problems() || !tell_due())
+    return 0;
+  for (int idle_turns = 0;
+       !busy_.empty() && idle_turns != idle_turns_max && left.go_on() && !poll_ends_;) {
+    const std::size_t before = left.delivered;
+    if (!read_turn(*busy_.first(), left))
+      return left.delivered;
+    idle_turns = left.delivered == before ? idle_turns + 1 : 0;
+  }
+  if (tell_problems() && tell_due() && flush_in_poll_)
+    flush();
+  return left.delivered;
+}
+
+bool connection_core::read_turn(connection_entry& c, budget& left) {
+  if (!c.more) {
+    if (!c.link->receive()) {
+      if (c.link->now() == stream_link::state::closed) {
+        link_ended(c);
+      } else {
+        busy_.leave(c);
+        note_starved(c);
+      }
+      return true;
+    }
+    c.more = true;
+  }
+  return walk(c, left);
+}
+
+// Until they stop, or something else comes.
+walk_end connection_core::tell_messages(connection_entry& c, budget& left) {
+  stream_link& link = *c.link;
+  for (;;) {
+    const walk_end ended = link.lend(lent_.begin());
+    if (lent_.rest().at == nullptr)
+      return ended;
+    if (c.pairing.undecided()) [[unlikely]] {
+      c.pairing.break_off();
+      return walk_end::stopped;
+    }
+    {
+      // Also when a handler throws.
+      struct keeper {
+        connection_core& of;
+        stream_link& link;
+        ~keeper() { link.give_back(of.lent_.rest()); }
+      } const at_end{*this, link};
+      if (c.reader != nullptr) {
+        left.delivered += c.reader(c.context, lent_, left.until_asked());
+      } else {
+        left.delivered += lent_.tell(left.until_asked(), [&](bytes_view message) {
+          ++messages_;
+          bytes_ += message.size();
+          if (handlers_.on_message)
+            handlers_.on_message(handle(c), message);
+        });
+      }
+    }
+    if (lent_.wrong().data() != nullptr) [[unlikely]] {
+      link.reject(lent_.wrong());
+      return walk_end::failed;
+    }
+    if (!goes_on() || c.now != phase::linked || c.paused || !left.go_on())
+      return walk_end::stopped;
+  }
+}
+
+bool connection_core::walk(connection_entry& c, budget& left) {
+  stream_link& link = *c.link;
+  for (;;) {
+    const walk_end ended = tell_messages(c, left);
+    if (interrupted_ != interruption::none)
+      return false;
+    if (c.now != phase::linked)
+      return true;
+    if (ended == walk_end::failed) {
+      report_fault(c);
+      link_ended(c);
+      return true;
+    }
+    if (!c.opened && link.opened() && pair_lanes(c)) {
+      if (c.now != phase::linked)
+        return true;
+      if (ended == walk_end::stopped)
+        continue;
+    } else if (!c.opened && link.opened()) {
+      if (!tell_opened(c))
+        return false;
+      if (c.now != phase::linked || c.paused || poll_ends_)
+        return true;
+      continue;
+    }
+    if (ended == walk_end::stopped)
+      return true;  // the rest in another turn
+    c.more = false;
+    if (link.ended_by_goodbye()) {
+      busy_.leave(c);
+      c.peer_done = true;
+      if (!c.closing) {
+        c.linger_ends_at = moment_after(now(), c.linger);
+        set_timer(c);
+      }
+      say_goodbye(c);
+    } else if (link.now() == stream_link::state::closed) {
+      link_ended(c);
+    } else {
+      busy_.leave(c);
+      if (!link.drained())
+        busy_.join(c);
+    }
+    return true;
+  }
+}
+
+bool connection_core::tell_opened(connection_entry& c) {
+  c.opened = true;
+  if (c.dial != nullptr)
+    c.dial->connected();
+  c.limit = std::min(c.limit, c.link->send_limit());
+  c.stretch.checked = c.link->checks();
+  if (c.limit < c.own.payload_max) {
+    // What was queued before the other end said how long a message it takes.
+    settle(c);
+    const error too_long = check_queued_lengths(*c.queue, c.limit);
+    if (!too_long) {
+      end(c, too_long.with_text(c.peer + ": " + too_long.text()));
+      return true;
+    }
+  }
+  settle_confirmed(c);
+  write(c);  // the answering hello
+  if (c.now != phase::linked || c.closing)
+    return true;
+  c.told = true;
+  if (handlers_.on_open)
+    handlers_.on_open(handle(c));
+  return interrupted_ == interruption::none;
+}
+
+bool connection_core::tell_all_due() {
+  // What handlers cause meanwhile is told the next time.
+  for (std::size_t left = due_.size(); left != 0; --left) {
+    connection_entry* const c = find(due_.front());
+    due_.pop_front();
+    if (c == nullptr)
+      continue;
+    c->due = false;
+    if (c->now != phase::closed) {
+      if (std::exchange(c->writable_due, false) && handlers_.on_writable)
+        handlers_.on_writable(handle(*c));
+      if (interrupted_ != interruption::none)
+        return false;
+      continue;
+    }
+    struct end_of_life {
+      connection_core& core;
+      connection_entry& of;
+      ~end_of_life() {
+        if (core.interrupted_ == interruption::none)
+          core.forget(of);
+      }
+    } const last_word{*this, *c};
+    if (handlers_.on_close && (c->told || c->dial != nullptr)) {
+      const error why = c->why;
+      handlers_.on_close(handle(*c), why);
+    }
+    if (interrupted_ != interruption::none)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,229 @@
+// What `atbus::connection_set` and `atbus::connection` stand on.
+//
+//    look      asks the kernel: dials on, accepts, marks who can be read, writes where there is room
+//    poll      reads those marked, in turns, and tells handlers; the only place where user code runs
+//    verbs     change a connection at once; what has to be told is kept for poll
+//
+// Guarantees:
+//  - A connection's entry, link and queue live until on_close has returned; nothing is freed while
+//    a handler, an event list or a walk may refer to it.
+//  - One function each ends an attempt (lost) and a connection (end). After `end` nothing is told
+//    but on_close.
+//
+// One thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atbus/connection.hpp"
+#include "atbus/detail/chunk_cache.hpp"
+#include "atbus/detail/dispatcher.hpp"
+#include "channel/connection/connection_entry.h"
+#include "channel/stream/poll_rhythm.h"
+#include "channel/stream/read_buffer.h"
+#include "system/fork_guard.h"
+#include "system/kernel.h"
+#include "system/spin_budget.h"
+
+namespace atbus::detail {
+
+// How a connection finds its set, or that it is gone. Never freed, but used again by later sets: no
+// id of an earlier one is at or above `first_id`.
+struct connection_anchor {
+  std::atomic<connection_core*> core{nullptr};
+  std::atomic<std::uint64_t> first_id{0};
+};
+
+class connection_core final : public dispatcher, public fork_guard {
+ public:
+  [[nodiscard]] static result<connection_core*> open(connection_handlers handlers,
+                                                     const connection_set_options& options);
+  using dispatcher::release;
+
+  // --- of the set
+
+  void set_handlers(connection_handlers handlers);
+  [[nodiscard]] result<std::string> listen(std::string_view address, const listen_options& options);
+  [[nodiscard]] error close_listener(std::string_view address);
+  [[nodiscard]] result<connection> connect(std::string_view address,
+                                           const connect_options& options);
+  std::size_t poll(const poll_limits& limits);
+  [[nodiscard]] status wait(std::chrono::nanoseconds timeout);
+  void end_poll() noexcept override {
+    dispatcher::end_poll();
+    lent_.end();
+  }
+  void flush() noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
+  [[nodiscard]] bool prepare_sleep();
+  void finish_sleep();
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  [[nodiscard]] channel_stats stats() const;
+  [[nodiscard]] std::size_t size() const noexcept { return slots_.size() - free_.size(); }
+
+  // --- of a connection
+
+  // Null, and why: closed or used_after_fork.
+  [[nodiscard]] static connection_entry* find(connection_anchor* anchor, std::uint64_t id,
+                                              connection_core*& core, status& why) noexcept;
+  // For who goes to one connection for each message: good until its on_close has returned, and as
+  // long as the set lives. Verbs that are reached so have to ask usable() themselves.
+  [[nodiscard]] static connection_entry* find(const connection& at,
+                                              connection_core*& core) noexcept {
+    status why;
+    return find(at.anchor_, at.id_, core, why);
+  }
+  // Another claim of the same connection takes an open one away.
+  [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
+    if (length > c.limit || frame_size(length) > c.stretch.room()) [[unlikely]]
+      return claim_in_new_stretch(c, length, why);
+    ++c.claims;
+    return c.stretch.claim(length);
+  }
+  void commit(connection_entry& c, std::size_t length) noexcept {
+    c.stretch.append(c.stretch.claimed(), length);
+    mark_dirty(c);
+    if (c.queue->committed() + c.stretch.appended() >= c.write_at && !c.blocked) [[unlikely]]
+      write(c);
+  }
+  // What was appended joins the queue; an open claim stays where it is.
+  void settle(connection_entry& c) noexcept;
+  [[nodiscard]] status flush(connection_entry& c) noexcept;
+  void pause(connection_entry& c) noexcept;
+  void resume(connection_entry& c) noexcept;
+  void confirm(connection_entry& c) noexcept;
+  std::size_t release(connection_entry& c, std::size_t messages) noexcept;
+  void resend(connection_entry& c) noexcept;
+  void close(connection_entry& c, std::chrono::nanoseconds linger) noexcept;
+  void abort(connection_entry& c) noexcept;
+  [[nodiscard]] static connection_state state(const connection_entry& c) noexcept;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  using phase = connection_entry::phase;
+  // Of a moment or a timeout.
+  static constexpr std::chrono::nanoseconds never{0};
+  // What is queued leaves at the end of the turn, but not later than with so many bytes.
+  static constexpr std::uint64_t write_size = 256 * 1024;
+
+  connection_core(connection_handlers handlers, const connection_set_options& options);
+  ~connection_core() override;
+  void take_next_handlers();
+  void stop() noexcept override;
+  void destroy() noexcept override;
+
+  // Connections come and go.
+  [[nodiscard]] connection_entry& add();
+  void configure(connection_entry& c, const connection_options& options, bool local);
+  [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
+  void begin_pairing(connection_entry& c) noexcept;
+  void accept_some(listener_entry& from) noexcept;
+  // True: one more is welcome, if `goes` makes room for it where that is not null.
+  [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
+  void add_accepted(listener_entry& from, file socket) noexcept;
+  void begin(connection_entry& c) noexcept;
+  void dial_next(connection_entry& c) noexcept;
+  void linked(connection_entry& c) noexcept;
+  [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
+  // The attempt or the link is over.
+  void lost(connection_entry& c, error why) noexcept;
+  void link_ended(connection_entry& c) noexcept;  // and says why
+  void end(connection_entry& c, error why) noexcept;
+  void unlink(connection_entry& c, const error& why) noexcept;
+  void forget(connection_entry& c) noexcept;
+  void give_up_claim(connection_entry& c) noexcept;
+  void say_goodbye(connection_entry& c) noexcept;
+  void settle_confirmed(connection_entry& c) noexcept;
+  void leave_unconfirmed(connection_entry& c) noexcept;
+  [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
+  void report_fault(const connection_entry& c) noexcept;
+
+  // Writing.
+  // Room for a message of that length and, if there is more, for others behind it.
+  [[nodiscard]] status new_stretch(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] std::byte* claim_in_new_stretch(connection_entry& c, std::size_t length,
+                                                status& why) noexcept;
+  [[nodiscard]] status claim_stretch(connection_entry& c, std::size_t length) noexcept;
+  void mark_dirty(connection_entry& c) noexcept {
+    if (!c.dirty) [[unlikely]]
+      list_dirty(c);
+  }
+  void list_dirty(connection_entry& c) noexcept;
+  void write(connection_entry& c) noexcept;
+  void wrote(connection_entry& c) noexcept;
+  void pay_release_debt(connection_entry& c) noexcept;
+  void note_starved(connection_entry& c) noexcept;
+  void tell_writable_soon(connection_entry& c) noexcept;
+
+  // Waiting.
+  void look(std::int64_t timeout_ns) noexcept;
+  // Finds out who can be read, without asking the kernel where a read tells as well.
+  void find_busy() noexcept;
+  void look_at_clock() noexcept;
+  // libuv watches for an answer only once it has been asked for it.
+  void look_at_questions() noexcept;
+  void ready(connection_entry& c, std::uint32_t events) noexcept;
+  void time_is_up(connection_entry& c) noexcept;
+  // False: the kernel refuses, and the link is lost.
+  bool watch(connection_entry& c) noexcept;
+  void set_timer(connection_entry& c) noexcept;
+  [[nodiscard]] bool anything() const noexcept {
+    return !busy_.empty() || !due_.empty() || has_news();
+  }
+
+  // Telling. False: the set has been let go, or this is a forked child now.
+  struct budget;
+  [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
+  [[nodiscard]] bool walk(connection_entry& c, budget& left);
+  [[nodiscard]] walk_end tell_messages(connection_entry& c, budget& left);
+  // Whether the opening goes on, or has failed.
+  [[nodiscard]] bool pair_lanes(connection_entry& c) noexcept;
+  [[nodiscard]] bool tell_opened(connection_entry& c);
+  [[nodiscard]] bool tell_due() { return due_.empty() || tell_all_due(); }
+  [[nodiscard]] bool tell_all_due();
+  void due(connection_entry& c) noexcept;
+  [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
+    return {anchor_, c.id};
+  }
+  [[nodiscard]] connection_entry* find(std::uint64_t id) const noexcept;
+
+  connection_anchor* anchor_;
+  file epoll_;
+  lane_exchange* lanes_;  // null: its connections use none
+  connection_handlers handlers_;
+  std::optional<connection_handlers> next_handlers_;  // set by one of them, for the next poll
+  read_space space_;
+  spin_budget spin_;
+  bool flush_in_poll_;
+  poll_rhythm rhythm_;
+  chunk_cache chunks_{{.idle_bytes = std::size_t{4} << 20}};
+  std::vector<std::unique_ptr<connection_entry>> slots_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::unique_ptr<listener_entry>> listeners_;
+  std::set<std::pair<std::chrono::nanoseconds, connection_entry*>> timers_;
+  line<connection_entry, &connection_entry::turn> busy_;  // those to be read
+  std::vector<std::uint64_t> dirty_;
+  std::vector<std::uint64_t> asked_;  // for a name, since the last look
+  std::deque<std::uint64_t> due_;
+
+  message_run lent_;  // to whoever is told them
+
+  std::uint64_t messages_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t full_ = 0;
+  std::uint64_t faulty_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::uint64_t reconnects_ = 0;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,220 @@
+// The part of a connection_set that waits: epoll, what it says of listeners and connections, timers
+// and sleep.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "atbus/clock.hpp"
+#include "channel/connection/connection_set.h"
+#include "system/wait_deadline.h"
+
+namespace atbus::detail {
+
+void connection_core::find_busy() noexcept {
+  if (!rhythm_.may_skip_look(now()) || slots_.size() > poll_rhythm::few_connections)
+    return look(0);
+  for (const auto& c : slots_) {
+    if (c != nullptr && (c->now != phase::linked || c->blocked))
+      return look(0);
+  }
+  for (const auto& c : slots_) {
+    if (c != nullptr && !c->paused && !c->peer_done)
+      busy_.join(*c);
+  }
+}
+
+void connection_core::look(std::int64_t timeout_ns) noexcept {
+  look_at_clock();
+  look_at_questions();
+  std::array<epoll_event, 128> events;
+  const int n =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  rhythm_.looked(now());
+  std::array<listener_entry*, 128> doors;
+  std::size_t knocked = 0;
+  for (int i = 0; i < n; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if ((event.data.u64 & 1U) == 0)
+      doors[knocked++] = static_cast<listener_entry*>(event.data.ptr);
+    else if (connection_entry* const c = find(event.data.u64 >> 1U))
+      ready(*c, event.events);
+  }
+  for (std::size_t i = 0; i != knocked; ++i)
+    accept_some(*doors[i]);
+}
+
+void connection_core::look_at_clock() noexcept {
+  if (timers_.empty() && listeners_.empty())
+    return;
+  const auto time = now();
+  while (!timers_.empty() && timers_.begin()->first <= time)
+    time_is_up(*timers_.begin()->second);
+  for (const auto& l : listeners_) {
+    if (l->connections < l->options.connections)
+      l->door.go_on(time);
+  }
+}
+
+void connection_core::look_at_questions() noexcept {
+  while (!asked_.empty()) {
+    connection_entry* const c = find(asked_.back());
+    asked_.pop_back();
+    if (c != nullptr && c->now == phase::resolving)
+      ready(*c, 0);
+  }
+}
+
+void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept {
+  switch (c.now) {
+    case phase::resolving: {
+      const fork_pause no_fork;
+      error why;
+      if (!c.dial->answered(why))
+        return;
+      if (!why)
+        return lost(c, std::move(why));
+      return dial_next(c);
+    }
+    case phase::connecting: {
+      error failed = dial_result(c.link->descriptor(), c.peer);
+      if (failed)
+        return linked(c);
+      if (!c.dial->has_next())
+        return lost(c, std::move(failed));
+      unlink(c, failed);
+      return dial_next(c);
+    }
+    case phase::linked:
+      if (c.blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
+        write(c);
+      if (c.now == phase::linked && !c.paused && !c.peer_done &&
+          (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
+        busy_.join(c);
+      return;
+    case phase::waiting:
+    case phase::closed:
+      return;
+  }
+}
+
+void connection_core::time_is_up(connection_entry& c) noexcept {
+  const auto time = now();
+  if (c.starved_until != std::chrono::nanoseconds{0} && c.starved_until <= time) {
+    c.starved_until = std::chrono::nanoseconds{0};
+    set_timer(c);
+    if (!watch(c))
+      return;
+    if (!c.paused && !c.peer_done)
+      busy_.join(c);
+    return write(c);
+  }
+  if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
+    if (c.closing)
+      return end(c, {errc::timed_out, c.peer + ": the linger time is over"});
+    return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
+  }
+  switch (c.now) {
+    case phase::waiting:
+      return begin(c);
+    case phase::resolving:
+    case phase::connecting:
+      return lost(c, {errc::timed_out, c.peer + ": no answer within the connect timeout"});
+    case phase::linked:
+      ++dropped_;
+      return lost(c, {errc::timed_out, c.peer + (c.opened ? ": it was not confirmed in time"
+                                                          : ": it has not said hello in time")});
+    case phase::closed:
+      return;
+  }
+}
+
+void connection_core::set_timer(connection_entry& c) noexcept {
+  auto at = c.now == phase::closed ? never : c.phase_ends_at;
+  for (const auto other : {c.linger_ends_at, c.starved_until}) {
+    if (c.now != phase::closed && other != never)
+      at = at == never ? other : std::min(at, other);
+  }
+  if (at == c.timer_at)
+    return;
+  if (c.timer_at != never)
+    timers_.erase({c.timer_at, &c});
+  if (at != never)
+    timers_.emplace(at, &c);
+  c.timer_at = at;
+}
+
+// Not at all when there is nothing to watch for: an end of the other side would wake us for ever.
+bool connection_core::watch(connection_entry& c) noexcept {
+  std::uint32_t wanted = 0;
+  if (c.now == phase::connecting)
+    wanted = EPOLLOUT;
+  if (c.now == phase::linked) {
+    wanted = (c.paused || c.peer_done ? 0U : static_cast<std::uint32_t>(EPOLLIN)) |
+             (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+    if (wanted != 0 && c.starved_until != std::chrono::nanoseconds{0})
+      wanted |= EPOLLET;
+  }
+  if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
+    return true;
+  epoll_event interest{.events = wanted, .data = {.u64 = epoll_tag(c.id)}};
+  const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
+                         c.link->descriptor(), &interest) != 0) {
+    lost(c, {errc::system_error, c.peer + ": can't watch its socket", errno});
+    return false;
+  }
+  c.watched_for = wanted;
+  return true;
+}
+
+bool connection_core::prepare_sleep() {
+  if (interrupted_ != interruption::none || dispatching_)
+    return false;
+  look_at_questions();
+  flush();
+  return !anything();
+}
+
+void connection_core::finish_sleep() {
+  if (interrupted_ == interruption::none && !dispatching_)
+    look(0);
+}
+
+std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
+  constexpr std::chrono::nanoseconds none{-1};
+  if (interrupted_ != interruption::none)
+    return none;
+  auto at = std::chrono::nanoseconds::max();
+  if (!timers_.empty())
+    at = timers_.begin()->first;
+  for (const auto& l : listeners_) {
+    if (!l->door.watching() && l->connections < l->options.connections)
+      at = std::min(at, l->door.rests_until());
+  }
+  if (at == std::chrono::nanoseconds::max())
+    return none;
+  return std::max(at - now(), std::chrono::nanoseconds{0});
+}
+
+status connection_core::wait(std::chrono::nanoseconds timeout) {
+  if (auto s = may_wait(); !s)
+    return s;
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  flush();
+  const auto something = [this] {
+    look(0);
+    return anything();
+  };
+  if (!anything() && !spin_.spin(start, deadline.at(), something)) {
+    while (!anything()) {
+      look(deadline.left_ns(longest_sleep()));
+      if (!anything() && deadline.over())
+        return errc::timed_out;
+    }
+  }
+  spin_.learn(now() - start);
+  return {};
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,209 @@
+// The part of a connection_set that writes: stretches are claimed, join the queue, are written by the
+// link, released and written again.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "atbus/clock.hpp"
+#include "channel/connection/connection_set.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t no_end = static_cast<std::size_t>(-1);
+
+// Bytes still to be written of the frame of which a part is.
+std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found) {
+  return found.written_bytes + found.begun - c.queue->in_flight();
+}
+
+}  // namespace
+
+status connection_core::new_stretch(connection_entry& c, std::size_t length) noexcept {
+  c.stretch.frame = nullptr;  // the open one is taken away
+  if (c.now == phase::closed || c.ending())
+    return errc::closed;
+  if (length > c.limit)
+    return {errc::message_too_large, length, c.limit};
+  settle(c);
+  status claimed = claim_stretch(c, length);
+  if (claimed == errc::would_block && !c.blocked) {
+    write(c);
+    claimed = c.now == phase::closed ? status{errc::closed} : claim_stretch(c, length);
+  }
+  if (claimed == errc::would_block) {
+    ++full_;
+    c.wants_writable = true;
+  }
+  return claimed;
+}
+
+std::byte* connection_core::claim_in_new_stretch(connection_entry& c, std::size_t length,
+                                                 status& why) noexcept {
+  why = new_stretch(c, length);
+  return why ? claim(c, length, why) : nullptr;
+}
+
+void connection_core::list_dirty(connection_entry& c) noexcept {
+  c.dirty = true;
+  dirty_.push_back(c.id);
+}
+
+status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
+  // While the kernel takes nothing no write is due.
+  const std::uint64_t due =
+      c.blocked ? no_end : c.write_at - std::min(c.write_at, c.queue->committed());
+  mutable_bytes place;
+  const status claimed = claim_frames(*c.queue, length, due, place);
+  if (claimed)
+    c.stretch.start(place.data(), place.size());
+  return claimed;
+}
+
+void connection_core::settle(connection_entry& c) noexcept {
+  const std::size_t bytes = c.stretch.appended();
+  if (c.stretch.begin == nullptr || (bytes == 0 && c.stretch.frame != nullptr))
+    return;
+  c.queue->commit(bytes);
+  if (c.release == release_policy::by_user)
+    c.marks.add({.bytes = c.queue->committed(), .frames = c.stretch.frames});
+  if (c.link != nullptr)
+    c.link->joined(bytes, c.stretch.checked);
+  mutable_bytes place;
+  if (c.stretch.frame != nullptr && c.queue->claim(frame_size(c.stretch.claimed()), place)) {
+    assert(place.data() == c.stretch.frame);  // it goes on where the queue ends
+    c.stretch.start(place.data(), place.size());
+    return;
+  }
+  c.stretch.stop();
+}
+
+void connection_core::flush() noexcept {
+  if (dirty_.empty() || interrupted_ != interruption::none)
+    return;
+  std::erase_if(dirty_, [this](std::uint64_t id) {
+    connection_entry* const c = find(id);
+    if (c == nullptr)
+      return true;
+    if (!c->blocked)
+      write(*c);
+    c->dirty = c->stretch.frame != nullptr;  // nobody tells us when it is appended
+    return !c->dirty;
+  });
+}
+
+status connection_core::flush(connection_entry& c) noexcept {
+  write(c);
+  if (c.now == phase::closed)
+    return errc::closed;
+  return c.queue->unwritten() == 0 ? status{} : status{errc::would_block};
+}
+
+void connection_core::write(connection_entry& c) noexcept {
+  settle(c);
+  c.write_at = c.queue->committed() + write_size;
+  if (c.now != phase::linked || (c.dial == nullptr && !c.opened && !c.pairing.offered()))
+    return;
+  (void)c.link->flush();
+  while (c.link->take_stop()) {
+    pay_release_debt(c);
+    if (std::exchange(c.resend_due, false))
+      c.queue->rewind();
+    (void)c.link->flush();
+  }
+  wrote(c);
+}
+
+void connection_core::wrote(connection_entry& c) noexcept {
+  pay_release_debt(c);
+  tell_writable_soon(c);
+  if (c.link->now() == stream_link::state::closed) {
+    // What has been read is handed out first; if it is paused, when it goes on.
+    if (!c.more)
+      return link_ended(c);
+    if (!c.paused)
+      busy_.join(c);
+    return;
+  }
+  c.blocked = c.link->has_unwritten();
+  note_starved(c);
+  if (c.goodbye && !c.blocked) {
+    if (c.peer_done)
+      return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
+    if (!std::exchange(c.shut, true))
+      c.link->shut_down();
+  }
+  watch(c);
+}
+
+// Nobody tells when the kernel has memory again.
+void connection_core::note_starved(connection_entry& c) noexcept {
+  if (!c.link->starved() || c.starved_until != never)
+    return;
+  c.starved_until = now() + stream_link::starved_pause;
+  set_timer(c);
+  watch(c);
+}
+
+void connection_core::tell_writable_soon(connection_entry& c) noexcept {
+  if (!c.wants_writable || c.queued() > c.queue->byte_limit() / 2)
+    return;
+  c.wants_writable = false;
+  c.writable_due = true;
+  due(c);
+}
+
+// A frame of which a part is written is completed before it goes.
+void connection_core::pay_release_debt(connection_entry& c) noexcept {
+  if (c.release_debt != 0)
+    (void)release(c, 0);
+}
+
+std::size_t connection_core::release(connection_entry& c, std::size_t messages) noexcept {
+  if (c.release != release_policy::by_user)
+    return 0;
+  settle(c);
+  const std::size_t owed = c.release_debt;
+  const std::size_t wanted = messages > no_end - owed ? no_end : owed + messages;
+  const bool live = c.now == phase::linked && c.link->now() == stream_link::state::open &&
+                    !c.link->writes_no_more();
+  const std::uint64_t before = c.released;
+  const std::uint64_t until = wanted == no_end ? c.stretch.frames : c.released + wanted;
+  // Most of them by a mark, the rest one by one.
+  const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
+  if (mark.bytes > c.queue->released()) {
+    c.queue->release(static_cast<std::size_t>(mark.bytes - c.queue->released()));
+    c.released = mark.frames;
+  }
+  const frame_measure oldest =
+      measure_frames(*c.queue, static_cast<std::size_t>(until - c.released));
+  if (live && oldest.begun != 0) {
+    c.link->stop_behind(rest_of_begun(c, oldest));
+    c.queue->release(oldest.written_bytes);
+    c.released += oldest.written_messages;
+    c.release_debt = oldest.messages - oldest.written_messages;
+  } else {
+    c.queue->release(oldest.bytes);
+    c.released += oldest.messages;
+    c.release_debt = 0;
+  }
+  tell_writable_soon(c);
+  return static_cast<std::size_t>(c.released - before) + c.release_debt - owed;
+}
+
+void connection_core::resend(connection_entry& c) noexcept {
+  if (c.release != release_policy::by_user || c.now != phase::linked || c.ending() ||
+      c.link->now() != stream_link::state::open)
+    return;
+  settle(c);
+  const frame_measure all = measure_frames(*c.queue, no_end);
+  if (all.begun == 0) {
+    c.queue->rewind();
+  } else {
+    c.link->stop_behind(rest_of_begun(c, all));
+    c.resend_due = true;
+  }
+  mark_dirty(c);
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,22 @@
+// The handles that users hold, around lanes that were opened in another way than by an address.
+#pragma once
+
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "channel/shm/receiver_state.h"
+#include "channel/shm/sender_state.h"
+
+namespace atbus::detail {
+
+struct lane_handles {
+  // These take over what they are given.
+  [[nodiscard]] static receiver to_receiver(receiver_state* made) noexcept {
+    return receiver{made};
+  }
+  [[nodiscard]] static sender to_sender(sender_state* made) noexcept { return sender{made}; }
+  [[nodiscard]] static receiver_state& state_of(const receiver& of) noexcept {
+    return static_cast<receiver_state&>(*of.backend_);
+  }
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,150 @@
+#include "channel/shm/attach.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "channel/shm/channel_address.h"
+#include "channel/shm/taken_lane.h"
+
+namespace atbus::detail {
+namespace {
+
+// A segment of our own making, locked and then named. receiver_exists: somebody was faster, open
+// theirs.
+result<segment> make_segment(const segment_address& wish) {
+  auto geometry = choose_geometry(wish);
+  if (!geometry)
+    return geometry.error();
+  auto built = build_segment(wish.name, *geometry);
+  if (!built)
+    return built;
+  if (try_lock_byte(built->fd.get(), receiver_lock_byte) != lock_state::taken) {
+    const int code = errno;
+    return error{errc::system_error, wish.name.text() + ": can't lock the new segment" + lock_hint,
+                 code};
+  }
+  test_hook(step::receiver_locked);
+  if (auto e = link_segment(*built); !e)
+    return e;
+  return built;
+}
+
+// The existing segment, locked. `retired` stands for "the name has changed, look again".
+result<segment> take_segment(const segment_address& wish) {
+  auto opened = open_segment(wish.name);
+  if (!opened)
+    return opened;
+  const lock_state lock = try_lock_byte(opened->fd.get(), receiver_lock_byte);
+  if (lock == lock_state::failed) {
+    const int code = errno;
+    return error{errc::system_error, wish.name.text() + ": can't lock it" + lock_hint, code};
+  }
+  // Lock first, then state: only now is it certain that this file is, and stays, the one that has
+  // the name.
+  if (!is_named(*opened))
+    return error{errc::retired, wish.name.text() + ": replaced while it was opened"};
+  if (lock == lock_state::held_elsewhere) {
+    return error{errc::receiver_exists, wish.name.text() + ": it has a living receiver, " +
+                                            opened->describe_receiver() +
+                                            "; stop that one, or choose another name"};
+  }
+  test_hook(step::receiver_locked);
+  if (opened->header().retired.load(std::memory_order_acquire) != 0) {
+    // Whoever removed it died before the name was gone.
+    if (auto e = retire_segment(*opened); !e)
+      return e;
+    return error{errc::retired, wish.name.text() + ": removed"};
+  }
+  if (auto e = check_wishes(*opened, wish); !e)
+    return e;
+  return opened;
+}
+
+struct opened_segment {
+  segment opened;
+  bool made = false;  // by us, just now
+};
+
+result<opened_segment> make_or_take(const segment_address& wish) {
+  for (int round = 0; round < name_rounds_max; ++round) {
+    auto taken = take_segment(wish);
+    if (taken)
+      return opened_segment{std::move(*taken), false};
+    if (taken.error() == errc::retired)
+      continue;
+    if (!(taken.error() == errc::not_found))
+      return taken.error();
+    auto made = make_segment(wish);
+    if (made)
+      return opened_segment{std::move(*made), true};
+    if (!(made.error() == errc::receiver_exists))
+      return made.error();
+  }
+  return error{errc::system_error, wish.name.text() +
+                                       ": its name keeps changing hands; is something creating and "
+                                       "removing it in a loop?"};
+}
+
+}  // namespace
+
+result<receiver_state*> open_lane_receiver(const address& where, const receiver_options& options) {
+  auto wish = to_segment_address(where, options.directory);
+  if (!wish)
+    return wish.error();
+  if (wish->lanes == 0)
+    wish->lanes = options.lanes;
+  if (wish->lane_size == 0)
+    wish->lane_size = options.lane_size;
+  if (wish->message_limit == 0)
+    wish->message_limit = options.message_limit;
+  const fork_pause no_fork;
+  auto segment = make_or_take(*wish);
+  if (!segment)
+    return segment.error();
+  // From here on a failure takes back what we have made; what was there before stays.
+  if (auto e = map_all_lanes(segment->opened); !e) {
+    if (segment->made)
+      (void)retire_segment(segment->opened);
+    return e;
+  }
+  receiver_options resolved = options;
+  resolved.prefault |= wish->prefault;
+  auto* const state = new receiver_state(std::move(segment->opened), resolved);
+  if (auto e = state->start(); !e) {
+    if (segment->made)
+      (void)state->remove();
+    state->release();
+    return e;
+  }
+  return state;
+}
+
+result<sender_state*> open_lane_sender(const address& where, const sender_options& options) {
+  const auto wish = to_segment_address(where, options.directory);
+  if (!wish)
+    return wish.error();
+  const fork_pause no_fork;
+  auto taken = take_lane(wish->name);
+  if (!taken)
+    return taken.error();
+  if (auto e = check_wishes(taken->opened, *wish); !e)
+    return e;
+  if (options.prefault || wish->prefault)
+    prefault_lane(*taken);
+  const std::string text = taken->opened.name.text();
+  const std::uint32_t lane = taken->lane;
+  auto* const state = new sender_state(std::move(taken->opened), taken->lane, options);
+  if (auto s = state->start(); !s) {
+    const int code = errno;
+    state->release();
+    if (s == errc::system_error)
+      return error{s.code(), text + ": can't connect to its doorbell", code};
+    return error{s.code(), text + ": can't announce itself in lane " + std::to_string(lane) +
+                               (s == errc::would_block
+                                    ? ", which what a dead sender left fills; start the receiver"
+                                    : "; somebody wrote into its control words")};
+  }
+  return state;
+}
+
+}  // namespace atbus::detail

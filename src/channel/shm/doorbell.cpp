@@ -1,0 +1,429 @@
+#include "channel/shm/doorbell.h"
+
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "atbus/build_settings.hpp"
+#include "channel/shm/in_process_names.h"
+#include "system/fork_guard.h"
+#include "system/socket.h"
+
+namespace atbus::detail {
+namespace {
+
+struct bell_address {
+  sockaddr_un address{};
+  socklen_t length = 0;
+};
+
+// Reaches a file through an open directory, so that long directory names don't meet the 108-byte
+// limit of sun_path.
+bell_address path_address(int directory, const std::string& file_name) {
+  bell_address a;
+  a.address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + file_name;
+  const std::size_t n = std::min(path.size(), sizeof a.address.sun_path - 1);
+  std::memcpy(a.address.sun_path, path.data(), n);
+  a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n + 1);
+  return a;
+}
+
+bell_address abstract_address(const std::string& raw) {
+  bell_address a;
+  a.address.sun_family = AF_UNIX;
+  const std::size_t n = std::min(raw.size(), sizeof a.address.sun_path);
+  std::memcpy(a.address.sun_path, raw.data(), n);
+  a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n);
+  return a;
+}
+
+// Only processes of our own user may ring; for mem:// only this very process.
+bool is_trusted(int fd, bool in_process) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return false;
+  return peer.uid == geteuid() && (!in_process || peer.pid == getpid());
+}
+
+file bell_socket() {
+  file made{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (made)
+    let_descriptors_through(made.get(), false);
+  return made;
+}
+
+constexpr std::size_t events_per_look = 64;
+constexpr std::uint64_t listener_tag = ~std::uint64_t{0};
+constexpr std::uint64_t file_watch_tag = listener_tag - 1;
+
+}  // namespace
+
+error bell_server::open(const segment& s) {
+  lane_count_ = s.geometry.lane_count;
+  in_process_ = s.name.in_process;
+  ended_.assign(lane_count_, 0);
+  first_.assign(lane_count_, nothing);
+  limit_ = 2 * std::size_t{lane_count_} + 16;
+  epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+  if (s.name.handed) {
+    if (!epoll_)
+      return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
+    return {};
+  }
+  listener_ = bell_socket();
+  spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
+  if (!epoll_ || !listener_)
+    return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
+  if (auto e = bind(s); !e)
+    return e;
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = listener_tag}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &interest) != 0) {
+    return {errc::system_error, s.name.text() + ": can't watch its doorbell", errno};
+  }
+  return {};
+}
+
+error bell_server::bind(const segment& s) {
+  const auto failed = [&](const char* what) {
+    const std::string path =
+        s.name.in_process ? "" : " " + s.name.directory + "/" + s.name.bell_name();
+    return error{errc::system_error, s.name.text() + ": can't " + what + " its doorbell" + path,
+                 errno};
+  };
+  const int backlog = static_cast<int>(build_settings::connection_backlog);
+  if (s.name.in_process) {
+    // The kernel picks a free abstract name; senders learn it from the table of in-process names.
+    sockaddr_un any{.sun_family = AF_UNIX, .sun_path = {}};
+    if (kernel().bind(listener_.get(), reinterpret_cast<sockaddr*>(&any), sizeof any.sun_family) !=
+        0) {
+      return failed("bind");
+    }
+    if (kernel().listen(listener_.get(), backlog) != 0)
+      return failed("listen on");
+    sockaddr_un bound{};
+    socklen_t length = sizeof bound;
+    if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0)
+      return failed("name");
+    in_process_bell(s.name.name, {bound.sun_path, length - offsetof(sockaddr_un, sun_path)});
+    return {};
+  }
+  auto directory = open_directory(s.name);
+  if (!directory)
+    return directory.error();
+  // Bound and listening under a second name, then renamed: who finds the name finds a living bell.
+  // The receiver's lock is ours, so nobody else touches either name.
+  const std::string final_name = s.name.bell_name();
+  const std::string first_name = s.name.new_bell_name();
+  (void)kernel().unlinkat(directory->get(), first_name.c_str(), 0);
+  (void)fchmod(listener_.get(), 0600);  // before bind: becomes the mode of the file
+  const bell_address a = path_address(directory->get(), first_name);
+  if (kernel().bind(listener_.get(), reinterpret_cast<const sockaddr*>(&a.address), a.length) !=
+      0) {
+    return errno == ENOSPC ? no_inode_error(s.name) : failed("bind");
+  }
+  error problem;
+  if (kernel().listen(listener_.get(), backlog) != 0) {
+    problem = failed("listen on");
+  } else if (kernel().renameat(directory->get(), first_name.c_str(), directory->get(),
+                               final_name.c_str()) != 0) {
+    problem = failed("put in its place");
+  }
+  if (!problem)
+    (void)kernel().unlinkat(directory->get(), first_name.c_str(), 0);
+  return problem;
+}
+
+bell_server::events bell_server::take_events(std::int64_t timeout_ns) noexcept {
+  events seen;
+  if (!epoll_)
+    return seen;
+  epoll_event ready[events_per_look];
+  const int n = kernel().epoll_wait(epoll_.get(), ready, events_per_look, timeout_ns);
+  if (n <= 0)
+    return seen;
+  const fork_pause no_fork;
+  for (int i = 0; i < n; ++i) {
+    const std::uint64_t tag = ready[i].data.u64;
+    if (tag == listener_tag) {
+      seen.look_everywhere |= accept_all(seen);
+    } else if (tag == file_watch_tag) {
+      read_file_watch(seen);
+    } else if (tag < connections_.size() && connections_[tag].fd) {
+      connection& c = connections_[tag];
+      if (!read_from(c, seen)) {
+        end(c);
+        seen.look_everywhere = true;
+      }
+    }
+  }
+  return seen;
+}
+
+bool bell_server::watch_file(const segment& s) noexcept {
+  const fork_pause no_fork;
+  file watch{kernel().inotify_init(IN_CLOEXEC | IN_NONBLOCK)};
+  if (!watch)
+    return false;
+  // By its descriptor: the name may lead to another file by now.
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", s.fd.get());
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = file_watch_tag}};
+  if (kernel().inotify_add_watch(watch.get(), path, IN_CLOSE_WRITE | IN_ATTRIB) < 0 ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watch.get(), &interest) != 0) {
+    return false;
+  }
+  file_watch_ = std::move(watch);
+  return true;
+}
+
+void bell_server::unwatch_file() noexcept {
+  if (!file_watch_)
+    return;
+  const fork_pause no_fork;
+  file_watch_.reset();
+}
+
+void bell_server::read_file_watch(events& seen) noexcept {
+  seen.look_everywhere = true;
+  alignas(inotify_event) char buffer[4096];
+  const ssize_t size = ::read(file_watch_.get(), buffer, sizeof buffer);
+  // No names: a watch of a file has events of equal size. A queue that overflowed may have lost a
+  // close.
+  for (ssize_t at = 0; at + ssize_t{sizeof(inotify_event)} <= size; at += sizeof(inotify_event)) {
+    inotify_event event;
+    std::memcpy(&event, buffer + at, sizeof event);
+    seen.file_closed |= (event.mask & (IN_CLOSE_WRITE | IN_Q_OVERFLOW)) != 0;
+  }
+}
+
+bool bell_server::accept_all(events& seen) noexcept {
+  bool any = false;
+  // All of them before the caller looks at the lanes: a sender that finds the backlog full relies
+  // on it. Bounded, because the listener is level-triggered and what is left is seen at the next
+  // look.
+  for (std::size_t i = 0; i < limit_; ++i) {
+    file peer{kernel().accept(listener_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (!peer) {
+      if (errno == EINTR || errno == ECONNABORTED)
+        continue;
+      if (errno != EMFILE && errno != ENFILE)
+        break;
+      // Out of descriptors: take the caller's ring and hang up; it connects anew for each further
+      // ring.
+      spare_.reset();
+      peer = file{kernel().accept(listener_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK)};
+      const bool taken = static_cast<bool>(peer);
+      peer.reset();
+      spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
+      ++refused_;
+      any = true;
+      if (!taken)
+        break;
+      continue;
+    }
+    any = true;
+    admit(std::move(peer), seen);
+  }
+  return any;
+}
+
+void bell_server::admit(file peer, events& seen) noexcept {
+  const std::size_t index = find_place();
+  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = index}};
+  if (!is_trusted(peer.get(), in_process_) || index == limit_ ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
+    ++refused_;
+    return;
+  }
+  connection& c = fill_place(index, std::move(peer));
+  // An honest sender says its lane at once.
+  if (!read_from(c, seen))
+    end(c);
+}
+
+bool bell_server::adopt(file peer, std::uint32_t lane) noexcept {
+  const std::size_t index = find_place();
+  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = index}};
+  if (index == limit_ ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
+    return false;
+  }
+  join(fill_place(index, std::move(peer)), lane);
+  ended_[lane] = 0;
+  return true;
+}
+
+std::size_t bell_server::find_place() noexcept {
+  if (!free_.empty())
+    return free_.back();
+  if (connections_.size() != limit_)
+    return connections_.size();
+  // Whoever has not said its lane yet has to make room: the silent must not keep out the others.
+  for (std::size_t n = 0; n < limit_; ++n) {
+    next_to_go_ = (next_to_go_ + 1) % limit_;
+    if (connections_[next_to_go_].lane == no_lane) {
+      ++refused_;
+      return next_to_go_;
+    }
+  }
+  return limit_;
+}
+
+bell_server::connection& bell_server::fill_place(std::size_t index, file peer) noexcept {
+  if (index == connections_.size())
+    connections_.emplace_back();
+  else if (!connections_[index].fd)
+    free_.pop_back();
+  connections_[index].fd = std::move(peer);
+  return connections_[index];
+}
+
+void bell_server::end(connection& c) noexcept {
+  if (c.lane != no_lane) {
+    ended_[c.lane] = 1;
+    leave(c);
+  }
+  c.fd.reset();
+  free_.push_back(index_of(c));
+}
+
+void bell_server::join(connection& c, std::uint32_t lane) noexcept {
+  c.lane = lane;
+  c.next_of_lane = std::exchange(first_[lane], index_of(c));
+}
+
+void bell_server::leave(connection& c) noexcept {
+  std::size_t* at = &first_[c.lane];
+  while (*at != index_of(c))
+    at = &connections_[*at].next_of_lane;
+  *at = std::exchange(c.next_of_lane, nothing);
+  c.lane = no_lane;
+}
+
+bool bell_server::take_ended(std::uint32_t lane) noexcept {
+  return std::exchange(ended_[lane], 0) != 0;
+}
+
+bool bell_server::read_from(connection& c, events& seen) noexcept {
+  // A bounded number of packets a look; what is left keeps the descriptor readable.
+  for (int i = 0; i < 16; ++i) {
+    std::uint32_t word = 0;
+    const ssize_t n = kernel().recv(c.fd.get(), &word, sizeof word, MSG_DONTWAIT);
+    if (n == 0)
+      return false;
+    if (n < 0)
+      return errno == EAGAIN || errno == EINTR || is_out_of_memory(errno);
+    if (c.lane != no_lane) {
+      // A sender rings once per sleep: asking for more would be a system call on the way to the
+      // message. An end-of-file behind the ring is read at the next look.
+      seen.rung = true;
+      return true;
+    }
+    if (n == sizeof word && word < lane_count_) {
+      join(c, word);
+      seen.look_everywhere = true;
+    } else {
+      ++refused_;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool bell_server::ring(std::uint32_t lane) noexcept {
+  bool rung = false;
+  const char byte = 1;
+  for (std::size_t at = first_[lane]; at != nothing; at = connections_[at].next_of_lane) {
+    const connection& c = connections_[at];
+    const ssize_t n = kernel().send(c.fd.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    rung |= n == 1 || errno == EAGAIN;  // EAGAIN: enough rings wait there already
+  }
+  return rung;
+}
+
+bool bell_server::has_connection(std::uint32_t lane) const noexcept {
+  return first_[lane] != nothing;
+}
+
+void bell_server::abandon() noexcept {
+  epoll_.reset();
+  listener_.reset();
+  file_watch_.reset();
+  spare_.reset();
+  for (connection& c : connections_)
+    c.fd.reset();
+}
+
+bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept {
+  fd_.reset();
+  file fd = bell_socket();
+  if (!fd)
+    return false;
+  file directory;
+  bell_address a;
+  if (name.in_process) {
+    const std::string raw = in_process_bell(name.name);
+    if (raw.empty()) {
+      errno = ENOENT;
+      return false;
+    }
+    a = abstract_address(raw);
+  } else {
+    auto opened = open_directory(name);
+    if (!opened)
+      return false;
+    directory = std::move(*opened);
+    a = path_address(directory.get(), name.bell_name());
+  }
+  if (kernel().connect(fd.get(), reinterpret_cast<const sockaddr*>(&a.address), a.length) != 0)
+    return false;
+  if (!is_trusted(fd.get(), name.in_process)) {
+    errno = ECONNREFUSED;  // a stranger has taken the name: nobody is there for us
+    return false;
+  }
+  if (kernel().send(fd.get(), &lane, sizeof lane, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof lane)
+    return false;
+  fd_ = std::move(fd);
+  return true;
+}
+
+bool bell_client::ring() noexcept {
+  const char byte = 1;
+  const ssize_t n = kernel().send(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n == 1 || errno == EAGAIN)
+    return true;
+  if (!is_out_of_memory(errno))
+    close();
+  return false;
+}
+
+bool bell_client::drain() noexcept {
+  for (int i = 0; i < 16; ++i) {
+    std::uint32_t word = 0;
+    const ssize_t n = kernel().recv(fd_.get(), &word, sizeof word, MSG_DONTWAIT);
+    if (n > 0)
+      continue;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || is_out_of_memory(errno)))
+      return true;
+    close();
+    return false;
+  }
+  return true;
+}
+
+void bell_client::close() noexcept {
+  const fork_pause no_fork;
+  fd_.reset();
+}
+
+}  // namespace atbus::detail

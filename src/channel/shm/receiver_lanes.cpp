@@ -1,0 +1,538 @@
+// A receiver's lanes: how they come to be looked at, parked, quarantined and freed, and what the
+// bells tell about them.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "channel/shm/receiver_state.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::uint32_t longest_bell_interval = 1024;
+constexpr std::chrono::milliseconds bell_period{1};
+
+}  // namespace
+
+// --- lanes come and go
+
+void receiver_core::take_ready_lanes() noexcept {
+  auto& self = static_cast<receiver_state&>(*this);
+  for (std::size_t word = 0; word < ready_words_; ++word) {
+    if (ready_[word].load(std::memory_order_relaxed) == 0)
+      continue;
+    // Acquire: pairs with the sender's fetch_or; its record was published before the bit.
+    std::uint64_t bits = ready_[word].exchange(0, std::memory_order_acq_rel);
+    while (bits != 0) {
+      const auto index =
+          static_cast<std::uint32_t>(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
+      bits &= bits - 1;
+      if (index < self.geometry().lane_count)
+        self.wake_lane(index);
+    }
+  }
+}
+
+void receiver_state::wake_lane(std::uint32_t index) noexcept {
+  lane_reader& lane = lanes_[index];
+  if (!gates_.empty() && gates_[index] != 0)
+    return;
+  if (lane.skipped) {
+    if (lane.slot->withdrawn.load(std::memory_order_acquire) != 0)
+      return;
+    take_over_lane(index);
+  }
+  // Still skipped: it was withdrawn again between the two looks.
+  if (lane.quarantined || lane.skipped || lane.active || lane.paused)
+    return;
+  activate(lane);
+}
+
+result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) {
+  const lane_reader& lane = lanes_[index];
+  if (lane.adopted || lane.quarantined || lane.skipped || bell_.has_connection(index) ||
+      lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0) {
+    return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
+                                         " still holds what a dead sender left"};
+  }
+  // Before its sender relies on it: a lane without memory could not be read later.
+  if (auto e = reserve_lane(segment_, index); !e)
+    return e;
+  auto out = make_ends(index);
+  if (!out) {
+    release_lane_memory(segment_, index);
+    return out;
+  }
+  gates_[index] = 1;
+  // As its sender will say. If none takes it, its bell ends, and the lane with its memory is freed as
+  // that of a dead sender.
+  lane.slot->reserved_bytes.store(segment_.geometry.lane_size, std::memory_order_release);
+  return out;
+}
+
+result<receiver_state::lane_ends> receiver_state::make_ends(std::uint32_t index) {
+  auto shared = share_segment(segment_);
+  if (!shared)
+    return shared.error();
+  int ends[2];
+  if (kernel().socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return error{errc::system_error, segment_.name.text() + ": can't make a doorbell", errno};
+  lane_ends out{std::move(*shared), file{ends[1]}};
+  if (!bell_.adopt(file{ends[0]}, index))
+    return error{errc::system_error, segment_.name.text() + ": can't watch a doorbell", errno};
+  return out;
+}
+
+void receiver_state::open_gate(std::uint32_t index) noexcept {
+  if (std::exchange(gates_[index], 0) == 0)
+    return;
+  // What was published before, and found the gate shut, has been heard of already. Acquire: as in
+  // lane_reader::refresh, which checks the value.
+  if (lanes_[index].slot->tail.load(std::memory_order_acquire) != lanes_[index].position)
+    wake_lane(index);
+}
+
+std::uint64_t receiver_state::meet(std::uint32_t index) noexcept {
+  lane_reader& lane = lanes_[index];
+  open_gate(index);
+  if (lane.active && !lane.refresh())
+    quarantine(lane);
+  if (!lane.active || lane.available() < record_header_size)
+    return 0;
+  const std::uint64_t header = load_record_header(lane.data + (lane.position & lane.mask));
+  if (record_kind_of(header) == record_kind::open)
+    (void)special_record(lane, header);
+  return lane.speaker;
+}
+
+void receiver_state::activate(lane_reader& lane) noexcept {
+  if (!lane.adopted) {
+    // Its sender has reserved the memory; making sure ourselves means that no sender's lie can turn
+    // a read into SIGBUS. (Of one that was handed out we did it then.)
+    error reserved;
+    if (!segment_.name.handed)
+      reserved = reserve_lane(segment_, index_of(lane));
+    if (!reserved) {
+      stop_reading(lane, quarantine_impossible);
+      problem(std::move(reserved));
+      return;
+    }
+    lane.adopted = true;
+#if defined(MADV_POPULATE_READ)
+    if (prefault_) {
+      (void)kernel().madvise(segment_.lane_data(index_of(lane)), segment_.geometry.lane_size,
+                             MADV_POPULATE_READ);
+    }
+#endif
+  }
+  lane.active = true;
+  lane.last_busy = productive_passes_;
+  active_.push_back(&lane);
+  // A lane that is looked at has no bell: who polls while prepared to sleep is awake. Only now,
+  // because this may look at every lane.
+  finish_sleep();
+  // Then look: a sender that published after the bit was taken, and saw the old notice, is seen by
+  // the looks that follow, because an active lane is looked at in each pass until it is parked with
+  // a barrier.
+  set_notice(lane, 0);
+}
+
+void receiver_core::remove_inactive() noexcept {
+  inactive_seen_ = false;
+  std::erase_if(active_, [](const lane_reader* lane) { return !lane->active; });
+}
+
+void receiver_core::quarantine(lane_reader& lane) noexcept {
+  auto& self = static_cast<receiver_state&>(*this);
+  if (lane.quarantined)
+    return;
+  self.stop_reading(lane, quarantine_impossible);
+  self.problem({errc::quarantined,
+                self.segment_.name.text() + ": lane " + std::to_string(self.index_of(lane)) +
+                    " holds impossible values and is no longer read; it is freed when its "
+                    "sender has ended. A process of this user wrote where it should not"});
+}
+
+void receiver_state::set_inactive(lane_reader& lane) noexcept {
+  if (std::exchange(lane.active, false))
+    inactive_seen_ = true;
+}
+
+void receiver_state::stop_reading(lane_reader& lane, std::uint64_t why) noexcept {
+  lane.quarantined = true;
+  set_inactive(lane);
+  lane.redelivering = false;
+  lane.tail = lane.position;
+  lane.slot->quarantined.store(why, std::memory_order_relaxed);
+  if (why == quarantine_impossible)
+    lane_writer::count(lane.slot->quarantines, 1);
+  set_notice(lane, notice_quarantined);
+  // Mirror image of prepare_sleep of a sender that waits for room, which will not come: either it
+  // sees the notice or we see its wish.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (lane.slot->wish.load(std::memory_order_acquire) != 0)
+    answer_wish(lane);
+}
+
+void receiver_core::count_redelivery(const lane_reader& lane) noexcept {
+  // What its sender took back is padding by now, and handed to nobody.
+  const std::uint64_t header = load_record_header(lane.data + (lane.position & lane.mask));
+  if (record_kind_of(header) == record_kind::message)
+    lane_writer::count(lane.slot->redelivered, 1);
+}
+
+bool receiver_core::special_record(lane_reader& lane, std::uint64_t header) noexcept {
+  const std::uint64_t length = record_length(header);
+  const std::uint64_t size = record_size(length);
+  const std::uint64_t offset = lane.position & lane.mask;
+  if (size <= lane.capacity() - offset && size <= lane.tail - lane.position) {
+    if (record_kind_of(header) == record_kind::open && length == sizeof(open_record)) {
+      open_record speaker;
+      std::memcpy(&speaker, lane.data + offset + record_header_size, sizeof speaker);
+      store_words(lane.slot->speaker, speaker);
+      store_words(lane.slot->note, lane_note{});
+      lane.speaker = ++speakers_;
+      test_hook(step::speaker_copied);
+    } else if (record_kind_of(header) != record_kind::padding) {
+      quarantine(lane);
+      return false;
+    }
+    lane.position += size;
+    lane.redelivering = false;
+    lane.slot->done.store(lane.position, std::memory_order_relaxed);  // see visit_frame::enter
+    return true;
+  }
+  quarantine(lane);
+  return false;
+}
+
+void receiver_core::park_idle_lanes() noexcept {
+  auto& self = static_cast<receiver_state&>(*this);
+  auto& parked = self.parked_now_;
+  parked.clear();
+  const bool all_fence = !self.fence_needed_ || self.every_sender_fences();
+  for (lane_reader* lane : active_) {
+    if (!all_fence || lane->available() != 0 ||
+        productive_passes_ - lane->last_busy < parking_interval)
+      continue;
+    lane->active = false;
+    self.set_notice(*lane, notice_parked);
+    parked.push_back(lane);
+  }
+  if (parked.empty())
+    return;
+  inactive_seen_ = true;
+  remove_inactive();
+  self.barrier();
+  self.reactivate(parked);
+}
+
+bool receiver_state::reactivate(const std::vector<lane_reader*>& parked) noexcept {
+  bool any = false;
+  for (lane_reader* lane : parked) {
+    if (!lane->refresh()) {
+      quarantine(*lane);
+    } else if (lane->available() != 0 && !lane->active) {
+      activate(*lane);
+      any = true;
+    }
+  }
+  return any;
+}
+
+// --- orphans
+
+void receiver_state::look_at_everything() noexcept {
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    lane_reader& lane = lanes_[i];
+    if (lane.skipped)
+      wake_lane(i);
+    if (!lane.active && !lane.quarantined && !lane.skipped) {
+      // Acquire: as in lane_reader::refresh, which checks the value.
+      if (lane.slot->tail.load(std::memory_order_acquire) != lane.position)
+        wake_lane(i);
+    }
+    // Only we write these: if they have changed, somebody else wrote here, and no sender takes the
+    // lane before it is reset.
+    if (!lane.quarantined && !lane.skipped &&
+        (lane.slot->head.load(std::memory_order_relaxed) != lane.head ||
+         lane.slot->done.load(std::memory_order_relaxed) != lane.position ||
+         lane.slot->notice.load(std::memory_order_relaxed) != lane.notice ||
+         lane.slot->quarantined.load(std::memory_order_relaxed) != 0)) {
+      quarantine(lane);
+    }
+    if (lane.slot->wish.load(std::memory_order_acquire) != 0)
+      answer_wish(lane);
+    const bool in_use = lane.adopted || lane.quarantined || lane.skipped ||
+                        lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0;
+    const bool connected = bell_.has_connection(i);
+    const bool ended = bell_.take_ended(i);
+    if (connected)
+      lane.dying_until = std::chrono::nanoseconds{0};
+    else if (ended)
+      lane.dying_until = coarse_now() + dying_time;
+    const bool orphan = in_use && !connected;
+    if (orphan != lane.orphan)
+      orphans_ += orphan ? 1 : std::size_t(-1);
+    lane.orphan = orphan;
+    lane.unconnected = false;
+  }
+  look_for_orphans();
+  watch_unconnected();
+}
+
+void receiver_state::free_orphans() noexcept {
+  if (unwatched_)
+    suspect_unconnected();
+  if (orphans_ == 0)
+    return;
+  look_for_orphans();
+  watch_unconnected();
+}
+
+void receiver_state::look_for_orphans() noexcept {
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count && orphans_ != 0; ++i) {
+    if (lanes_[i].orphan)
+      free_if_orphaned(lanes_[i]);
+  }
+  if (inactive_seen_)
+    remove_inactive();
+}
+
+void receiver_state::watch_unconnected() noexcept {
+  unwatched_ = false;
+  if (std::none_of(lanes_.get(), lanes_.get() + segment_.geometry.lane_count,
+                   [](const lane_reader& lane) { return lane.unconnected; }))
+    return bell_.unwatch_file();
+  if (bell_.watches_file())
+    return;
+  unwatched_ = !bell_.watch_file(segment_);
+  if (unwatched_)
+    return;
+  // Who died before the watch was there is no event.
+  suspect_unconnected();
+  look_for_orphans();
+}
+
+void receiver_state::suspect_unconnected() noexcept {
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    lane_reader& lane = lanes_[i];
+    if (std::exchange(lane.unconnected, false) && !std::exchange(lane.orphan, true))
+      ++orphans_;
+  }
+}
+
+void receiver_state::free_if_orphaned(lane_reader& lane) noexcept {
+  const bool readable = !lane.quarantined && !lane.skipped;
+  if (readable && lane.slot->tail.load(std::memory_order_acquire) != lane.position)
+    return wake_lane(index_of(lane));  // drain it first
+  const std::uint64_t byte = lane_lock_byte(index_of(lane));
+  // A living sender holds the lock. So may a newcomer that takes the lane over: then it is no
+  // orphan either.
+  if (try_lock_byte(segment_.fd.get(), byte) != lock_state::taken) {
+    if (coarse_now() < lane.dying_until)
+      return;  // the lock is about to end
+    lane.orphan = false;
+    --orphans_;
+    lane.unconnected = true;
+    return;
+  }
+  test_hook(step::orphan_locked);
+  if (lane.skipped) {
+    // Its sender died while it took its records back, before it told anybody: they are to be
+    // delivered.
+    lane.slot->withdrawn.store(0, std::memory_order_release);
+    take_over_lane(index_of(lane));
+  }
+  if (!lane.quarantined && lane.slot->tail.load(std::memory_order_acquire) != lane.position) {
+    wake_lane(index_of(lane));
+  } else {
+    reset_lane(lane);
+    lane.orphan = false;
+    --orphans_;
+  }
+  unlock_byte(segment_.fd.get(), byte);
+  test_hook(step::orphan_released);
+}
+
+void receiver_state::reset_lane(lane_reader& lane) noexcept {
+  lane_slot& slot = *lane.slot;
+  // Impossible positions end here.
+  if (lane.quarantined || lane.skipped)
+    lane.position = 0;
+  // All relaxed: the lane's lock is ours, the next sender's take-over of it orders these before its
+  // loads.
+  lane.tail = lane.head = lane.position;
+  for (shared_word* word : {&slot.tail, &slot.head, &slot.handling, &slot.done}) {
+    word->store(lane.position, std::memory_order_relaxed);
+  }
+  for (shared_word* word :
+       {&slot.wish, &slot.withdrawn, &slot.fence_echo, &slot.fence_answered, &slot.quarantined}) {
+    word->store(0, std::memory_order_relaxed);
+  }
+  store_words(slot.speaker, open_record{});
+  store_words(slot.note, lane_note{});
+  lane.speaker = 0;
+  ++speakers_;
+  lane.wish_answered = 0;
+  lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
+  set_inactive(lane);
+  set_notice(lane, notice_parked);
+  release_lane_memory(segment_, index_of(lane));
+  slot.reserved_bytes.store(0, std::memory_order_relaxed);
+  lane.adopted = false;
+}
+
+// --- what the user says of a lane
+
+lane_reader* receiver_state::find_lane(std::uint32_t index) const noexcept {
+  const bool there = interrupted_ == interruption::none && index < segment_.geometry.lane_count;
+  return there ? &lanes_[index] : nullptr;
+}
+
+std::uint64_t receiver_state::speaker(std::uint32_t index) const noexcept {
+  const lane_reader* const lane = find_lane(index);
+  return lane == nullptr ? 0 : lane->speaker;
+}
+
+bool receiver_state::has_sender(std::uint32_t index) const noexcept {
+  return find_lane(index) != nullptr &&
+         query_byte(segment_.fd.get(), lane_lock_byte(index)) == lock_state::held_elsewhere;
+}
+
+lane_note receiver_state::note(std::uint32_t index) const noexcept {
+  const lane_reader* const lane = find_lane(index);
+  return lane == nullptr ? lane_note{} : load_words<lane_note>(lane->slot->note);
+}
+
+void receiver_state::set_note(std::uint32_t index, const lane_note& words) noexcept {
+  if (const lane_reader* const lane = find_lane(index))
+    store_words(lane->slot->note, words);
+}
+
+void receiver_state::pause_lane(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || lane->quarantined)
+    return;
+  lane->paused = true;
+  set_inactive(*lane);
+  // At once: going on puts it into the list again.
+  remove_inactive();
+}
+
+void receiver_state::resume_lane(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || !std::exchange(lane->paused, false))
+    return;
+  // One that was looked at has no parked notice, or its ring was for nothing.
+  if (lane->adopted && !lane->quarantined && !lane->skipped && !lane->active)
+    return activate(*lane);
+  wake_lane(index);
+}
+
+void receiver_state::drop_lane(std::uint32_t index) noexcept {
+  lane_reader* const lane = find_lane(index);
+  if (lane == nullptr || lane->quarantined)
+    return;
+  stop_reading(*lane, quarantine_dropped);
+  remove_inactive();
+}
+
+// --- bells, space
+
+void receiver_core::answer_wish(lane_reader& lane) noexcept {
+  auto& self = static_cast<receiver_state&>(*this);
+  std::uint64_t wish = lane.slot->wish.load(std::memory_order_acquire);
+  if ((wish & wish_fence) != 0) {
+    // That sender can't execute membarrier. Its flag stays set, so we come here after each `head`,
+    // and fence.
+    lane.slot->fence_answered.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    wish = lane.slot->wish.load(std::memory_order_acquire);
+  }
+  if ((wish & wish_space) == 0 || wish == lane.wish_answered)
+    return;
+  const std::uint64_t wanted = wish & ~std::uint64_t{7};
+  if (lane.head - wanted > lane.capacity() && !lane.quarantined)
+    return;  // not yet there
+  if (!self.bell_.ring(self.index_of(lane))) {
+    // Not connected yet: answered when it is. Else the kernel has no memory: before the next sleep.
+    self.ring_owed_ |= self.bell_.has_connection(self.index_of(lane));
+    return;
+  }
+  lane.wish_answered = wish;
+  lane_writer::count(lane.slot->space_rings, 1);
+}
+
+void receiver_core::look_at_bells() noexcept {
+  auto& self = static_cast<receiver_state&>(*this);
+  const auto time = coarse_now();
+  const auto elapsed = time - self.bells_seen_at_;
+  if (elapsed >= bell_period) {
+    const auto seen = self.bell_.take_events(0);
+    // Who polls while prepared to sleep, and reads the one ring of that sleep, is awake.
+    if (seen.rung || seen.look_everywhere)
+      self.finish_sleep();
+    self.handle(seen);
+    // Without barriers a sender may have missed that its lane is parked.
+    if (self.fence_needed_ && !self.every_sender_fences())
+      self.look_at_everything();
+    self.free_orphans();
+    self.bells_seen_at_ = time;
+    if (elapsed > 8 * bell_period)
+      self.bell_interval_ = std::max(self.bell_interval_ / 2, 1U);
+  } else {
+    self.bell_interval_ = std::min(self.bell_interval_ * 2, longest_bell_interval);
+  }
+  polls_until_bells_ = self.bell_interval_;
+}
+
+void receiver_state::handle(const bell_server::events& seen) noexcept {
+  if (!seen.look_everywhere)
+    return;
+  const auto dying_until = coarse_now() + dying_time;
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    lanes_[i].wish_answered = 0;
+    // The kernel reports the close a moment before it drops the lock.
+    if (seen.file_closed && lanes_[i].unconnected)
+      lanes_[i].dying_until = dying_until;
+  }
+  segment_.header().connections_refused.store(bell_.refused(), std::memory_order_relaxed);
+  look_at_everything();
+}
+
+bool receiver_state::barrier() noexcept {
+  lane_writer::count(segment_.header().barriers, 1);
+  if (barrier_on_every_core())
+    return true;
+  if (!fence_needed_) {
+    fence_needed_ = true;
+    segment_.header().fence_needed.store(1, std::memory_order_seq_cst);
+    for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+      set_notice(lanes_[i], lanes_[i].notice & (notice_step - 1));
+    }
+    problem({errc::not_supported,
+             segment_.name.text() +
+                 ": the kernel refuses membarrier; senders fence each message, and until all do, "
+                 "this receiver sleeps at most 1 ms at a time",
+             errno});
+  }
+  return false;
+}
+
+bool receiver_state::every_sender_fences() const noexcept {
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    const lane_slot& slot = segment_.slot(i);
+    if (slot.reserved_bytes.load(std::memory_order_acquire) != 0 &&
+        slot.fence_echo.load(std::memory_order_acquire) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace atbus::detail

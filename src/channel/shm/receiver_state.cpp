@@ -1,0 +1,281 @@
+#include "channel/shm/receiver_state.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "channel/shm/lane_stats.h"
+#include "system/random.h"
+#include "system/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+// 28 bits: they fit above the counting bits of a notice.
+constexpr std::uint64_t generation_mask = 0xfffffff;
+// How often we look for the death of a sender without a connection where inotify is refused.
+constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
+
+}  // namespace
+
+receiver_state::receiver_state(segment opened, const receiver_options& options)
+    : segment_(std::move(opened)),
+      lanes_(std::make_unique<lane_reader[]>(segment_.geometry.lane_count)),
+      spin_(options.spin),
+      prefault_(options.prefault) {
+  const std::uint32_t lane_count = segment_.geometry.lane_count;
+  active_.reserve(lane_count);
+  parked_now_.reserve(lane_count);
+  message_limit_ = segment_.geometry.message_limit;
+  lanes_begin_ = lanes_.get();
+  if (segment_.name.handed)
+    gates_.assign(lane_count, 1);
+  ready_ = segment_.header().ready;
+  ready_words_ = (lane_count + 63) / 64;
+  if (options.copy_on_receive) {
+    copy_buffer_ = std::make_unique<std::byte[]>(message_limit_);
+    private_copy_ = copy_buffer_.get();
+  }
+}
+
+receiver_state::~receiver_state() {
+  // The lock before the bell: who is told of our end by the end-of-file finds nobody here.
+  if (interrupted_ != interruption::forked)
+    unlock_byte(segment_.fd.get(), receiver_lock_byte);
+}
+
+error receiver_state::start() {
+  segment_header& header = segment_.header();
+  always_fence_ = !register_for_barriers();
+  receiver_note note{};
+  note.pid = static_cast<std::uint32_t>(getpid());
+  note.opened_at = wall_clock_ns();
+  std::strncpy(note.program, program_invocation_short_name, sizeof note.program - 1);
+  store_words(header.note, note);
+  // The bell first: whoever reads the new generation finds the new bell.
+  if (auto e = bell_.open(segment_); !e)
+    return e;
+  test_hook(step::bell_bound);
+  generation_ = (header.generation.load(std::memory_order_relaxed) + 1) & generation_mask;
+  if (generation_ == 0)
+    generation_ = 1;
+  // Release: pairs with the acquire load in sender_state::connect_bell; see above.
+  header.generation.store(generation_, std::memory_order_release);
+  header.sleeping.store(generation_ << 32, std::memory_order_release);
+  header.fence_needed.store(0, std::memory_order_relaxed);
+  test_hook(step::generation_stored);
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i)
+    take_over_lane(i);
+  // From here on every sender sees its lane parked and sets its ready bit, or we see what it
+  // published before.
+  barrier();
+  look_at_everything();
+  return {};
+}
+
+void receiver_state::take_over_lane(std::uint32_t index) noexcept {
+  lane_reader& lane = lanes_[index];
+  lane_slot& slot = segment_.slot(index);
+  if (lane.slot == nullptr) {
+    lane.slot = &slot;
+    lane.data = segment_.lane_data(index);
+    lane.mask = segment_.geometry.lane_size - 1;
+    lane.notice = generation_ << 36;
+    lane.messages = slot.messages.load(std::memory_order_relaxed);
+    lane.bytes = slot.bytes.load(std::memory_order_relaxed);
+    lane.high_water_mark = slot.high_water_mark.load(std::memory_order_relaxed);
+    if (slot.reserved_bytes.load(std::memory_order_acquire) != 0)
+      lane.speaker = ++speakers_;
+  }
+  // Acquire: whoever wrote these before held the receiver's lock and is dead; its stores are all
+  // done. `tail` pairs with lane_writer::publish.
+  const std::uint64_t head = slot.head.load(std::memory_order_acquire);
+  const std::uint64_t done = slot.done.load(std::memory_order_acquire);
+  const std::uint64_t handling = slot.handling.load(std::memory_order_acquire);
+  lane.skipped = slot.withdrawn.load(std::memory_order_seq_cst) != 0;
+  const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
+  const std::uint64_t capacity = lane.capacity();
+  lane.position = lane.tail = done;
+  lane.head = head;
+  const bool possible = ((head | done | handling | tail) & 7) == 0 &&
+                        within(head, done, capacity) && within(head, tail, capacity) &&
+                        within(done, tail, capacity);
+  set_notice(lane, notice_parked);
+  if (lane.skipped)
+    return;
+  const std::uint64_t quarantined = slot.quarantined.load(std::memory_order_relaxed);
+  if (possible && quarantined == quarantine_dropped)
+    return stop_reading(lane, quarantine_dropped);
+  if (!possible || quarantined != 0) {
+    quarantine(lane);
+    return;
+  }
+  lane.redelivering = handling != done && within(done, handling, tail - done);
+  if (lane.head != lane.position)
+    give_back(lane);
+}
+
+void receiver_state::set_notice(lane_reader& lane, std::uint64_t flags) noexcept {
+  if (fence_needed_)
+    flags |= notice_fence;
+  lane.notice = ((lane.notice & ~(notice_step - 1)) + notice_step) | flags;
+  // Release: what the notice speaks of (`sleeping`, `retired`) is visible to a sender that acquires
+  // it.
+  lane.slot->notice.store(lane.notice, std::memory_order_release);
+}
+
+// --- sleeping
+
+bool receiver_state::anything() noexcept {
+  const bool found = refresh_all() != 0 || some_lane_ready();
+  if (inactive_seen_)
+    remove_inactive();
+  return found;
+}
+
+bool receiver_state::prepare_sleep() {
+  if (interrupted_ != interruption::none || dispatching_)
+    return false;
+  if (asleep_)
+    return true;
+  free_orphans();
+  if (std::exchange(ring_owed_, false))
+    look_at_everything();
+  if (anything())
+    return false;
+  parked_now_.assign(active_.begin(), active_.end());
+  for (lane_reader* lane : active_) {
+    lane->active = false;
+    set_notice(*lane, notice_parked);
+  }
+  active_.clear();
+  test_hook(step::lanes_parked);
+  if (++sleep_count_ == 0)
+    sleep_count_ = 1;
+  asleep_ = true;
+  // Seq_cst with the barrier below: a sender that does not see this value has set its ready bit
+  // before we look at it.
+  segment_.header().sleeping.store(generation_ << 32 | sleep_count_, std::memory_order_seq_cst);
+  test_hook(step::sleeping_stored);
+  barrier();
+  const bool found = reactivate(parked_now_) || some_lane_ready();
+  test_hook(step::sleep_checked);
+  if (inactive_seen_)
+    remove_inactive();
+  if (!found) {
+    lane_writer::count(segment_.header().sleeps, 1);
+    return true;
+  }
+  finish_sleep();
+  return false;
+}
+
+void receiver_state::finish_sleep() {
+  if (!asleep_ || interrupted_ == interruption::forked)
+    return;
+  asleep_ = false;
+  // Relaxed: a sender that still sees the old value rings once in vain.
+  segment_.header().sleeping.store(generation_ << 32, std::memory_order_relaxed);
+  polls_until_bells_ = 1;  // whatever rang has to be read before the next sleep
+  bells_seen_at_ = std::chrono::nanoseconds{0};
+  test_hook(step::woken);
+  // Without barriers a sender may have missed that we slept.
+  if (fence_needed_ && interrupted_ == interruption::none)
+    look_at_everything();
+}
+
+std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
+  if (interrupted_ != interruption::none)
+    return std::chrono::nanoseconds{-1};
+  if (ring_owed_ || (fence_needed_ && !every_sender_fences()))
+    return short_sleep;
+  std::chrono::nanoseconds longest = unwatched_ ? unwatched_sleep : std::chrono::nanoseconds{-1};
+  if (orphans_ == 0)
+    return longest;
+  const auto time = coarse_now();
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    if (!lanes_[i].orphan || time >= lanes_[i].dying_until)
+      continue;
+    // As long again as it has been dying: a few looks instead of one each millisecond.
+    const auto dying = std::max(dying_time - (lanes_[i].dying_until - time), short_sleep);
+    longest = longest < std::chrono::nanoseconds{0} ? dying : std::min(longest, dying);
+  }
+  return longest;
+}
+
+status receiver_state::wait(std::chrono::nanoseconds timeout) {
+  if (auto s = may_wait(); !s)
+    return s;
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  if (anything())
+    return {};
+  if (spin_.spin(start, deadline.at(), [this] { return anything(); })) {
+    spin_.learn(now() - start);
+    return {};
+  }
+  for (;;) {
+    if (!prepare_sleep())
+      break;
+    // Told before we sleep, perhaps for ever, and as a waking receiver: its handler may take long.
+    if (has_news()) {
+      finish_sleep();
+      if (auto s = report_problems(); !s)
+        return s;
+      continue;
+    }
+    const auto longest = longest_sleep();
+    const std::int64_t sleep_ns = deadline.left_ns(longest);
+    if (sleep_ns == 0) {
+      finish_sleep();
+      return errc::timed_out;
+    }
+    if (fence_needed_ && longest >= std::chrono::nanoseconds{0})
+      lane_writer::count(segment_.header().short_sleeps, 1);
+    const auto seen = bell_.take_events(sleep_ns);
+    if (seen.rung || seen.look_everywhere)
+      lane_writer::count(segment_.header().wake_ups, 1);
+    finish_sleep();
+    handle(seen);
+    // The bells have just been read: not again before the message is handled.
+    bells_seen_at_ = coarse_now();
+    polls_until_bells_ = bell_interval_;
+    if (anything())
+      break;
+  }
+  spin_.learn(now() - start);
+  return {};
+}
+
+// --- life
+
+void receiver_state::destroy() noexcept {
+  const fork_pause no_fork;
+  delete this;
+}
+
+error receiver_state::remove() {
+  if (auto s = usable(); !s)
+    return s;
+  return retire_segment(segment_);
+}
+
+void receiver_state::abandon_in_child() noexcept {
+  interrupted_ = interruption::forked;
+  segment_.abandon();
+  bell_.abandon();
+}
+
+channel_stats receiver_state::stats() const {
+  channel_stats sum;
+  if (interrupted_ == interruption::forked)
+    return sum;
+  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i)
+    add_stats(sum, segment_.slot(i));
+  return sum;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,125 @@
+// Everything of a receiver that is not on the per-message path: taking over, sleeping, bells,
+// parking, quarantine.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "atbus/detail/receiver_core.hpp"
+#include "channel/shm/doorbell.h"
+#include "channel/shm/segment.h"
+#include "system/fork_guard.h"
+#include "system/spin_budget.h"
+
+namespace atbus::detail {
+
+class receiver_state final : public receiver_core, public fork_guard {
+ public:
+  // `opened` is mapped with all lanes, and its receiver's lock is held through its descriptor.
+  receiver_state(segment opened, const receiver_options& options);
+
+  // Takes over what is in the segment. On failure the caller releases the state.
+  [[nodiscard]] error start();
+
+  status wait(std::chrono::nanoseconds timeout) override;
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  error remove() override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::string address() const override { return segment_.name.text(); }
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
+  [[nodiscard]] std::uint32_t lane_count() const noexcept override {
+    return segment_.geometry.lane_count;
+  }
+  [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
+  [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept override;
+  [[nodiscard]] std::uint64_t speaker_changes() const noexcept override { return speakers_; }
+  [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept override;
+  [[nodiscard]] lane_note note(std::uint32_t lane) const noexcept override;
+  void set_note(std::uint32_t lane, const lane_note& words) noexcept override;
+  void pause_lane(std::uint32_t lane) noexcept override;
+  void resume_lane(std::uint32_t lane) noexcept override;
+  void drop_lane(std::uint32_t lane) noexcept override;
+  [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
+
+  // Reads what has rung; for who waits for our descriptor among others.
+  void read_bells() noexcept { handle(bell_.take_events(0)); }
+  // Whether a poll would find something.
+  [[nodiscard]] bool anything() noexcept;
+
+  // Of a handed segment: what a sender needs to use that lane, which nobody uses.
+  struct lane_ends {
+    file segment;
+    file bell;
+  };
+  [[nodiscard]] result<lane_ends> hand_out(std::uint32_t lane);
+  // From now on what is in a lane that was handed out is delivered. Not before: what its sender sent
+  // through the socket goes first.
+  void open_gate(std::uint32_t lane) noexcept;
+  // Opens the gate of a lane whose sender has announced itself. Returns its speaker; 0: it has not.
+  [[nodiscard]] std::uint64_t meet(std::uint32_t lane) noexcept;
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  [[nodiscard]] result<lane_ends> make_ends(std::uint32_t lane);
+  friend class receiver_core;
+  ~receiver_state() override;
+  void stop() noexcept override { finish_sleep(); }
+  void destroy() noexcept override;
+
+  // A segment's lanes at opening, and lanes whose sender withdrew them and changed its mind.
+  void take_over_lane(std::uint32_t index) noexcept;
+  void wake_lane(std::uint32_t index) noexcept;
+  void activate(lane_reader& lane) noexcept;
+  void set_notice(lane_reader& lane, std::uint64_t flags) noexcept;
+  void look_at_everything() noexcept;
+  void handle(const bell_server::events& seen) noexcept;
+  // Executes a barrier on every core; if the kernel can't, asks the senders to fence.
+  bool barrier() noexcept;
+  [[nodiscard]] bool every_sender_fences() const noexcept;
+
+  // Frees lanes whose sender is gone and which are drained.
+  void free_orphans() noexcept;
+  void look_for_orphans() noexcept;
+  // Lanes that are held and not connected: their deaths have to be events.
+  void watch_unconnected() noexcept;
+  void suspect_unconnected() noexcept;
+  void free_if_orphaned(lane_reader& lane) noexcept;
+  void reset_lane(lane_reader& lane) noexcept;
+
+  // Activates the lanes of `parked` that got records before their notice was seen.
+  bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
+  // Quarantines without a report; `why` is a quarantine_*.
+  void stop_reading(lane_reader& lane, std::uint64_t why) noexcept;
+  void set_inactive(lane_reader& lane) noexcept;
+  // Of a lane that the user speaks of: null if there is none, or nothing may be done.
+  [[nodiscard]] lane_reader* find_lane(std::uint32_t index) const noexcept;
+  [[nodiscard]] std::uint32_t index_of(const lane_reader& lane) const noexcept {
+    return static_cast<std::uint32_t>(&lane - lanes_.get());
+  }
+
+  segment segment_;
+  bell_server bell_;
+  std::unique_ptr<lane_reader[]> lanes_;
+  std::unique_ptr<std::byte[]> copy_buffer_;
+  std::vector<char> gates_;  // of a handed segment, per lane: 1 if it is not to be read yet
+  std::vector<lane_reader*> parked_now_;  // scratch, capacity: the number of lanes
+  spin_budget spin_;
+  std::uint64_t generation_ = 0;
+  std::uint32_t sleep_count_ = 0;
+  std::uint32_t bell_interval_ = 1;  // polls between two looks at the bells
+  std::chrono::nanoseconds bells_seen_at_{0};
+  std::size_t orphans_ = 0;
+  bool unwatched_ =
+      false;  // some lane is unconnected, and the kernel does not let us watch the file
+  bool ring_owed_ = false;  // the kernel had no memory for one that some sender waits for
+  bool prefault_ = false;
+  bool asleep_ = false;
+  bool fence_needed_ = false;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,527 @@
+#include "channel/shm/segment.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+#include <utility>
+
+#include "channel/shm/in_process_names.h"
+#include "channel/shm/segment_check.h"
+#include "system/fork_guard.h"
+#include "system/random.h"
+
+namespace atbus::detail {
+namespace {
+
+error system_error_at(const std::string& what, int code) {
+  return {errc::system_error, what, code};
+}
+
+// A second, independent open file description of the same file.
+file reopen(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  return file{kernel().open(path.c_str(), O_RDWR | O_CLOEXEC, 0)};
+}
+
+result<file> open_in_process(const segment_name& name) {
+  const fork_pause no_fork;
+  auto& names = in_process_names::instance();
+  const std::lock_guard lock{names.mutex};
+  names.forget_if_forked();
+  const auto entry = names.entries.find(name.name);
+  if (entry == names.entries.end()) {
+    return error{errc::not_found, name.text() + ": no receiver in this process has opened it yet"};
+  }
+  file fd = reopen(entry->second.fd.get());
+  if (!fd)
+    return system_error_at(name.text() + ": can't open it again through /proc/self/fd", errno);
+  return fd;
+}
+
+// What an error adds when a file can't be made or filled, for a reason other than want of room.
+constexpr const char* fit_directory =
+    "; the directory must be writable and on a tmpfs, or another file system with O_TMPFILE and "
+    "fallocate";
+
+error no_regular_file(const segment_name& name) {
+  return {errc::not_a_segment, name.text() + ": " + name.path() +
+                                   " is not a regular file; remove it, or choose another name"};
+}
+
+error owner_error(const segment_name& name, uid_t owner) {
+  return {errc::wrong_owner, name.text() + ": it belongs to user " + std::to_string(owner) +
+                                 ", this process runs as " + std::to_string(geteuid()) +
+                                 "; run both as one user, or choose another name or directory"};
+}
+
+std::string octal(mode_t mode) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(mode & 07777));
+  return text;
+}
+
+error mode_error(const segment_name& name, mode_t mode, const char* why) {
+  return {errc::wrong_mode, name.text() + ": its mode is " + octal(mode) +
+                                ", expected 0600: " + why + "; set it back or remove the file"};
+}
+
+// Why the file may not be opened, as far as the directory tells.
+error denied_error(const segment_name& name, int directory) {
+  const int code = errno;
+  struct stat st {};
+  if (kernel().fstatat(directory, name.file_name().c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
+    return system_error_at(name.text() + ": can't open " + name.path(), code);
+  if (st.st_uid != geteuid())
+    return owner_error(name, st.st_uid);
+  if ((st.st_mode & 0600) != 0600)
+    return mode_error(name, st.st_mode, "this process can't read and write it");
+  return system_error_at(name.text() + ": may not open " + name.path(), code);
+}
+
+result<file> open_file(const segment_name& name) {
+  auto directory = open_directory(name);
+  if (!directory)
+    return directory.error();
+  // O_NOFOLLOW: a symbolic link made in advance by somebody else leads nowhere. O_NONBLOCK: nor
+  // does a fifo stop us.
+  file fd{kernel().openat(directory->get(), name.file_name().c_str(),
+                          O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
+  if (fd)
+    return fd;
+  const std::string path = name.path();
+  switch (errno) {
+    case ENOENT:
+      return error{errc::not_found, name.text() + ": no segment of that name (" + path +
+                                        "); its receiver makes it, start that first"};
+    case ELOOP:
+      return error{
+          errc::not_a_segment,
+          name.text() + ": " + path + " is a symbolic link; remove it, or choose another name"};
+    case EISDIR:
+    case ENXIO:  // a socket
+      return no_regular_file(name);
+    case EACCES:
+    case EPERM:
+      return denied_error(name, directory->get());
+    default:
+      return system_error_at(name.text() + ": can't open " + path, errno);
+  }
+}
+
+// MFD_NOEXEC_SEAL, which older headers lack: nobody executes the file, and nobody may change that.
+constexpr unsigned memfd_noexec_seal = 8;
+
+result<file> make_file(const segment_name& name) {
+  if (name.in_memory()) {
+    const std::string title = name.handed ? "atbus-lanes" : name.file_name();
+    file fd{
+        kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_noexec_seal)};
+    // Kernels before 6.3 don't know the flag. Those that insist on it (vm.memfd_noexec=2) do.
+    if (!fd && errno == EINVAL)
+      fd = file{kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    if (!fd)
+      return system_error_at(name.text() + ": memfd_create failed", errno);
+    return fd;
+  }
+  file fd{kernel().open(name.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
+  if (fd)
+    return fd;
+  if (errno == ENOSPC)
+    return no_inode_error(name);
+  return system_error_at(name.text() + ": can't make a file in " + name.directory + fit_directory,
+                         errno);
+}
+
+// Free bytes of the file system that holds `fd`.
+std::string space_left(int fd) {
+  struct statvfs fs {};
+  if (kernel().fstatvfs(fd, &fs) != 0)
+    return "unknown";
+  return std::to_string(static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize) + " bytes";
+}
+
+error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, const char* what) {
+  const auto try_once = [&] {
+    return kernel().fallocate(s.fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                              static_cast<off_t>(length)) == 0
+               ? 0
+               : errno;
+  };
+  int code = try_once();
+  if (code == EINTR) {
+    // A tmpfs gives back what it has reserved so far: under a fast timer a large lane would never be
+    // done.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (code == EINTR)
+      code = try_once();
+    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  if (code == 0)
+    return {};
+  if (code != ENOSPC && code != EDQUOT && code != ENOMEM) {
+    return system_error_at(s.name.text() + ": can't reserve memory for " + what +
+                               (s.name.in_memory() ? "" : fit_directory),
+                           code);
+  }
+  return {errc::no_space,
+          s.name.text() + ": " + what + " needs " + std::to_string(length) + " bytes of " +
+              (s.name.in_memory() ? "memory" : s.name.directory) + ", which has " +
+              space_left(s.fd.get()) + " free; make room, or choose fewer or smaller lanes",
+          code};
+}
+
+// Header and lane table of an opened segment.
+error map_control(segment& s) {
+  // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
+  if (auto e = reserve(s, 0, s.geometry.control_size(), "the lane table"); !e)
+    return e;
+  auto control = map_shared(s.fd.get(), 0, s.geometry.control_size(), s.name.text());
+  if (!control)
+    return control.error();
+  s.control = std::move(*control);
+  return {};
+}
+
+// Whether the name leads to this very file, or why that can't be told.
+result<bool> look_up(const segment& opened) {
+  if (opened.name.handed)
+    return true;
+  const auto unknown = [&] {
+    return system_error_at(opened.name.text() + ": can't see which file has its name", errno);
+  };
+  struct stat mine {};
+  struct stat named {};
+  if (kernel().fstat(opened.fd.get(), &mine) != 0)
+    return unknown();
+  if (opened.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    const auto entry = names.entries.find(opened.name.name);
+    if (entry == names.entries.end())
+      return false;
+    if (kernel().fstat(entry->second.fd.get(), &named) != 0)
+      return unknown();
+  } else {
+    auto directory = open_directory(opened.name);
+    if (!directory)
+      return directory.error();
+    if (kernel().fstatat(directory->get(), opened.name.file_name().c_str(), &named,
+                         AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT)
+        return false;
+      return unknown();
+    }
+  }
+  return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+result<segment_geometry> check_segment_file(const segment_name& name, int fd) {
+  struct stat st {};
+  if (kernel().fstat(fd, &st) != 0)
+    return system_error_at(name.text() + ": can't look at the file (fstat)", errno);
+  if (!S_ISREG(st.st_mode))
+    return no_regular_file(name);
+  if (st.st_uid != geteuid()) {
+    return owner_error(name, st.st_uid);
+  }
+  if ((st.st_mode & 0077) != 0) {
+    return mode_error(name, st.st_mode, "others could read it or write into it");
+  }
+  segment_identity id{};
+  const ssize_t n = pread(fd, &id, sizeof id, 0);
+  if (n < 0)
+    return system_error_at(name.text() + ": can't read its header", errno);
+  if (static_cast<std::size_t>(n) < sizeof id) {
+    return error{errc::not_a_segment, name.text() + ": the file is no atbus segment: it has " +
+                                          std::to_string(st.st_size) + " bytes, too few for the " +
+                                          std::to_string(sizeof id) + " that name its layout"};
+  }
+  return check_geometry(name, id, static_cast<std::uint64_t>(st.st_size));
+}
+
+error no_inode_error(const segment_name& name) {
+  return {errc::no_space,
+          name.text() + ": " + name.directory +
+              " can hold no more files: a segment takes two inodes, and none is free; remove "
+              "some, or mount it with more (nr_inodes)",
+          ENOSPC};
+}
+
+result<file> open_directory(const segment_name& name) {
+  file fd{kernel().open(name.directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0)};
+  if (fd)
+    return fd;
+  return system_error_at(name.text() + ": can't open the directory " + name.directory, errno);
+}
+
+result<std::shared_ptr<mapping>> map_shared(int fd, std::uint64_t offset, std::uint64_t size,
+                                            const std::string& what) {
+  void* const at = kernel().mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                                 static_cast<off_t>(offset));
+  if (at == MAP_FAILED) {
+    return error{errno == ENOMEM ? errc::out_of_memory : errc::system_error,
+                 what + ": can't map " + std::to_string(size) + " bytes", errno};
+  }
+  auto memory = std::make_shared<mapping>(static_cast<std::byte*>(at), size);
+  if (kernel().madvise(at, size, MADV_DONTFORK) != 0) {
+    return system_error_at(what + ": can't keep the mapping from forked children", errno);
+  }
+  return memory;
+}
+
+std::string segment::describe_receiver() const {
+  const auto note = load_words<receiver_note>(header().note);
+  return "'" + printable(note.program, sizeof note.program) + "', pid " + std::to_string(note.pid) +
+         ", generation " + std::to_string(header().generation.load(std::memory_order_relaxed));
+}
+
+void segment::abandon() noexcept {
+  fd.reset();
+  if (control)
+    control->abandon();
+  if (lanes)
+    lanes->abandon();
+}
+
+result<segment> build_segment(segment_name name, const segment_geometry& geometry) {
+  segment s;
+  s.name = std::move(name);
+  s.geometry = geometry;
+  auto fd = make_file(s.name);
+  if (!fd)
+    return fd.error();
+  s.fd = std::move(*fd);
+  // The umask may have taken bits from the mode asked for; the checks of those who open it want
+  // exactly these.
+  if (fchmod(s.fd.get(), 0600) != 0 ||
+      kernel().ftruncate(s.fd.get(), static_cast<off_t>(geometry.file_size())) != 0) {
+    return system_error_at(s.name.text() + ": can't size the new segment", errno);
+  }
+  // Who maps it must be able to rely on its size.
+  if (s.name.handed &&
+      ::fcntl(s.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error_at(s.name.text() + ": can't seal the size of the new segment", errno);
+  }
+  if (auto e = reserve(s, 0, geometry.control_size(), "the lane table"); !e) {
+    return e;
+  }
+  // A mapping keeps its open file description alive, and with it the locks held there. The one of
+  // an in-process segment outlives its receiver, so it is made through a description that holds
+  // none.
+  file lockless;
+  if (s.name.in_process) {
+    lockless = reopen(s.fd.get());
+    if (!lockless) {
+      return system_error_at(s.name.text() + ": can't open it again through /proc/self/fd", errno);
+    }
+  }
+  auto control = s.name.in_process
+                     ? map_shared(lockless.get(), 0, geometry.file_size(), s.name.text())
+                     : map_shared(s.fd.get(), 0, geometry.control_size(), s.name.text());
+  if (!control)
+    return control.error();
+  s.control = std::move(*control);
+  segment_identity& id = s.header().identity;
+  id = segment_identity{.magic = {},
+                        .version = layout_version,
+                        .header_size = sizeof(segment_header),
+                        .lane_count = geometry.lane_count,
+                        .slot_size = sizeof(lane_slot),
+                        .lane_size = geometry.lane_size,
+                        .message_limit = geometry.message_limit,
+                        .table_offset = geometry.table_offset(),
+                        .lanes_offset = geometry.lanes_offset(),
+                        .file_size = geometry.file_size(),
+                        .created_at = wall_clock_ns(),
+                        .segment_id = random_word()};
+  std::memcpy(id.magic, segment_magic, sizeof segment_magic);
+  test_hook(step::segment_built);
+  return s;
+}
+
+error link_segment(const segment& built) {
+  if (built.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    names.forget_if_forked();
+    if (names.entries.contains(built.name.name))
+      return {errc::receiver_exists, built.name.text() + ": name taken"};
+    file fd = reopen(built.fd.get());
+    if (!fd)
+      return system_error_at(built.name.text() + ": can't open it again through /proc/self/fd",
+                             errno);
+    names.entries.emplace(built.name.name, in_process_entry{std::move(fd), built.control, {}});
+    return {};
+  }
+  auto directory = open_directory(built.name);
+  if (!directory)
+    return directory.error();
+  const std::string source = "/proc/self/fd/" + std::to_string(built.fd.get());
+  if (kernel().linkat(AT_FDCWD, source.c_str(), directory->get(), built.name.file_name().c_str(),
+                      AT_SYMLINK_FOLLOW) == 0) {
+    test_hook(step::segment_linked);
+    return {};
+  }
+  if (errno == EEXIST)
+    return {errc::receiver_exists, built.name.text() + ": name taken"};
+  if (errno == ENOSPC)
+    return no_inode_error(built.name);
+  return system_error_at(built.name.text() + ": can't name the new segment (is /proc mounted?)",
+                         errno);
+}
+
+result<segment> open_segment(segment_name name) {
+  segment s;
+  s.name = std::move(name);
+  auto fd = s.name.in_process ? open_in_process(s.name) : open_file(s.name);
+  if (!fd)
+    return fd.error();
+  s.fd = std::move(*fd);
+  auto geometry = check_segment_file(s.name, s.fd.get());
+  if (!geometry)
+    return geometry.error();
+  s.geometry = *geometry;
+  if (s.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    const auto entry = names.entries.find(s.name.name);
+    if (entry == names.entries.end())
+      return error{errc::retired, s.name.text() + ": removed while it was opened"};
+    s.control = entry->second.memory;
+    return s;
+  }
+  if (auto e = map_control(s); !e)
+    return e;
+  return s;
+}
+
+result<file> share_segment(const segment& built) {
+  file fd = reopen(built.fd.get());
+  if (!fd)
+    return system_error_at(built.name.text() + ": can't open its lanes again", errno);
+  return fd;
+}
+
+result<segment> adopt_segment(file fd, std::string text) {
+  segment s;
+  s.name.handed = true;
+  s.name.name = std::move(text);
+  s.fd = std::move(fd);
+  const int seals = ::fcntl(s.fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return error{errc::not_a_segment, s.name.text() + ": its lanes could shrink while in use"};
+  auto geometry = check_segment_file(s.name, s.fd.get());
+  if (!geometry)
+    return geometry.error();
+  s.geometry = *geometry;
+  if (auto e = map_control(s); !e)
+    return e;
+  return s;
+}
+
+bool is_named(const segment& opened) {
+  const auto named = look_up(opened);
+  return named && *named;
+}
+
+error retire_segment(const segment& opened) {
+  opened.header().retired.store(1, std::memory_order_seq_cst);
+  for (std::uint32_t i = 0; i < opened.geometry.lane_count; ++i) {
+    shared_word& notice = opened.slot(i).notice;
+    // One writer (the receiver's lock is ours). Release: a sender that sees the notice also sees
+    // `retired`.
+    notice.store((notice.load(std::memory_order_relaxed) + notice_step) | notice_retired,
+                 std::memory_order_release);
+  }
+  test_hook(step::retired_stored);
+  if (opened.name.handed)
+    return {};
+  // A name of which we can't tell stays: its next receiver, finding it retired, takes it away.
+  const auto named = look_up(opened);
+  if (!named)
+    return named.error();
+  if (!*named)
+    return {};
+  if (opened.name.in_process) {
+    const fork_pause no_fork;
+    auto& names = in_process_names::instance();
+    const std::lock_guard lock{names.mutex};
+    names.entries.erase(opened.name.name);
+    return {};
+  }
+  auto directory = open_directory(opened.name);
+  if (!directory)
+    return directory.error();
+  // The segment last: as long as it has its name, somebody will look for its bell. What stands in the
+  // bell's place and can't be removed does not keep the segment.
+  error problem;
+  for (const std::string& file_name : {opened.name.bell_name(), opened.name.file_name()}) {
+    if (kernel().unlinkat(directory->get(), file_name.c_str(), 0) != 0 && errno != ENOENT) {
+      problem = system_error_at(
+          opened.name.text() + ": can't remove " + opened.name.directory + "/" + file_name, errno);
+    }
+  }
+  test_hook(step::name_unlinked);
+  return problem;
+}
+
+error map_all_lanes(segment& s) {
+  s.lanes_base = s.geometry.lanes_offset();
+  if (s.name.in_process) {
+    s.lanes = s.control;
+    s.lanes_base = 0;
+    return {};
+  }
+  auto lanes =
+      map_shared(s.fd.get(), s.lanes_base, s.geometry.file_size() - s.lanes_base, s.name.text());
+  if (!lanes)
+    return lanes.error();
+  s.lanes = std::move(*lanes);
+  return {};
+}
+
+error map_lane(segment& s, std::uint32_t lane) {
+  if (s.name.in_process)
+    return map_all_lanes(s);
+  // Only its own lane: a stray pointer in one sender can't reach another's records.
+  s.lanes_base = s.geometry.lane_offset(lane);
+  auto lanes = map_shared(s.fd.get(), s.lanes_base, s.geometry.lane_size, s.name.text());
+  if (!lanes)
+    return lanes.error();
+  s.lanes = std::move(*lanes);
+  return {};
+}
+
+error reserve_lane(const segment& s, std::uint32_t lane) {
+  return reserve(s, s.geometry.lane_offset(lane), s.geometry.lane_size, "a lane");
+}
+
+void release_lane_memory(const segment& s, std::uint32_t lane) noexcept {
+  // A failure costs memory, nothing else: the next sender reserves what is there already. Up to the
+  // next lane, because a kernel gives back whole pages only.
+  (void)kernel().fallocate(s.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           static_cast<off_t>(s.geometry.lane_offset(lane)),
+                           static_cast<off_t>(s.geometry.lane_distance()));
+}
+
+std::string printable(const char* text, std::size_t size) {
+  std::string out;
+  for (std::size_t i = 0; i < size && text[i] != '\0'; ++i) {
+    out += text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
+  }
+  return out;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,156 @@
+// A segment as one process holds it: where it is named, its descriptor, its mappings; made, opened,
+// checked, removed.
+//
+// A `shm://` segment is a file in a tmpfs directory. A `mem://` segment is a memfd known by name
+// inside this process only. A handed segment is a memfd without a name, which its receiver gives to
+// the senders of a Unix socket. Everything else (locks, bells, layout, protocol) is the same code.
+//
+// Guarantees:
+//  - A segment has its name only when it is complete: it is built without one and then linked.
+//  - Nothing of a file is used before its owner, mode, size, magic, version and geometry were
+//    checked.
+//  - Only a process that holds the receiver's lock on a file unlinks it, after marking it retired.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "atbus/status.hpp"
+#include "channel/shm/segment_layout.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+inline constexpr std::string_view segment_prefix = "atbus-segment.";
+inline constexpr std::string_view bell_prefix = "atbus-bell.";
+
+struct segment_name {
+  bool in_process = false;  // mem://
+  bool handed = false;      // else handed over through a socket, else shm://
+  std::string name;         // checked by the address parser; of a handed one the socket's address
+  std::string directory;    // of the file, if it has one
+
+  [[nodiscard]] std::string text() const {
+    return handed ? name : (in_process ? "mem://" : "shm://") + name;
+  }
+  // It is no file in a directory.
+  [[nodiscard]] bool in_memory() const noexcept { return in_process || handed; }
+  [[nodiscard]] std::string file_name() const { return std::string{segment_prefix} + name; }
+  [[nodiscard]] std::string bell_name() const { return std::string{bell_prefix} + name; }
+  // A bell on its way to its name. No segment's name has a '~', so this is no other segment's bell.
+  [[nodiscard]] std::string new_bell_name() const { return bell_name() + "~"; }
+  // For messages.
+  [[nodiscard]] std::string path() const { return directory + "/" + file_name(); }
+};
+
+inline constexpr const char* default_directory = "/dev/shm";
+
+// Names change hands while we look at them. Each round ends in success, an error, or a name that has
+// changed.
+inline constexpr int name_rounds_max = 1000;
+// The connections and the locks of a dying process end one after the other: how long we look for that.
+inline constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
+// Of who can't be woken: the kernel refuses membarrier, and the other end has not said that it fences;
+// or it has no memory for a ring.
+inline constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
+
+// Mapped memory with one owner; not inherited by a forked child.
+class mapping {
+ public:
+  mapping() = default;
+  mapping(std::byte* base, std::size_t size) noexcept : base_(base), size_(size) {}
+  mapping(const mapping&) = delete;
+  mapping& operator=(const mapping&) = delete;
+  ~mapping() {
+    if (base_ != nullptr)
+      kernel().munmap(base_, size_);
+  }
+  [[nodiscard]] std::byte* base() const noexcept { return base_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  // Puts memory of this process's own in its place: what is written there reaches nobody any more.
+  void detach() noexcept {
+    (void)kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
+  // In a forked child the pages are not there: forget them, never unmap.
+  void abandon() noexcept { base_ = nullptr; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+[[nodiscard]] result<std::shared_ptr<mapping>> map_shared(int fd, std::uint64_t offset,
+                                                          std::uint64_t size,
+                                                          const std::string& what);
+
+class segment {
+ public:
+  segment_name name;
+  file fd;
+  segment_geometry geometry;
+  std::shared_ptr<mapping> control;  // header and lane table
+  std::shared_ptr<mapping> lanes;    // all lanes, or the one of a sender
+  std::uint64_t lanes_base = 0;      // file offset at which `lanes` begins
+
+  [[nodiscard]] segment_header& header() const noexcept {
+    return *reinterpret_cast<segment_header*>(control->base());
+  }
+  [[nodiscard]] lane_slot& slot(std::uint32_t lane) const noexcept {
+    return reinterpret_cast<lane_slot*>(control->base() + geometry.table_offset())[lane];
+  }
+  [[nodiscard]] std::byte* lane_data(std::uint32_t lane) const noexcept {
+    return lanes->base() + (geometry.lane_offset(lane) - lanes_base);
+  }
+
+  // What the receiver wrote about itself, safe to print.
+  [[nodiscard]] std::string describe_receiver() const;
+
+  // After fork, in the child.
+  void abandon() noexcept;
+};
+
+// Builds a segment without a name.
+[[nodiscard]] result<segment> build_segment(segment_name name, const segment_geometry& geometry);
+// Names it; `receiver_exists` if the name is taken (by a segment of whatever kind: open that one).
+[[nodiscard]] error link_segment(const segment& built);
+// Opens what has the name and checks it; maps the header and the lane table. errc::not_found if
+// nothing has it.
+[[nodiscard]] result<segment> open_segment(segment_name name);
+// A descriptor of a handed segment to give away. It shares no lock with the receiver's.
+[[nodiscard]] result<file> share_segment(const segment& built);
+// The segment behind such a descriptor, checked and mapped as open_segment does; `text` names it in
+// errors. Refuses one that could shrink while it is used.
+[[nodiscard]] result<segment> adopt_segment(file fd, std::string text);
+// Whether the file, open for reading at least, is a segment that this process may use.
+[[nodiscard]] result<segment_geometry> check_segment_file(const segment_name& name, int fd);
+// True if the name still leads to this very file.
+[[nodiscard]] bool is_named(const segment& opened);
+// Marks it retired, tells all senders, takes its name and its bell's away. The caller holds the
+// receiver's lock.
+[[nodiscard]] error retire_segment(const segment& opened);
+
+// Maps all lanes (receiver), or one (sender).
+[[nodiscard]] error map_all_lanes(segment& opened);
+[[nodiscard]] error map_lane(segment& opened, std::uint32_t lane);
+// Reserves the lane's memory, so that touching it can't fail later. errc::no_space says how much
+// was wanted and free.
+[[nodiscard]] error reserve_lane(const segment& opened, std::uint32_t lane);
+// Gives the memory back. The caller holds the lane's lock.
+void release_lane_memory(const segment& opened, std::uint32_t lane) noexcept;
+
+// The directory of a named segment, open as a path; empty for mem://.
+[[nodiscard]] result<file> open_directory(const segment_name& name);
+// errc::no_space: the directory can hold no more files, however much memory is left.
+[[nodiscard]] error no_inode_error(const segment_name& name);
+
+// Bytes from outside made fit for a message: control characters and non-ASCII as '?', cut at the
+// first NUL.
+[[nodiscard]] std::string printable(const char* text, std::size_t size);
+
+}  // namespace atbus::detail

@@ -1,0 +1,559 @@
+#include "channel/shm/sender_state.h"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "channel/shm/lane_stats.h"
+#include "system/random.h"
+#include "system/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+// Without inotify, how often a sender that waits for a receiver to appear looks for one.
+constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
+// How often it tries again at a bell with a full backlog, and looks for room when the kernel has no
+// memory for watching the bell.
+constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
+
+}  // namespace
+
+sender_state::sender_state(segment opened, std::uint32_t lane, const sender_options& options,
+                           lane_writer* shared)
+    : segment_(std::move(opened)),
+      lane_(lane),
+      out_(shared == nullptr ? writer_ : *shared),
+      spin_(options.spin) {
+  message_limit_ = segment_.geometry.message_limit;
+}
+
+status sender_state::start() {
+  lane_slot& slot = segment_.slot(lane_);
+  // Acquire: the lane's lock is ours; whoever wrote the tail before has ended.
+  const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
+  if ((tail & 7) != 0)  // it was not when the lane was chosen
+    return errc::quarantined;
+  out_.attach(&slot, segment_.lane_data(lane_), segment_.geometry.lane_size, tail);
+  always_fence_ = !register_for_barriers();
+  // A sender that needs fences says so before its first record: a receiver that has come past that
+  // record has seen the wish (longest_sleep).
+  slot.wish.store(always_fence_ ? wish_fence : 0, std::memory_order_relaxed);
+  slot.fence_echo.store(always_fence_ ? 1 : 0, std::memory_order_relaxed);
+  slot.withdrawn.store(0, std::memory_order_release);
+  if (auto s = make_room(record_size(sizeof(open_record))); !s)
+    return s;
+  open_record record{};
+  record.pid = static_cast<std::uint32_t>(getpid());
+  record.opened_at = wall_clock_ns();
+  record.session = random_word();
+  std::strncpy(record.program, program_invocation_short_name, sizeof record.program - 1);
+  std::memcpy(out_.begin(record_kind::open, sizeof record), &record, sizeof record);
+  out_.append(sizeof record);
+  first_own_ = out_.position();
+  refused_size_ = 0;
+  // Connected before the first message, so that our death is an event from then on.
+  connect_bell();
+  // Without descriptors nothing would ring for us: a receiver that has not met us yet does not watch
+  // the file.
+  if (bell_busy_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+    return errc::system_error;
+  if (out_.publish())
+    answer_notice();
+  test_hook(step::open_record_published);
+  return {};
+}
+
+// --- the slow half of claim and commit
+
+status sender_state::make_room(std::uint64_t size) noexcept {
+  if (auto s = usable(); !s)
+    return s;
+  switch (out_.make_room(size)) {
+    case lane_writer::room::made:
+      return {};
+    case lane_writer::room::none:
+      // Nothing more is published, so nothing else looks.
+      if (auto s = look_at_notice(); !s)
+        return s;
+      break;
+    case lane_writer::room::impossible_head:
+      end(condition::quarantined);
+      return errc::quarantined;
+  }
+  lane_writer::count(out_.slot()->full, 1);
+  refused_size_ = size;
+  return errc::would_block;
+}
+
+void sender_state::answer_notice() noexcept {
+  // For senders that can't rely on the receiver's barrier: the full fence between `tail` and the
+  // notice.
+  if (always_fence_)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Acquire: pairs with set_notice; `sleeping` and `retired` are as new as the notice.
+  std::uint64_t notice = out_.slot()->notice.load(std::memory_order_acquire);
+  if ((notice & notice_fence) != 0 && !always_fence_) {
+    always_fence_ = true;
+    // Release: the receiver that sees the echo knows that all our later publishes fence.
+    out_.slot()->fence_echo.store(1, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    notice = out_.slot()->notice.load(std::memory_order_acquire);
+  }
+  // A fencing sender remembers no notice, so that each publish comes here.
+  out_.notice_seen(always_fence_ ? no_notice : notice);
+  if (notice == notice_handled_)
+    return;
+  notice_handled_ = notice;
+  ring_owed_ = false;
+  heed(notice);
+  if (usable() && (notice & notice_parked) != 0)
+    rouse_receiver();
+}
+
+void sender_state::rouse_receiver() noexcept {
+  segment_header& header = segment_.header();
+  // Seq_cst pair with prepare_sleep: either it finds our bit after its barrier, or we find it
+  // asleep.
+  header.ready[lane_ / 64].fetch_or(std::uint64_t{1} << (lane_ % 64), std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  test_hook(step::ready_bit_set);
+  const std::uint64_t sleeping = header.sleeping.load(std::memory_order_seq_cst);
+  const bool asleep = (sleeping & 0xffffffff) != 0;
+  const bool known = bell_.connected() && bell_generation_ == sleeping >> 32;
+  // Another receiver than the one we are connected to has to know us, awake or not: until then it
+  // watches the file for our death.
+  if (known && (!asleep || sleeping == last_rung_))
+    return;
+  last_rung_ = sleeping;
+  test_hook(step::before_ring);
+  lane_writer::count(out_.slot()->rings, 1);
+  if (known && bell_.ring()) {
+    test_hook(step::after_ring);
+    return;
+  }
+  // The only bell of a handed segment: it rings when there is memory again.
+  ring_owed_ = known && bell_.connected() && segment_.name.handed;
+  if (!ring_owed_)
+    connect_bell();  // a new connection rings by itself
+  if (ring_owed_ || (bell_busy_ && errno != EAGAIN)) {
+    // No descriptors, or no memory: nothing rang. (A full backlog does.) Each further publish tries
+    // again.
+    if (!ring_owed_)
+      bell_client::ring_by_file(segment_);
+    last_rung_ = 0;
+    notice_handled_ = no_notice;
+    out_.notice_seen(no_notice);
+  }
+  test_hook(step::after_ring);
+}
+
+void sender_state::connect_bell() noexcept {
+  // Generation first, acquire: pairs with the release store in receiver_state::start, before which
+  // the new bell was there. A bell newer than the generation we note costs one needless
+  // reconnection, never a lost ring.
+  const fork_pause no_fork;
+  bell_generation_ = segment_.header().generation.load(std::memory_order_acquire);
+  if (segment_.name.handed) {
+    // It came with the segment, and there is no other: neither bell nor receiver.
+    bell_busy_ = false;
+    if (!bell_.connected())
+      return end(condition::gone);
+    bell_watched_ = watch(bell_.descriptor());
+    return;
+  }
+  const bool connected = bell_.connect(segment_.name, lane_);
+  // Not absent but out of room for us: nothing will tell when that has changed.
+  bell_busy_ = !connected && errno != ENOENT && errno != ECONNREFUSED;
+  bell_watched_ = connected && watch(bell_.descriptor());
+}
+
+void sender_state::heed(std::uint64_t notice) noexcept {
+  if ((notice & notice_retired) != 0)
+    end(condition::retired);
+  else if ((notice & notice_quarantined) != 0)
+    end(condition::quarantined);
+}
+
+status sender_state::look_at_notice() noexcept {
+  if (condition_ == condition::open)
+    heed(out_.slot()->notice.load(std::memory_order_acquire));
+  return usable();
+}
+
+void sender_state::end(condition why) noexcept {
+  condition_ = why;
+  out_.close_window();
+}
+
+status sender_state::usable() const noexcept {
+  switch (condition_) {
+    case condition::open:
+      return {};
+    case condition::retired:
+      return errc::retired;
+    case condition::quarantined:
+      return errc::quarantined;
+    case condition::gone:
+      return errc::peer_closed;
+    case condition::closed:
+      return errc::closed;
+    case condition::forked:
+      return errc::used_after_fork;
+  }
+  return errc::closed;
+}
+
+// --- waiting
+
+// What is published is where the receiver reads it; it may still have to be woken.
+status sender_state::flush(std::chrono::nanoseconds timeout) {
+  const wait_deadline deadline{now(), timeout};
+  while (ring_owed_ && usable()) {
+    answer_notice();
+    if (!ring_owed_)
+      break;
+    if (deadline.over())
+      return errc::would_block;
+    sleep(deadline.left_ns(short_sleep));
+  }
+  return usable();
+}
+
+bool sender_state::has_room() noexcept {
+  if (refused_size_ == 0 || out_.fits(refused_size_))
+    return true;
+  const std::uint64_t head = out_.slot()->head.load(std::memory_order_acquire);
+  return out_.position() - head > out_.capacity() ||  // impossible: let the next claim say so
+         head - out_.head_needed_for(refused_size_) <= out_.capacity();
+}
+
+int sender_state::descriptor() {
+  if (!epoll_ && condition_ != condition::forked) {
+    const fork_pause no_fork;
+    epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+  }
+  if (bell_.connected() && !bell_watched_)
+    bell_watched_ = watch(bell_.descriptor());
+  return epoll_.get();
+}
+
+bool sender_state::watch(int fd) noexcept {
+  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = fd}};
+  return epoll_ && kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) == 0;
+}
+
+bool sender_state::prepare_sleep() {
+  if (!usable() || has_room())
+    return false;
+  lane_slot& slot = *out_.slot();
+  const std::uint64_t fence = always_fence_ ? wish_fence : 0;
+  const std::uint64_t wish = out_.head_needed_for(refused_size_) | wish_space | fence;
+  // Prepared already: that wish stands, and its ring comes or waits to be read.
+  if (wishing_ && slot.wish.load(std::memory_order_relaxed) == wish)
+    return true;
+  wishing_ = true;
+  slot.wish.store(wish, std::memory_order_seq_cst);
+  test_hook(step::wish_stored);
+  if (!barrier_on_every_core() && fence == 0) {
+    // From now on the receiver fences for us after each `head`.
+    slot.wish.fetch_or(wish_fence, std::memory_order_seq_cst);
+  }
+  if (has_room()) {
+    finish_sleep();
+    return false;
+  }
+  test_hook(step::wish_checked);
+  (void)descriptor();
+  if (!bell_.connected())
+    connect_bell();  // connecting makes the receiver look at every wish
+  if (!bell_.connected() && !segment_.name.in_memory() && !inotify_) {
+    const fork_pause no_fork;
+    inotify_ = file{kernel().inotify_init(IN_CLOEXEC | IN_NONBLOCK)};
+    if (inotify_ && kernel().inotify_add_watch(inotify_.get(), segment_.name.directory.c_str(),
+                                               IN_MOVED_TO | IN_CREATE | IN_DELETE) < 0) {
+      inotify_.reset();
+    }
+    if (inotify_ && !watch(inotify_.get()))
+      inotify_.reset();
+    if (inotify_) {
+      connect_bell();  // it may have appeared meanwhile
+    }
+  }
+  // What we connected to, or watch for, goes by the name, and that may have passed to another segment:
+  // whoever took ours away told us before.
+  // And a lane that was quarantined before it had our wish gets no ring.
+  heed(slot.notice.load(std::memory_order_acquire));
+  if (!usable() || has_room()) {
+    finish_sleep();
+    return false;
+  }
+  return true;
+}
+
+void sender_state::finish_sleep() {
+  if (condition_ == condition::forked)
+    return;
+  if (std::exchange(wishing_, false)) {
+    shared_word& wish = out_.slot()->wish;
+    wish.store(wish.load(std::memory_order_relaxed) & wish_fence, std::memory_order_release);
+  }
+  // Also without a wish: its ring may come late.
+  if (bell_.connected())
+    bell_.drain();
+  if (bell_.connected() && inotify_) {
+    const fork_pause no_fork;
+    inotify_.reset();
+  }
+  // One read empties what matters: any event means "try to connect again".
+  char events[4096];
+  if (inotify_)
+    (void)!::read(inotify_.get(), events, sizeof events);
+  // A receiver may have retired the segment, or taken it over, while nothing was published.
+  if (out_.slot()->notice.load(std::memory_order_relaxed) != out_.notice_seen())
+    answer_notice();
+}
+
+std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
+  if (condition_ != condition::forked && ring_owed_)
+    return short_sleep;
+  if (!wishing_ || condition_ == condition::forked)
+    return std::chrono::nanoseconds{-1};
+  // A receiver that could not be told to fence (see prepare_sleep) may miss the wish: never sleep
+  // long on its word. An answer from before it came to our first record was a predecessor's.
+  const lane_slot& slot = *out_.slot();
+  const bool answered = slot.fence_answered.load(std::memory_order_acquire) != 0 &&
+                        slot.head.load(std::memory_order_acquire) - first_own_ <= out_.capacity();
+  if ((slot.wish.load(std::memory_order_relaxed) & wish_fence) != 0 && !answered)
+    return short_sleep;
+  if (bell_.connected() && bell_watched_)
+    return std::chrono::nanoseconds{-1};
+  if (bell_.connected() || bell_busy_)
+    return look_at_bell;
+  return inotify_ ? std::chrono::nanoseconds{-1} : look_for_receiver;
+}
+
+void sender_state::sleep(std::int64_t timeout_ns) noexcept {
+  epoll_event ready[4];
+  if (kernel().epoll_wait(epoll_.get(), ready, 4, timeout_ns) >= 0 || errno == EINTR)
+    return;
+  // Out of descriptors: nothing to wait on, and no reason to spin.
+  const std::int64_t pause_ns =
+      timeout_ns < 0 ? look_at_bell.count() : std::min(timeout_ns, look_at_bell.count());
+  const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(pause_ns)};
+  (void)nanosleep(&pause, nullptr);
+}
+
+status sender_state::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
+  if (auto s = usable(); !s)
+    return s;
+  if (length > message_limit_)
+    return status{errc::message_too_large, length, message_limit_};
+  if (length != 0)
+    refused_size_ = record_size(length);
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  if (!has_room() && !spin_.spin(start, deadline.at(), [this] { return has_room(); })) {
+    while (prepare_sleep()) {
+      sleep(deadline.left_ns(longest_sleep()));
+      finish_sleep();
+      if (auto s = usable(); !s)
+        return s;
+      if (has_room())
+        break;
+      if (deadline.over())
+        return errc::timed_out;
+    }
+    if (auto s = usable(); !s)
+      return s;
+  }
+  spin_.learn(now() - start);
+  room_found();
+  return {};
+}
+
+bool sender_state::poll_writable() {
+  if (condition_ == condition::closed || condition_ == condition::forked || refused_size_ == 0)
+    return false;
+  // A channel that has ended counts as writable: the next send says why.
+  if (look_at_notice() && !has_room())
+    return false;
+  room_found();
+  return true;
+}
+
+void sender_state::room_found() {
+  refused_size_ = 0;
+  call_on_writable();
+}
+
+// --- taking back
+
+bool sender_state::has_receiver() const noexcept {
+  // A bell that has ended is no proof.
+  return (usable() || condition_ == condition::gone) &&
+         query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
+}
+
+std::uint64_t sender_state::receiver_generation() const noexcept {
+  return has_receiver() ? segment_.header().generation.load(std::memory_order_acquire) : 0;
+}
+
+std::uint64_t sender_state::share() const noexcept {
+  if (condition_ == condition::forked)
+    return 0;
+  const std::uint64_t all = out_.capacity();
+  // Acquire: pairs with the receiver's release of `head`, as in make_room. An impossible `head` counts
+  // as room: the next claim says so.
+  const std::uint64_t used = out_.position() - out_.slot()->head.load(std::memory_order_acquire);
+  return used <= all / 2 || used > all ? all / 4 : 0;
+}
+
+bool sender_state::settled() const noexcept {
+  return condition_ != condition::forked &&
+         out_.slot()->done.load(std::memory_order_acquire) == out_.position();
+}
+
+std::size_t sender_state::unhandled(const std::function<void(bytes_view)>& each) const {
+  own_records own;
+  if (condition_ == condition::closed || condition_ == condition::forked || !find_own_records(own))
+    return 0;
+  const std::vector<bytes_view> records = list_records(own);
+  for (const bytes_view record : records)
+    each(record);
+  return records.size();
+}
+
+bool sender_state::find_own_records(own_records& own) const noexcept {
+  const lane_slot& slot = *out_.slot();
+  // Acquire: the receiver that wrote these has ended, the kernel said so.
+  const std::uint64_t done = slot.done.load(std::memory_order_acquire);
+  const std::uint64_t handling = slot.handling.load(std::memory_order_acquire);
+  const std::uint64_t tail = out_.position();
+  if (tail - done > out_.capacity() || (done & 7) != 0)
+    return false;
+  // Records before `first_own_` are a predecessor's, and not ours to take.
+  own.begin = own.keep = tail - done > tail - first_own_ ? first_own_ : done;
+  own.end = tail;
+  if (own.begin == done && handling != done && handling - done <= tail - done &&
+      (handling & 7) == 0) {
+    own.unknown_first = true;
+    own.keep = handling;
+  }
+  return true;
+}
+
+bool sender_state::holds_messages() const noexcept {
+  own_records own;
+  return !find_own_records(own) || own.begin != own.end;
+}
+
+result<std::size_t> sender_state::take_back(const std::function<void(bytes_view, errc)>& each) {
+  if (condition_ == condition::closed || condition_ == condition::forked)
+    return error{usable()};
+  lane_slot& slot = *out_.slot();
+  // Seq_cst pair with take_over_lane, through the kernel's lock: a receiver that opens takes its
+  // lock and then reads `withdrawn`; we set it and then ask for the lock. One of us sees the other.
+  slot.withdrawn.store(1, std::memory_order_seq_cst);
+  test_hook(step::withdrawn_set);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool alive = has_receiver();
+  test_hook(step::withdrawn_asked);
+  own_records own;
+  const bool possible = !alive && find_own_records(own);
+  std::vector<bytes_view> records;
+  if (possible) {
+    records = list_records(own);
+    // Before anybody is told: if we die from here on, nobody delivers what was, or would have been,
+    // taken back.
+    out_.rewind(own.keep);
+    if (own.unknown_first) {
+      // It must not be handed out again. As padding it stays, so that a successor's "redelivered"
+      // mark falls on nothing. Not before the cut: if we died in between, the records behind it would
+      // be delivered and this one not.
+      std::byte* const first = out_.data() + (own.begin & (out_.capacity() - 1));
+      store_record_header(first, make_record_header(record_kind::padding,
+                                                    record_length(load_record_header(first))));
+    }
+  }
+  test_hook(step::withdrawn_cut);
+  // Release: a receiver that finds it 0 again finds the new tail.
+  slot.withdrawn.store(0, std::memory_order_release);
+  rouse_receiver();  // one that opened meanwhile has skipped this lane
+  if (alive)
+    return error{errc::receiver_alive,
+                 segment_.name.text() + ": its receiver lives and may handle them"};
+  if (!possible)
+    return error{errc::quarantined,
+                 segment_.name.text() + ": the lane's control words are impossible"};
+  // The bytes behind the new tail are ours alone until the next claim.
+  bool unknown = own.unknown_first;
+  for (const bytes_view record : records) {
+    each(record, unknown ? errc::outcome_unknown : errc::not_delivered);
+    unknown = false;
+  }
+  return records.size();
+}
+
+std::vector<bytes_view> sender_state::list_records(const own_records& own) const {
+  std::vector<bytes_view> records;
+  for (std::uint64_t at = own.begin; at != own.end;) {
+    const std::uint64_t offset = at & (out_.capacity() - 1);
+    const std::byte* const record = out_.data() + offset;
+    // Somebody else may have written here: believed as little as the receiver believes it.
+    const std::uint64_t header = load_record_header(record);
+    const std::uint64_t size = record_size(record_length(header));
+    if (size > own.end - at || size > out_.capacity() - offset)
+      break;
+    if (record_kind_of(header) == record_kind::message && record_length(header) <= message_limit_) {
+      records.emplace_back(record + record_header_size,
+                           static_cast<std::size_t>(record_length(header)));
+    }
+    at += size;
+  }
+  return records;
+}
+
+// --- life
+
+channel_stats sender_state::stats() const {
+  channel_stats sum;
+  if (condition_ != condition::forked)
+    add_stats(sum, segment_.slot(lane_));
+  return sum;
+}
+
+void sender_state::stop() noexcept {
+  if (condition_ == condition::forked)
+    return;
+  if (wishing_)
+    finish_sleep();
+  end(condition::closed);
+  // The lock before the bell: who is told of our end by the end-of-file finds the lane free.
+  unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
+}
+
+void sender_state::destroy() noexcept {
+  const fork_pause no_fork;
+  delete this;
+}
+
+void sender_state::abandon_in_child() noexcept {
+  // An open slot or batch still ends here, in memory that is not the lane's.
+  static lane_slot nowhere;
+  out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.speaker), sizeof nowhere.speaker, 0);
+  out_.notice_seen(nowhere.notice.load(std::memory_order_relaxed));
+  end(condition::forked);
+  segment_.abandon();
+  bell_.close();
+  epoll_.reset();
+  inotify_.reset();
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,122 @@
+// Everything of a sender that is not on the per-message path: taking a lane, notices, bells,
+// waiting, taking back.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atbus/bytes.hpp"
+#include "atbus/channel_options.hpp"
+#include "atbus/detail/sender_backend.hpp"
+#include "channel/shm/doorbell.h"
+#include "channel/shm/segment.h"
+#include "system/fork_guard.h"
+#include "system/spin_budget.h"
+
+namespace atbus::detail {
+
+// No notice has this value: its counting bits would have to overflow first.
+inline constexpr std::uint64_t no_notice = ~std::uint64_t{0};
+
+class sender_state final : public sender_backend, public fork_guard {
+ public:
+  // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.
+  // `shared`: the writer that the user's claims go through, if it is not our own; outlives this.
+  sender_state(segment opened, std::uint32_t lane, const sender_options& options,
+               lane_writer* shared = nullptr);
+  // Of a handed segment, before start().
+  void adopt_bell(file bell) noexcept { bell_.adopt(std::move(bell)); }
+
+  // Announces itself in the lane. would_block if what a predecessor left fills it; system_error if
+  // no connection to the bell can be made (errno says why).
+  [[nodiscard]] status start();
+
+  status flush(std::chrono::nanoseconds timeout) override;
+  status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
+  [[nodiscard]] int descriptor() override;
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  bool poll_writable() override;
+  result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
+  [[nodiscard]] bool receiver_alive() noexcept override { return has_receiver(); }
+  [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
+  [[nodiscard]] status look_at_notice() noexcept override;
+  [[nodiscard]] bool settled() const noexcept override;
+  [[nodiscard]] std::uint64_t share() const noexcept override;
+  std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
+  [[nodiscard]] channel_stats stats() const override;
+  [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }
+
+  [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
+  void answer_notice() noexcept override;
+  [[nodiscard]] status usable() const noexcept;
+  // Messages that the receiver has not handled, as far as it has told.
+  [[nodiscard]] bool holds_messages() const noexcept;
+  // A message was refused, and whoever sent it waits to be told of room.
+  [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
+  [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
+  // Where its records lie.
+  [[nodiscard]] std::shared_ptr<mapping> memory() const noexcept { return segment_.lanes; }
+
+  void abandon_in_child() noexcept override;
+
+ private:
+  // gone: the receiver of a handed segment, which has no successor.
+  enum class condition : std::uint8_t { open, retired, quarantined, gone, closed, forked };
+  // The lane's lock ends before the bell: the end-of-file is the event, the lock the proof.
+  ~sender_state() override { segment_.fd.reset(); }
+
+  // Its messages are no frames.
+  status new_stretch(std::size_t) noexcept override { return errc::closed; }
+  void publish_frames() noexcept override {}
+  void stop() noexcept override;
+  void destroy() noexcept override;
+  void end(condition why) noexcept;
+  // Asks the kernel.
+  [[nodiscard]] bool has_receiver() const noexcept;
+  // Whether the receiver has ended the lane.
+  void heed(std::uint64_t notice) noexcept;
+  void rouse_receiver() noexcept;
+  void connect_bell() noexcept;
+  [[nodiscard]] bool has_room() noexcept;
+  // False: the kernel can't tell of it.
+  [[nodiscard]] bool watch(int fd) noexcept;
+  // Waits on bell and directory; reads what came.
+  void sleep(std::int64_t timeout_ns) noexcept;
+  void room_found();
+
+  // Taking back, after the receiver's lock was found free.
+  struct own_records {
+    std::uint64_t begin = 0;  // first record to hand back
+    std::uint64_t end = 0;
+    std::uint64_t keep = 0;      // the new tail
+    bool unknown_first = false;  // the first one's handler was entered
+  };
+  [[nodiscard]] bool find_own_records(own_records& own) const noexcept;
+  [[nodiscard]] std::vector<bytes_view> list_records(const own_records& own) const;
+
+  segment segment_;
+  std::uint32_t lane_ = 0;
+  lane_writer& out_;
+  std::uint64_t first_own_ = 0;  // position behind our open record
+  condition condition_ = condition::open;
+  std::uint64_t notice_handled_ = ~std::uint64_t{0};
+  bool always_fence_ = false;
+  std::uint64_t last_rung_ = 0;
+  bell_client bell_;
+  std::uint64_t bell_generation_ = 0;
+  bool bell_watched_ = false;
+  bool bell_busy_ = false;  // it is there, but could not be connected to
+  file epoll_;              // made at the first wait: bell and directory
+  file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
+  std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
+  bool wishing_ = false;
+  bool ring_owed_ = false;  // the kernel had no memory for it
+  spin_budget spin_;
+};
+
+}  // namespace atbus::detail

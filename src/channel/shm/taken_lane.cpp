@@ -1,0 +1,151 @@
+#include "channel/shm/taken_lane.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "atbus/detail/test_hook.hpp"
+#include "channel/shm/channel_address.h"
+
+namespace atbus::detail {
+namespace {
+
+// A receiver that frees an orphaned lane holds its lock for a moment: look again before saying that
+// all are taken.
+constexpr int lane_rounds = 3;
+
+// Whether a lane whose lock is ours may be used: nothing impossible in it, and drained if asked
+// for.
+bool is_usable(const segment& s, std::uint32_t lane, bool drained) {
+  const lane_slot& slot = s.slot(lane);
+  if (slot.quarantined.load(std::memory_order_relaxed) != 0 ||
+      (slot.notice.load(std::memory_order_relaxed) & (notice_retired | notice_quarantined)) != 0) {
+    return false;
+  }
+  // Acquire: pairs with the release stores of whoever held the lane, or its receiver's end.
+  const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
+  const std::uint64_t head = slot.head.load(std::memory_order_acquire);
+  const std::uint64_t done = slot.done.load(std::memory_order_acquire);
+  const std::uint64_t used = tail - head;
+  if (((tail | head) & 7) != 0 || used > s.geometry.lane_size)
+    return false;
+  if (drained)
+    return tail == done;
+  // Room for our open record, and a padding record before it.
+  return s.geometry.lane_size - used >= 2 * record_size(sizeof(open_record));
+}
+
+// Finds a lane and holds its lock: first one that looks unused, which spares asking the kernel for
+// the lock of each lane in use; then one that is drained, then behind what a predecessor left.
+result<std::uint32_t> find_lane(const segment& s) {
+  enum class search : std::uint8_t { unused, drained, any };
+  for (int round = 0; round < lane_rounds; ++round) {
+    for (const search pass : {search::unused, search::drained, search::any}) {
+      for (std::uint32_t lane = 0; lane < s.geometry.lane_count; ++lane) {
+        // Relaxed: a hint.
+        if (pass == search::unused &&
+            s.slot(lane).reserved_bytes.load(std::memory_order_relaxed) != 0)
+          continue;
+        const lock_state lock = try_lock_byte(s.fd.get(), lane_lock_byte(lane));
+        if (lock == lock_state::failed) {
+          const int code = errno;
+          return error{errc::system_error, s.name.text() + ": can't lock a lane" + lock_hint, code};
+        }
+        if (lock != lock_state::taken)
+          continue;
+        test_hook(step::lane_locked);
+        if (is_usable(s, lane, pass != search::any))
+          return lane;
+        unlock_byte(s.fd.get(), lane_lock_byte(lane));
+      }
+    }
+    sched_yield();
+  }
+  const std::uint32_t more = std::min(2 * s.geometry.lane_count, max_lanes);
+  std::string text =
+      s.name.text() + ": all " + std::to_string(s.geometry.lane_count) + " lanes are taken; ";
+  text += more == s.geometry.lane_count
+              ? "close a sender"
+              : "close a sender, or remove the segment and make it with more (lanes=" +
+                    std::to_string(more) + ")";
+  return error{errc::no_free_lane, std::move(text)};
+}
+
+error prepare_lane(segment& opened, std::uint32_t lane) {
+  // Whatever `reserved_bytes` says: touching memory that is not there would be a SIGBUS.
+  if (auto e = reserve_lane(opened, lane); !e)
+    return e;
+  // Release: pairs with the receiver's look for lanes in use; before the first record.
+  opened.slot(lane).reserved_bytes.store(opened.geometry.lane_size, std::memory_order_release);
+  test_hook(step::lane_reserved);
+  return map_lane(opened, lane);
+}
+
+// `retired` stands for "the name has changed, look again".
+result<taken_lane> open_and_take(const segment_name& name) {
+  auto opened = open_segment(name);
+  if (!opened)
+    return opened.error();
+  const auto is_retired = [&] {
+    return opened->header().retired.load(std::memory_order_acquire) != 0;
+  };
+  if (is_retired())
+    return error{errc::retired, name.text() + ": removed"};
+  auto lane = find_lane(*opened);
+  // Lock first, then state: a segment that is not retired now has told, or will tell, this lane.
+  if (!is_named(*opened) || is_retired()) {
+    return error{errc::retired, name.text() + ": removed while it was opened"};
+  }
+  if (!lane)
+    return lane.error();
+  if (auto e = prepare_lane(*opened, *lane); !e)
+    return e;
+  return taken_lane{std::move(*opened), *lane};
+}
+
+}  // namespace
+
+result<taken_lane> take_lane(const segment_name& name) {
+  for (int round = 0; round < name_rounds_max; ++round) {
+    auto taken = open_and_take(name);
+    if (taken || !(taken.error() == errc::retired))
+      return taken;
+  }
+  return error{errc::retired,
+               name.text() +
+                   ": it was removed and its name is still there; whoever removes it is at it, "
+                   "or died: start the receiver, or run `atbus shm clean`"};
+}
+
+result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane) {
+  auto opened = adopt_segment(std::move(fd), std::move(text));
+  if (!opened)
+    return opened.error();
+  if (lane >= opened->geometry.lane_count)
+    return error{errc::geometry_mismatch,
+                 opened->name.text() + ": it has no lane " + std::to_string(lane)};
+  if (try_lock_byte(opened->fd.get(), lane_lock_byte(lane)) != lock_state::taken ||
+      !is_usable(*opened, lane, true)) {
+    return error{errc::no_free_lane,
+                 opened->name.text() + ": lane " + std::to_string(lane) + " is not free"};
+  }
+  test_hook(step::lane_locked);
+  if (auto e = prepare_lane(*opened, lane); !e)
+    return e;
+  return taken_lane{std::move(*opened), lane};
+}
+
+void prefault_lane(const taken_lane& t) {
+#if defined(MADV_POPULATE_WRITE)
+  (void)kernel().madvise(t.opened.lane_data(t.lane), t.opened.geometry.lane_size,
+                         MADV_POPULATE_WRITE);
+#else
+  (void)t;
+#endif
+}
+
+}  // namespace atbus::detail

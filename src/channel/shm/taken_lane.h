@@ -1,0 +1,29 @@
+// How a sender comes to hold a lane of a segment: locked, its memory reserved and mapped.
+//
+// The caller keeps forks away (fork_pause) until a guarded object holds the segment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "atbus/status.hpp"
+#include "channel/shm/segment.h"
+
+namespace atbus::detail {
+
+struct taken_lane {
+  segment opened;
+  std::uint32_t lane = 0;
+};
+
+// Opens the named segment and takes a free lane. Errors: those of open_segment, no_free_lane,
+// no_space, retired, system_error.
+[[nodiscard]] result<taken_lane> take_lane(const segment_name& name);
+
+// Takes that very lane of a segment that its receiver has handed over; `text` names it in errors.
+[[nodiscard]] result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane);
+
+// Touches all its pages.
+void prefault_lane(const taken_lane& taken);
+
+}  // namespace atbus::detail

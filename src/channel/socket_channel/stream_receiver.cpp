@@ -1,0 +1,521 @@
+#include "channel/socket_channel/stream_receiver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "atbus/detail/test_hook.hpp"
+#include "channel/handover/handed_lanes.h"
+#include "channel/shm/segment.h"
+#include "system/random.h"
+#include "system/wait_deadline.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t read_space_size = 512 * 1024;
+// Reads of one fill without a message: a peer that sends nothing but control frames, or its message
+// in crumbs, can't keep poll from returning.
+constexpr int most_reads = 16;
+constexpr std::chrono::nanoseconds never{0};
+
+}  // namespace
+
+result<receiver_backend*> stream_receiver::open(const atbus::address& where,
+                                                const receiver_options& options) {
+  if (where.kind() == address_kind::dns) {
+    return error{errc::invalid_argument,
+                 where.to_string() +
+                     ": a name is to connect to; listen on an address of this host, "
+                     "such as ipv6://[::]:" +
+                     std::to_string(where.port())};
+  }
+  const std::uint64_t limit = options.message_limit == 0
+                                  ? static_cast<std::uint64_t>(build_settings::message_limit)
+                                  : options.message_limit;
+  if (limit > frame_payload_max) {
+    return error{errc::invalid_argument, where.to_string() + ": a message limit of " +
+                                             std::to_string(limit) + " is above 64 MiB"};
+  }
+  const stream_options sockets{.send_buffer = 0,
+                               .receive_buffer = options.socket.receive_buffer,
+                               .keepalive = options.socket.keepalive};
+  const fork_pause no_fork;
+  auto listener = listening_socket::open(where, options.backlog, sockets);
+  if (!listener)
+    return listener.error();
+  file epoll{kernel().epoll_create(EPOLL_CLOEXEC)};
+  if (!epoll)
+    return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
+  const bool local = where.kind() == address_kind::unix_socket;
+  auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options, local,
+                                         local && where.flag(address_option::shm).value_or(true));
+  if (!made->door_.watch()) {
+    error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
+    made->release();
+    return failed;
+  }
+  return static_cast<receiver_backend*>(made);
+}
+
+stream_receiver::stream_receiver(listening_socket listener, file epoll,
+                                 const receiver_options& options, bool local, bool offers_lanes)
+    : local_(local),
+      epoll_(std::move(epoll)),
+      door_(std::move(listener), epoll_.get(), nullptr),
+      address_(door_.address()),
+      message_limit_(options.message_limit == 0
+                         ? static_cast<std::uint64_t>(build_settings::message_limit)
+                         : options.message_limit),
+      most_connections_(std::max(options.connections, 1U)),
+      most_unconfirmed_(std::max(options.unconfirmed, 1U)),
+      confirm_timeout_(options.confirm_timeout),
+      space_(read_space_size),
+      spin_(options.spin),
+      lane_options_(options) {
+  own_.wants_checksums = options.socket.checksums.value_or(!local);
+  own_.offers_lanes = offers_lanes;
+  own_.payload_max = static_cast<std::uint32_t>(message_limit_);
+}
+
+stream_receiver::~stream_receiver() = default;
+
+// --- reading
+
+bool stream_receiver::fill(bool quick) noexcept {
+  if (interrupted_ != interruption::none)
+    return false;
+  if (run_.at != nullptr)
+    current_->link.give_back(std::exchange(run_, {}));
+  bool looked = quick;
+  for (int reads = 0;;) {
+    if (current_ == nullptr) {
+      if (look_due_ || (busy_.empty() && !std::exchange(looked, true)))
+        find_busy();
+      if (busy_.empty())
+        return false;
+      current_ = busy_.first();
+      current_->has_read = false;
+    }
+    connection& c = *current_;
+    if (c.more) {
+      collect(c);
+      if (run_.at != nullptr)
+        return true;
+      if (c.more)
+        continue;
+    }
+    if (c.link.now() == stream_link::state::closed) {
+      drop(c);
+      continue;
+    }
+    if (c.has_read) {
+      // Its turn is over, and comes again if more is there.
+      busy_.leave(c);
+      if (!c.link.drained()) {
+        busy_.join(c);
+        // It may go on so for ever: others that have become ready join the line.
+        look_due_ = true;
+      }
+      current_ = nullptr;
+      continue;
+    }
+    if (reads++ == most_reads)
+      return false;
+    c.has_read = true;
+    c.more = c.link.receive(std::exchange(c.on_chance, false) && c.brings_one && !local_);
+    watch(c);
+  }
+}
+
+void stream_receiver::collect(connection& from) noexcept {
+  if (from.link.switched())
+    move_on_to_lane(from);
+  connection_ = from.number;
+  const walk_end ended = from.link.lend(run_);
+  from.more = ended == walk_end::stopped;
+  if (std::uint64_t length = 0; run_.at != nullptr && run_.has_next(length)) {
+    const std::size_t size = frame_size(length);
+    from.brings_one = size <= stream_link::most_peeked && run_.at + size == run_.end;
+  }
+  if (run_.at == nullptr && from.link.switched())
+    move_on_to_lane(from);
+  if (ended == walk_end::failed)
+    found_faulty(from);
+  if (!from.confirmed && from.link.opened())
+    opening_moved(from);
+  if (ended == walk_end::needs_more && from.link.ended_by_goodbye())
+    from.link.close({errc::peer_closed});
+}
+
+void stream_receiver::reject(bytes_view message) noexcept {
+  run_ = {};
+  connection& from = *slots_[connection_];
+  from.link.reject(message);
+  from.more = false;
+  found_faulty(from);
+}
+
+void stream_receiver::found_faulty(connection& which) noexcept {
+  faulty_ += which.faulty ? 0 : 1;
+  which.faulty = true;
+  report({which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
+                                       " is closed, " + which.link.why().text()});
+}
+
+// The other end has said hello: ours is the answer.
+void stream_receiver::opening_moved(connection& of) noexcept {
+  of.confirmed = true;
+  unconfirmed_.leave(of);
+  newcomers_.leave(of);
+  if (of.link.agreed_lanes())
+    offer_lane(of);
+  test_hook(step::lane_offered);
+  write_controls(of);
+  test_hook(step::offer_written);
+}
+
+error stream_receiver::make_lanes() {
+  receiver_options wish = lane_options_;
+  wish.message_limit = message_limit_;
+  auto opened = make_handed_receiver(address_, wish);
+  if (!opened)
+    return opened.error();
+  receiver_state* const made = *opened;
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = made}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
+    error failed{errc::system_error, address_ + ": can't watch its lanes", errno};
+    made->release();
+    return failed;
+  }
+  made->on_problem([this](const error& what) { problem(what); });
+  lanes_ = made;
+  return {};
+}
+
+void stream_receiver::offer_lane(connection& to) noexcept {
+  const fork_pause no_fork;
+  error refused;
+  if (lanes_ == nullptr && !lanes_refused_) {
+    refused = make_lanes();
+    lanes_refused_ = !refused;
+  }
+  if (lanes_ != nullptr && to.number < own_lanes().lane_count() &&
+      is_of_our_user(to.link.descriptor())) {
+    auto ends = own_lanes().hand_out(to.number);
+    if (ends) {
+      to.has_lane = true;
+      return to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
+    }
+    refused = ends.error();
+  }
+  if (!refused)
+    problem({refused.code(), refused.text() + "; messages go through the socket instead"});
+  to.link.offer_lane(no_lane, {}, {});
+}
+
+void stream_receiver::move_on_to_lane(connection& from) noexcept {
+  if (!from.has_lane || std::exchange(from.uses_lane, true))
+    return;
+  test_hook(step::switch_read);
+  own_lanes().open_gate(from.number);
+  moved_on_ = true;
+  test_hook(step::gate_opened);
+}
+
+void stream_receiver::write_controls(connection& of) noexcept {
+  if (of.confirmed)  // a stranger is told nothing
+    (void)of.link.flush();
+  watch(of);
+}
+
+void stream_receiver::watch(connection& of) noexcept {
+  if (of.link.now() == stream_link::state::closed)
+    return;
+  std::uint32_t wanted = of.link.interest();
+  if (!of.confirmed)
+    wanted &= ~static_cast<std::uint32_t>(EPOLLOUT);
+  if (of.link.starved() && starved_until_ == std::chrono::nanoseconds{0})
+    starved_until_ = now() + stream_link::starved_pause;
+  epoll_event interest{.events = wanted, .data = {.u64 = of.tag}};
+  if (wanted != of.watched &&
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, of.link.descriptor(), &interest) == 0)
+    of.watched = wanted;
+}
+
+void stream_receiver::look_at_starved() noexcept {
+  starved_until_ = std::chrono::nanoseconds{0};
+  for (connection* c : open_) {
+    if (!c->link.starved())
+      continue;
+    write_controls(*c);
+    busy_.join(*c);
+  }
+}
+
+// --- waiting
+
+void stream_receiver::find_busy() noexcept {
+  if (!rhythm_.may_skip_look(now()) || look_due_ || open_.size() > poll_rhythm::few_connections)
+    return look(0);
+  for (connection* c : open_) {
+    if (c->uses_lane)
+      continue;
+    c->on_chance = true;
+    busy_.join(*c);
+  }
+}
+
+void stream_receiver::look(std::int64_t timeout_ns) noexcept {
+  look_due_ = false;
+  look_at_clock();
+  ended_.clear();
+  std::array<epoll_event, 64> events;
+  const int n =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
+  rhythm_.looked(now());
+  bool newcomers = false;
+  for (int i = 0; i < n; ++i) {
+    void* const of = events[static_cast<std::size_t>(i)].data.ptr;
+    if (of == nullptr)
+      newcomers = true;
+    if (of == nullptr || of == lanes_)
+      continue;  // lanes read their bells themselves
+    const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
+    const std::uint64_t number = tag >> 1U & 0xffffffffU;
+    connection* const c = number < slots_.size() ? slots_[number].get() : nullptr;
+    if (c == nullptr || c->tag != tag)
+      continue;
+    if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
+      write_controls(*c);
+    busy_.join(*c);
+  }
+  // Last: it may end connections that events speak of.
+  if (newcomers)
+    accept_some();
+}
+
+void stream_receiver::look_at_clock() noexcept {
+  constexpr std::chrono::nanoseconds nobody{0};
+  if (door_.watching() && unconfirmed_.empty() && starved_until_ == nobody)
+    return;
+  const auto time = now();
+  if (starved_until_ != nobody && starved_until_ <= time)
+    look_at_starved();
+  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
+    ++dropped_;
+    drop(*unconfirmed_.first());
+  }
+  if (open_.size() < most_connections_)
+    door_.go_on(time);
+}
+
+std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
+  constexpr std::chrono::nanoseconds none{-1};
+  if (interrupted_ != interruption::none)
+    return none;
+  std::chrono::nanoseconds next = none;
+  const auto consider = [&](std::chrono::nanoseconds at) {
+    const auto left = std::max(at - now(), std::chrono::nanoseconds{0});
+    next = next < std::chrono::nanoseconds{0} ? left : std::min(next, left);
+  };
+  if (!unconfirmed_.empty())
+    consider(unconfirmed_.first()->close_at);
+  if (!door_.watching() && open_.size() < most_connections_)
+    consider(door_.rests_until());
+  if (starved_until_ != std::chrono::nanoseconds{0})
+    consider(starved_until_);
+  if (lanes_ != nullptr) {
+    const auto of_lanes = static_cast<const receiver_state&>(*lanes_).longest_sleep();
+    if (of_lanes >= std::chrono::nanoseconds{0})
+      consider(moment_after(now(), of_lanes));
+  }
+  return next;
+}
+
+bool stream_receiver::prepare_sleep() {
+  // What comes from now on makes the descriptor readable; what was read has to be handed out first.
+  return interrupted_ == interruption::none && !dispatching_ && !anything(false) &&
+         (lanes_ == nullptr || own_lanes().prepare_sleep());
+}
+
+void stream_receiver::finish_sleep() {
+  if (lanes_ != nullptr)
+    own_lanes().finish_sleep();
+}
+
+status stream_receiver::wait(std::chrono::nanoseconds timeout) {
+  if (auto s = may_wait(); !s)
+    return s;
+  const auto start = now();
+  const wait_deadline deadline{start, timeout};
+  if (anything(true))
+    return {};
+  if (!spin_.spin(start, deadline.at(), [this] { return anything(false); })) {
+    for (;;) {
+      if (has_news()) {
+        if (auto s = report_problems(); !s)
+          return s;
+      }
+      if (lanes_ != nullptr && !own_lanes().prepare_sleep())
+        break;
+      look(deadline.left_ns(longest_sleep()));
+      finish_sleep();
+      if (lanes_ != nullptr)
+        own_lanes().read_bells();
+      if (anything(true))
+        break;
+      if (deadline.over())
+        return errc::timed_out;
+    }
+  }
+  spin_.learn(now() - start);
+  return {};
+}
+
+// --- connections come and go
+
+void stream_receiver::accept_some() noexcept {
+  const fork_pause no_fork;
+  for (int i = 0; i < accepts_per_look; ++i) {
+    connection* goes = nullptr;
+    if (!has_room(goes))
+      return;
+    error refused;
+    file socket = door_.next(refused);
+    if (!socket) {
+      if (!refused)
+        report(std::move(refused));
+      return;
+    }
+    if (goes != nullptr) {
+      ++dropped_;
+      drop(*goes);
+    }
+    add(std::move(socket));
+  }
+}
+
+// Unconfirmed ones of an address that has several never keep others out.
+bool stream_receiver::has_room(connection*& goes) noexcept {
+  const bool is_full = open_.size() >= most_connections_;
+  if (is_full && newcomers_.most_of_one() < 2) {
+    door_.rest(never);
+    return false;
+  }
+  if (!is_full && newcomers_.size() < most_unconfirmed_)
+    return true;
+  goes = static_cast<connection*>(newcomers_.next_to_go());
+  return goes != nullptr;
+}
+
+void stream_receiver::add(file socket) noexcept {
+  std::uint32_t number = 0;
+  if (free_.empty()) {
+    number = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+    // So that the lists never have to grow where that could fail.
+    const std::size_t most = slots_.size();
+    free_.reserve(most);
+    open_.reserve(most);
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  hello own = own_;
+  own.session = random_word();
+  slots_[number] = std::make_unique<connection>(std::move(socket), own, space_);
+  connection& c = *slots_[number];
+  c.number = number;
+  c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
+  c.close_at = moment_after(now(), confirm_timeout_);
+  c.open_at = open_.size();
+  open_.push_back(&c);
+  unconfirmed_.join(c);
+  newcomers_.join(c, c.link);
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
+    return drop(c);
+  busy_.join(c);  // who dials mostly has said something already
+}
+
+void stream_receiver::drop(connection& ended) noexcept {
+  busy_.leave(ended);
+  // Its sender may be gone; what it left in its lane is still delivered.
+  if (ended.has_lane) {
+    own_lanes().open_gate(ended.number);
+    moved_on_ = true;
+  }
+  unconfirmed_.leave(ended);
+  newcomers_.leave(ended);
+  if (current_ == &ended)
+    current_ = nullptr;
+  open_[ended.open_at] = open_.back();
+  open_[ended.open_at]->open_at = ended.open_at;
+  open_.pop_back();
+  ended.link.close({errc::closed});
+  free_.push_back(ended.number);
+  ended_.push_back(std::move(slots_[ended.number]));
+}
+
+// --- life
+
+channel_stats stream_receiver::stats() const {
+  channel_stats sum;
+  if (interrupted_ == interruption::forked)
+    return sum;
+  if (lanes_ != nullptr)
+    sum = static_cast<const receiver_state&>(*lanes_).stats();
+  sum.messages += messages_;
+  sum.bytes += bytes_;
+  sum.quarantined += faulty_;
+  sum.connections = open_.size();
+  sum.unconfirmed_dropped = dropped_;
+  sum.socket_buffer = granted_buffer(door_.descriptor(), SO_RCVBUF);
+  return sum;
+}
+
+error stream_receiver::remove() {
+  return usable();
+}
+
+void stream_receiver::stop() noexcept {
+  const fork_pause no_fork;
+  door_.close();
+  // The lanes before the connections: who hears the goodbye finds the lock of their receiver free.
+  if (lanes_ != nullptr) {
+    (void)own_lanes().remove();
+    std::exchange(lanes_, nullptr)->release();
+  }
+  for (connection* c : open_) {
+    if (c->confirmed) {  // a stranger is told nothing
+      c->link.say_goodbye(errc::closed);
+      (void)c->link.flush();
+    }
+    c->link.close({errc::closed});
+  }
+  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  epoll_.reset();
+}
+
+void stream_receiver::destroy() noexcept {
+  if (lanes_ != nullptr)
+    std::exchange(lanes_, nullptr)->release();
+  const fork_pause no_fork;
+  delete this;
+}
+
+void stream_receiver::abandon_in_child() noexcept {
+  interrupted_ = interruption::forked;
+  door_.abandon();
+  for (const auto& c : slots_) {
+    if (c != nullptr)
+      c->link.abandon();
+  }
+  epoll_.reset();
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,123 @@
+// A sender's way to its connection, and away from it.
+#include <utility>
+
+#include "atbus/detail/test_hook.hpp"
+#include "channel/socket_channel/stream_sender.h"
+#include "system/random.h"
+#include "system/wait_deadline.h"
+
+namespace atbus::detail {
+
+error stream_sender::no_answer() const {
+  return {errc::timed_out, text_ + ": no answer within the connect timeout"};
+}
+
+void stream_sender::begin() noexcept {
+  const fork_pause no_fork;
+  if (auto e = dialler_.begin(); !e)
+    return lost(std::move(e));
+  if (!dialler_.asking())
+    return dial_next();
+  phase_ = phase::resolving;
+  epoll_event interest{.events = EPOLLIN, .data = {.fd = dialler_.descriptor()}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, dialler_.descriptor(), &interest) != 0)
+    return lost({errc::system_error, text_ + ": can't wait for its name", errno});
+  take_answer();  // one that is there already wakes nobody
+}
+
+void stream_sender::take_answer() noexcept {
+  const fork_pause no_fork;
+  error why;
+  if (!dialler_.answered(why))
+    return;
+  if (!why)
+    return lost(std::move(why));
+  dial_next();
+}
+
+void stream_sender::dial_next() noexcept {
+  const fork_pause no_fork;
+  auto dialled = dialler_.next();
+  if (!dialled)
+    return lost(std::move(dialled).error());
+  commit_stretch();  // its frames may have no checksums
+  hello own = own_;
+  own.session = random_word();
+  const int fd = dialled->fd.get();
+  link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
+                                        queue_.get(), space_);
+  if (own.offers_lanes)
+    link_->take_descriptors(true);
+  switch_said_ = offer_awaited_ = false;
+  stretch_.checked = true;  // until the other end has said that it wants none
+  watched_ = EPOLLIN | EPOLLOUT;
+  epoll_event interest{.events = watched_, .data = {.fd = fd}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
+    return lost({errc::system_error, text_ + ": can't watch its socket", errno});
+  phase_ = phase::connecting;
+  // The kernel waits for minutes. All answers for a name share the time, so that each is tried.
+  due_ = moment_after(now(), attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left()));
+  if (dialled->connected)
+    connected();
+}
+
+void stream_sender::attempt_ended(error how) noexcept {
+  if (how)
+    return connected();
+  {
+    const fork_pause no_fork;
+    link_->close(how);
+  }
+  dialler_.has_next() ? dial_next() : lost(std::move(how));
+}
+
+void stream_sender::connected() noexcept {
+  phase_ = phase::linked;
+  ++connections_;
+  if (link_->now() == stream_link::state::connecting)
+    link_->connected();
+  write_now();
+  test_hook(step::hello_written);
+}
+
+void stream_sender::link_ended() noexcept {
+  lost(link_->why().with_text(text_ + ": " + link_->why().text()));
+}
+
+void stream_sender::lost(error why) noexcept {
+  const fork_pause no_fork;
+  if (link_ != nullptr)
+    link_->close(why);
+  dialler_.stop();
+  leave_lane();
+  // The kernel tells nobody when a Unix listener's backlog has room again.
+  const bool ask_again = why.code() == errc::would_block;
+  if (!dialler_.dials_again() && !ask_again)
+    return end(std::move(why));
+  why_ = std::move(why);
+  phase_ = phase::waiting;
+  due_ = ask_again ? now() + full_backlog_pause : dialler_.next_round();
+}
+
+void stream_sender::end(error why) noexcept {
+  stretch_.frame = nullptr;
+  commit_stretch();
+  phase_ = phase::ended;
+  why_ = std::move(why);
+  if (why_.code() == errc::ok)
+    why_ = error{errc::closed};
+}
+
+status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept {
+  const wait_deadline deadline{now(), timeout};
+  while (phase_ != phase::linked && phase_ != phase::ended) {
+    if (deadline.over()) {
+      lost(no_answer());
+      return errc::timed_out;
+    }
+    look(deadline.left_ns(longest_sleep()));
+  }
+  return usable();
+}
+
+}  // namespace atbus::detail

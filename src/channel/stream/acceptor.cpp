@@ -1,0 +1,65 @@
+#include "channel/stream/acceptor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "atbus/clock.hpp"
+
+namespace atbus::detail {
+namespace {
+
+// When the kernel has no descriptors, or no memory.
+constexpr std::chrono::nanoseconds refused_pause = std::chrono::milliseconds{100};
+
+}  // namespace
+
+bool acceptor::watch() noexcept {
+  if (watching_)
+    return true;
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = tag_}};
+  watching_ = kernel().epoll_ctl(epoll_, EPOLL_CTL_ADD, socket_.get(), &interest) == 0;
+  return watching_;
+}
+
+void acceptor::rest(std::chrono::nanoseconds until) noexcept {
+  until_ = until;
+  epoll_event none{};
+  if (watching_ && kernel().epoll_ctl(epoll_, EPOLL_CTL_DEL, socket_.get(), &none) == 0)
+    watching_ = false;
+}
+
+void acceptor::go_on(std::chrono::nanoseconds time) noexcept {
+  if (!watching_ && until_ <= time && !watch())
+    until_ = time + refused_pause;
+}
+
+// A child that was forked a moment ago may hold a copy of the socket: epoll would go on to watch it.
+void acceptor::close() noexcept {
+  rest({});
+  socket_.close();
+}
+
+file acceptor::next(error& refused) noexcept {
+  for (;;) {
+    file socket{kernel().accept(socket_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    if (socket)
+      return socket;
+    if (errno == EINTR || errno == ECONNABORTED)
+      continue;
+    if (errno != EAGAIN) {
+      const int code = errno;
+      rest(now() + refused_pause);
+      refused = {errc::system_error,
+                 address() + ": can't accept connections for now, what is connected goes on" +
+                     (code == EMFILE || code == ENFILE
+                          ? "; close something, or raise the limit (ulimit -n)"
+                          : ""),
+                 code};
+    }
+    return {};
+  }
+}
+
+}  // namespace atbus::detail

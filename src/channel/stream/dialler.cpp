@@ -1,0 +1,72 @@
+#include "channel/stream/dialler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "atbus/clock.hpp"
+#include "system/random.h"
+
+namespace atbus::detail {
+
+error check_dialled(const address& where) {
+  if (where.kind() != address_kind::unix_socket && where.port() == 0) {
+    return {errc::invalid_address,
+            where.to_string() + ": port 0 can be listened on, not connected to"};
+  }
+  return {};
+}
+
+dialler::dialler(const address& where, const stream_options& sockets,
+                 std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max)
+    : where_(where),
+      text_(where.to_string()),
+      sockets_(sockets),
+      reconnect_min_(reconnect_min),
+      reconnect_max_(reconnect_max),
+      backoff_(reconnect_min) {}
+
+error dialler::begin() {
+  next_ = 0;
+  targets_.clear();
+  if (where_.kind() != address_kind::dns) {
+    targets_.push_back(to_socket_address(where_));
+    return {};
+  }
+  auto asked = dns_lookup::start(where_.name(), where_.port());
+  if (!asked)
+    return asked.error();
+  lookup_ = std::move(*asked);
+  return {};
+}
+
+bool dialler::answered(error& why) {
+  if (!lookup_->poll(targets_, why))
+    return false;
+  lookup_.reset();
+  return true;
+}
+
+result<dialled_socket> dialler::next() {
+  error last{errc::not_found, text_ + ": it has no address"};
+  while (has_next()) {
+    auto dialled = dial_socket(targets_[next_++], text_, sockets_);
+    if (dialled)
+      return dialled;
+    last = std::move(dialled).error();
+  }
+  return last;
+}
+
+std::chrono::nanoseconds dialler::next_round() noexcept {
+  const auto quarter = backoff_.count() / 4;
+  const auto spread =
+      quarter == 0
+          ? 0
+          : static_cast<std::int64_t>(random_word() % static_cast<std::uint64_t>(2 * quarter));
+  const auto at = moment_after(now(), moment_after(backoff_ - std::chrono::nanoseconds{quarter},
+                                                   std::chrono::nanoseconds{spread}));
+  backoff_ = std::min(moment_after(backoff_, backoff_), std::max(reconnect_max_, reconnect_min_));
+  return at;
+}
+
+}  // namespace atbus::detail

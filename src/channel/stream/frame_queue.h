@@ -1,0 +1,95 @@
+// A send queue whose bytes are frames: made as the options say, measured, listed.
+//
+// Pure book-keeping; the queue's thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "atbus/bytes.hpp"
+#include "atbus/channel_options.hpp"
+#include "atbus/detail/chunk_cache.hpp"
+#include "atbus/detail/send_queue.hpp"
+#include "atbus/status.hpp"
+#include "channel/common/frame.h"
+
+namespace atbus::detail {
+
+// Of a queue whose user names no size; bytes.
+inline constexpr std::uint64_t frame_queue_size_default = std::uint64_t{4} << 20;
+// Of a queue in blocks; bytes of each.
+inline constexpr std::uint64_t frame_block_size = build_settings::data_node_size;
+
+struct frame_queue_options {
+  send_buffer_kind buffer = send_buffer_kind::fixed;
+  std::uint64_t bytes = 0;   // of a growing one; 0: 4 MiB
+  std::uint64_t blocks = 0;  // of a fixed one; 0: as many as make 4 MiB
+  std::uint64_t message_limit = 0;
+};
+
+// Room for a message of that length and, if there is more, for others behind it: up to where the next
+// write is due, in `due` bytes, and as much as a chunk of a growing queue has.
+[[nodiscard]] inline status claim_frames(send_queue& queue, std::size_t length, std::uint64_t due,
+                                         mutable_bytes& place) noexcept {
+  constexpr std::uint64_t most = 64 * 1024;
+  return queue.claim_up_to(
+      frame_size(length),
+      static_cast<std::size_t>(std::min<std::uint64_t>({due, most, queue.byte_limit() / 8})),
+      place);
+}
+
+// invalid_argument if no memory could hold it, or no frame a message of the limit.
+[[nodiscard]] error check_frame_queue(const frame_queue_options& wish, const std::string& text);
+// The longest message always finds room beside what is half written. `shared`: whose chunks a
+// growing queue uses, or null.
+[[nodiscard]] std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish,
+                                                           chunk_cache* shared = nullptr);
+
+// Hands over the messages that the queue holds, in order: `each(bytes_view, bool written)`. A frame
+// counts as written once all of it was, over whichever link; the queue begins with a frame, since only whole ones are
+// released. Returns how many there are.
+template <class Each>
+std::size_t for_each_frame(const send_queue& queue, Each&& each) {
+  std::vector<bytes_view> runs(64);
+  std::size_t found = 0;
+  while ((found = queue.gather_unreleased(runs)) == runs.size())
+    runs.resize(2 * runs.size());
+  std::size_t count = 0;
+  std::uint64_t end = queue.released();
+  for (const bytes_view run : std::span{runs}.first(found)) {
+    for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
+      const auto word = load_little_endian<std::uint32_t>(run.data() + at);
+      const std::size_t size = frame_size(frame_length(word));
+      if (size > run.size() - at)
+        break;
+      end += size;
+      each(bytes_view{run.data() + at + frame_header_size, frame_length(word)},
+           end <= queue.ever_written());
+      ++count;
+      at += size;
+    }
+  }
+  return count;
+}
+
+// message_too_large, and says so, if the queue holds a message longer than the other end takes: that
+// one would refuse it for ever.
+[[nodiscard]] error check_queued_lengths(const send_queue& queue, std::uint64_t limit);
+
+// The oldest frames of a queue, in bytes.
+struct frame_measure {
+  std::size_t messages = 0;
+  std::size_t bytes = 0;
+  std::size_t written_messages = 0;  // of them, completely written
+  std::size_t written_bytes = 0;
+  std::size_t begun = 0;  // bytes of the one of which a part is written; 0: there is none
+};
+// Of at most so many messages.
+[[nodiscard]] frame_measure measure_frames(const send_queue& queue, std::size_t messages_max);
+
+}  // namespace atbus::detail

@@ -1,0 +1,163 @@
+// Where the bytes of a stream wait between the kernel and the handler.
+//
+// One read_space per loop is what sockets read into; each connection has a read_buffer, which
+// borrows the space for its turn. What is left behind the last complete frame stays there as long
+// as nobody else wants the space, and only then goes to memory of the connection's own, so that an
+// idle connection holds next to nothing and a busy one moves nothing but partial tails.
+//
+//    | handed out | complete frames ... | partial tail |  room for the next read  |
+//    base         next                                 end                        base + capacity
+//
+// Guarantees:
+//  - Frames are handed out where they were read, and lie on multiples of 8.
+//  - A frame that fits the space is assembled there. A larger one, or one of more than 4 KiB whose
+//    tail had to give way, is assembled once, in memory of its own that grows as its bytes arrive:
+//    a length alone reserves nothing, and a peer that sends byte by byte causes no copying.
+//  - memory() never exceeds memory_limit().
+//
+// One thread for a space and all its buffers. The space outlives them. A handler may throw, and may
+// use other buffers of the same space; it must not destroy the buffer that calls it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "atbus/bytes.hpp"
+#include "atbus/status.hpp"
+#include "channel/stream/frame_reader.h"
+
+namespace atbus::detail {
+
+class read_buffer;
+
+struct free_memory {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }
+};
+using malloc_memory = std::unique_ptr<std::byte, free_memory>;
+
+// The memory that the connections of one loop read into, one at a time.
+class read_space {
+ public:
+  // Allocates nothing yet. `size` in bytes, rounded up to whole pages.
+  explicit read_space(std::size_t size) noexcept;
+  read_space(const read_space&) = delete;
+  read_space& operator=(const read_space&) = delete;
+  ~read_space();
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  friend class read_buffer;
+
+  // Null if it can't be had now: its user is inside a handler, or there is no memory.
+  std::byte* take(read_buffer& user) noexcept;
+  void leave(const read_buffer& user) noexcept {
+    if (user_ == &user)
+      user_ = nullptr;
+  }
+
+  malloc_memory memory_;
+  std::size_t size_;
+  read_buffer* user_ = nullptr;
+};
+
+class read_buffer {
+ public:
+  read_buffer(read_space& space, const hello& own) noexcept : space_{space}, reader_{own} {}
+  read_buffer(const read_buffer&) = delete;
+  read_buffer& operator=(const read_buffer&) = delete;
+  ~read_buffer() { space_.leave(*this); }
+
+  // Where the next read goes: at least one byte. Valid until any buffer of the space is prepared.
+  // Errors: out_of_memory (wanted), after which a later call may succeed; invalid_argument unless
+  // the last walk() ended with needs_more, which would mean to read on while messages wait.
+  [[nodiscard]] status prepare(mutable_bytes& place) noexcept;
+
+  // The read has put `bytes` at the beginning of the place.
+  void received(std::size_t bytes) noexcept;
+
+  // Hands out every complete frame, see frame_reader::walk. From inside its own handler it hands
+  // out nothing and says `stopped`.
+  template <checksums When = checksums::now, class Handler>
+  walk_end walk(Handler&& handler) {
+    if (walking_)
+      return walk_end::stopped;
+    const walking_mark mark{walking_};
+    const walk_end ended = reader_.walk<When>(next_, end_, handler);
+    may_read_ = ended == walk_end::needs_more;
+    return ended;
+  }
+
+  // Hands out the control frames in front of the next message and lends the run of messages that
+  // begins there, whose checksums are not compared: `stopped`. Whoever has it gives it back before
+  // anything else is done with the buffer, and before any buffer of the space is prepared.
+  template <class Handler>
+  walk_end lend(frame_run& run, Handler&& handler) {
+    run = {};
+    const walk_end ended = walk<checksums::later>([&](frame_kind kind, bytes_view payload) {
+      if (kind == frame_kind::control)
+        return handler(kind, payload);
+      run = reader_.run(payload.data() - frame_header_size, end_);
+      return frame_flow::stop;
+    });
+    give_back(run);
+    return ended;
+  }
+  // What is left of it.
+  void give_back(const frame_run& run) noexcept {
+    if (run.at != nullptr)
+      next_ = run.at;
+  }
+
+  [[nodiscard]] const frame_reader& reader() const noexcept { return reader_; }
+  // As frame_reader::set_limit.
+  void set_limit(std::uint32_t payload_max) noexcept { reader_.set_limit(payload_max); }
+  void reject(bytes_view message) noexcept { reader_.reject(message); }
+
+  // Bytes received and not handed out. At an end of file: what is lost of a broken frame.
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return static_cast<std::size_t>(end_ - next_);
+  }
+
+  // Bytes of memory of its own, and their bound: the largest frame it accepts, or the space if that
+  // is larger (when a handler has stopped and another connection wants the space).
+  [[nodiscard]] std::size_t memory() const noexcept { return own_capacity_; }
+  [[nodiscard]] std::size_t memory_limit() const noexcept;
+
+ private:
+  friend class read_space;
+
+  struct walking_mark {
+    explicit walking_mark(bool& mark) noexcept : walking{mark} { walking = true; }
+    ~walking_mark() { walking = false; }
+    walking_mark(const walking_mark&) = delete;
+    walking_mark& operator=(const walking_mark&) = delete;
+    bool& walking;
+  };
+
+  [[nodiscard]] bool in_space() const noexcept { return space_.user_ == this; }
+  // Gives way to another user of the space. False: not now.
+  bool give_way() noexcept;
+  bool move_to_space() noexcept;
+  bool move_to_own(std::size_t capacity) noexcept;
+  void make_room_in_space() noexcept;
+  void settle_at(std::byte* base, std::size_t capacity, std::size_t kept) noexcept;
+  [[nodiscard]] std::size_t own_capacity_for(std::size_t needed) const noexcept;
+
+  read_space& space_;
+  frame_reader reader_;
+  // In the space if we are its user, else in `own_`, else null.
+  std::byte* base_ = nullptr;
+  std::size_t capacity_ = 0;
+  const std::byte* next_ = nullptr;
+  const std::byte* end_ = nullptr;
+  malloc_memory own_;
+  std::size_t own_capacity_ = 0;
+  std::size_t prepared_ = 0;
+  bool may_read_ = true;
+  bool walking_ = false;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,30 @@
+// The text of a nodes file: who listens where. doc/nodes.md says what may be in it.
+//
+// Limits are for the file of a person who erred, or of somebody who means harm: beyond them it is
+// refused, and nothing of it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "atbus/status.hpp"
+
+namespace atbus::detail {
+
+inline constexpr std::size_t nodes_file_size_max = std::size_t{8} * 1024 * 1024;
+// toml++ descends once for each part of a dotted key when it destroys what it has read: this and its
+// own limit of 256 nested values keep that within 2 MiB of stack.
+inline constexpr std::size_t nodes_file_line_max = 1000;
+inline constexpr std::size_t nodes_file_nodes_max = 65536;
+inline constexpr std::size_t nodes_file_addresses_max = 16;  // of one node
+
+using node_addresses = std::unordered_map<std::uint64_t, std::vector<std::string>>;
+
+// Errors (invalid_argument): "NAME:line:column: what is wrong, and what is expected there".
+[[nodiscard]] result<node_addresses> read_nodes_file(std::string_view text, std::string_view name);
+
+}  // namespace atbus::detail

@@ -1,0 +1,157 @@
+// Links through shared memory, shm:// and mem://: pairs of lanes. And those that begin at a socket,
+// unix://.
+//
+// A node has an inbox (a receiver) for each kind: what it listens on or, from the first time that it
+// dials, a private one. A link is a lane of ours in the other's inbox and one of its lanes in ours.
+// Who dials writes a call into its lane, which says where its inbox is; the other end opens a lane
+// there and answers (pairing_record.h). Where a Unix connection opens, each end hands the other a lane
+// of an inbox that has no name (lane_pairing.h), and the link is open at once.
+//
+// What ends a link:
+//  - close() and abort() drop the other end's lane in our inbox, then end our own lane in theirs: it
+//    sees the end of our lane, and that its own was dropped.
+//  - A process that ends drops nothing. Is its inbox private, the link is closed, and whoever sees
+//    that removes the inbox. Is it one that outlives its process, the link has `left` until another
+//    process holds the inbox: then it calls again, behind what waits in its lane.
+// A lane says which of its messages were handled, so that what was not is known exactly; but for a link
+// that is aborted while the other end lives and may be at it.
+//
+// doc/design/node_channels.md has the states.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "channel/handover/lane_pairing.h"
+#include "node/link/link.h"
+#include "node/link/pairing_record.h"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+class lane_link;
+
+struct lane_transport_options {
+  // The longest message of a link in bytes, with whatever the node puts before the user's.
+  // 0: ATBUS_MACRO_MSG_LIMIT + 8.
+  std::uint64_t message_limit = 0;
+  // Of each inbox, as in receiver_options.
+  std::uint32_t lanes = 0;
+  std::uint64_t lane_size = 0;
+  std::string directory = "/dev/shm";
+  // How long the other end may take to answer.
+  std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
+};
+
+class lane_transport final : public transport, public lane_exchange {
+ public:
+  explicit lane_transport(lane_transport_options options = {});
+  ~lane_transport() override;
+
+  void start(const node_life& self, link_events& events) override;
+  result<std::string> listen(const address& at) override;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override;
+  result<link*> connect(const address& to) override;
+  void close() noexcept override;
+  std::size_t poll(const poll_limits& limits) override;
+  void end_poll() noexcept override;
+  void flush() noexcept override;
+  [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
+  bool prepare_sleep() override;
+  void finish_sleep() override;
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+
+  result<ends> offer_lane(std::uint64_t connection) noexcept override;
+  error take_lane(std::uint64_t connection, ends theirs) noexcept override;
+  void give_up(std::uint64_t connection, const error& why) noexcept override;
+  // The link over the lanes that were exchanged for that connection; whoever asks tells that it is
+  // open. `peer` is for people. Null: the other end has not announced itself in its lane.
+  [[nodiscard]] link* join(std::uint64_t connection, const std::string& peer);
+
+ private:
+  friend class lane_link;
+
+  // Whose a lane of an inbox is.
+  struct place {
+    lane_link* link = nullptr;
+    std::uint64_t speaker = 0;
+  };
+  struct inbox {
+    receiver in;
+    address where;
+    bool durable = false;
+    std::uint64_t changes_seen = 0;  // receiver::speaker_changes
+    std::vector<place> lanes = {};
+  };
+
+  // Lanes for a connection that is about to open.
+  struct exchange {
+    std::uint64_t connection = 0;
+    std::optional<std::uint32_t> lane = {};  // ours, for the other end
+    std::optional<sender> out = {};          // in the other end's
+  };
+  [[nodiscard]] exchange& exchange_for(std::uint64_t connection);
+  [[nodiscard]] result<receiver> open_handed(const address& at, const receiver_options& options);
+
+  // Inboxes.
+  [[nodiscard]] result<inbox*> open_inbox(const address& at, bool durable);
+  [[nodiscard]] result<inbox*> own_inbox(address_kind kind);
+  [[nodiscard]] address private_address(address_kind kind) const;
+  void clean_earlier_lives() const;
+
+  // What comes through them.
+  taken receive(inbox& from, const received_message& message);
+  taken receive_other(inbox& from, const received_message& message);
+  void called(inbox& from, const received_message& message, const pairing_record& call);
+  void answered(inbox& from, const received_message& message, const pairing_record& answer);
+  void refuse(inbox& from, std::uint32_t lane, const std::string& what);
+  void look_for_ends(inbox& at);
+
+  // Links come and go.
+  lane_link& add(inbox& own, std::string peer);
+  void call(lane_link& of);
+  void attach(lane_link& of, std::uint32_t lane, std::uint64_t speaker);
+  void lane_ended(lane_link& of);
+  void judge_end(lane_link& of);
+  void tend(lane_link& of);
+  void end(lane_link& of, error why);
+  void watch(lane_link& of, std::chrono::nanoseconds again_in);
+  void unwatch(lane_link& of);
+  void wait_for_room(lane_link& of);
+  void wait_no_more(lane_link& of);
+  void due(lane_link& of);
+  void tell_due();
+  void tell_problems();
+  void tell_writable();
+  void tend_watched();
+
+  lane_transport_options options_;
+  node_life self_;
+  link_events* events_ = nullptr;
+  file epoll_;
+  std::vector<std::unique_ptr<inbox>> inboxes_;
+  std::vector<std::unique_ptr<lane_link>> links_;
+  std::vector<lane_link*> watched_;      // to be looked at again at a time of their own
+  std::vector<lane_link*> waiting_;      // for room in their lanes; with room for all
+  std::vector<lane_link*> unpublished_;  // something was appended there; with room for all
+  std::deque<lane_link*> due_;           // to be told that they have ended, or left
+  std::vector<error> problems_;
+  std::vector<exchange> exchanges_;
+  error no_handed_;                // why there is no inbox for connections, once that is known
+  std::vector<errc> sockets_why_;  // why connections were left without lanes, as far as told
+  std::size_t turn_ = 0;           // the inbox that is first in the next poll
+  bool polling_ = false;
+  bool poll_ends_ = false;
+  bool closed_ = false;
+  bool room_unwatched_ = false;  // the kernel refused to watch for room in some lane
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,101 @@
+// The part of a lane_transport that serves connections: lanes without a name, exchanged while a Unix
+// connection opens.
+#include <algorithm>
+#include <utility>
+
+#include "channel/handover/handed_lanes.h"
+#include "channel/lane_handles.h"
+#include "node/link/lane_link.h"
+#include "node/link/lane_transport.h"
+
+namespace atbus::detail {
+
+result<receiver> lane_transport::open_handed(const address& at, const receiver_options& options) {
+  const fork_pause no_fork;
+  auto made = make_handed_receiver(at.to_string(), options);
+  if (!made)
+    return made.error();
+  return lane_handles::to_receiver(*made);
+}
+
+lane_transport::exchange& lane_transport::exchange_for(std::uint64_t connection) {
+  const auto at = std::find_if(exchanges_.begin(), exchanges_.end(),
+                               [&](const exchange& one) { return one.connection == connection; });
+  return at != exchanges_.end() ? *at : exchanges_.emplace_back(exchange{connection});
+}
+
+result<lane_exchange::ends> lane_transport::offer_lane(std::uint64_t connection) noexcept {
+  if (closed_)
+    return error{errc::closed};
+  if (!no_handed_)
+    return no_handed_;
+  const auto own = own_inbox(address_kind::unix_socket);
+  if (!own) {
+    no_handed_ = own.error();
+    return no_handed_;
+  }
+  inbox& in = **own;
+  const fork_pause no_fork;
+  for (std::uint32_t lane = 0; lane != in.lanes.size(); ++lane) {
+    const bool taken = in.lanes[lane].link != nullptr ||
+                       std::any_of(exchanges_.begin(), exchanges_.end(),
+                                   [&](const exchange& one) { return one.lane == lane; });
+    if (taken)
+      continue;
+    auto made = lane_handles::state_of(in.in).hand_out(lane);
+    if (!made && made.error() == errc::no_free_lane)
+      continue;  // what is left of an earlier link
+    if (!made)
+      return made.error();
+    exchange_for(connection).lane = lane;
+    return ends{lane, std::move(made->segment), std::move(made->bell)};
+  }
+  return error{errc::no_free_lane, "all " + std::to_string(in.lanes.size()) + " lanes are in use"};
+}
+
+error lane_transport::take_lane(std::uint64_t connection, ends theirs) noexcept {
+  if (closed_)
+    return {errc::closed};
+  const fork_pause no_fork;
+  auto made = make_handed_sender(std::move(theirs.segment), std::move(theirs.bell),
+                                 "the other end's lanes", theirs.lane, {});
+  if (!made)
+    return made.error();
+  sender out = lane_handles::to_sender(*made);
+  if (const status s = (*made)->start(); !s)
+    return {s.code(), "can't announce itself in the other end's lane"};
+  exchange_for(connection).out = std::move(out);
+  return {};
+}
+
+void lane_transport::give_up(std::uint64_t connection, const error& why) noexcept {
+  std::erase_if(exchanges_, [&](const exchange& one) {
+    // Whatever its sender has written, if it took it, is nobody's: refused, and then it is free.
+    if (one.connection == connection && one.lane)
+      lane_handles::state_of((*own_inbox(address_kind::unix_socket))->in).open_gate(*one.lane);
+    return one.connection == connection;
+  });
+  const auto told = std::find(sockets_why_.begin(), sockets_why_.end(), why.code());
+  if (why || closed_ || told != sockets_why_.end())
+    return;
+  sockets_why_.push_back(why.code());
+  problems_.push_back(why.with_text("unix://: " + why.text() +
+                                    "; messages go through the socket instead of shared memory"));
+}
+
+link* lane_transport::join(std::uint64_t connection, const std::string& peer) {
+  exchange with = std::move(exchange_for(connection));
+  std::erase_if(exchanges_, [&](const exchange& one) { return one.connection == connection; });
+  inbox& own = **own_inbox(address_kind::unix_socket);
+  const std::uint64_t speaker = lane_handles::state_of(own.in).meet(*with.lane);
+  if (speaker == 0)
+    return nullptr;
+  lane_link& made = add(own, peer);
+  made.out_ = std::move(with.out);
+  made.generation_ = made.out_->receiver_generation();
+  made.now_ = lane_link::phase::open;
+  attach(made, *with.lane, speaker);
+  return &made;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,207 @@
+// What a node needs of the channels below it: ways to other nodes, over which whole messages travel
+// in both directions and in order while they live. The node reaches channels through this alone, so
+// that the same node code runs over sockets, over shared memory and over a simulated network.
+//
+// Ownership: a transport owns its links. A link is valid until `link_events::closed` of it returns.
+// Threads: the node's one.
+// Events are told from transport::poll alone, never inside one another and never inside a verb.
+// Inside an event any verb may be used.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "atbus/address.hpp"
+#include "atbus/bytes.hpp"
+#include "atbus/channel_options.hpp"
+#include "atbus/detail/direct_way.hpp"
+#include "atbus/status.hpp"
+#include "core/node_life.h"
+#include "node/link/direct_inlet.h"
+
+namespace atbus::detail {
+
+// Best first: a node prefers the way with the lowest value.
+enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp, relayed };
+// Whether only time tells that the other end is gone.
+[[nodiscard]] constexpr bool is_remote(link_kind kind) noexcept {
+  return kind >= link_kind::tcp;
+}
+
+[[nodiscard]] constexpr link_kind kind_of(address_kind kind) noexcept {
+  switch (kind) {
+    case address_kind::mem:
+      return link_kind::memory;
+    case address_kind::shm:
+      return link_kind::shared_memory;
+    case address_kind::unix_socket:
+      return link_kind::unix_socket;
+    case address_kind::ipv4:
+    case address_kind::ipv6:
+    case address_kind::dns:
+      break;
+  }
+  return link_kind::tcp;
+}
+
+// What is known of the other end without asking it.
+enum class link_trust : std::uint8_t {
+  same_process,
+  same_user,  // a process of this host and this user: the kernel says so
+  stranger,
+};
+
+enum class message_purpose : std::uint8_t {
+  data,     // leaves room for control messages
+  control,  // may use that room
+};
+
+class link {
+ public:
+  link(const link&) = delete;
+  link& operator=(const link&) = delete;
+
+  // `length` bytes for one message, 8-byte aligned; null and why: would_block (link_events::writable
+  // tells when to go on), message_too_large, closed. A second claim takes the first one away.
+  [[nodiscard]] virtual std::byte* claim(std::size_t length, message_purpose purpose,
+                                         status& why) noexcept = 0;
+  // Sends the first `length` bytes of what was claimed; no more than that.
+  virtual void commit(std::size_t length) noexcept = 0;
+  // The same, but the other end need not see it before the next commit(), flush() or transport::flush():
+  // for many messages of which none has to leave before the others.
+  virtual void append(std::size_t length) noexcept { commit(length); }
+  // Hands over what waits here: to the kernel what it takes now, in a lane what was appended.
+  virtual void flush() noexcept = 0;
+
+  // While half of the room for data is free: a quarter of all of it, in bytes; else 0.
+  [[nodiscard]] virtual std::size_t share() const noexcept = 0;
+  // Where data may be put without a call of this link, once one claim has succeeded: until the next
+  // event or verb of the link.
+  [[nodiscard]] virtual direct_place place() noexcept { return {}; }
+  // Whether messages stay here until release(), because a peer that has read them may not have
+  // handled them. Not so lanes, which know what was handled.
+  [[nodiscard]] virtual bool keeps() const noexcept = 0;
+  // The other end has handled the `messages` oldest that were committed, of either purpose.
+  virtual void release(std::uint64_t messages) noexcept = 0;
+  // Whether the other end has handled all that was committed.
+  [[nodiscard]] virtual bool settled() const noexcept = 0;
+  // Hands over, in order, what was committed and not released or handled: not_delivered if the other
+  // end can't have seen it, outcome_unknown if it may have. Only within link_events::closed and
+  // ::left; afterwards it is gone from the link.
+  virtual void take_unreleased(const std::function<void(bytes_view, errc)>& each) = 0;
+  // Whether those of unknown outcome stay where a successor of the other end's process would find
+  // them, if that ends before it has handled them.
+  [[nodiscard]] virtual bool may_be_inherited() const noexcept { return false; }
+
+  // Of the other end's, also of a message that has not come in full. 0 where messages come whole.
+  [[nodiscard]] virtual std::uint64_t bytes_read() const noexcept { return 0; }
+  // Stops and goes on reading.
+  virtual void pause() noexcept = 0;
+  virtual void resume() noexcept = 0;
+
+  // What was committed leaves, for at most `linger`; then closed() is told.
+  virtual void close(std::chrono::nanoseconds linger) noexcept = 0;
+  // closed() is told next.
+  virtual void abort() noexcept = 0;
+
+  [[nodiscard]] virtual link_kind kind() const noexcept = 0;
+  [[nodiscard]] virtual link_trust trust() const noexcept = 0;
+  [[nodiscard]] virtual std::string peer() const = 0;  // its address, for people
+  [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
+  // The node has made sure who is at the other end. A link whose messages outlive this process
+  // keeps that where a successor finds it.
+  virtual void confirm(const node_life& peer) noexcept = 0;
+  // Whether a successor of the process at the other end has taken over what was committed.
+  [[nodiscard]] virtual bool has_successor() const noexcept { return false; }
+
+  void* context = nullptr;  // the node's
+
+ protected:
+  link() = default;
+  virtual ~link() = default;
+};
+
+class link_events {
+ public:
+  // A link is open: one that connect() began, or `accepted`, one that somebody else did. In place of
+  // what connect() has returned it may be another one, with the context of that, which is gone.
+  virtual void opened(link& at, bool accepted) = 0;
+  // In place: the bytes are valid until it returns. `redelivered`: an earlier life of this node died
+  // while it handled this message. False: nobody was told of it, and nobody will be. A lane does not
+  // count it as handled; a link that keeps messages need not look.
+  bool received(link& from, bytes_view message, bool redelivered) {
+    if (inlet_.take(from, message, redelivered)) [[likely]]
+      return true;
+    return received_other(from, message, redelivered);
+  }
+  // There is room again after a would_block.
+  virtual void writable(link& at) = 0;
+  // Last thing told of a link, also of one that never opened, also after close() and abort().
+  virtual void closed(link& at, const error& why) = 0;
+  // The process at the other end is gone; what was committed waits for its successor, and more can
+  // be. Of shared memory with a name. Then `recalling`: a successor is there and is called; no data
+  // may be committed until it has answered. Then `returned`: it has, has handled all that was
+  // committed, and knows nothing of what was said at the opening.
+  virtual void left(link& at) = 0;
+  virtual void recalling(link& at) = 0;
+  virtual void returned(link& at) = 0;
+  // A message that waited for an earlier life of this node, from whom that life had confirmed.
+  // `awaited`: the sender lives, and nothing of its goes another way before this is handled. False: as
+  // of `received`.
+  virtual bool inherited(const node_life& source, bytes_view message, bool redelivered,
+                         bool awaited) = 0;
+  // What concerns no link that was told of; as often as it comes about.
+  virtual void problem(const error& what) = 0;
+
+ protected:
+  ~link_events() = default;
+  virtual bool received_other(link& from, bytes_view message, bool redelivered) = 0;
+
+  direct_inlet inlet_;
+};
+
+class transport {
+ public:
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+  virtual ~transport() = default;
+
+  // Once, before anything else. `self` names what has to have a name.
+  virtual void start(const node_life& self, link_events& events) = 0;
+
+  // Returns the address that others dial: with the port that was bound, with the name made up.
+  virtual result<std::string> listen(const address& at) = 0;
+  // The longest message in bytes that can come by each address where this listens.
+  [[nodiscard]] virtual std::uint64_t message_limit() const noexcept {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  // Never blocks. Errors are those of an address that can't be used; all else is told by closed().
+  virtual result<link*> connect(const address& to) = 0;
+
+  // Ends all links and listeners; nothing is told of them. Allowed within an event, after which poll
+  // returns; what was not told then waits for a successor, where it can.
+  virtual void close() noexcept = 0;
+
+  // Receives and tells. Returns how many messages were told.
+  virtual std::size_t poll(const poll_limits& limits) = 0;
+  // Within an event: this poll tells nothing more that can wait.
+  virtual void end_poll() noexcept = 0;
+  // As link::flush, of all links.
+  virtual void flush() noexcept = 0;
+
+  // As of a receiver: for whoever sleeps.
+  [[nodiscard]] virtual int descriptor() const noexcept = 0;
+  virtual bool prepare_sleep() = 0;
+  virtual void finish_sleep() = 0;
+  [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
+
+ protected:
+  transport() = default;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,303 @@
+#include "node/link/stream_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "channel/connection/connection_set.h"
+#include "channel/stream/frame_queue.h"
+#include "node/link/lane_transport.h"
+#include "protocol/control.h"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+namespace {
+
+connection_options for_links(const stream_transport_options& wish) {
+  const std::uint64_t limit = wish.message_limit == 0
+                                  ? build_settings::message_limit + message_head_size
+                                  : wish.message_limit;
+  return {.socket = wish.socket,
+          .message_limit = limit,
+          .buffer = wish.buffer,
+          .release = release_policy::by_user,
+          .confirm_timeout = wish.confirm_timeout,
+          .user_confirms = true,
+          .unconfirmed_message_limit = control_size_max};
+}
+
+// The longest message always finds room beside what is half released.
+std::uint64_t data_limit(const stream_transport_options& wish, std::uint64_t message_limit) {
+  const std::uint64_t wanted = wish.buffer == send_buffer_kind::growing
+                                   ? wish.send_buffer_size
+                                   : wish.send_buffer_number * frame_block_size;
+  return std::max(wanted == 0 ? frame_queue_size_default : wanted, 2 * frame_size(message_limit));
+}
+
+}  // namespace
+
+class connection_link final : public link {
+ public:
+  connection_link(stream_transport& owner, connection at) noexcept
+      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {
+    if (entry_ != nullptr)
+      entry_->reader = received;
+  }
+
+  [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
+                                 status& why) noexcept override {
+    if (entry_ == nullptr) [[unlikely]] {
+      why = errc::closed;
+      return nullptr;
+    }
+    if (purpose == message_purpose::data && !has_room_for(length)) [[unlikely]] {
+      waits_ = true;
+      why = errc::would_block;
+      return nullptr;
+    }
+    if (const status usable = core_->usable(); !usable) [[unlikely]] {
+      why = usable;
+      return nullptr;
+    }
+    return core_->claim(*entry_, length, why);
+  }
+  [[nodiscard]] std::size_t share() const noexcept override {
+    const std::size_t all = owner_.data_limit_;
+    return entry_ != nullptr && entry_->queued() <= all / 2 ? all / 4 : 0;
+  }
+  void commit(std::size_t length) noexcept override {
+    if (entry_ != nullptr && entry_->stretch.frame != nullptr)
+      core_->commit(*entry_, length);
+  }
+  void flush() noexcept override { (void)at_.flush(); }
+  [[nodiscard]] direct_place place() noexcept override {
+    if (entry_ == nullptr || entry_->queued() >= owner_.data_limit_)
+      return {};
+    // Data does not fill the part of the queue that is for control messages.
+    frame_stretch& stretch = entry_->stretch;
+    stretch.end = stretch.at + std::min(stretch.room(), owner_.data_limit_ - entry_->queued());
+    return {.stretch = &stretch};
+  }
+
+  [[nodiscard]] bool keeps() const noexcept override { return true; }
+  void release(std::uint64_t messages) noexcept override {
+    (void)at_.release(static_cast<std::size_t>(messages));
+    if (waits_ && at_.queued() <= owner_.data_limit_ / 2) {
+      waits_ = false;
+      owner_.roomy_.push_back(this);
+    }
+  }
+  [[nodiscard]] bool settled() const noexcept override { return at_.queued() == 0; }
+  void take_unreleased(const std::function<void(bytes_view, errc)>& each) override {
+    at_.unreleased([&](bytes_view message, bool written) {
+      each(message, written ? errc::outcome_unknown : errc::not_delivered);
+    });
+  }
+
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept override {
+    return entry_ != nullptr && entry_->link != nullptr ? entry_->link->bytes_read() : 0;
+  }
+  void pause() noexcept override { (void)at_.pause(); }
+  void resume() noexcept override { (void)at_.resume(); }
+  void close(std::chrono::nanoseconds linger) noexcept override { (void)at_.close(linger); }
+  void abort() noexcept override { (void)at_.abort(); }
+
+  [[nodiscard]] link_kind kind() const noexcept override { return kind_; }
+  [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
+  [[nodiscard]] std::string peer() const override { return at_.peer(); }
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override {
+    return entry_ != nullptr ? entry_->limit : 0;
+  }
+  void confirm(const node_life&) noexcept override { (void)at_.confirm(); }
+
+ private:
+  friend class stream_transport;
+
+  static std::size_t received(void* context, message_run& run, std::size_t most) {
+    auto& of = *static_cast<connection_link*>(context);
+    return run.tell(most, [&of, &events = *of.owner_.events_](bytes_view message) {
+      events.received(of, message, false);
+    });
+  }
+  [[nodiscard]] bool has_room_for(std::size_t length) const noexcept {
+    // What is too long at all is for the connection to refuse.
+    return entry_->queued() + frame_size(length) <= owner_.data_limit_ || length > entry_->limit;
+  }
+
+  stream_transport& owner_;
+  connection at_;
+  connection_core* core_ = nullptr;
+  connection_entry* entry_;  // null: the set has been closed
+  link_kind kind_ = link_kind::tcp;
+  link_trust trust_ = link_trust::stranger;
+  bool waits_ = false;     // data was refused for want of room
+  std::size_t index_ = 0;  // in links_
+};
+
+stream_transport::stream_transport(const stream_transport_options& options, lane_transport* lanes)
+    : options_(options),
+      lanes_(lanes),
+      of_links_(for_links(options)),
+      data_limit_(data_limit(options, of_links_.message_limit)) {
+  of_links_.send_buffer_size = data_limit_ + options_.control_reserve;
+  // What is contiguous may leave a hole at the end of a ring: one as long as a message, or as what
+  // control messages may use.
+  of_links_.send_buffer_number = (data_limit_ + frame_size(of_links_.message_limit) +
+                                  2 * options_.control_reserve + frame_block_size - 1) /
+                                 frame_block_size;
+}
+
+stream_transport::~stream_transport() = default;
+
+void stream_transport::start(const node_life&, link_events& events) {
+  events_ = &events;
+  auto opened = connection_set::open(
+      {.on_open = [this](connection at) { tell_opened(at); },
+       .on_message = {},  // connection_link::received
+       .on_writable =
+           [this](connection at) {
+             events_->writable(*static_cast<connection_link*>(at.context()));
+           },
+       .on_close = [this](connection at, const error& why) { tell_closed(at, why); },
+       .on_problem = [this](const error& what) { events_->problem(what); }},
+      // Flushed by the node, when its acknowledgements are there too.
+      {.lanes = lanes_, .flush_in_poll = false});
+  if (opened) {
+    set_.emplace(std::move(*opened));
+  } else {
+    unusable_ = std::move(opened).error();
+  }
+}
+
+result<std::string> stream_transport::listen(const address& at) {
+  const std::string text = at.to_string();
+  if (!set_)
+    return unusable_.with_text(text + ": " + unusable_.text());
+  return set_->listen(text, {.connection = of_links_,
+                             .backlog = options_.backlog,
+                             .connections = options_.connections,
+                             .unconfirmed = options_.unconfirmed});
+}
+
+result<link*> stream_transport::connect(const address& to) {
+  const std::string text = to.to_string();
+  if (!set_)
+    return unusable_.with_text(text + ": " + unusable_.text());
+  const auto dialled =
+      set_->connect(text, {.connection = of_links_, .connect_timeout = options_.connect_timeout});
+  if (!dialled)
+    return dialled.error();
+  connection_link& made = add(*dialled);
+  if (to.kind() == address_kind::unix_socket)
+    made.kind_ = link_kind::unix_socket;
+  return &made;
+}
+
+connection_link& stream_transport::add(connection at) {
+  links_.push_back(std::make_unique<connection_link>(*this, at));
+  connection_link& made = *links_.back();
+  made.index_ = links_.size() - 1;
+  at.set_context(&made);
+  return made;
+}
+
+link* stream_transport::take_over(connection at) {
+  link* const made = lanes_->join(at.id(), at.peer());
+  auto* const before = static_cast<connection_link*>(at.context());
+  if (made == nullptr) {
+    events_->problem(
+        {errc::protocol_error, at.peer() + ": the other end has not said who it is in its lane"});
+  } else if (before != nullptr) {
+    made->context = before->context;
+    at.set_context(nullptr);
+    remove(*before);
+  }
+  (void)at.abort();
+  return made;
+}
+
+void stream_transport::tell_opened(connection at) {
+  connection_core* core = nullptr;
+  if (connection_core::find(at, core)->pairing.now() == lane_pairing::state::lanes) {
+    const bool dialled = at.context() != nullptr;
+    if (link* const made = take_over(at))
+      events_->opened(*made, !dialled);
+    return;
+  }
+  const bool accepted = at.context() == nullptr;
+  connection_link& of = accepted ? add(at) : *static_cast<connection_link*>(at.context());
+  if (accepted && at.listener().starts_with("unix://"))
+    of.kind_ = link_kind::unix_socket;
+  if (at.same_user())
+    of.trust_ = link_trust::same_user;
+  events_->opened(of, accepted);
+}
+
+void stream_transport::remove(connection_link& gone) noexcept {
+  const std::size_t index = gone.index_;
+  links_.back()->index_ = index;
+  std::swap(links_[index], links_.back());
+  links_.pop_back();
+}
+
+void stream_transport::tell_closed(connection at, const error& why) {
+  if (at.context() == nullptr)
+    return;  // lanes have taken its place
+  struct last_word {
+    stream_transport& owner;
+    connection_link& of;
+    ~last_word() { owner.remove(of); }
+  } const end{*this, *static_cast<connection_link*>(at.context())};
+  std::erase(roomy_, &end.of);
+  events_->closed(end.of, why);
+}
+
+void stream_transport::tell_writable() {
+  // What is released meanwhile is told the next time.
+  for (std::size_t left = roomy_.size(); left != 0 && !roomy_.empty(); --left) {
+    connection_link& of = *roomy_.front();
+    roomy_.pop_front();
+    if (of.at_.is_open())
+      events_->writable(of);
+  }
+}
+
+void stream_transport::close() noexcept {
+  if (set_)
+    set_->close();
+  for (const auto& of : links_)
+    of->entry_ = nullptr;
+  roomy_.clear();
+}
+
+std::size_t stream_transport::poll(const poll_limits& limits) {
+  if (!set_)
+    return 0;
+  if (!roomy_.empty())
+    tell_writable();
+  return set_->poll(limits);
+}
+
+void stream_transport::end_poll() noexcept {
+  if (set_)
+    set_->end_poll();
+}
+
+void stream_transport::flush() noexcept {
+  if (set_)
+    set_->flush();
+}
+int stream_transport::descriptor() const noexcept {
+  return set_ ? set_->descriptor() : -1;
+}
+bool stream_transport::prepare_sleep() {
+  return roomy_.empty() && (!set_ || set_->prepare_sleep());
+}
+void stream_transport::finish_sleep() {
+  if (set_)
+    set_->finish_sleep();
+}
+std::chrono::nanoseconds stream_transport::longest_sleep() const noexcept {
+  return set_ ? set_->longest_sleep() : std::chrono::nanoseconds{-1};
+}
+
+}  // namespace atbus::detail

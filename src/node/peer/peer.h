@@ -1,0 +1,85 @@
+// What a node knows of another node: the flows both ways, the links, the wishes to be connected.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atbus/address.hpp"
+#include "atbus/bus_id.hpp"
+#include "atbus/id_range.hpp"
+#include "core/timer_queue.h"
+#include "delivery/incoming_flow.h"
+#include "delivery/outgoing_flow.h"
+#include "node/peer/session.h"
+#include "protocol/control.h"
+#include "protocol/relation.h"
+
+namespace atbus::detail {
+
+struct peer;
+
+// A wish to be connected to an address, or over other nodes. It lasts, and is tried again, until it is
+// taken back.
+struct dial {
+  dial(peer* whom, timer_queue& timers, std::optional<address> where, bool by_offer)
+      : of(whom), to(std::move(where)), again(timers, nullptr), offered(by_offer) {}
+
+  // For people.
+  [[nodiscard]] std::string where() const { return to ? to->to_string() : "other nodes"; }
+  [[nodiscard]] bool is_relayed() const noexcept { return !to; }
+  // Of these nothing is told but that none of them has led there.
+  [[nodiscard]] bool is_to_sibling() const noexcept { return as == relation::sibling; }
+
+  peer* of;                   // null: the parent, whoever answers
+  std::optional<address> to;  // none: over other nodes
+  session* at = nullptr;      // under way, or up
+  timer again;
+  unsigned failures = 0;         // in a row
+  unsigned denials = 0;          // among them, in a row
+  errc told = errc::ok;          // the failure that was logged last
+  bool offered;                  // by the peer or the parent: not the user's wish
+  bool listed = false;           // it stands in the directory, and connect() has not named it
+  relation as = relation::peer;  // sibling: the parent has told of it
+};
+
+struct peer {
+  peer(bus_id who, std::uint64_t numbers_used, timer_queue& timers)
+      : id(who), out(numbers_used), forget(timers, nullptr), expiry(timers, nullptr) {}
+
+  bus_id id;
+  std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
+  node_life life;                        // the one that registered last; incarnation 0: none yet
+  relation as = relation::peer;          // what it is to this node
+  std::optional<id_range> range;         // of its children, if it may have any
+  std::vector<std::string> addresses{};  // where it listens, as it said last
+  host_identity host{};
+  peer_policy policy;   // of what is sent to it
+  bool silent = false;  // it did not answer when another one wanted in
+  outgoing_flow out;
+  incoming_flow in;
+  session* in_from = nullptr;  // that announced a number last: what others still carry is old
+
+  session* current = nullptr;  // what is sent goes here
+  session* next = nullptr;     // and will go here, once all of `current` is settled
+  // In `current`'s place while another life is to handle what an earlier one has left in it.
+  session* left_behind = nullptr;
+  std::vector<session*> sessions;  // registered ones, all of these too
+  bool blocked = false;            // current said would_block and has not told of room since
+  bool wants_room = false;         // a send was refused: on_writable is owed
+
+  std::list<dial> dials;
+  bool wished = false;  // connect() or the directory names it, until disconnect()
+  // Of a peer that is not wished for: when what it has not got is given up.
+  timer forget;
+  timer expiry;  // of what is held
+  // Told to on_endpoint.
+  bool told_connected = false;
+  errc refused = errc::ok;  // why registration failed last, since it succeeded
+  std::chrono::nanoseconds round_trip{0};
+};
+
+}  // namespace atbus::detail

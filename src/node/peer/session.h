@@ -1,0 +1,114 @@
+// One link as the node sees it: from its opening through the handshake until it has gone, and what
+// came and went over it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/timer_queue.h"
+#include "delivery/incoming_flow.h"
+#include "node/link/link.h"
+#include "node/peer/sibling_search.h"
+#include "protocol/handshake.h"
+
+namespace atbus::detail {
+
+struct peer;
+struct dial;
+
+enum class session_stage : std::uint8_t {
+  opening,      // the channel is not open yet
+  registering,  // the handshake goes on
+  registered,
+  away,     // the process at the other end has gone; its successor finds what is sent
+  dropped,  // ends next; what still comes is not looked at
+};
+
+struct session {
+  session(timer_queue& timers, link& link_of_it, std::function<void()> on_timer)
+      : at(link_of_it),
+        is_direct(link_of_it.kind() != link_kind::relayed),
+        clock(timers, std::move(on_timer)) {}
+
+  link& at;
+  const bool is_direct;  // not over other nodes
+  session_stage stage = session_stage::opening;
+  dial* dialled = nullptr;  // by us, for that wish; null: accepted, or the wish is gone
+  bool by_us = false;
+  std::unique_ptr<handshake> shake;
+  peer* of = nullptr;            // once registered
+  node_life life;                // of the other end, once registered
+  relation as = relation::peer;  // what the other end is to this node, as this link sees it
+  host_identity host{};
+  answer_budget answers;  // to a child that asks for siblings
+  // When its handshake began, and when it was registered: counted in registrations of the node's.
+  std::uint64_t began_after = 0;
+  std::uint64_t registration = 0;
+  // What is said in a handshake can be older than a link that was registered since it began.
+  [[nodiscard]] bool is_newer_than(const session& other) const noexcept {
+    return other.registration <= began_after;
+  }
+  bool said_sole = false;  // this link was the only one of ours when the answer was given
+  // While registering: how far we have come with the flow of that life.
+  bool has_flow = false;
+  node_life flow_of;
+  node_life told_position;  // to this life, in this handshake
+  incoming_flow flow;
+
+  // Whether the other end has handled all messages of the user's.
+  [[nodiscard]] bool settled() const noexcept {
+    return keeps ? released >= last_data : at.settled();
+  }
+  resume_point answer;  // what it said of our flow
+  // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
+  [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
+  errc failure = errc::ok;      // why it did not register
+  byte_buffer refusal;          // to be said when the clock is due
+  bool superseded = false;      // another life of its id has come since: it is told so, and no more
+  bool too_slow = false;        // its queue was full, and is to be ended for that
+  bool owes_addresses = false;  // of this node's: there was no room for them
+  bool given_up = false;        // disconnect() ends it: what it leaves is reported
+  std::chrono::nanoseconds registered_at{0};
+
+  // Counted since the link opened, messages of every kind.
+  std::uint64_t handled = 0;
+  std::uint64_t told = 0;  // of these, acknowledged
+  std::uint64_t committed = 0;
+  std::uint64_t released = 0;
+  std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
+  std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
+  bool keeps = false;             // link::keeps
+  // Batches of circuits have found no room beside what this node sends there itself. While that is so,
+  // it sends so many bytes more (node_sharing.cpp).
+  bool shared = false;
+  std::size_t share_left = 0;
+  bool wants_share = false;  // its node's user does
+  // Of batches that went while it did, and how many may before its next share.
+  std::size_t carried_bytes = 0;
+  std::size_t carried_most = 64 * 1024;
+  bool carried = false;  // a batch, since the last look
+  std::chrono::nanoseconds acknowledged_at{0};
+  bool acknowledge_listed = false;
+  bool acknowledge_now = false;
+  std::uint64_t committed_at_flush = 0;
+
+  // Registration time at first, then pings.
+  timer clock;
+  std::uint64_t handled_at_ping = 0;
+  std::uint64_t bytes_read_at_ping = 0;
+  std::uint64_t data_at_ping = 0;         // messages of the user's, both ways
+  std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
+  unsigned unanswered = 0;
+  unsigned pings_spared = 0;  // in a row: the other end was heard
+  bool probed = false;        // somebody else with its id wants in: it has `probe_time` to be heard
+  std::uint64_t ping_number = 0;
+  std::chrono::nanoseconds ping_sent{0};
+};
+
+[[nodiscard]] inline session* session_of(link& at) noexcept {
+  return static_cast<session*>(at.context);
+}
+
+}  // namespace atbus::detail

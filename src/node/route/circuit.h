@@ -1,0 +1,289 @@
+// A link to a node through other nodes: its messages travel in batches, which are numbered and kept at
+// their origin, and passed on by relays that keep nothing and may drop any of them
+// (doc/design/routing.md).
+//
+// Each direction goes back to the first batch that is missing: the sender keeps what was not
+// released, the receiver takes the next number only and says now and then how far it has come. So the
+// session above sees a link that loses nothing and keeps order, also when the way changes in mid
+// traffic.
+//
+// `circuits` are those of one node. One thread; events are told from poll() and from arrived().
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "atbus/clock.hpp"
+#include "atbus/detail/chunk_cache.hpp"
+#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/malloc_queue.hpp"
+#include "core/random_source.h"
+#include "core/timer_queue.h"
+#include "node/link/link.h"
+#include "node/link/poll_progress.h"
+#include "protocol/routed_head.h"
+#include "system/fork_guard.h"
+
+namespace atbus::detail {
+
+class circuits;
+
+// What carries the messages of circuits to the next node: the links of a node.
+class next_hops {
+ public:
+  // Sends that head and a copy of the batch it carries on their way. would_block: circuits::writable() is
+  // called when to go on. no_route: there is no next node. message_too_large: that is what its link
+  // says.
+  virtual status pass_on(const routed_head& head, bytes_view batch) noexcept = 0;
+  // Of the link to the next node on the way there.
+  [[nodiscard]] virtual link_trust trust_towards(bus_id destination) const noexcept = 0;
+  // From where messages come, no more are to come in this poll.
+  virtual void end_poll() noexcept = 0;
+  // For people.
+  [[nodiscard]] virtual std::string way_to(bus_id destination) const = 0;
+
+ protected:
+  ~next_hops() = default;
+};
+
+struct circuit_options {
+  std::size_t message_limit = 0;  // of a message of the circuit, with its head
+  std::size_t queue_size = 0;     // bytes of data; control messages find some more
+};
+
+class circuit final : public link {
+ public:
+  circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+
+  [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
+                                 status& why) noexcept override;
+  [[nodiscard]] std::size_t share() const noexcept override {
+    return queue_.size() <= data_limit_ / 2 ? data_limit_ / 4 : 0;
+  }
+  void commit(std::size_t length) noexcept override;
+  void flush() noexcept override;
+  [[nodiscard]] direct_place place() noexcept override;
+  [[nodiscard]] bool keeps() const noexcept override { return true; }
+  void release(std::uint64_t messages) noexcept override;
+  [[nodiscard]] bool settled() const noexcept override {
+    return released_ == committed_ && stretch_.appended() == 0;
+  }
+  void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept override { return bytes_read_; }
+  void pause() noexcept override { paused_ = true; }
+  void resume() noexcept override;
+  void close(std::chrono::nanoseconds linger) noexcept override;
+  void abort() noexcept override { end(errc::closed); }
+  [[nodiscard]] link_kind kind() const noexcept override { return link_kind::relayed; }
+  [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
+  [[nodiscard]] std::string peer() const override;
+  [[nodiscard]] std::uint64_t message_limit() const noexcept override;
+  void confirm(const node_life&) noexcept override;
+
+ private:
+  friend class circuits;
+
+  // What was in the stretch when it was sent: frames with a message each, or a fragment of one frame.
+  struct sent_batch {
+    const std::byte* at;
+    std::size_t size;
+    std::uint16_t messages;  // that end here; 0: a fragment with others behind it
+    std::size_t before;      // bytes of the frame in the fragments before this one
+
+    // With its routed head.
+    [[nodiscard]] std::size_t whole() const noexcept { return routed_head_size + size; }
+  };
+
+  // Batches are counted from 0 here; number n on the wire is n - 1.
+  // released_ <= received_ <= next_ <= left_here_ <= committed_.
+  [[nodiscard]] const sent_batch& at(std::uint64_t index) const noexcept {
+    return ring_[static_cast<std::size_t>(index) & (ring_.size() - 1)];
+  }
+  [[nodiscard]] bool make_room_in_ring(std::size_t batches) noexcept;
+  [[nodiscard]] status new_stretch(std::size_t length, message_purpose purpose) noexcept;
+  // What was appended to the stretch becomes a batch. A message that is only claimed stays where it is.
+  void take_in() noexcept;
+  // Sends what the window lets through.
+  void pump() noexcept;
+  [[nodiscard]] status pass_on(std::uint64_t index) noexcept;
+  // The next one to send is this one.
+  void go_back(std::uint64_t index) noexcept;
+  void tick();
+
+  void has_received(std::uint64_t index) noexcept;
+  // Says when it is looked at next how far we have come, or that something is missing.
+  void owe(circuit_step step) noexcept;
+
+  // What the other end or a relay says.
+  void carried(const routed_head& head, bytes_view batch);
+  // The next fragment of a message.
+  void take_fragment(bool is_last, bytes_view fragment);
+  // Hands up messages until this poll has told enough, or nobody wants them now; the others are kept.
+  void hand_up(bytes_view batch);
+  void keep(bytes_view rest) noexcept;
+  [[nodiscard]] bool listens() const noexcept { return !over_ && !closing_ && !paused_; }
+  void expects(std::uint64_t number) noexcept;
+  void misses(std::uint64_t number) noexcept;
+  void failed(std::uint64_t number, errc why) noexcept;
+  void say(circuit_step step, std::uint64_t number) noexcept;
+  void end(errc why) noexcept;
+
+  circuits& owner_;
+  const std::uint64_t number_;
+  const bus_id peer_;
+  link_trust trust_;
+  const bool accepted_;
+  bool open_due_ = false;  // to be told
+  bool paused_ = false;
+  bool blocked_ = false;     // the next link has no room, or there is none for a while
+  bool listed_ = false;      // poll() looks at it
+  bool unflushed_ = false;   // flush() does
+  bool resting_ = false;     // poll_rests() does
+  bool wants_room_ = false;  // the session above
+  bool closing_ = false;
+  bool over_ = false;                        // to be told
+  circuit_step owed_ = circuit_step::carry;  // nothing
+  errc why_ = errc::ok;
+
+  // Out.
+  const std::size_t data_limit_;  // bytes of the queue that data may fill
+  malloc_queue queue_;            // of frames
+  frame_stretch stretch_;
+  bool for_one_ = false;     // the stretch: what else is sent may not have its room
+  std::uint64_t taken_ = 0;  // of the stretch's frames
+  std::vector<sent_batch> ring_;
+  std::uint64_t committed_ = 0;
+  std::uint64_t released_ = 0;
+  std::uint64_t released_of_next_ = 0;  // messages of the batch `released_`
+  std::uint64_t received_ = 0;          // the first one that the other end may not have
+  std::uint64_t next_ = 0;
+  std::uint64_t left_here_ = 0;  // the first one that never was sent
+  std::size_t under_way_ = 0;    // bytes of [received_, next_)
+  std::size_t window_;
+  std::size_t threshold_;    // from here on the window grows slowly: a relay had no room for more
+  std::size_t unasked_ = 0;  // bytes sent since the other end was asked how far it has come
+  std::uint64_t went_back_to_ = 0;
+  std::chrono::nanoseconds went_back_at_{0};
+  std::chrono::nanoseconds held_until_{0};  // 0: it is not
+  std::chrono::nanoseconds closes_at_{0};
+  std::chrono::nanoseconds pause_;
+  std::chrono::nanoseconds patience_;
+  std::uint64_t received_at_tick_ = 0;
+  timer clock_;
+
+  // In.
+  std::uint64_t expected_ = 1;
+  std::uint64_t gap_told_at_ = 0;
+  std::size_t longest_message_;       // that is taken now: few bytes before the peer has registered
+  std::vector<std::byte> fragments_;  // of a message that has not come in full
+  std::vector<std::byte> rest_;       // of a batch: not handed up yet
+  bool passed_over_ = false;          // a batch came meanwhile
+  std::uint64_t bytes_read_ = 0;
+  timer answer_;  // to what is not data
+};
+
+class circuits {
+ public:
+  circuits(bus_id self, const circuit_options& options, next_hops& hops, link_events& events,
+           timer_queue& timers, const clock_source& clock, random_source& random,
+           const poll_progress& progress);
+  ~circuits();
+  circuits(const circuits&) = delete;
+  circuits& operator=(const circuits&) = delete;
+
+  // Begins one; told as opened() by the next poll, though nobody has answered yet. Then as a link.
+  link* open(bus_id to);
+  // A routed message for this node has come. `events.received` may be the last thing it does.
+  void arrived(const routed_head& head, bytes_view message, link_trust from);
+  // Links have room again, or there are others.
+  void writable() noexcept;
+  // The ways have changed: what is under way may be lost.
+  void ways_changed() noexcept;
+
+  // Tells what is left of batches. While there is something left, others may not come.
+  void poll_rests() {
+    if (has_rests())
+      tell_rests();
+  }
+  [[nodiscard]] bool has_rests() const noexcept { return !resting_.empty(); }
+  // Tells what else there is to tell.
+  void poll() {
+    if (!due_.empty() || writable_)
+      tell_due();
+  }
+  // Sends what was committed.
+  void flush() noexcept {
+    if (has_unflushed())
+      send_unflushed();
+  }
+  [[nodiscard]] bool has_unflushed() const noexcept { return !unflushed_.empty(); }
+  [[nodiscard]] bool has_due() const noexcept {
+    return !closed_ && (!due_.empty() || !resting_.empty() || writable_);
+  }
+  void close() noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  // Calls of others' that were refused because there were too many circuits.
+  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
+
+ private:
+  friend class circuit;
+  // Of those that others have opened. While there are too many, further ones are refused.
+  static constexpr std::size_t accepted_max = 16 * 1024;
+  // Of these not registered; then the oldest ends.
+  static constexpr std::size_t unconfirmed_max = 1024;
+  static constexpr std::size_t unconfirmed_of_one_max = 16;
+
+  // What lies in lanes is not there in a forked child, and all circuits are the parent's.
+  struct child_guard final : fork_guard {
+    explicit child_guard(circuits& guarded) noexcept : of(guarded) {}
+    void abandon_in_child() noexcept override { of.closed_ = true; }
+    circuits& of;
+  };
+
+  void tell_rests();
+  void tell_due();
+  void send_unflushed() noexcept;
+  [[nodiscard]] circuit* find(const routed_head& head) noexcept;
+  circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+  // False: there are too many circuits.
+  bool make_room_for_call(bus_id from);
+  void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
+  // poll() looks at it.
+  void list(circuit& of) noexcept;
+  // poll_rests() does.
+  void list_rest(circuit& of) noexcept;
+
+  const bus_id self_;
+  const circuit_options options_;
+  next_hops& hops_;
+  link_events& events_;
+  timer_queue& timers_;
+  const clock_source& clock_;
+  random_source& random_;
+  const poll_progress& progress_;
+  chunk_cache chunks_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
+  circuit* last_found_ = nullptr;
+  // With room for all.
+  std::vector<circuit*> due_;
+  std::vector<circuit*> blocked_;
+  std::vector<circuit*> unflushed_;
+  std::vector<circuit*> resting_;      // have a rest to hand up
+  std::vector<circuit*> turn_;         // poll() is at these
+  std::vector<circuit*> unconfirmed_;  // accepted and not registered, the oldest in front
+  std::size_t accepted_ = 0;
+  std::uint64_t refused_ = 0;
+  std::size_t handed_up_ = 0;  // messages, of all batches
+  bool writable_ = false;
+  bool closed_ = false;
+  std::unique_ptr<child_guard> in_child_;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,86 @@
+#include "atbus/node_options.hpp"
+
+#include <string.h>
+
+#include <string>
+
+#include "atbus/address.hpp"
+#include "atbus/endpoint.hpp"
+#include "atbus/id_range.hpp"
+#include "core/address_kinds.h"
+
+namespace atbus {
+
+void node_options::wipe_tokens() noexcept {
+  for (std::string& secret : tokens_)
+    explicit_bzero(secret.data(), secret.size());
+}
+
+bool node_options::lets_through(const address& at) const noexcept {
+  const bool tcp = detail::is_stream(at.kind()) && at.kind() != address_kind::unix_socket;
+  return !tcp || !tokens_.empty() || allow_unauthenticated_;
+}
+
+error node_options::check() const {
+  using std::chrono::nanoseconds;
+  const auto bad = [](std::string_view option, std::string_view wanted) {
+    return error{errc::invalid_argument,
+                 "node_options::" + std::string{option} + " must be " + std::string{wanted}};
+  };
+  if (message_limit_ == 0 || message_limit_ > message_limit_max) {
+    return bad("message_limit", "1 to " + std::to_string(message_limit_max) + " bytes, not " +
+                                    std::to_string(message_limit_));
+  }
+  for (const std::string& text : parents_) {
+    const auto where = address::parse(text);
+    if (!where)
+      return bad("parent", "an address: " + where.error().text());
+    if (!lets_through(*where))
+      return bad("parent", "no TCP address without a token or allow_unauthenticated: " + text);
+  }
+  if (!children_.empty()) {
+    const auto range = id_range::parse(children_);
+    if (!range)
+      return bad("children", "a range of ids: " + range.error().text());
+    if (range->length() == 0 || range->length() == 64)
+      return bad("children", "a prefix of 1 to 63 bits, not " + children_);
+  }
+  if (first_idle_timeout_ <= nanoseconds{0})
+    return bad("first_idle_timeout", "longer than 0");
+  if (ping_interval_ <= nanoseconds{0})
+    return bad("ping_interval", "longer than 0");
+  if (fault_tolerance_ == 0)
+    return bad("fault_tolerance", "1 or more pings");
+  if (retry_first_ <= nanoseconds{0} || retry_longest_ < retry_first_)
+    return bad("retry", "longer than 0, and the longest wait not shorter than the first");
+  if (send_buffer_number_ > send_buffer_size_max / build_settings::data_node_size) {
+    return bad("send_buffer_number",
+               "at most " + std::to_string(send_buffer_size_max / build_settings::data_node_size) +
+                   " blocks, not " + std::to_string(send_buffer_number_));
+  }
+  if (message_deadline_ < nanoseconds{0})
+    return bad("message_deadline", "0 (none) or longer");
+  if (drain_ < nanoseconds{0})
+    return bad("drain", "0 or longer");
+  return {};
+}
+
+std::string_view name(endpoint_event event) noexcept {
+  switch (event) {
+    case endpoint_event::connected:
+      return "connected";
+    case endpoint_event::moved:
+      return "moved";
+    case endpoint_event::away:
+      return "away";
+    case endpoint_event::disconnected:
+      return "disconnected";
+    case endpoint_event::refused:
+      return "refused";
+    case endpoint_event::superseded:
+      return "superseded";
+  }
+  return "unknown";
+}
+
+}  // namespace atbus

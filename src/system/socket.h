@@ -1,0 +1,114 @@
+// Sockets of stream channels before and beside their bytes: addresses, listening, dialling, options.
+//
+// All sockets are non-blocking and close-on-exec. The caller keeps forks away (fork_pause) until an
+// object that closes them in a forked child holds them.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "atbus/address.hpp"
+#include "atbus/status.hpp"
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+// Where a socket is bound or connected to, as the kernel wants it.
+struct socket_address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  [[nodiscard]] const sockaddr* get() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
+  [[nodiscard]] int family() const noexcept { return storage.ss_family; }
+};
+
+// Of an ipv4, ipv6 or unix address; a dns address has to be asked for first.
+[[nodiscard]] socket_address to_socket_address(const address& of) noexcept;
+
+// "ipv6://[::1]:4711", "unix:///run/x.sock"; for a Unix socket that was never bound "unix://".
+[[nodiscard]] std::string describe_peer(int fd);
+
+// Whether the other end of a connected Unix socket belongs to a process of our user, as the kernel
+// noted when it connected or listened. False of TCP.
+[[nodiscard]] bool is_of_our_user(int fd) noexcept;
+// Whether descriptors may come through this Unix socket (SO_PASSRIGHTS, Linux 6.16; else they may).
+// Accepted sockets inherit it. Nobody else's may: who closes the last one waits for what that closes,
+// such as a TCP socket that lingers.
+void let_descriptors_through(int fd, bool allowed) noexcept;
+
+struct stream_options {
+  int send_buffer = 0;     // of the kernel, in bytes; 0: what the kernel chooses
+  int receive_buffer = 0;  // the same
+  bool keepalive = true;   // TCP only
+};
+// TCP_NODELAY, keepalive, buffers. What the kernel refuses stays as it was.
+void set_stream_options(int fd, const stream_options& wish) noexcept;
+// What it granted, in bytes of payload as it counts them; 0: it does not say.
+[[nodiscard]] std::uint64_t granted_buffer(int fd, int option) noexcept;
+
+// A listening socket and its name, which it takes away when it ends.
+class listening_socket {
+ public:
+  listening_socket() = default;
+  listening_socket(listening_socket&&) = default;
+  listening_socket& operator=(listening_socket&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::move(other.fd_);
+      bound_to_ = std::move(other.bound_to_);
+      path_ = std::move(other.path_);
+      device_ = other.device_;
+      inode_ = other.inode_;
+    }
+    return *this;
+  }
+  listening_socket(const listening_socket&) = delete;
+  listening_socket& operator=(const listening_socket&) = delete;
+  ~listening_socket() { close(); }
+
+  // Binds and listens. `where.port()` 0 takes a free one. A Unix socket that a dead process left is
+  // replaced, one that somebody listens on is not.
+  // Errors: receiver_exists (somebody listens there), invalid_argument (the address is not of this
+  // host), denied, not_found (no such directory), no_space, not_supported (the file system can't give
+  // a socket its name), system_error.
+  [[nodiscard]] static result<listening_socket> open(const address& where, int backlog,
+                                                     const stream_options& options);
+
+  [[nodiscard]] int get() const noexcept { return fd_.get(); }
+  // With the port that was bound.
+  [[nodiscard]] const std::string& bound_to() const noexcept { return bound_to_; }
+
+  // Stops listening, and takes the name of a Unix socket away if it is still ours.
+  void close() noexcept;
+  // In a forked child: the name is the parent's.
+  void abandon() noexcept { fd_.reset(); }
+
+ private:
+  [[nodiscard]] error bind_path(const address& where, int backlog);
+
+  file fd_;
+  std::string bound_to_;
+  std::string path_;  // of a Unix socket in the file system
+  dev_t device_ = 0;  // of that path
+  ino_t inode_ = 0;
+};
+
+// A socket on its way to a listener.
+struct dialled_socket {
+  file fd;
+  bool connected = false;  // else it will be when it becomes writable, or dial_result says why not
+};
+// Errors: not_found (nobody listens there), would_block (a Unix listener's backlog is full), denied,
+// system_error.
+[[nodiscard]] result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
+                                                 const stream_options& options);
+// What became of it; to be asked once it is writable.
+[[nodiscard]] error dial_result(int fd, const std::string& text);
+
+}  // namespace atbus::detail
