@@ -3,13 +3,17 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "child_process.h"
 #include "loop_fixture.h"
+#include "shared_memory.h"
 #include "system/kernel.h"
 
 namespace atbus {
@@ -164,6 +168,60 @@ TEST_P(LaneOnLoop, SenderThatFilledItsLaneIsToldOfRoomAfterItsReceiver) {
     EXPECT_TRUE(run_until([&] { return called; }));
     EXPECT_EQ(next.code(), dials_again ? errc::ok : errc::peer_closed) << next.text();
   }
+}
+
+// Its receiver dies, and a successor listens, within one turn of the loop: nothing but the time to dial
+// again wakes it then.
+TEST_P(LaneOnLoop, SenderDialsAgainIfAPollOfAFullLaneFindsItsReceiverGone) {
+  test::shared<test::shared_counter> handled;
+  test::shared<test::shared_counter> may_go_on;
+  test::shared<test::shared_counter> waits;
+  test::child_process first{[&] {
+    auto inbox = open_receiver();
+    for (handled->add(); may_go_on->get() == 0;) {
+      inbox.poll([&](bytes_view) { handled->add(); });
+      (void)inbox.wait(1ms);
+    }
+    waits->add();
+    test::require(may_go_on->wait(2), "not told to go on");
+    std::size_t some = 0;
+    while (some < 1000)
+      some += inbox.poll([](bytes_view) {}, {.messages = 1000 - some});
+    (void)raise(SIGKILL);
+    return 0;
+  }};
+  ASSERT_TRUE(handled->wait());
+  auto out = bind_sender({.send_buffer_number = 2048, .reconnect_min = 1ms, .reconnect_max = 10ms});
+  std::uint32_t probes = 1;
+  for (int before = -1; before != writes();) {
+    before = writes();
+    ASSERT_TRUE(out->send(as_bytes("probe")));
+    ++probes;
+    ASSERT_TRUE(turn_until([&] { return handled->get() == probes; }));
+  }
+  may_go_on->add();
+  ASSERT_TRUE(waits->wait());
+  settle();
+
+  std::optional<receiver> second;
+  std::size_t accepted = 0;
+  std::function<void()> in_one_turn = [&] {
+    accepted = fill(*out);
+    may_go_on->add();
+    EXPECT_EQ(first.wait_end(), "signal 9");
+    second.emplace(open_receiver());
+  };
+  uv_timer_t once;
+  uv_timer_init(&loop, &once);
+  once.data = &in_one_turn;
+  uv_timer_start(
+      &once, [](uv_timer_t* timer) { (*static_cast<std::function<void()>*>(timer->data))(); }, 0,
+      0);
+  EXPECT_TRUE(run_until([&] { return out->stats().reconnects == 1; }));
+  uv_close(reinterpret_cast<uv_handle_t*>(&once), nullptr);
+  uv_run(&loop, UV_RUN_NOWAIT);
+  std::vector<std::string> texts;
+  EXPECT_TRUE(collect(*second, texts, accepted - 1000));
 }
 
 }  // namespace
