@@ -13,7 +13,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint32_t longest_bell_interval = 1024;
+constexpr std::uint32_t longest_bell_interval = 64;
 constexpr std::chrono::milliseconds bell_period{1};
 
 }  // namespace
@@ -460,8 +460,12 @@ void receiver_core::answer_wish(lane_reader& lane) noexcept {
   if (lane.head - wanted > lane.capacity() && !lane.quarantined)
     return;  // not yet there
   if (!self.bell_.ring(self.index_of(lane))) {
-    // Not connected yet: answered when it is. Else the kernel has no memory: before the next sleep.
-    self.ring_owed_ |= self.bell_.has_connection(self.index_of(lane));
+    // The kernel has no memory: before the next sleep. Or not connected yet: answered when it is. The
+    // next poll looks, for this one may have been the first of many long ones.
+    if (self.bell_.has_connection(self.index_of(lane)))
+      self.ring_owed_ = true;
+    else
+      polls_until_bells_ = self.bell_interval_ = 1;
     return;
   }
   lane.wish_answered = wish;

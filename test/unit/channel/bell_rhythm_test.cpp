@@ -1,0 +1,95 @@
+// How often a receiver that only polls reads its bells, when its polls were quick and then become long.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "atbus/channel/receiver.hpp"
+#include "atbus/channel/sender.hpp"
+#include "system/kernel.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+class BellRhythm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    really_wait_ = saved_.epoll_wait;
+    detail::kernel().epoll_wait = [](int epoll, epoll_event* events, int count,
+                                     std::int64_t timeout_ns) {
+      ++looks();
+      return really_wait_(epoll, events, count, timeout_ns);
+    };
+    auto opened = receiver::open(address_, {.lanes = 2, .lane_size = 4096, .message_limit = 1000});
+    ASSERT_TRUE(opened) << opened.error().text();
+    inbox = std::move(*opened);
+  }
+  void TearDown() override { detail::kernel() = saved_; }
+
+  static std::atomic<int>& looks() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  sender open_sender() {
+    auto opened = sender::open(address_);
+    EXPECT_TRUE(opened) << opened.error().text();
+    return std::move(opened).value();
+  }
+  std::size_t poll() {
+    return inbox->poll([](bytes_view) {});
+  }
+  // Until its polls are as quick as they get and it has just read its bells.
+  void poll_tightly() {
+    for (int i = 0; i != 100'000; ++i)
+      (void)poll();
+    for (const int before = looks(); looks() == before;)
+      (void)poll();
+  }
+  // As a game does: a poll in each frame, which is longer than the coarse clock's tick.
+  void poll_once_a_frame() {
+    for (const auto start = coarse_now(); coarse_now() - start < 2ms;)
+      std::this_thread::yield();
+    (void)poll();
+  }
+
+  std::optional<receiver> inbox;
+
+ private:
+  inline static decltype(detail::kernel_calls::epoll_wait) really_wait_ = nullptr;
+  detail::kernel_calls saved_ = detail::kernel();
+  std::string address_ = "mem://bell-rhythm-" + std::to_string(getpid());
+};
+
+TEST_F(BellRhythm, ANewSenderThatWaitsForRoomIsToldOfItInAFewFrames) {
+  poll_tightly();
+  auto out = open_sender();
+  while (out.send(as_bytes("fill"))) {
+  }
+  ASSERT_TRUE(out.prepare_sleep());
+  int frames = 0;
+  pollfd room{.fd = out.descriptor(), .events = POLLIN, .revents = 0};
+  for (; ::poll(&room, 1, 0) == 0 && frames != 40; ++frames)
+    poll_once_a_frame();
+  EXPECT_LE(frames, 3);
+  out.finish_sleep();
+  EXPECT_TRUE(out.poll_writable());
+}
+
+TEST_F(BellRhythm, LongPollsReadTheBellsSoonAfterQuickOnes) {
+  poll_tightly();
+  int frames = 0;
+  for (const int before = looks(); looks() == before && frames != 100; ++frames)
+    poll_once_a_frame();
+  EXPECT_LE(frames, 64);
+}
+
+}  // namespace
+}  // namespace atbus
