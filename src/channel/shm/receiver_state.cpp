@@ -252,6 +252,15 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
 
 // --- life
 
+// A handed segment has no successor: if a handler has closed its receiver, the message that it is at is
+// the last one, however long it goes on, and the senders may take back the rest. Of a named segment a
+// successor would deliver that message again.
+void receiver_state::stop() noexcept {
+  finish_sleep();
+  if (segment_.name.handed)
+    unlock_byte(segment_.fd.get(), receiver_lock_byte);
+}
+
 void receiver_state::destroy() noexcept {
   const fork_pause no_fork;
   delete this;

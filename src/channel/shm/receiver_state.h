@@ -68,7 +68,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   [[nodiscard]] result<lane_ends> make_ends(std::uint32_t lane);
   friend class receiver_core;
   ~receiver_state() override;
-  void stop() noexcept override { finish_sleep(); }
+  void stop() noexcept override;
   void destroy() noexcept override;
 
   // A segment's lanes at opening, and lanes whose sender withdrew them and changed its mind.

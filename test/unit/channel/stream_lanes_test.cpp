@@ -469,6 +469,56 @@ TEST_F(StreamLanes, LaneThatHoldsMoreThanTheQueueComesBackWhole) {
   EXPECT_EQ(next, accepted);
 }
 
+// Its handler may go on for long. Nothing more is handed out, so what is left is its senders' at once.
+TEST_F(StreamLanes, AReceiverClosedInItsHandlerLeavesTheRestToItsSenders) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  move_on(inbox, out);
+  for (const char* text : {"last", "unread", "unread too"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  std::vector<std::pair<std::string, errc>> back;
+  int handled = 0;
+  inbox.poll([&](bytes_view m) {
+    ++handled;
+    inbox.close();
+    const auto deadline = now() + 30s;
+    while (out.receiver_alive() && now() < deadline) {
+    }
+    const auto taken =
+        out.take_back([&](bytes_view of, errc why) { back.emplace_back(as_text(of), why); });
+    EXPECT_TRUE(taken) << taken.error().text();
+    EXPECT_EQ(as_text(m), "last");
+  });
+  EXPECT_EQ(handled, 1);
+  EXPECT_EQ(back, (std::vector<std::pair<std::string, errc>>{{"last", errc::outcome_unknown},
+                                                             {"unread", errc::not_delivered},
+                                                             {"unread too", errc::not_delivered}}));
+}
+
+TEST_F(StreamLanes, TheSuccessorOfAReceiverClosedInItsHandlerGetsTheRest) {
+  auto first = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  move_on(first, out);
+  for (const char* text : {"last", "unread"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  std::vector<std::string> got;
+  first.poll([&](bytes_view) {
+    first.close();
+    auto second = open_receiver();
+    const auto deadline = now() + 30s;
+    while (out.receiver_alive() && now() < deadline) {
+    }
+    while (!out.send(as_bytes("later")) && now() < deadline)
+      (void)out.wait_writable(1ms);
+    while ((got.empty() || got.back() != "later") && now() < deadline) {
+      (void)out.flush(1ms);
+      for (auto& text : drain(second))
+        got.push_back(std::move(text));
+    }
+  });
+  EXPECT_EQ(got, (std::vector<std::string>{"unread", "later"}));
+}
+
 TEST_F(StreamLanes, BothSidesSleepAndWake) {
   auto inbox = open_receiver({.spin = 0ns});
   const std::string back_address = address + "-back";
