@@ -240,7 +240,9 @@ class ATBUS_API sender {
   // elsewhere, or to report it. `each` gets every such message of this sender in order, with
   // errc::not_delivered, or errc::outcome_unknown for one that a receiver had begun to handle when
   // it died. Returns their number. Errors: receiver_alive, quarantined, closed, used_after_fork.
-  // `each` must not use this sender.
+  // `each` must not use this sender. Never blocks, except for a `unix://` sender that has messages in a
+  // lane whose receiver has just ended the connection: it waits until that process has lost its lock,
+  // usually some milliseconds, at most 1 s.
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
 
   // Whether a receiver holds the segment, or the other end of the connection, right now (asks the
@@ -266,7 +268,9 @@ class ATBUS_API sender {
   void close() noexcept;
   // The same with a wait of at most `linger` (0: none), and `unsent` gets each message that was
   // accepted and not completely written, in order. Returns their number; 0 of lanes, where what was
-  // sent is where the receiver reads it. `unsent` must not use this sender.
+  // sent is where the receiver reads it. A `unix://` sender that has left its lane, because the receiver
+  // is gone, reports what was in it; for that it may wait as take_back does, also with a `linger` of 0.
+  // `unsent` must not use this sender.
   std::size_t close(std::chrono::nanoseconds linger, const std::function<void(bytes_view)>& unsent);
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }
 

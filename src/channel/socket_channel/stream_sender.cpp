@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "channel/common/frame.h"
@@ -403,6 +404,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
+    wait_for_lock();
     auto of_lane = lane_->take_back(each);
     if (!of_lane && count == 0)
       return of_lane;
@@ -458,6 +460,14 @@ void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   }
 }
 
+// The connections of a dying receiver may end a moment before its lock. Until then it can't be told from
+// one that lives and handles what is in the lane.
+void stream_sender::wait_for_lock() const noexcept {
+  while (lane_ != nullptr && through_stream_ && phase_ != phase::linked &&
+         lane_->holds_messages() && lane_->receiver_alive() && now() - lane_left_at_ < dying_time)
+    std::this_thread::sleep_for(look_at_lock);
+}
+
 std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
                                   const std::function<void(bytes_view)>& unsent) {
   if (forked_)
@@ -465,6 +475,7 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
   dialler_.never_again();
   if (phase_ != phase::ended)
     linger(longest);
+  wait_for_lock();
   {
     const fork_pause no_fork;
     if (link_ != nullptr)

@@ -14,7 +14,8 @@
 //  - What was accepted leaves in order and whole, or is in the queue when the sender ends: to be
 //    taken back, or reported by close. A message of which a part was written when the connection was
 //    lost goes out again whole; one that was written is the receiver's or lost with it.
-//  - Nothing blocks but open, flush, wait_writable and close, each to its deadline.
+//  - Nothing blocks but open, flush, wait_writable and close, each to its deadline; and for at most
+//    `dying_time`, beside a receiver that is just dying, take_back and a close that reports.
 //
 // Threads: the sender's one.
 #pragma once
@@ -111,6 +112,9 @@ class stream_sender final : public sender_backend, public fork_guard {
   bool move_on_to_lane() noexcept;
   // Its receiver is gone.
   void leave_lane() noexcept;
+  // Blocks until a receiver that has just died has lost its lock too, or is known to live, if there is
+  // something to take back from its lane.
+  void wait_for_lock() const noexcept;
   // True: nothing of it is left to do.
   bool empty_lane() noexcept;
 

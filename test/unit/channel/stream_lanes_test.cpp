@@ -71,6 +71,30 @@ class StreamLanes : public ::testing::Test {
     return writes() == before;
   }
 
+  // Says so many times that the receiver's lock is held, whoever asks, and then what the kernel says.
+  static void hold_receivers_lock(int questions) {
+    lock_questions() = 0;
+    false_answers() = questions;
+    detail::kernel().lock = [](int fd, int command, struct flock* lock) {
+      if (command != F_OFD_GETLK || lock->l_start != off_t{detail::receiver_lock_byte})
+        return fcntl(fd, command, lock);
+      ++lock_questions();
+      if (false_answers() == 0)
+        return fcntl(fd, command, lock);
+      --false_answers();
+      lock->l_type = F_WRLCK;
+      return 0;
+    };
+  }
+  static std::atomic<int>& lock_questions() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  static std::atomic<int>& false_answers() {
+    static std::atomic<int> left{0};
+    return left;
+  }
+
   std::string address = fresh_address();
   detail::kernel_calls saved_ = detail::kernel();
 };
@@ -419,15 +443,7 @@ TEST_F(StreamLanes, NothingIsLostWhenAForkedReceiversLockEndsAfterItsConnections
   close(handled[1]);
 
   auto second = open_receiver();
-  static std::atomic<int> held;
-  held = 5;
-  detail::kernel().lock = [](int fd, int command, struct flock* lock) {
-    if (command != F_OFD_GETLK || lock->l_start != off_t{detail::receiver_lock_byte} || held == 0)
-      return fcntl(fd, command, lock);
-    --held;
-    lock->l_type = F_WRLCK;
-    return 0;
-  };
+  hold_receivers_lock(5);
   std::vector<std::string> got;
   const auto deadline = now() + 30s;
   while (got.size() < 3 && now() < deadline) {
@@ -437,11 +453,70 @@ TEST_F(StreamLanes, NothingIsLostWhenAForkedReceiversLockEndsAfterItsConnections
     for (auto& text : drain(second))
       got.push_back(std::move(text));
   }
-  EXPECT_EQ(held, 0);
+  EXPECT_EQ(false_answers(), 0);
   ASSERT_GE(got.size(), 3U);
   EXPECT_EQ(got[0], "probe");
   EXPECT_EQ(got[1], "unread");
   EXPECT_EQ(got[2], "later");
+}
+
+// The same for who asks for its messages at once, and never again.
+TEST_F(StreamLanes, WhatADeadReceiverLeftComesBackThoughItsLockEndsAfterItsConnections) {
+  for (const bool dials_again : {true, false}) {
+    for (const bool closes : {true, false}) {
+      SCOPED_TRACE(dials_again);
+      SCOPED_TRACE(closes);
+      auto inbox = open_receiver();
+      auto out = open_sender({.reconnect_min = dials_again ? 30s : 0s});
+      move_on(inbox, out);
+      ASSERT_TRUE(uses_lane(out));
+      ASSERT_TRUE(out.send(as_bytes("unread")));
+      hold_receivers_lock(3);
+      inbox.close();
+      const auto deadline = now() + 30s;
+      while (out.receiver_alive() && now() < deadline) {
+      }
+      std::vector<std::string> back;
+      if (closes) {
+        EXPECT_EQ(out.close(0ns, [&](bytes_view m) { back.emplace_back(as_text(m)); }), 2U);
+      } else {
+        const auto taken =
+            out.take_back([&](bytes_view m, errc) { back.emplace_back(as_text(m)); });
+        EXPECT_TRUE(taken) << taken.error().text();
+      }
+      EXPECT_EQ(back, (std::vector<std::string>{"probe", "unread"}));
+      EXPECT_EQ(false_answers(), 0);
+    }
+  }
+}
+
+TEST_F(StreamLanes, ClosingASenderDoesNotWaitForALivingReceiver) {
+  const sender_options dials_again{.reconnect_min = 1ms, .reconnect_max = 10ms};
+  const auto close_at_once = [](sender& out) {
+    hold_receivers_lock(0);
+    EXPECT_EQ(out.close(0ns, [](bytes_view) {}), 0U);
+    EXPECT_LE(lock_questions(), 2);
+  };
+  auto inbox = open_receiver();
+  auto out = open_sender(dials_again);
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  close_at_once(out);
+  // Nor if it has just left another one's lane.
+  address = fresh_address();
+  inbox = open_receiver();
+  out = open_sender(dials_again);
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  (void)drain(inbox);
+  inbox.close();
+  inbox = open_receiver();
+  const auto deadline = now() + 30s;
+  while (out.stats().reconnects == 0 && now() < deadline)
+    (void)out.poll_writable();
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  close_at_once(out);
 }
 
 TEST_F(StreamLanes, LaneThatHoldsMoreThanTheQueueComesBackWhole) {
