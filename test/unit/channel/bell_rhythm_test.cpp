@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
-#include "atbus/channel/receiver.hpp"
-#include "atbus/channel/sender.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
 #include "system/kernel.h"
 
 namespace atbus {
