@@ -26,13 +26,13 @@ class HotRestart : public SampleRun, public ::testing::WithParamInterface<const 
 
 TEST_P(HotRestart, LosesNoOrder) {
   const std::string address = GetParam() + name_;
-  child_process foreman = start("hot_restart_foreman", address.c_str());
+  child_process producer = start("hot_restart_producer", address.c_str());
   for (const std::size_t until : {1000U, 2000U, 5000U}) {
     child_process worker = start("hot_restart_worker", address.c_str());
     while (handled_.size() < until)
       ASSERT_NO_FATAL_FAILURE(read_order());
     if (until == 5000) {
-      EXPECT_EQ(foreman.wait_end(), "exit 0");
+      EXPECT_EQ(producer.wait_end(), "exit 0");
     }
     worker.kill_and_wait();
   }
