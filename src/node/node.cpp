@@ -53,7 +53,7 @@ result<command_reply> command_awaitable::await_resume() {
 }
 
 node::node(bus_id id, const node_options& options)
-    : node(*new detail::node_state(id, options, detail::make_machine_ground(options))) {}
+    : node(*new detail::node_state(id, options, detail::make_machine_platform(options))) {}
 
 node::node(detail::node_state& state) noexcept : state_(&state), way_(&state.core().way()) {}
 
@@ -298,8 +298,8 @@ std::vector<endpoint> node::endpoints() const {
 namespace detail {
 
 node node_access::make(bus_id id, const node_options& options,
-                       std::shared_ptr<node_ground> ground) {
-  return node{*new node_state(id, options, std::move(ground))};
+                       std::shared_ptr<node_platform> platform) {
+  return node{*new node_state(id, options, std::move(platform))};
 }
 
 node_core& node_access::core(node& of) noexcept {

@@ -5,13 +5,13 @@
 
 #include "atbus/detail/export.hpp"
 #include "atbus/node.hpp"
-#include "node/node_ground.h"
+#include "node/node_platform.h"
 
 namespace atbus::detail {
 
 struct ATBUS_API node_access {
   [[nodiscard]] static node make(bus_id id, const node_options& options,
-                                 std::shared_ptr<node_ground> ground);
+                                 std::shared_ptr<node_platform> platform);
   // Of a node that is open.
   [[nodiscard]] static node_core& core(node& of) noexcept;
   // Whether all that was accepted is settled.

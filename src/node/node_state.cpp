@@ -56,12 +56,13 @@ class node_state::use {
   node_state& of_;
 };
 
-node_state::node_state(bus_id id, const node_options& options, std::shared_ptr<node_ground> ground)
-    : ground_(std::move(ground)),
-      core_(id, options, ground_->environment()),
+node_state::node_state(bus_id id, const node_options& options,
+                       std::shared_ptr<node_platform> platform)
+    : platform_(std::move(platform)),
+      core_(id, options, platform_->environment()),
       message_limit_(options.message_limit()),
       drain_(options.drain()),
-      spin_(ground_->spin()) {
+      spin_(platform_->spin()) {
   if (options.loop() == nullptr)
     return;
   auto* const bound = new node_on_loop(*this);
@@ -149,10 +150,10 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
     const bool limited = longest >= std::chrono::nanoseconds{0};
     return spin_.spin(start,
                       limited ? moment_after(start, longest) : std::chrono::nanoseconds::max(),
-                      [this] { return ground_->sleep(std::chrono::nanoseconds{0}); });
+                      [this] { return platform_->sleep(std::chrono::nanoseconds{0}); });
   });
   // A time that was over sooner says nothing.
-  if (const auto waited = now() - start; how || waited > ground_->spin())
+  if (const auto waited = now() - start; how || waited > platform_->spin())
     spin_.learn(waited);
   return how;
 }
@@ -171,7 +172,7 @@ status node_state::sleep(std::chrono::nanoseconds timeout, Spin&& spin) {
     bool woken = spin(std::chrono::nanoseconds{left});
     if (!woken) {
       left = deadline.left_ns(longest);
-      woken = ground_->sleep(std::chrono::nanoseconds{left});
+      woken = platform_->sleep(std::chrono::nanoseconds{left});
     }
     finish_sleep();
     if (woken || (longest >= std::chrono::nanoseconds{0} && left >= longest.count()))

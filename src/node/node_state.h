@@ -1,4 +1,4 @@
-// A node in a process: the core, and the ground it stands on.
+// A node in a process: the core, and its platform.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 #include "atbus/node_options.hpp"
 #include "node/core/node_core.h"
-#include "node/node_ground.h"
+#include "node/node_platform.h"
 #include "node/thread_inboxes.h"
 #include "system/spin_budget.h"
 
@@ -17,7 +17,7 @@ class node_on_loop;
 
 class node_state {
  public:
-  node_state(bus_id id, const node_options& options, std::shared_ptr<node_ground> ground);
+  node_state(bus_id id, const node_options& options, std::shared_ptr<node_platform> platform);
   ~node_state();
 
   // The public object lets go: ends the node, at once or when the handler that runs has returned.
@@ -53,7 +53,7 @@ class node_state {
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 
-  std::shared_ptr<node_ground> ground_;
+  std::shared_ptr<node_platform> platform_;
   node_core core_;
   thread_inboxes threads_;
   node_on_loop* on_loop_ = nullptr;

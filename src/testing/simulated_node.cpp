@@ -24,9 +24,9 @@ simulated_process process_of(const node_options& options, host_identity host) {
 
 }  // namespace
 
-class simulated_node::ground final : public node_ground {
+class simulated_node::platform final : public node_platform {
  public:
-  ground(simulated_node& of, const simulated_process& process)
+  platform(simulated_node& of, const simulated_process& process)
       : random_(of.net_.draw(std::numeric_limits<std::uint64_t>::max())),
         clock_(of.net_.clock()),
         channels_(of.net_, process, [&of] { of.wake(); }),
@@ -64,8 +64,8 @@ class simulated_node::ground final : public node_ground {
 simulated_node::simulated_node(simulated_network& net, bus_id id, const node_options& options,
                                host_identity host)
     : net_(net),
-      ground_(std::make_shared<ground>(*this, process_of(options, host))),
-      node_(node_access::make(id, options, ground_)) {
+      platform_(std::make_shared<platform>(*this, process_of(options, host))),
+      node_(node_access::make(id, options, platform_)) {
   wake();
 }
 
@@ -74,7 +74,7 @@ simulated_node::~simulated_node() {
 }
 
 simulated_transport& simulated_node::channels() noexcept {
-  return ground_->channels();
+  return platform_->channels();
 }
 
 void simulated_node::wake() {
@@ -109,7 +109,7 @@ void simulated_node::stop_until(std::chrono::nanoseconds when) {
 }
 
 void simulated_node::step_clock(std::chrono::nanoseconds ahead) {
-  ground_->clock().step(ahead);
+  platform_->clock().step(ahead);
   wake();
 }
 

@@ -13,7 +13,7 @@
 
 #include "atbus/node.hpp"
 #include "node/node_access.h"
-#include "node/node_ground.h"
+#include "node/node_platform.h"
 #include "testing/simulated_network.h"
 
 namespace atbus::detail {
@@ -68,7 +68,7 @@ class simulated_node {
   std::uint64_t polls = 0;
 
  private:
-  class ground;
+  class platform;
 
   enum class reason : std::uint8_t { something_to_do, timer };
   void plan(std::chrono::nanoseconds when, reason why);
@@ -81,7 +81,7 @@ class simulated_node {
   // Moments for which the network was asked already, also those that nothing is planned for any more.
   std::vector<std::chrono::nanoseconds> comes_at_;
   std::chrono::nanoseconds stopped_until_{0};
-  std::shared_ptr<ground> ground_;
+  std::shared_ptr<platform> platform_;
   node node_;  // dials its parent at once
 };
 

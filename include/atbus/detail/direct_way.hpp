@@ -1,4 +1,4 @@
-// Where nearly all messages of a node go: to the peer that it sent to last, into a lane or a stretch of a
+// Where nearly all messages of a node go: to the peer that it sent to last, into a lane or a chunk of a
 // stream's queue, with nothing to ask before. Inlined into user code; programs include atbus/node.hpp.
 //
 // The node's core opens the way when a message has gone there and the next one would go the same way,
@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "atbus/bus_id.hpp"
-#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/frame_chunk.hpp"
 #include "atbus/detail/little_endian.hpp"
 #include "atbus/detail/sender_backend.hpp"
 #include "atbus/status.hpp"
@@ -27,7 +27,7 @@ inline constexpr std::size_t data_head_size = 8;
 // Sends for cache lines that are written soon: those behind a message that begins at `at`. A store
 // that waits for its line holds up all stores behind it, also those of registers that a function
 // saves; a line that was sent for in time does not. It does not matter if nothing is there.
-inline void send_for_lines(const std::byte* at) noexcept {
+inline void prefetch_lines(const std::byte* at) noexcept {
   constexpr std::size_t ahead = 256;
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(at[ahead]));
@@ -41,7 +41,7 @@ inline void send_for_lines(const std::byte* at) noexcept {
 // One of them, or none.
 struct direct_place {
   sender_backend* lane = nullptr;
-  frame_stretch* stretch = nullptr;
+  frame_chunk* chunk = nullptr;
 };
 
 struct direct_way {
@@ -54,27 +54,27 @@ struct direct_way {
   std::uint64_t bytes = 0;
 
   [[nodiscard]] bool is_open() const noexcept {
-    return place.lane != nullptr || place.stretch != nullptr;
+    return place.lane != nullptr || place.chunk != nullptr;
   }
   // Whether what was claimed in a stream's queue waits for its commit.
   [[nodiscard]] bool has_claim() const noexcept {
-    return place.stretch != nullptr && place.stretch->frame != nullptr;
+    return place.chunk != nullptr && place.chunk->frame != nullptr;
   }
   // Room for a message; null: the core has to be asked.
   [[nodiscard]] std::byte* claim(bus_id whom, std::uint32_t type, std::size_t length) noexcept {
     if (whom != to || length > longest) [[unlikely]]
       return nullptr;
     std::byte* at = nullptr;
-    if (place.stretch != nullptr) {
-      if (frame_size(data_head_size + length) > place.stretch->room()) [[unlikely]]
+    if (place.chunk != nullptr) {
+      if (frame_size(data_head_size + length) > place.chunk->room()) [[unlikely]]
         return nullptr;
-      at = place.stretch->claim(data_head_size + length);
+      at = place.chunk->claim(data_head_size + length);
     } else if (place.lane != nullptr) [[likely]] {
       status why;
       at = place.lane->claim(data_head_size + length, why);
       if (at == nullptr) [[unlikely]]
         return nullptr;
-      send_for_lines(at);
+      prefetch_lines(at);
     } else {
       return nullptr;
     }
@@ -84,8 +84,8 @@ struct direct_way {
   }
   // Of the `claimed` bytes of the last claim, `length` are sent.
   void commit(std::size_t claimed, std::size_t length) noexcept {
-    if (place.stretch != nullptr) {
-      place.stretch->append(data_head_size + claimed, data_head_size + length);
+    if (place.chunk != nullptr) {
+      place.chunk->append(data_head_size + claimed, data_head_size + length);
     } else {
       place.lane->append(data_head_size + claimed, data_head_size + length);
       place.lane->publish();

@@ -71,7 +71,7 @@ class ATBUS_API dispatcher {
   void problem(error what) noexcept;
   // The same, of one a second: strangers may cause any number of these.
   void report(error what) noexcept;
-  [[nodiscard]] bool has_news() const noexcept {
+  [[nodiscard]] bool has_problems() const noexcept {
     return !problems_.empty() && static_cast<bool>(on_problem_);
   }
   // Within a dispatch. False: the public object has let go, or this is a forked child now.

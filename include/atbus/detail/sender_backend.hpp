@@ -1,7 +1,7 @@
 // What `atbus::sender` stands on: one kind of channel each, and the hot paths, which are inlined into
 // user code. Programs include atbus/sender.hpp.
 //
-// A message goes into a lane of shared memory or, as a frame, into a stretch of a stream's queue.
+// A message goes into a lane of shared memory or, as a frame, into a chunk of a stream's queue.
 // Which of them is one test per message.
 //
 // Threads: the sender's one.
@@ -15,7 +15,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
 #include "atbus/detail/export.hpp"
-#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/frame_chunk.hpp"
 #include "atbus/detail/lane.hpp"
 #include "atbus/status.hpp"
 
@@ -33,14 +33,14 @@ class ATBUS_API sender_backend {
       return nullptr;
     }
     if (through_stream_) {
-      if (frame_size(length) > stretch_.room()) [[unlikely]] {
+      if (frame_size(length) > chunk_.room()) [[unlikely]] {
         why = new_stretch(length);
         if (!why)
           return nullptr;
         if (!through_stream_)
           return claim(length, why);
       }
-      return stretch_.claim(length);
+      return chunk_.claim(length);
     }
     const std::uint64_t size = record_size(length);
     if (!writer_.fits(size)) [[unlikely]] {
@@ -54,7 +54,7 @@ class ATBUS_API sender_backend {
   // Of the `claimed` bytes, `length` are sent.
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (through_stream_)
-      return stretch_.append(claimed, length);
+      return chunk_.append(claimed, length);
     // No: another verb has moved the writer since the slot was claimed, and has left it no room.
     if (!writer_.fits(record_size(claimed))) [[unlikely]]
       return;
@@ -111,7 +111,7 @@ class ATBUS_API sender_backend {
   // Cold paths of lanes.
   [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
   virtual void answer_notice() noexcept = 0;
-  // Of a stream: makes a stretch that has room for a message of this length, or goes over to a lane
+  // Of a stream: makes a chunk that has room for a message of this length, or goes over to a lane
   // (through_stream_ tells), or says why not. A frame that was open is given up.
   [[nodiscard]] virtual status new_stretch(std::size_t length) noexcept = 0;
   virtual void publish_frames() noexcept = 0;
@@ -127,7 +127,7 @@ class ATBUS_API sender_backend {
   lane_writer writer_;
   std::uint64_t message_limit_ = 0;
   bool through_stream_ = false;
-  frame_stretch stretch_;  // of a stream
+  frame_chunk chunk_;  // of a stream
 
  private:
   void end() noexcept;

@@ -50,7 +50,7 @@ void dispatcher::report(error what) noexcept {
 }
 
 bool dispatcher::tell_problems() {
-  while (has_news() && interrupted_ == interruption::none) {
+  while (has_problems() && interrupted_ == interruption::none) {
     const auto handler = on_problem_;  // it may replace itself
     const error what = std::move(problems_.front());
     problems_.erase(problems_.begin());

@@ -12,7 +12,7 @@ void receiver_backend::on_problem(std::function<void(const error&)> handler) {
 }
 
 status receiver_backend::report_problems() noexcept {
-  if (!has_news())
+  if (!has_problems())
     return usable();
   const dispatch_frame frame{*this};
   if (frame.entered())
@@ -21,7 +21,7 @@ status receiver_backend::report_problems() noexcept {
 }
 
 void receiver_backend::finish_dispatch() noexcept {
-  if (has_news()) [[unlikely]]
+  if (has_problems()) [[unlikely]]
     (void)tell_problems();
 }
 

@@ -118,7 +118,7 @@ status connection_slot::commit(std::size_t length) noexcept {
   const found at{of_.anchor_, of_.id_};
   if (!at)
     return at.why;
-  if (at.entry->claims != claim_ || at.entry->stretch.frame == nullptr)
+  if (at.entry->claims != claim_ || at.entry->chunk.frame == nullptr)
     return errc::closed;
   at.core->commit(*at.entry, length);
   return {};
@@ -128,9 +128,9 @@ void connection_slot::abort() noexcept {
   if (!std::exchange(valid_, false))
     return;
   const found at{of_.anchor_, of_.id_};
-  if (!at || at.entry->claims != claim_ || at.entry->stretch.frame == nullptr)
+  if (!at || at.entry->claims != claim_ || at.entry->chunk.frame == nullptr)
     return;
-  at.entry->stretch.frame = nullptr;
+  at.entry->chunk.frame = nullptr;
 }
 
 status connection::flush() const noexcept {

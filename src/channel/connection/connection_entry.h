@@ -10,7 +10,7 @@
 
 #include "atbus/bytes.hpp"
 #include "atbus/connection.hpp"
-#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/frame_chunk.hpp"
 #include "atbus/detail/send_queue.hpp"
 #include "atbus/status.hpp"
 #include "channel/handover/lane_pairing.h"
@@ -87,7 +87,7 @@ struct connection_entry : newcomer {
   std::chrono::nanoseconds timer_at{0};       // in the set of timers; 0: not there
 
   std::size_t limit = 0;  // payload bytes of the longest message that may be sent
-  frame_stretch stretch;  // taken in with settle()
+  frame_chunk chunk;      // taken in with settle()
   std::uint64_t claims = 0;
   std::uint64_t write_at = 0;  // in the queue's count of committed bytes
   std::uint64_t links = 0;     // so many times it was connected
@@ -97,7 +97,7 @@ struct connection_entry : newcomer {
   line_place<connection_entry> turn;  // in the line of those to be read
 
   // Bytes that were accepted and are not released.
-  [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + stretch.appended(); }
+  [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + chunk.appended(); }
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
 };
 

@@ -226,7 +226,7 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   own.session = random_word();
   c.limit = own.payload_max;
   settle(c);  // the link sees to their checksums
-  c.stretch.checked = true;
+  c.chunk.checked = true;
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
   c.link->read_on();
@@ -341,7 +341,7 @@ void connection_core::end(connection_entry& c, error why) noexcept {
 
 // Its slot says closed.
 void connection_core::give_up_claim(connection_entry& c) noexcept {
-  c.stretch.frame = nullptr;
+  c.chunk.frame = nullptr;
   settle(c);
 }
 

@@ -130,7 +130,7 @@ void connection_core::abandon_in_child() noexcept {
   for (const auto& c : slots_) {
     if (c == nullptr)
       continue;
-    c->stretch.stop();
+    c->chunk.stop();
     if (c->link != nullptr)
       c->link->abandon();
     if (c->dial != nullptr)
@@ -230,7 +230,7 @@ channel_stats connection_core::stats() const {
 // --- dispatch
 
 std::size_t connection_core::poll(const poll_limits& limits) {
-  if (size() == 0 && listeners_.empty() && !has_news() && !next_handlers_)
+  if (size() == 0 && listeners_.empty() && !has_problems() && !next_handlers_)
     return 0;  // a node that uses lanes alone polls this as well
   const dispatch_frame frame{*this};
   if (!frame.entered())
@@ -361,7 +361,7 @@ bool connection_core::tell_opened(connection_entry& c) {
   if (c.dial != nullptr)
     c.dial->connected();
   c.limit = std::min(c.limit, c.link->send_limit());
-  c.stretch.checked = c.link->checks();
+  c.chunk.checked = c.link->checks();
   if (c.limit < c.own.payload_max) {
     // What was queued before the other end said how long a message it takes.
     settle(c);

@@ -84,15 +84,15 @@ class connection_core final : public dispatcher, public fork_guard {
   }
   // Another claim of the same connection takes an open one away.
   [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
-    if (length > c.limit || frame_size(length) > c.stretch.room()) [[unlikely]]
+    if (length > c.limit || frame_size(length) > c.chunk.room()) [[unlikely]]
       return claim_in_new_stretch(c, length, why);
     ++c.claims;
-    return c.stretch.claim(length);
+    return c.chunk.claim(length);
   }
   void commit(connection_entry& c, std::size_t length) noexcept {
-    c.stretch.append(c.stretch.claimed(), length);
+    c.chunk.append(c.chunk.claimed(), length);
     mark_dirty(c);
-    if (c.queue->committed() + c.stretch.appended() >= c.write_at && !c.blocked) [[unlikely]]
+    if (c.queue->committed() + c.chunk.appended() >= c.write_at && !c.blocked) [[unlikely]]
       write(c);
   }
   // What was appended joins the queue; an open claim stays where it is.
@@ -178,7 +178,7 @@ class connection_core final : public dispatcher, public fork_guard {
   bool watch(connection_entry& c) noexcept;
   void set_timer(connection_entry& c) noexcept;
   [[nodiscard]] bool anything() const noexcept {
-    return !busy_.empty() || !due_.empty() || has_news();
+    return !busy_.empty() || !due_.empty() || has_problems();
   }
 
   // Telling. False: the set has been let go, or this is a forked child now.

@@ -1,4 +1,4 @@
-// The part of a connection_set that writes: stretches are claimed, join the queue, are written by the
+// The part of a connection_set that writes: chunks are claimed, join the queue, are written by the
 // link, released and written again.
 #include <algorithm>
 #include <cassert>
@@ -20,7 +20,7 @@ std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found)
 }  // namespace
 
 status connection_core::new_stretch(connection_entry& c, std::size_t length) noexcept {
-  c.stretch.frame = nullptr;  // the open one is taken away
+  c.chunk.frame = nullptr;  // the open one is taken away
   if (c.now == phase::closed || c.ending())
     return errc::closed;
   if (length > c.limit)
@@ -56,26 +56,26 @@ status connection_core::claim_stretch(connection_entry& c, std::size_t length) n
   mutable_bytes place;
   const status claimed = claim_frames(*c.queue, length, due, place);
   if (claimed)
-    c.stretch.start(place.data(), place.size());
+    c.chunk.start(place.data(), place.size());
   return claimed;
 }
 
 void connection_core::settle(connection_entry& c) noexcept {
-  const std::size_t bytes = c.stretch.appended();
-  if (c.stretch.begin == nullptr || (bytes == 0 && c.stretch.frame != nullptr))
+  const std::size_t bytes = c.chunk.appended();
+  if (c.chunk.begin == nullptr || (bytes == 0 && c.chunk.frame != nullptr))
     return;
   c.queue->commit(bytes);
   if (c.release == release_policy::by_user)
-    c.marks.add({.bytes = c.queue->committed(), .frames = c.stretch.frames});
+    c.marks.add({.bytes = c.queue->committed(), .frames = c.chunk.frames});
   if (c.link != nullptr)
-    c.link->joined(bytes, c.stretch.checked);
+    c.link->joined(bytes, c.chunk.checked);
   mutable_bytes place;
-  if (c.stretch.frame != nullptr && c.queue->claim(frame_size(c.stretch.claimed()), place)) {
-    assert(place.data() == c.stretch.frame);  // it goes on where the queue ends
-    c.stretch.start(place.data(), place.size());
+  if (c.chunk.frame != nullptr && c.queue->claim(frame_size(c.chunk.claimed()), place)) {
+    assert(place.data() == c.chunk.frame);  // it goes on where the queue ends
+    c.chunk.start(place.data(), place.size());
     return;
   }
-  c.stretch.stop();
+  c.chunk.stop();
 }
 
 void connection_core::flush() noexcept {
@@ -87,7 +87,7 @@ void connection_core::flush() noexcept {
       return true;
     if (!c->blocked)
       write(*c);
-    c->dirty = c->stretch.frame != nullptr;  // nobody tells us when it is appended
+    c->dirty = c->chunk.frame != nullptr;  // nobody tells us when it is appended
     return !c->dirty;
   });
 }
@@ -168,7 +168,7 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
   const bool live = c.now == phase::linked && c.link->now() == stream_link::state::open &&
                     !c.link->writes_no_more();
   const std::uint64_t before = c.released;
-  const std::uint64_t until = wanted == no_end ? c.stretch.frames : c.released + wanted;
+  const std::uint64_t until = wanted == no_end ? c.chunk.frames : c.released + wanted;
   // Most of them by a mark, the rest one by one.
   const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
   if (mark.bytes > c.queue->released()) {

@@ -221,7 +221,7 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
     if (!prepare_sleep())
       break;
     // Told before we sleep, perhaps for ever, and as a waking receiver: its handler may take long.
-    if (has_news()) {
+    if (has_problems()) {
       finish_sleep();
       if (auto s = report_problems(); !s)
         return s;

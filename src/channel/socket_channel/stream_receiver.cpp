@@ -356,7 +356,7 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
     return {};
   if (!spin_.spin(start, deadline.at(), [this] { return anything(false); })) {
     for (;;) {
-      if (has_news()) {
+      if (has_problems()) {
         if (auto s = report_problems(); !s)
           return s;
       }

@@ -103,7 +103,7 @@ status stream_sender::usable() const noexcept {
 // --- sending
 
 status stream_sender::new_stretch(std::size_t length) noexcept {
-  stretch_.frame = nullptr;  // what was not committed when the next claim begins was never sent
+  chunk_.frame = nullptr;  // what was not committed when the next claim begins was never sent
   commit_stretch();
   if (left_memory_ != nullptr) [[unlikely]] {
     const fork_pause no_fork;
@@ -138,25 +138,25 @@ status stream_sender::claim_stretch(std::size_t length) noexcept {
   mutable_bytes place;
   const status claimed = claim_frames(*queue_, length, due, place);
   if (claimed)
-    stretch_.start(place.data(), place.size());
+    chunk_.start(place.data(), place.size());
   return claimed;
 }
 
 // What was appended joins the queue; an open frame stays where it is.
 void stream_sender::commit_stretch() noexcept {
-  const std::size_t bytes = stretch_.appended();
-  if (stretch_.begin == nullptr || (bytes == 0 && stretch_.frame != nullptr))
+  const std::size_t bytes = chunk_.appended();
+  if (chunk_.begin == nullptr || (bytes == 0 && chunk_.frame != nullptr))
     return;
   queue_->commit(bytes);
   if (link_ != nullptr)
-    link_->joined(bytes, stretch_.checked);
+    link_->joined(bytes, chunk_.checked);
   mutable_bytes place;
-  if (stretch_.frame != nullptr && queue_->claim(frame_size(stretch_.claimed()), place)) {
-    assert(place.data() == stretch_.frame);  // it goes on where the queue ends
-    stretch_.start(place.data(), place.size());
+  if (chunk_.frame != nullptr && queue_->claim(frame_size(chunk_.claimed()), place)) {
+    assert(place.data() == chunk_.frame);  // it goes on where the queue ends
+    chunk_.start(place.data(), place.size());
     return;
   }
-  stretch_.stop();
+  chunk_.stop();
 }
 
 void stream_sender::publish_frames() noexcept {
@@ -194,7 +194,7 @@ void stream_sender::read_controls() noexcept {
     message_limit_ = link_->send_limit();
     offer_awaited_ = link_->agreed_lanes();
     dialler_.connected();  // not before: who refuses us may accept each connection
-    stretch_.checked = link_->checks();
+    chunk_.checked = link_->checks();
     if (message_limit_ < own_.payload_max) {
       commit_stretch();
       if (error too_long = check_queued_lengths(*queue_, message_limit_); !too_long) {
@@ -246,7 +246,7 @@ bool stream_sender::has_unwritten() const noexcept {
 
 bool stream_sender::fits(std::size_t length) noexcept {
   commit_stretch();
-  if (stretch_.frame != nullptr)
+  if (chunk_.frame != nullptr)
     return true;  // in a place of its own
   if (lane_ != nullptr)
     return !through_stream_ || (phase_ == phase::linked && move_on_to_lane());
@@ -397,7 +397,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
     return error{errc::used_after_fork};
   if (receiver_alive())
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
-  stretch_.frame = nullptr;
+  chunk_.frame = nullptr;
   commit_stretch();
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool written) {
     each(m, written ? errc::outcome_unknown : errc::not_delivered);
@@ -426,8 +426,8 @@ channel_stats stream_sender::stats() const {
     return sum;
   if (lane_ != nullptr)
     sum = lane_->stats();
-  sum.messages += stretch_.frames;
-  sum.bytes += stretch_.bytes;
+  sum.messages += chunk_.frames;
+  sum.bytes += chunk_.bytes;
   sum.full += full_;
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
@@ -441,7 +441,7 @@ channel_stats stream_sender::stats() const {
 // have it too: a hello that finds the socket closed would take what is still on its way with it.
 void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   const wait_deadline deadline{now(), longest};
-  stretch_.frame = nullptr;
+  chunk_.frame = nullptr;
   commit_stretch();
   while (phase_ != phase::ended && phase_ != phase::linked && has_unwritten() && !deadline.over()) {
     look(deadline.left_ns(longest_sleep()));
@@ -526,7 +526,7 @@ void stream_sender::destroy() noexcept {
 void stream_sender::abandon_in_child() noexcept {
   forked_ = true;
   phase_ = phase::ended;
-  stretch_.stop();
+  chunk_.stop();
   if (link_ != nullptr)
     link_->abandon();
   dialler_.abandon();

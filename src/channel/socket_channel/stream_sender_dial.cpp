@@ -49,7 +49,7 @@ void stream_sender::dial_next() noexcept {
   if (own.offers_lanes)
     link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
-  stretch_.checked = true;  // until the other end has said that it wants none
+  chunk_.checked = true;  // until the other end has said that it wants none
   watched_ = EPOLLIN | EPOLLOUT;
   epoll_event interest{.events = watched_, .data = {.fd = fd}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
@@ -100,7 +100,7 @@ void stream_sender::lost(error why) noexcept {
 }
 
 void stream_sender::end(error why) noexcept {
-  stretch_.frame = nullptr;
+  chunk_.frame = nullptr;
   commit_stretch();
   phase_ = phase::ended;
   why_ = std::move(why);

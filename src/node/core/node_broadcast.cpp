@@ -156,7 +156,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
                          std::to_string(payload.size()) + " bytes, and message_limit is " +
                          std::to_string(options_.message_limit()));
   }
-  if (!tell_news_before_message(&from))
+  if (!tell_events_before_message(&from))
     return;
   if (head.answers) {
     const routed_head answer{.step = circuit_step::reached,
@@ -179,7 +179,7 @@ void node_core::broadcast_reached(std::uint64_t number, bus_id whom) {
 void node_core::broadcast_over(std::uint64_t number) {
   const auto at = std::find_if(awaited_.begin(), awaited_.end(),
                                [&](const auto& one) { return one->number == number; });
-  tell({.kind = news::what::ready,
+  tell({.kind = user_event::what::ready,
         .call = [call = std::move((*at)->call), reached = std::move((*at)->reached)](status) {
           call({reached.begin(), reached.end()});
         }});

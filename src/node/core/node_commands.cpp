@@ -200,7 +200,7 @@ void node_core::end_command(std::uint64_t number, status how) {
   const auto found = asked_.find(number);
   if (found == asked_.end())
     return;
-  tell({.kind = news::what::ready,
+  tell({.kind = user_event::what::ready,
         .call = [call = std::move(found->second.call)](status told) { call(told, {}); },
         .result = how});
   forget_command(found);
@@ -217,7 +217,7 @@ void node_core::forget_command(std::map<std::uint64_t, asked_command>::iterator 
   if (asked_.size() > asked_max / 2)
     return;
   for (const bus_id to : std::exchange(asked_in_vain_, {}))
-    tell({.kind = news::what::writable, .about = to});
+    tell({.kind = user_event::what::writable, .about = to});
 }
 
 void node_core::close_commands() noexcept {

@@ -86,8 +86,8 @@ void node_core::close() noexcept {
   for (auto waits = std::exchange(ready_, {}); const auto& wait : waits)
     wait->call(errc::closed);
   last_drops_.clear();
-  for (auto untold = std::exchange(news_, {}); const news& item : untold) {
-    if (item.kind == news::what::ready)
+  for (auto untold = std::exchange(user_events_, {}); const user_event& item : untold) {
+    if (item.kind == user_event::what::ready)
       item.call(item.result);
   }
   close_commands();
@@ -241,7 +241,7 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   wait->clock = std::make_unique<timer>(timers_, [this, key] {
     const auto at = std::find_if(ready_.begin(), ready_.end(),
                                  [&](const auto& one) { return one.get() == key; });
-    tell({.kind = news::what::ready,
+    tell({.kind = user_event::what::ready,
           .call = std::move((*at)->call),
           .result = status{errc::timed_out}});
     ready_.erase(at);
@@ -261,7 +261,7 @@ void node_core::tell_ready(bus_id id, status how) {
       ++at;
       continue;
     }
-    tell({.kind = news::what::ready, .call = std::move((*at)->call), .result = how});
+    tell({.kind = user_event::what::ready, .call = std::move((*at)->call), .result = how});
     at = ready_.erase(at);
   }
 }
@@ -289,10 +289,10 @@ std::size_t node_core::poll(const poll_limits& limits) {
     drop_too_slow();
   if (wants_share_)
     hand_out_shares();  // before circuits take what is free
-  if (!tell_own() || !tell_news())
+  if (!tell_own() || !tell_events())
     return progress_.told;
   circuits_.poll_rests();
-  close_inlet();
+  close_receive_path();
   poll_limits rest = limits;
   rest.messages -= std::min(rest.messages, progress_.told);
   if (rest.messages != 0 && !closed_ && !circuits_.has_rests())
@@ -312,7 +312,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     say_addresses();
   circuits_.flush();
   on_.channels.flush();
-  tell_news();
+  tell_events();
   return progress_.told;
 }
 
@@ -328,7 +328,7 @@ bool node_core::tell_all_own() {
   }
   if (self_wants_room_ && to_self_bytes_ <= options_.send_buffer_size() / 2) {
     self_wants_room_ = false;
-    tell({.kind = news::what::writable, .about = self_.id});
+    tell({.kind = user_event::what::writable, .about = self_.id});
   }
   return true;
 }
@@ -341,7 +341,7 @@ void node_core::move_settled() {
 void node_core::flush() noexcept {
   if (claimed_.path == nullptr && !way_.has_claim() && !closed_) {
     if (!to_acknowledge_.empty()) {
-      close_inlet();
+      close_receive_path();
       acknowledge_due(on_.clock.now());
     }
     circuits_.flush();
@@ -350,8 +350,8 @@ void node_core::flush() noexcept {
 }
 
 bool node_core::prepare_sleep() {
-  if (closed_ || !news_.empty() || !to_self_.empty() || has_too_slow_ || circuits_.has_due() ||
-      circuits_.has_unflushed())
+  if (closed_ || !user_events_.empty() || !to_self_.empty() || has_too_slow_ ||
+      circuits_.has_due() || circuits_.has_unflushed())
     return false;
   return on_.channels.prepare_sleep();
 }
@@ -415,41 +415,41 @@ void node_core::leave() {
   }
 }
 
-void node_core::open_inlet(session& by) noexcept {
+void node_core::open_receive_path(session& by) noexcept {
   // The first message and the last one that this poll may tell are the core's: that one ends the poll.
   if (!handlers_.on_message || progress_.most < progress_.told + 3)
     return;
-  inlet_.from = &by.at;
-  inlet_.handler = &handlers_.on_message;
-  inlet_.source = by.life.id;
-  inlet_.destination = self_.id;
-  inlet_.longest = options_.message_limit();
-  inlet_.left = inlet_.most = progress_.most - progress_.told - 2;
+  receive_path_.from = &by.at;
+  receive_path_.handler = &handlers_.on_message;
+  receive_path_.source = by.life.id;
+  receive_path_.destination = self_.id;
+  receive_path_.longest = options_.message_limit();
+  receive_path_.left = receive_path_.most = progress_.most - progress_.told - 2;
 }
 
-void node_core::end_inlet() noexcept {
-  session& by = *session_of(*std::exchange(inlet_.from, nullptr));
-  const std::uint64_t messages = inlet_.messages();
-  inlet_.most = inlet_.left;
+void node_core::end_receive_path() noexcept {
+  session& by = *session_of(*std::exchange(receive_path_.from, nullptr));
+  const std::uint64_t messages = receive_path_.messages();
+  receive_path_.most = receive_path_.left;
   by.handled += messages;
   by.of->in.arrived_new(messages);
   stats_.delivered += messages;
-  stats_.delivered_bytes += std::exchange(inlet_.bytes, 0);
+  stats_.delivered_bytes += std::exchange(receive_path_.bytes, 0);
   progress_.told += messages;
 }
 
 bool node_core::received_other(link& from, bytes_view message, bool redelivered) {
-  close_inlet();
+  close_receive_path();
   session* const by = session_of(from);
   std::uint32_t type = 0;
   if (closed_ || by == nullptr || by->stage != session_stage::registered || by->of->in_from != by ||
-      !by->of->in.is_next_new() || by->life.id == bus_id{} || !news_.empty() ||
+      !by->of->in.is_next_new() || by->life.id == bus_id{} || !user_events_.empty() ||
       message.size() - message_head_size > options_.message_limit() ||
       !is_plain_data(message.data(), type)) [[unlikely]]
     return received_special(from, message, redelivered);
   count_handled(*by, true);
   by->of->in.arrived_new(1);
-  open_inlet(*by);
+  open_receive_path(*by);
   deliver(by->life, type, payload_of(message), redelivered);
   return true;
 }
@@ -471,8 +471,8 @@ node_stats node_core::stats() const noexcept {
   node_stats all = stats_;
   all.accepted += way_.messages;
   all.accepted_bytes += way_.bytes;
-  all.delivered += inlet_.messages();
-  all.delivered_bytes += inlet_.bytes;
+  all.delivered += receive_path_.messages();
+  all.delivered_bytes += receive_path_.bytes;
   all.sessions_forgotten = away_.forgotten();
   all.registrations_failed += circuits_.refused();
   return all;

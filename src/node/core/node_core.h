@@ -1,7 +1,7 @@
 // A node: registration, sending, receiving, what to tell its user. It reaches time, randomness and
 // channels through what it is handed, so that it runs on a simulated network as it does on a real one.
 //
-// Handlers run from poll alone, one at a time: messages in place, all else (`news`) in between. What
+// Handlers run from poll alone, one at a time: messages in place, all else (`user_event`) in between. What
 // happens inside one can end the node: nothing of it is touched after that but `closed_`.
 //
 // In parts: node_core.cpp (verbs of the user, poll), node_sending.cpp, node_links.cpp (links, handshake),
@@ -10,7 +10,7 @@
 // (shared memory that outlives a process), node_routes.cpp (messages that pass through other nodes, or
 // through this one), node_sharing.cpp (that these find room beside this node's own), node_broadcast.cpp, node_tree.cpp (who may be parent, child and sibling),
 // node_siblings.cpp (how siblings find each other), node_directory.cpp (peers that stand in the
-// directory), node_commands.cpp (commands and replies), node_news.cpp (what is told between messages).
+// directory), node_commands.cpp (commands and replies), node_events.cpp (what is told between messages).
 //
 // One thread.
 #pragma once
@@ -156,7 +156,7 @@ class node_core final : private link_events, private next_hops {
 
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept;
-  // Says goodbye to all and ends the links; what is not settled is reported with the next news.
+  // Says goodbye to all and ends the links; what is not settled is reported with the next events.
   void leave();
   [[nodiscard]] bool has_left() const noexcept { return leaving_ && sessions_.empty(); }
   // Ends it. Within a handler: what stands below ends when poll returns.
@@ -255,15 +255,15 @@ class node_core final : private link_events, private next_hops {
   }
   void end_way() noexcept;
   // The same for what comes; before the message that opens it is told.
-  void open_inlet(session& by) noexcept;
-  void close_inlet() noexcept {
-    if (inlet_.from != nullptr)
-      end_inlet();
+  void open_receive_path(session& by) noexcept;
+  void close_receive_path() noexcept {
+    if (receive_path_.from != nullptr)
+      end_receive_path();
   }
-  void end_inlet() noexcept;
+  void end_receive_path() noexcept;
   void close_ways() noexcept {
     close_way();
-    close_inlet();
+    close_receive_path();
   }
   // Room in a link for what is not the user's. His open claim there is gone, also if there is none.
   [[nodiscard]] std::byte* claim_in(session& path, std::size_t length, message_purpose purpose,
@@ -344,7 +344,7 @@ class node_core final : private link_events, private next_hops {
   void command_undelivered(const held_message& what, errc reason);
   // The command in that message; null: who asked was told what became of it.
   [[nodiscard]] const asked_command* find_asked(const held_message& sent) const;
-  // Who asked is told that with the next news, unless he was told something before.
+  // Who asked is told that with the next events, unless he was told something before.
   void end_command(std::uint64_t number, status how);
   void forget_command(std::map<std::uint64_t, asked_command>::iterator which);
   void close_commands() noexcept;
@@ -438,7 +438,7 @@ class node_core final : private link_events, private next_hops {
   void follow_directory(peer& of);
 
   // News: what handlers are told between messages.
-  struct news {
+  struct user_event {
     enum class what : std::uint8_t { undelivered, endpoint, writable, log, ready };
     what kind = what::log;
     bus_id about{};
@@ -450,14 +450,14 @@ class node_core final : private link_events, private next_hops {
     status result{};
     std::uint64_t count = 1;  // messages, of undelivered
   };
-  void tell(news what) {
-    close_inlet();  // it comes before the next message
-    news_.push_back(std::move(what));
-    untold_calls_ += news_.back().kind == news::what::ready ? 1U : 0U;
+  void tell(user_event what) {
+    close_receive_path();  // it comes before the next message
+    user_events_.push_back(std::move(what));
+    untold_calls_ += user_events_.back().kind == user_event::what::ready ? 1U : 0U;
   }
   void tell_undelivered(bus_id about, held_message&& what, errc reason);
-  // That one is the first of the news.
-  void told_undelivered(const news& item) noexcept;
+  // That one is the first of the events.
+  void told_undelivered(const user_event& item) noexcept;
   void tell_line(const std::string& text);
   void tell_event(const peer& of, endpoint_event event);
   void log(std::string text);
@@ -467,22 +467,22 @@ class node_core final : private link_events, private next_hops {
   void log_about(bus_id whom, std::string text);
   // False: the node has been ended.
   bool tell_own() { return to_self_.empty() || tell_all_own(); }
-  bool tell_news() { return news_.empty() || tell_all_news(); }
+  bool tell_events() { return user_events_.empty() || tell_all_events(); }
   // Tells all that comes before a message which a link has told of. False: a handler has closed the node
   // or disconnected that session, so the message must not be told. What a handler throws is thrown when
   // the message has been told.
-  bool tell_news_before_message(const session* by) {
-    if (!news_.empty()) [[unlikely]]
-      tell_news_and_catch();
+  bool tell_events_before_message(const session* by) {
+    if (!user_events_.empty()) [[unlikely]]
+      tell_events_and_catch();
     return !closed_ && (by == nullptr || by->stage != session_stage::dropped);
   }
-  void tell_news_and_catch() noexcept;
+  void tell_events_and_catch() noexcept;
   void rethrow() {
     if (thrown_) [[unlikely]]
       std::rethrow_exception(std::exchange(thrown_, nullptr));
   }
   bool tell_all_own();
-  bool tell_all_news();
+  bool tell_all_events();
   [[nodiscard]] endpoint view(const peer& of) const;
 
   struct ready_wait {
@@ -561,13 +561,13 @@ class node_core final : private link_events, private next_hops {
 
   log_limit lines_of_causes_{std::chrono::seconds{1}, 1};
   log_limit lines_of_nodes_{std::chrono::minutes{1}, 60};
-  std::deque<news> news_;
+  std::deque<user_event> user_events_;
   std::exception_ptr
-      thrown_;  // by a handler of news before a message; the poll that runs throws it
+      thrown_;  // by a handler of an event before a message; the poll that runs throws it
   // Of these: bytes of what was dropped for want of room, with what it takes to keep them; the last one
   // of a destination and outcome, once there are too many, to which all further ones are added.
   std::size_t untold_drops_ = 0;
-  std::map<std::pair<bus_id, errc>, news*> last_drops_;
+  std::map<std::pair<bus_id, errc>, user_event*> last_drops_;
   std::size_t untold_lines_ = 0;
   std::uint64_t lines_left_out_ = 0;
   std::size_t untold_calls_ = 0;

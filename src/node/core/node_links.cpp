@@ -234,7 +234,7 @@ void node_core::advance(session& on, bytes_view message) {
         log(std::move(text));
       const bus_id id = known_as(on.shake->peer().id);
       if (peer* const of = find(id); of == nullptr && first && id != bus_id{})
-        tell({.kind = news::what::endpoint, .about = id, .event = endpoint_event::refused});
+        tell({.kind = user_event::what::endpoint, .about = id, .event = endpoint_event::refused});
       else if (of != nullptr && (on.by_us || of->sessions.empty()) &&
                std::exchange(of->refused, why.code()) != why.code())
         tell_event(*of, endpoint_event::refused);
@@ -384,7 +384,7 @@ bool node_core::received_data(session& by, const message_head& head, bytes_view 
     violation(by, {errc::protocol_error, "a message is longer than this node takes"});
     return true;
   }
-  if (!tell_news_before_message(&by))
+  if (!tell_events_before_message(&by))
     return false;
   take_data(by, head, message, redelivered);
   return true;

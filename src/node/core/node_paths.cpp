@@ -424,7 +424,7 @@ void node_core::drain(peer& of) {
   }
   if (of.wants_room && !of.blocked && !of.out.holds()) {
     of.wants_room = false;
-    tell({.kind = news::what::writable, .about = of.id});
+    tell({.kind = user_event::what::writable, .about = of.id});
   }
 }
 
@@ -472,7 +472,8 @@ void node_core::forget(peer& of) {
     away_.remember(of.life, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
-    tell({.kind = news::what::writable, .about = of.id});  // to be told that there is no such peer
+    tell({.kind = user_event::what::writable,
+          .about = of.id});  // to be told that there is no such peer
   std::erase(moving_, &of);
   if (last_found_ == &of)
     last_found_ = nullptr;

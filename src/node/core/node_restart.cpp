@@ -76,7 +76,7 @@ bool node_core::inherited(const node_life& source, bytes_view message, bool rede
                   " to an earlier life of this node is not carried out: " + "its time is over");
     return true;
   }
-  if (!tell_news_before_message(nullptr))
+  if (!tell_events_before_message(nullptr))
     return false;
   (void)deliver_any(source, head, payload_of(message),
                     redelivered || (head.flags & flag_redelivered) != 0);

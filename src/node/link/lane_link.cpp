@@ -29,7 +29,7 @@ std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) no
       why = errc::closed;  // the end of its lane is about to be seen
     return nullptr;
   }
-  send_for_lines(at);
+  prefetch_lines(at);
   claimed_ = length;
   return at;
 }

@@ -22,7 +22,7 @@
 #include "atbus/detail/direct_way.hpp"
 #include "atbus/status.hpp"
 #include "core/node_life.h"
-#include "node/link/direct_inlet.h"
+#include "node/link/direct_receive_path.h"
 
 namespace atbus::detail {
 
@@ -135,7 +135,7 @@ class link_events {
   // while it handled this message. False: nobody was told of it, and nobody will be. A lane does not
   // count it as handled; a link that keeps messages need not look.
   bool received(link& from, bytes_view message, bool redelivered) {
-    if (inlet_.take(from, message, redelivered)) [[likely]]
+    if (receive_path_.take(from, message, redelivered)) [[likely]]
       return true;
     return received_other(from, message, redelivered);
   }
@@ -162,7 +162,7 @@ class link_events {
   ~link_events() = default;
   virtual bool received_other(link& from, bytes_view message, bool redelivered) = 0;
 
-  direct_inlet inlet_;
+  direct_receive_path receive_path_;
 };
 
 class transport {

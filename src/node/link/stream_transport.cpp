@@ -65,7 +65,7 @@ class connection_link final : public link {
     return entry_ != nullptr && entry_->queued() <= all / 2 ? all / 4 : 0;
   }
   void commit(std::size_t length) noexcept override {
-    if (entry_ != nullptr && entry_->stretch.frame != nullptr)
+    if (entry_ != nullptr && entry_->chunk.frame != nullptr)
       core_->commit(*entry_, length);
   }
   void flush() noexcept override { (void)at_.flush(); }
@@ -73,9 +73,9 @@ class connection_link final : public link {
     if (entry_ == nullptr || entry_->queued() >= owner_.data_limit_)
       return {};
     // Data does not fill the part of the queue that is for control messages.
-    frame_stretch& stretch = entry_->stretch;
-    stretch.end = stretch.at + std::min(stretch.room(), owner_.data_limit_ - entry_->queued());
-    return {.stretch = &stretch};
+    frame_chunk& chunk = entry_->chunk;
+    chunk.end = chunk.at + std::min(chunk.room(), owner_.data_limit_ - entry_->queued());
+    return {.chunk = &chunk};
   }
 
   [[nodiscard]] bool keeps() const noexcept override { return true; }

@@ -34,7 +34,7 @@ constexpr std::size_t batch_most = 4 * 1024;
 static_assert(batch_most <= batch_max);
 static_assert(batch_most / frame_size(message_head_size) <
               std::numeric_limits<std::uint16_t>::max());
-// Batches that may come of one stretch: a claim stays open while what is before it is sent.
+// Batches that may come of one chunk: a claim stays open while what is before it is sent.
 constexpr std::size_t batches_of_stretch = 2;
 // Messages of batches between two looks at the clock.
 constexpr std::size_t messages_per_clock = 32;
@@ -64,7 +64,7 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
       clock_(owner.timers_, [this] { tick(); }),
       longest_message_(control_size_max),
       answer_(owner.timers_, [this] { owe(circuit_step::expects); }) {
-  stretch_.checked = false;  // the links see to that
+  chunk_.checked = false;  // the links see to that
 }
 
 std::string circuit::peer() const {
@@ -82,14 +82,14 @@ void circuit::confirm(const node_life&) noexcept {
 }
 
 std::byte* circuit::claim(std::size_t length, message_purpose purpose, status& why) noexcept {
-  stretch_.frame = nullptr;
-  if (frame_size(length) > stretch_.room() || for_one_ || length > owner_.options_.message_limit)
+  chunk_.frame = nullptr;
+  if (frame_size(length) > chunk_.room() || for_one_ || length > owner_.options_.message_limit)
       [[unlikely]] {
     why = new_stretch(length, purpose);
     if (!why)
       return nullptr;
   }
-  return stretch_.claim(length);
+  return chunk_.claim(length);
 }
 
 status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcept {
@@ -116,7 +116,7 @@ status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcep
     wants_room_ = wants_room_ || claimed == errc::would_block;
     return claimed;
   }
-  stretch_.start(place.data(), place.size());
+  chunk_.start(place.data(), place.size());
   if (!std::exchange(unflushed_, true))
     owner_.unflushed_.push_back(this);
   return {};
@@ -138,40 +138,40 @@ bool circuit::make_room_in_ring(std::size_t batches) noexcept {
 }
 
 void circuit::commit(std::size_t length) noexcept {
-  if (stretch_.frame != nullptr)
-    stretch_.append(stretch_.claimed(), length);
+  if (chunk_.frame != nullptr)
+    chunk_.append(chunk_.claimed(), length);
 }
 
 direct_place circuit::place() noexcept {
-  return for_one_ || over_ || closing_ ? direct_place{} : direct_place{.stretch = &stretch_};
+  return for_one_ || over_ || closing_ ? direct_place{} : direct_place{.chunk = &chunk_};
 }
 
 void circuit::take_in() noexcept {
-  const std::size_t bytes = stretch_.appended();
-  if (stretch_.begin == nullptr || (bytes == 0 && stretch_.frame != nullptr))
+  const std::size_t bytes = chunk_.appended();
+  if (chunk_.begin == nullptr || (bytes == 0 && chunk_.frame != nullptr))
     return;
   if (bytes != 0) {
-    const std::uint64_t messages = stretch_.frames - std::exchange(taken_, stretch_.frames);
+    const std::uint64_t messages = chunk_.frames - std::exchange(taken_, chunk_.frames);
     const auto add = [this](const sent_batch& batch) {
       ring_[static_cast<std::size_t>(committed_++) & (ring_.size() - 1)] = batch;
     };
     std::size_t before = 0;
     for (; bytes - before > batch_max; before += fragment_size)
-      add({stretch_.begin + before, fragment_size, 0, before});
-    add({stretch_.begin + before, bytes - before, static_cast<std::uint16_t>(messages), before});
+      add({chunk_.begin + before, fragment_size, 0, before});
+    add({chunk_.begin + before, bytes - before, static_cast<std::uint16_t>(messages), before});
   }
   queue_.commit(bytes);
   mutable_bytes place;
   // It goes on where the queue ends.
-  if (stretch_.frame != nullptr && queue_.claim(frame_size(stretch_.claimed()), place)) {
+  if (chunk_.frame != nullptr && queue_.claim(frame_size(chunk_.claimed()), place)) {
     for_one_ = true;
-    return stretch_.start(place.data(), place.size());
+    return chunk_.start(place.data(), place.size());
   }
-  stretch_.stop();
+  chunk_.stop();
 }
 
 void circuit::flush() noexcept {
-  stretch_.frame = nullptr;  // given up: nobody flushes while a claim is open
+  chunk_.frame = nullptr;  // given up: nobody flushes while a claim is open
   take_in();
   if (!blocked_)
     pump();
@@ -270,7 +270,7 @@ void circuit::release(std::uint64_t messages) noexcept {
 }
 
 void circuit::take_unreleased(const std::function<void(bytes_view, errc)>& each) {
-  stretch_.frame = nullptr;
+  chunk_.frame = nullptr;
   take_in();
   for (; released_ < committed_; ++released_) {
     const sent_batch& batch = at(released_);
@@ -482,7 +482,7 @@ void circuit::resume() noexcept {
 void circuit::close(std::chrono::nanoseconds linger) noexcept {
   if (over_ || std::exchange(closing_, true))
     return;
-  stretch_.frame = nullptr;
+  chunk_.frame = nullptr;
   take_in();
   closes_at_ = moment_after(owner_.clock_.now(), linger);
   clock_.set(held_until_.count() != 0 ? std::min(held_until_, closes_at_) : closes_at_);

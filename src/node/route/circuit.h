@@ -22,7 +22,7 @@
 
 #include "atbus/clock.hpp"
 #include "atbus/detail/chunk_cache.hpp"
-#include "atbus/detail/frame_stretch.hpp"
+#include "atbus/detail/frame_chunk.hpp"
 #include "atbus/detail/malloc_queue.hpp"
 #include "core/random_source.h"
 #include "core/timer_queue.h"
@@ -73,7 +73,7 @@ class circuit final : public link {
   [[nodiscard]] bool keeps() const noexcept override { return true; }
   void release(std::uint64_t messages) noexcept override;
   [[nodiscard]] bool settled() const noexcept override {
-    return released_ == committed_ && stretch_.appended() == 0;
+    return released_ == committed_ && chunk_.appended() == 0;
   }
   void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
   [[nodiscard]] std::uint64_t bytes_read() const noexcept override { return bytes_read_; }
@@ -90,7 +90,7 @@ class circuit final : public link {
  private:
   friend class circuits;
 
-  // What was in the stretch when it was sent: frames with a message each, or a fragment of one frame.
+  // What was in the chunk when it was sent: frames with a message each, or a fragment of one frame.
   struct sent_batch {
     const std::byte* at;
     std::size_t size;
@@ -108,7 +108,7 @@ class circuit final : public link {
   }
   [[nodiscard]] bool make_room_in_ring(std::size_t batches) noexcept;
   [[nodiscard]] status new_stretch(std::size_t length, message_purpose purpose) noexcept;
-  // What was appended to the stretch becomes a batch. A message that is only claimed stays where it is.
+  // What was appended to the chunk becomes a batch. A message that is only claimed stays where it is.
   void take_in() noexcept;
   // Sends what the window lets through.
   void pump() noexcept;
@@ -155,9 +155,9 @@ class circuit final : public link {
   // Out.
   const std::size_t data_limit_;  // bytes of the queue that data may fill
   malloc_queue queue_;            // of frames
-  frame_stretch stretch_;
-  bool for_one_ = false;     // the stretch: what else is sent may not have its room
-  std::uint64_t taken_ = 0;  // of the stretch's frames
+  frame_chunk chunk_;
+  bool for_one_ = false;     // the chunk: what else is sent may not have its room
+  std::uint64_t taken_ = 0;  // of the chunk's frames
   std::vector<sent_batch> ring_;
   std::uint64_t committed_ = 0;
   std::uint64_t released_ = 0;

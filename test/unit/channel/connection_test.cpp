@@ -398,7 +398,7 @@ TEST_F(ConnectionMessage, FindsRoomForSeveralAtATimeWhileTheKernelTakesNone) {
   int alone = 0;
   for (std::size_t bytes = 0; bytes < 512 * 1024; bytes += 10'000) {
     EXPECT_TRUE(out.send(as_bytes(std::string(10'000, 'x'))));
-    alone += entry->stretch.room() == 0 ? 1 : 0;
+    alone += entry->chunk.room() == 0 ? 1 : 0;
   }
   EXPECT_LT(alone, 5);
 }

@@ -158,12 +158,12 @@ TEST_F(Circuit, TakesWhatIsPutInItsStretchBetweenItsOwnMessages) {
   for (std::uint64_t i = 0; i != 2000; i += 2) {
     ASSERT_TRUE(one.send_data(i));
     const direct_place place = one.at()->place();
-    ASSERT_NE(place.stretch, nullptr);
-    if (place.stretch->room() >= frame_size(16)) {
-      std::byte* const at = place.stretch->claim(16);
+    ASSERT_NE(place.chunk, nullptr);
+    if (place.chunk->room() >= frame_size(16)) {
+      std::byte* const at = place.chunk->claim(16);
       std::memset(at, 0, 16);
       store_little_endian(at + 8, i + 1);
-      place.stretch->append(16, 16);
+      place.chunk->append(16, 16);
     } else {
       ASSERT_TRUE(one.send_data(i + 1));
     }
@@ -216,7 +216,7 @@ TEST_F(Circuit, KeepsWhatIsSentBehindALongClaimOfAShortMessage) {
     std::memset(at, 0, 16);
     store_little_endian(at + 8, number++);
     one.at()->commit(16);
-    for (frame_stretch* more = one.at()->place().stretch;
+    for (frame_chunk* more = one.at()->place().chunk;
          more != nullptr && more->room() >= frame_size(16);) {
       std::byte* const next = more->claim(16);
       std::memset(next, 0, 16);

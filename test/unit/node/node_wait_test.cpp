@@ -9,7 +9,7 @@
 
 #include "atbus/node.hpp"
 #include "node/node_access.h"
-#include "node/node_ground.h"
+#include "node/node_platform.h"
 
 namespace atbus {
 namespace {
@@ -17,9 +17,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // This machine, but with a budget of the test's own for spinning.
-class ground_that_spins final : public detail::node_ground {
+class platform_that_spins final : public detail::node_platform {
  public:
-  explicit ground_that_spins(std::chrono::nanoseconds spin) : spin_(spin) {}
+  explicit platform_that_spins(std::chrono::nanoseconds spin) : spin_(spin) {}
 
   [[nodiscard]] detail::node_environment environment() noexcept override {
     return machine_->environment();
@@ -35,7 +35,7 @@ class ground_that_spins final : public detail::node_ground {
   std::function<void(std::chrono::nanoseconds longest)> asked;
 
  private:
-  const std::shared_ptr<detail::node_ground> machine_ = detail::make_machine_ground({});
+  const std::shared_ptr<detail::node_platform> machine_ = detail::make_machine_platform({});
   const std::chrono::nanoseconds spin_;
 };
 
@@ -43,8 +43,8 @@ class NodeWait : public ::testing::Test {
  protected:
   // `two` is the node that waits.
   void start_with_spin(std::chrono::nanoseconds spin) {
-    ground = std::make_shared<ground_that_spins>(spin);
-    two = detail::node_access::make(2, {}, ground);
+    platform = std::make_shared<platform_that_spins>(spin);
+    two = detail::node_access::make(2, {}, platform);
     two.on_message([this](const message&) { ++got; });
     const std::string where = "unix://@atbus-node-wait-" + std::to_string(getpid()) + "?shm=false";
     ASSERT_TRUE(two.listen(where));
@@ -61,14 +61,14 @@ class NodeWait : public ::testing::Test {
     two.poll();
   }
 
-  std::shared_ptr<ground_that_spins> ground;
+  std::shared_ptr<platform_that_spins> platform;
   node one{1};
   node two{2};
   std::size_t got = 0;
 };
 
 TEST_F(NodeWait, OnThisMachineSpinsForLessThanAMillisecond) {
-  const auto spin = detail::make_machine_ground({})->spin();
+  const auto spin = detail::make_machine_platform({})->spin();
   EXPECT_GT(spin, 1us);
   EXPECT_LT(spin, 1ms);
 }
@@ -81,7 +81,7 @@ TEST_F(NodeWait, LooksForAMomentBeforeItSleeps) {
     poll_both();
   int looks = 0;
   bool slept = false;
-  ground->asked = [&](std::chrono::nanoseconds longest) {
+  platform->asked = [&](std::chrono::nanoseconds longest) {
     slept = slept || longest != 0ns;
     if (++looks == 10) {
       EXPECT_TRUE(one.send(2, 0, "a message"));
@@ -104,7 +104,7 @@ TEST_F(NodeWait, SleepsAtOnceWhenNothingHasComeForLong) {
   }
   ASSERT_EQ(in_a_row, 12);
   int looks = 0;
-  ground->asked = [&](std::chrono::nanoseconds longest) { looks += longest == 0ns ? 1 : 0; };
+  platform->asked = [&](std::chrono::nanoseconds longest) { looks += longest == 0ns ? 1 : 0; };
   EXPECT_EQ(two.wait(5ms), errc::timed_out);
   EXPECT_EQ(looks, 0);
 }

@@ -9,11 +9,11 @@
 
 namespace atbus::detail {
 
-class node_ground {
+class node_platform {
  public:
-  node_ground(const node_ground&) = delete;
-  node_ground& operator=(const node_ground&) = delete;
-  virtual ~node_ground() = default;
+  node_platform(const node_platform&) = delete;
+  node_platform& operator=(const node_platform&) = delete;
+  virtual ~node_platform() = default;
 
   // The same for as long as this lives.
   [[nodiscard]] virtual node_environment environment() noexcept = 0;
@@ -23,10 +23,10 @@ class node_ground {
   [[nodiscard]] virtual std::chrono::nanoseconds spin() const noexcept = 0;
 
  protected:
-  node_ground() = default;
+  node_platform() = default;
 };
 
 // This machine.
-[[nodiscard]] std::shared_ptr<node_ground> make_machine_ground(const node_options& options);
+[[nodiscard]] std::shared_ptr<node_platform> make_machine_platform(const node_options& options);
 
 }  // namespace atbus::detail

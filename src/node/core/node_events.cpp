@@ -31,50 +31,50 @@ void node_core::tell_undelivered(bus_id about, held_message&& what, errc reason)
   if (!handlers_.on_undelivered && !(next_handlers_ && next_handlers_->on_undelivered))
     return;
   if (reason != errc::would_block)
-    return tell({.kind = news::what::undelivered,
+    return tell({.kind = user_event::what::undelivered,
                  .about = about,
                  .message = std::move(what),
                  .reason = reason});
   const std::pair key{about, what.outcome()};
   if (const auto last = last_drops_.find(key); last != last_drops_.end()) {
-    news& all = *last->second;
+    user_event& all = *last->second;
     untold_drops_ -= std::exchange(all.message.bytes, {}).size();
     all.message.number = what.number;
     all.message.type = what.type;
     ++all.count;
     return;
   }
-  const std::size_t cost = sizeof(news) + what.bytes.size();
+  const std::size_t cost = sizeof(user_event) + what.bytes.size();
   const bool is_last =
       untold_drops_ + cost > std::max(options_.send_buffer_size(), untold_drops_least);
   const auto place = is_last ? last_drops_.emplace(key, nullptr).first : last_drops_.end();
   try {
-    tell({.kind = news::what::undelivered, .about = about, .reason = reason, .count = 1});
+    tell({.kind = user_event::what::undelivered, .about = about, .reason = reason, .count = 1});
   } catch (...) {
     if (is_last)
       last_drops_.erase(place);
     throw;
   }
-  news_.back().message = std::move(what);
+  user_events_.back().message = std::move(what);
   untold_drops_ += cost;
   if (is_last)
-    place->second = &news_.back();
+    place->second = &user_events_.back();
 }
 
-void node_core::told_undelivered(const news& item) noexcept {
+void node_core::told_undelivered(const user_event& item) noexcept {
   if (item.reason != errc::would_block)
     return;
-  untold_drops_ -= sizeof(news) + item.message.bytes.size();
+  untold_drops_ -= sizeof(user_event) + item.message.bytes.size();
   // The one that further ones were added to is behind all others of its key.
   const auto last = last_drops_.find({item.about, item.message.outcome()});
-  if (last != last_drops_.end() && last->second == &news_.front())
+  if (last != last_drops_.end() && last->second == &user_events_.front())
     last_drops_.erase(last);
 }
 
 void node_core::tell_event(const peer& of, endpoint_event event) {
   if (is_guest(of))
     return;
-  tell({.kind = news::what::endpoint, .about = of.id, .event = event});
+  tell({.kind = user_event::what::endpoint, .about = of.id, .event = event});
 }
 
 void node_core::log(std::string text) {
@@ -82,7 +82,7 @@ void node_core::log(std::string text) {
     ++lines_left_out_;
     return;
   }
-  tell({.kind = news::what::log, .text = std::move(text)});
+  tell({.kind = user_event::what::log, .text = std::move(text)});
   ++untold_lines_;
 }
 
@@ -109,10 +109,11 @@ void node_core::log_about(bus_id whom, std::string text) {
     log(std::move(text));
 }
 
-void node_core::tell_news_and_catch() noexcept {
-  for (std::size_t left = news_.size(); left != 0 && !closed_ && !news_.empty(); --left) {
+void node_core::tell_events_and_catch() noexcept {
+  for (std::size_t left = user_events_.size(); left != 0 && !closed_ && !user_events_.empty();
+       --left) {
     try {
-      tell_news();
+      tell_events();
       return;
     } catch (...) {
       thrown_ = thrown_ ? thrown_ : std::current_exception();
@@ -121,36 +122,36 @@ void node_core::tell_news_and_catch() noexcept {
   }
 }
 
-bool node_core::tell_all_news() {
+bool node_core::tell_all_events() {
   // What handlers bring about is told in the next poll at the latest: this ends.
-  for (std::size_t left = news_.size(); left != 0 && !news_.empty(); --left) {
-    if (news_.front().kind == news::what::undelivered)
-      told_undelivered(news_.front());
-    news item = std::move(news_.front());
-    news_.pop_front();
+  for (std::size_t left = user_events_.size(); left != 0 && !user_events_.empty(); --left) {
+    if (user_events_.front().kind == user_event::what::undelivered)
+      told_undelivered(user_events_.front());
+    user_event item = std::move(user_events_.front());
+    user_events_.pop_front();
     switch (item.kind) {
-      case news::what::undelivered:
+      case user_event::what::undelivered:
         if (handlers_.on_undelivered) {
           handlers_.on_undelivered(undelivered{item.about, item.message.number, item.message.type,
                                                item.message.bytes, item.message.outcome(),
                                                item.reason, item.count});
         }
         break;
-      case news::what::endpoint:
+      case user_event::what::endpoint:
         if (handlers_.on_endpoint) {
           const peer* const of = find(item.about);
           const endpoint seen = of != nullptr ? view(*of) : endpoint{item.about, 0, {}, {}, false};
           handlers_.on_endpoint(seen, item.event);
         }
         break;
-      case news::what::writable:
+      case user_event::what::writable:
         if (handlers_.on_writable)
           handlers_.on_writable(item.about);
         break;
-      case news::what::log:
+      case user_event::what::log:
         tell_line(item.text);
         break;
-      case news::what::ready:
+      case user_event::what::ready:
         --untold_calls_;
         item.call(item.result);
         break;

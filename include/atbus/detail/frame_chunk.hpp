@@ -12,13 +12,13 @@
 
 namespace atbus::detail {
 
-struct frame_stretch {
+struct frame_chunk {
   std::byte* begin = nullptr;  // from here to `at`: appended, and not taken in
   std::byte* at = nullptr;     // the next frame goes here
   std::byte* end = nullptr;
   std::byte* frame = nullptr;  // claimed and not appended: `at`, or null
   bool checked = true;         // frames get checksums
-  std::uint64_t frames = 0;    // appended here and in earlier stretches
+  std::uint64_t frames = 0;    // appended here and in earlier chunks
   std::uint64_t bytes = 0;     // their payload
 
   [[nodiscard]] std::size_t appended() const noexcept {
@@ -34,7 +34,7 @@ struct frame_stretch {
   // Of the `claimed` bytes, `length` are sent.
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (frame == nullptr) [[unlikely]]
-      return;  // the stretch it was claimed in has ended
+      return;  // the chunk it was claimed in has ended
     const std::size_t size = length == claimed ? frame_size(length) : shorten_frame(at, length);
     // Right behind the user's own pass over the bytes: they are at hand, and how many they are is what
     // the branch predictor has just seen. (A pass over many frames later costs half as much again,

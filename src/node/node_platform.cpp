@@ -1,4 +1,4 @@
-#include "node/node_ground.h"
+#include "node/node_platform.h"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -65,9 +65,10 @@ channels_options to_channels_options(const node_options& options) {
   return wish;
 }
 
-class machine_ground final : public node_ground {
+class machine_platform final : public node_platform {
  public:
-  explicit machine_ground(const node_options& options) : channels_(to_channels_options(options)) {}
+  explicit machine_platform(const node_options& options)
+      : channels_(to_channels_options(options)) {}
 
   [[nodiscard]] node_environment environment() noexcept override {
     return {system_clock_source(), random_, channels_, this_host()};
@@ -87,8 +88,8 @@ class machine_ground final : public node_ground {
 
 }  // namespace
 
-std::shared_ptr<node_ground> make_machine_ground(const node_options& options) {
-  return std::make_shared<machine_ground>(options);
+std::shared_ptr<node_platform> make_machine_platform(const node_options& options) {
+  return std::make_shared<machine_platform>(options);
 }
 
 }  // namespace atbus::detail

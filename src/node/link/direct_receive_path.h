@@ -1,7 +1,7 @@
 // Where nearly all messages of a node come from: the link that the last one came from, as the next ones of
 // that flow, for the user's handler and with nothing to tell him before.
 //
-// The node's core opens the inlet when such a message has come, adds what came to its counts, and closes it
+// The node's core opens the receive path when such a message has come, adds what came to its counts, and closes it
 // before anything that may change what it stands on. One thread.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace atbus::detail {
 
 class link;
 
-struct direct_inlet {
+struct direct_receive_path {
   link* from = nullptr;  // null: it is closed
   const std::function<void(const message&)>* handler = nullptr;
   bus_id source;
