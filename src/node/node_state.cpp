@@ -108,15 +108,17 @@ std::size_t node_state::poll(const poll_limits& limits) {
   if (core_.dispatching())
     return 0;
   const use in_here{*this};
+  unfinished_ = true;
   const std::size_t told = core_.poll(limits);
   // Afterwards: what finds no room now is woken by whoever makes some.
   if (threads_.pass_on(core_, limits.messages))
     core_.flush();
+  unfinished_ = false;
   return told;
 }
 
 bool node_state::prepare_sleep() {
-  if (!core_.prepare_sleep())
+  if (unfinished_ || !core_.prepare_sleep())
     return false;
   if (threads_.prepare_sleep())
     return true;

@@ -55,6 +55,7 @@ class node_state {
 
   std::shared_ptr<node_platform> platform_;
   node_core core_;
+  bool unfinished_ = false;  // a handler has thrown in the last poll
   thread_inboxes threads_;
   node_on_loop* on_loop_ = nullptr;
   std::size_t message_limit_;

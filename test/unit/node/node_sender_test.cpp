@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -144,6 +145,29 @@ TEST_F(NodeSender, GoesOnAsSoonAsThereIsRoomForWhatIsSentToItsOwnNode) {
   EXPECT_EQ(own.wait_writable(1ms), errc::timed_out);
   for (one.poll(); came != accepted; one.poll())
     ASSERT_TRUE(one.wait(200ms)) << came << " of " << accepted;
+}
+
+TEST_F(NodeSender, GoesOnThoughAHandlerThrowsInThePollThatMakesRoom) {
+  std::size_t came = 0;
+  one.on_message([&](const message&) {
+    ++came;
+    throw std::runtime_error{"of the handler"};
+  });
+  node_sender own = one.sender();
+  const std::string text(1000, 'x');
+  std::size_t accepted = 0;
+  while (own.send(1, 0, text))
+    ++accepted;
+  EXPECT_EQ(own.wait_writable(1ms), errc::timed_out);
+  for (one.flush(); came != accepted;) {
+    EXPECT_TRUE(one.wait(200ms)) << came << " of " << accepted;
+    if (::testing::Test::HasFailure())
+      break;
+    try {
+      one.poll();
+    } catch (const std::runtime_error&) {
+    }
+  }
 }
 
 TEST_F(NodeSender, OutlivesTheNodeAndGivesBackWhatThatHasNotTaken) {
