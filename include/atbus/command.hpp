@@ -1,4 +1,4 @@
-// Commands: a node asks another one to do something, in words, and is answered.
+// Commands: a node asks another node to do something, in words, and gets a reply.
 //
 //   node.on_command("reload", [](atbus::command& c) { c.reply(reload(c.arguments())); });
 //
@@ -7,8 +7,10 @@
 //   });
 //   auto r = co_await node.command(2, {"reload", "maps"}, 2s);     // a result<command_reply>
 //
-// A command goes the way of a node's messages to that node, in order with them and held as they are
-// while there is no link. Who asks is told exactly once what became of it.
+// A command travels like a message: in order with the messages to that node, and queued while there
+// is no link. The asking node is told exactly once what became of it.
+//
+// Threads: the node's own. Errors: see node::command and command::reply.
 #pragma once
 
 #include <chrono>
@@ -33,7 +35,8 @@ namespace detail {
 class node_core;
 }
 
-// What a command or a reply is made of: {"reload", "maps"}, one text, or a vector.
+// The words of a command or a reply: {"reload", "maps"}, one text, or a vector. Owns copies of
+// them.
 class command_words {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
@@ -51,14 +54,14 @@ class command_words {
   std::vector<std::string> words_;
 };
 
-// What the node that was asked has said: of a failed command why.
+// The reply of the node that was asked; for a failed command, the reason.
 class command_reply {
  public:
   command_reply() = default;
   explicit command_reply(std::vector<std::string> values) noexcept : values_(std::move(values)) {}
 
   [[nodiscard]] const std::vector<std::string>& values() const noexcept { return values_; }
-  // The first one, or nothing.
+  // The first value; empty if there is none.
   [[nodiscard]] std::string_view text() const noexcept {
     return values_.empty() ? std::string_view{} : std::string_view{values_.front()};
   }
@@ -67,16 +70,16 @@ class command_reply {
   std::vector<std::string> values_;
 };
 
-// A command of another node's, and the duty to answer it: one that is destroyed without an answer is
-// answered with command_failed. Movable, so that it can be answered after its handler (`detach`). It
-// may outlive its node, and then does nothing. Threads: the node's one.
+// A command from another node, which this node has to answer. Destroying it without an answer
+// answers command_failed. Movable, so that it can be answered after its handler has returned
+// (`detach`). It may outlive its node; it then does nothing. Threads: the node's own.
 class ATBUS_API command {
  public:
   command(command&&) noexcept = default;
   command& operator=(command&& other) noexcept;
   ~command() { give_up(); }
 
-  // Who asks.
+  // The node that asks; 0 for a client.
   [[nodiscard]] bus_id source() const noexcept { return source_; }
   [[nodiscard]] std::string_view name() const noexcept {
     return words_.empty() ? std::string_view{} : std::string_view{words_.front()};
@@ -84,17 +87,18 @@ class ATBUS_API command {
   [[nodiscard]] std::span<const std::string> arguments() const noexcept {
     return std::span{words_}.subspan(words_.empty() ? 0 : 1);
   }
-  // An earlier life of this node may have carried it out.
+  // True if an earlier incarnation of this node may have carried it out.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
-  // Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for this
-  // node, or for who asks), invalid_argument (more than 1,024 values, or answered already), peer_closed
-  // (who asks has gone), closed. One that is refused is still to be answered.
+  // Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for
+  // this node or the asking one), invalid_argument (more than 1,024 values, or already answered),
+  // peer_closed (the asking process has ended), closed. After an error the command still has to be
+  // answered.
   status reply(const command_words& values) { return answer(errc::ok, values); }
-  // Who asks is told command_failed, and these words.
+  // Answers command_failed, with these words as the reason. Errors: as reply.
   status fail(const command_words& why) { return answer(errc::command_failed, why); }
 
-  // To be answered later: what is left behind is empty.
+  // Moves the command out, to be answered later; what remains is empty.
   [[nodiscard]] command detach() noexcept { return std::move(*this); }
 
  private:
@@ -110,15 +114,15 @@ class ATBUS_API command {
   status answer(errc how, const command_words& values);
   void give_up() noexcept;
 
-  std::shared_ptr<detail::node_core*> node_;  // that has to be answered through; none: answered
+  std::shared_ptr<detail::node_core*> node_;  // to answer through; null once answered
   bus_id source_;
-  std::uint64_t life_;  // of the source
+  std::uint64_t life_;  // incarnation of the source
   std::uint64_t number_;
   std::vector<std::string> words_;
   bool redelivered_;
 };
 
-// co_await node.command(...). Works in any coroutine type.
+// co_await node.command(...): the reply, or the error. Works in any coroutine type.
 class ATBUS_API command_awaitable {
  public:
   [[nodiscard]] bool await_ready() const noexcept { return false; }

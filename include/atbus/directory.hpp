@@ -1,11 +1,13 @@
-// Where nodes listen, for nodes that send to ids which nobody connect()ed to: node_options::directory.
-// There is one that reads a file (doc/nodes.md); derive from this to ask another service.
+// Maps bus ids to the addresses where nodes listen, for nodes that no connect() names: see
+// node_options::directory. The library has one that reads a file (doc/nodes.md); derive from this
+// class to use another source.
 //
-// A node asks only of ids that it sends or waits for. What it is told it dials as with connect(), for
-// as long as the directory names it; a link that is up is never dropped for the directory's sake.
+// A node looks up only ids that it sends to or waits for. It dials the addresses it gets as if
+// connect() named them, for as long as the directory lists them. A directory never causes a node to
+// drop a link that is up.
 //
-// All functions are called from the thread of the node, from within its verbs. None may block, throw,
-// or use a node.
+// Ownership: node and program share the directory (std::shared_ptr). Threads: all functions are
+// called from the node's thread, from within its verbs. They must not block, throw, or use a node.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +29,23 @@ class ATBUS_API directory {
   directory& operator=(const directory&) = delete;
   virtual ~directory() = default;
 
-  // Where that node listens; all of them are tried. Empty: not known, or not yet. A directory that has
-  // to ask elsewhere does so after this, and calls the watchers when it knows.
+  // The addresses where that node listens; all of them are tried. Empty: not known, or not yet. A
+  // directory that has to query another service does so after this call, and calls the watchers
+  // when it has the answer.
   [[nodiscard]] virtual std::vector<std::string> lookup(bus_id id) = 0;
 
-  // `changed` is called, from poll() alone, for each node of which lookup() says something else than
-  // before, until unwatch(). It may call lookup() and nothing else of this.
+  // Calls `changed`, from poll() only, for each node whose lookup() result has changed, until
+  // unwatch(). `changed` may call lookup() and no other function of the directory.
   virtual watch_id watch(std::function<void(bus_id)> changed) = 0;
   virtual void unwatch(watch_id which) = 0;
 
-  // A node says where it listens, all of it each time. Errors: not_supported (nobody needs to be
-  // told), anything else is logged.
+  // A node announces all addresses where it listens, each time one is added. Return not_supported
+  // if the directory has no use for them; the node logs any other error.
   virtual error announce(bus_id id, const std::vector<std::string>& addresses) = 0;
 
-  // Called at a node's start, and then every two seconds: looks for changes. What is wrong now, as a
-  // sentence for people, who are told once; lookup() goes on with what was known before.
+  // Called when a node starts, and then every 2 s: looks for changes. Returns what is wrong now, as
+  // a sentence for operators, which the node logs once; lookup() goes on with what was known
+  // before.
   virtual error poll() = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// A node's view of another node, as on_endpoint tells it.
+// How a node sees another node, as on_endpoint reports it.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,17 @@
 namespace atbus {
 
 enum class endpoint_event : std::uint8_t {
-  connected,     // registered both ways; after this messages flow
-  moved,         // they go through another channel now
-  away,          // its process has ended; what is sent waits for its successor in shared memory
-  disconnected,  // no link any more; what is sent waits until there is one, unless it was disconnect()
-  refused,       // it does not want this node, or this node does not want it: see the log
-  superseded,  // this process was silent, and another one has its bus id there now: for good. What
-               // was not settled is reported, and it is not dialled any more
+  connected,     // registered both ways; messages flow from now on
+  moved,         // messages go through another channel now
+  away,          // its process has ended; messages wait in shared memory for its successor
+  disconnected,  // no link is left; messages wait for the next one, unless disconnect() ended it
+  refused,       // one of the two nodes does not admit the other: see the log
+  superseded,    // this process was silent, and another one has its bus id now, for good. Messages
+                 // without an outcome are reported, and it is not dialled again
 };
 [[nodiscard]] ATBUS_API std::string_view name(endpoint_event event) noexcept;
 
-// A copy: it does not change when the endpoint does.
+// A copy: it does not change when the endpoint does. Owns its strings.
 class endpoint {
  public:
   endpoint(bus_id id, std::uint64_t incarnation, std::string address,
@@ -35,11 +35,11 @@ class endpoint {
         connected_(connected) {}
 
   [[nodiscard]] bus_id id() const noexcept { return id_; }
-  // Of its process: another one after each restart; 0 before it was ever seen.
+  // Incarnation of its process: changes with each restart; 0 before it was first seen.
   [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
-  // Through which messages go there; empty without a link.
+  // The address through which messages go there; empty without a link.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  // Smoothed, of pings; 0 where none are needed.
+  // Smoothed round trip of the pings; 0 where no pings are needed.
   [[nodiscard]] std::chrono::nanoseconds round_trip() const noexcept { return round_trip_; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
 

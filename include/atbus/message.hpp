@@ -1,4 +1,4 @@
-// What a node's handlers are told: messages, and what became of those that were not delivered.
+// The arguments of a node's handlers: messages, and reports of messages that were not delivered.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace atbus {
 
-// A message as it is handed to on_message: in place. It and its bytes are valid until the handler
-// returns; copy what is to be kept.
+// A message as on_message gets it: in place. The object and its bytes are valid until the handler
+// returns; copy what is needed later.
 class message {
  public:
   message(bus_id source, bus_id destination, std::uint32_t type, bytes_view bytes,
@@ -24,11 +24,11 @@ class message {
 
   [[nodiscard]] bus_id source() const noexcept { return source_; }
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
-  // As the sender gave it.
+  // The number that the sender passed to send.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }
-  // An earlier life of this node may have handled it.
+  // True if an earlier incarnation of this node may have handled it.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
  private:
@@ -39,9 +39,10 @@ class message {
   bool redelivered_;
 };
 
-// An accepted message that was not delivered, or of which nobody knows. Valid until the handler
-// returns. Reports that wait for a poll keep at most node_options::send_buffer_size bytes, or 1 MiB, of
-// messages that were dropped for want of room; further ones for the same destination are told as one.
+// Reports an accepted message that was not delivered, or whose outcome is unknown. Valid until the
+// handler returns. Reports of messages dropped for lack of room keep at most
+// node_options::send_buffer_size bytes (at least 1 MiB) until the next poll; further ones for the
+// same destination are merged into one report.
 class undelivered {
  public:
   undelivered(bus_id destination, std::uint64_t number, std::uint32_t type, bytes_view bytes,
@@ -55,21 +56,26 @@ class undelivered {
         reason_(reason) {}
 
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
-  // Of all messages this node sent there, counted from 1, or from where it stood when the node had
-  // forgotten the destination.
+  // Number among all messages that this node sent there. It counts from 1 or, once the node has
+  // forgotten a destination, from a higher number.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  // How many messages this tells of. If more than one, they were dropped: then number() and type() are
-  // those of the last one, and bytes() is empty.
+  // How many messages this report covers. If more than one, they were dropped: number() and type()
+  // are those of the last one, and bytes() is empty.
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
-  // not_delivered: proven that no handler has seen it, nor will; outcome_unknown: not proven.
+  // not_delivered: proven that no handler has seen it, nor will. outcome_unknown: not proven.
   [[nodiscard]] errc outcome() const noexcept { return outcome_; }
-  // Why: timed_out (its deadline; or nobody answered over other nodes), peer_closed (the process there
-  // has ended), would_block (dropped for want of room), closed (disconnect or shutdown), superseded (the
-  // other end has forgotten how far it had come, or another process has this bus id now), no_route (no
-  // way leads there), message_too_large (for the other end, which was not known yet); or why no way over
-  // other nodes came to be: hop_limit, denied, version_mismatch.
+  // Why it was not delivered:
+  // timed_out            its deadline has passed, or a route over other nodes gave no answer
+  // peer_closed          the process there has ended
+  // would_block          dropped for lack of room
+  // closed               disconnect or shutdown
+  // superseded           another process has this bus id now, or the other end has forgotten how
+  //                      far it had come
+  // no_route             no route leads there
+  // message_too_large    for the other end, whose limit was not known yet
+  // hop_limit, denied, version_mismatch    why no route over other nodes could be opened
   [[nodiscard]] errc reason() const noexcept { return reason_; }
 
  private:

@@ -1,5 +1,6 @@
-// A node: one participant of the bus. It names other nodes by their bus ids and sends; the bus finds
-// a channel to them, keeps what waits, goes on after a loss, and says what did not arrive.
+// A node: one participant of the bus. It sends messages to other nodes, which it names by their bus
+// ids. The bus chooses a channel to each of them, queues what has to wait, resumes after a lost
+// link, and reports what was not delivered.
 //
 //   atbus::node node{1};
 //   node.on_message([&](const atbus::message& m) { std::cout << m.text() << '\n'; node.stop(); });
@@ -7,26 +8,32 @@
 //   node.send(2, 0, "hello");
 //   node.run();
 //
-// Guarantees for each message that send or commit accepted: it is handed to the destination's
-// handler, in the order of sending and once per life of that process (to a later one again only
-// with the mark `redelivered`), or on_undelivered is told once, with the outcome not_delivered
-// (proven) or outcome_unknown.
+// Guarantee: each message that send or commit accepted has one outcome. Either the destination's
+// handler gets it, in the order of sending and once per incarnation of that process (a later
+// incarnation gets it again only with the mark `redelivered`). Or on_undelivered is called once for
+// it, with the outcome not_delivered (proven) or outcome_unknown.
 //
-// A node with bus id 0 is a visitor: it asks one node for something and goes. connect(0, address) names
-// where that node is, whatever its id, and command(0, ...) asks it. A visitor does nothing else: it
-// can't listen, send or be sent to. The node that it visits knows it only while it is there.
+// Client: a node with bus id 0. It asks one node to carry out commands, and leaves. connect(0,
+// address) names where that node is, whatever its id; command(0, ...) asks it. A client can do
+// nothing else: it can't listen, send, or be sent to. The other node knows a client only while it
+// is connected.
 //
-// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and never
-// blocks; or it rides on a libuv loop (node_options::loop).
+// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and
+// never blocks; or a libuv loop drives the node (node_options::loop).
 //
-// Threads: one for a node and everything that belongs to it; others send through sender().
-// Handlers run from poll, run and shutdown alone (or from the loop), never inside one another; but
-// close and the end of a node tell who still waits (on_ready, command) that it is closed, also from a
-// handler, and must not throw then. Each may use any verb: send, close, disconnect, destroy the node. One
-// may throw: poll, run and shutdown pass it on, and the message counts as handled; on a loop it stops the
-// loop, as uv_stop does, and the node receives nothing more until rethrow(), poll, listen, connect or
-// disconnect has passed it on.
-// Fork: in a forked child a node is unusable; the parent's goes on undisturbed.
+// Ownership: a node owns its links and copies its options. A node_sender and a detached command may
+// outlive it; a slot must not.
+// Threads: one thread uses a node and everything that belongs to it. Other threads send through
+// sender().
+// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
+// The exception: close and the end of a node call the pending calls of on_ready and command with
+// `closed`, also from inside a handler; these calls must not throw then. A handler may use any
+// verb: send, close, disconnect, destroy the node.
+// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
+// counts as handled. On a loop the exception stops the loop, as uv_stop does; the node receives
+// nothing more until rethrow(), poll, listen, connect or disconnect has thrown it.
+// Errors: verbs return a status or an error (status.hpp).
+// Fork: in a forked child a node is unusable; the parent's node is not affected.
 #pragma once
 
 #include <chrono>
@@ -65,9 +72,9 @@ class node_core;
 class node_state;
 }  // namespace detail
 
-// Writable bytes of one message, in the channel itself where that can be. Destroying it without a
-// commit gives them up; so does any other verb of the node that sends, and poll. A commit of what was
-// given up does nothing. It must not outlive its node.
+// Writable bytes of one message, in the channel itself where possible. Destroying the slot without
+// a commit discards them; so does poll, and any other verb of the node that sends. A commit after
+// that does nothing. A slot must not outlive its node.
 class ATBUS_API node_slot {
  public:
   node_slot(node_slot&& other) noexcept
@@ -83,13 +90,14 @@ class ATBUS_API node_slot {
   }
 
   explicit operator bool() const noexcept { return way_ != nullptr || core_ != nullptr; }
-  // Why there is none: an error of send.
+  // Why the slot is empty: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
-  // 8-byte aligned, not initialized.
+  // Aligned to 8 bytes, not initialized.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   node_slot* operator->() noexcept { return this; }
 
-  // Sends the first `length` bytes, by default all. More than that, or a second commit, does nothing.
+  // Sends the first `length` bytes, by default all. Does nothing if `length` is larger than the
+  // claim, or on a second commit.
   void commit() noexcept { commit(bytes_.size()); }
   void commit(std::size_t length) noexcept {
     if (length > bytes_.size())
@@ -119,11 +127,11 @@ class ATBUS_API node_slot {
         claim_(of.number),
         bytes_(of.at, of.core != nullptr ? length : 0),
         why_(of.why) {}
-  // Told all by value: a slot whose address nobody has lies in registers.
+  // Arguments are passed by value so that the slot can stay in registers.
   static void commit(detail::node_core& core, std::uint64_t claim, std::size_t length) noexcept;
   static void give_up(detail::node_core& core, std::uint64_t claim) noexcept;
 
-  // Where it was claimed: one of them, or none.
+  // Where it was claimed: in one of the two, or in neither.
   detail::direct_way* way_ = nullptr;
   detail::node_core* core_ = nullptr;
   std::uint64_t claim_ = 0;  // its number
@@ -131,8 +139,8 @@ class ATBUS_API node_slot {
   status why_;
 };
 
-// co_await node.ready(id, timeout): ok once that node is connected, timed_out, or closed if the node
-// that waits ends first. Works in any coroutine type.
+// co_await node.ready(id, timeout): ok once that node is connected; timed_out; closed if this node
+// ends first; or an error of on_ready. Works in any coroutine type.
 class ATBUS_API ready_awaitable {
  public:
   [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -152,8 +160,8 @@ class ATBUS_API ready_awaitable {
 
 class ATBUS_API node {
  public:
-  // `id` is this node's; 0: a visitor. With wrong options nothing works: fault() says what is wrong, and
-  // each verb that can fail does, with its code.
+  // `id` is the bus id of this node; 0 makes it a client. A node with wrong options does not work:
+  // fault() says what is wrong, and each verb that can fail returns that error.
   explicit node(bus_id id, const node_options& options = {});
   node(node&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)), way_(std::exchange(other.way_, nullptr)) {}
@@ -168,39 +176,44 @@ class ATBUS_API node {
   ~node() { close(); }
 
   [[nodiscard]] bus_id id() const noexcept;
-  // Of this life of the node: random.
+  // Random; each incarnation of the node has its own.
   [[nodiscard]] std::uint64_t incarnation() const noexcept;
 
-  // What is wrong with the options; none if the node can work.
+  // What is wrong with the options; no error if the node can work.
   [[nodiscard]] error fault() const;
 
-  // Listens there, any number of times. Errors: those of receiver::open; denied for TCP without a
-  // token (node_options::allow_unauthenticated); closed.
+  // Listens at this address; may be called any number of times. Errors: those of receiver::open;
+  // denied (TCP without a token, see node_options::allow_unauthenticated); invalid_argument (a
+  // client; a message_limit too low for a handshake); closed.
   [[nodiscard]] error listen(std::string_view address);
-  // Where it listens: with ports that were bound and names that were made up.
+  // Where the node listens, with the ports that were bound and the names that were generated.
   [[nodiscard]] std::vector<std::string> addresses() const;
 
-  // Node `id` is expected at this address, or at another one if this was called before. What is sent
-  // there waits, up to node_options::send_buffer_size, until it is connected; while it is not, it is
-  // dialled again. Errors: an address that can't be used; denied for TCP without a token; closed.
+  // Expects node `id` at this address, in addition to the addresses of earlier calls. Messages to
+  // it wait until it is connected, up to node_options::send_buffer_size bytes. While it is not
+  // connected, this node dials it again (node_options::retry). Errors: an address that can't be
+  // used; denied for TCP without a token; invalid_argument (this node's id; 0, unless this is a
+  // client; any other id if it is); closed.
   [[nodiscard]] error connect(bus_id id, std::string_view address);
-  // Ends that, and the links to that node, with a goodbye of a second at most. What was accepted for it and
-  // is not settled is reported with the reason `closed`: what waits here at once, what is on its way when
-  // its link has ended. None of it goes another way or waits for that node to come back; what is sent until
-  // the links have ended does. Errors: not_found, closed.
+  // Ends the dialling and the links to that node. The goodbye takes at most 1 s. What was accepted
+  // for that node and has no outcome yet is reported with the reason `closed`: queued messages at
+  // once, those in flight when their link has ended. None of it takes another route or waits for
+  // that node to return; a message sent after this call does. Errors: not_found, closed.
   error disconnect(bus_id id);
-  // What is sent to that node from now on goes by this, instead of by node_options::overflow and
-  // message_deadline; whether it is there or not, and until it is said anew. Errors: invalid_argument
-  // (this node's id, 0, a deadline below 0), closed.
+  // Sets the policy for messages sent to that node from now on, in place of node_options::overflow
+  // and message_deadline. It holds whether the node is connected or not, until the next call.
+  // Errors: invalid_argument (this node's id, 0, a negative deadline), closed.
   error set_policy(bus_id id, const peer_policy& policy);
-  // The node that answered at node_options::parent; 0: none is connected.
+  // The node that answered at node_options::parent; 0 if none is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 
-  // Accepts a copy of the message. To a node without a link it goes over other nodes, by the parent or
-  // a child (node_options::parent). Errors: no_route (none of these, and neither connect() nor the
-  // directory names it), would_block (on_writable tells when to go on), not_connected (with
-  // overflow_policy::disconnect: the link was full, and is broken off), message_too_large, closed,
-  // not_supported (this is a visitor), out_of_memory. To its own id: delivered by the next poll.
+  // Accepts a copy of the message. To a node without a link the message goes over other nodes: the
+  // parent or a child (node_options::parent). A message to the node's own id is delivered by the
+  // next poll.
+  // Errors: no_route (no such route, and neither connect() nor the directory names that node),
+  // would_block (the queue is full; on_writable is called when there is room), not_connected (with
+  // overflow_policy::disconnect: the link was full and is broken off), message_too_large, closed,
+  // not_supported (this node is a client), out_of_memory.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
     std::byte* const at = way_ != nullptr ? way_->claim(to, type, bytes.size()) : nullptr;
     if (at == nullptr) [[unlikely]]
@@ -212,14 +225,15 @@ class ATBUS_API node {
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
     return send(to, type, as_bytes(text));
   }
-  // The same, and what becomes of the message while no way to that node is known. Required ones wait
-  // also for a node below this one that is not there yet.
+  // The same, with a policy for as long as no route to that node is known. A required message also
+  // waits for a node below this one that is not there yet.
   status send(bus_id to, std::uint32_t type, bytes_view bytes, delivery_policy policy) noexcept;
   status send(bus_id to, std::uint32_t type, std::string_view text,
               delivery_policy policy) noexcept {
     return send(to, type, as_bytes(text), policy);
   }
-  // `length` writable bytes of a message; false and why() for the errors of send.
+  // `length` writable bytes of a message. On an error of send the slot is false and why() returns
+  // it.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
     std::byte* const at = way_ != nullptr ? way_->claim(to, type, length) : nullptr;
     if (at == nullptr) [[unlikely]]
@@ -227,91 +241,103 @@ class ATBUS_API node {
     return {*way_, {at, length}};
   }
 
-  // To all nodes whose ids are in the range and to which there is a way now, but this one: one copy for
-  // each link, handed on by parents and children. Each node delivers it once at most. Not acknowledged,
-  // not repeated: what finds a full link is lost there (node_stats::relay_drops), and a node whose
-  // message_limit is lower drops it (broadcast_drops). Errors: no_route (no link leads to any),
-  // would_block (none of these has room), message_too_large, closed.
+  // Sends to all nodes in the range to which there is a route now, except this one: one copy over
+  // each link, passed on by parents and children. Each node delivers a broadcast at most once. It
+  // is neither acknowledged nor repeated: a full link drops it (node_stats::relay_drops), and so
+  // does a node whose message_limit is lower (broadcast_drops). Errors: no_route (no link leads to
+  // any of them), would_block (none of the links has room), message_too_large, not_supported (this
+  // node is a client), closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
-  // The same, and once `timeout` has passed (0 or less: with the next poll) calls with the nodes that have
-  // said they got it.
-  // would_block also if 64 such calls are outstanding.
+  // The same. Once `timeout` has passed (0 or less: with the next poll), calls `reached` with the
+  // nodes that have confirmed the message. would_block also while 64 such calls are outstanding.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);
 
-  // Asks that node for something: a command's name, and its arguments; 1,024 words at most. `call` is
-  // called exactly once if this is ok, never within it. It is told
-  //   ok                and the reply
-  //   command_failed    and why, in the words of the node that was asked
+  // Asks that node to carry out a command: a name and its arguments, at most 1,024 words in all. If
+  // this returns ok, `call` is called exactly once, and never from within this function, with:
+  //   ok                the reply
+  //   command_failed    and the reason, in the words of the node that was asked
   //   unknown_command   that node has no such command
-  //   timed_out         nothing is known: it may have been carried out, or be so later
+  //   timed_out         unknown: the command may have been carried out, or may be later
   //   closed            this node ends
-  //   any other error   why the command was not delivered, or may not have been (see undelivered)
-  // Errors: those of send; invalid_argument (no words or too many, a negative timeout); would_block also
-  // while 4,096 commands of this node's are not answered; on_writable tells when half of them are.
+  //   any other error   why it was not delivered, or may not have been (undelivered::reason)
+  // Errors: those of send; invalid_argument (no words, more than 1,024, a negative timeout);
+  // would_block also while 4,096 commands of this node have no answer (on_writable is called when
+  // half of them have one).
   status command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                  std::function<void(status, const command_reply&)> call);
   [[nodiscard]] command_awaitable command(bus_id to, command_words words,
                                           std::chrono::nanoseconds timeout);
 
-  // For another thread: a lane of its own into this node. What is wrong is said by its send.
+  // A sender for another thread, with a lane of its own into this node. Its send returns any error.
   [[nodiscard]] node_sender sender();
 
+  // Called for each message to this node; see message.
   void on_message(std::function<void(const message&)> handler);
-  // Of all commands, or of those with that name, which it takes from the first. A command that no
-  // handler is for is answered with unknown_command. An empty handler is none.
+  // The first sets the handler of all commands; the second that of the commands with this name,
+  // which then no longer go to the first. A command without a handler is answered with
+  // unknown_command. An empty handler counts as none.
   void on_command(std::function<void(atbus::command&)> handler);
   void on_command(std::string_view name, std::function<void(atbus::command&)> handler);
-  // Once for each accepted message that is not delivered or unknown; once for several of those that were
-  // dropped for want of room, if there are many before a poll (undelivered::count). While there is no
-  // handler they are counted in stats() alone.
+  // Called once for each accepted message whose outcome is not_delivered or outcome_unknown. Many
+  // messages dropped for lack of room between two polls may share one call (undelivered::count).
+  // Without a handler, only stats() counts them.
   void on_undelivered(std::function<void(const undelivered&)> handler);
+  // Called when the state of another node changes; see endpoint_event.
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
-  // After a would_block of send, claim or command: there is room for that destination again.
+  // Called after a would_block of send, claim or command, once that destination has room again.
   void on_writable(std::function<void(bus_id)> handler);
-  // One line for people, without a newline. 1,000 wait for a poll at most; then one says how many were left
-  // out.
+  // One line of text for operators, without a newline. At most 1,000 lines wait for a poll; a
+  // further line then tells how many were left out.
   void on_log(std::function<void(std::string_view)> sink);
 
-  // Calls once when node `id` is connected, or `timeout` has passed (timed_out; negative: never), or
-  // this node ends (closed). Errors: closed; would_block while 4,096 calls wait.
+  // Calls `call` once: with ok when node `id` is connected, with timed_out after `timeout`
+  // (negative: never), or with closed when this node ends. Errors: closed; would_block while 4,096
+  // calls wait.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
   [[nodiscard]] ready_awaitable ready(bus_id id, std::chrono::nanoseconds timeout) noexcept;
 
-  // Sends, receives, and calls handlers; never blocks. Returns how many messages were delivered;
-  // from a handler it does nothing and returns 0.
+  // Sends, receives and calls handlers; never blocks. Returns the number of messages delivered.
+  // Called from a handler, it does nothing and returns 0.
   std::size_t poll(const poll_limits& limits = {});
-  // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: for
-  // ever). Spins before, for at most 50 us, as long as that has been paying lately.
+  // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
+  // limit). Before it sleeps it spins for at most 50 us, and less when spinning has not paid off
+  // lately. Errors: closed, invalid_argument (from a handler), and that of fault().
   status wait(std::chrono::nanoseconds timeout);
-  // Polls and waits until stop() was called and what was accepted is settled, or
-  // node_options::drain is over. Errors: timed_out (then not all of it is: shutdown reports what was
-  // not delivered), closed (also when a handler destroys the node), invalid_argument (on a loop, or
+  // Polls and waits until stop() was called and every accepted message has an outcome, or
+  // node_options::drain has passed. Errors: timed_out (some messages have no outcome; shutdown
+  // reports them), closed (also when a handler destroys the node), invalid_argument (on a loop, or
   // from a handler), and that of fault().
   status run();
+  // Makes run() return, see there. Call it from the node's thread.
   void stop() noexcept;
-  // Lets what was accepted settle for at most `deadline` (negative: for as long as it takes), says goodbye, ends the node, and reports
-  // what was not delivered. Errors: timed_out (something was not), closed, invalid_argument (from a
-  // handler).
+  // Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
+  // (negative: no limit), says goodbye (at most 1 s), ends the node, and reports what was not
+  // delivered. Errors: timed_out (some messages had no outcome by then), closed, invalid_argument
+  // (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
-  // What is queued, for sockets and over other nodes, leaves now, not with the next poll.
+  // Hands over now, not at the next poll, what is queued for sockets and for routes over other
+  // nodes.
   void flush() noexcept;
 
-  // For event loops, as in receiver.
+  // For event loops; used as in receiver.
   [[nodiscard]] int descriptor() const noexcept;
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep();
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
 
-  // On a libuv loop: throws what a handler has thrown there, once. failed(): something waits to be.
+  // On a libuv loop: rethrow() throws, once, the exception that a handler threw there; failed()
+  // tells whether one is waiting.
   void rethrow();
   [[nodiscard]] bool failed() const noexcept;
 
   [[nodiscard]] node_stats stats() const noexcept;
+  // A copy of each node that this one knows.
   [[nodiscard]] std::vector<endpoint> endpoints() const;
 
-  // Ends it at once: what is not settled is lost without a report. Idempotent; allowed in a handler.
+  // Ends the node at once: what has no outcome is lost without a report. Idempotent; allowed in a
+  // handler.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept;
 

@@ -1,5 +1,5 @@
-// Tests of your own handlers on a simulated bus: several nodes in one thread, on a network and a clock
-// that exist in memory only, under faults that follow from a seed. Link atbus::testing.
+// Tests of a program's handlers on a simulated bus: several nodes in one thread, on a network and a
+// clock in memory, with faults drawn from a seed. Link atbus::testing.
 //
 //   atbus::testing::simulation sim{seed};
 //   sim.start(2, [&](atbus::node& node) {                      // as in main(), up to run()
@@ -11,17 +11,21 @@
 //   sim.node(1).send(2, kOrder, "one apple");
 //   sim.run_until_idle();
 //
-// The nodes are real: the same code as in your program, registration, acknowledgements and all. Simulated
-// are the channels, the clock and the randomness below them. Any address works; what is not TCP connects
-// processes of one host only. mem:// and shm:// are memory: what was sent is there at once; at shm:// it
-// also waits there for the next life of a process.
+// The nodes are real: they run the same code as in production, registration and acknowledgements
+// included. The channels, the clock and the randomness below them are simulated. Any address works;
+// addresses other than TCP connect processes of one host only. mem:// and shm:// behave as memory:
+// what was sent arrives at once, and at shm:// it also waits for the next incarnation of a process.
 //
-// The same seed and the same program make the same run. `simulation{}` draws a seed, or takes the
-// environment's ATBUS_SIMULATION_SEED, and prints it to standard error.
+// The same seed and the same program make the same run. `simulation{}` draws a seed, or takes it
+// from the environment variable ATBUS_SIMULATION_SEED, and prints it to standard error.
 //
-// Time stands still but for step, run_for, run_until and run_until_idle, and for a node's own wait, run
-// and shutdown, which run the simulation meanwhile. Handlers run inside these; what one throws leaves
-// them. Not for several threads.
+// Time advances only in step, run_for, run_until and run_until_idle, and in a node's own wait, run
+// and shutdown, which run the simulation meanwhile. Handlers run inside these functions, which pass
+// their exceptions on.
+//
+// Ownership: a simulation owns its nodes. Threads: one. Errors: std::logic_error for a process that
+// is not running but has to be, is started twice, or waits without limit when nothing is left to
+// happen.
 #pragma once
 
 #include <chrono>
@@ -40,19 +44,19 @@
 
 namespace atbus::testing {
 
-// What holds for links that are made, and messages that are sent, from now on.
+// Conditions for links made, and messages sent, from now on.
 struct network_conditions {
   std::chrono::nanoseconds delay_min = std::chrono::microseconds{50};
   std::chrono::nanoseconds delay_max = std::chrono::microseconds{500};
-  bool refuses = false;   // connections are refused,
-  bool swallows = false;  // or get no answer
+  bool refuses = false;   // refuses new connections
+  bool swallows = false;  // new connections get no answer
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-  std::size_t kernel_holds = 64 * 1024;  // bytes under way, each direction of a link
-  // Bytes in a link's queue, where what the node's options ask for is not less.
+  std::size_t kernel_holds = 64 * 1024;  // bytes in flight in each direction of a link
+  // Bytes in the queue of a link; the node's options apply if they ask for less.
   std::size_t queue_size = std::numeric_limits<std::size_t>::max();
 };
 
-// Which ends of a link see that it ends. Within one host both do.
+// Which ends of a link notice that it ends. Within one host both do.
 enum class seen_by : std::uint8_t { both, one, none };
 
 struct process_options {
@@ -60,14 +64,14 @@ struct process_options {
   unsigned host = 1;  // processes with the same number share memory and Unix sockets
 };
 
-// How often each happens in the time of a disturb().
+// How many times each fault happens during a disturb().
 struct disturbances {
-  unsigned cuts = 4;         // of a link, seen by both, one or none of its ends
-  unsigned delays = 2;       // messages take up to half a second for a while
+  unsigned cuts = 4;         // of a link, noticed by both, one or none of its ends
+  unsigned delays = 2;       // messages take up to 0.5 s for a while
   unsigned refusals = 1;     // connections are refused for a while
-  unsigned stops = 1;        // a process stands still for a while
-  unsigned restarts = 1;     // a process is killed, and begins again after a while
-  unsigned clock_steps = 1;  // a process's clock jumps ahead by up to a minute
+  unsigned stops = 1;        // a process is stopped for a while
+  unsigned restarts = 1;     // a process is killed, and started again after a while
+  unsigned clock_steps = 1;  // the clock of a process jumps ahead by up to 1 min
 };
 
 class simulation {
@@ -79,12 +83,13 @@ class simulation {
   simulation& operator=(const simulation&) = delete;
 
   [[nodiscard]] std::uint64_t seed() const noexcept;
-  // The seed's next number, below `limit`, for choices of your own.
+  // The next random number of the seed, below `limit` (not 0), for choices of the test's own.
   std::uint64_t draw(std::uint64_t limit);
 
-  // Begins a process with one node. `program` is called with it now, and again at each restart: it sets
-  // handlers, listens and connects. What it returns, if anything, is destroyed when the process ends,
-  // before the node. The node must stay where it is. node::stop() ends the process as it ends run().
+  // Starts a process with one node. Calls `program` with the node now, and again at each restart:
+  // it sets handlers, listens and connects. Its return value, if any, is destroyed when the process
+  // ends, before the node. `program` must not move the node. node::stop() ends the process as it
+  // ends run().
   template <class Program>
   void start(bus_id id, Program program, const process_options& options = {}) {
     begin(id, options, [program = std::move(program)](atbus::node& node) mutable {
@@ -99,43 +104,43 @@ class simulation {
   }
   // Whether that process was started and has not ended.
   [[nodiscard]] bool is_running(bus_id id) const noexcept;
-  // Of a process that is running.
+  // The node of a process that is running.
   [[nodiscard]] atbus::node& node(bus_id id);
 
-  // As SIGKILL. From a handler: once that returns.
+  // Ends the process as SIGKILL does. From a handler: once the handler has returned.
   void kill(bus_id id);
   // Starts that process anew; kills it first if it is running.
   void restart(bus_id id);
-  // Of these times and those below one that is negative counts as 0.
-  // As SIGSTOP, and SIGCONT after that time.
+  // Stops the process as SIGSTOP does, and continues it after `time`, as SIGCONT does. Here and
+  // below, a negative time counts as 0.
   void stop_for(bus_id id, std::chrono::nanoseconds time);
-  // Its clock jumps ahead, as on a machine that was suspended.
+  // Moves the clock of the process ahead, as on a machine that was suspended.
   void step_clock(bus_id id, std::chrono::nanoseconds ahead);
 
   [[nodiscard]] network_conditions& conditions() noexcept;
-  // Ends the links between two nodes, but for memory. What is under way each way is lost from a random
-  // message on.
+  // Ends the links between two nodes, except through memory. In each direction, what is in flight
+  // is lost from a random message on.
   void cut(bus_id one, bus_id other, seen_by who = seen_by::both);
-  // No TCP between the two, and nobody is told, until they are joined.
+  // Blocks TCP between the two nodes until they are joined; neither is notified.
   void separate(bus_id one, bus_id other);
   void join(bus_id one, bus_id other);
-  // Plans faults at random moments of the time to come. When it is over all faults are, too, and all
+  // Plans faults at random moments of the next `time`. At its end all faults are over, and all
   // processes that they stopped or killed are running.
   void disturb(std::chrono::nanoseconds time, const disturbances& what = {});
 
-  // Since the beginning.
+  // Time since the simulation was made.
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
-  // Calls that then.
+  // Calls `what` after `time`.
   void after(std::chrono::nanoseconds time, std::function<void()> what);
 
-  // One thing happens; false: nothing is left to happen.
+  // Runs the next event. False: there is none.
   bool step();
   void run_for(std::chrono::nanoseconds time);
-  // Until it holds, looked at after each step; false: it does not within `longest`.
+  // Runs until `holds` returns true; calls it after each step. False: it did not within `longest`.
   bool run_until(const std::function<bool()>& holds,
                  std::chrono::nanoseconds longest = std::chrono::minutes{1});
-  // Until nothing is on its way, nothing is planned by after() or disturb(), and all that was accepted
-  // is delivered or reported.
+  // Runs until nothing is in flight, nothing is planned by after() or disturb(), and every accepted
+  // message is delivered or reported. False: not within `longest`.
   bool run_until_idle(std::chrono::nanoseconds longest = std::chrono::minutes{1});
 
  private:
@@ -147,8 +152,9 @@ class simulation {
   std::unique_ptr<state> state_;
 };
 
-// Runs `holds` with simulations of the seeds 1, 2, ... `count`; with ATBUS_SIMULATION_SEED set, of that
-// seed alone. The first seed that it returns false for, which is printed with how to run it again.
+// Runs `holds` with one simulation for each of the seeds 1 to `count`, or only for that of
+// ATBUS_SIMULATION_SEED if it is set. Returns the first seed for which `holds` returns false, and
+// prints how to run it again.
 [[nodiscard]] std::optional<std::uint64_t> first_failing_seed(
     std::uint64_t count, const std::function<bool(simulation&)>& holds);
 
