@@ -1,4 +1,5 @@
-// Options and counters shared by all kinds of channel. Plain values.
+// Options and counters shared by all kinds of channel. Plain values; a channel copies its options.
+// Sizes are in bytes.
 #pragma once
 
 #include <chrono>
@@ -13,96 +14,100 @@ namespace atbus {
 
 // How a stream channel (ipv4://, ipv6://, dns://, unix://) uses its sockets.
 struct socket_options {
-  // Whether this end wants a checksum (CRC-32C) with each message. They are used if either end wants
-  // them. By default for TCP, and not between processes of one host (unix://).
+  // Whether this end wants a checksum (CRC-32C) with each message. It is used if either end wants
+  // it. Default: yes for TCP, no between processes of one host (unix://).
   std::optional<bool> checksums = {};
-  // The kernel's buffer, in bytes of payload as it counts them; 0: what the kernel chooses.
+  // Size of the kernel's buffers, in bytes of payload as the kernel counts them. 0: the kernel's
+  // choice.
   int send_buffer = 1 << 20;
   int receive_buffer = 1 << 20;
-  // TCP only: have the kernel ask a silent peer whether it is still there.
+  // TCP only: the kernel checks whether a silent peer is still there.
   bool keepalive = true;
 };
 
-// Options of `receiver::open`. What the address says (`shm://name?lanes=16&lane_size=4M`) goes
-// before what stands here. Number and size of lanes and the message limit are properties of the
-// segment: whoever opens an existing one gets the segment's own, and an explicit wish that differs
-// is an error.
+// Options of `receiver::open`. Options in the address (`shm://name?lanes=16&lane_size=4M`) take
+// precedence over these. Number of lanes, lane size and message limit belong to the segment: a
+// receiver that opens an existing segment gets the segment's own values, and a value given here
+// that differs is an error (geometry_mismatch).
 struct receiver_options {
-  // Most senders at a time, 1 to 4096. 0: 64.
+  // Maximum number of senders at a time: 1 to 4096. 0: 64.
   std::uint32_t lanes = 0;
-  // Bytes per lane; rounded up to a power of two, 4 KiB to 1 GiB. 0: 1 MiB, or what the message
-  // limit needs. Must be at least 2 x (message_limit + 8), so that the largest message always finds
-  // room.
+  // Bytes per lane, rounded up to a power of two: 4 KiB to 1 GiB. 0: 1 MiB, or more if the message
+  // limit needs it. Must be at least 2 x (message_limit + 8), so that the largest message always
+  // finds room.
   std::uint64_t lane_size = 0;
-  // Largest message in payload bytes, inclusive, at most 64 MiB. 0: ATBUS_MACRO_MSG_LIMIT of the
+  // Largest message in payload bytes, inclusive; at most 64 MiB. 0: ATBUS_MACRO_MSG_LIMIT of the
   // build (64 KiB).
   std::uint64_t message_limit = 0;
-  // Hand each message to the handler as a private copy, for when a sender's process is not trusted
-  // to leave alone what it has sent. Costs one copy.
+  // Hands each message to the handler as a private copy, for a sender's process that is not trusted
+  // to leave sent messages unchanged. Costs one copy per message.
   bool copy_on_receive = false;
-  // Touch all pages of a lane when a sender takes it, instead of at first use.
+  // Touches all pages of a lane when a sender takes it, instead of at first use.
   bool prefault = false;
-  // Longest time that `wait` spins before it sleeps. How long it really spins follows from how soon
-  // messages came lately; an idle receiver does not spin. 0: never.
+  // The longest time that `wait` spins before it sleeps. The actual time adapts to how soon
+  // messages have come lately; an idle receiver does not spin. 0: never.
   std::chrono::nanoseconds spin = std::chrono::microseconds{50};
-  // Directory of shm:// segments: a tmpfs shared by the processes that are to meet. Not used by
+  // Directory of shm:// segments: a tmpfs that all communicating processes share. Not used by
   // mem://.
   std::string directory = "/dev/shm";
 
-  // Of streams only, from here on.
+  // From here on, for streams only.
   socket_options socket = {};
-  // Connections that the kernel holds until they are accepted.
+  // Connections that the kernel queues until they are accepted.
   int backlog = build_settings::connection_backlog;
-  // Most connections at a time; who comes then waits in the backlog.
+  // Maximum number of open connections. Further ones wait in the backlog.
   std::uint32_t connections = 4096;
-  // Most of them that have not said hello. When one more comes, one is closed of the address (of a
-  // Unix socket: of the user) that has most of them: first the one that has been silent for longest.
+  // Maximum number of connections that have not said hello. When one more comes, one is closed of
+  // the address (for a Unix socket: the user) that has most of them, the longest silent one first.
   std::uint32_t unconfirmed = 256;
-  // How long one may take to say hello.
+  // How long a connection may take to say hello. Default: ATBUS_MACRO_CONNECTION_CONFIRM_TIMEOUT of
+  // the build (30 s).
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
 };
 
-// Where a stream sender keeps what the kernel has not taken yet.
+// Where a stream sender queues what the kernel has not taken yet.
 enum class send_buffer_kind : std::uint8_t {
   fixed,   // a ring of blocks, allocated once, at the first message
-  growing  // allocated as it is needed, given back when it is not
+  growing  // allocated as needed, and freed afterwards
 };
 
-// Options of `sender::open`. Number and size of lanes and the message limit are the segment's.
+// Options of `sender::open`. Lanes, lane size and message limit of shared memory are the segment's.
 struct sender_options {
-  // Touch all pages of the lane at once, instead of at first use.
+  // Touches all pages of the lane when it is taken, instead of at first use.
   bool prefault = false;
   // As for a receiver, before `wait_writable` sleeps.
   std::chrono::nanoseconds spin = std::chrono::microseconds{50};
-  // As for a receiver: the same directory, or they don't meet.
+  // As for a receiver; both ends need the same directory.
   std::string directory = "/dev/shm";
 
-  // Of streams only, from here on.
+  // From here on, for streams only.
   socket_options socket = {};
-  // The longest message in payload bytes, as for a receiver; the receiver's limit holds too.
+  // Largest message in payload bytes, as for a receiver; the receiver's limit applies as well.
   std::uint64_t message_limit = 0;
   send_buffer_kind buffer = send_buffer_kind::fixed;
-  // Most bytes of a growing buffer. 0: 4 MiB, or what the message limit needs.
+  // Maximum size of a growing buffer in bytes. 0: 4 MiB, or more if the message limit needs it.
   std::uint64_t send_buffer_size = 0;
-  // Blocks of ATBUS_MACRO_DATA_NODE_SIZE bytes of a fixed one. 0: as many as make 4 MiB, or what the
-  // message limit needs.
+  // Number of blocks (ATBUS_MACRO_DATA_NODE_SIZE bytes each) of a fixed buffer. 0: as many as make
+  // 4 MiB, or more if the message limit needs it.
   std::uint64_t send_buffer_number = 0;
-  // How long `open` waits for the connection; it fails then. 0: it does not wait, and the first
-  // messages wait for the connection. Also how long each later attempt may take (0: 5 s).
+  // How long `open` waits for the connection before it fails. 0, or with `reconnect_min` above 0:
+  // `open` does not wait, and the first messages wait for the connection. Also the time limit of
+  // each later attempt (0: 5 s).
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-  // How long closing waits until the other host has taken what was accepted.
+  // How long closing waits until what was accepted is written; over TCP also, if the receiver has
+  // not said hello yet, until the other host has acknowledged it.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
-  // Dial again when the connection is lost or can't be made: after `reconnect_min`, then after
-  // twice as long each time, up to `reconnect_max`, each by chance up to a quarter longer or
-  // shorter. 0: never.
+  // Backoff for dialling again after a connection is lost or can't be made: `reconnect_min`, then
+  // doubled each time up to `reconnect_max`; each wait is random, up to a quarter longer or
+  // shorter. `reconnect_min` 0: never dials again.
   std::chrono::nanoseconds reconnect_min{0};
   std::chrono::nanoseconds reconnect_max = std::chrono::seconds{30};
 };
 
-// How much one `poll` may do. It ends earlier when nothing is left to deliver.
+// Limits of one `poll`. It returns earlier when nothing is left to deliver.
 struct poll_limits {
   std::size_t messages = 4096;
-  // Checked about every 32 messages; 0 or less: no limit.
+  // Checked about every 32 messages. 0 or less: no limit.
   std::chrono::nanoseconds time{0};
 };
 
@@ -110,20 +115,20 @@ struct poll_limits {
 // them (`atbus shm show`); they count from the creation of the segment, across restarts of either
 // side. Those of a stream count from its opening.
 struct channel_stats {
-  std::uint64_t messages = 0;             // whose handler was run, also if it threw
+  std::uint64_t messages = 0;             // messages whose handler ran, also if it threw
   std::uint64_t bytes = 0;                // their payload
   std::uint64_t full = 0;                 // claims and sends refused with would_block
-  std::uint64_t wake_ups = 0;             // doorbell rings sent by senders
-  std::uint64_t space_rings = 0;          // rings sent back to senders that waited for space
-  std::uint64_t redelivered = 0;          // handed out again after a receiver died in its handler
+  std::uint64_t wake_ups = 0;             // wake-ups of the receiver, sent by senders
+  std::uint64_t space_rings = 0;          // wake-ups of senders that waited for space
+  std::uint64_t redelivered = 0;          // delivered again after a receiver died in its handler
   std::uint64_t quarantined = 0;          // lanes and connections found with impossible values
   std::uint64_t padding_bytes = 0;        // skipped at the ends of rings
-  std::uint64_t high_water_mark = 0;      // most bytes ever seen waiting in a lane
+  std::uint64_t high_water_mark = 0;      // most bytes ever seen waiting in a lane or queue
   std::uint64_t connections = 0;          // of a stream: open now
-  std::uint64_t unconfirmed_dropped = 0;  // closed because they never said hello
-  std::uint64_t reconnects = 0;           // of a sender: connections after the first
-  // What the kernel granted of the wish in socket_options, in bytes: of a sender the send buffer of
-  // its connection, of a receiver the receive buffer that its listener hands on.
+  std::uint64_t unconfirmed_dropped = 0;  // closed before they said hello: too late, or too many
+  std::uint64_t reconnects = 0;           // connections after the first
+  // What the kernel granted of the buffer size in socket_options, in bytes: of a sender, the send
+  // buffer of its connection; of a receiver, the receive buffer that its listener passes on.
   std::uint64_t socket_buffer = 0;
 };
 

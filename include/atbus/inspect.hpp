@@ -1,16 +1,21 @@
-// Looking at the shared-memory segments of a host from outside, for operators: `atbus shm` is made
-// of this.
+// Inspects and cleans the shared-memory segments of a host from outside, for operators. `atbus shm`
+// uses this.
 //
-// Looking disturbs nobody: files are opened read-only and read with pread, locks are asked for
-// (F_OFD_GETLK), never taken. Every value of a segment is taken as hostile: positions and lengths
+//   auto all = atbus::list_segments();
+//   if (!all) return all.error().print(), 1;
+//   for (const auto& one : *all) std::cout << one.name << ' ' << name(one.state) << '\n';
+//
+// Inspection disturbs no process: files are opened read-only and read with pread; locks are queried
+// (F_OFD_GETLK), never taken. Every value of a segment is treated as hostile: positions and lengths
 // are checked before they are followed, walks are bounded, names are printable. What a living
-// process changes meanwhile shows as old or new; a record overwritten while being read is left out.
+// process changes meanwhile appears as old or new; a record overwritten during the read is left
+// out.
 //
-// Only `clean_segment` changes anything, and only what no living process holds: the kernel's locks
-// decide, no timer and no pid does.
+// Only `clean_segment` and `clean_segments` change anything, and only what no living process holds:
+// the kernel's locks decide, not a timer or a pid.
 //
-// Threads: any; nothing is shared between calls. Segments of mem:// exist in their process only and
-// can't be seen here.
+// Ownership: reports are plain values. Threads: any; calls share nothing. Segments of mem:// exist
+// in their process only and can't be seen here.
 #pragma once
 
 #include <chrono>
@@ -30,7 +35,7 @@ enum class segment_state : std::uint8_t {
   live,     // a living receiver owns it
   waiting,  // no receiver lives, but living senders hold lanes
   orphan,   // no living process holds it; its messages wait for a receiver
-  retired,  // removed, but whoever removed it died before the name was gone
+  retired,  // removed, but the removing process died before the name was gone
   invalid,  // no segment this version can read: see segment_report::problem
 };
 ATBUS_API std::string_view name(segment_state state) noexcept;
@@ -42,9 +47,9 @@ enum class lane_state : std::uint8_t {
 };
 ATBUS_API std::string_view name(lane_state state) noexcept;
 
-// What a process wrote about itself. For people: nothing is decided by it.
+// What a process wrote about itself. For operators: nothing is decided by it.
 struct process_note {
-  std::uint32_t pid = 0;        // as its own pid namespace numbers it; 0: nothing was written
+  std::uint32_t pid = 0;        // in its own pid namespace; 0: nothing was written
   std::uint64_t opened_at = 0;  // nanoseconds since 1970
   std::string program;          // printable
 };
@@ -52,7 +57,7 @@ struct process_note {
 struct lane_report {
   std::uint32_t index = 0;
   lane_state state = lane_state::unused;
-  process_note speaker;       // who spoke here last, as far as the receiver has read
+  process_note speaker;       // the last sender here, as far as the receiver has read
   std::uint64_t session = 0;  // of the speaker: random, new for each sender::open
 
   // Positions, in bytes since the lane was made; see doc/design/segment.md.
@@ -61,14 +66,14 @@ struct lane_report {
   std::uint64_t done = 0;
   std::uint64_t tail = 0;
   bool possible = true;  // false: the positions contradict each other
-  // From done to tail, headers and padding included; 0 if not possible.
+  // Bytes from done to tail, headers and padding included; 0 if not possible.
   std::uint64_t waiting_bytes = 0;
   std::uint64_t reserved_bytes = 0;  // memory taken for the lane
 
-  bool parked = false;         // the receiver looks here only when told to
+  bool parked = false;         // the receiver looks here only after the sender signals it
   bool retired = false;        // the sender has been told that the segment was removed
   bool quarantined = false;    // the receiver found impossible values here and no longer reads it
-  bool withdrawn = false;      // the sender is taking its records back
+  bool withdrawn = false;      // the sender is withdrawing its records
   bool wants_space = false;    // the sender waits for room
   bool sender_fences = false;  // a kernel without membarrier: it fences after each message
   channel_stats stats;
@@ -80,7 +85,7 @@ struct segment_report {
   segment_state state = segment_state::invalid;
   error problem;  // why it is invalid; else no error
 
-  // From here on nothing is set for an invalid one.
+  // From here on, nothing is set for an invalid segment.
   std::uint32_t lane_count = 0;
   std::uint64_t lane_size = 0;
   std::uint64_t message_limit = 0;
@@ -137,28 +142,28 @@ struct records_options {
   std::uint64_t most_records = 1'000'000;  // the walk ends there
 };
 
-// Every file in `directory` that is named like a segment, by name.
-// Errors: not_found, system_error (the directory can't be read).
+// Reports every file in `directory` that is named like a segment, sorted by name. Errors:
+// not_found, system_error (the directory can't be read).
 ATBUS_API result<std::vector<segment_report>> list_segments(
     const std::string& directory = "/dev/shm");
 
-// One of them, `name` as in shm://name. An invalid segment is a report, not an error.
+// Reports one segment, `name` as in shm://name. An invalid segment is a report, not an error.
 // Errors: invalid_name, not_found, system_error.
 ATBUS_API result<segment_report> inspect_segment(std::string_view name,
                                                  const std::string& directory = "/dev/shm");
 
-// The records of one lane.
-// Errors: as inspect_segment; invalid_argument (no such lane), what is wrong with an invalid one.
+// Reports the records of one lane. Errors: as inspect_segment; invalid_argument (no such lane); for
+// an invalid segment, what is wrong with it.
 ATBUS_API result<records_report> inspect_records(std::string_view name, std::uint32_t lane,
                                                  const std::string& directory = "/dev/shm",
                                                  const records_options& options = {});
 
 struct clean_options {
   std::string directory = "/dev/shm";
-  // Also remove what has a segment's name but is none that this version can read. Kernel locks
-  // decide there too, but nobody can say what goes with it.
+  // Also removes files that have a segment's name but are no segment that this version can read.
+  // Kernel locks decide there too, but what is lost with the file is not known.
   bool force = false;
-  bool dry_run = false;  // only say what would be done
+  bool dry_run = false;  // only report what would be done
 };
 
 enum class clean_outcome : std::uint8_t {
@@ -172,20 +177,20 @@ ATBUS_API std::string_view name(clean_outcome outcome) noexcept;
 struct clean_report {
   std::string name;
   clean_outcome outcome = clean_outcome::removed;
-  std::string why;                   // what was left alone and who holds it; empty if removed
+  std::string why;  // what was left alone and which process holds it; empty if removed
   std::vector<std::string> removed;  // paths
   std::uint64_t undelivered_messages = 0;
   std::uint64_t undelivered_bytes = 0;  // payload
-  bool counted = true;                  // false: there may have been more, its bytes made no sense
+  bool counted = true;                  // false: there may have been more; some bytes were invalid
 };
 
 // Removes a segment that no living process holds, with its doorbell; or a doorbell without a
-// segment. Errors: invalid_name, not_found. What is left alone is a report, not an error.
+// segment. What is left alone is a report, not an error. Errors: invalid_name, not_found.
 ATBUS_API result<clean_report> clean_segment(std::string_view name,
                                              const clean_options& options = {});
 
-// The same for everything in the directory, one report each.
-// Errors: not_found, system_error (the directory can't be read).
+// The same for everything in the directory, one report each. Errors: not_found, system_error (the
+// directory can't be read).
 ATBUS_API result<std::vector<clean_report>> clean_segments(const clean_options& options = {});
 
 }  // namespace atbus

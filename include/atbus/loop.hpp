@@ -1,4 +1,4 @@
-// Channels on a libuv loop: messages are delivered, and room is announced, from the loop itself.
+// Channels on a libuv loop: the loop delivers messages and announces room.
 //
 //   auto inbox = atbus::loop_receiver::attach(loop, std::move(*receiver), [](atbus::bytes_view m) {
 //     handle(m);
@@ -9,20 +9,21 @@
 //   inbox->rethrow();
 //
 // Guarantees:
-//  - While nothing comes, a binding uses no CPU and wakes nobody: the channel sleeps on its
-//    doorbell, which the loop watches. While messages keep coming, each turn of the loop delivers
-//    at most what `per_turn` allows, and everything else on the loop gets its turn in between.
+//  - While nothing arrives, a binding uses no CPU and wakes no process: the channel sleeps on its
+//    doorbell, which the loop watches. While messages keep arriving, each turn of the loop delivers
+//    at most what `per_turn` allows, and everything else on the loop runs in between.
 //  - A binding owns its channel. Destroying, closing or moving it is safe at any moment, also
-//    inside its own handler. What libuv still looks at lives on until the loop has closed it: as
-//    with any libuv handle, run the loop once more before uv_loop_close.
-//  - A handler's exception never crosses libuv's frames. It is kept, delivery pauses, the loop is
-//    stopped as by uv_stop, and the next `rethrow()`, `->` or `*` on the binding throws it;
-//    delivery then goes on with the next message. Everything else on a binding throws nothing.
-//    Destroying a binding drops the exception it keeps, and so does a handler that throws after it
-//    has destroyed its binding.
+//    inside its own handler. What libuv still refers to stays until the loop has closed it: as with
+//    any libuv handle, run the loop once more before uv_loop_close.
+//  - A handler's exception never crosses libuv's frames. The binding keeps it, pauses delivery, and
+//    stops the loop as uv_stop does. The next `rethrow()`, `->` or `*` on the binding throws it;
+//    delivery then goes on with the next message. Nothing else on a binding throws. Destroying a
+//    binding drops the exception it keeps; an exception of a handler that has destroyed its own
+//    binding is dropped as well.
 //
-// Threads: the loop's own. The loop must outlive its bindings. A forked child that runs an
-// inherited loop finds the bindings quiet: their channels are unusable there.
+// Threads: the loop's own. The loop must outlive its bindings.
+// Fork: when a forked child runs an inherited loop, its bindings do nothing; their channels are
+// unusable there.
 #pragma once
 
 #include <chrono>
@@ -69,20 +70,20 @@ class message_dispatch_to final : public message_dispatch {
 
 }  // namespace detail
 
-// What the three bindings have in common: their place on the loop and the exception they keep.
+// Base of the three bindings: their place on the loop and the exception they keep.
 class ATBUS_API loop_handle {
  public:
   // Throws the exception that a handler left, if there is one.
   void rethrow();
-  // Whether a handler left one, and delivery waits for it to be taken.
+  // Whether a handler left an exception, and delivery is paused until it is thrown.
   [[nodiscard]] bool failed() const noexcept;
 
   // An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
   void ref() noexcept;
   void unref() noexcept;
 
-  // Leaves the loop and closes the channel: what was published stays, a receiver's messages wait for
-  // a successor. Idempotent.
+  // Leaves the loop and closes the channel: published messages stay, and a receiver's messages wait
+  // for a successor. Idempotent.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
 
@@ -99,7 +100,7 @@ class ATBUS_API loop_handle {
   ~loop_handle() { close(); }
 
   [[nodiscard]] error start(uv_loop_s* loop, int descriptor);
-  // For whoever wants the channel: throws the exception first.
+  // Access to the channel: throws the kept exception first.
   [[nodiscard]] detail::loop_binding& binding() const;
 
  private:
@@ -109,13 +110,13 @@ class ATBUS_API loop_handle {
 // A receiver whose messages the loop delivers.
 class ATBUS_API loop_receiver : public loop_handle {
  public:
-  // What one turn of the loop delivers at most.
+  // Limits of one turn of the loop.
   static constexpr poll_limits default_per_turn{.messages = 1024,
                                                 .time = std::chrono::milliseconds{2}};
 
-  // Delivers what `inbox` receives to `handler`, which takes what a handler of receiver::poll takes
-  // and may do what it may do. Errors: closed (inbox is), invalid_argument (no loop, or no messages
-  // per turn), system_error (libuv's reason); `inbox` is closed then, its messages stay.
+  // Delivers what `inbox` receives to `handler`, which takes, and may do, the same as a handler of
+  // receiver::poll. Errors: closed (inbox is), invalid_argument (no loop, or no messages per turn),
+  // system_error (libuv's reason). After an error `inbox` is closed; its messages stay.
   template <class Handler>
   static result<loop_receiver> attach(uv_loop_s* loop, receiver inbox, Handler handler,
                                       const poll_limits& per_turn = default_per_turn) {
@@ -124,8 +125,8 @@ class ATBUS_API loop_receiver : public loop_handle {
         std::make_unique<detail::message_dispatch_to<Handler>>(std::move(handler)), per_turn);
   }
 
-  // The receiver: its counters, `remove`, `close`. Once it is closed, the binding rests and no
-  // longer keeps the loop alive. Throws the exception that a handler left. The binding must be
+  // The receiver: its counters, `remove`, `close`. Once it is closed, the binding is inactive and
+  // no longer keeps the loop alive. Throws the exception that a handler left. The binding must be
   // open.
   receiver& operator*() const;
   receiver* operator->() const { return &**this; }
@@ -141,7 +142,8 @@ class ATBUS_API loop_receiver : public loop_handle {
 // once there is room for it, or once the channel has ended and the next send says why.
 class ATBUS_API loop_sender : public loop_handle {
  public:
-  // Errors: closed (out is), invalid_argument (no loop), system_error; `out` is closed then.
+  // Errors: closed (out is), invalid_argument (no loop), system_error. After an error `out` is
+  // closed.
   static result<loop_sender> attach(uv_loop_s* loop, sender out);
 
   // The sender: send, claim, on_writable. Throws the exception that a handler left. The binding
@@ -159,8 +161,8 @@ class ATBUS_API loop_connections : public loop_handle {
  public:
   static constexpr poll_limits default_per_turn = loop_receiver::default_per_turn;
 
-  // Errors: closed (set is), invalid_argument (no loop, or no messages per turn), system_error; `set`
-  // is closed then.
+  // Errors: closed (set is), invalid_argument (no loop, or no messages per turn), system_error.
+  // After an error `set` is closed.
   static result<loop_connections> attach(uv_loop_s* loop, connection_set set,
                                          const poll_limits& per_turn = default_per_turn);
 

@@ -1,5 +1,5 @@
 // The receiving end of a channel: `shm://name` between processes of one host, `mem://name` between
-// threads of one, `ipv4://`, `ipv6://` and `unix://` through sockets.
+// threads of one process, `ipv4://`, `ipv6://` and `unix://` through sockets.
 //
 //   auto inbox = atbus::receiver::open("shm://12345679");  // makes the segment, or takes it over
 //   if (!inbox) return inbox.error().print(), 1;
@@ -8,17 +8,18 @@
 //     inbox->poll([](atbus::bytes_view message) { ... });  // in place, valid until this returns
 //   }
 //
-// Ownership: one receiver owns a segment, proven by a kernel lock that ends with its process.
-//   Closing or destroying it leaves the segment and the messages in it for a successor, which goes
-//   on exactly there; `remove` ends the segment.
-//   A receiver at a socket is its listener and the connections it accepted: they end with it, and
-//   what they had not delivered ends with them.
+// Ownership: one receiver owns a segment, held by a kernel lock that ends with the process. Closing
+// or destroying a receiver leaves the segment and its messages to a successor, which continues
+// exactly there; `remove` ends the segment.
+//   A receiver at a socket owns its listener and the connections it accepted. They end with it, and
+//   so does what they had not delivered.
 // Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
-// Errors: `open` says what is wrong and what to do. After that nothing a sender does makes a
-//   receiver fail: a lane with impossible values is quarantined, counted and reported to
-//   `on_problem`, the others go on. Nothing here throws but what a handler throws.
-// Fork: in a forked child the receiver is unusable (poll delivers nothing, wait says
-//   used_after_fork); the parent's goes on undisturbed.
+// Errors: `open` says what is wrong and what to do. After that, nothing a sender does makes a
+// receiver fail: a lane with impossible values is quarantined, counted and reported to
+// `on_problem`, and the other lanes go on.
+// Exceptions: only those that a handler throws.
+// Fork: in a forked child a receiver is unusable (poll delivers nothing, wait returns
+// used_after_fork); the parent's receiver is not affected.
 #pragma once
 
 #include <array>
@@ -46,11 +47,12 @@ class ATBUS_API receiver {
  public:
   // Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
   // the segment or, if its receiver is gone, takes it over with everything in it. Or listens there
-  // ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name").
-  // Errors: invalid_address, invalid_name, invalid_argument, not_supported (another kind of
-  // address), receiver_exists (text: who), no_space (text: wanted and free), not_a_segment,
-  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, denied and not_found (of a
-  // socket: the system refuses the path or port; there is no such directory), out_of_memory, system_error.
+  // ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name"). Errors:
+  // invalid_address, invalid_name, invalid_argument, not_supported (another kind of address),
+  // receiver_exists (text: which process), no_space (text: wanted and free), not_a_segment,
+  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error. For
+  // a socket also denied (the system refuses the path or port) and not_found (there is no such
+  // directory).
   static result<receiver> open(std::string_view address, const receiver_options& options = {});
 
   receiver(receiver&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
@@ -64,9 +66,9 @@ class ATBUS_API receiver {
   ~receiver() { close(); }
 
   // Hands waiting messages to `handler`, which takes std::span<const std::byte> (bytes_view) or
-  // const atbus::received_message&. Returns how many it delivered; 0 at once if nothing is there.
+  // const atbus::received_message&. Returns the number delivered; 0 at once if there are none.
   // Never blocks. A handler may throw (the message counts as handled), close or destroy this
-  // receiver, or fork; called from a handler, poll delivers nothing and returns 0.
+  // receiver, or fork. Called from a handler, poll delivers nothing and returns 0.
   template <class Handler>
   std::size_t poll(Handler&& handler, const poll_limits& limits = {}) {
     if (backend_ == nullptr)
@@ -76,68 +78,71 @@ class ATBUS_API receiver {
     return static_cast<detail::receiver_core*>(backend_)->poll(handler, limits);
   }
 
-  // From a handler: the poll that called it delivers nothing more. No effect elsewhere.
+  // From a handler: the poll that called it delivers no more messages. No effect elsewhere.
   void end_poll() noexcept;
 
-  // Sleeps until a message is there (ok), or `timeout` has passed (timed_out); negative: for ever.
-  // Uses no CPU while it sleeps, after a spin bounded by `receiver_options::spin`. Errors: closed,
+  // Sleeps until a message is there (ok) or `timeout` has passed (timed_out; negative: no limit).
+  // Uses no CPU while it sleeps, after a spin of at most `receiver_options::spin`. Errors: closed,
   // used_after_fork, invalid_argument (from a handler).
   status wait(std::chrono::nanoseconds timeout);
 
   // For event loops: a descriptor that becomes readable when something arrives while the receiver
-  // is prepared to sleep. Watch it level-triggered; don't read from it, don't close it.
-  //   1. prepare_sleep(): true = nothing is there, the descriptor will wake you; false = go to 3.
+  // is prepared to sleep. Watch it level-triggered; do not read from it or close it.
+  //   1. prepare_sleep(): true = nothing is there, the descriptor reports the next arrival;
+  //      false = go to 3.
   //   2. Sleep in the loop, at most longest_sleep(); then finish_sleep().
   //   3. poll().
   // atbus/loop.hpp does this for libuv. -1 once the receiver is closed.
   [[nodiscard]] int descriptor() const noexcept;
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep();
-  // How long a prepared receiver may sleep before finish_sleep and poll are due even though the
-  // descriptor is quiet: where the kernel refuses membarrier, and for a moment after a sender's
-  // death; else negative, for ever.
+  // How long a prepared receiver may sleep before finish_sleep and poll are due although the
+  // descriptor is quiet: limited where the kernel refuses membarrier, and for a moment after a
+  // sender's death. Otherwise negative: no limit.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
 
-  // Called with what went wrong inside, at most once per cause and lane (a quarantined lane, a
-  // kernel without membarrier): from poll, wait, prepare_sleep and finish_sleep, and from here with
-  // what was found before. May close or destroy this receiver, or fork; within it the receiver
-  // delivers and waits for nothing. Must not throw.
+  // Called with internal problems (a quarantined lane, a kernel without membarrier), at most once
+  // per cause and lane: from poll, wait, prepare_sleep and finish_sleep, and from here with what
+  // was found before. May close or destroy this receiver, or fork; within it, the receiver delivers
+  // nothing and does not wait. Must not throw.
   void on_problem(std::function<void(const error&)> handler);
 
-  // Where senders find it: with the port that was bound, if port 0 was asked for.
+  // Where senders find it, with the port that was bound if port 0 was asked for.
   [[nodiscard]] std::string address() const;
   // Sums over all lanes or connections.
   [[nodiscard]] channel_stats stats() const;
-  // The most a message may carry, in payload bytes.
+  // Largest message in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
   [[nodiscard]] std::uint32_t lane_count() const noexcept;
 
-  // Of lanes only, from here on; of streams, and of lanes that there are not, these do nothing.
+  // From here on, for lanes only. For streams, and for lanes that do not exist, these have no
+  // effect.
 
-  // Who sends in a lane: a number that each sender of this receiver's time has for itself. 0: nobody;
-  // the last one has ended and all it sent was handled.
+  // The sender in a lane: a number that is unique among the senders during this receiver's time. 0
+  // if there is none: the last one has ended and everything it sent was handled.
   [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept;
-  // Grows whenever the speaker of a lane changes.
+  // Grows whenever the sender of a lane changes.
   [[nodiscard]] std::uint64_t speaker_changes() const noexcept;
-  // Whether somebody holds the lane: its sender lives and has not ended. Asks the kernel.
+  // Whether a sender holds the lane: it lives and has not closed it. Asks the kernel.
   [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept;
-  // Three words about a lane's sender, for this receiver and its successors. All 0 when another
-  // sender begins and when the lane becomes free.
+  // Three words about a lane's sender, kept for this receiver and its successors. All are 0 when
+  // another sender begins and when the lane becomes free.
   [[nodiscard]] std::array<std::uint64_t, 3> note(std::uint32_t lane) const noexcept;
   void set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& words) noexcept;
-  // Stops and goes on delivering what is in a lane. The end of a paused lane's sender shows when it
-  // goes on.
+  // Pauses and resumes delivery from a lane. The end of a paused lane's sender is noticed after
+  // resume.
   void pause(std::uint32_t lane) noexcept;
   void resume(std::uint32_t lane) noexcept;
-  // Delivers nothing more of a lane's sender. That one is told `quarantined` (by its second send from
-  // then on, or by look), and its take_back hands it what was not delivered. The lane is free again
-  // when it has ended.
+  // Delivers nothing more of a lane's sender. The sender gets `quarantined` (from its second send
+  // after this, or from look), and its take_back returns what was not delivered. The lane is free
+  // again when the sender has ended.
   void drop(std::uint32_t lane) noexcept;
 
-  // Ends the segment and closes this receiver: the name is free, senders are told `retired`, and
-  // what it still holds is not delivered. Errors: closed, used_after_fork, system_error.
+  // Ends the segment and closes this receiver: the name is free, senders get `retired`, and what
+  // the segment still holds is not delivered. Errors: closed, used_after_fork, system_error.
   error remove();
-  // Lets go; the segment, unless removed, waits for a successor. Idempotent; allowed in a handler.
+  // Closes the receiver; the segment, unless removed, waits for a successor. Idempotent; allowed in
+  // a handler.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept;
 
