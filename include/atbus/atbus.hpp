@@ -1,6 +1,6 @@
-// Everything most programs need: include this one header. Apart from it stand the binding to libuv
-// (atbus/loop.hpp), looking at segments from outside (atbus/inspect.hpp), ranges of
-// bus ids (atbus/id_range.hpp) and the buffers (atbus/buffer/).
+// Everything most programs need: include this one header. Not included: the libuv binding
+// (atbus/loop.hpp), connections (atbus/connection.hpp), inspection of segments (atbus/inspect.hpp),
+// the memory pool (atbus/block_pool.hpp) and the simulator (atbus/testing.hpp).
 #pragma once
 
 #include "atbus/address.hpp"

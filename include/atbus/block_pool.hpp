@@ -1,19 +1,24 @@
-// The general static pool: memory taken from the kernel once, handed out in pieces of any size,
-// given back in any order. Bounded: when it is full it says so; it never asks for more.
+// A bounded memory pool: memory taken from the kernel once, handed out in pieces of any size, given
+// back in any order. A full pool returns nullptr; it never asks the kernel for more.
 //
-// The pool is cut into blocks (build_settings::data_node_size). A piece of up to 8 blocks is a
-// *cell*: cells of one size share a region of 256 blocks, in which a bitmap says what is free; a
-// small magazine per size holds the addresses given back last, so that the common allocate and
-// deallocate touch nothing else, not even the piece. Anything longer is a *run* of blocks, found
-// through segregated free lists and joined with its free neighbours when it comes back.
-// doc/design/buffers.md has the figures of what was tried.
+//   auto pool = atbus::block_pool::create({.bytes = 1 << 20});
+//   if (!pool) return pool.error().print(), 1;
+//   std::byte* piece = (*pool)->allocate(300);
+//   (*pool)->deallocate(piece);
 //
-// One thread: a pool belongs to one loop. A piece may be filled or read by any thread that the
-// owner hands it to; only allocate, deallocate and trim are the owner's.
+// The pool consists of blocks (build_settings::data_node_size bytes). A piece of up to 8 blocks is
+// a *cell*: cells of one size share a region of 256 blocks, whose bitmap says what is free. A small
+// magazine per size holds the addresses given back last, so that the common allocate and deallocate
+// touch nothing else, not even the piece. Anything longer is a *run* of blocks, found through
+// segregated free lists and joined with its free neighbours when it is given back.
+// doc/design/buffers.md has the measurements.
 //
-// Mistakes of the program (a pointer from elsewhere, a piece given back twice) are asserted. Where
-// assertions are off, a mistaken run changes nothing and is counted in misuses(); a mistaken cell
-// is noticed only when its magazine is emptied, and may have been handed out until then.
+// Ownership: the pool owns all pieces; they end with it.
+// Threads: one thread uses a pool. A piece may be filled or read by any thread that the owner hands
+// it to; only the owner calls allocate, deallocate and trim.
+// Errors: misuse (a pointer from elsewhere, a piece given back twice) is asserted. Without
+// assertions, a misused run changes nothing and is counted in misuses(); a misused cell is noticed
+// only when its magazine is emptied, and may have been handed out until then.
 #pragma once
 
 #include <array>
@@ -38,15 +43,15 @@ class ATBUS_API block_pool {
   };
 
   // Takes the memory, and about 11 % more for bookkeeping, of which only what is used is touched.
-  // Errors: invalid_argument (names which option), out_of_memory.
+  // Errors: invalid_argument (text: which option), out_of_memory.
   static result<std::unique_ptr<block_pool>> create(options chosen);
 
   block_pool(const block_pool&) = delete;
   block_pool& operator=(const block_pool&) = delete;
   ~block_pool();
 
-  // `bytes` writable bytes, not initialized, aligned to 8, and to the block size from one block on
-  // up. nullptr if no piece of that size is free.
+  // `bytes` writable bytes, not initialized, aligned to 8; from one block on, aligned to the block
+  // size. nullptr if no piece of that size is free.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept {
     if (bytes <= cell_bytes_max_) [[likely]] {
       magazine& cells = magazines_[class_of_size_[(bytes + step_ - 1) >> step_shift_]];
@@ -58,7 +63,7 @@ class ATBUS_API block_pool {
     return allocate_run(bytes);
   }
 
-  // Gives back what allocate returned. nullptr is allowed.
+  // Gives back a piece of allocate. nullptr is allowed.
   void deallocate(std::byte* piece) noexcept {
     const std::size_t offset = offset_of(piece);
     if (offset < bytes_) [[likely]] {
@@ -76,12 +81,12 @@ class ATBUS_API block_pool {
     deallocate_run(piece);
   }
 
-  // Makes the most of what is free: joins free neighbours and returns empty regions to the runs.
-  // Takes time in proportion to what lies free; allocate does it by itself before it gives up.
+  // Joins free neighbours and returns empty regions to the runs, for larger pieces. Takes time in
+  // proportion to what is free; allocate does it before it fails.
   void trim() noexcept;
 
-  // Bytes in all; of which free now, whether in cells or in runs; the longest free run (after trim
-  // the largest piece that allocate can serve). The latter two look at every region.
+  // Bytes in all; bytes that are free now, in cells or in runs; bytes of the longest free run
+  // (after trim, the largest piece that allocate can serve). The latter two look at every region.
   [[nodiscard]] std::size_t capacity() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t free_bytes() const noexcept;
   [[nodiscard]] std::size_t largest_free() const noexcept;
@@ -89,7 +94,7 @@ class ATBUS_API block_pool {
   [[nodiscard]] std::size_t block_size() const noexcept { return std::size_t{1} << block_shift_; }
   [[nodiscard]] const obtained_memory& obtained() const noexcept;
 
-  // Pieces that were given back wrongly and therefore ignored.
+  // Pieces that were given back wrongly, and were therefore ignored.
   [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_; }
 
  private:
@@ -97,14 +102,14 @@ class ATBUS_API block_pool {
   static constexpr std::size_t classes_max = 24;
   static constexpr std::uint8_t no_class = 0xff;
 
-  // Cells of one size that are free, the one given back last on top.
+  // Free cells of one size, the one given back last on top.
   struct magazine {
     std::uint64_t count = 0;
     std::array<std::byte*, magazine_size> addresses;
   };
   struct state;
 
-  // Any address: one from elsewhere gives an offset beyond the pool.
+  // Of any address: one from elsewhere gives an offset beyond the pool.
   [[nodiscard]] std::size_t offset_of(const std::byte* piece) const noexcept {
     return reinterpret_cast<std::uintptr_t>(piece) - reinterpret_cast<std::uintptr_t>(base_);
   }

@@ -1,8 +1,9 @@
-// The 64-bit number that names a node, and the ways people write it.
+// The 64-bit number that names a node, and its text forms.
 //
-// Decimal (305397760), hexadecimal (0x12340000) or dotted (1.2.3.4), where a layout says how many
-// bits each part has, highest first. 0 is for nodes that come and go without an id of their own,
-// such as commands. All types here are plain values without threads or ownership to think about.
+// Decimal (305397760), hexadecimal (0x12340000) or dotted (1.2.3.4); for dotted ids a layout says
+// how many bits each part has, highest first. 0 names no node; clients use it.
+//
+// Ownership and threads: all types here are plain values.
 #pragma once
 
 #include <array>
@@ -20,13 +21,13 @@
 
 namespace atbus {
 
-// How many bits each part of a dotted bus id has; they add up to 64. The default is 8.8.16.32.
+// The number of bits of each part of a dotted bus id; they add up to 64. Default: 8.8.16.32.
 class bus_id_layout {
  public:
   constexpr bus_id_layout() noexcept = default;
 
-  // Reads text such as "8.8.16.32": each part 1 to 64, the sum 64. Errors (invalid_argument) name
-  // the part at fault.
+  // Reads text such as "8.8.16.32": each part 1 to 64, the sum 64. Errors: invalid_argument (text:
+  // the part at fault).
   ATBUS_API static result<bus_id_layout> parse(std::string_view text);
   ATBUS_API std::string to_string() const;
 
@@ -46,7 +47,7 @@ class bus_id_layout {
   std::uint8_t part_count_ = 4;
 };
 
-// What converts to a bus id unasked: integers, but no characters and no truth values.
+// Types that convert to a bus id implicitly: integers, but no characters and no bool.
 template <class T>
 concept bus_id_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
                          !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
@@ -56,7 +57,7 @@ class bus_id {
  public:
   constexpr bus_id() noexcept = default;
 
-  // Implicit, so that node{2} reads well. A negative number is a programmer's mistake.
+  // Implicit, so that node{2} reads well. A negative number is an error of the program (asserted).
   template <bus_id_integer Integer>
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr bus_id(Integer value) noexcept : value_{static_cast<std::uint64_t>(value)} {
@@ -64,7 +65,8 @@ class bus_id {
       assert(value >= 0);
   }
 
-  // Reads any of the three forms, the whole text. Errors (invalid_argument) name the part at fault.
+  // Reads the whole text in any of the three forms. Errors: invalid_argument (text: the part at
+  // fault).
   ATBUS_API static result<bus_id> parse(std::string_view text, const bus_id_layout& layout = {});
 
   constexpr std::uint64_t value() const noexcept { return value_; }

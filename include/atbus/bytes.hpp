@@ -1,5 +1,4 @@
-// Views of bytes that belong to someone else. A view owns nothing and is valid as long as what it
-// looks at.
+// Views of bytes. A view owns nothing and is valid as long as the bytes it refers to.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +10,12 @@ namespace atbus {
 using bytes_view = std::span<const std::byte>;
 using mutable_bytes = std::span<std::byte>;
 
-// The characters of `text`, without a terminating NUL.
+// The bytes of `text`, without a terminating NUL.
 inline bytes_view as_bytes(std::string_view text) noexcept {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// The bytes as characters; not checked for any encoding, may hold NUL.
+// The bytes as characters. Not checked for any encoding; may contain NUL.
 inline std::string_view as_text(bytes_view bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -1,8 +1,10 @@
-// Time that only moves forward.
+// Monotonic time.
 //
-// All points are nanoseconds since an arbitrary moment (on Linux: the start of the machine), the
-// same for every process on the host, never set back and untouched by changes of the wall clock.
-// now() and coarse_now() are callable from any thread and from signal handlers.
+// All times are nanoseconds since an arbitrary moment (on Linux, the start of the machine), which
+// is the same for every process on the host. They never go back, and changes of the wall clock do
+// not affect them.
+//
+// Threads: now() and coarse_now() may be called from any thread and from signal handlers.
 #pragma once
 
 #include <atomic>
@@ -13,8 +15,8 @@
 
 namespace atbus {
 
-// The moment `time` after another one. The last moment that can be said stands for "never": what would be
-// later is that. A negative time counts as 0.
+// The moment `time` after `moment`. A negative time counts as 0. nanoseconds::max() means "never";
+// a later result becomes "never" as well.
 constexpr std::chrono::nanoseconds moment_after(std::chrono::nanoseconds moment,
                                                 std::chrono::nanoseconds time) noexcept {
   constexpr auto never = std::chrono::nanoseconds::max();
@@ -26,11 +28,11 @@ constexpr std::chrono::nanoseconds moment_after(std::chrono::nanoseconds moment,
 // Exact: CLOCK_MONOTONIC (clock_gettime(2)).
 ATBUS_API std::chrono::nanoseconds now() noexcept;
 
-// Cheaper: CLOCK_MONOTONIC_COARSE, up to a timer tick old (1 to 10 ms), never ahead of now().
+// Cheaper: CLOCK_MONOTONIC_COARSE, up to one timer tick old (1 to 10 ms), never ahead of now().
 ATBUS_API std::chrono::nanoseconds coarse_now() noexcept;
 
-// What code asks that must also run on simulated time. The owner of the clock outlives whoever
-// holds a reference to it.
+// The clock of code that must also run on simulated time. The owner of a clock keeps it alive for
+// as long as references to it exist.
 class ATBUS_API clock_source {
  public:
   clock_source() = default;
@@ -42,18 +44,18 @@ class ATBUS_API clock_source {
   clock_source& operator=(const clock_source&) = default;
 };
 
-// The clock of the machine, asking atbus::now(). Lives for the whole process.
+// The machine's clock: atbus::now(). Lives as long as the process.
 ATBUS_API const clock_source& system_clock_source() noexcept;
 
-// A clock that stands still until told otherwise, for tests and the simulator. Any thread may read
-// and move it.
+// A clock that advances only when told to, for tests and the simulator. Any thread may read and
+// advance it.
 class ATBUS_API manual_clock final : public clock_source {
  public:
   explicit manual_clock(std::chrono::nanoseconds start = {}) noexcept : now_ns_{start.count()} {}
 
   std::chrono::nanoseconds now() const noexcept override;
 
-  // Moves forward; `step` must not be negative.
+  // Advances the clock by `step`, which must not be negative (asserted).
   void advance(std::chrono::nanoseconds step) noexcept;
 
  private:

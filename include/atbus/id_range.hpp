@@ -1,6 +1,6 @@
-// A range of bus ids that share their highest bits, written like a router's netmask: 0x12340000/48
-// holds the ids 0x12340000 to 0x1234ffff, 0/0 holds all, 7/64 only 7. Two ranges are either apart
-// or one lies within the other. A plain value without threads or ownership to think about.
+// A range of bus ids with the same highest bits, written like a network prefix: 0x12340000/48 holds
+// the ids 0x12340000 to 0x1234ffff, 0/0 holds all, 7/64 only 7. Of two ranges, either one contains
+// the other or they are disjoint. Ownership and threads: a plain value.
 #pragma once
 
 #include <compare>
@@ -26,15 +26,15 @@ class id_range {
   // Only `id`.
   static constexpr id_range single(bus_id id) noexcept { return id_range{id, 64}; }
 
-  // `length` is the number of leading bits that all ids share, 0 to 64; the bits below must be 0 in
-  // `prefix`, so that every range has just one way to be written (invalid_argument otherwise).
+  // `length` is the number of leading bits that all ids share, 0 to 64. The bits of `prefix` below
+  // them must be 0, so that every range has exactly one text form. Errors: invalid_argument.
   ATBUS_API static result<id_range> make(bus_id prefix, unsigned length);
 
-  // Reads "prefix/length", the prefix in any form of a bus id. Errors (invalid_argument) name the
-  // part at fault.
+  // Reads "prefix/length", the prefix in any form of a bus id. Errors: invalid_argument (text: the
+  // part at fault).
   ATBUS_API static result<id_range> parse(std::string_view text, const bus_id_layout& layout = {});
 
-  // The form parse() reads, with the prefix in hexadecimal.
+  // The form that parse() reads, with the prefix in hexadecimal.
   ATBUS_API std::string to_string() const;
 
   constexpr bus_id prefix() const noexcept { return prefix_; }
@@ -52,13 +52,13 @@ class id_range {
     return contains(other) || other.contains(*this);
   }
 
-  // By prefix, and a range before those within it.
+  // Ordered by prefix; a range comes before the ranges inside it.
   friend constexpr auto operator<=>(const id_range&, const id_range&) noexcept = default;
 
  private:
   constexpr id_range(bus_id prefix, unsigned length) noexcept : prefix_{prefix}, length_{length} {}
 
-  // The bits below the prefix. A shift by 64 is undefined, so length 64 stands apart.
+  // The bits below the prefix. A shift by 64 is undefined, hence the special case.
   static constexpr std::uint64_t host_bits(unsigned length) noexcept {
     return length < 64 ? std::numeric_limits<std::uint64_t>::max() >> length : 0;
   }
@@ -67,9 +67,9 @@ class id_range {
   unsigned length_ = 0;
 };
 
-// The element whose range holds `id` with the longest prefix, the first of equals; end if none
-// holds it. `projection` takes an element to its id_range. Looks at every element: meant for the
-// few dozen ranges a node knows.
+// The element whose range contains `id` with the longest prefix, the first of equals; end if there
+// is none. `projection` maps an element to its id_range. Looks at every element: meant for the few
+// dozen ranges that a node knows.
 template <std::ranges::forward_range Range, class Projection = std::identity>
 constexpr std::ranges::borrowed_iterator_t<Range> longest_prefix(Range&& ranges, bus_id id,
                                                                  Projection projection = {}) {

@@ -1,13 +1,18 @@
-// What the library says about success and failure.
+// How the library reports success and failure.
 //
-// Three types, from hot to cold:
-//   status     a code and up to two numbers it speaks of; 24 bytes, no allocation: send, wait
+// Three types, from hot to cold paths:
+//   status     a code and up to two numbers; 24 bytes, no allocation: send, wait
 //   error      a code, a sentence that names what is at fault, and errno where there is one
 //   result<T>  a T, or the error that says why there is none: open, parse
 //
-// All of them are true when all is well; a status and an error convert to std::error_code in
-// atbus::category() and compare with atbus::errc, a result has its error(). They are values: copy,
-// move and destroy them on any thread. Nothing here throws.
+//   if (auto s = out.send(bytes); s == atbus::errc::would_block) wait_for_room();
+//   auto inbox = atbus::receiver::open("shm://zone-1");
+//   if (!inbox) return inbox.error().print(), 1;
+//
+// All three convert to true on success. A status and an error convert to std::error_code in
+// atbus::category() and compare with atbus::errc; a result has error().
+//
+// Ownership and threads: values; copy, move and destroy them on any thread. Nothing here throws.
 #pragma once
 
 #include <array>
@@ -25,8 +30,8 @@
 
 namespace atbus {
 
-// The causes, each distinct because the caller does something different about it. Values are stable
-// within a major version and start at 0 without gaps; new ones are added at the end.
+// The causes, distinct where the caller acts differently. Values are stable within a major version
+// and start at 0 without gaps; new ones are added at the end. explain() says what each means.
 enum class errc : std::uint16_t {
   ok,
   would_block,
@@ -72,7 +77,7 @@ inline constexpr std::size_t errc_count = static_cast<std::size_t>(errc::command
 ATBUS_API const std::error_category& category() noexcept;
 ATBUS_API std::error_code make_error_code(errc code) noexcept;
 
-// The code's identifier as written above, such as "would_block"; "unknown" for a value outside it.
+// The code's identifier as written above, such as "would_block"; "unknown" for any other value.
 ATBUS_API std::string_view name(errc code) noexcept;
 
 // What happened, and what to do next. The text has static lifetime.
@@ -90,8 +95,8 @@ namespace atbus {
 
 // NOLINTBEGIN(google-explicit-constructor): see above
 
-// A code and up to two numbers, its facts: for message_too_large the message's length and the
-// limit, for system_error errno. text() puts them into a sentence.
+// A code and up to two numbers, its facts: for message_too_large the message's length and the limit
+// in bytes, for system_error errno. text() puts them into a sentence.
 class status {
  public:
   constexpr status() noexcept = default;
@@ -104,7 +109,7 @@ class status {
   constexpr explicit operator bool() const noexcept { return code_ == errc::ok; }
   constexpr errc code() const noexcept { return code_; }
 
-  // Fact 0 or 1; 0 when it was not given.
+  // Fact 0 or 1; 0 if it was not given.
   constexpr std::uint64_t fact(std::size_t index) const noexcept {
     assert(index < facts_.size());
     return facts_[index];
@@ -113,10 +118,10 @@ class status {
 
   operator std::error_code() const noexcept { return make_error_code(code_); }
 
-  // The explanation with the facts in it. Allocates; meant for logs and people.
+  // The explanation with the facts in it. Allocates; for logs and operators.
   ATBUS_API std::string text() const;
 
-  // One line on standard error: "atbus: would_block: ...".
+  // Prints one line to standard error: "atbus: would_block: ...".
   ATBUS_API void print() const;
 
   friend constexpr bool operator==(const status&, const status&) noexcept = default;
@@ -132,18 +137,18 @@ class status {
 
 static_assert(sizeof(status) == 24 && std::is_trivially_copyable_v<status>);
 
-// A failure off the hot path. A default-made error is "no error" and converts to true.
+// A failure off the hot path. A default-made error means "no error" and converts to true.
 class [[nodiscard]] error {
  public:
   error() noexcept = default;
 
   // `text` is a sentence that names what is at fault and what to do; empty stands for
   // explain(code). `system_code` is the errno value behind it, 0 if there is none; text() adds the
-  // system's words for it.
+  // system's description of it.
   ATBUS_API error(errc code, std::string text = {}, int system_code = 0);
   ATBUS_API error(const status& cause);
 
-  // The same cause in these words, which are all that text() says then.
+  // The same cause with `text` as the complete text.
   [[nodiscard]] ATBUS_API error with_text(std::string text) const;
 
   explicit operator bool() const noexcept { return code_ == errc::ok; }
@@ -153,7 +158,7 @@ class [[nodiscard]] error {
 
   operator std::error_code() const noexcept { return make_error_code(code_); }
 
-  // One line on standard error: "atbus: invalid_address: ...".
+  // Prints one line to standard error: "atbus: invalid_address: ...".
   ATBUS_API void print() const;
 
   friend bool operator==(const error& left, errc right) noexcept { return left.code_ == right; }
@@ -164,9 +169,8 @@ class [[nodiscard]] error {
   std::string text_;
 };
 
-// A T, or the error that says why there is none. Reading the value of a failed result is a
-// programmer's mistake (asserted); error() may always be asked and is "no error" when there is a
-// value.
+// A T, or the error that says why there is none. Reading the value of a failed result is an error
+// of the program (asserted). error() may always be called; it is "no error" when there is a value.
 template <class T>
 class [[nodiscard]] result {
  public:
