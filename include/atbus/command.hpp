@@ -103,11 +103,11 @@ class ATBUS_API command {
 
  private:
   friend class detail::node_core;
-  command(std::shared_ptr<detail::node_core*> node, bus_id source, std::uint64_t life,
+  command(std::shared_ptr<detail::node_core*> node, bus_id source, std::uint64_t instance,
           std::uint64_t number, std::vector<std::string> words, bool redelivered) noexcept
       : node_(std::move(node)),
         source_(source),
-        life_(life),
+        life_(instance),
         number_(number),
         words_(std::move(words)),
         redelivered_(redelivered) {}

@@ -57,8 +57,8 @@ struct process_note {
 struct lane_report {
   std::uint32_t index = 0;
   lane_state state = lane_state::unused;
-  process_note speaker;       // the last sender here, as far as the receiver has read
-  std::uint64_t session = 0;  // of the speaker: random, new for each sender::open
+  process_note sender;        // the last one here, as far as the receiver has read
+  std::uint64_t session = 0;  // of the session: random, new for each sender::open
 
   // Positions, in bytes since the lane was made; see doc/design/segment.md.
   std::uint64_t head = 0;

@@ -133,8 +133,8 @@ class node_options {
     return *this;
   }
   // How many clients (see node) may be connected at a time. Default 64.
-  node_options& visitors(std::size_t most) {
-    visitors_ = most;
+  node_options& clients(std::size_t most) {
+    clients_ = most;
     return *this;
   }
   // How long run() goes on after stop() so that accepted messages get their outcome; then it
@@ -187,7 +187,7 @@ class node_options {
     return message_deadline_;
   }
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
-  [[nodiscard]] std::size_t visitors() const noexcept { return visitors_; }
+  [[nodiscard]] std::size_t clients() const noexcept { return clients_; }
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
   // Empty if there is none.
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
@@ -213,7 +213,7 @@ class node_options {
   restart_policy restart_ = restart_policy::redeliver;
   std::chrono::nanoseconds message_deadline_{0};
   std::size_t sessions_ = 4096;
-  std::size_t visitors_ = 64;
+  std::size_t clients_ = 64;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
   std::string directory_file_;
   std::shared_ptr<atbus::directory> directory_;

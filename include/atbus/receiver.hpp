@@ -120,9 +120,9 @@ class ATBUS_API receiver {
 
   // The sender in a lane: a number that is unique among the senders during this receiver's time. 0
   // if there is none: the last one has ended and everything it sent was handled.
-  [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept;
+  [[nodiscard]] std::uint64_t session(std::uint32_t lane) const noexcept;
   // Grows whenever the sender of a lane changes.
-  [[nodiscard]] std::uint64_t speaker_changes() const noexcept;
+  [[nodiscard]] std::uint64_t session_changes() const noexcept;
   // Whether a sender holds the lane: it lives and has not closed it. Asks the kernel.
   [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept;
   // Three words about a lane's sender, kept for this receiver and its successors. All are 0 when

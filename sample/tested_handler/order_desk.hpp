@@ -13,7 +13,7 @@ class order_desk {
   order_desk(atbus::node& node, database& orders) {
     node.on_message([&orders](const atbus::message& m) {
       const std::string order{m.text()};
-      // An earlier life of this process may have written it before it died.
+      // An earlier incarnation of this process may have written it before it died.
       if (!m.redelivered() || !orders.contains(order))
         orders.insert(order);
     });

@@ -1,4 +1,4 @@
-// What a receiver and a sender on a libuv loop have in common: the handles, their life, and the
+// What a receiver and a sender on a libuv loop have in common: the handles, their lifetime, and the
 // exception that may not cross libuv's frames.
 //
 // A turn of a libuv loop: timers, idle, prepare, wait for descriptors, check, close callbacks. In

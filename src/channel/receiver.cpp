@@ -81,14 +81,14 @@ std::uint32_t receiver::lane_count() const noexcept {
   return backend_ == nullptr ? 0 : backend_->lane_count();
 }
 
-std::uint64_t receiver::speaker(std::uint32_t lane) const noexcept {
-  return backend_ == nullptr ? 0 : backend_->speaker(lane);
+std::uint64_t receiver::session(std::uint32_t lane) const noexcept {
+  return backend_ == nullptr ? 0 : backend_->session(lane);
 }
 bool receiver::has_sender(std::uint32_t lane) const noexcept {
   return backend_ != nullptr && backend_->has_sender(lane);
 }
-std::uint64_t receiver::speaker_changes() const noexcept {
-  return backend_ == nullptr ? 0 : backend_->speaker_changes();
+std::uint64_t receiver::session_changes() const noexcept {
+  return backend_ == nullptr ? 0 : backend_->session_changes();
 }
 std::array<std::uint64_t, 3> receiver::note(std::uint32_t lane) const noexcept {
   return backend_ == nullptr ? lane_note{} : backend_->note(lane);

@@ -6,7 +6,7 @@
 namespace atbus::detail {
 
 struct flow_position {
-  // Which memory of the flow it speaks of: counted from 1 in each life of the destination. One that
+  // Which memory of the flow it speaks of: counted from 1 in each incarnation of the destination. One that
   // it forgot never comes back; the flow gets a new one. Without this number a sender that missed
   // the answer after a forgotten one would take the new memory for the old.
   std::uint64_t session = 0;

@@ -1,4 +1,4 @@
-// The messages from one life of another node: which number comes next, and which were handled.
+// The messages from one incarnation of another node: which number comes next, and which were handled.
 // Duplicate suppression is this one number. A pure state machine.
 //
 // Guarantees: the numbers of messages it lets through only grow, so each is handled once; and no

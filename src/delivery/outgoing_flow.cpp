@@ -48,13 +48,13 @@ bool outgoing_flow::is_possible(const flow_position& position, bool remembered) 
   });
 }
 
-bool outgoing_flow::resume(const node_life& life, const flow_position& position,
+bool outgoing_flow::resume(const node_instance& instance, const flow_position& position,
                            restart_policy policy, const sink& report) {
-  const bool same_life = life == sent_to_;
+  const bool same_life = instance == sent_to_;
   const bool remembered = same_life && position.session == session_;
   if (!is_possible(position, remembered))
     return false;
-  sent_to_ = life;
+  sent_to_ = instance;
   session_ = position.session;
   last_sent_ = position.last;
   expected_ = 0;
@@ -70,7 +70,7 @@ bool outgoing_flow::resume(const node_life& life, const flow_position& position,
     if (!at->may_have_arrived) {
       ++at;
     } else if (same_life || policy == restart_policy::report || at->may_be_inherited) {
-      // The same life has forgotten what it had: it would take this one for new. A life that has
+      // The same incarnation has forgotten what it had: it would take this one for new. An incarnation that has
       // inherited it would have it twice.
       at = move_out(at, given_up);
     } else {

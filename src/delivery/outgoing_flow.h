@@ -1,4 +1,4 @@
-// The messages from this life of a node to one destination: their numbers, and those that no path has
+// The messages from this incarnation of a node to one destination: their numbers, and those that no path has
 // taken yet. A pure state machine: no clock, no channel; its owner carries messages to the path
 // and tells what became of that.
 //
@@ -15,8 +15,8 @@
 //    (delivered), or one call of the sink (not delivered, or unknown).
 //  - not_delivered is said only of what can't have been handed to a handler, neither now nor later:
 //    a destination that says how far it has come has let go of every earlier path before.
-//  - After a loss of the path a message that may have arrived goes out again only to the same life,
-//    which drops it by its number if it has it, or marked as redelivered to a later life.
+//  - After a loss of the path a message that may have arrived goes out again only to the same incarnation,
+//    which drops it by its number if it has it, or marked as redelivered to a later incarnation.
 //
 // They hold if its owner sees to this:
 //  - path_lost() before resume(), with all that the channel had not released, each with the mark of
@@ -41,7 +41,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/policies.hpp"
 #include "atbus/status.hpp"
-#include "core/node_life.h"
+#include "core/node_instance.h"
 #include "delivery/flow_position.h"
 
 namespace atbus::detail {
@@ -50,11 +50,11 @@ struct held_message {
   std::uint64_t number = 0;
   std::uint32_t type = 0;
   std::uint8_t flags = 0;  // of its head: what kind of message it is
-  // Whether the life that it was sent to last may have handled it.
+  // Whether the incarnation that it was sent to last may have handled it.
   bool may_have_arrived = false;
-  // Whether a successor of that life may find it in shared memory; may_have_arrived is set then.
+  // Whether a successor of that incarnation may find it in shared memory; may_have_arrived is set then.
   bool may_be_inherited = false;
-  // Marked: an earlier life of the destination than that one may have handled it.
+  // Marked: an earlier incarnation of the destination than that one may have handled it.
   bool redelivered = false;
   bool required = false;                 // delivery_policy::require
   std::chrono::nanoseconds deadline{0};  // 0: none
@@ -127,11 +127,11 @@ class outgoing_flow {
   // The path is gone. `left`: what it still held, in order and with numbers.
   void path_lost(std::list<held_message> left) noexcept;
 
-  // A path to `life` is open, which has come to `position`; path_lost() was called for the one before.
-  // What it has is delivered; what it can't say of, or another life may have had, is marked or
+  // A path to `incarnation` is open, which has come to `position`; path_lost() was called for the one before.
+  // What it has is delivered; what it can't say of, or another incarnation may have had, is marked or
   // reported. Sending starts with the oldest one held. False, and nothing has changed: no destination
   // can have come there.
-  [[nodiscard]] bool resume(const node_life& life, const flow_position& position,
+  [[nodiscard]] bool resume(const node_instance& instance, const flow_position& position,
                             restart_policy policy, const sink& report);
 
   // Reports those held whose deadline has come.
@@ -155,7 +155,7 @@ class outgoing_flow {
   std::uint64_t accepted_ = 0;
   std::uint64_t last_sent_ = 0;
   std::uint64_t expected_ = 0;  // what the destination counts on next; 0: nothing was announced
-  node_life sent_to_;           // whose path the last one was,
+  node_instance sent_to_;       // whose path the last one was,
   std::uint64_t session_ = 0;   // and what that remembered
   messages held_;
   std::size_t held_bytes_ = 0;

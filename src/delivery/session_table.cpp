@@ -4,7 +4,7 @@
 
 namespace atbus::detail {
 
-void session_table::remember(const node_life& sender, const incoming_flow& flow, bool silent) {
+void session_table::remember(const node_instance& sender, const incoming_flow& flow, bool silent) {
   const auto found = places_.find(sender);
   if (found != places_.end())
     forget(found->second);
@@ -20,7 +20,7 @@ void session_table::remember(const node_life& sender, const incoming_flow& flow,
   places_.emplace(sender, std::prev(sessions_.end()));
 }
 
-incoming_flow session_table::take(const node_life& sender) {
+incoming_flow session_table::take(const node_instance& sender) {
   const auto found = places_.find(sender);
   if (found == places_.end())
     return incoming_flow{forgotten_ + lost_ + 1};
@@ -29,19 +29,19 @@ incoming_flow session_table::take(const node_life& sender) {
   return flow;
 }
 
-void session_table::supersede(const node_life& by) noexcept {
+void session_table::supersede(const node_instance& by) noexcept {
   for (session& one : sessions_) {
     if (one.silent && one.sender.id == by.id && one.sender != by)
       one.superseded = true;
   }
 }
 
-const incoming_flow* session_table::find(const node_life& sender) const {
+const incoming_flow* session_table::find(const node_instance& sender) const {
   const auto found = places_.find(sender);
   return found != places_.end() ? &found->second->flow : nullptr;
 }
 
-const incoming_flow* session_table::superseded(const node_life& sender) const {
+const incoming_flow* session_table::superseded(const node_instance& sender) const {
   const auto found = places_.find(sender);
   return found != places_.end() && found->second->superseded ? &found->second->flow : nullptr;
 }

@@ -8,7 +8,7 @@
 #include <list>
 #include <unordered_map>
 
-#include "core/node_life.h"
+#include "core/node_instance.h"
 #include "delivery/incoming_flow.h"
 
 namespace atbus::detail {
@@ -20,31 +20,32 @@ class session_table {
   // The sender of this flow is away. A flow of which nothing has come takes no place: a new one is the
   // same. So handshakes that come to nothing push nothing out.
   // `silent`: it was taken for dead only because it did not answer.
-  void remember(const node_life& sender, const incoming_flow& flow, bool silent = false);
-  // A flow that is not to be remembered, as those of visitors are not.
+  void remember(const node_instance& sender, const incoming_flow& flow, bool silent = false);
+  // A flow that is not to be remembered, as those of clients are not.
   void lose(const incoming_flow& flow) noexcept { lost_ += flow.has_begun() ? 1 : 0; }
   // It is back: its flow as it was remembered, or a new one. A new session is higher than all that were
   // forgotten or lost.
-  [[nodiscard]] incoming_flow take(const node_life& sender);
+  [[nodiscard]] incoming_flow take(const node_instance& sender);
   // What is remembered of it; null: nothing.
-  [[nodiscard]] const incoming_flow* find(const node_life& sender) const;
-  // Another life of that id has come: those before it that were silent must not come back.
-  void supersede(const node_life& by) noexcept;
-  // The flow of a life that must not come back; null: it may, as far as is remembered.
-  [[nodiscard]] const incoming_flow* superseded(const node_life& sender) const;
+  [[nodiscard]] const incoming_flow* find(const node_instance& sender) const;
+  // Another incarnation of that id has come: those before it that were silent must not come back.
+  void supersede(const node_instance& by) noexcept;
+  // The flow of an incarnation that must not come back; null: it may, as far as is remembered.
+  [[nodiscard]] const incoming_flow* superseded(const node_instance& sender) const;
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::uint64_t forgotten() const noexcept { return forgotten_; }
 
  private:
   struct session {
-    node_life sender;
+    node_instance sender;
     incoming_flow flow;
     bool silent;
     bool superseded = false;
   };
   struct life_hash {
-    std::size_t operator()(const node_life& life) const noexcept {
-      return static_cast<std::size_t>(life.incarnation ^ (life.id.value() * 0x9e3779b97f4a7c15U));
+    std::size_t operator()(const node_instance& instance) const noexcept {
+      return static_cast<std::size_t>(instance.incarnation ^
+                                      (instance.id.value() * 0x9e3779b97f4a7c15U));
     }
   };
   using session_list = std::list<session>;
@@ -55,7 +56,7 @@ class session_table {
   std::uint64_t forgotten_ = 0;
   std::uint64_t lost_ = 0;
   session_list sessions_;  // the one that left first is in front
-  std::unordered_map<node_life, session_list::iterator, life_hash> places_;
+  std::unordered_map<node_instance, session_list::iterator, life_hash> places_;
 };
 
 }  // namespace atbus::detail

@@ -12,7 +12,8 @@
 
 namespace atbus::detail {
 
-result<sender> thread_inboxes::open(const node_life& self, std::size_t message_limit, int epoll) {
+result<sender> thread_inboxes::open(const node_instance& self, std::size_t message_limit,
+                                    int epoll) {
   if (epoll < 0)
     return error{errc::not_supported, "a simulated node has one thread"};
   const std::string where = "mem://atbus-" + self.id.to_hex() + "-" +
@@ -58,7 +59,7 @@ void thread_inboxes::pass_on_all(node_core& to, std::size_t most) {
         from->in.poll([&](bytes_view message) { receive(*from, to, message); }, {.messages = most});
     from->empty = handled == 0 && !from->held;
   }
-  std::erase_if(inboxes_, [](const auto& one) { return one->empty && one->in.speaker(0) == 0; });
+  std::erase_if(inboxes_, [](const auto& one) { return one->empty && one->in.session(0) == 0; });
 }
 
 bool thread_inboxes::is_empty() const noexcept {

@@ -14,7 +14,7 @@
 #include "atbus/bus_id.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
-#include "core/node_life.h"
+#include "core/node_instance.h"
 
 namespace atbus::detail {
 
@@ -30,7 +30,7 @@ struct thread_message_head {
 class thread_inboxes {
  public:
   // A lane for messages of up to `message_limit` bytes; `epoll` will watch it.
-  result<sender> open(const node_life& self, std::size_t message_limit, int epoll);
+  result<sender> open(const node_instance& self, std::size_t message_limit, int epoll);
 
   // Sends what is there, at most `most` messages of each lane. False: there are no lanes.
   bool pass_on(node_core& to, std::size_t most) {

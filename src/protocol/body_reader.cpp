@@ -197,11 +197,11 @@ class body_visitor : public msgpack::null_visitor {
 }  // namespace
 
 error read_body(bytes_view body, std::span<body_field> fields) {
-  body_visitor visitor{fields};
+  body_visitor client{fields};
   const std::string_view text = as_text(body);
   std::size_t read = 0;
-  if (!msgpack::parse(text.data(), text.size(), read, visitor))
-    return visitor.take_problem();
+  if (!msgpack::parse(text.data(), text.size(), read, client))
+    return client.take_problem();
   if (read != body.size())
     return {errc::protocol_error, "there are bytes behind the body"};
   const auto missing = std::ranges::find(fields, false, &body_field::found);

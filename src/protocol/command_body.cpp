@@ -71,10 +71,10 @@ bool decode(bytes_view payload, command_body& body) {
   body.number = load_little_endian<std::uint64_t>(payload.data());
   body.deadline = std::chrono::nanoseconds{
       static_cast<std::int64_t>(load_little_endian<std::uint64_t>(payload.data() + number_size))};
-  word_visitor visitor{body.words};
+  word_visitor client{body.words};
   const std::string_view text = as_text(payload.subspan(words_at));
   std::size_t read = 0;
-  return msgpack::parse(text.data(), text.size(), read, visitor) && read == text.size();
+  return msgpack::parse(text.data(), text.size(), read, client) && read == text.size();
 }
 
 }  // namespace atbus::detail

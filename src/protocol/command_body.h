@@ -5,7 +5,7 @@
 //
 // The strings are the command's name and arguments, or the reply. The deadline is the time of the sender's
 // monotonic clock in nanoseconds when nobody waits for the reply any more; 0 in replies. It means something
-// on the sender's host only: to the next life of a receiver, which finds the command in shared memory.
+// on the sender's host only: to the next incarnation of a receiver, which finds the command in shared memory.
 //
 // Pure. A stranger may have made the bytes: nothing is reserved for what they announce.
 #pragma once
@@ -24,7 +24,7 @@ namespace atbus::detail {
 inline constexpr std::size_t command_words_max = 1024;  // the name too
 
 struct command_body {
-  std::uint64_t number = 0;  // of the command, among those of the life that sent it
+  std::uint64_t number = 0;  // of the command, among those of the incarnation that sent it
   std::chrono::nanoseconds deadline{0};
   std::vector<std::string> words;
 };

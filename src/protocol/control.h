@@ -59,7 +59,7 @@ struct resume_point {
   std::uint64_t session = 0;  // which memory of that flow it speaks of; never 0
   std::uint64_t last = 0;     // the highest number it has handled
   bool sole = false;          // it has no other link to that node any more
-  // Another life of that node has taken its place here: nothing more of this one's is taken, ever.
+  // Another incarnation of that node has taken its place here: nothing more of this one's is taken, ever.
   bool superseded = false;
 
   friend bool operator==(const resume_point&, const resume_point&) = default;

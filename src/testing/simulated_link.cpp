@@ -66,7 +66,7 @@ link_trust simulated_link::trust() const noexcept {
     case link_kind::memory:
       return link_trust::same_process;
     case link_kind::tcp:
-      return link_trust::stranger;
+      return link_trust::unproven;
     default:
       return link_trust::same_user;
   }

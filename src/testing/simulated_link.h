@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/node_life.h"
+#include "core/node_instance.h"
 #include "node/link/link.h"
 #include "testing/simulated_network.h"
 
@@ -36,8 +36,8 @@ struct simulated_way {
   std::size_t under_way_bytes = 0;  // written and not handled
   std::uint64_t lost_from = never;  // what never arrives
   std::chrono::nanoseconds last_arrival{0};
-  std::optional<node_life> note;  // its writer, once its reader has made sure of it,
-  bus_id note_by;                 // and that reader
+  std::optional<node_instance> note;  // its writer, once its reader has made sure of it,
+  bus_id note_by;                     // and that reader
   bool begun = false;    // the reader's process ended within the handler of message `handled`
   bool dropped = false;  // nobody will read what is left
 
@@ -112,7 +112,7 @@ class simulated_link final : public link {
   [[nodiscard]] link_trust trust() const noexcept override;
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
-  void confirm(const node_life& peer) noexcept override {
+  void confirm(const node_instance& peer) noexcept override {
     in().note = peer;
     in().note_by = owner_.self_;
   }

@@ -151,7 +151,7 @@ simulated_transport::~simulated_transport() {
   close();
 }
 
-void simulated_transport::start(const node_life& self, link_events& events) {
+void simulated_transport::start(const node_instance& self, link_events& events) {
   self_ = self.id;
   events_ = &events;
 }

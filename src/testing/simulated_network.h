@@ -144,7 +144,7 @@ class simulated_transport final : public transport {
                       std::function<void()> wake);
   ~simulated_transport() override;
 
-  void start(const node_life& self, link_events& events) override;
+  void start(const node_instance& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
   result<link*> connect(const address& to) override;
   void close() noexcept override;

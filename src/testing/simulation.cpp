@@ -207,10 +207,10 @@ void simulation::restart(bus_id id) {
     kill(id);
   if (state_->stepping == 0)
     return state_->start(id);
-  // The old life ends in full first.
-  state_->net.at(state_->net.now(), [this, id, life = state_->processes[id.value()].lives] {
+  // The old incarnation ends in full first.
+  state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
     state::process& of = state_->processes[id.value()];
-    if (of.lives != life)
+    if (of.lives != instance)
       return;
     of.kept.reset();
     of.node.reset();
@@ -276,8 +276,8 @@ void simulation::disturb(std::chrono::nanoseconds time, const disturbances& what
   plan(what.restarts, [this, one_that_runs](std::chrono::nanoseconds over) {
     one_that_runs([&](bus_id id) {
       kill(id);
-      state_->net.at(over, [this, id, life = state_->processes[id.value()].lives] {
-        if (state_->processes[id.value()].lives == life)
+      state_->net.at(over, [this, id, instance = state_->processes[id.value()].lives] {
+        if (state_->processes[id.value()].lives == instance)
           restart(id);
       });
     });

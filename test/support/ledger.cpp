@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t short_flag = std::uint32_t{1} << 31U;
 
-std::string text(const node_life& who) {
+std::string text(const node_instance& who) {
   return who.id.to_string() + "/" + std::to_string(who.incarnation % 10000);
 }
 
@@ -25,25 +25,25 @@ std::byte ledger::pattern(const stamp& of, std::size_t at) {
   return static_cast<std::byte>(of.number * 7 + of.from * 3 + at);
 }
 
-void ledger::born(const node_life& who, const ledger_rules& rules) {
+void ledger::born(const node_instance& who, const ledger_rules& rules) {
   const auto [limit, is_new] = limits_.emplace(who.id.value(), rules.message_limit);
   limit->second = std::min(limit->second, rules.message_limit);
   indexes_[{who.id.value(), who.incarnation}] = lives_.size();
-  life& born = lives_.emplace_back();
+  instance& born = lives_.emplace_back();
   born.who = who;
   born.rules = rules;
 }
 
-std::size_t ledger::index_of(const node_life& who) const {
+std::size_t ledger::index_of(const node_instance& who) const {
   return indexes_.at({who.id.value(), who.incarnation});
 }
 
-void ledger::killed(const node_life& who) {
+void ledger::killed(const node_instance& who) {
   lives_[index_of(who)].killed = true;
   seemed_dead(who.id);
 }
 
-void ledger::wished(const node_life& from, bus_id to, bool wish) {
+void ledger::wished(const node_instance& from, bus_id to, bool wish) {
   flow& in = lives_[index_of(from)].flows[to.value()];
   in.wished = wish;
   in.was_ended = in.was_ended || !wish;
@@ -64,13 +64,14 @@ ledger_message ledger::make(const stamp& of, std::uint32_t type, std::size_t siz
   return made;
 }
 
-ledger_message ledger::next(const node_life& from, bus_id to, std::uint32_t type,
+ledger_message ledger::next(const node_instance& from, bus_id to, std::uint32_t type,
                             std::size_t size) {
   const std::size_t index = index_of(from);
   return make({index, to.value(), lives_[index].flows[to.value()].records.size() + 1}, type, size);
 }
 
-void ledger::accepted(const node_life& from, bus_id to, std::size_t size, delivery_policy policy) {
+void ledger::accepted(const node_instance& from, bus_id to, std::size_t size,
+                      delivery_policy policy) {
   flow& in = lives_[index_of(from)].flows[to.value()];
   record& made = in.records.emplace_back();
   made.size = size;
@@ -79,23 +80,24 @@ void ledger::accepted(const node_life& from, bus_id to, std::size_t size, delive
   ++accepted_count_;
 }
 
-ledger_message ledger::next_broadcast(const node_life& from, std::size_t size) {
+ledger_message ledger::next_broadcast(const node_instance& from, std::size_t size) {
   const std::size_t index = index_of(from);
   return make({index, 0, lives_[index].broadcasts.size() + 1}, 0, size);
 }
 
-std::uint64_t ledger::accepted_broadcast(const node_life& from, const id_range& to) {
-  life& sender = lives_[index_of(from)];
+std::uint64_t ledger::accepted_broadcast(const node_instance& from, const id_range& to) {
+  instance& sender = lives_[index_of(from)];
   sender.broadcasts.push_back({to, {}});
   ++broadcast_count_;
   return sender.broadcasts.size();
 }
 
-bool ledger::was_reached(const node_life& from, std::uint64_t number, bus_id whom) const {
+bool ledger::was_reached(const node_instance& from, std::uint64_t number, bus_id whom) const {
   return lives_[index_of(from)].broadcasts.at(number - 1).delivered.contains(whom.value());
 }
 
-void ledger::reached(const node_life& from, std::uint64_t number, const std::vector<bus_id>& whom) {
+void ledger::reached(const node_instance& from, std::uint64_t number,
+                     const std::vector<bus_id>& whom) {
   for (const bus_id one : whom) {
     if (!was_reached(from, number, one))
       fail("broadcast " + std::to_string(number) + " of " + text(from) + " has not come to " +
@@ -103,7 +105,7 @@ void ledger::reached(const node_life& from, std::uint64_t number, const std::vec
   }
 }
 
-std::size_t ledger::open_bytes(const node_life& from, bus_id to) {
+std::size_t ledger::open_bytes(const node_instance& from, bus_id to) {
   return lives_[index_of(from)].flows[to.value()].open_bytes;
 }
 
@@ -153,10 +155,10 @@ ledger::found ledger::find(const stamp& of) {
               std::to_string(of.to)};
 }
 
-void ledger::delivered_broadcast(const node_life& to, const message& what, const stamp& of) {
+void ledger::delivered_broadcast(const node_instance& to, const message& what, const stamp& of) {
   if (of.from >= lives_.size() || of.number == 0 || of.number > lives_[of.from].broadcasts.size())
     return fail("broadcast " + std::to_string(of.number) + " was never sent");
-  const life& sender = lives_[of.from];
+  const instance& sender = lives_[of.from];
   const std::string name =
       "broadcast " + std::to_string(of.number) + " of " + text(sender.who) + " came to " + text(to);
   broadcast& sent = lives_[of.from].broadcasts.at(of.number - 1);
@@ -168,7 +170,7 @@ void ledger::delivered_broadcast(const node_life& to, const message& what, const
     fail(name + " again");
 }
 
-void ledger::delivered(const node_life& to, const message& what) {
+void ledger::delivered(const node_instance& to, const message& what) {
   stamp which;
   if (!read(what.bytes(), what.type(), which))
     return;
@@ -199,9 +201,9 @@ void ledger::delivered(const node_life& to, const message& what) {
   const auto unmarked = std::count_if(of->deliveries.begin(), of->deliveries.end(),
                                       [](const delivery& one) { return !one.marked; });
   if (unmarked > 1)
-    fail(name + " came to " + text(to) + " and to another life, and neither was told");
+    fail(name + " came to " + text(to) + " and to another incarnation, and neither was told");
   if (what.redelivered() && deaths_[to.id.value()] == 0)
-    fail(name + " came to " + text(to) + " marked, and there was no earlier life");
+    fail(name + " came to " + text(to) + " marked, and there was no earlier incarnation");
 }
 
 std::size_t ledger::limit_of(bus_id whom) const {
@@ -209,7 +211,7 @@ std::size_t ledger::limit_of(bus_id whom) const {
   return limit != limits_.end() ? limit->second : std::numeric_limits<std::size_t>::max();
 }
 
-bool ledger::may_report(const life& sender, const flow& in, const record& of, bus_id to,
+bool ledger::may_report(const instance& sender, const flow& in, const record& of, bus_id to,
                         errc reason) const {
   const ledger_rules& rules = sender.rules;
   switch (reason) {
@@ -233,8 +235,8 @@ bool ledger::may_report(const life& sender, const flow& in, const record& of, bu
 }
 
 // What was dropped. The last one's number and type are told, but no bytes.
-void ledger::reported_together(const node_life& from, const undelivered& what) {
-  life& sender = lives_[index_of(from)];
+void ledger::reported_together(const node_instance& from, const undelivered& what) {
+  instance& sender = lives_[index_of(from)];
   flow& in = sender.flows[what.destination().value()];
   const std::string name = std::to_string(what.count()) + " messages from " + text(from) + " to " +
                            what.destination().to_string() + " were reported together";
@@ -249,7 +251,7 @@ void ledger::reported_together(const node_life& from, const undelivered& what) {
     fail(name + ", but so many are not open");
 }
 
-void ledger::reported(const node_life& from, const undelivered& what) {
+void ledger::reported(const node_instance& from, const undelivered& what) {
   if (what.count() > 1)
     return reported_together(from, what);
   stamp which;
@@ -279,7 +281,7 @@ void ledger::reported(const node_life& from, const undelivered& what) {
 }
 
 bool ledger::all_settled() const {
-  return std::all_of(lives_.begin(), lives_.end(), [](const life& one) {
+  return std::all_of(lives_.begin(), lives_.end(), [](const instance& one) {
     return one.killed || std::all_of(one.flows.begin(), one.flows.end(), [](const auto& to) {
              return to.second.settled == to.second.records.size();
            });
@@ -287,7 +289,7 @@ bool ledger::all_settled() const {
 }
 
 void ledger::check_settled() {
-  for (const life& from : lives_) {
+  for (const instance& from : lives_) {
     for (const auto& [to, in] : from.flows) {
       std::size_t counted = in.counted;
       bool open_before = false;

@@ -18,11 +18,11 @@
 #include "atbus/message.hpp"
 #include "atbus/policies.hpp"
 #include "atbus/status.hpp"
-#include "core/node_life.h"
+#include "core/node_instance.h"
 
 namespace atbus::detail {
 
-// What a life of a node was told to do with its messages; what follows from it may be reported.
+// What an incarnation of a node was told to do with its messages; what follows from it may be reported.
 struct ledger_rules {
   bool deadline = false;
   bool drops = false;      // an overflow policy that reports
@@ -38,42 +38,43 @@ struct ledger_message {
 
 class ledger {
  public:
-  void born(const node_life& life, const ledger_rules& rules);
+  void born(const node_instance& instance, const ledger_rules& rules);
   // Killed: it tells nothing any more, and what it had not settled has no outcome.
-  void killed(const node_life& life);
+  void killed(const node_instance& instance);
   // It may have seemed dead to others.
   void seemed_dead(bus_id id) { ++deaths_[id.value()]; }
-  void wished(const node_life& from, bus_id to, bool wish);
+  void wished(const node_instance& from, bus_id to, bool wish);
   // It gives up what is not settled.
-  void leaves(const node_life& who) { lives_[index_of(who)].leaving = true; }
+  void leaves(const node_instance& who) { lives_[index_of(who)].leaving = true; }
 
   // The next message, of that type unless it is short; it counts once it is accepted.
-  [[nodiscard]] ledger_message next(const node_life& from, bus_id to, std::uint32_t type,
+  [[nodiscard]] ledger_message next(const node_instance& from, bus_id to, std::uint32_t type,
                                     std::size_t size);
   [[nodiscard]] static bool is_short(std::uint32_t type) noexcept { return type >> 31U != 0; }
-  void accepted(const node_life& from, bus_id to, std::size_t size,
+  void accepted(const node_instance& from, bus_id to, std::size_t size,
                 delivery_policy policy = delivery_policy::report);
   // The same of broadcasts: its number is told too.
-  [[nodiscard]] ledger_message next_broadcast(const node_life& from, std::size_t size);
-  std::uint64_t accepted_broadcast(const node_life& from, const id_range& to);
+  [[nodiscard]] ledger_message next_broadcast(const node_instance& from, std::size_t size);
+  std::uint64_t accepted_broadcast(const node_instance& from, const id_range& to);
   // Its sender is told that these got it.
-  void reached(const node_life& from, std::uint64_t number, const std::vector<bus_id>& whom);
-  [[nodiscard]] std::uint64_t broadcasts_of(const node_life& from) const {
+  void reached(const node_instance& from, std::uint64_t number, const std::vector<bus_id>& whom);
+  [[nodiscard]] std::uint64_t broadcasts_of(const node_instance& from) const {
     return lives_[index_of(from)].broadcasts.size();
   }
-  [[nodiscard]] bool was_reached(const node_life& from, std::uint64_t number, bus_id whom) const;
-  void delivered(const node_life& to, const message& what);
-  void reported(const node_life& from, const undelivered& what);
+  [[nodiscard]] bool was_reached(const node_instance& from, std::uint64_t number,
+                                 bus_id whom) const;
+  void delivered(const node_instance& to, const message& what);
+  void reported(const node_instance& from, const undelivered& what);
 
   // The bytes of its messages that have no outcome yet.
-  [[nodiscard]] std::size_t open_bytes(const node_life& from, bus_id to);
+  [[nodiscard]] std::size_t open_bytes(const node_instance& from, bus_id to);
 
-  // The lowest limit that a life of that node has had.
+  // The lowest limit that an incarnation of that node has had.
   [[nodiscard]] std::size_t limit_of(bus_id whom) const;
   // For people: the number of a message that it says it is.
   [[nodiscard]] static std::string number_of(const message& what);
 
-  // Whether every message of a life that was not killed has an outcome.
+  // Whether every message of an incarnation that was not killed has an outcome.
   [[nodiscard]] bool all_settled() const;
   // To be called when all should be.
   void check_settled();
@@ -87,7 +88,7 @@ class ledger {
 
  private:
   struct delivery {
-    std::size_t to;  // life, in the order of birth
+    std::size_t to;  // incarnation, in the order of birth
     bool marked;
   };
   struct record {
@@ -99,7 +100,7 @@ class ledger {
   };
   // At the start of each message; what follows is a pattern.
   struct stamp {
-    std::uint64_t from = 0;  // life, in the order of birth
+    std::uint64_t from = 0;  // incarnation, in the order of birth
     std::uint64_t to = 0;    // 0: a broadcast
     std::uint64_t number = 0;
   };
@@ -109,7 +110,7 @@ class ledger {
   };
   struct flow {
     std::vector<record> records;                   // of messages 1, 2...
-    std::map<std::size_t, std::uint64_t> highest;  // handled by each life
+    std::map<std::size_t, std::uint64_t> highest;  // handled by each incarnation
     bool wished = false;
     bool was_ended = false;  // by its sender
     std::size_t settled = 0;
@@ -117,8 +118,8 @@ class ledger {
     std::size_t counted = 0;
     std::size_t open_bytes = 0;
   };
-  struct life {
-    node_life who;
+  struct instance {
+    node_instance who;
     ledger_rules rules;
     bool killed = false;
     bool leaving = false;
@@ -126,15 +127,15 @@ class ledger {
     std::vector<broadcast> broadcasts;    // 1, 2...
   };
 
-  [[nodiscard]] std::size_t index_of(const node_life& who) const;
+  [[nodiscard]] std::size_t index_of(const node_instance& who) const;
   [[nodiscard]] static std::byte pattern(const stamp& of, std::size_t at);
   ledger_message make(const stamp& of, std::uint32_t type, std::size_t size);
   // Which one it says it is; false and a fault if its bytes are not those that were sent.
   bool read(bytes_view bytes, std::uint32_t type, stamp& of);
-  void delivered_broadcast(const node_life& to, const message& what, const stamp& of);
-  [[nodiscard]] bool may_report(const life& sender, const flow& in, const record& of, bus_id to,
+  void delivered_broadcast(const node_instance& to, const message& what, const stamp& of);
+  [[nodiscard]] bool may_report(const instance& sender, const flow& in, const record& of, bus_id to,
                                 errc reason) const;
-  void reported_together(const node_life& from, const undelivered& what);
+  void reported_together(const node_instance& from, const undelivered& what);
   struct found {
     record* of = nullptr;
     flow* in = nullptr;
@@ -143,7 +144,7 @@ class ledger {
   // The record of that message; null and a fault if there is none.
   found find(const stamp& of);
 
-  std::vector<life> lives_;
+  std::vector<instance> lives_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> indexes_;  // by id and incarnation
   std::map<std::uint64_t, unsigned> deaths_;
   std::map<std::uint64_t, std::size_t> limits_;  // the lowest of each node's lives

@@ -20,18 +20,18 @@ bool is_open(const ledger_memory::message_record& of) {
 }  // namespace
 
 std::uint32_t node_ledger::born(std::uint32_t role) {
-  const std::uint32_t life = memory_->born.fetch_add(1) + 1;
-  if (life >= most_lives)
+  const std::uint32_t instance = memory_->born.fetch_add(1) + 1;
+  if (instance >= most_lives)
     std::abort();  // the rounds are too long
-  memory_->lives[life].role.store(role + 1);
-  return life;
+  memory_->lives[instance].role.store(role + 1);
+  return instance;
 }
 
-std::uint32_t node_ledger::attempt(std::uint32_t life, std::uint32_t to) {
+std::uint32_t node_ledger::attempt(std::uint32_t instance, std::uint32_t to) {
   const std::uint32_t number = memory_->written.fetch_add(1) + 1;
   message_record& fresh = memory_->messages.at(number);
   fresh.to.store(to);
-  fresh.sender.store(life);
+  fresh.sender.store(instance);
   fresh.stage.store(message_stage::attempted);
   return number;
 }
@@ -46,8 +46,8 @@ void node_ledger::sent(std::uint32_t number, bool accepted) {
 std::string node_ledger::describe(std::uint64_t number) const {
   const message_record& of = memory_->messages[number];
   const std::uint32_t sender = of.sender.load();
-  return "message " + std::to_string(number) + " of life " + std::to_string(sender) + " (node " +
-         std::to_string(role_of(sender)) + ") to node " + std::to_string(of.to.load()) +
+  return "message " + std::to_string(number) + " of incarnation " + std::to_string(sender) +
+         " (node " + std::to_string(role_of(sender)) + ") to node " + std::to_string(of.to.load()) +
          (of.stage.load() == message_stage::attempted ? ", within send," : "");
 }
 
@@ -66,9 +66,9 @@ node_ledger::message_record* node_ledger::find(bytes_view bytes, std::uint64_t& 
   return &record;
 }
 
-bool node_ledger::has_predecessor(std::uint32_t life) const {
-  const std::uint32_t role = memory_->lives[life].role.load();
-  return std::any_of(memory_->lives.begin(), memory_->lives.begin() + life,
+bool node_ledger::has_predecessor(std::uint32_t instance) const {
+  const std::uint32_t role = memory_->lives[instance].role.load();
+  return std::any_of(memory_->lives.begin(), memory_->lives.begin() + instance,
                      [&](const life_record& other) { return other.role.load() == role; });
 }
 
@@ -81,7 +81,7 @@ void node_ledger::delivered(std::uint32_t reader, const message& what) {
   const std::uint32_t role = role_of(reader);
   const std::uint32_t sender = record->sender.load();
   const auto complain = [&](const std::string& why) {
-    violation(describe(number) + " came to life " + std::to_string(reader) + why);
+    violation(describe(number) + " came to incarnation " + std::to_string(reader) + why);
   };
   if (record->to.load() != role || what.destination() != rules_.ids[role])
     complain(", which is of another node");
@@ -96,25 +96,26 @@ void node_ledger::delivered(std::uint32_t reader, const message& what) {
   if (before != 0) {
     memory_->again.fetch_add(1);
     if (!what.redelivered())
-      complain(" without a mark, after life " + std::to_string(before) + " had handled it");
+      complain(" without a mark, after incarnation " + std::to_string(before) + " had handled it");
   }
   if (what.redelivered()) {
     memory_->marked.fetch_add(1);
     if (!has_predecessor(reader))
-      complain(" marked, and it is the first life");
+      complain(" marked, and it is the first incarnation");
   }
   memory_->handled[role].add();
 }
 
-bool node_ledger::may_report(std::uint32_t life, const undelivered& what, bool in_shutdown) const {
+bool node_ledger::may_report(std::uint32_t instance, const undelivered& what,
+                             bool in_shutdown) const {
   if (what.reason() == errc::closed)
     return in_shutdown;
   const std::set<errc>& reasons =
-      what.type() == required_message ? rules_.required_reasons : rules_.reasons[role_of(life)];
+      what.type() == required_message ? rules_.required_reasons : rules_.reasons[role_of(instance)];
   return reasons.contains(what.reason());
 }
 
-void node_ledger::reported(std::uint32_t life, const undelivered& what, bool in_shutdown) {
+void node_ledger::reported(std::uint32_t instance, const undelivered& what, bool in_shutdown) {
   std::uint64_t number = 0;
   message_record* const record = find(what.bytes(), number);
   if (record == nullptr)
@@ -125,15 +126,16 @@ void node_ledger::reported(std::uint32_t life, const undelivered& what, bool in_
     violation(describe(number) + " was reported as " + std::string{name(what.outcome())} + " (" +
               std::string{name(what.reason())} + ")" + why);
   };
-  if (record->sender.load() != life || what.destination() != rules_.ids[record->to.load()])
-    complain(" to life " + std::to_string(life) + ", for " + what.destination().to_string());
+  if (record->sender.load() != instance || what.destination() != rules_.ids[record->to.load()])
+    complain(" to incarnation " + std::to_string(instance) + ", for " +
+             what.destination().to_string());
   if (before != 0)
     complain(" after it was reported as " + std::string{name(static_cast<errc>(before))});
   if (outcome != not_delivered && outcome != unknown)
     complain(", which is no outcome");
   if (outcome == not_delivered && record->handled_by.load() != 0)
     complain(" after it was delivered");
-  if (!may_report(life, what, in_shutdown))
+  if (!may_report(instance, what, in_shutdown))
     complain(" for no reason");
 }
 
@@ -157,8 +159,8 @@ std::string node_ledger::story(const message_record& of) const {
 }
 
 void node_ledger::killed(std::uint32_t role) {
-  for (std::uint32_t life = 1; life <= memory_->born.load(); ++life) {
-    life_record& of = memory_->lives[life];
+  for (std::uint32_t instance = 1; instance <= memory_->born.load(); ++instance) {
+    life_record& of = memory_->lives[instance];
     if (of.role.load() == role + 1 && of.ended.load() == 0)
       of.killed.store(1);
   }

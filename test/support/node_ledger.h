@@ -1,5 +1,5 @@
 // What became of each message between nodes that are processes of their own: written down in memory
-// that outlives them, outside the bus. A life is a node from its making to its end or death; a role
+// that outlives them, outside the bus. An incarnation is a node from its making to its end or death; a role
 // is the number of a node, the same in all its lives.
 #pragma once
 
@@ -46,7 +46,7 @@ struct ledger_figures {
   std::uint64_t unknown = 0;  // and not delivered
   std::uint64_t open = 0;     // at senders that were killed
   std::uint64_t marked = 0;   // deliveries with the mark
-  std::uint64_t again = 0;    // deliveries of what an earlier life had handled
+  std::uint64_t again = 0;    // deliveries of what an earlier incarnation had handled
 
   ledger_figures& operator+=(const ledger_figures& other);
   [[nodiscard]] std::string text() const;
@@ -61,10 +61,10 @@ enum class message_stage : std::uint32_t {
 
 struct ledger_memory {
   struct message_record {
-    std::atomic<std::uint32_t> sender;  // life
+    std::atomic<std::uint32_t> sender;  // incarnation
     std::atomic<std::uint32_t> to;      // role
     std::atomic<message_stage> stage;
-    std::atomic<std::uint32_t> handled_by;  // the last life that has; 0: none
+    std::atomic<std::uint32_t> handled_by;  // the last incarnation that has; 0: none
     std::atomic<std::uint32_t> outcome;     // as reported: 0, or an errc
   };
   struct life_record {
@@ -92,17 +92,17 @@ class node_ledger {
   // Half are kept for the roll call.
   [[nodiscard]] bool may_send() const { return memory_->written.load() < most_messages / 2; }
   // The number of the message that is about to be sent, which grows, and what became of that.
-  [[nodiscard]] std::uint32_t attempt(std::uint32_t life, std::uint32_t to);
+  [[nodiscard]] std::uint32_t attempt(std::uint32_t instance, std::uint32_t to);
   void sent(std::uint32_t number, bool accepted);
   void delivered(std::uint32_t reader, const message& what);
-  void reported(std::uint32_t life, const undelivered& what, bool in_shutdown);
-  void ended(std::uint32_t life) { memory_->lives[life].ended.store(1); }
+  void reported(std::uint32_t instance, const undelivered& what, bool in_shutdown);
+  void ended(std::uint32_t instance) { memory_->lives[instance].ended.store(1); }
   void violation(const std::string& what) { memory_->violations.add(what); }
   void tell_progress() { memory_->progress.add(); }
 
   // Of the test. The process of that role will tell nothing any more.
   void killed(std::uint32_t role);
-  // Until each message of a life that was not killed has an outcome.
+  // Until each message of an incarnation that was not killed has an outcome.
   [[nodiscard]] bool wait_settled();
   // Counts what nodes of that role handle.
   [[nodiscard]] shared_counter& handled(std::uint32_t role) { return memory_->handled[role]; }
@@ -116,15 +116,15 @@ class node_ledger {
 
   // Null and a violation if nobody has sent these bytes.
   message_record* find(bytes_view bytes, std::uint64_t& number);
-  [[nodiscard]] std::uint32_t role_of(std::uint32_t life) const {
-    return memory_->lives[life].role.load() - 1;
+  [[nodiscard]] std::uint32_t role_of(std::uint32_t instance) const {
+    return memory_->lives[instance].role.load() - 1;
   }
   [[nodiscard]] bool was_killed(const message_record& of) const {
     return memory_->lives[of.sender.load()].killed.load() != 0;
   }
-  [[nodiscard]] bool may_report(std::uint32_t life, const undelivered& what,
+  [[nodiscard]] bool may_report(std::uint32_t instance, const undelivered& what,
                                 bool in_shutdown) const;
-  [[nodiscard]] bool has_predecessor(std::uint32_t life) const;
+  [[nodiscard]] bool has_predecessor(std::uint32_t instance) const;
   [[nodiscard]] std::string describe(std::uint64_t number) const;
   // What became of all messages of that one's sender to that one's destination.
   [[nodiscard]] std::string story(const message_record& of) const;
@@ -132,7 +132,7 @@ class node_ledger {
   ledger_rules rules_;
   shared<ledger_memory> memory_;
   std::uint32_t settled_ = 0;  // messages up to there are
-  // Of one process: the highest number of each life that a life of its own has handled.
+  // Of one process: the highest number of each incarnation that an incarnation of its own has handled.
   std::unordered_map<std::uint64_t, std::uint64_t> highest_;
 };
 

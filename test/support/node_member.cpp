@@ -23,13 +23,13 @@ int node_member::run() {
 
 void node_member::live() {
   const member_plan& plan = plans_[role_];
-  const std::uint32_t life = book_.born(role_);
+  const std::uint32_t instance = book_.born(role_);
   const std::uint32_t orders = orders_.leave[role_].get();
   bool in_shutdown = false;
   node own{plan.id, plan.options};
-  own.on_message([&](const message& m) { handled(life, m); });
+  own.on_message([&](const message& m) { handled(instance, m); });
   own.on_undelivered([&](const undelivered& u) {
-    book_.reported(life, u, in_shutdown);
+    book_.reported(instance, u, in_shutdown);
     book_.tell_progress();
   });
   for (const std::string& address : plan.listens) {
@@ -41,8 +41,8 @@ void node_member::live() {
       book_.violation("connect: " + bad.text());
   }
   while (!finishing() && orders_.leave[role_].get() == orders) {
-    send_some(own, life);
-    call_the_roll(own, life);
+    send_some(own, instance);
+    call_the_roll(own, instance);
     if (own.poll({.messages = 1 + pick(200)}) != 0)
       book_.tell_progress();
     (void)own.wait(std::chrono::microseconds{shortest_turn_us +
@@ -53,12 +53,12 @@ void node_member::live() {
   const status how = own.shutdown(first_to_finish ? std::chrono::nanoseconds{20s} : pick(3) * 20ms);
   if (first_to_finish && !how)
     book_.violation("it shuts down, with all settled: " + how.text());
-  book_.ended(life);
+  book_.ended(instance);
   book_.tell_progress();
 }
 
-void node_member::handled(std::uint32_t life, const message& what) {
-  book_.delivered(life, what);
+void node_member::handled(std::uint32_t instance, const message& what) {
+  book_.delivered(instance, what);
   if (pick(128) == 0) {
     // To be killed or stopped in a handler more often than its few instructions would let us.
     const timespec pause{.tv_sec = 0, .tv_nsec = 200'000};
@@ -66,7 +66,7 @@ void node_member::handled(std::uint32_t life, const message& what) {
   }
 }
 
-void node_member::send_some(node& from, std::uint32_t life) {
+void node_member::send_some(node& from, std::uint32_t instance) {
   if (orders_.quiet.get() != 0)
     return;
   const member_plan& plan = plans_[role_];
@@ -74,38 +74,39 @@ void node_member::send_some(node& from, std::uint32_t life) {
     const bool required = plan.requires_some && pick(2) == 0;
     const std::uint32_t to = plan.partners[pick(static_cast<std::uint32_t>(plan.partners.size()))];
     if (!book_.may_send() ||
-        !send_one(from, life, to, required ? delivery_policy::require : delivery_policy::report))
+        !send_one(from, instance, to,
+                  required ? delivery_policy::require : delivery_policy::report))
       return;
   }
 }
 
-void node_member::call_the_roll(node& from, std::uint32_t life) {
+void node_member::call_the_roll(node& from, std::uint32_t instance) {
   if (orders_.roll_call.get() == 0)
     return;
   for (; called_ != plans_.size(); ++called_) {
-    if (called_ != role_ && !send_one(from, life, called_, delivery_policy::require))
+    if (called_ != role_ && !send_one(from, instance, called_, delivery_policy::require))
       return;  // the next turn goes on
     if (called_ + 1 == plans_.size())
       orders_.called.add();
   }
 }
 
-status node_member::send_one(node& from, std::uint32_t life, std::uint32_t to,
+status node_member::send_one(node& from, std::uint32_t instance, std::uint32_t to,
                              delivery_policy policy) {
   const std::uint32_t size =
       static_cast<std::uint32_t>(smallest_message) + pick(pick(16) == 0 ? largest_message : 200);
-  const std::uint32_t number = book_.attempt(life, to);
+  const std::uint32_t number = book_.attempt(instance, to);
   status how;
   if (policy == delivery_policy::report && pick(4) == 0) {
     node_slot slot = from.claim(plans_[to].id, plain_message, largest_message + smallest_message);
     if (slot) {
-      write_message(slot.bytes().first(size), life, number);
+      write_message(slot.bytes().first(size), instance, number);
       slot.commit(size);
     }
     how = slot.why();
   } else {
     std::vector<std::byte> bytes(size);
-    write_message(bytes, life, number);
+    write_message(bytes, instance, number);
     how = from.send(plans_[to].id,
                     policy == delivery_policy::require ? required_message : plain_message, bytes,
                     policy);

@@ -52,10 +52,10 @@ class node_member {
   }
   [[nodiscard]] bool finishing() const { return orders_.finish[role_].get() != 0; }
   void live();
-  void send_some(node& from, std::uint32_t life);
-  void call_the_roll(node& from, std::uint32_t life);
-  status send_one(node& from, std::uint32_t life, std::uint32_t to, delivery_policy policy);
-  void handled(std::uint32_t life, const message& what);
+  void send_some(node& from, std::uint32_t instance);
+  void call_the_roll(node& from, std::uint32_t instance);
+  status send_one(node& from, std::uint32_t instance, std::uint32_t to, delivery_policy policy);
+  void handled(std::uint32_t instance, const message& what);
 
   const std::vector<member_plan>& plans_;
   std::uint32_t role_;

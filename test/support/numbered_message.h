@@ -9,7 +9,7 @@
 namespace atbus::test {
 
 struct message_stamp {
-  std::uint32_t sender = 0;  // one per life of a sending process
+  std::uint32_t sender = 0;  // one per incarnation of a sending process
   std::uint32_t length = 0;  // of the whole message
   std::uint64_t number = 0;  // 1, 2, 3, ...
   std::uint64_t check = 0;   // over the fields above and the bytes behind the stamp

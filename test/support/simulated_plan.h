@@ -45,7 +45,7 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
   if (draw.one_in(odds.extreme))
     made.sessions(draw.of<std::size_t>({0, 1, largest_size}));
   if (draw.one_in(odds.extreme))
-    made.visitors(draw.of<std::size_t>({0, 1, largest_size}));
+    made.clients(draw.of<std::size_t>({0, 1, largest_size}));
   if (draw.one_in(odds.extreme))
     made.fault_tolerance(1);
   if (draw.one_in(odds.extreme))

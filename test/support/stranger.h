@@ -19,7 +19,7 @@ namespace atbus::detail {
 class stranger final : private link_events {
  public:
   // On that host. It speaks in the name of `name`, to `to`.
-  stranger(simulated_network& net, host_identity host, const node_life& name, bus_id to,
+  stranger(simulated_network& net, host_identity host, const node_instance& name, bus_id to,
            std::uint64_t seed)
       : name_(name), to_(to), draw_(seed), way_(net, {.host = host}, [this, &net] {
           net.at(net.now() + std::chrono::microseconds{1}, [this, alive = alive_] {
@@ -60,13 +60,13 @@ class stranger final : private link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
+  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
   [[nodiscard]] introduction introduce() {
     introduction self;
     self.id = draw_.one_in(8) ? bus_id{draw_.below(4)} : name_.id;
-    // Of the life that there is, of one before or after it, or none.
+    // Of the incarnation that there is, of one before or after it, or none.
     self.incarnation = draw_.one_in(2) ? name_.incarnation : draw_.below(3) + name_.incarnation - 1;
     for (std::byte& one : self.nonce)
       one = static_cast<std::byte>(draw_.word());
@@ -164,7 +164,7 @@ class stranger final : private link_events {
     at.flush();
   }
 
-  node_life name_;
+  node_instance name_;
   bus_id to_;
   test::dice draw_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -60,31 +60,31 @@ command_reply ask(const wish& of) {
   std::string last_line;
   std::string failed = "the node ended";
   command_reply answer;
-  node visitor{0, options};                     // ends before what its handlers write to
-  if (const error bad = visitor.fault(); !bad)  // nothing else can be wrong with it
+  node client{0, options};                     // ends before what its handlers write to
+  if (const error bad = client.fault(); !bad)  // nothing else can be wrong with it
     throw std::runtime_error("--token-file " + of.token_file + ": " + bad.text());
-  visitor.on_log([&](std::string_view line) { last_line = line; });
-  visitor.on_endpoint([&](const endpoint&, endpoint_event event) {
+  client.on_log([&](std::string_view line) { last_line = line; });
+  client.on_endpoint([&](const endpoint&, endpoint_event event) {
     if (event != endpoint_event::refused)
       return;
     const bool for_want_of_a_token =
         of.token_file.empty() && last_line.find("token") != std::string::npos;
     failed = last_line + (for_want_of_a_token ? "\nIs a --token-file needed?" : "");
-    visitor.stop();
+    client.stop();
   });
-  if (const error bad = visitor.connect(0, of.address); !bad)
+  if (const error bad = client.connect(0, of.address); !bad)
     throw std::runtime_error(sentence(bad.code(), bad.text()));
   const auto timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>{of.timeout});
   const status asked =
-      visitor.command(0, of.words, timeout, [&](status how, const command_reply& reply) {
+      client.command(0, of.words, timeout, [&](status how, const command_reply& reply) {
         answer = reply;
         failed = how ? "" : failure_text(how, reply, last_line);
-        visitor.stop();
+        client.stop();
       });
   if (!asked)
     throw std::runtime_error(sentence(asked.code(), asked.text()));
-  (void)visitor.run();
+  (void)client.run();
   if (!failed.empty())
     throw std::runtime_error(failed);
   return answer;

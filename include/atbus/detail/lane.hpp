@@ -118,14 +118,14 @@ struct lane_slot {
   shared_word quarantined;     // not 0: nobody reads this lane until it is reset; see quarantine_*
   // Of the receiver's user, about the sender; 0 when another one begins or the lane is reset.
   shared_word note[3];
-  alignas(line_size) shared_word speaker[8];  // copy of the last `open` record handled
+  alignas(line_size) shared_word session[8];  // copy of the last `open` record handled
 };
 static_assert(sizeof(lane_slot) == 8 * line_size);
 static_assert(offsetof(lane_slot, tail) == 0 && offsetof(lane_slot, wish) == 128);
 static_assert(offsetof(lane_slot, full) == 256 && offsetof(lane_slot, head) == 384);
 static_assert(offsetof(lane_slot, notice) == 512 && offsetof(lane_slot, handling) == 640);
 static_assert(offsetof(lane_slot, done) == 648 && offsetof(lane_slot, messages) == 768);
-static_assert(offsetof(lane_slot, note) == 832 && offsetof(lane_slot, speaker) == 896);
+static_assert(offsetof(lane_slot, note) == 832 && offsetof(lane_slot, session) == 896);
 
 // Loads a record header exactly once, whatever the other side does to it meanwhile.
 [[nodiscard]] inline std::uint64_t load_record_header(const std::byte* at) noexcept {
@@ -292,7 +292,7 @@ class lane_reader {
   bool adopted = false;                     // its memory is known to be reserved
   bool orphan = false;                      // its sender hung up: free it once it is drained
   bool unconnected = false;                 // its sender lives and is not connected to the bell
-  std::uint64_t speaker = 0;                // see receiver::speaker
+  std::uint64_t session = 0;                // see receiver::session
   std::chrono::nanoseconds dying_until{0};  // hung up: its lock ends at any moment, look until then
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return mask + 1; }

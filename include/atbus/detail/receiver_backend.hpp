@@ -21,9 +21,9 @@ namespace atbus {
 // One message as a handler may ask for it (a handler may also take just the bytes).
 struct received_message {
   bytes_view bytes;           // in place; valid until the handler returns
-  std::uint32_t lane = 0;     // the sender's lane or connection; a sender keeps it for its life
+  std::uint32_t lane = 0;     // the sender's lane or connection; a sender keeps it until it closes
   bool redelivered = false;   // an earlier receiver died while it handled this message
-  std::uint64_t speaker = 0;  // which sender it is that has the lane: receiver::speaker
+  std::uint64_t session = 0;  // which sender it is that has the lane: receiver::session
 };
 
 namespace detail {
@@ -48,8 +48,8 @@ class ATBUS_API receiver_backend : public dispatcher {
   [[nodiscard]] virtual std::uint32_t lane_count() const noexcept = 0;
   virtual error remove() = 0;
   // Of lanes.
-  [[nodiscard]] virtual std::uint64_t speaker(std::uint32_t) const noexcept { return 0; }
-  [[nodiscard]] virtual std::uint64_t speaker_changes() const noexcept { return 0; }
+  [[nodiscard]] virtual std::uint64_t session(std::uint32_t) const noexcept { return 0; }
+  [[nodiscard]] virtual std::uint64_t session_changes() const noexcept { return 0; }
   [[nodiscard]] virtual bool has_sender(std::uint32_t) const noexcept { return false; }
   [[nodiscard]] virtual lane_note note(std::uint32_t) const noexcept { return {}; }
   virtual void set_note(std::uint32_t, const lane_note&) noexcept {}

@@ -165,7 +165,7 @@ class ATBUS_API receiver_core : public receiver_backend {
   std::size_t ready_words_ = 0;
   std::uint32_t polls_until_bells_ = 1;
   std::uint64_t productive_passes_ = 0;
-  std::uint64_t speakers_ = 0;         // beginnings and ends of senders, of all lanes
+  std::uint64_t session_changes_ = 0;  // beginnings and ends of senders, of all lanes
   std::byte* private_copy_ = nullptr;  // copy_on_receive
   const lane_reader* lanes_begin_ = nullptr;
   bool always_fence_ = false;   // the kernel refused to register us for barriers
@@ -210,7 +210,7 @@ bool receiver_core::deliver(Handler& handler, const std::byte* payload, std::uin
     static_assert(std::is_invocable_v<Handler&, const received_message&>,
                   "a handler takes std::span<const std::byte> or const atbus::received_message&");
     const received_message message{bytes, static_cast<std::uint32_t>(&lane - lanes_begin_),
-                                   lane.redelivering, lane.speaker};
+                                   lane.redelivering, lane.session};
     if constexpr (std::is_same_v<std::invoke_result_t<Handler&, const received_message&>, taken>) {
       return handler(message) == taken::yes;
     } else {

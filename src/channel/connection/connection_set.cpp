@@ -58,7 +58,7 @@ struct connection_core::budget {
   }
 };
 
-// --- life
+// --- lifetime
 
 result<connection_core*> connection_core::open(connection_handlers handlers,
                                                const connection_set_options& options) {

@@ -67,7 +67,7 @@ std::string holders(const segment_view& view, const segment_name& name) {
       continue;
     const bool known = lane < report.lanes.size();
     who += (who.empty() ? "sender in lane " : ", sender in lane ") + std::to_string(lane) + " " +
-           words_for(known ? report.lanes[lane].speaker : process_note{});
+           words_for(known ? report.lanes[lane].sender : process_note{});
   }
   if (held > most_named)
     who += " and " + std::to_string(held - most_named) + " more";
@@ -208,8 +208,8 @@ result<segment> take_place(const segment_name& name) {
 
 // Refused or absent: nobody listens there any more. Anything else might be a moment's trouble.
 bool bell_is_dead(const segment_name& name) {
-  bell_client visitor;
-  return !visitor.connect(name, lane_of_nobody) && (errno == ECONNREFUSED || errno == ENOENT);
+  bell_client client;
+  return !client.connect(name, lane_of_nobody) && (errno == ECONNREFUSED || errno == ENOENT);
 }
 
 clean_report clean_bells(const segment_name& name, int directory, bool dry_run) {

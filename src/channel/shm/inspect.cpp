@@ -42,9 +42,9 @@ lane_report describe_lane(const segment_view& view, std::uint32_t index) {
     lane.possible = false;
     return lane;
   }
-  const auto speaker = slot.record_at<open_record>(offsetof(lane_slot, speaker));
-  lane.speaker = note_of(speaker);
-  lane.session = speaker.session;
+  const auto session = slot.record_at<open_record>(offsetof(lane_slot, session));
+  lane.sender = note_of(session);
+  lane.session = session.session;
   lane.head = slot.at(offsetof(lane_slot, head));
   lane.handling = slot.at(offsetof(lane_slot, handling));
   lane.done = slot.at(offsetof(lane_slot, done));

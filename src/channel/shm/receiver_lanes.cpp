@@ -106,7 +106,7 @@ std::uint64_t receiver_state::meet(std::uint32_t index) noexcept {
   const std::uint64_t header = load_record_header(lane.data + (lane.position & lane.mask));
   if (record_kind_of(header) == record_kind::open)
     (void)special_record(lane, header);
-  return lane.speaker;
+  return lane.session;
 }
 
 void receiver_state::activate(lane_reader& lane) noexcept {
@@ -191,11 +191,11 @@ bool receiver_core::special_record(lane_reader& lane, std::uint64_t header) noex
   const std::uint64_t offset = lane.position & lane.mask;
   if (size <= lane.capacity() - offset && size <= lane.tail - lane.position) {
     if (record_kind_of(header) == record_kind::open && length == sizeof(open_record)) {
-      open_record speaker;
-      std::memcpy(&speaker, lane.data + offset + record_header_size, sizeof speaker);
-      store_words(lane.slot->speaker, speaker);
+      open_record session;
+      std::memcpy(&session, lane.data + offset + record_header_size, sizeof session);
+      store_words(lane.slot->session, session);
       store_words(lane.slot->note, lane_note{});
-      lane.speaker = ++speakers_;
+      lane.session = ++session_changes_;
       test_hook(step::speaker_copied);
     } else if (record_kind_of(header) != record_kind::padding) {
       quarantine(lane);
@@ -374,10 +374,10 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
        {&slot.wish, &slot.withdrawn, &slot.fence_echo, &slot.fence_answered, &slot.quarantined}) {
     word->store(0, std::memory_order_relaxed);
   }
-  store_words(slot.speaker, open_record{});
+  store_words(slot.session, open_record{});
   store_words(slot.note, lane_note{});
-  lane.speaker = 0;
-  ++speakers_;
+  lane.session = 0;
+  ++session_changes_;
   lane.wish_answered = 0;
   lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
   set_inactive(lane);
@@ -394,9 +394,9 @@ lane_reader* receiver_state::find_lane(std::uint32_t index) const noexcept {
   return there ? &lanes_[index] : nullptr;
 }
 
-std::uint64_t receiver_state::speaker(std::uint32_t index) const noexcept {
+std::uint64_t receiver_state::session(std::uint32_t index) const noexcept {
   const lane_reader* const lane = find_lane(index);
-  return lane == nullptr ? 0 : lane->speaker;
+  return lane == nullptr ? 0 : lane->session;
 }
 
 bool receiver_state::has_sender(std::uint32_t index) const noexcept {

@@ -88,7 +88,7 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
     lane.bytes = slot.bytes.load(std::memory_order_relaxed);
     lane.high_water_mark = slot.high_water_mark.load(std::memory_order_relaxed);
     if (slot.reserved_bytes.load(std::memory_order_acquire) != 0)
-      lane.speaker = ++speakers_;
+      lane.session = ++session_changes_;
   }
   // Acquire: whoever wrote these before held the receiver's lock and is dead; its stores are all
   // done. `tail` pairs with lane_writer::publish.
@@ -250,7 +250,7 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
   return {};
 }
 
-// --- life
+// --- lifetime
 
 // A handed segment has no successor: if a handler has closed its receiver, the message that it is at is
 // the last one, however long it goes on, and the senders may take back the rest. Of a named segment a

@@ -35,8 +35,8 @@ class receiver_state final : public receiver_core, public fork_guard {
     return segment_.geometry.lane_count;
   }
   [[nodiscard]] int descriptor() const noexcept override { return bell_.descriptor(); }
-  [[nodiscard]] std::uint64_t speaker(std::uint32_t lane) const noexcept override;
-  [[nodiscard]] std::uint64_t speaker_changes() const noexcept override { return speakers_; }
+  [[nodiscard]] std::uint64_t session(std::uint32_t lane) const noexcept override;
+  [[nodiscard]] std::uint64_t session_changes() const noexcept override { return session_changes_; }
   [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept override;
   [[nodiscard]] lane_note note(std::uint32_t lane) const noexcept override;
   void set_note(std::uint32_t lane, const lane_note& words) noexcept override;
@@ -59,7 +59,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   // From now on what is in a lane that was handed out is delivered. Not before: what its sender sent
   // through the socket goes first.
   void open_gate(std::uint32_t lane) noexcept;
-  // Opens the gate of a lane whose sender has announced itself. Returns its speaker; 0: it has not.
+  // Opens the gate of a lane whose sender has announced itself. Returns its session; 0: it has not.
   [[nodiscard]] std::uint64_t meet(std::uint32_t lane) noexcept;
 
   void abandon_in_child() noexcept override;

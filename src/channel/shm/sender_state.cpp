@@ -520,7 +520,7 @@ std::vector<bytes_view> sender_state::list_records(const own_records& own) const
   return records;
 }
 
-// --- life
+// --- lifetime
 
 channel_stats sender_state::stats() const {
   channel_stats sum;
@@ -547,7 +547,7 @@ void sender_state::destroy() noexcept {
 void sender_state::abandon_in_child() noexcept {
   // An open slot or batch still ends here, in memory that is not the lane's.
   static lane_slot nowhere;
-  out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.speaker), sizeof nowhere.speaker, 0);
+  out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.session), sizeof nowhere.session, 0);
   out_.notice_seen(nowhere.notice.load(std::memory_order_relaxed));
   end(condition::forked);
   segment_.abandon();

@@ -461,7 +461,7 @@ void stream_receiver::drop(connection& ended) noexcept {
   ended_.push_back(std::move(slots_[ended.number]));
 }
 
-// --- life
+// --- lifetime
 
 channel_stats stream_receiver::stats() const {
   channel_stats sum;

@@ -43,7 +43,7 @@ status node_core::start_broadcast(const id_range& to, std::uint32_t type, bytes_
   give_up_claim();
   if (closed_ || leaving_)
     return errc::closed;
-  if (is_visitor())
+  if (is_client())
     return errc::not_supported;
   if (!fault_)
     return fault_.code();
@@ -130,7 +130,7 @@ void node_core::take_broadcast(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(from);
-  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_of_stranger(from);
+  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_unproven_link(from);
   head.flags = is_unproven ? flag_unproven : std::uint8_t{0};
   if (head.hops_left > 1 && from.of->as != relation::peer) {
     --head.hops_left;

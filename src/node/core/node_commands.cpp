@@ -66,7 +66,7 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
     return errc::would_block;
   }
   give_up_claim();
-  // Unlike those of an earlier life of this node's, which may still be answered.
+  // Unlike those of an earlier incarnation of this node's, which may still be answered.
   if (last_asked_ == 0)
     last_asked_ = on_.random.word();
   const std::uint64_t number = ++last_asked_;
@@ -83,7 +83,7 @@ status node_core::ask(bus_id to, const std::vector<std::string>& words,
   return sent;
 }
 
-status node_core::answer(const node_life& to, std::uint64_t number, errc how,
+status node_core::answer(const node_instance& to, std::uint64_t number, errc how,
                          const std::vector<std::string>& values) {
   if (values.size() > command_words_max)
     return errc::invalid_argument;
@@ -97,9 +97,9 @@ status node_core::answer(const node_life& to, std::uint64_t number, errc how,
       return errc::peer_closed;
   } else if (to.id != self_.id) {
     in = &find_or_make(to.id);
-    if (in->life.incarnation != 0 && in->life != to)
+    if (in->instance.incarnation != 0 && in->instance != to)
       return {errc::peer_closed, to.id.value()};
-    // It may be back soon, for what its link or an earlier life of this node has left.
+    // It may be back soon, for what its link or an earlier incarnation of this node has left.
     if (in->sessions.empty() && !in->wished && parent_ != in && !in->forget.pending())
       in->forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
   }
@@ -129,8 +129,8 @@ status node_core::send_command(peer* in, bus_id to, std::uint32_t type, std::uin
   return {};
 }
 
-bool node_core::deliver_any(const node_life& source, const message_head& head, bytes_view payload,
-                            bool redelivered) {
+bool node_core::deliver_any(const node_instance& source, const message_head& head,
+                            bytes_view payload, bool redelivered) {
   if ((head.flags & command_flags) == 0 && source.id != bus_id{}) {
     deliver(source, head.type, payload, redelivered);
     return true;
@@ -139,11 +139,11 @@ bool node_core::deliver_any(const node_life& source, const message_head& head, b
   return deliver_command(source, head, payload, redelivered);
 }
 
-bool node_core::deliver_command(const node_life& source, const message_head& head,
+bool node_core::deliver_command(const node_instance& source, const message_head& head,
                                 bytes_view payload, bool redelivered) {
   const unsigned kind = head.flags & command_flags;
   const bool may_be =
-      kind == flag_command ? !is_visitor() : kind == flag_reply && source.id != bus_id{};
+      kind == flag_command ? !is_client() : kind == flag_reply && source.id != bus_id{};
   command_body body;
   if (!may_be || !decode(payload, body))
     return false;

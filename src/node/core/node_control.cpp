@@ -56,8 +56,8 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
       return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
-        if (from.of == nullptr || !is_guest(*from.of))
-          log_about(from.life.id, from.at.peer() + " leaves: " + in_quotes(body.text));
+        if (from.of == nullptr || !is_client(*from.of))
+          log_about(from.instance.id, from.at.peer() + " leaves: " + in_quotes(body.text));
         drop(from, false, body.reason, {});
       }
       return;

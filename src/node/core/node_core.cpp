@@ -61,7 +61,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
   while (self_.incarnation == 0)
     self_.incarnation = on_.random.word();
   on_.channels.start(self_, *this);
-  if (fault_ && is_visitor() && (!options_.parents().empty() || routes_.own()))
+  if (fault_ && is_client() && (!options_.parents().empty() || routes_.own()))
     fault_ = error{errc::invalid_argument, "a node without a bus id has no place in a tree"};
   if (fault_)
     fault_ = dial_parent();
@@ -106,7 +106,7 @@ result<std::string> node_core::listen(std::string_view text) {
     return error{errc::closed};
   if (!fault_)
     return fault_;
-  if (is_visitor())
+  if (is_client())
     return error{errc::invalid_argument, "a node without a bus id can't be reached"};
   const result<address> where = address::parse(text);
   if (!where)
@@ -153,9 +153,9 @@ error node_core::connect(bus_id id, std::string_view text) {
     return errc::closed;
   if (!fault_)
     return fault_;
-  if (is_visitor() && id != bus_id{})
+  if (is_client() && id != bus_id{})
     return {errc::invalid_argument, "a node without a bus id connects to 0: to whoever is there"};
-  if (!is_visitor() && (id == self_.id || id == bus_id{}))
+  if (!is_client() && (id == self_.id || id == bus_id{}))
     return {errc::invalid_argument, "a node can't connect to bus id " + id.to_string() +
                                         (id == self_.id ? ": it is its own" : "")};
   const result<address> where = address::parse(text);
@@ -381,7 +381,7 @@ bool node_core::settled() const noexcept {
   };
   return std::all_of(peers_.begin(), peers_.end(),
                      [&](const auto& one) { return is_settled(*one.second); }) &&
-         std::all_of(guests_.begin(), guests_.end(),
+         std::all_of(clients_.begin(), clients_.end(),
                      [&](const auto& one) { return is_settled(*one); });
 }
 
@@ -410,7 +410,7 @@ void node_core::leave() {
   for (const auto& one : sessions_) {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)
       drop(*one, false, errc::closed, {});
-    else if (one->stage == session_stage::registered && is_guest(*one->of))
+    else if (one->stage == session_stage::registered && is_client(*one->of))
       drop(*one, true, errc::ok, "this node ends");
   }
 }
@@ -421,7 +421,7 @@ void node_core::open_receive_path(session& by) noexcept {
     return;
   receive_path_.from = &by.at;
   receive_path_.handler = &handlers_.on_message;
-  receive_path_.source = by.life.id;
+  receive_path_.source = by.instance.id;
   receive_path_.destination = self_.id;
   receive_path_.longest = options_.message_limit();
   receive_path_.left = receive_path_.most = progress_.most - progress_.told - 2;
@@ -443,20 +443,21 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
   session* const by = session_of(from);
   std::uint32_t type = 0;
   if (closed_ || by == nullptr || by->stage != session_stage::registered || by->of->in_from != by ||
-      !by->of->in.is_next_new() || by->life.id == bus_id{} || !user_events_.empty() ||
+      !by->of->in.is_next_new() || by->instance.id == bus_id{} || !user_events_.empty() ||
       message.size() - message_head_size > options_.message_limit() ||
       !is_plain_data(message.data(), type)) [[unlikely]]
     return received_special(from, message, redelivered);
   count_handled(*by, true);
   by->of->in.arrived_new(1);
   open_receive_path(*by);
-  deliver(by->life, type, payload_of(message), redelivered);
+  deliver(by->instance, type, payload_of(message), redelivered);
   return true;
 }
 
 endpoint node_core::view(const peer& of) const {
-  return {of.id, of.life.incarnation, of.current != nullptr ? of.current->at.peer() : std::string{},
-          of.round_trip, of.current != nullptr};
+  return {of.id, of.instance.incarnation,
+          of.current != nullptr ? of.current->at.peer() : std::string{}, of.round_trip,
+          of.current != nullptr};
 }
 
 std::vector<endpoint> node_core::endpoints() const {

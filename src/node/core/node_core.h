@@ -87,9 +87,9 @@ class node_core final : private link_events, private next_hops {
   node_core(bus_id id, const node_options& options, const node_environment& on);
   ~node_core();
 
-  [[nodiscard]] const node_life& self() const noexcept { return self_; }
+  [[nodiscard]] const node_instance& self() const noexcept { return self_; }
   // It has no bus id, and one peer, which it knows as 0.
-  [[nodiscard]] bool is_visitor() const noexcept { return self_.id == bus_id{}; }
+  [[nodiscard]] bool is_client() const noexcept { return self_.id == bus_id{}; }
   [[nodiscard]] const clock_source& clock() const noexcept { return on_.clock; }
   // To be set by who likes; what is set within a handler holds from the next poll on.
   [[nodiscard]] node_handlers& handlers();
@@ -138,8 +138,8 @@ class node_core final : private link_events, private next_hops {
   // See node::command.
   status ask(bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
              command_call call);
-  // The answer to a command of that life's.
-  status answer(const node_life& to, std::uint64_t number, errc how,
+  // The answer to a command of that incarnation's.
+  status answer(const node_instance& to, std::uint64_t number, errc how,
                 const std::vector<std::string>& values);
 
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
@@ -177,7 +177,7 @@ class node_core final : private link_events, private next_hops {
   void left(link& at) override;
   void recalling(link& at) override;
   void returned(link& at) override;
-  bool inherited(const node_life& source, bytes_view message, bool redelivered,
+  bool inherited(const node_instance& source, bytes_view message, bool redelivered,
                  bool awaited) override;
   void problem(const error& what) override;
 
@@ -191,7 +191,7 @@ class node_core final : private link_events, private next_hops {
   // The one to use of its links; null: none is registered.
   [[nodiscard]] session* link_to(const peer& next) const noexcept;
   // Neither a token nor the kernel has proven who is at its other end.
-  [[nodiscard]] bool is_of_stranger(const session& from) const noexcept;
+  [[nodiscard]] bool is_unproven_link(const session& from) const noexcept;
   void relay(session& from, bytes_view message);
   void say_failed(session& to, const routed_head& head, errc why);
   // node_sharing.cpp
@@ -279,9 +279,9 @@ class node_core final : private link_events, private next_hops {
   session& make_session(link& at);
   session& move_session(session& from, link& to);
   void end_session(session& gone);
-  void prepare_flow(session& on, const node_life& life);
+  void prepare_flow(session& on, const node_instance& instance);
   void give_back_flow(session& gone);
-  [[nodiscard]] bool has_heard_of(const node_life& sender) noexcept;
+  [[nodiscard]] bool has_heard_of(const node_instance& sender) noexcept;
   void begin_handshake(session& on);
   // `as`: what this node is to the other end.
   [[nodiscard]] introduction introduce(relation as);
@@ -323,9 +323,10 @@ class node_core final : private link_events, private next_hops {
   bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void count_delivered(std::size_t bytes, bool redelivered) noexcept;
-  void deliver(const node_life& source, std::uint32_t type, bytes_view payload, bool redelivered);
+  void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
+               bool redelivered);
   // Also a command or a reply. False: it makes no sense, or may not come from there.
-  bool deliver_any(const node_life& source, const message_head& head, bytes_view payload,
+  bool deliver_any(const node_instance& source, const message_head& head, bytes_view payload,
                    bool redelivered);
 
   // node_commands.cpp
@@ -336,7 +337,7 @@ class node_core final : private link_events, private next_hops {
   };
   status send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                       bytes_view payload, std::chrono::nanoseconds deadline);
-  bool deliver_command(const node_life& source, const message_head& head, bytes_view payload,
+  bool deliver_command(const node_instance& source, const message_head& head, bytes_view payload,
                        bool redelivered);
   void deliver_reply(bus_id source, errc how, std::uint64_t number,
                      std::vector<std::string> values);
@@ -354,13 +355,13 @@ class node_core final : private link_events, private next_hops {
   peer& find_or_make(bus_id id);
   [[nodiscard]] std::unique_ptr<peer> make_peer(bus_id id);
   // As which it is known here.
-  [[nodiscard]] bus_id known_as(bus_id id) const noexcept { return is_visitor() ? bus_id{} : id; }
-  [[nodiscard]] bool is_guest(const peer& of) const noexcept {
-    return of.id == bus_id{} && !is_visitor();
+  [[nodiscard]] bus_id known_as(bus_id id) const noexcept { return is_client() ? bus_id{} : id; }
+  [[nodiscard]] bool is_client(const peer& of) const noexcept {
+    return of.id == bus_id{} && !is_client();
   }
   // Guests are told apart by their lives, all others by their ids.
-  [[nodiscard]] peer* find(const node_life& who) noexcept;
-  peer& find_or_make(const node_life& who);
+  [[nodiscard]] peer* find(const node_instance& who) noexcept;
+  peer& find_or_make(const node_instance& who);
   [[nodiscard]] static std::string at_place(const std::string& where, const error& why);
   // Without an address: over other nodes.
   error start_dial(std::list<dial>& among, peer* of, std::optional<address> to, bool offered);
@@ -372,7 +373,7 @@ class node_core final : private link_events, private next_hops {
   void dial_offered(peer& of, const std::vector<std::string>& addresses, relation as,
                     const std::function<bool(const address&)>& is_useful);
   void try_offers(peer& of, const std::vector<std::string>& addresses, const host_identity& host);
-  // Whether `left` is the better one of two links to one life; both ends say the same.
+  // Whether `left` is the better one of two links to one incarnation; both ends say the same.
   [[nodiscard]] bool better(const session& left, const session& right) const noexcept;
   void choose(peer& of, session& fresh);
   // `settled`: nothing that was sent before is open.
@@ -492,7 +493,7 @@ class node_core final : private link_events, private next_hops {
   };
   void tell_ready(bus_id id, status how);
 
-  node_life self_;
+  node_instance self_;
   const node_options options_;  // const: it has setters of the same names
   node_environment on_;
   token_list tokens_;
@@ -508,7 +509,7 @@ class node_core final : private link_events, private next_hops {
   std::unordered_map<std::uint64_t, std::unique_ptr<peer>> peers_;
   peer* last_found_ = nullptr;
   std::unordered_map<std::uint64_t, peer_policy> policies_;  // where they are not the options'
-  std::vector<std::unique_ptr<peer>> guests_;  // visitors that are here; not in peers_
+  std::vector<std::unique_ptr<peer>> clients_;               // clients that are here; not in peers_
   route_table routes_;
   std::list<dial> parent_dials_;
   sibling_search sibling_search_;
@@ -641,7 +642,7 @@ inline void node_core::count_delivered(std::size_t bytes, bool redelivered) noex
     on_.channels.end_poll();
 }
 
-inline void node_core::deliver(const node_life& source, std::uint32_t type, bytes_view payload,
+inline void node_core::deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
                                bool redelivered) {
   count_delivered(payload.size(), redelivered);
   if (handlers_.on_message)

@@ -72,7 +72,7 @@ void node_core::told_undelivered(const user_event& item) noexcept {
 }
 
 void node_core::tell_event(const peer& of, endpoint_event event) {
-  if (is_guest(of))
+  if (is_client(of))
     return;
   tell({.kind = user_event::what::endpoint, .about = of.id, .event = event});
 }

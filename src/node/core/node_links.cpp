@@ -9,7 +9,7 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
-// Of a handshake that was dialled, from when another one with the same life depends on its end: who
+// Of a handshake that was dialled, from when another one with the same incarnation depends on its end: who
 // answers there has proven nothing.
 constexpr std::chrono::nanoseconds contested_time = std::chrono::seconds{2};
 // Of one peer, at a time; two nodes have a use for one of them.
@@ -28,17 +28,17 @@ session& node_core::make_session(link& at) {
   return fresh;
 }
 
-// Several handshakes with one life may be under way: all of them speak of one memory of its flow.
-void node_core::prepare_flow(session& on, const node_life& life) {
+// Several handshakes with one incarnation may be under way: all of them speak of one memory of its flow.
+void node_core::prepare_flow(session& on, const node_instance& instance) {
   on.has_flow = true;
-  on.flow_of = life;
+  on.flow_of = instance;
   for (const auto& other : sessions_) {
-    if (other.get() != &on && other->has_flow && other->flow_of == life) {
+    if (other.get() != &on && other->has_flow && other->flow_of == instance) {
       on.flow = other->flow;
       return;
     }
   }
-  on.flow = away_.take(life);
+  on.flow = away_.take(instance);
 }
 
 void node_core::give_back_flow(session& gone) {
@@ -47,7 +47,7 @@ void node_core::give_back_flow(session& gone) {
   if (gone.flow_of.id == bus_id{})
     return away_.lose(gone.flow);
   const peer* const of = find(gone.flow_of);
-  const bool in_use = (of != nullptr && of->life == gone.flow_of) ||
+  const bool in_use = (of != nullptr && of->instance == gone.flow_of) ||
                       std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& other) {
                         return other->has_flow && other->flow_of == gone.flow_of;
                       });
@@ -130,37 +130,37 @@ void node_core::begin_handshake(session& on) {
 }
 
 result<resume_point> node_core::admit(session& on, const peer_identity& who) {
-  const node_life life{who.id, who.incarnation};
-  if (who.id == bus_id{} && (is_visitor() || on.by_us || !on.is_direct))
+  const node_instance instance{who.id, who.incarnation};
+  if (who.id == bus_id{} && (is_client() || on.by_us || !on.is_direct))
     return error{errc::denied, "a node without a bus id can't be visited, nor visit over others"};
   if (who.id == self_.id)
     return error{errc::denied, "bus id " + who.id.to_string() + " is taken: it is this node's"};
-  peer* const known = find(life);
-  if (who.id == bus_id{} && known == nullptr && guests_.size() >= options_.visitors())
-    return error{errc::denied, std::to_string(guests_.size()) + " visitors are here already"};
+  peer* const known = find(instance);
+  if (who.id == bus_id{} && known == nullptr && clients_.size() >= options_.clients())
+    return error{errc::denied, std::to_string(clients_.size()) + " clients are here already"};
   // One that is the only one of the other end's takes their place, and is not one more.
   if (known != nullptr && known->sessions.size() >= links_max && !on.shake->resume().sole)
     return error{errc::denied, who.id.to_string() + " has " + std::to_string(links_max) +
                                    " links to this node already"};
-  if (is_of_stranger(on) && !options_.allow_unauthenticated()) {
+  if (is_unproven_link(on) && !options_.allow_unauthenticated()) {
     return error{errc::denied, "without a token nodes meet on one host and as one user only"};
   }
   if (error bad = check_place(on, who); !bad)
     return bad;
-  if (const incoming_flow* const past = away_.superseded(life)) {
+  if (const incoming_flow* const past = away_.superseded(instance)) {
     on.superseded = true;
     const flow_position last = past->position();
     return resume_point{
         .session = last.session, .last = last.last, .sole = true, .superseded = true};
   }
-  on.told_position = life;
+  on.told_position = instance;
   resume_point answer;
   answer.sole = true;  // until another link is found
   if (known != nullptr) {
     for (session* other : known->sessions) {
       if (other->stage != session_stage::registered)
         continue;
-      if (other->life == life) {
+      if (other->instance == instance) {
         if (on.shake->resume().sole && on.is_newer_than(*other))
           other->stage = session_stage::dropped;
         answer.sole = answer.sole && other->stage == session_stage::dropped;
@@ -179,15 +179,15 @@ result<resume_point> node_core::admit(session& on, const peer_identity& who) {
   // Whoever has two answers must not take the older one for the last word.
   for (const auto& other : sessions_) {
     if (other.get() != &on && other->stage == session_stage::registering &&
-        other->told_position == life) {
+        other->told_position == instance) {
       answer.sole = false;
       if (other->by_us)
         other->clock.set(std::min(other->clock.due(), on_.clock.now() + contested_time));
     }
   }
   on.said_sole = answer.sole;
-  if (known == nullptr || known->life != life)
-    prepare_flow(on, life);
+  if (known == nullptr || known->instance != instance)
+    prepare_flow(on, instance);
   const flow_position& position = on.has_flow ? on.flow.position() : known->in.position();
   answer.session = position.session;
   answer.last = position.last;
@@ -256,7 +256,7 @@ void node_core::registered(session& on) {
                                     "as " + who.id.to_string() + " since");
     return drop(on, false, errc::superseded, {});
   }
-  if (on.shake->resume().superseded && find(node_life{who.id, who.incarnation}) == nullptr)
+  if (on.shake->resume().superseded && find(node_instance{who.id, who.incarnation}) == nullptr)
     return drop(on, false, errc::superseded, {});  // that is known, and nobody wants anything of it
   // Others may have registered since it was admitted.
   if (error bad = check_place(on, who); !bad) {
@@ -264,8 +264,8 @@ void node_core::registered(session& on) {
     log_cause(bad.code(), "registration with " + on.at.peer() + " failed: " + bad.text());
     return drop(on, false, errc::denied, {});
   }
-  on.life = {who.id, who.incarnation};
-  peer& of = find_or_make(on.life);
+  on.instance = {who.id, who.incarnation};
+  peer& of = find_or_make(on.instance);
   on.registered_at = on_.clock.now();
   on.answer = on.shake->resume();
   on.as = who.as;
@@ -281,28 +281,28 @@ void node_core::registered(session& on) {
   if (on.is_direct && of.id != bus_id{})
     place(of, who);
   on.registration = ++stats_.registrations;
-  on.at.confirm(on.life);
+  on.at.confirm(on.instance);
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
   if (is_remote(on.at.kind()))
     on.clock.set(moment_after(on_.clock.now(), options_.ping_interval()));
   else
     on.clock.cancel();
-  if (of.life != on.life) {
-    if (of.life.incarnation != 0)
-      away_.remember(of.life, of.in, of.silent);
+  if (of.instance != on.instance) {
+    if (of.instance.incarnation != 0)
+      away_.remember(of.instance, of.in, of.silent);
     if (!on.has_flow)
-      prepare_flow(on, on.life);  // another life has registered meanwhile
+      prepare_flow(on, on.instance);  // another incarnation has registered meanwhile
     of.in = on.flow;
     of.in_from = nullptr;
-    of.life = on.life;
-    away_.supersede(of.life);
+    of.instance = on.instance;
+    away_.supersede(of.instance);
   }
   // From here on the peer has it; what other handshakes remember of it, and have said, grows old.
   for (const auto& other : sessions_) {
-    if (other->flow_of == on.life)
+    if (other->flow_of == on.instance)
       other->has_flow = false;
-    if (other.get() != &on && other->told_position == on.life)
+    if (other.get() != &on && other->told_position == on.instance)
       other->said_sole = false;
   }
   of.silent = false;
@@ -312,11 +312,11 @@ void node_core::registered(session& on) {
   for (session* other : std::vector<session*>{of.sessions}) {
     if (other == &on)
       continue;
-    // What waits for this life in shared memory is let be handled first.
+    // What waits for this incarnation in shared memory is let be handled first.
     if (other->stage == session_stage::away && other->at.has_successor())
       continue;
     const bool gone = on.answer.sole && on.is_newer_than(*other);
-    if (gone || other->stage == session_stage::dropped || other->life != on.life) {
+    if (gone || other->stage == session_stage::dropped || other->instance != on.instance) {
       drop(*other, false, errc::superseded, {});
       continue;
     }
@@ -398,11 +398,11 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      if (!deliver_any(by.life, head, payload_of(message),
+      if (!deliver_any(by.instance, head, payload_of(message),
                        redelivered || (head.flags & flag_redelivered) != 0)) [[unlikely]]
-        violation(
-            by, {errc::protocol_error, is_guest(of) ? "a visitor sends something else than commands"
-                                                    : "a command or reply is not as it should be"});
+        violation(by, {errc::protocol_error, is_client(of)
+                                                 ? "a client sends something else than commands"
+                                                 : "a command or reply is not as it should be"});
       return;
     case incoming_flow::verdict::duplicate:
       ++stats_.duplicates;
@@ -423,7 +423,7 @@ void node_core::drop_too_slow() {
   for (const auto& one : sessions_) {
     if (!std::exchange(one->too_slow, false) || one->stage != session_stage::registered)
       continue;
-    log("the link to " + one->life.id.to_string() + " is broken off: its queue is full");
+    log("the link to " + one->instance.id.to_string() + " is broken off: its queue is full");
     drop(*one, true, errc::would_block, "too slow");
   }
 }
@@ -463,10 +463,10 @@ void node_core::closed(link& at, const error& why) {
   close_ways();
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
-    if (of == nullptr || !is_guest(*of)) {  // visitors go without a word
+    if (of == nullptr || !is_client(*of)) {  // clients go without a word
       ++stats_.links_lost;
-      log_about(gone->life.id, "the link to " + gone->life.id.to_string() +
-                                   " is lost: " + at_place(at.peer(), why));
+      log_about(gone->instance.id, "the link to " + gone->instance.id.to_string() +
+                                       " is lost: " + at_place(at.peer(), why));
     }
   }
   if (gone->stage == session_stage::registering && gone->failure == errc::ok)

@@ -26,23 +26,24 @@ peer* node_core::find(bus_id id) noexcept {
   const auto found = peers_.find(id.value());
   if (found == peers_.end())
     return nullptr;
-  if (!is_visitor())  // which sends commands only
+  if (!is_client())  // which sends commands only
     last_found_ = found->second.get();
   return found->second.get();
 }
 
-peer* node_core::find(const node_life& who) noexcept {
-  if (is_visitor() || who.id != bus_id{})
+peer* node_core::find(const node_instance& who) noexcept {
+  if (is_client() || who.id != bus_id{})
     return find(known_as(who.id));
-  const auto found = std::ranges::find(guests_, who, [](const auto& one) { return one->life; });
-  return found != guests_.end() ? found->get() : nullptr;
+  const auto found =
+      std::ranges::find(clients_, who, [](const auto& one) { return one->instance; });
+  return found != clients_.end() ? found->get() : nullptr;
 }
 
-peer& node_core::find_or_make(const node_life& who) {
-  if (is_visitor() || who.id != bus_id{})
+peer& node_core::find_or_make(const node_instance& who) {
+  if (is_client() || who.id != bus_id{})
     return find_or_make(known_as(who.id));
   peer* const known = find(who);
-  return known != nullptr ? *known : *guests_.emplace_back(make_peer(who.id));
+  return known != nullptr ? *known : *clients_.emplace_back(make_peer(who.id));
 }
 
 peer& node_core::find_or_make(bus_id id) {
@@ -192,7 +193,7 @@ bool node_core::better(const session& left, const session& right) const noexcept
   if (left.as != right.as)
     return left.as != relation::peer;
   // Both ends dialled: the dial of the one with the lower id wins.
-  return left.by_us != right.by_us && left.by_us == (self_.id < left.life.id);
+  return left.by_us != right.by_us && left.by_us == (self_.id < left.instance.id);
 }
 
 void node_core::choose(peer& of, session& fresh) {
@@ -227,7 +228,7 @@ void node_core::use(peer& of, session& path, bool settled) {
   flow_position position{.session = path.answer.session, .last = path.answer.last};
   if (settled)
     position.last = std::max(position.last, of.out.last_sent());  // it was said before that
-  if (!of.out.resume(path.life, position, options_.restart(), reporter(of))) {
+  if (!of.out.resume(path.instance, position, options_.restart(), reporter(of))) {
     of.current = nullptr;
     return violation(path,
                      {errc::protocol_error, "it has come further with our flow than we have"});
@@ -235,9 +236,9 @@ void node_core::use(peer& of, session& path, bool settled) {
   if (path.answer.superseded)
     return superseded(of, path);
   const bool moved = std::exchange(of.told_connected, true);
-  const std::string id = path.life.id.to_string();
-  if (is_guest(of))
-    log_cause(errc::ok, "a visitor is here through " + path.at.peer());
+  const std::string id = path.instance.id.to_string();
+  if (is_client(of))
+    log_cause(errc::ok, "a client is here through " + path.at.peer());
   else
     log_about(of.id, (moved ? "messages to " + id + " go" : "connected to " + id) + " through " +
                          path.at.peer());
@@ -431,7 +432,7 @@ void node_core::drain(peer& of) {
 void node_core::lost(peer& of) {
   if (std::exchange(of.told_connected, false))
     tell_event(of, endpoint_event::disconnected);
-  // What was offered was of the life that is lost, or not: its next one offers it again.
+  // What was offered was of the incarnation that is lost, or not: its next one offers it again.
   std::erase_if(of.dials, [](const dial& one) { return one.offered && one.at == nullptr; });
   dial_again(of.dials);
   if (of.wished && directory_ != nullptr)
@@ -443,7 +444,7 @@ void node_core::lost(peer& of) {
 void node_core::let_go(peer& of) {
   if (of.wished || parent_ == &of)
     return;
-  if (leaving_ || !of.out.holds() || is_guest(of)) {
+  if (leaving_ || !of.out.holds() || is_client(of)) {
     abandon(of, errc::closed);
     return forget(of);
   }
@@ -466,10 +467,10 @@ void node_core::give_up(peer& of, errc reason) {
 
 void node_core::forget(peer& of) {
   end_dials(of.dials);
-  if (is_guest(of))
+  if (is_client(of))
     away_.lose(of.in);
-  else if (of.life.incarnation != 0)
-    away_.remember(of.life, of.in, of.silent);
+  else if (of.instance.incarnation != 0)
+    away_.remember(of.instance, of.in, of.silent);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
   if (of.wants_room)
     tell({.kind = user_event::what::writable,
@@ -481,8 +482,8 @@ void node_core::forget(peer& of) {
     claimed_ = {};
   if (parent_ == &of)
     parent_ = nullptr;
-  if (is_guest(of))
-    std::erase_if(guests_, [&](const auto& one) { return one.get() == &of; });
+  if (is_client(of))
+    std::erase_if(clients_, [&](const auto& one) { return one.get() == &of; });
   else
     peers_.erase(of.id.value());
 }

@@ -1,4 +1,4 @@
-// Shared memory with a name outlives its process: what a sender does meanwhile, and what the next life
+// Shared memory with a name outlives its process: what a sender does meanwhile, and what the next incarnation
 // of the receiver is handed.
 #include <utility>
 
@@ -11,7 +11,7 @@ void node_core::left(link& at) {
   if (closed_ || of == nullptr || of->of == nullptr)
     return;
   close_ways();
-  if (is_guest(*of->of))
+  if (is_client(*of->of))
     return drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
   of->stage = session_stage::away;
   of->shared = of->wants_share = false;  // no batches go there: nobody would hand out shares
@@ -19,7 +19,7 @@ void node_core::left(link& at) {
   of->of->told_connected = false;
 }
 
-// What is sent from here on waits until its new life has registered.
+// What is sent from here on waits until its new incarnation has registered.
 void node_core::recalling(link& at) {
   session* const of = session_of(at);
   if (closed_ || of == nullptr || of->of == nullptr || of->of->current != of)
@@ -45,9 +45,9 @@ void node_core::returned(link& at) {
     use(*of->of, *of->of->next, true);
 }
 
-// Whether this life has messages of that sender, or was told where they begin.
-bool node_core::has_heard_of(const node_life& sender) noexcept {
-  if (const peer* const of = find(sender); of != nullptr && of->life == sender)
+// Whether this incarnation has messages of that sender, or was told where they begin.
+bool node_core::has_heard_of(const node_instance& sender) noexcept {
+  if (const peer* const of = find(sender); of != nullptr && of->instance == sender)
     return of->in.has_begun();
   for (const auto& one : sessions_) {
     if (one->has_flow && one->flow_of == sender)
@@ -57,23 +57,24 @@ bool node_core::has_heard_of(const node_life& sender) noexcept {
   return past != nullptr && past->has_begun();
 }
 
-bool node_core::inherited(const node_life& source, bytes_view message, bool redelivered,
+bool node_core::inherited(const node_instance& source, bytes_view message, bool redelivered,
                           bool awaited) {
   close_ways();
   message_head head;
   if (closed_ || decode(message, head) != head_fault::none || head.kind != message_kind::data)
-    return true;  // control messages of an earlier life mean nothing to this one
+    return true;  // control messages of an earlier incarnation mean nothing to this one
   // Later ones can have come only if the sender is gone, or has given these up.
   if (!awaited && has_heard_of(source)) {
-    log_cause(errc::superseded, "messages of " + source.id.to_string() +
-                                    " to an earlier life of this node are left out: later ones " +
-                                    "have come before them");
+    log_cause(errc::superseded,
+              "messages of " + source.id.to_string() +
+                  " to an earlier incarnation of this node are left out: later ones " +
+                  "have come before them");
     return true;
   }
   if (has_expired(head, payload_of(message))) {
-    log_cause(errc::timed_out,
-              "a command of " + source.id.to_string() +
-                  " to an earlier life of this node is not carried out: " + "its time is over");
+    log_cause(errc::timed_out, "a command of " + source.id.to_string() +
+                                   " to an earlier incarnation of this node is not carried out: " +
+                                   "its time is over");
     return true;
   }
   if (!tell_events_before_message(nullptr))

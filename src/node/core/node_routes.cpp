@@ -66,7 +66,7 @@ void node_core::circuit_failed(peer& of, errc why, unsigned denials) {
     default:
       return await_for_a_time(of);
   }
-  if (of.wished || of.life.incarnation != 0 || !of.sessions.empty())
+  if (of.wished || of.instance.incarnation != 0 || !of.sessions.empty())
     return;
   give_up(of, why);
 }
@@ -138,7 +138,7 @@ status node_core::pass_on(const routed_head& head, bytes_view batch) noexcept {
 link_trust node_core::trust_towards(bus_id destination) const noexcept {
   const peer* const next = routes_.next(destination, nullptr);
   const session* const path = next != nullptr ? link_to(*next) : nullptr;
-  return path != nullptr ? path->at.trust() : link_trust::stranger;
+  return path != nullptr ? path->at.trust() : link_trust::unproven;
 }
 
 std::string node_core::way_to(bus_id destination) const {
@@ -147,8 +147,8 @@ std::string node_core::way_to(bus_id destination) const {
          (next != nullptr ? " by way of " + next->id.to_string() : " without a way");
 }
 
-bool node_core::is_of_stranger(const session& from) const noexcept {
-  return tokens_.empty() && from.at.trust() == link_trust::stranger;
+bool node_core::is_unproven_link(const session& from) const noexcept {
+  return tokens_.empty() && from.at.trust() == link_trust::unproven;
 }
 
 void node_core::relay(session& from, bytes_view message) {
@@ -164,12 +164,12 @@ void node_core::relay(session& from, bytes_view message) {
   }
   if ((head.flags & flag_acknowledge) != 0)
     acknowledge_at_once(from);
-  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_of_stranger(from);
+  const bool is_unproven = (head.flags & flag_unproven) != 0 || is_unproven_link(from);
   head.flags = is_unproven ? flag_unproven : std::uint8_t{0};
   if (head.destination == self_.id && head.step == circuit_step::reached)
     return broadcast_reached(head.circuit, head.source);
   if (head.destination == self_.id)
-    return circuits_.arrived(head, message, is_unproven ? link_trust::stranger : from.at.trust());
+    return circuits_.arrived(head, message, is_unproven ? link_trust::unproven : from.at.trust());
   status sent = errc::hop_limit;
   if (head.hops_left > 1) {
     --head.hops_left;

@@ -50,12 +50,12 @@ std::byte* node_core::claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_
 }
 
 bool node_core::is_only_awaited(const peer& of) const noexcept {
-  return of.life.incarnation == 0 && !of.wished && of.sessions.empty() && of.dials.empty() &&
+  return of.instance.incarnation == 0 && !of.wished && of.sessions.empty() && of.dials.empty() &&
          parent_ != &of;
 }
 
 void node_core::await_for_a_time(peer& of) {
-  const bool was_met = of.life.incarnation != 0 || !of.sessions.empty();
+  const bool was_met = of.instance.incarnation != 0 || !of.sessions.empty();
   if (!was_met && !of.wished && parent_ != &of && !of.forget.pending())
     of.forget.set(moment_after(on_.clock.now(), options_.first_idle_timeout()));
 }
@@ -82,7 +82,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
     return refuse(errc::closed);
   if (!fault_) [[unlikely]]
     return refuse(fault_.code());
-  if (is_visitor() && (flags & command_flags) == 0) [[unlikely]]
+  if (is_client() && (flags & command_flags) == 0) [[unlikely]]
     return refuse(errc::not_supported);
   if (length > options_.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, options_.message_limit()});
@@ -112,7 +112,7 @@ std::byte* node_core::claim_for(peer* in, bus_id to, std::uint32_t type, std::ui
       return refuse({errc::would_block, length});
     }
   }
-  const bool self = to == self_.id && !is_visitor();
+  const bool self = to == self_.id && !is_client();
   // Who is known only because something required waits for it is nobody to others. Who has asked comes
   // back for the reply.
   const bool is_reply = (flags & flag_reply) != 0;

@@ -40,8 +40,8 @@ error node_core::check_place(const session& on, const peer_identity& who) {
                                    std::string{name(who.as)} + " of node " + self_.id.to_string() +
                                    ": " + why};
   };
-  if (who.id == bus_id{} || is_visitor())
-    return refuse("a visitor has no place in a tree");
+  if (who.id == bus_id{} || is_client())
+    return refuse("a client has no place in a tree");
   if (!on.is_direct)
     return refuse("there are others between them");
   if (const peer* const known = find(who.id);
@@ -58,8 +58,8 @@ error node_core::check_place(const session& on, const peer_identity& who) {
 
 void node_core::place(peer& of, const peer_identity& who) {
   // Of a peer nobody has checked the range: beside another link it must not widen what that one said.
-  const bool is_beside =
-      who.as == relation::peer && of.as != relation::peer && of.life.incarnation == who.incarnation;
+  const bool is_beside = who.as == relation::peer && of.as != relation::peer &&
+                         of.instance.incarnation == who.incarnation;
   const bool was_parent = of.as == relation::parent;
   if (!is_beside) {
     of.as = who.as;

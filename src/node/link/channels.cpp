@@ -22,7 +22,7 @@ channels::channels(const channels_options& options)
       streams_(options.streams, &lanes_),
       epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {}
 
-void channels::start(const node_life& self, link_events& events) {
+void channels::start(const node_instance& self, link_events& events) {
   streams_.start(self, events);
   lanes_.start(self, events);
   for (const transport* const part :

@@ -17,7 +17,7 @@ class channels final : public transport {
  public:
   explicit channels(const channels_options& options = {});
 
-  void start(const node_life& self, link_events& events) override;
+  void start(const node_instance& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
     return lanes_.message_limit();  // the two ends of a socket agree on theirs

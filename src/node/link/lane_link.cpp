@@ -112,7 +112,7 @@ void lane_link::abort() noexcept {
     owner_.end(*this, {errc::closed, peer() + ": it was closed here at once"});
 }
 
-void lane_link::confirm(const node_life& peer) noexcept {
+void lane_link::confirm(const node_instance& peer) noexcept {
   if (has_lane())
     own_.in.set_note(lane_, to_note(peer, owner_.self_.id));
 }

@@ -16,18 +16,18 @@ namespace atbus::detail {
 
 // What a lane's note says once its reader has made sure of its sender: who that is, and who the reader
 // is, because its name may be another node's later.
-[[nodiscard]] inline lane_note to_note(const node_life& sender, bus_id reader) noexcept {
+[[nodiscard]] inline lane_note to_note(const node_instance& sender, bus_id reader) noexcept {
   return {sender.id.value(), sender.incarnation, reader.value()};
 }
 // 0: nobody.
 [[nodiscard]] inline bus_id reader_of(const lane_note& note) noexcept {
   return bus_id{note[2]};
 }
-[[nodiscard]] inline std::optional<node_life> to_life(const lane_note& note,
-                                                      bus_id reader) noexcept {
+[[nodiscard]] inline std::optional<node_instance> to_life(const lane_note& note,
+                                                          bus_id reader) noexcept {
   if (reader == bus_id{} || reader_of(note) != reader)
     return std::nullopt;
-  return node_life{bus_id{note[0]}, note[1]};
+  return node_instance{bus_id{note[0]}, note[1]};
 }
 
 class lane_link final : public link {
@@ -65,7 +65,7 @@ class lane_link final : public link {
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
     return out_ ? out_->message_limit() : 0;
   }
-  void confirm(const node_life& peer) noexcept override;
+  void confirm(const node_instance& peer) noexcept override;
   [[nodiscard]] bool has_successor() const noexcept override;
   [[nodiscard]] bool may_be_inherited() const noexcept override { return may_be_inherited_; }
 
@@ -82,7 +82,7 @@ class lane_link final : public link {
     closed,     // to be told, or just being told
   };
 
-  [[nodiscard]] bool has_lane() const noexcept { return speaker_ != 0; }
+  [[nodiscard]] bool has_lane() const noexcept { return session_ != 0; }
 
   lane_transport& owner_;
   lane_transport::inbox& own_;  // where its lane is
@@ -100,7 +100,7 @@ class lane_link final : public link {
   bool paused_ = false;
   bool may_be_inherited_ = false;
   std::uint32_t lane_ = 0;        // of the other end, in own_
-  std::uint64_t speaker_ = 0;     // of that lane; 0: it has none
+  std::uint64_t session_ = 0;     // of that lane; 0: it has none
   std::uint64_t token_ = 0;       // of our call
   std::uint64_t generation_ = 0;  // of the receiver that the other end is
   std::chrono::nanoseconds look_again_at_{0};

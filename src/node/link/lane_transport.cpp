@@ -55,13 +55,13 @@ void lane_transport::close() noexcept {
   }
   for (const auto& of : links_) {
     of->now_ = lane_link::phase::closed;
-    of->speaker_ = 0;
+    of->session_ = 0;
     of->claimed_.reset();
     of->out_.reset();
   }
 }
 
-void lane_transport::start(const node_life& self, link_events& events) {
+void lane_transport::start(const node_instance& self, link_events& events) {
   self_ = self;
   events_ = &events;
 }
@@ -149,7 +149,7 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   return &made;
 }
 
-// What a life of this node that was killed has left, unless somebody still sends to it.
+// What an incarnation of this node that was killed has left, unless somebody still sends to it.
 void lane_transport::clean_earlier_lives() const {
   const auto names = names_in(options_.directory, segment_prefix);
   if (!names)
@@ -166,7 +166,7 @@ void lane_transport::clean_earlier_lives() const {
 [[gnu::always_inline]] inline taken lane_transport::receive(inbox& from,
                                                             const received_message& message) {
   const place& at = from.lanes[message.lane];
-  if (at.speaker != message.speaker || at.link == nullptr || is_transports_own(message.bytes))
+  if (at.session != message.session || at.link == nullptr || is_transports_own(message.bytes))
       [[unlikely]]
     return receive_other(from, message);
   return taken{events_->received(*at.link, message.bytes, message.redelivered)};
@@ -218,7 +218,7 @@ void lane_transport::end_poll() noexcept {
 
 taken lane_transport::receive_other(inbox& from, const received_message& message) {
   const place& at = from.lanes[message.lane];
-  if (at.link != nullptr && at.speaker != message.speaker)
+  if (at.link != nullptr && at.session != message.session)
     lane_ended(*at.link);
   if (is_transports_own(message.bytes)) {
     // Lanes that were handed over are paired already.
@@ -252,11 +252,11 @@ void lane_transport::refuse(inbox& from, std::uint32_t lane, const std::string& 
 }
 
 void lane_transport::look_for_ends(inbox& at) {
-  if (closed_ || at.changes_seen == at.in.speaker_changes())
+  if (closed_ || at.changes_seen == at.in.session_changes())
     return;
-  at.changes_seen = at.in.speaker_changes();
+  at.changes_seen = at.in.session_changes();
   for (std::uint32_t i = 0; i != at.lanes.size(); ++i) {
-    if (at.lanes[i].link != nullptr && at.in.speaker(i) != at.lanes[i].speaker)
+    if (at.lanes[i].link != nullptr && at.in.session(i) != at.lanes[i].session)
       lane_ended(*at.lanes[i].link);
   }
 }
@@ -275,7 +275,7 @@ bool lane_transport::prepare_sleep() {
   bool quiet = !closed_ && due_.empty() && problems_.empty();
   for (const auto& own : inboxes_) {
     // Lanes become free while it prepares.
-    quiet = quiet && own->in.prepare_sleep() && own->changes_seen == own->in.speaker_changes();
+    quiet = quiet && own->in.prepare_sleep() && own->changes_seen == own->in.session_changes();
   }
   for (lane_link* const of : waiting_)
     quiet = quiet && of->out_->prepare_sleep();

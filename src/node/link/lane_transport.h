@@ -56,7 +56,7 @@ class lane_transport final : public transport, public lane_exchange {
   explicit lane_transport(lane_transport_options options = {});
   ~lane_transport() override;
 
-  void start(const node_life& self, link_events& events) override;
+  void start(const node_instance& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override;
   result<link*> connect(const address& to) override;
@@ -82,7 +82,7 @@ class lane_transport final : public transport, public lane_exchange {
   // Whose a lane of an inbox is.
   struct place {
     lane_link* link = nullptr;
-    std::uint64_t speaker = 0;
+    std::uint64_t session = 0;
   };
   struct inbox {
     receiver in;
@@ -118,7 +118,7 @@ class lane_transport final : public transport, public lane_exchange {
   // Links come and go.
   lane_link& add(inbox& own, std::string peer);
   void call(lane_link& of);
-  void attach(lane_link& of, std::uint32_t lane, std::uint64_t speaker);
+  void attach(lane_link& of, std::uint32_t lane, std::uint64_t session);
   void lane_ended(lane_link& of);
   void judge_end(lane_link& of);
   void tend(lane_link& of);
@@ -134,7 +134,7 @@ class lane_transport final : public transport, public lane_exchange {
   void tend_watched();
 
   lane_transport_options options_;
-  node_life self_;
+  node_instance self_;
   link_events* events_ = nullptr;
   file epoll_;
   std::vector<std::unique_ptr<inbox>> inboxes_;

@@ -87,14 +87,14 @@ link* lane_transport::join(std::uint64_t connection, const std::string& peer) {
   exchange with = std::move(exchange_for(connection));
   std::erase_if(exchanges_, [&](const exchange& one) { return one.connection == connection; });
   inbox& own = **own_inbox(address_kind::unix_socket);
-  const std::uint64_t speaker = lane_handles::state_of(own.in).meet(*with.lane);
-  if (speaker == 0)
+  const std::uint64_t session = lane_handles::state_of(own.in).meet(*with.lane);
+  if (session == 0)
     return nullptr;
   lane_link& made = add(own, peer);
   made.out_ = std::move(with.out);
   made.generation_ = made.out_->receiver_generation();
   made.now_ = lane_link::phase::open;
-  attach(made, *with.lane, speaker);
+  attach(made, *with.lane, session);
   return &made;
 }
 

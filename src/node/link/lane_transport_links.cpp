@@ -84,7 +84,7 @@ void lane_transport::called(inbox& from, const received_message& message,
                             const pairing_record& call) {
   if (lane_link* const before = from.lanes[message.lane].link) {
     before->own_.lanes[message.lane] = {};
-    before->speaker_ = 0;
+    before->session_ = 0;
     end(*before, {errc::peer_closed, before->peer() + ": it has begun anew"});
   }
   const auto where = address::parse(call.address);
@@ -104,7 +104,7 @@ void lane_transport::called(inbox& from, const received_message& message,
   made.generation_ = made.out_->receiver_generation();
   made.peer_durable_ = call.durable;
   made.now_ = lane_link::phase::open;
-  attach(made, message.lane, message.speaker);
+  attach(made, message.lane, message.session);
   events_->opened(made, true);
 }
 
@@ -123,17 +123,17 @@ void lane_transport::answered(inbox& from, const received_message& message,
   of.peer_durable_ = answer.durable;
   of.now_ = lane_link::phase::open;
   unwatch(of);
-  attach(of, message.lane, message.speaker);
+  attach(of, message.lane, message.session);
   if (again)
     events_->returned(of);
   else
     events_->opened(of, false);
 }
 
-void lane_transport::attach(lane_link& of, std::uint32_t lane, std::uint64_t speaker) {
+void lane_transport::attach(lane_link& of, std::uint32_t lane, std::uint64_t session) {
   of.lane_ = lane;
-  of.speaker_ = speaker;
-  of.own_.lanes[lane] = {&of, speaker};
+  of.session_ = session;
+  of.own_.lanes[lane] = {&of, session};
   if (of.paused_)
     of.own_.in.pause(lane);
 }
@@ -143,7 +143,7 @@ void lane_transport::attach(lane_link& of, std::uint32_t lane, std::uint64_t spe
 // Everything that came through it has been told.
 void lane_transport::lane_ended(lane_link& of) {
   of.own_.lanes[of.lane_] = {};
-  of.speaker_ = 0;
+  of.session_ = 0;
   if (of.now_ == lane_link::phase::closing)
     return end(of, {});
   of.now_ = lane_link::phase::ending;
@@ -224,7 +224,7 @@ void lane_transport::end(lane_link& of, error why) {
   if (of.has_lane()) {
     of.own_.in.drop(of.lane_);
     of.own_.lanes[of.lane_] = {};
-    of.speaker_ = 0;
+    of.session_ = 0;
   }
   unwatch(of);
   wait_no_more(of);

@@ -21,7 +21,7 @@
 #include "atbus/channel_options.hpp"
 #include "atbus/detail/direct_way.hpp"
 #include "atbus/status.hpp"
-#include "core/node_life.h"
+#include "core/node_instance.h"
 #include "node/link/direct_receive_path.h"
 
 namespace atbus::detail {
@@ -53,7 +53,7 @@ enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket,
 enum class link_trust : std::uint8_t {
   same_process,
   same_user,  // a process of this host and this user: the kernel says so
-  stranger,
+  unproven,
 };
 
 enum class message_purpose : std::uint8_t {
@@ -115,7 +115,7 @@ class link {
   [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
   // The node has made sure who is at the other end. A link whose messages outlive this process
   // keeps that where a successor finds it.
-  virtual void confirm(const node_life& peer) noexcept = 0;
+  virtual void confirm(const node_instance& peer) noexcept = 0;
   // Whether a successor of the process at the other end has taken over what was committed.
   [[nodiscard]] virtual bool has_successor() const noexcept { return false; }
 
@@ -131,7 +131,7 @@ class link_events {
   // A link is open: one that connect() began, or `accepted`, one that somebody else did. In place of
   // what connect() has returned it may be another one, with the context of that, which is gone.
   virtual void opened(link& at, bool accepted) = 0;
-  // In place: the bytes are valid until it returns. `redelivered`: an earlier life of this node died
+  // In place: the bytes are valid until it returns. `redelivered`: an earlier incarnation of this node died
   // while it handled this message. False: nobody was told of it, and nobody will be. A lane does not
   // count it as handled; a link that keeps messages need not look.
   bool received(link& from, bytes_view message, bool redelivered) {
@@ -150,10 +150,10 @@ class link_events {
   virtual void left(link& at) = 0;
   virtual void recalling(link& at) = 0;
   virtual void returned(link& at) = 0;
-  // A message that waited for an earlier life of this node, from whom that life had confirmed.
+  // A message that waited for an earlier incarnation of this node, from whom that incarnation had confirmed.
   // `awaited`: the sender lives, and nothing of its goes another way before this is handled. False: as
   // of `received`.
-  virtual bool inherited(const node_life& source, bytes_view message, bool redelivered,
+  virtual bool inherited(const node_instance& source, bytes_view message, bool redelivered,
                          bool awaited) = 0;
   // What concerns no link that was told of; as often as it comes about.
   virtual void problem(const error& what) = 0;
@@ -172,7 +172,7 @@ class transport {
   virtual ~transport() = default;
 
   // Once, before anything else. `self` names what has to have a name.
-  virtual void start(const node_life& self, link_events& events) = 0;
+  virtual void start(const node_instance& self, link_events& events) = 0;
 
   // Returns the address that others dial: with the port that was bound, with the name made up.
   virtual result<std::string> listen(const address& at) = 0;

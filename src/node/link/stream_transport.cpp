@@ -107,7 +107,7 @@ class connection_link final : public link {
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
     return entry_ != nullptr ? entry_->limit : 0;
   }
-  void confirm(const node_life&) noexcept override { (void)at_.confirm(); }
+  void confirm(const node_instance&) noexcept override { (void)at_.confirm(); }
 
  private:
   friend class stream_transport;
@@ -128,7 +128,7 @@ class connection_link final : public link {
   connection_core* core_ = nullptr;
   connection_entry* entry_;  // null: the set has been closed
   link_kind kind_ = link_kind::tcp;
-  link_trust trust_ = link_trust::stranger;
+  link_trust trust_ = link_trust::unproven;
   bool waits_ = false;     // data was refused for want of room
   std::size_t index_ = 0;  // in links_
 };
@@ -148,7 +148,7 @@ stream_transport::stream_transport(const stream_transport_options& options, lane
 
 stream_transport::~stream_transport() = default;
 
-void stream_transport::start(const node_life&, link_events& events) {
+void stream_transport::start(const node_instance&, link_events& events) {
   events_ = &events;
   auto opened = connection_set::open(
       {.on_open = [this](connection at) { tell_opened(at); },

@@ -51,7 +51,7 @@ class stream_transport final : public transport {
                             lane_transport* lanes = nullptr);
   ~stream_transport() override;
 
-  void start(const node_life& self, link_events& events) override;
+  void start(const node_instance& self, link_events& events) override;
   result<std::string> listen(const address& at) override;
   result<link*> connect(const address& to) override;
   void close() noexcept override;

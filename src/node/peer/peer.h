@@ -52,7 +52,7 @@ struct peer {
 
   bus_id id;
   std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
-  node_life life;                        // the one that registered last; incarnation 0: none yet
+  node_instance instance;                // the one that registered last; incarnation 0: none yet
   relation as = relation::peer;          // what it is to this node
   std::optional<id_range> range;         // of its children, if it may have any
   std::vector<std::string> addresses{};  // where it listens, as it said last
@@ -65,7 +65,7 @@ struct peer {
 
   session* current = nullptr;  // what is sent goes here
   session* next = nullptr;     // and will go here, once all of `current` is settled
-  // In `current`'s place while another life is to handle what an earlier one has left in it.
+  // In `current`'s place while another incarnation is to handle what an earlier one has left in it.
   session* left_behind = nullptr;
   std::vector<session*> sessions;  // registered ones, all of these too
   bool blocked = false;            // current said would_block and has not told of room since

@@ -39,7 +39,7 @@ struct session {
   bool by_us = false;
   std::unique_ptr<handshake> shake;
   peer* of = nullptr;            // once registered
-  node_life life;                // of the other end, once registered
+  node_instance instance;        // of the other end, once registered
   relation as = relation::peer;  // what the other end is to this node, as this link sees it
   host_identity host{};
   answer_budget answers;  // to a child that asks for siblings
@@ -51,10 +51,10 @@ struct session {
     return other.registration <= began_after;
   }
   bool said_sole = false;  // this link was the only one of ours when the answer was given
-  // While registering: how far we have come with the flow of that life.
+  // While registering: how far we have come with the flow of that incarnation.
   bool has_flow = false;
-  node_life flow_of;
-  node_life told_position;  // to this life, in this handshake
+  node_instance flow_of;
+  node_instance told_position;  // to this incarnation, in this handshake
   incoming_flow flow;
 
   // Whether the other end has handled all messages of the user's.
@@ -64,9 +64,10 @@ struct session {
   resume_point answer;  // what it said of our flow
   // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
   [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
-  errc failure = errc::ok;      // why it did not register
-  byte_buffer refusal;          // to be said when the clock is due
-  bool superseded = false;      // another life of its id has come since: it is told so, and no more
+  errc failure = errc::ok;  // why it did not register
+  byte_buffer refusal;      // to be said when the clock is due
+  bool superseded =
+      false;  // another incarnation of its id has come since: it is told so, and no more
   bool too_slow = false;        // its queue was full, and is to be ended for that
   bool owes_addresses = false;  // of this node's: there was no room for them
   bool given_up = false;        // disconnect() ends it: what it leaves is reported

@@ -75,7 +75,7 @@ std::uint64_t circuit::message_limit() const noexcept {
   return owner_.options_.message_limit;
 }
 
-void circuit::confirm(const node_life&) noexcept {
+void circuit::confirm(const node_instance&) noexcept {
   longest_message_ = owner_.options_.message_limit;
   if (accepted_)
     std::erase(owner_.unconfirmed_, this);
@@ -367,7 +367,7 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
     return;
   }
   ++expected_;
-  // Whoever answers has the call. It must not come again: another life would take it for a new one.
+  // Whoever answers has the call. It must not come again: another incarnation would take it for a new one.
   if (!accepted_ && committed_ != 0)
     has_received(1);
   if (head.asks)

@@ -85,7 +85,7 @@ class circuit final : public link {
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override;
-  void confirm(const node_life&) noexcept override;
+  void confirm(const node_instance&) noexcept override;
 
  private:
   friend class circuits;

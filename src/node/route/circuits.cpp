@@ -123,7 +123,7 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
       return;
   }
   const bytes_view batch = carried_by(message);
-  if (of != nullptr && from == link_trust::stranger)
+  if (of != nullptr && from == link_trust::unproven)
     of->trust_ = from;  // which is looked at while the other end registers
   if (of == nullptr) {
     const bool is_call = head.number == 1 && head.messages != 0 &&

@@ -79,7 +79,7 @@ peer* route_table::next(bus_id destination, const peer* from) const noexcept {
 
 bool route_table::may_come_from(bus_id source, const peer& from) const noexcept {
   if (source == bus_id{})
-    return false;  // a visitor speaks with who is there, and nobody else
+    return false;  // a client speaks with who is there, and nobody else
   if (source == from.id)
     return true;
   switch (from.as) {

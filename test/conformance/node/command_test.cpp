@@ -51,11 +51,11 @@ TEST_P(Command, OutlivesTheProcessThatItIsAskedOf) {
   first->poll();
   second.reset();
   second.emplace(2, options());
-  second->on_command([](command& c) { c.reply("the second life"); });
+  second->on_command([](command& c) { c.reply("the second incarnation"); });
   ASSERT_TRUE(second->listen(where));
   ASSERT_TRUE(turn({&*first, &*second}, [&] { return answer.times == 1; }));
   EXPECT_TRUE(answer.how) << answer.how.text();
-  EXPECT_EQ(answer.values, std::vector<std::string>{"the second life"});
+  EXPECT_EQ(answer.values, std::vector<std::string>{"the second incarnation"});
 }
 
 TEST_P(Command, EndsAsClosedWithItsNode) {
@@ -73,7 +73,7 @@ TEST_P(Command, EndsAsClosedWithItsNode) {
 }
 
 TEST_P(Command, MayBeAVisitors) {
-  second.emplace(2, options().visitors(2));  // those who have gone make room
+  second.emplace(2, options().clients(2));  // those who have gone make room
   second->on_command([this](command& c) {
     EXPECT_EQ(c.source(), bus_id{0});
     c.reply({"hello", c.name()});
@@ -81,22 +81,22 @@ TEST_P(Command, MayBeAVisitors) {
   });
   ASSERT_TRUE(second->listen(address()));
   for (int i = 0; i < 3; ++i) {
-    node visitor{0, options()};
+    node client{0, options()};
     node beside{0, options()};
     told answer;
     told other;
-    ASSERT_TRUE(visitor.connect(0, second->addresses().at(0)));
+    ASSERT_TRUE(client.connect(0, second->addresses().at(0)));
     ASSERT_TRUE(beside.connect(0, second->addresses().at(0)));
-    ASSERT_TRUE(visitor.command(0, "one", 20s, write(answer)));
+    ASSERT_TRUE(client.command(0, "one", 20s, write(answer)));
     ASSERT_TRUE(beside.command(0, "two", 20s, write(other)));
     ASSERT_TRUE(
-        turn({&visitor, &beside, &*second}, [&] { return answer.times + other.times == 2; }));
+        turn({&client, &beside, &*second}, [&] { return answer.times + other.times == 2; }));
     EXPECT_EQ(answer.values, (std::vector<std::string>{"hello", "one"}));
     EXPECT_EQ(other.values, (std::vector<std::string>{"hello", "two"}));
     for (int times = 2; times != 10; ++times) {
-      ASSERT_TRUE(visitor.command(0, "again", 20s, write(answer)));
-      EXPECT_EQ(visitor.send(0, 0, "x"), errc::not_supported);  // where a command has just gone
-      ASSERT_TRUE(turn({&visitor, &*second}, [&] { return answer.times == times; }));
+      ASSERT_TRUE(client.command(0, "again", 20s, write(answer)));
+      EXPECT_EQ(client.send(0, 0, "x"), errc::not_supported);  // where a command has just gone
+      ASSERT_TRUE(turn({&client, &*second}, [&] { return answer.times == times; }));
     }
   }
   EXPECT_TRUE(second->endpoints().empty());

@@ -165,7 +165,7 @@ TEST_P(Node, GoesOnWithALaterLifeOfThePeer) {
   connect_both();
   const std::string where = second->addresses().at(0);
   const std::uint64_t earlier = second->incarnation();
-  ASSERT_TRUE(first->send(2, 0, "to the first life"));
+  ASSERT_TRUE(first->send(2, 0, "to the first incarnation"));
   ASSERT_TRUE(turn({&*first, &*second}, [&] { return second_log.messages.size() == 1; }));
   second.reset();
   ASSERT_TRUE(turn({&*first}, [&] {

@@ -1,4 +1,4 @@
-// The same as for a sender and a receiver, of two sets of connections: the life of a connection in
+// The same as for a sender and a receiver, of two sets of connections: the incarnation of a connection in
 // which each system call fails once.
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -76,9 +76,9 @@ class flow {
   std::map<std::uint64_t, std::uint64_t> latest_;  // of each connection
 };
 
-class life {
+class instance {
  public:
-  explicit life(const kind_of_life& kind) : kind_(kind) {}
+  explicit instance(const kind_of_life& kind) : kind_(kind) {}
 
   life_report run() {
     open();
@@ -250,7 +250,7 @@ class life {
 
   [[nodiscard]] std::uint64_t reconnects() const { return dialler_->stats().reconnects; }
 
-  // Ends this life.
+  // Ends this incarnation.
   static void need(bool holds, const char* what) {
     if (!holds)
       throw std::runtime_error{what};
@@ -277,7 +277,7 @@ class ConnectionLife : public ::testing::TestWithParam<kind_of_life> {
  protected:
   failing_kernel kernel_;
   life_script live_ = [](const std::function<void()>& begin) {
-    life one{GetParam()};
+    instance one{GetParam()};
     begin();
     return one.run();
   };
@@ -293,7 +293,7 @@ TEST_P(ConnectionLife, GoesOnWhenCallsMoveLittle) {
 
 TEST_P(ConnectionLife, SleepsUntilTheKernelHasMemory) {
   live_without_memory([this](const failing_entry& entry, int code) {
-    life one{GetParam()};
+    instance one{GetParam()};
     const unsigned calls = one.go_short_of(kernel_, entry, code);
     return calls;
   });

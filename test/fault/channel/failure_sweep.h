@@ -1,4 +1,4 @@
-// A life of a channel, lived again and again while each system call of it fails in turn.
+// An incarnation of a channel, lived again and again while each system call of it fails in turn.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace atbus::test {
 
-// What is to be seen of a life when it is over. It ends early with an exception.
+// What is to be seen of an incarnation when it is over. It ends early with an exception.
 struct life_report {
   std::uint64_t missing = 0;           // accepted, and neither received nor given back
   std::uint64_t lost_connections = 0;  // beyond those that the script ends
@@ -19,7 +19,7 @@ struct life_report {
 // Makes its world, calls `begin`, which decides what fails from there on, and lives.
 using life_script = std::function<life_report(const std::function<void()>& begin)>;
 
-// Of one life; many times what one needs that sleeps when it has nothing to do.
+// Of one incarnation; many times what one needs that sleeps when it has nothing to do.
 inline constexpr unsigned most_calls = 100'000;
 // Lives once without a failure, and then once for each error of each call, until the script makes no
 // such call any more. Nothing spins, and nothing is missing or left open, unless it says so above.

@@ -158,14 +158,14 @@ TEST(Fork, LetsTheChildUnwindAnOpenBatchAndAnOpenSlot) {
 }
 
 TEST(Fork, DoesNotHideTheDeathOfASender) {
-  const pipe_of_life life;
+  const pipe_of_life instance;
   drill world{1};
   child_process inbox = world.start_receiver(listener);
   ASSERT_TRUE(world.wait_opened(listener));
-  child_process out = world.start_sender(forker, [&world, &life](sender& s) {
+  child_process out = world.start_sender(forker, [&world, &instance](sender& s) {
     world.talk(s, forker, 5, 100);
-    life.leave_to_the_test();
-    life.leave_a_child_behind();
+    instance.leave_to_the_test();
+    instance.leave_a_child_behind();
     world.memory().may_go_on[forker].add();
     require(world.memory().may_go_on[forker].wait(2), "the sender should have been killed");
   });
@@ -180,13 +180,13 @@ TEST(Fork, DoesNotHideTheDeathOfASender) {
 }
 
 TEST(Fork, DoesNotHideTheDeathOfAReceiver) {
-  const pipe_of_life life;
+  const pipe_of_life instance;
   drill world{1};
-  child_process inbox = world.start(listener, [&world, &life] {
+  child_process inbox = world.start(listener, [&world, &instance] {
     auto in = world.open_receiver();
     require(static_cast<bool>(in), in ? "" : in.error().text());
-    life.leave_to_the_test();
-    life.leave_a_child_behind();
+    instance.leave_to_the_test();
+    instance.leave_a_child_behind();
     world.memory().opened[listener].add();
     require(world.memory().may_go_on[listener].wait(), "the receiver should have been killed");
   });

@@ -25,7 +25,7 @@ void send_until_refused(const drill& world, sender& out, std::uint32_t role) {
   require(false, "a lane of 4 KiB took 1000 messages");
 }
 
-// A receiver's life up to the step that its scenario is about.
+// A receiver's incarnation up to the step that its scenario is about.
 class receiver_stage {
  public:
   explicit receiver_stage(const receiver_scenario& s) : scenario(s), world(3) {}

@@ -154,7 +154,7 @@ TEST(LaneReuse, AsManySendersAsLanesOpenAtOnceAfterAsManyDeaths) {
     for (std::uint32_t i = 0; i < senders; ++i)
       ASSERT_TRUE(world.memory().may_go_on[i].wait(round)) << "round " << round;
   }
-  // A life's records may lie in another lane than those of the life before, and lanes take turns:
+  // An incarnation's records may lie in another lane than those of the incarnation before, and lanes take turns:
   // no order holds between lives. So: every message once.
   auto& memory = world.memory();
   EXPECT_TRUE(memory.deliveries.wait_until(

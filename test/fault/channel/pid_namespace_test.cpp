@@ -19,7 +19,7 @@
 namespace atbus::test {
 namespace {
 
-enum role : std::uint32_t { speaker, heir, listener, rival, successor };
+enum role : std::uint32_t { session, heir, listener, rival, successor };
 
 bool write_file(const char* path, const std::string& text) {
   std::FILE* const file = std::fopen(path, "we");
@@ -113,14 +113,14 @@ class PidNamespaces : public ::testing::Test {
 TEST_F(PidNamespaces, SeparateProcessesThatSendWakeAndMakeRoomForEachOther) {
   child_process inbox = start_receiver_apart(listener);
   ASSERT_TRUE(world.wait_opened(listener));
-  child_process out = start_sender_apart(speaker, [this](sender& s) {
+  child_process out = start_sender_apart(session, [this](sender& s) {
     require(s.receiver_alive(), "the receiver lives");
-    world.talk(s, speaker, 100, 4);    // to a receiver that sleeps between them
-    world.talk(s, speaker, 200, 100);  // more than the lane holds
+    world.talk(s, session, 100, 4);    // to a receiver that sleeps between them
+    world.talk(s, session, 200, 100);  // more than the lane holds
     require(s.receiver_alive(), "the receiver still lives");
   });
   EXPECT_EQ(out.wait_end(), "exit 0");
-  EXPECT_TRUE(world.wait_all_arrived(speaker));
+  EXPECT_TRUE(world.wait_all_arrived(session));
   EXPECT_GT(times(listener, step::sleep_checked), 0U);
   EXPECT_EQ(world.dismiss(inbox), "exit 0");
   EXPECT_EQ(world.account(0), "");
@@ -138,9 +138,9 @@ TEST_F(PidNamespaces, SeparateTwoReceiversOfWhichTheSecondIsRefused) {
   });
   EXPECT_EQ(second.wait_end(), "exit 0");
   child_process out =
-      start_sender_apart(speaker, [this](sender& s) { world.talk(s, speaker, 10, 4); });
+      start_sender_apart(session, [this](sender& s) { world.talk(s, session, 10, 4); });
   EXPECT_EQ(out.wait_end(), "exit 0");
-  EXPECT_TRUE(world.wait_all_arrived(speaker));
+  EXPECT_TRUE(world.wait_all_arrived(session));
   EXPECT_EQ(world.dismiss(inbox), "exit 0");
   EXPECT_EQ(world.account(0), "");
 }
@@ -150,11 +150,11 @@ TEST_F(PidNamespaces, SeparateASenderWhoseDeathFreesItsLane) {
   ASSERT_TRUE(world.wait_opened(listener));
   auto& freed = world.plan(listener).passed[static_cast<std::size_t>(step::orphan_released)];
   for (std::uint32_t i = 1; i <= 5; ++i) {
-    child_process out = start_sender_apart(speaker, [this](sender& s) {
-      world.talk(s, speaker, 10, 4);
-      wait_to_be_killed(speaker);
+    child_process out = start_sender_apart(session, [this](sender& s) {
+      world.talk(s, session, 10, 4);
+      wait_to_be_killed(session);
     });
-    ASSERT_TRUE(world.memory().may_go_on[speaker].wait(i));
+    ASSERT_TRUE(world.memory().may_go_on[session].wait(i));
     // The lane is the only one, and its owner lives.
     child_process refused = start_apart(heir, [this] {
       const auto other = world.open_sender();
@@ -163,7 +163,7 @@ TEST_F(PidNamespaces, SeparateASenderWhoseDeathFreesItsLane) {
     EXPECT_EQ(refused.wait_end(), "exit 0");
     out.kill_and_wait();
     ASSERT_TRUE(freed.wait(i)) << "nobody noticed death " << i;
-    EXPECT_TRUE(world.wait_all_arrived(speaker));
+    EXPECT_TRUE(world.wait_all_arrived(session));
   }
   EXPECT_EQ(world.dismiss(inbox), "exit 0");
   EXPECT_EQ(world.account(0), "");
@@ -172,30 +172,30 @@ TEST_F(PidNamespaces, SeparateASenderWhoseDeathFreesItsLane) {
 TEST_F(PidNamespaces, SeparateAReceiverWhoseDeathItsSenderSeesAndWhoseSuccessorGoesOn) {
   child_process inbox = start_receiver_apart(listener);
   ASSERT_TRUE(world.wait_opened(listener));
-  child_process out = start_sender_apart(speaker, [this](sender& s) {
-    world.talk(s, speaker, 10, 4);
+  child_process out = start_sender_apart(session, [this](sender& s) {
+    world.talk(s, session, 10, 4);
     require(s.receiver_alive(), "it lives");
-    world.memory().may_go_on[speaker].add();
+    world.memory().may_go_on[session].add();
     // It is process 1, as we are: a number would say that it lives.
     const auto end = std::chrono::steady_clock::now() + patience;
     while (s.receiver_alive())
       require(std::chrono::steady_clock::now() < end, "its death is not seen");
     for (int i = 0; i < 5; ++i)
-      require(static_cast<bool>(world.send_next(s, speaker)), "a lane needs no receiver");
-    world.memory().may_go_on[speaker].add();
+      require(static_cast<bool>(world.send_next(s, session)), "a lane needs no receiver");
+    world.memory().may_go_on[session].add();
     require(world.memory().opened[successor].wait(), "no successor");
     require(s.receiver_alive(), "its successor lives");
-    world.talk(s, speaker, 20, 4);
+    world.talk(s, session, 20, 4);
   });
-  ASSERT_TRUE(world.memory().may_go_on[speaker].wait(1));
-  ASSERT_TRUE(world.wait_all_arrived(speaker));
+  ASSERT_TRUE(world.memory().may_go_on[session].wait(1));
+  ASSERT_TRUE(world.wait_all_arrived(session));
   ASSERT_TRUE(world.plan(listener).asleep.wait(1));
   inbox.kill_and_wait();
-  ASSERT_TRUE(world.memory().may_go_on[speaker].wait(2));
+  ASSERT_TRUE(world.memory().may_go_on[session].wait(2));
   inbox = start_receiver_apart(successor);
   ASSERT_TRUE(world.wait_opened(successor));
   EXPECT_EQ(out.wait_end(), "exit 0");
-  EXPECT_TRUE(world.wait_all_arrived(speaker));
+  EXPECT_TRUE(world.wait_all_arrived(session));
   EXPECT_EQ(world.dismiss(inbox), "exit 0");
   EXPECT_EQ(world.account(1), "");
 }

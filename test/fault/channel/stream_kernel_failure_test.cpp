@@ -1,9 +1,9 @@
-// The life of a sender and a receiver that talk through sockets, in which each system call fails
+// The incarnation of a sender and a receiver that talk through sockets, in which each system call fails
 // once, with each error that a kernel answers it with, or moves less than it was asked to.
 //
 // Whatever fails: nobody waits for ever and nobody spins, messages arrive in order and at most once,
 // those that were accepted and are missing went down with a connection that the sender knows to be
-// lost, the life goes on, and nothing is left of it: no name, no descriptor.
+// lost, the incarnation goes on, and nothing is left of it: no name, no descriptor.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -47,9 +47,9 @@ void PrintTo(const kind_of_life& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-class life {
+class instance {
  public:
-  explicit life(const kind_of_life& kind) : kind_(kind) {
+  explicit instance(const kind_of_life& kind) : kind_(kind) {
     address_ = !kind.local  ? "ipv6://::1:0"
                : kind.lanes ? "unix://" + directory_.path() + "/life"
                             : "unix://" + directory_.path() + "/life?shm=0";
@@ -268,7 +268,7 @@ class life {
   }
   [[nodiscard]] bool newest_is_there() const { return arrived_.contains(next_ - 1); }
 
-  // Ends this life.
+  // Ends this incarnation.
   static void need(bool holds, const char* what) {
     if (!holds)
       throw std::runtime_error{what};
@@ -298,7 +298,7 @@ class StreamLife : public ::testing::TestWithParam<kind_of_life> {
  protected:
   failing_kernel kernel_;
   life_script live_ = [](const std::function<void()>& begin) {
-    life one{GetParam()};
+    instance one{GetParam()};
     begin();
     return one.run();
   };
@@ -314,7 +314,7 @@ TEST_P(StreamLife, GoesOnWhenCallsMoveLittle) {
 
 TEST_P(StreamLife, SleepsUntilTheKernelHasMemory) {
   live_without_memory([this](const failing_entry& entry, int code) {
-    life one{GetParam()};
+    instance one{GetParam()};
     const unsigned calls = one.go_short_of(kernel_, entry, code);
     EXPECT_EQ(one.lost_connections(), 0U);
     return calls;

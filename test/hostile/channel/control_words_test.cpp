@@ -1,5 +1,5 @@
 // Every control word of one lane, overwritten with impossible and with possible values at every
-// stage of its life: at worst that lane is quarantined, with a counter and one report; the other
+// stage of its incarnation: at worst that lane is quarantined, with a counter and one report; the other
 // lanes go on; and when its sender has ended and the attacker stops, the lane is usable again.
 #include <functional>
 #include <limits>
@@ -52,7 +52,7 @@ class control_words : public hostile_channel {
 
 class ControlWord : public control_words, public ::testing::WithParamInterface<word_of_lane> {
  protected:
-  // One life of the channel, with that value written at `when`. Returns how many there are to
+  // One incarnation of the channel, with that value written at `when`. Returns how many there are to
   // choose from at that stage.
   std::size_t attack(stage when, std::size_t which_value) {
     problems_.clear();

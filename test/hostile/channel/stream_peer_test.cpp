@@ -225,22 +225,22 @@ TEST_P(StreamPeer, WhoComesBeyondTheMostWaitsUntilOthersHaveGone) {
   receiver_options options;
   options.connections = 10;
   open(options);
-  std::vector<plain_socket> guests;
+  std::vector<plain_socket> clients;
   for (int i = 0; i < 30; ++i) {
-    guests.push_back(intrude());
-    ASSERT_TRUE(guests.back().send(hello_bytes()));
+    clients.push_back(intrude());
+    ASSERT_TRUE(clients.back().send(hello_bytes()));
   }
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 10; }));
   carry_on();
   EXPECT_EQ(stats().connections, 10U);
-  for (plain_socket& guest : guests) {
+  for (plain_socket& client : clients) {
     // Each is answered in its turn.
     std::string answer;
     EXPECT_TRUE(meanwhile([&] {
-      answer += guest.receive_some(64, 0ns);
+      answer += client.receive_some(64, 0ns);
       return answer.size() >= 40;
     }));
-    guest.close();
+    client.close();
   }
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 1; }));
   EXPECT_EQ(stats().quarantined, 0U);
@@ -299,14 +299,14 @@ TEST_P(StreamPeer, ComingAndGoingLeavesNothingBehind) {
   open();
   const std::size_t descriptors = open_descriptors();
   for (int round = 0; round < 300; ++round) {
-    plain_socket guest = intrude();
+    plain_socket client = intrude();
     if (round % 3 != 0)
-      (void)guest.send(hello_bytes().substr(0, round % 3 == 1 ? 40 : 17));
+      (void)client.send(hello_bytes().substr(0, round % 3 == 1 ? 40 : 17));
     if (round % 2 == 0) {
       const linger at_once{.l_onoff = 1, .l_linger = 0};
-      (void)setsockopt(guest.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+      (void)setsockopt(client.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
-    guest.close();
+    client.close();
     carry_on(1);
   }
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 1; }));

@@ -119,7 +119,7 @@ class LanePair : public ::testing::Test {
     where = end->listen("unix://" + directory.path() + "/socket");
   }
   std::unique_ptr<recorded_end> make(std::uint64_t id) {
-    return std::make_unique<recorded_end>(make_both(setting), node_life{id, 1});
+    return std::make_unique<recorded_end>(make_both(setting), node_instance{id, 1});
   }
   static bool turn(recorded_end& one, test::lane_party& party, const std::function<bool()>& done) {
     return turn_until({&one}, [&] {

@@ -168,7 +168,7 @@ void world::start(std::size_t index) {
 }
 
 void world::set_handlers(std::size_t index, node_core& core) {
-  const node_life self = core.self();
+  const node_instance self = core.self();
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
   on.on_command = [this, &core, born = net_.now()](command& asked) {
@@ -200,7 +200,7 @@ void world::set_handlers(std::size_t index, node_core& core) {
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
-    at.doomed = true;  // only another life is let in again
+    at.doomed = true;  // only another incarnation is let in again
     core.close();
   };
   if (trace_ == nullptr)
@@ -218,7 +218,7 @@ void world::on_message(std::size_t index, node_core& core, const message& what) 
          what.source().to_string() + (what.redelivered() ? " again" : ""));
   place& at = places_[index];
   if (!at.process || &at.process->core() != &core || source >= plan_.nodes)
-    return;  // an old life goes on
+    return;  // an old incarnation goes on
   if (what.type() != 0 && !ledger::is_short(what.type()) && draw(3) == 0)
     send(index, source, 30 + draw(200), what.type() - 1);
   if (faults_are_over_ || plan_.calm)
@@ -236,7 +236,7 @@ void world::send(std::size_t from, std::size_t to, std::uint64_t size, std::uint
   place& at = places_[from];
   if (!at.process || at.doomed)
     return;
-  const node_life self = at.process->core().self();
+  const node_instance self = at.process->core().self();
   const ledger_message made = book_.next(self, id_of(to), hops, size);
   const auto policy = draw(8) == 0 ? delivery_policy::require : delivery_policy::report;
   const status sent = at.process->user().send(id_of(to), made.type, made.bytes, policy);
@@ -285,7 +285,7 @@ void world::broadcast(std::size_t from, const id_range& to, std::size_t size) {
   place& at = places_[from];
   if (!at.process || at.doomed)
     return;
-  const node_life self = at.process->core().self();
+  const node_instance self = at.process->core().self();
   const ledger_message made = book_.next_broadcast(self, size);
   status sent;
   if (draw(2) == 0) {
@@ -421,7 +421,7 @@ void world::check_memory() {
   }
 }
 
-// An old life may hold the address for a while.
+// An old incarnation may hold the address for a while.
 void world::listen(std::size_t index, const std::string& address) {
   place& at = places_[index];
   if (!at.process || at.doomed)
@@ -430,8 +430,8 @@ void world::listen(std::size_t index, const std::string& address) {
   at.process->wake();
   if (made || !(made.error() == errc::receiver_exists) || faults_are_over_)
     return;
-  net_.at(net_.now() + 500ms, [this, index, address, life = at.lives] {
-    if (places_[index].lives == life)
+  net_.at(net_.now() + 500ms, [this, index, address, instance = at.lives] {
+    if (places_[index].lives == instance)
       listen(index, address);
   });
 }
@@ -461,10 +461,10 @@ void world::disconnect(std::size_t from, std::size_t to, std::chrono::nanosecond
   (void)at.process->core().disconnect(id_of(to));
   if (!at.process->core().dispatching())
     at.process->wake();
-  const std::uint64_t life = at.lives;
+  const std::uint64_t instance = at.lives;
   if (dialled) {
-    net_.at(std::min(net_.now() + back_after, 1s + plan_.faults_end), [this, from, to, life] {
-      if (places_[from].lives == life)
+    net_.at(std::min(net_.now() + back_after, 1s + plan_.faults_end), [this, from, to, instance] {
+      if (places_[from].lives == instance)
         connect(from, to, plan_.ways.front());
     });
   }
@@ -578,14 +578,14 @@ void world::happen(const scenario_event& one) {
   }
 }
 
-// It speaks in the name of a node that may be connected, in its life that goes on.
+// It speaks in the name of a node that may be connected, in its incarnation that goes on.
 void world::meet_stranger(const scenario_event& how) {
   place& at = places_[how.who];
   const place& other = places_[how.whom];
   if (!at.process || at.doomed)
     return;
-  const node_life name =
-      other.process ? other.process->core().self() : node_life{id_of(how.whom), 1};
+  const node_instance name =
+      other.process ? other.process->core().self() : node_instance{id_of(how.whom), 1};
   host_identity host{};
   host[0] = static_cast<std::byte>(plan_.one_host ? 1 : 100);
   auto made = std::make_unique<stranger>(net_, host, name, id_of(how.who), plan_.seed + how.count);
@@ -611,7 +611,7 @@ void world::meet_stranger(const scenario_event& how) {
 // Only a stranger breaks the protocol, and once for each link.
 void world::check_violations() {
   const auto check = [this](simulated_node& of) {
-    const node_life self = of.core().self();
+    const node_instance self = of.core().self();
     const std::uint64_t found = of.core().stats().violations;
     if (found > places_[self.id.value() - 1].strangers)
       book_.fail("node " + self.id.to_string() + " has found " + std::to_string(found) +
@@ -628,7 +628,7 @@ void world::check_violations() {
 // With nothing wrong a broadcast reaches all to whom there is a link.
 void world::check_broadcasts() {
   for (std::size_t from = 0; from < places_.size(); ++from) {
-    const node_life self = places_[from].process->core().self();
+    const node_instance self = places_[from].process->core().self();
     std::size_t size = places_[from].message_limit;
     std::vector<std::size_t> linked;
     for (std::size_t to = 0; to < places_.size(); ++to) {

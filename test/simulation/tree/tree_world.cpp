@@ -73,7 +73,7 @@ void tree_world::start(std::size_t index) {
 }
 
 void tree_world::set_handlers(std::size_t index, node_core& core) {
-  const node_life self = core.self();
+  const node_instance self = core.self();
   const std::string name = "node " + std::to_string(index);
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
@@ -107,7 +107,7 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
-    at.doomed = true;  // only another life is let in again
+    at.doomed = true;  // only another incarnation is let in again
     core.close();
   };
   if (trace_ != nullptr)
@@ -147,7 +147,7 @@ status tree_world::send(std::size_t from, std::size_t to, std::uint64_t size,
 status tree_world::send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
                            delivery_policy policy) {
   simulated_node& process = *places_[from].process;
-  const node_life self = process.core().self();
+  const node_instance self = process.core().self();
   const ledger_message made = book.next(self, whom, answers, size);
   const status sent = process.user().send(whom, made.type, made.bytes, policy);
   if (!process.core().dispatching())
@@ -174,7 +174,7 @@ void tree_world::broadcast(std::size_t from, const id_range& to, std::size_t siz
   if (!is_running(from))
     return;
   simulated_node& process = *places_[from].process;
-  const node_life self = process.core().self();
+  const node_instance self = process.core().self();
   const ledger_message made = book.next_broadcast(self, size);
   const auto number = std::make_shared<std::uint64_t>(0);
   const auto call = [this, self, number](const std::vector<bus_id>& whom) {
@@ -269,8 +269,8 @@ void tree_world::meet_stranger(std::size_t index, std::size_t other, std::uint64
     other = self.parent;
   else if (!self.children.empty() && draw.one_in(2))
     other = self.children[draw.below(self.children.size())];
-  const node_life name =
-      is_running(other) ? places_[other].process->core().self() : node_life{nodes_[other].id, 1};
+  const node_instance name = is_running(other) ? places_[other].process->core().self()
+                                               : node_instance{nodes_[other].id, 1};
   host_identity host{};
   host[0] = static_cast<std::byte>(self.host);
   host[1] = static_cast<std::byte>(self.host >> 8U);
@@ -451,7 +451,7 @@ void tree_world::check_nobody(std::size_t probes) {
 void tree_world::check_broadcasts(std::size_t probes) {
   for (; probes != 0; --probes) {
     const std::size_t from = draw.below(size());
-    const node_life self = places_[from].process->core().self();
+    const node_instance self = places_[from].process->core().self();
     const tree_node& near = nodes_[draw.below(size())];
     const id_range to = near.range && draw.one_in(2) ? *near.range : id_range{};
     const std::size_t length = std::min<std::size_t>(1 + draw.below(2000), limit_of(from));

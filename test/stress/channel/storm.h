@@ -17,7 +17,7 @@ namespace atbus::test {
 inline constexpr std::uint32_t most_lives = 1 << 16;
 inline constexpr std::uint32_t sender_count = 5;
 
-// One life of a sender: from an open to its close or death. Numbers of messages count from 1.
+// One incarnation of a sender: from an open to its close or death. Numbers of messages count from 1.
 struct sender_life {
   // Written by the sender. `attempted` before anything can be visible, `accepted` after the call
   // that accepted it has returned: a kill between the two leaves them apart.
@@ -41,7 +41,7 @@ struct storm_memory {
   std::atomic<std::uint64_t> marks;
   shared_violations violations;
   shared_counter progress;          // counts deliveries, roughly; for waiting
-  shared_counter receiver_is_open;  // the life that opened last
+  shared_counter receiver_is_open;  // the incarnation that opened last
   shared_counter calm;              // odd: senders stand still
   std::array<shared_counter, sender_count> standing_still;  // the calm that each one obeys
   shared_counter finish;
@@ -53,11 +53,11 @@ class storm_world {
   [[nodiscard]] storm_memory& memory() const noexcept { return *memory_; }
   [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
 
-  // Bodies of the processes; `life` numbers the processes of a kind, for their random choices.
-  int run_sender(std::uint32_t slot, std::uint32_t life) const;
-  int run_receiver(std::uint32_t life) const;
+  // Bodies of the processes; `incarnation` numbers the processes of a kind, for their random choices.
+  int run_sender(std::uint32_t slot, std::uint32_t instance) const;
+  int run_receiver(std::uint32_t instance) const;
 
-  // "" or the first message of a life that is not accounted for.
+  // "" or the first message of an incarnation that is not accounted for.
   [[nodiscard]] std::string account() const;
   // Whether everything that was accepted, and not taken back, has reached a handler.
   [[nodiscard]] bool all_delivered() const;

@@ -14,8 +14,8 @@ constexpr const char* address = "shm://storm?lanes=7&lane_size=16K&message_limit
 // Checks each message against what earlier receivers, dead or alive, wrote down.
 class storm_receiver {
  public:
-  storm_receiver(const storm_world& world, std::uint32_t life, std::uint64_t seed)
-      : world_(world), memory_(world.memory()), life_(life), random_(seed) {}
+  storm_receiver(const storm_world& world, std::uint32_t instance, std::uint64_t seed)
+      : world_(world), memory_(world.memory()), life_(instance), random_(seed) {}
 
   void run() {
     for (;;) {
@@ -61,7 +61,7 @@ class storm_receiver {
     const std::uint64_t last = sender.delivered.load();
     const std::uint32_t last_receiver = sender.last_receiver.load();
     const auto complain = [&](const char* what) {
-      world_.violation("message " + std::to_string(stamp.number) + " of life " +
+      world_.violation("message " + std::to_string(stamp.number) + " of incarnation " +
                        std::to_string(stamp.sender) + " after " + std::to_string(last) + ": " +
                        what);
     };
@@ -93,8 +93,8 @@ class storm_receiver {
 
 }  // namespace
 
-int storm_world::run_receiver(std::uint32_t life) const {
-  storm_receiver{*this, life, seed_ * 999'983 + life}.run();
+int storm_world::run_receiver(std::uint32_t instance) const {
+  storm_receiver{*this, instance, seed_ * 999'983 + instance}.run();
   return 1;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t largest_message = 1500;
 
-// A sending process: opens again and again, each time as a new life.
+// A sending process: opens again and again, each time as a new incarnation.
 class storm_sender {
  public:
   storm_sender(const storm_world& world, std::uint32_t slot, std::uint64_t seed)
@@ -143,25 +143,25 @@ class storm_sender {
     return s;
   }
 
-  // True: it was taken back, and this life is over.
+  // True: it was taken back, and this incarnation is over.
   bool take_back(sender& out) {
-    sender_life& life = mine();
-    life.taking_back.store(1);
-    auto back = out.take_back([this, &life](bytes_view bytes, errc why) {
+    sender_life& instance = mine();
+    instance.taking_back.store(1);
+    auto back = out.take_back([this, &instance](bytes_view bytes, errc why) {
       message_stamp stamp;
       if (!read_message(bytes, stamp) || stamp.sender != id_)
         world_.violation("a torn message was taken back");
-      if (life.taken_back.load() == 0)
-        life.first_taken_back.store(stamp.number);
-      life.taken_back.fetch_add(1);
+      if (instance.taken_back.load() == 0)
+        instance.first_taken_back.store(stamp.number);
+      instance.taken_back.fetch_add(1);
       if (why == errc::outcome_unknown)
-        life.unknown.fetch_add(1);
+        instance.unknown.fetch_add(1);
     });
     if (back) {
-      life.taking_back.store(2);
+      instance.taking_back.store(2);
       return true;
     }
-    life.taking_back.store(0);
+    instance.taking_back.store(0);
     if (!(back.error() == errc::receiver_alive))
       world_.violation("take_back: " + back.error().text());
     return false;
@@ -199,9 +199,9 @@ class storm_sender {
 
 }  // namespace
 
-int storm_world::run_sender(std::uint32_t slot, std::uint32_t life) const {
+int storm_world::run_sender(std::uint32_t slot, std::uint32_t instance) const {
   signal(SIGCHLD, SIG_IGN);  // no zombies of the children it forks
-  storm_sender{*this, slot, seed_ * 1'000'003 + life}.run();
+  storm_sender{*this, slot, seed_ * 1'000'003 + instance}.run();
   return 0;
 }
 

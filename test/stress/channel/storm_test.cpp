@@ -110,8 +110,8 @@ class storm {
         [this, slot, process = ++processes_] { return world.run_sender(slot, process); }};
   }
   void start_receiver() {
-    const std::uint32_t life = world.memory().receiver_lives.fetch_add(1) + 1;
-    receiver_ = child_process{[this, life] { return world.run_receiver(life); }};
+    const std::uint32_t instance = world.memory().receiver_lives.fetch_add(1) + 1;
+    receiver_ = child_process{[this, instance] { return world.run_receiver(instance); }};
   }
   void kill_receiver() {
     check_end(receiver_, "receiver");

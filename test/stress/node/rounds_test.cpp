@@ -4,7 +4,7 @@
 //
 //   accepted = delivered + not delivered + unknown
 //
-// What an earlier life may have handled comes marked; no life gets a message twice, or out of order;
+// What an earlier incarnation may have handled comes marked; no incarnation gets a message twice, or out of order;
 // and of a sender that was killed a prefix arrives.
 //
 //   ATBUS_ROUNDS=200 ATBUS_SEED=4711 bin/stress_node_test    rounds of each kind, and the first seed

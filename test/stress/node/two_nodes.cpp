@@ -40,7 +40,7 @@ crew_plan two_nodes(way through, std::mt19937_64& random, const std::string& dir
     options.restart(restart_policy::report);
     reports(errc::peer_closed);
   }
-  // What a later life may have inherited from a link that was broken off is not sent to it again.
+  // What a later incarnation may have inherited from a link that was broken off is not sent to it again.
   if (through == way::shm || through == way::tcp_then_shm)
     reports(errc::peer_closed);
   if (pick(4) == 0) {

@@ -51,7 +51,7 @@ TEST_F(Inspect, LaneSaysWhoSendsAndHowMuchWaits) {
   EXPECT_EQ(report.waiting_bytes, 32U);
   const lane_report& lane = report.lanes[0];
   EXPECT_EQ(lane.state, lane_state::held);
-  EXPECT_EQ(lane.speaker.pid, static_cast<std::uint32_t>(getpid()));
+  EXPECT_EQ(lane.sender.pid, static_cast<std::uint32_t>(getpid()));
   EXPECT_TRUE(lane.possible);
   EXPECT_EQ(lane.reserved_bytes, 4096U);
   EXPECT_EQ(report.lanes[1].state, lane_state::unused);

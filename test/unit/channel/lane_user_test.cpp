@@ -47,11 +47,11 @@ class LaneUser : public ::testing::Test {
   }
   // Polls until the lane's sender has been seen to end.
   void poll_until_free(std::uint32_t lane) {
-    for (int i = 0; i != 30'000 && in->speaker(lane) != 0; ++i) {
+    for (int i = 0; i != 30'000 && in->session(lane) != 0; ++i) {
       poll();
       (void)in->wait(std::chrono::milliseconds{1});
     }
-    EXPECT_EQ(in->speaker(lane), 0U);
+    EXPECT_EQ(in->session(lane), 0U);
   }
 
   test::scratch_directory directory;
@@ -62,25 +62,25 @@ class LaneUser : public ::testing::Test {
 
 TEST_F(LaneUser, TellsOneSenderOfALaneFromTheNext) {
   open_receiver();
-  EXPECT_EQ(in->speaker(0), 0U);
-  const std::uint64_t before = in->speaker_changes();
+  EXPECT_EQ(in->session(0), 0U);
+  const std::uint64_t before = in->session_changes();
   {
     sender first = open_sender();
     ASSERT_TRUE(first.send(as_bytes("one")));
     EXPECT_EQ(poll(), text_list{"one"});
-    EXPECT_NE(last.speaker, 0U);
-    EXPECT_EQ(in->speaker(last.lane), last.speaker);
-    EXPECT_GT(in->speaker_changes(), before);
+    EXPECT_NE(last.session, 0U);
+    EXPECT_EQ(in->session(last.lane), last.session);
+    EXPECT_GT(in->session_changes(), before);
   }
-  const std::uint64_t first_speaker = last.speaker;
-  const std::uint64_t begun = in->speaker_changes();
+  const std::uint64_t first_speaker = last.session;
+  const std::uint64_t begun = in->session_changes();
   poll_until_free(last.lane);
-  EXPECT_GT(in->speaker_changes(), begun);
+  EXPECT_GT(in->session_changes(), begun);
   sender second = open_sender();
   ASSERT_TRUE(second.send(as_bytes("two")));
   EXPECT_EQ(poll(), text_list{"two"});
-  EXPECT_NE(last.speaker, first_speaker);
-  EXPECT_EQ(in->speaker(99), 0U);
+  EXPECT_NE(last.session, first_speaker);
+  EXPECT_EQ(in->session(99), 0U);
 }
 
 TEST_F(LaneUser, KeepsANoteForItsSuccessorUntilAnotherSenderBegins) {
@@ -96,7 +96,7 @@ TEST_F(LaneUser, KeepsANoteForItsSuccessorUntilAnotherSenderBegins) {
   in.reset();
   open_receiver();
   EXPECT_EQ(in->note(out->lane()), words);
-  EXPECT_NE(in->speaker(out->lane()), 0U);
+  EXPECT_NE(in->session(out->lane()), 0U);
   // A sender that takes the lane over behind what waits there: the note is the first one's.
   ASSERT_TRUE(out->send(as_bytes("waits")));
   in->pause(out->lane());
@@ -168,7 +168,7 @@ TEST_F(LaneUser, SeesTheEndOfAPausedSenderWhenItGoesOn) {
   out.reset();
   (void)in->wait(std::chrono::milliseconds{5});
   EXPECT_EQ(poll(), text_list{});
-  EXPECT_NE(in->speaker(lane), 0U);
+  EXPECT_NE(in->session(lane), 0U);
   in->resume(lane);
   EXPECT_EQ(poll(), text_list{"two"});
   poll_until_free(lane);
@@ -253,7 +253,7 @@ TEST(LaneUserOfStreams, AsksInVain) {
   in->resume(0);
   in->set_note(0, {1, 2, 3});
   EXPECT_EQ(in->note(0), note_words{});
-  EXPECT_EQ(in->speaker(0), 0U);
+  EXPECT_EQ(in->session(0), 0U);
 }
 
 // The assertions of the standard library see it go on where nothing is left.

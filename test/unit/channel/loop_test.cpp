@@ -124,7 +124,7 @@ TEST_P(Loop, TwoReceiversShareIt) {
   EXPECT_TRUE((*other_inbox)->remove());
 }
 
-// --- life
+// --- lifetime
 
 TEST_P(Loop, MayBeDestroyedInsideItsHandler) {
   int got = 0;

@@ -301,7 +301,7 @@ TEST_F(StreamLanes, WhatAForkedSenderPublishedBeforeItDiedIsDelivered) {
   if (child == 0) {
     auto out = open_sender();
     for (int i = 0; i < 1000; ++i) {
-      if (!out.send(as_bytes("from a life")))
+      if (!out.send(as_bytes("from an incarnation")))
         _exit(1);
       char byte = 'r';
       if (i < 10)

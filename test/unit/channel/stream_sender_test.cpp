@@ -1,4 +1,4 @@
-// The life of a stream's sender: dialling, losing, dialling again, closing.
+// The incarnation of a stream's sender: dialling, losing, dialling again, closing.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>

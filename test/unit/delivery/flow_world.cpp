@@ -7,12 +7,12 @@ namespace atbus::test {
 
 using detail::held_message;
 using detail::incoming_flow;
-using detail::node_life;
+using detail::node_instance;
 using detail::outgoing_flow;
 
 namespace {
 
-constexpr node_life sender_life{.id = 1, .incarnation = 100};
+constexpr node_instance sender_life{.id = 1, .incarnation = 100};
 constexpr std::size_t path_room = 4;
 
 }  // namespace
@@ -180,7 +180,7 @@ void flow_world::dial() {
     there.flow = there.sessions.take(sender_life);
   check(there.flow.move_to_path(0), "a sender that says no turn may move");
   there.from = std::make_shared<path>();
-  there.from->life = lives_.size() - 1;
+  there.from->instance = lives_.size() - 1;
   there.from->answer = there.flow.position();
   answered_ = there.from;
 }
@@ -190,9 +190,9 @@ void flow_world::hear() {
     ++sights_.replaced;
   lose(current_);
   current_ = std::exchange(answered_, nullptr);
-  const bool same_life = current_->life == heard_life_;
+  const bool same_life = current_->instance == heard_life_;
   const bool remembered = same_life && current_->answer.session == heard_session_;
-  heard_life_ = current_->life;
+  heard_life_ = current_->instance;
   heard_session_ = current_->answer.session;
   for (record& one : records_) {
     if (one.at != place::held)
@@ -208,7 +208,7 @@ void flow_world::hear() {
     }
   }
   resuming_ = true;
-  const bool possible = out_.resume(lives_[heard_life_].life, current_->answer, policy_,
+  const bool possible = out_.resume(lives_[heard_life_].instance, current_->answer, policy_,
                                     [&](const held_message& message, errc reason) {
                                       const errc expected =
                                           same_life ? errc::superseded : errc::peer_closed;
@@ -270,36 +270,36 @@ void flow_world::abandon() {
   check(!out_.holds(), "nothing is held of a flow that was abandoned");
 }
 
-void flow_world::handle(std::size_t life) {
-  destination& by = lives_[life];
+void flow_world::handle(std::size_t instance) {
+  destination& by = lives_[instance];
   if (by.from == nullptr || by.from->handled == by.from->written)
     return;
   const item& one = by.from->items[by.from->handled++];
   if (one.number != 0)
-    return deliver(life, one);
+    return deliver(instance, one);
   if (by.flow.position().last + 1 < one.next)
     ++sights_.passed_over;
   check(by.flow.announce(one.next, 0), "announced numbers grow");
 }
 
-void flow_world::deliver(std::size_t life, const item& one) {
-  destination& by = lives_[life];
+void flow_world::deliver(std::size_t instance, const item& one) {
+  destination& by = lives_[instance];
   record& known = of(one.number);
   const incoming_flow::verdict verdict = by.flow.arrived();
   check(verdict != incoming_flow::verdict::violation, "a sender announces before it sends");
   check(verdict != incoming_flow::verdict::duplicate, "who said how far it is gets nothing twice");
   check(by.flow.position().last == one.number, "both ends count alike");
-  check(one.number > by.newest, "a life gets messages in order and once");
+  check(one.number > by.newest, "an incarnation gets messages in order and once");
   by.newest = one.number;
   check(known.outcome != errc::not_delivered, "what is not delivered never arrives");
-  const auto end = known.handled_in.begin() + static_cast<std::ptrdiff_t>(life);
+  const auto end = known.handled_in.begin() + static_cast<std::ptrdiff_t>(instance);
   const bool again = std::any_of(known.handled_in.begin(), end,
                                  [](std::uint64_t session) { return session != 0; });
-  check(!again || one.marked, "a later life gets a message only with the mark");
-  known.handled_in[life] = by.flow.position().session;
+  check(!again || one.marked, "a later incarnation gets a message only with the mark");
+  known.handled_in[instance] = by.flow.position().session;
   ++sights_.delivered;
   sights_.delivered_again += again ? 1 : 0;
-  sights_.by_old_life += life + 1 < lives_.size() ? 1 : 0;
+  sights_.by_old_life += instance + 1 < lives_.size() ? 1 : 0;
   sights_.after_loss += by.from->lost ? 1 : 0;
 }
 
@@ -312,20 +312,20 @@ void flow_world::let_go(destination& by) {
 
 // Another sender comes and goes; the table has room for one.
 void flow_world::meet_others() {
-  const node_life other{.id = 2, .incarnation = 1};
+  const node_instance other{.id = 2, .incarnation = 1};
   detail::session_table& sessions = lives_.back().sessions;
   detail::incoming_flow flow = sessions.take(other);
   (void)flow.announce(flow.position().last + 2, 0);
   sessions.remember(other, flow);
 }
 
-// The life before may be dead, or only out of reach.
+// The incarnation before may be dead, or only out of reach.
 void flow_world::restart() {
   if (lives_.size() == most_lives)
     return;
   if (!lives_.empty() && pick(1) == 0)
     lives_.back().from = nullptr;
-  lives_.emplace_back().life = {.id = 2, .incarnation = lives_.size()};
+  lives_.emplace_back().instance = {.id = 2, .incarnation = lives_.size()};
 }
 
 void flow_world::finish() {
@@ -336,10 +336,10 @@ void flow_world::finish() {
   do {
     pump();
     current_->written = current_->items.size();
-    for (std::size_t life = 0; life < lives_.size(); ++life) {
-      while (lives_[life].from != nullptr &&
-             lives_[life].from->handled != lives_[life].from->written)
-        handle(life);
+    for (std::size_t instance = 0; instance < lives_.size(); ++instance) {
+      while (lives_[instance].from != nullptr &&
+             lives_[instance].from->handled != lives_[instance].from->written)
+        handle(instance);
     }
     release();
     compare();

@@ -20,7 +20,7 @@ namespace atbus::test {
 struct flow_sights {
   std::uint64_t delivered = 0;
   std::uint64_t delivered_by_answer = 0;  // the sender learnt of it when the next path opened
-  std::uint64_t delivered_again = 0;      // marked, to a later life
+  std::uint64_t delivered_again = 0;      // marked, to a later incarnation
   std::uint64_t by_old_life = 0;          // handled by one that has a successor
   std::uint64_t after_loss = 0;           // handled from a path that the sender had lost
   std::uint64_t not_delivered = 0;
@@ -50,7 +50,7 @@ class flow_world {
   };
   // released <= handled <= arrives, written <= items
   struct path {
-    std::size_t life = 0;
+    std::size_t instance = 0;
     detail::flow_position answer;
     std::vector<item> items;
     std::size_t released = 0;
@@ -61,7 +61,7 @@ class flow_world {
   using path_pointer = std::shared_ptr<path>;
 
   struct destination {
-    detail::node_life life;
+    detail::node_instance instance;
     detail::session_table sessions{1};
     detail::incoming_flow flow;
     path_pointer from;  // none: the flow is in the table
@@ -72,11 +72,13 @@ class flow_world {
   struct record {
     place at = place::held;
     errc outcome = errc::ok;
-    bool doubt = false;   // written to the life that was heard last, which has not been asked since
-    bool marked = false;  // in doubt of an earlier life
+    bool doubt =
+        false;  // written to the incarnation that was heard last, which has not been asked since
+    bool marked = false;  // in doubt of an earlier incarnation
     std::size_t bytes = 0;
     std::chrono::nanoseconds deadline{0};
-    std::array<std::uint64_t, most_lives> handled_in{};  // which session of each life; 0: not
+    std::array<std::uint64_t, most_lives>
+        handled_in{};  // which session of each incarnation; 0: not
   };
 
   [[nodiscard]] std::size_t pick(std::size_t most);
@@ -100,8 +102,8 @@ class flow_world {
   [[nodiscard]] detail::outgoing_flow::sink sink();
   // The destination.
   void dial();
-  void handle(std::size_t life);
-  void deliver(std::size_t life, const item& one);
+  void handle(std::size_t instance);
+  void deliver(std::size_t instance, const item& one);
   void let_go(destination& by);
   void meet_others();
   void restart();

@@ -11,8 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr node_life first_life{.id = 2, .incarnation = 10};
-constexpr node_life second_life{.id = 2, .incarnation = 11};
+constexpr node_instance first_life{.id = 2, .incarnation = 10};
+constexpr node_instance second_life{.id = 2, .incarnation = 11};
 
 class OutgoingFlow : public ::testing::Test {
  protected:
@@ -29,9 +29,9 @@ class OutgoingFlow : public ::testing::Test {
     };
   }
 
-  bool open(const node_life& life, const flow_position& position,
+  bool open(const node_instance& instance, const flow_position& position,
             restart_policy policy = restart_policy::redeliver) {
-    return flow_.resume(life, position, policy, sink());
+    return flow_.resume(instance, position, policy, sink());
   }
 
   void hold(std::size_t bytes = 1, std::chrono::nanoseconds deadline = 0ns) {

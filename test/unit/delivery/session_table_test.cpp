@@ -5,12 +5,12 @@
 namespace atbus::detail {
 namespace {
 
-node_life life(std::uint64_t incarnation) {
+node_instance instance(std::uint64_t incarnation) {
   return {.id = 7, .incarnation = incarnation};
 }
 
 // A flow of the table that has come to `last`.
-incoming_flow come_to(session_table& table, const node_life& sender, std::uint64_t last) {
+incoming_flow come_to(session_table& table, const node_instance& sender, std::uint64_t last) {
   incoming_flow flow = table.take(sender);
   EXPECT_TRUE(flow.move_to_path(0));
   EXPECT_TRUE(flow.announce(last + 1, 0));
@@ -19,94 +19,94 @@ incoming_flow come_to(session_table& table, const node_life& sender, std::uint64
 
 TEST(SessionTable, GivesBackWhatItRemembers) {
   session_table table(4);
-  const incoming_flow flow = come_to(table, life(1), 12);
-  table.remember(life(1), flow);
-  EXPECT_EQ(table.take(life(1)).position(), flow.position());
+  const incoming_flow flow = come_to(table, instance(1), 12);
+  table.remember(instance(1), flow);
+  EXPECT_EQ(table.take(instance(1)).position(), flow.position());
   EXPECT_EQ(flow.position().last, 12U);
   EXPECT_EQ(table.size(), 0U);
 }
 
 TEST(SessionTable, TakesNoPlaceForAFlowOfWhichNothingHasCome) {
   session_table table(2);
-  table.remember(life(1), come_to(table, life(1), 11));
+  table.remember(instance(1), come_to(table, instance(1), 11));
   for (std::uint64_t stranger = 2; stranger != 100; ++stranger)
-    table.remember(life(stranger), table.take(life(stranger)));
+    table.remember(instance(stranger), table.take(instance(stranger)));
   EXPECT_EQ(table.size(), 1U);
   EXPECT_EQ(table.forgotten(), 0U);
-  EXPECT_EQ(table.take(life(1)).position().last, 11U);
+  EXPECT_EQ(table.take(instance(1)).position().last, 11U);
 }
 
 TEST(SessionTable, GivesANewFlowTheSameSessionUntilOneIsForgotten) {
   session_table table(1);
-  const flow_position told = table.take(life(1)).position();
-  table.remember(life(1), table.take(life(1)));
-  EXPECT_EQ(table.take(life(1)).position(), told);
-  table.remember(life(2), come_to(table, life(2), 12));
-  EXPECT_EQ(table.take(life(1)).position(), told);
-  table.remember(life(3), come_to(table, life(3), 13));
-  EXPECT_GT(table.take(life(1)).position().session, told.session);
+  const flow_position told = table.take(instance(1)).position();
+  table.remember(instance(1), table.take(instance(1)));
+  EXPECT_EQ(table.take(instance(1)).position(), told);
+  table.remember(instance(2), come_to(table, instance(2), 12));
+  EXPECT_EQ(table.take(instance(1)).position(), told);
+  table.remember(instance(3), come_to(table, instance(3), 13));
+  EXPECT_GT(table.take(instance(1)).position().session, told.session);
 }
 
 TEST(SessionTable, TellsLivesOfOneNodeApart) {
   session_table table(4);
-  table.remember(life(1), come_to(table, life(1), 12));
-  EXPECT_EQ(table.take(life(2)).position().last, 0U);
+  table.remember(instance(1), come_to(table, instance(1), 12));
+  EXPECT_EQ(table.take(instance(2)).position().last, 0U);
 }
 
 TEST(SessionTable, ForgetsTheOneThatLeftFirst) {
   session_table table(2);
-  table.remember(life(1), come_to(table, life(1), 11));
-  table.remember(life(2), come_to(table, life(2), 12));
-  table.remember(life(1), table.take(life(1)));  // back, and gone again
-  table.remember(life(3), come_to(table, life(3), 13));
+  table.remember(instance(1), come_to(table, instance(1), 11));
+  table.remember(instance(2), come_to(table, instance(2), 12));
+  table.remember(instance(1), table.take(instance(1)));  // back, and gone again
+  table.remember(instance(3), come_to(table, instance(3), 13));
   EXPECT_EQ(table.size(), 2U);
   EXPECT_EQ(table.forgotten(), 1U);
-  EXPECT_EQ(table.take(life(1)).position().last, 11U);
-  EXPECT_EQ(table.take(life(3)).position().last, 13U);
-  EXPECT_EQ(table.take(life(2)).position().last, 0U);
+  EXPECT_EQ(table.take(instance(1)).position().last, 11U);
+  EXPECT_EQ(table.take(instance(3)).position().last, 13U);
+  EXPECT_EQ(table.take(instance(2)).position().last, 0U);
 }
 
 TEST(SessionTable, NeverNamesAForgottenSessionAgain) {
   session_table table(1);
-  const incoming_flow before = come_to(table, life(1), 11);
-  table.remember(life(1), before);
-  table.remember(life(2), come_to(table, life(2), 12));
-  EXPECT_GT(table.take(life(1)).position().session, before.position().session);
+  const incoming_flow before = come_to(table, instance(1), 11);
+  table.remember(instance(1), before);
+  table.remember(instance(2), come_to(table, instance(2), 12));
+  EXPECT_GT(table.take(instance(1)).position().session, before.position().session);
 }
 
 TEST(SessionTable, RemembersASenderOnce) {
   session_table table(2);
-  incoming_flow flow = come_to(table, life(1), 11);
-  table.remember(life(1), flow);
+  incoming_flow flow = come_to(table, instance(1), 11);
+  table.remember(instance(1), flow);
   EXPECT_TRUE(flow.announce(21, 0));
-  table.remember(life(1), flow);
+  table.remember(instance(1), flow);
   EXPECT_EQ(table.size(), 1U);
   EXPECT_EQ(table.forgotten(), 0U);
-  EXPECT_EQ(table.take(life(1)).position().last, 20U);
+  EXPECT_EQ(table.take(instance(1)).position().last, 20U);
 }
 
 TEST(SessionTable, LetsNoSilentLifeBackThatAnotherOneHasFollowed) {
   session_table table(4);
-  const node_life other{.id = 9, .incarnation = 1};
-  table.remember(life(1), come_to(table, life(1), 11), true);
-  table.remember(life(2), come_to(table, life(2), 12));
+  const node_instance other{.id = 9, .incarnation = 1};
+  table.remember(instance(1), come_to(table, instance(1), 11), true);
+  table.remember(instance(2), come_to(table, instance(2), 12));
   table.remember(other, come_to(table, other, 5), true);
-  EXPECT_EQ(table.superseded(life(1)), nullptr);
-  table.supersede(life(3));
-  table.remember(life(3), come_to(table, life(3), 3), true);
-  ASSERT_NE(table.superseded(life(1)), nullptr);
-  EXPECT_EQ(table.superseded(life(1))->position().last, 11U);
-  EXPECT_EQ(table.superseded(life(2)), nullptr);
-  EXPECT_EQ(table.superseded(life(3)), nullptr);
+  EXPECT_EQ(table.superseded(instance(1)), nullptr);
+  table.supersede(instance(3));
+  table.remember(instance(3), come_to(table, instance(3), 3), true);
+  ASSERT_NE(table.superseded(instance(1)), nullptr);
+  EXPECT_EQ(table.superseded(instance(1))->position().last, 11U);
+  EXPECT_EQ(table.superseded(instance(2)), nullptr);
+  EXPECT_EQ(table.superseded(instance(3)), nullptr);
   EXPECT_EQ(table.superseded(other), nullptr);
 }
 
 TEST(SessionTable, OfNoSizeForgetsAtOnce) {
   session_table table(0);
-  table.remember(life(1), come_to(table, life(1), 11));
+  table.remember(instance(1), come_to(table, instance(1), 11));
   EXPECT_EQ(table.size(), 0U);
   EXPECT_EQ(table.forgotten(), 1U);
-  EXPECT_EQ(table.take(life(1)).position().last, 0U);
+  EXPECT_EQ(table.take(instance(1)).position().last, 0U);
 }
 
 }  // namespace

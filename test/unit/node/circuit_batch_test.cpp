@@ -186,7 +186,7 @@ TEST_F(CircuitBatch, TellsOfABatchThatIsNone) {
     byte_buffer bytes(routed_head_size);
     encode(head, bytes.data());
     bytes.insert(bytes.end(), body.begin(), body.end());
-    two.all.arrived(head, bytes, link_trust::stranger);
+    two.all.arrived(head, bytes, link_trust::unproven);
     EXPECT_EQ(static_cast<std::uint64_t>(two.breaches), number - 1);
   }
   EXPECT_TRUE(two.got.empty());

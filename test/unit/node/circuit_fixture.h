@@ -171,7 +171,7 @@ class end final : public next_hops, public link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
+  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
 
   void call(std::uint64_t whom) { at_ = all.open(whom); }
   // Data with that number; false: no room.

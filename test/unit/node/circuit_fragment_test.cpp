@@ -57,7 +57,7 @@ class CircuitFragments : public ::testing::Test {
     bytes.insert(bytes.end(), body.begin(), body.end());
     routed_head read;
     if (decode(bytes, read))
-      two.all.arrived(read, bytes, link_trust::stranger);
+      two.all.arrived(read, bytes, link_trust::unproven);
     else
       ++not_decoded;
   }
@@ -183,7 +183,7 @@ TEST_F(CircuitFragments, AreRefusedBeforeThePeerHasRegistered) {
   encode(head, bytes.data());
   const byte_buffer body = frame_of(40'000, fragment_size);
   bytes.insert(bytes.end(), body.begin(), body.end());
-  two.all.arrived(head, bytes, link_trust::stranger);
+  two.all.arrived(head, bytes, link_trust::unproven);
   EXPECT_EQ(two.breaches, 1);
 }
 

@@ -292,7 +292,7 @@ TEST_F(Circuit, IsNotTouchedInTheNameOfAnotherNode) {
                            .number = 1};
   std::vector<std::byte> bytes(routed_head_size);
   encode(forged, bytes.data());
-  two.all.arrived(forged, bytes, link_trust::stranger);
+  two.all.arrived(forged, bytes, link_trust::unproven);
   net.run_for(1s);
   EXPECT_FALSE(two.ended);
   expect_all(one, 1);
@@ -319,7 +319,7 @@ class CircuitFlood : public ::testing::Test {
         .messages = 1, .destination = 2, .source = source, .circuit = ++number, .number = 1};
     byte_buffer call(16);
     call[0] = call_kind;
-    called.all.arrived(head, routed_message(head, {call}), link_trust::stranger);
+    called.all.arrived(head, routed_message(head, {call}), link_trust::unproven);
   }
   void call_and_register(std::uint64_t source) {
     call_from(source);

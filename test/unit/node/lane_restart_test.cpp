@@ -15,9 +15,9 @@ class LaneRestart : public ::testing::Test {
  protected:
   std::unique_ptr<recorded_end> make(std::uint64_t id, std::uint64_t incarnation) {
     setting.directory = directory.path();
-    return std::make_unique<recorded_end>(make_lanes(setting), node_life{id, incarnation});
+    return std::make_unique<recorded_end>(make_lanes(setting), node_instance{id, incarnation});
   }
-  // A life of node 2 that listens at shm://two, makes sure of who comes, and runs until it is killed.
+  // An incarnation of node 2 that listens at shm://two, makes sure of who comes, and runs until it is killed.
   test::child_process live(std::uint64_t incarnation,
                            const std::function<void(recorded_end&)>& prepare = {},
                            std::uint64_t id = 2) {
@@ -257,13 +257,13 @@ TEST_F(LaneOfTheKilled, IsClosedAndItsInboxRemovedByItsPeerFork) {
   one = make(1, 1);
   one->listen("shm://one");
   const auto files_before = directory.files();
-  auto visitor = visit();
+  auto client = visit();
   ASSERT_TRUE(until([&] { return one->messages.size() == 1; }));
   ASSERT_TRUE(send(*one->last, "handled"));
   ASSERT_TRUE(until([&] { return one->last->settled(); }));
   ASSERT_TRUE(send(*one->last, "waits"));
   EXPECT_GT(directory.files().size(), files_before.size());
-  visitor.kill_and_wait();
+  client.kill_and_wait();
   ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
   EXPECT_EQ(one->find("closed").why, errc::peer_closed);
   EXPECT_EQ(one->unreleased, (outcomes{{"waits", errc::not_delivered}}));
@@ -274,14 +274,14 @@ TEST_F(LaneOfTheKilled, IsClosedAndItsInboxRemovedByItsPeerFork) {
 TEST_F(LaneOfTheKilled, IsReadToItsEndFirstFork) {
   one = make(1, 1);
   one->listen("shm://one");
-  auto visitor = visit([](recorded_end& own) {
+  auto client = visit([](recorded_end& own) {
     for (int i = 0; i != 10; ++i)
       (void)send(*own.last, std::to_string(i));
     raise(SIGKILL);
   });
   one->on_closed = [&](link&) { EXPECT_EQ(one->messages.size(), 11U); };
   ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
-  EXPECT_EQ(visitor.wait_end(), "signal 9");
+  EXPECT_EQ(client.wait_end(), "signal 9");
 }
 
 TEST_F(LaneOfTheKilled, IsRemovedByItsNextLifeFork) {

@@ -41,7 +41,7 @@ struct link_setting {
 // One transport, what it told, and what a test wants to happen then.
 class recorded_end final : public link_events {
  public:
-  explicit recorded_end(std::unique_ptr<transport> made, node_life self = {})
+  explicit recorded_end(std::unique_ptr<transport> made, node_instance self = {})
       : way(std::move(made)) {
     way->start(self, *this);
   }
@@ -100,7 +100,7 @@ class recorded_end final : public link_events {
     const inside here{*this};
     events.push_back({"returned", &at, {}, {}});
   }
-  bool inherited(const node_life& source, bytes_view message, bool redelivered,
+  bool inherited(const node_instance& source, bytes_view message, bool redelivered,
                  bool awaited) override {
     const inside here{*this};
     events.push_back({redelivered ? "inherited again" : "inherited",
@@ -283,8 +283,8 @@ struct kind_of_link {
 inline const kind_of_link stream_kinds[] = {
     {"unix", "unix:///", link_kind::unix_socket, link_trust::same_user, make_streams},
     {"unix_abstract", "unix://@", link_kind::unix_socket, link_trust::same_user, make_streams},
-    {"ipv4", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::stranger, make_streams},
-    {"ipv6", "ipv6://[::1]:0", link_kind::tcp, link_trust::stranger, make_streams},
+    {"ipv4", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::unproven, make_streams},
+    {"ipv6", "ipv6://[::1]:0", link_kind::tcp, link_trust::unproven, make_streams},
 };
 
 inline const kind_of_link lane_kinds[] = {
@@ -294,7 +294,7 @@ inline const kind_of_link lane_kinds[] = {
 inline const kind_of_link simulated_kinds[] = {
     {"simulated_unix", "unix:///", link_kind::unix_socket, link_trust::same_user, make_simulated,
      true},
-    {"simulated_tcp", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::stranger, make_simulated,
+    {"simulated_tcp", "ipv4://127.0.0.1:0", link_kind::tcp, link_trust::unproven, make_simulated,
      true},
     {"simulated_mem", "mem://", link_kind::memory, link_trust::same_process, make_simulated, true},
     {"simulated_shm", "shm://", link_kind::shared_memory, link_trust::same_user, make_simulated,
@@ -328,7 +328,7 @@ class TwoEnds : public ::testing::TestWithParam<kind_of_link> {
   recorded_end& make(std::unique_ptr<recorded_end>& end, std::uint64_t id) {
     setting.directory = directory.path();
     setting.network = GetParam().is_simulated ? &network : nullptr;
-    end = std::make_unique<recorded_end>(GetParam().make(setting), node_life{id, 1});
+    end = std::make_unique<recorded_end>(GetParam().make(setting), node_instance{id, 1});
     end->network = setting.network;
     return *end;
   }

@@ -124,10 +124,10 @@ TEST_F(NodeAdmission, LogsSixtyLinesAMinuteOfANodeThatComesAndGoes) {
   party one{net, 1};
   const auto come_and_go = [&](int times) {
     for (int i = 0; i != times; ++i) {
-      hand_played guest{net, 9, 1, true};
+      hand_played client{net, 9, 1, true};
       net.run_for(10ms);
-      ASSERT_TRUE(guest.is_registered());
-      guest.say(bye_body{});
+      ASSERT_TRUE(client.is_registered());
+      client.say(bye_body{});
       net.run_for(10ms);
     }
   };

@@ -127,7 +127,7 @@ TEST_F(NodeAtANamedSegment, IsHandedNothingOlderThanWhatItHasHandled) {
   EXPECT_EQ(reports, std::vector{errc::outcome_unknown});
 }
 
-// Each end dials the other, so that a life that comes back has two links, one of which waits while
+// Each end dials the other, so that an incarnation that comes back has two links, one of which waits while
 // the other one registers again.
 TEST(NodesAtTwoNamedSegments, MeetAgainWheneverOneOfThemDies) {
   for (auto dies_after = 0us; dies_after < 100ms; dies_after += test::one_moment_in * 37us) {

@@ -12,7 +12,7 @@ namespace atbus::detail {
 namespace {
 
 // A relay that fills its link to a child has the batches of others wait for its own messages. The child's
-// next life owes it nothing.
+// next incarnation owes it nothing.
 TEST(ReturnedLink, TakesWhatPassesThroughThoughItWasSharedBefore) {
   simulated_network net{1};
   std::map<std::uint64_t, std::size_t> got;

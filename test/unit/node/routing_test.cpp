@@ -101,7 +101,7 @@ TEST_F(Routing, WhatIsNotRequiredDoesNotWaitForEverBesideWhatIs) {
   EXPECT_EQ(far->got[0], "kept");
 }
 
-// A restart in the middle of a handshake ends it, and the next life may refuse the rest of it.
+// A restart in the middle of a handshake ends it, and the next incarnation may refuse the rest of it.
 TEST_F(Routing, WhoEndsHandshakesIsGivenUpWhenItHasRefusedThree) {
   hand_played child{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
   ASSERT_TRUE(until([&] { return child.is_registered(); }));

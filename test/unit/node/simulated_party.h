@@ -183,7 +183,7 @@ class hand_played final : private link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
+  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
   simulated_network& net_;

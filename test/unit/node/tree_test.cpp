@@ -292,7 +292,7 @@ TEST_F(NodeTree, WhatWaitsForAParentIsNotGivenUpForAnAnswerToIt) {
   ASSERT_TRUE(until([&] { return parent->got.size() == 1; }));
 }
 
-// Its host falls silent; its next life calls before the old link is given up, in a poll that also reads
+// Its host falls silent; its next incarnation calls before the old link is given up, in a poll that also reads
 // the end of that link.
 TEST(NodeTreeRestart, AParentThatConnectsToItsChildIsFoundAgain) {
   int found = 0;

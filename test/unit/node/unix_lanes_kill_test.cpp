@@ -83,7 +83,7 @@ class UnixLanesKill : public ::testing::Test {
     channels_options wish{.streams = stream_options_for(setting_),
                           .lanes = lane_options_for(setting_)};
     wish.lanes.lanes = 2;  // one that is not free again is missed
-    return std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_life{id, 1});
+    return std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_instance{id, 1});
   }
   [[nodiscard]] std::string address(const std::string& name) const {
     return "unix://" + directory_.path() + "/" + name;

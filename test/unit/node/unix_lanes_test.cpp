@@ -22,7 +22,7 @@ class UnixLanes : public ::testing::Test {
     channels_options wish{.streams = stream_options_for(setting),
                           .lanes = lane_options_for(setting)};
     wish.lanes.lanes = lane_count;
-    end = std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_life{id, 1});
+    end = std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_instance{id, 1});
     return *end;
   }
   void start() {
@@ -197,7 +197,7 @@ TEST_F(UnixLanes, AreNotGivenToAnotherUserFork) {
   ASSERT_TRUE(turn_until({a.get()}, [&] { return a->messages.size() == 1; }));
   EXPECT_EQ(a->messages[0], "socket");
   EXPECT_EQ(a->last->kind(), link_kind::unix_socket);
-  EXPECT_EQ(a->last->trust(), link_trust::stranger);
+  EXPECT_EQ(a->last->trust(), link_trust::unproven);
   EXPECT_EQ(a->find("problem").why, errc::wrong_owner) << a->find("problem").text;
   a->last->abort();
   ASSERT_TRUE(turn_until({a.get()}, [&] { return a->count("closed") == 1; }));

@@ -10,10 +10,10 @@
 namespace atbus::detail {
 namespace {
 
-// Listens at an address, answers each hello in the name of another life, and says nothing more.
+// Listens at an address, answers each hello in the name of another incarnation, and says nothing more.
 class welcoming_stranger final : private link_events {
  public:
-  welcoming_stranger(simulated_network& net, std::uint64_t place, const node_life& name)
+  welcoming_stranger(simulated_network& net, std::uint64_t place, const node_instance& name)
       : name_(name), way_(net, {.host = host_of(place)}, [this, &net] {
           net.at(net.now() + 1us, [this] { way_.poll({}); });
         }) {
@@ -50,10 +50,10 @@ class welcoming_stranger final : private link_events {
   void left(link&) override {}
   void recalling(link&) override {}
   void returned(link&) override {}
-  bool inherited(const node_life&, bytes_view, bool, bool) override { return true; }
+  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
   void problem(const error&) override {}
 
-  node_life name_;
+  node_instance name_;
   simulated_transport way_;
 };
 

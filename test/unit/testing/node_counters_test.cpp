@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of one life of a process.
+// Of one incarnation of a process.
 struct record {
   std::uint64_t accepted = 0;
   std::uint64_t accepted_bytes = 0;

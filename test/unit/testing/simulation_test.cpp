@@ -108,8 +108,8 @@ TEST_F(Simulation, EndsAndRestartsProcessesFromTheirHandlers) {
   int begun = 0;
   sim.start(3, [&](node& of) {
     ++begun;
-    of.on_message([&, life = begun](const message&) {
-      if (life == 1)
+    of.on_message([&, instance = begun](const message&) {
+      if (instance == 1)
         sim.restart(3);
     });
     EXPECT_TRUE(of.listen("unix:///three"));

@@ -45,7 +45,7 @@ json to_json(const channel_stats& stats) {
 json to_json(const lane_report& lane) {
   return {{"index", lane.index},
           {"state", name(lane.state)},
-          {"speaker", process_json(lane.speaker)},
+          {"sender", process_json(lane.sender)},
           {"session", lane.session},
           {"head", lane.head},
           {"handling", lane.handling},

@@ -91,7 +91,7 @@ void print_lanes(const segment_report& segment, const show_options& options) {
     if (!is_wished(lane, options))
       continue;
     const std::string sender =
-        lane.speaker.pid == 0 ? "-" : fmt::format("{} {}", lane.speaker.pid, lane.speaker.program);
+        lane.sender.pid == 0 ? "-" : fmt::format("{} {}", lane.sender.pid, lane.sender.program);
     lanes.add({std::to_string(lane.index), std::string{name(lane.state)}, sender,
                percent(lane.waiting_bytes, segment.lane_size), grouped(lane.stats.messages),
                grouped(lane.stats.bytes), grouped(lane.stats.full), grouped(lane.stats.wake_ups),

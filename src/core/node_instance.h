@@ -7,10 +7,10 @@
 
 namespace atbus::detail {
 
-struct node_life {
+struct node_instance {
   bus_id id;
   std::uint64_t incarnation = 0;  // random, new at each start; 0: no node
-  friend bool operator==(const node_life&, const node_life&) = default;
+  friend bool operator==(const node_instance&, const node_instance&) = default;
 };
 
 }  // namespace atbus::detail

@@ -14,10 +14,10 @@
 namespace atbus::detail {
 namespace {
 
-class guest {
+class client_end {
  public:
-  explicit guest(simulated_network& net, const node_options& options = plain(),
-                 host_identity host = {}, const std::string& at = address_of(1))
+  explicit client_end(simulated_network& net, const node_options& options = plain(),
+                      host_identity host = {}, const std::string& at = address_of(1))
       : node(net, 0, options, host) {
     node.user().on_log([this](std::string_view line) { log.emplace_back(line); });
     node.user().on_endpoint(
@@ -40,9 +40,9 @@ class guest {
   simulated_node node;  // ends first: it tells what is open
 };
 
-class NodeVisitors : public ::testing::Test {
+class NodeClients : public ::testing::Test {
  protected:
-  NodeVisitors() { answer_with(one); }
+  NodeClients() { answer_with(one); }
   static void answer_with(party& asked) {
     asked.node.user().on_command([](command& c) {
       EXPECT_EQ(c.source(), bus_id{0});
@@ -52,21 +52,21 @@ class NodeVisitors : public ::testing::Test {
   void keep(party& asked) {
     asked.node.user().on_command([this](command& c) { kept.push_back(c.detach()); });
   }
-  void expect_late_answer(party& asked, const guest& visitor) {
+  void expect_late_answer(party& asked, const client_end& client) {
     EXPECT_TRUE(kept.at(0).reply("after all"));
     asked.node.wake();
     net.run_for(1s);
-    EXPECT_EQ(visitor.text, "after all");
+    EXPECT_EQ(client.text, "after all");
   }
 
   simulated_network net{1};
-  party one{net, 1, plain().visitors(2)};
+  party one{net, 1, plain().clients(2)};
   std::vector<command> kept;
 };
 
-TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
-  guest first{net};
-  guest second{net};
+TEST_F(NodeClients, AskTheNodeThatIsThere) {
+  client_end first{net};
+  client_end second{net};
   first.ask("a");
   second.ask("b");
   net.run_for(1s);
@@ -77,7 +77,7 @@ TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
   EXPECT_TRUE(one.core().endpoints().empty());
   EXPECT_EQ(one.send(0, "x"), errc::no_route);
   EXPECT_TRUE(one.core().settled());
-  EXPECT_EQ(one.logged("a visitor is here"),
+  EXPECT_EQ(one.logged("a client is here"),
             1);  // once a second: anybody may ask as often as he likes
   ASSERT_FALSE(first.log.empty());
   EXPECT_TRUE(first.log[0].starts_with("connected to 1 through ")) << first.log[0];
@@ -87,11 +87,11 @@ TEST_F(NodeVisitors, AskTheNodeThatIsThere) {
   EXPECT_EQ(one.logged(" leaves: "), 0);
 }
 
-TEST_F(NodeVisitors, LeaveNothingBehind) {
-  party small{net, 2, plain().visitors(1).sessions(1)};
+TEST_F(NodeClients, LeaveNothingBehind) {
+  party small{net, 2, plain().clients(1).sessions(1)};
   answer_with(small);
   for (int i = 0; i < 20; ++i) {
-    guest each{net};
+    client_end each{net};
     EXPECT_TRUE(each.node.user().connect(0, address_of(2)));
     EXPECT_TRUE(each.node.user().disconnect(0));
     EXPECT_TRUE(each.node.user().connect(0, address_of(2)));
@@ -106,25 +106,25 @@ TEST_F(NodeVisitors, LeaveNothingBehind) {
   EXPECT_TRUE(small.core().endpoints().empty());
 }
 
-TEST_F(NodeVisitors, AreLimitedInNumber) {
-  guest first{net};
-  auto second = std::make_unique<guest>(net);
+TEST_F(NodeClients, AreLimitedInNumber) {
+  client_end first{net};
+  auto second = std::make_unique<client_end>(net);
   net.run_for(1s);
-  guest third{net};
+  client_end third{net};
   third.ask("late", 30s);
   net.run_for(5s);
   EXPECT_TRUE(third.told.empty());
   EXPECT_EQ(third.events, std::vector<endpoint_event>{endpoint_event::refused});
-  EXPECT_GE(one.logged("visitors are here already"), 1);
+  EXPECT_GE(one.logged("clients are here already"), 1);
   second.reset();
   net.run_for(10s);
   EXPECT_EQ(third.told, std::vector<errc>{errc::ok});
 }
 
-TEST_F(NodeVisitors, CanDoNothingElse) {
-  guest visitor{net};
+TEST_F(NodeClients, CanDoNothingElse) {
+  client_end client{net};
   net.run_for(1s);
-  node& of = visitor.node.user();
+  node& of = client.node.user();
   EXPECT_EQ(of.send(0, 0, "x"), errc::not_supported);
   EXPECT_EQ(of.send(0, 0, ""), errc::not_supported);
   EXPECT_EQ(of.send(1, 0, "x"), errc::not_supported);
@@ -133,17 +133,17 @@ TEST_F(NodeVisitors, CanDoNothingElse) {
   EXPECT_EQ(of.listen(address_of(9)), errc::invalid_argument);
   EXPECT_EQ(of.connect(1, address_of(1)), errc::invalid_argument);
   EXPECT_EQ(of.command(1, "x", 1s, [](status, const command_reply&) {}), errc::no_route);
-  visitor.ask("a");
+  client.ask("a");
   net.run_for(1s);
-  EXPECT_EQ(visitor.told, std::vector<errc>{errc::ok});
+  EXPECT_EQ(client.told, std::vector<errc>{errc::ok});
 }
 
-TEST_F(NodeVisitors, NeedTheToken) {
+TEST_F(NodeClients, NeedTheToken) {
   party guarded{net, 2, node_options{}.token("a secret of sixteen bytes")};
   answer_with(guarded);
-  guest without{net, node_options{}.token("another of sixteen bytes")};
-  guest with{net, node_options{}.token("a secret of sixteen bytes")};
-  for (guest* each : {&without, &with}) {
+  client_end without{net, node_options{}.token("another of sixteen bytes")};
+  client_end with{net, node_options{}.token("a secret of sixteen bytes")};
+  for (client_end* each : {&without, &with}) {
     EXPECT_TRUE(each->node.user().disconnect(0));
     EXPECT_TRUE(each->node.user().connect(0, address_of(2)));
     each->ask("x", 3s);
@@ -154,76 +154,76 @@ TEST_F(NodeVisitors, NeedTheToken) {
   EXPECT_EQ(without.events, std::vector<endpoint_event>{endpoint_event::refused});
 }
 
-TEST_F(NodeVisitors, ThatHaveGoneAreNotAnswered) {
+TEST_F(NodeClients, ThatHaveGoneAreNotAnswered) {
   keep(one);
-  auto visitor = std::make_unique<guest>(net);
-  visitor->ask("x");
+  auto client = std::make_unique<client_end>(net);
+  client->ask("x");
   net.run_for(1s);
   ASSERT_EQ(kept.size(), 1U);
-  visitor.reset();
+  client.reset();
   net.run_for(1s);
   EXPECT_EQ(kept[0].reply("nobody"), errc::peer_closed);
   EXPECT_TRUE(one.core().endpoints().empty());
 }
 
-TEST_F(NodeVisitors, AreAnsweredWhenTheirLinkIsBack) {
+TEST_F(NodeClients, AreAnsweredWhenTheirLinkIsBack) {
   keep(one);
-  guest visitor{net};
-  visitor.ask("x", 30s);
+  client_end client{net};
+  client.ask("x", 30s);
   net.run_for(1s);
   ASSERT_EQ(kept.size(), 1U);
   net.cut(0, seen_by::both);
   net.run_for(5s);
-  expect_late_answer(one, visitor);
+  expect_late_answer(one, client);
 }
 
-// The node has forgotten how far the visitor had come, and says so.
-TEST_F(NodeVisitors, HaveTheirCommandCarriedOutOnceIfItsAnswerIsLost) {
+// The node has forgotten how far the client had come, and says so.
+TEST_F(NodeClients, HaveTheirCommandCarriedOutOnceIfItsAnswerIsLost) {
   int carried_out = 0;
   one.node.user().on_command([&](command& c) {
     ++carried_out;
     net.cut(0, 1, seen_by::both);
     (void)c.reply("done");
   });
-  guest visitor{net};
-  visitor.ask("pay");
+  client_end client{net};
+  client.ask("pay");
   net.run_for(4s);
   EXPECT_EQ(carried_out, 1);
-  EXPECT_EQ(visitor.told, std::vector<errc>{errc::superseded});
+  EXPECT_EQ(client.told, std::vector<errc>{errc::superseded});
 }
 
-TEST_F(NodeVisitors, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
-  party small{net, 2, plain().visitors(1)};
+TEST_F(NodeClients, TakeTheirOwnPlaceWhenTheyComeBackUnseen) {
+  party small{net, 2, plain().clients(1)};
   keep(small);
-  guest visitor{net, plain().ping_interval(100ms), {}, address_of(2)};
-  visitor.ask("x", 30s);
+  client_end client{net, plain().ping_interval(100ms), {}, address_of(2)};
+  client.ask("x", 30s);
   net.run_for(500ms);
   ASSERT_EQ(kept.size(), 1U);
   net.cut(0, seen_by::none);
   net.run_for(2s);
-  EXPECT_EQ(small.logged("visitors are here already"), 0);
-  expect_late_answer(small, visitor);
+  EXPECT_EQ(small.logged("clients are here already"), 0);
+  expect_late_answer(small, client);
 }
 
-TEST_F(NodeVisitors, HaveNoSuccessorsThatMessagesWaitFor) {
-  party small{net, 2, plain().visitors(1)};
+TEST_F(NodeClients, HaveNoSuccessorsThatMessagesWaitFor) {
+  party small{net, 2, plain().clients(1)};
   answer_with(small);
   ASSERT_TRUE(small.core().listen("shm://two"));
-  auto visitor = std::make_unique<guest>(net, plain(), host_of(2), "shm://nobody");
-  ASSERT_TRUE(visitor->node.channels().listen(*address::parse("shm://visitor")));
-  ASSERT_TRUE(visitor->node.user().connect(0, "shm://two"));
-  visitor->ask("x");
+  auto client = std::make_unique<client_end>(net, plain(), host_of(2), "shm://nobody");
+  ASSERT_TRUE(client->node.channels().listen(*address::parse("shm://visitor")));
+  ASSERT_TRUE(client->node.user().connect(0, "shm://two"));
+  client->ask("x");
   net.run_for(1s);
-  ASSERT_EQ(visitor->told, std::vector<errc>{errc::ok});
-  visitor.reset();
+  ASSERT_EQ(client->told, std::vector<errc>{errc::ok});
+  client.reset();
   net.run_for(1s);
-  guest next{net, plain(), {}, address_of(2)};
+  client_end next{net, plain(), {}, address_of(2)};
   next.ask("y");
   net.run_for(1s);
   EXPECT_EQ(next.told, std::vector<errc>{errc::ok});
 }
 
-TEST_F(NodeVisitors, TakeNoMoreThanTheirPlacesHoweverManyTheyAre) {
+TEST_F(NodeClients, TakeNoMoreThanTheirPlacesHoweverManyTheyAre) {
   std::vector<std::unique_ptr<hand_played>> crowd;
   for (std::uint64_t i = 0; i < 1000; ++i) {
     crowd.push_back(std::make_unique<hand_played>(
@@ -234,13 +234,13 @@ TEST_F(NodeVisitors, TakeNoMoreThanTheirPlacesHoweverManyTheyAre) {
   EXPECT_EQ(std::ranges::count_if(crowd, is_here), 2);
   crowd.clear();
   net.run_for(1s);
-  guest late{net};
+  client_end late{net};
   late.ask("x");
   net.run_for(1s);
   EXPECT_EQ(late.told, std::vector<errc>{errc::ok});
 }
 
-TEST_F(NodeVisitors, AreNobodyToSendTo) {
+TEST_F(NodeClients, AreNobodyToSendTo) {
   party wide{net, 2, plain().children("0/62")};
   EXPECT_EQ(wide.send(0, "x"), errc::no_route);
   EXPECT_EQ(wide.node.user().send(0, 0, "x", delivery_policy::require), errc::no_route);
@@ -249,10 +249,10 @@ TEST_F(NodeVisitors, AreNobodyToSendTo) {
   EXPECT_TRUE(wide.core().endpoints().empty());
 }
 
-// The node at the other end may have dialled: it has found the visitor's lanes.
-TEST_F(NodeVisitors, AreNotAskedForAnything) {
-  simulated_node visitor{net, 0, plain(), host_of(9)};
-  ASSERT_TRUE(visitor.channels().listen(*address::parse(address_of(9))));
+// The node at the other end may have dialled: it has found the client's lanes.
+TEST_F(NodeClients, AreNotAskedForAnything) {
+  simulated_node client{net, 0, plain(), host_of(9)};
+  ASSERT_TRUE(client.channels().listen(*address::parse(address_of(9))));
   hand_played asker{net, 1, 9, true};
   ASSERT_TRUE(net.run_until([&] { return asker.is_registered(); }, 5s));
   net.run_for(5ms);
@@ -262,11 +262,11 @@ TEST_F(NodeVisitors, AreNotAskedForAnything) {
   asker.say_bytes(command_message(flag_command, 0, 1, {"x"}));
   net.run_for(1s);
   EXPECT_TRUE(asker.has_ended());
-  EXPECT_EQ(visitor.core().stats().violations, 1U);
-  EXPECT_EQ(visitor.core().stats().commands, 0U);
+  EXPECT_EQ(client.core().stats().violations, 1U);
+  EXPECT_EQ(client.core().stats().commands, 0U);
 }
 
-TEST_F(NodeVisitors, DoNotComeByWayOfOtherNodes) {
+TEST_F(NodeClients, DoNotComeByWayOfOtherNodes) {
   hand_played relay{net, 2, 1, true};
   ASSERT_TRUE(net.run_until([&] { return relay.is_registered(); }, 5s));
   net.run_for(5ms);
@@ -296,28 +296,28 @@ TEST_F(NodeVisitors, DoNotComeByWayOfOtherNodes) {
   EXPECT_FALSE(relay.has_ended());
 }
 
-TEST_F(NodeVisitors, SeeTheNodeLeave) {
-  guest visitor{net};
-  visitor.ask("x");
+TEST_F(NodeClients, SeeTheNodeLeave) {
+  client_end client{net};
+  client.ask("x");
   net.run_for(1s);
   one.core().leave();
   one.node.wake();
   net.run_for(100ms);
   EXPECT_TRUE(one.core().has_left());
-  EXPECT_EQ(visitor.events.back(), endpoint_event::disconnected);
+  EXPECT_EQ(client.events.back(), endpoint_event::disconnected);
 }
 
-// What a visitor may not say.
+// What a client may not say.
 struct misuse {
   const char* name;
   std::function<void(hand_played&)> say;
   const char* logged;
 };
 
-class NodeVisitorsBreach : public NodeVisitors, public ::testing::WithParamInterface<misuse> {};
+class NodeClientsBreach : public NodeClients, public ::testing::WithParamInterface<misuse> {};
 
-TEST_P(NodeVisitorsBreach, EndsThatLinkAlone) {
-  guest good{net};
+TEST_P(NodeClientsBreach, EndsThatLinkAlone) {
+  client_end good{net};
   hand_played bad{net, 0, 1, true};
   ASSERT_TRUE(net.run_until([&] { return bad.is_registered(); }, 5s));
   net.run_for(5ms);
@@ -334,7 +334,7 @@ TEST_P(NodeVisitorsBreach, EndsThatLinkAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Each, NodeVisitorsBreach,
+    Each, NodeClientsBreach,
     ::testing::Values(
         misuse{"AMessage", [](hand_played& at) { at.say_bytes(byte_buffer(9)); },
                "something else than commands"},
