@@ -51,7 +51,7 @@ class ATBUS_API block_pool {
   ~block_pool();
 
   // `bytes` writable bytes, not initialized, aligned to 8; from one block on, aligned to the block
-  // size. nullptr if no piece of that size is free.
+  // size, at most to a page. nullptr if no piece of that size is free.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept {
     if (bytes <= cell_bytes_max_) [[likely]] {
       magazine& cells = magazines_[class_of_size_[(bytes + step_ - 1) >> step_shift_]];

@@ -80,7 +80,9 @@ class ATBUS_API receiver_core : public receiver_backend {
       in_handler_ = false;
       --count;
       bytes -= length;
-      lane_.slot->handling.store(lane_.position, std::memory_order_relaxed);  // as above
+      // A message that a predecessor may have handled stays in doubt.
+      if (!lane_.redelivering)
+        lane_.slot->handling.store(lane_.position, std::memory_order_relaxed);  // as above
     }
     void returned() noexcept {
       in_handler_ = false;

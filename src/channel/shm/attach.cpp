@@ -1,6 +1,7 @@
 #include "channel/shm/attach.h"
 
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "channel/shm/channel_address.h"
@@ -60,6 +61,16 @@ result<segment> take_segment(const segment_address& wish) {
   return opened;
 }
 
+// Until somebody else holds it.
+struct let_go {
+  template <class State>
+  void operator()(State* of) const noexcept {
+    of->release();
+  }
+};
+template <class State>
+using owned = std::unique_ptr<State, let_go>;
+
 struct opened_segment {
   segment opened;
   bool made = false;  // by us, just now
@@ -109,14 +120,13 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
   }
   receiver_options resolved = options;
   resolved.prefault |= wish->prefault;
-  auto* const state = new receiver_state(std::move(segment->opened), resolved);
+  owned<receiver_state> state{new receiver_state(std::move(segment->opened), resolved)};
   if (auto e = state->start(); !e) {
     if (segment->made)
       (void)state->remove();
-    state->release();
     return e;
   }
-  return state;
+  return state.release();
 }
 
 result<sender_state*> open_lane_sender(const address& where, const sender_options& options) {
@@ -133,10 +143,9 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
     prefault_lane(*taken);
   const std::string text = taken->opened.name.text();
   const std::uint32_t lane = taken->lane;
-  auto* const state = new sender_state(std::move(taken->opened), taken->lane, options);
+  owned<sender_state> state{new sender_state(std::move(taken->opened), taken->lane, options)};
   if (auto s = state->start(); !s) {
     const int code = errno;
-    state->release();
     if (s == errc::system_error)
       return error{s.code(), text + ": can't connect to its doorbell", code};
     return error{s.code(), text + ": can't announce itself in lane " + std::to_string(lane) +
@@ -144,7 +153,7 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
                                     ? ", which what a dead sender left fills; start the receiver"
                                     : "; somebody wrote into its control words")};
   }
-  return state;
+  return state.release();
 }
 
 }  // namespace atbus::detail

@@ -501,7 +501,7 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   return records.size();
 }
 
-std::vector<bytes_view> sender_state::list_records(const own_records& own) const {
+std::vector<bytes_view> sender_state::list_records(own_records& own) const {
   std::vector<bytes_view> records;
   for (std::uint64_t at = own.begin; at != own.end;) {
     const std::uint64_t offset = at & (out_.capacity() - 1);
@@ -514,6 +514,8 @@ std::vector<bytes_view> sender_state::list_records(const own_records& own) const
     if (record_kind_of(header) == record_kind::message && record_length(header) <= message_limit_) {
       records.emplace_back(record + record_header_size,
                            static_cast<std::size_t>(record_length(header)));
+    } else if (at == own.begin) {
+      own.unknown_first = false;  // an earlier call has made padding of it
     }
     at += size;
   }

@@ -97,7 +97,7 @@ class sender_state final : public sender_backend, public fork_guard {
     bool unknown_first = false;  // the first one's handler was entered
   };
   [[nodiscard]] bool find_own_records(own_records& own) const noexcept;
-  [[nodiscard]] std::vector<bytes_view> list_records(const own_records& own) const;
+  [[nodiscard]] std::vector<bytes_view> list_records(own_records& own) const;
 
   segment segment_;
   std::uint32_t lane_ = 0;

@@ -133,6 +133,31 @@ TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
   EXPECT_EQ(one->messages, texts{"new"});
 }
 
+TEST_F(LaneRestart, KeepsTheMarkOfAMessageThatASuccessorLeavesAloneFork) {
+  auto first = live(
+      1, [](recorded_end& own) { own.on_received = [](link&, bytes_view) { raise(SIGKILL); }; });
+  ASSERT_TRUE(listening->wait(1));
+  one = make(1, 1);
+  dial();
+  ASSERT_TRUE(send(*out, "deadly"));
+  EXPECT_EQ(first.wait_end(), "signal 9");
+  test::child_process second{[this] {
+    auto own = make(2, 2);
+    own->takes = false;
+    own->listen("shm://two");
+    return turn_until({own.get()}, [&] { return own->count("inherited again") != 0; }) ? 0 : 1;
+  }};
+  EXPECT_EQ(second.wait_end(), "exit 0");
+  auto third = live(3, [](recorded_end& own) {
+    own.on_opened = [&](link& at, bool) {
+      for (const auto& e : own.events)
+        (void)send(at, e.what + " " + e.text);
+    };
+  });
+  ASSERT_TRUE(until([&] { return !one->messages.empty(); }));
+  EXPECT_EQ(one->messages.front(), "inherited again 1/1: deadly");
+}
+
 TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
   auto first = begin_life_that_handles_one_message();
   ASSERT_TRUE(send(*out, "for node 2"));

@@ -108,7 +108,7 @@ class recorded_end final : public link_events {
                       {},
                       source.id.to_string() + "/" + std::to_string(source.incarnation) + ": " +
                           std::string{as_text(message)} + (awaited ? "" : ", not awaited")});
-    return true;
+    return takes;
   }
   void problem(const error& what) override {
     const inside here{*this};

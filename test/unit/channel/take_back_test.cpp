@@ -1,0 +1,48 @@
+// What a sender takes back from a lane whose receiver died in a handler.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atbus/atbus.hpp"
+#include "child_process.h"
+#include "scratch_directory.h"
+
+namespace atbus {
+namespace {
+
+using outcomes = std::vector<std::pair<std::string, errc>>;
+
+TEST(TakeBack, OnlyTheMessageOfTheDeadHandlerIsInDoubtFork) {
+  const test::scratch_directory directory;
+  const receiver_options in_directory{.directory = directory.path()};
+  auto first = receiver::open("shm://inbox", in_directory);
+  ASSERT_TRUE(first);
+  auto out = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(out);
+  first->close();
+  const auto take_back = [&] {
+    outcomes back;
+    EXPECT_TRUE(out->take_back(
+        [&](bytes_view message, errc outcome) { back.emplace_back(as_text(message), outcome); }));
+    return back;
+  };
+  ASSERT_TRUE(out->send(as_bytes("deadly")));
+  test::child_process dies{[&] {
+    auto in = receiver::open("shm://inbox", in_directory);
+    in->poll([](bytes_view) { _exit(7); });
+    return 0;
+  }};
+  EXPECT_EQ(dies.wait_end(), "exit 7");
+  EXPECT_EQ(take_back(), (outcomes{{"deadly", errc::outcome_unknown}}));
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  ASSERT_TRUE(out->send(as_bytes("two")));
+  EXPECT_EQ(take_back(), (outcomes{{"one", errc::not_delivered}, {"two", errc::not_delivered}}));
+  ASSERT_TRUE(out->send(as_bytes("three")));
+  EXPECT_EQ(take_back(), (outcomes{{"three", errc::not_delivered}}));
+}
+
+}  // namespace
+}  // namespace atbus
