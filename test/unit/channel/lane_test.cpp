@@ -18,7 +18,7 @@ namespace {
 
 using room = lane_writer::room;
 
-constexpr std::uint64_t capacity = 256;
+constexpr std::uint64_t ring_size = 256;
 constexpr std::uint64_t last_position = ~std::uint64_t{7};  // 2^64 - 8
 
 // A lane, both its ends, and memory around its bytes that must stay as it is.
@@ -26,14 +26,14 @@ struct lane {
   explicit lane(std::uint64_t start = 0) {
     std::fill(memory.begin(), memory.end(), untouched);
     slot.tail = slot.head = slot.done = slot.handling = start;
-    writer.attach(&slot, data(), capacity, start);
+    writer.attach(&slot, data(), ring_size, start);
     reader.slot = &slot;
     reader.data = data();
-    reader.mask = capacity - 1;
+    reader.mask = ring_size - 1;
     reader.position = reader.tail = reader.head = start;
   }
 
-  std::byte* data() { return memory.data() + capacity; }
+  std::byte* data() { return memory.data() + ring_size; }
 
   // As a sender: false if there is no room.
   bool append(const std::string& payload) {
@@ -43,7 +43,7 @@ struct lane {
     EXPECT_TRUE(writer.fits(size));
     std::byte* const at = writer.begin(record_kind::message, payload.size());
     EXPECT_GE(at, data() + record_header_size);
-    EXPECT_LE(at + payload.size(), data() + capacity) << "it wraps";
+    EXPECT_LE(at + payload.size(), data() + ring_size) << "it wraps";
     std::transform(payload.begin(), payload.end(), at, [](char c) { return std::byte(c); });
     writer.append(payload.size());
     return true;
@@ -63,7 +63,7 @@ struct lane {
       const std::uint64_t header = load_record_header(at);
       const std::uint64_t size = record_size(record_length(header));
       EXPECT_LE(size, reader.available());
-      EXPECT_LE((reader.position & reader.mask) + size, capacity);
+      EXPECT_LE((reader.position & reader.mask) + size, ring_size);
       reader.position += size;
       if (record_kind_of(header) == record_kind::padding) {
         ++paddings;
@@ -78,12 +78,12 @@ struct lane {
 
   [[nodiscard]] bool surroundings_untouched() const {
     const auto is_untouched = [](std::byte b) { return b == untouched; };
-    return std::all_of(memory.begin(), memory.begin() + capacity, is_untouched) &&
-           std::all_of(memory.end() - capacity, memory.end(), is_untouched);
+    return std::all_of(memory.begin(), memory.begin() + ring_size, is_untouched) &&
+           std::all_of(memory.end() - ring_size, memory.end(), is_untouched);
   }
 
   static constexpr std::byte untouched{0xa5};
-  alignas(line_size) std::array<std::byte, 3 * capacity> memory;
+  alignas(line_size) std::array<std::byte, 3 * ring_size> memory;
   lane_slot slot{};
   lane_writer writer;
   lane_reader reader;
@@ -98,20 +98,20 @@ std::string text_of(std::uint64_t length) {
 }
 
 TEST(Lane, PadsTheEndWhenARecordWouldWrap) {
-  lane l{capacity - 16};
+  lane l{ring_size - 16};
   ASSERT_TRUE(l.send(text_of(9)));  // 24 bytes
   EXPECT_EQ(l.slot.padding_bytes, 16U);
-  EXPECT_EQ(load_record_header(l.data() + capacity - 16),
+  EXPECT_EQ(load_record_header(l.data() + ring_size - 16),
             make_record_header(record_kind::padding, 8));
-  EXPECT_EQ(l.slot.tail, capacity + 24);
+  EXPECT_EQ(l.slot.tail, ring_size + 24);
   EXPECT_EQ(l.take(), text_of(9));
 }
 
 TEST(Lane, PadsNothingWhenARecordEndsWhereTheRingEnds) {
-  lane l{capacity - 16};
+  lane l{ring_size - 16};
   ASSERT_TRUE(l.send(text_of(8)));
   EXPECT_EQ(l.slot.padding_bytes, 0U);
-  EXPECT_EQ(l.slot.tail, capacity);
+  EXPECT_EQ(l.slot.tail, ring_size);
   EXPECT_EQ(l.take(), text_of(8));
   ASSERT_TRUE(l.send(text_of(8)));
   EXPECT_EQ(l.take(), text_of(8));
@@ -120,13 +120,13 @@ TEST(Lane, PadsNothingWhenARecordEndsWhereTheRingEnds) {
 
 // From 0, and across the overflow of the positions.
 TEST(Lane, TakesEverySizeAtEveryPlaceOfTheRing) {
-  for (const std::uint64_t lap : {std::uint64_t{0}, std::uint64_t{0} - capacity}) {
-    for (std::uint64_t offset = 0; offset < capacity; offset += 8) {
-      for (std::uint64_t length = 0; record_size(length) <= capacity / 2; ++length) {
+  for (const std::uint64_t lap : {std::uint64_t{0}, std::uint64_t{0} - ring_size}) {
+    for (std::uint64_t offset = 0; offset < ring_size; offset += 8) {
+      for (std::uint64_t length = 0; record_size(length) <= ring_size / 2; ++length) {
         lane l{lap + offset};
         ASSERT_TRUE(l.send(text_of(length))) << length << " bytes at " << offset;
         ASSERT_EQ(l.take(), text_of(length)) << length << " bytes at " << offset;
-        ASSERT_EQ(l.paddings, offset + record_size(length) > capacity ? 1U : 0U);
+        ASSERT_EQ(l.paddings, offset + record_size(length) > ring_size ? 1U : 0U);
         ASSERT_TRUE(l.surroundings_untouched()) << length << " bytes at " << offset;
       }
     }
@@ -134,13 +134,13 @@ TEST(Lane, TakesEverySizeAtEveryPlaceOfTheRing) {
 }
 
 TEST(Lane, HasRoomExactlyWhenHeadIsWhereItWasSaidToBeNeeded) {
-  for (const std::uint64_t lap : {std::uint64_t{4} * capacity, std::uint64_t{0} - capacity}) {
-    for (std::uint64_t offset = 0; offset < capacity; offset += 8) {
-      for (std::uint64_t size = 8; size <= capacity / 2; size += 8) {
+  for (const std::uint64_t lap : {std::uint64_t{4} * ring_size, std::uint64_t{0} - ring_size}) {
+    for (std::uint64_t offset = 0; offset < ring_size; offset += 8) {
+      for (std::uint64_t size = 8; size <= ring_size / 2; size += 8) {
         lane l{lap + offset};
-        const std::uint64_t full = l.writer.position() - capacity;
+        const std::uint64_t full = l.writer.position() - ring_size;
         const std::uint64_t needed = l.writer.head_needed_for(size);
-        ASSERT_LE(needed - full, capacity) << "more than an empty lane has";
+        ASSERT_LE(needed - full, ring_size) << "more than an empty lane has";
         for (std::uint64_t head = full; head != needed; head += 8) {
           l.slot.head = head;
           ASSERT_EQ(l.writer.make_room(size), room::none);
@@ -156,19 +156,19 @@ TEST(Lane, HasRoomExactlyWhenHeadIsWhereItWasSaidToBeNeeded) {
 }
 
 TEST(Lane, RefusesAnImpossibleHead) {
-  for (const std::uint64_t position : {std::uint64_t{0}, std::uint64_t{8}, 5 * capacity + 40,
-                                       last_position - capacity, last_position}) {
+  for (const std::uint64_t position : {std::uint64_t{0}, std::uint64_t{8}, 5 * ring_size + 40,
+                                       last_position - ring_size, last_position}) {
     const struct {
       std::uint64_t head;
       room expected;
     } cases[] = {
         {position, room::made},
-        {position - capacity, room::none},
+        {position - ring_size, room::none},
         {position + 8, room::impossible_head},
-        {position - capacity - 8, room::impossible_head},
+        {position - ring_size - 8, room::impossible_head},
         {position - 4, room::impossible_head},
         {position - 1, room::impossible_head},
-        {position + capacity, room::impossible_head},
+        {position + ring_size, room::impossible_head},
         {position + (std::uint64_t{1} << 63), room::impossible_head},
     };
     for (const auto& c : cases) {
@@ -182,21 +182,21 @@ TEST(Lane, RefusesAnImpossibleHead) {
 }
 
 TEST(Lane, RefusesAnImpossibleTail) {
-  for (const std::uint64_t position : {std::uint64_t{0}, std::uint64_t{8}, 5 * capacity + 40,
-                                       last_position - capacity, last_position}) {
+  for (const std::uint64_t position : {std::uint64_t{0}, std::uint64_t{8}, 5 * ring_size + 40,
+                                       last_position - ring_size, last_position}) {
     const struct {
       std::uint64_t tail;
       bool possible;
     } cases[] = {
         {position + 32, true},
         {position + 40, true},
-        {position + capacity, true},
+        {position + ring_size, true},
         {position + 24, false},  // back behind what was seen
         {position, false},
         {position - 8, false},
         {position + 36, false},
         {position + 33, false},
-        {position + capacity + 8, false},
+        {position + ring_size + 8, false},
         {position + (std::uint64_t{1} << 63), false},
     };
     for (const auto& c : cases) {
@@ -273,7 +273,7 @@ TEST(Lane, TellsTheReceiverOfAWish) {
 }
 
 TEST(Lane, RemembersTheMostThatEverWaited) {
-  lane l{3 * capacity};
+  lane l{3 * ring_size};
   ASSERT_TRUE(l.send(text_of(100)));
   ASSERT_TRUE(l.send(text_of(20)));
   while (l.take()) {
@@ -291,9 +291,9 @@ class lane_model {
 
   bool append(const std::string& payload) {
     const std::uint64_t size = record_size(payload.size());
-    const std::uint64_t rest = capacity - position_ % capacity;
+    const std::uint64_t rest = ring_size - position_ % ring_size;
     const std::uint64_t padding = size <= rest ? 0 : rest;
-    if (position_ - head_ + padding + size > capacity)
+    if (position_ - head_ + padding + size > ring_size)
       return false;
     position_ += padding + size;
     appended_.push_back({payload, position_});
@@ -338,7 +338,8 @@ TEST(Lane, DoesWhatAQueueDoesInAnyOrderOfOperations) {
         switch (random() % 6) {
           case 0:
           case 1: {
-            const std::string payload = text_of(random() % (capacity / 2 - record_header_size + 1));
+            const std::string payload =
+                text_of(random() % (ring_size / 2 - record_header_size + 1));
             const bool fits = model.append(payload);
             ASSERT_EQ(l.append(payload), fits) << "operation " << i;
             refused += fits ? 0 : 1;
