@@ -172,7 +172,7 @@ TEST_P(LaneOnLoop, SenderThatFilledItsLaneIsToldOfRoomAfterItsReceiver) {
 
 // Its receiver dies, and a successor listens, within one turn of the loop: nothing but the time to dial
 // again wakes it then.
-TEST_P(LaneOnLoop, SenderDialsAgainIfAPollOfAFullLaneFindsItsReceiverGone) {
+TEST_P(LaneOnLoop, SenderDialsAgainIfAPollOfAFullLaneFindsItsReceiverGoneFork) {
   test::shared<test::shared_counter> handled;
   test::shared<test::shared_counter> may_go_on;
   test::shared<test::shared_counter> waits;
