@@ -153,10 +153,10 @@ class ATBUS_API sender {
   // not_found (no receiver has made it yet, or none listens there), no_free_lane (all are held by
   // living senders), no_space (the lane's memory; text: wanted and free), invalid_address,
   // invalid_name, not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner,
-  // wrong_mode, would_block (what a dead sender left fills the lane; a Unix socket's backlog is
-  // full), retired (its removal is not finished: start the receiver), invalid_argument,
-  // out_of_memory, system_error. For a socket also denied (the system refuses), timed_out (no
-  // answer) and protocol_error (the answer is not that of a receiver).
+  // wrong_mode, would_block (what a dead sender left fills the lane), retired (its removal is not
+  // finished: start the receiver), invalid_argument, out_of_memory, system_error. For a socket also
+  // denied (the system refuses), timed_out (no answer, or the backlog of a Unix socket stays full)
+  // and protocol_error (the answer is not that of a receiver).
   static result<sender> open(std::string_view address, const sender_options& options = {});
 
   sender(sender&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
