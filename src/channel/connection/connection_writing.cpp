@@ -146,7 +146,7 @@ void connection_core::note_starved(connection_entry& c) noexcept {
 }
 
 void connection_core::tell_writable_soon(connection_entry& c) noexcept {
-  if (!c.wants_writable || c.queued() > c.queue->byte_limit() / 2)
+  if (!c.wants_writable || c.now == phase::closed || c.queued() > c.queue->byte_limit() / 2)
     return;
   c.wants_writable = false;
   c.writable_due = true;

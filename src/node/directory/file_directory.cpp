@@ -44,7 +44,8 @@ error file_directory::poll() {
   const bool still = now == std::exchange(seen_, now);
   if (first || (still && now != used_)) {
     problem_ = read();
-    if (!first)
+    // What the system refuses may work at the next look, though the file stays the same.
+    if (!first && problem_ != errc::system_error)
       used_ = now;
   }
   return problem_;

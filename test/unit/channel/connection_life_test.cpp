@@ -466,5 +466,41 @@ TEST_F(ConnectionReconnect, AClaimOutlivesALostConnection) {
   EXPECT_EQ(a.messages.front(), "claim");
 }
 
+TEST(ConnectionSetThatIsEmpty, SleepsThoughItsLastConnectionWasReleasedWhenItClosed) {
+  auto listening = connection_set::open();
+  ASSERT_TRUE(listening);
+  const auto where = listening->listen(fresh_unix_address());
+  ASSERT_TRUE(where);
+  bool has_closed = false;
+  connection_handlers handlers;
+  handlers.on_close = [&](connection at, const error&) {
+    (void)at.release(at.unreleased([](bytes_view, bool) {}));
+    has_closed = true;
+  };
+  auto dialling = connection_set::open(std::move(handlers));
+  ASSERT_TRUE(dialling);
+  connect_options by_user;
+  by_user.connection.release = release_policy::by_user;
+  auto out = dialling->connect(*where, by_user);
+  ASSERT_TRUE(out);
+  const auto deadline = now() + 30s;
+  while (out->state() != connection_state::open && now() < deadline) {
+    dialling->poll();
+    listening->poll();
+  }
+  const std::vector<std::byte> message(60'000);
+  status sent;
+  while (sent)
+    sent = out->send(message);
+  EXPECT_EQ(sent, errc::would_block);
+  listening->close();
+  while (!has_closed && now() < deadline) {
+    (void)dialling->wait(10ms);
+    dialling->poll();
+  }
+  dialling->poll();
+  EXPECT_EQ(dialling->wait(20ms), errc::timed_out);
+}
+
 }  // namespace
 }  // namespace atbus

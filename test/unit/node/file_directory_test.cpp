@@ -195,5 +195,20 @@ TEST_F(FileDirectory, IsNotWritten) {
   EXPECT_EQ(nodes_.announce(7, {"unix://@one"}), errc::not_supported);
 }
 
+TEST_F(FileDirectory, ReadsAnEditThatTheSystemRefusedAtItsFirstLook) {
+  write(node_7("unix://@one"));
+  ASSERT_TRUE(nodes_.poll());
+  write(node_7("unix://@two"));
+  const auto untouched = kernel();
+  kernel().open = [](const char*, int, mode_t) {
+    errno = EMFILE;
+    return -1;
+  };
+  EXPECT_EQ(look_twice(), errc::system_error);
+  kernel() = untouched;
+  EXPECT_TRUE(nodes_.poll());
+  EXPECT_EQ(nodes_.lookup(7), addresses{"unix://@two"});
+}
+
 }  // namespace
 }  // namespace atbus::detail
