@@ -34,7 +34,7 @@ class ATBUS_API sender_backend {
     }
     if (through_stream_) {
       if (frame_size(length) > chunk_.room()) [[unlikely]] {
-        why = new_stretch(length);
+        why = new_chunk(length);
         if (!why)
           return nullptr;
         if (!through_stream_)
@@ -113,7 +113,7 @@ class ATBUS_API sender_backend {
   virtual void answer_notice() noexcept = 0;
   // Of a stream: makes a chunk that has room for a message of this length, or goes over to a lane
   // (through_stream_ tells), or says why not. A frame that was open is given up.
-  [[nodiscard]] virtual status new_stretch(std::size_t length) noexcept = 0;
+  [[nodiscard]] virtual status new_chunk(std::size_t length) noexcept = 0;
   virtual void publish_frames() noexcept = 0;
 
   // The public object has let go.

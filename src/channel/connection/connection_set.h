@@ -85,7 +85,7 @@ class connection_core final : public dispatcher, public fork_guard {
   // Another claim of the same connection takes an open one away.
   [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
     if (length > c.limit || frame_size(length) > c.chunk.room()) [[unlikely]]
-      return claim_in_new_stretch(c, length, why);
+      return claim_in_new_chunk(c, length, why);
     ++c.claims;
     return c.chunk.claim(length);
   }
@@ -150,10 +150,10 @@ class connection_core final : public dispatcher, public fork_guard {
 
   // Writing.
   // Room for a message of that length and, if there is more, for others behind it.
-  [[nodiscard]] status new_stretch(connection_entry& c, std::size_t length) noexcept;
-  [[nodiscard]] std::byte* claim_in_new_stretch(connection_entry& c, std::size_t length,
-                                                status& why) noexcept;
-  [[nodiscard]] status claim_stretch(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] status new_chunk(connection_entry& c, std::size_t length) noexcept;
+  [[nodiscard]] std::byte* claim_in_new_chunk(connection_entry& c, std::size_t length,
+                                              status& why) noexcept;
+  [[nodiscard]] status claim_chunk(connection_entry& c, std::size_t length) noexcept;
   void mark_dirty(connection_entry& c) noexcept {
     if (!c.dirty) [[unlikely]]
       list_dirty(c);

@@ -19,17 +19,17 @@ std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found)
 
 }  // namespace
 
-status connection_core::new_stretch(connection_entry& c, std::size_t length) noexcept {
+status connection_core::new_chunk(connection_entry& c, std::size_t length) noexcept {
   c.chunk.frame = nullptr;  // the open one is taken away
   if (c.now == phase::closed || c.ending())
     return errc::closed;
   if (length > c.limit)
     return {errc::message_too_large, length, c.limit};
   settle(c);
-  status claimed = claim_stretch(c, length);
+  status claimed = claim_chunk(c, length);
   if (claimed == errc::would_block && !c.blocked) {
     write(c);
-    claimed = c.now == phase::closed ? status{errc::closed} : claim_stretch(c, length);
+    claimed = c.now == phase::closed ? status{errc::closed} : claim_chunk(c, length);
   }
   if (claimed == errc::would_block) {
     ++full_;
@@ -38,9 +38,9 @@ status connection_core::new_stretch(connection_entry& c, std::size_t length) noe
   return claimed;
 }
 
-std::byte* connection_core::claim_in_new_stretch(connection_entry& c, std::size_t length,
-                                                 status& why) noexcept {
-  why = new_stretch(c, length);
+std::byte* connection_core::claim_in_new_chunk(connection_entry& c, std::size_t length,
+                                               status& why) noexcept {
+  why = new_chunk(c, length);
   return why ? claim(c, length, why) : nullptr;
 }
 
@@ -49,7 +49,7 @@ void connection_core::list_dirty(connection_entry& c) noexcept {
   dirty_.push_back(c.id);
 }
 
-status connection_core::claim_stretch(connection_entry& c, std::size_t length) noexcept {
+status connection_core::claim_chunk(connection_entry& c, std::size_t length) noexcept {
   // While the kernel takes nothing no write is due.
   const std::uint64_t due =
       c.blocked ? no_end : c.write_at - std::min(c.write_at, c.queue->committed());

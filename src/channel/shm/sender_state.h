@@ -71,7 +71,7 @@ class sender_state final : public sender_backend, public fork_guard {
   ~sender_state() override { segment_.fd.reset(); }
 
   // Its messages are no frames.
-  status new_stretch(std::size_t) noexcept override { return errc::closed; }
+  status new_chunk(std::size_t) noexcept override { return errc::closed; }
   void publish_frames() noexcept override {}
   void stop() noexcept override;
   void destroy() noexcept override;

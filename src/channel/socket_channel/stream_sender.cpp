@@ -102,9 +102,9 @@ status stream_sender::usable() const noexcept {
 
 // --- sending
 
-status stream_sender::new_stretch(std::size_t length) noexcept {
+status stream_sender::new_chunk(std::size_t length) noexcept {
   chunk_.frame = nullptr;  // what was not committed when the next claim begins was never sent
-  commit_stretch();
+  commit_chunk();
   if (left_memory_ != nullptr) [[unlikely]] {
     const fork_pause no_fork;
     left_memory_.reset();
@@ -115,10 +115,10 @@ status stream_sender::new_stretch(std::size_t length) noexcept {
   } else if (queue_->committed() >= write_at_) {
     write_now();
   }
-  status claimed = claim_stretch(length);
+  status claimed = claim_chunk(length);
   if (claimed == errc::would_block && (lane_ == nullptr || phase_ != phase::linked)) {
     write_now();
-    claimed = claim_stretch(length);
+    claimed = claim_chunk(length);
   }
   if (claimed == errc::would_block) {
     ++full_;
@@ -128,7 +128,7 @@ status stream_sender::new_stretch(std::size_t length) noexcept {
 }
 
 // Room for many messages at a time, if it is there, up to where the next write is due.
-status stream_sender::claim_stretch(std::size_t length) noexcept {
+status stream_sender::claim_chunk(std::size_t length) noexcept {
   if (phase_ == phase::ended)
     return usable();
   // First what is queued has to leave, or what is in the lane to come back.
@@ -143,7 +143,7 @@ status stream_sender::claim_stretch(std::size_t length) noexcept {
 }
 
 // What was appended joins the queue; an open frame stays where it is.
-void stream_sender::commit_stretch() noexcept {
+void stream_sender::commit_chunk() noexcept {
   const std::size_t bytes = chunk_.appended();
   if (chunk_.begin == nullptr || (bytes == 0 && chunk_.frame != nullptr))
     return;
@@ -165,7 +165,7 @@ void stream_sender::publish_frames() noexcept {
 }
 
 void stream_sender::write_now() noexcept {
-  commit_stretch();
+  commit_chunk();
   high_water_mark_ = std::max<std::uint64_t>(high_water_mark_, queue_->size());
   write_at_ = queue_->committed() + (on_loop_ ? write_size_on_loop : write_size);
   if (phase_ == phase::linked) {
@@ -196,7 +196,7 @@ void stream_sender::read_controls() noexcept {
     dialler_.connected();  // not before: who refuses us may accept each connection
     chunk_.checked = link_->checks();
     if (message_limit_ < own_.payload_max) {
-      commit_stretch();
+      commit_chunk();
       if (error too_long = check_queued_lengths(*queue_, message_limit_); !too_long) {
         dialler_.never_again();
         return link_->close(std::move(too_long));
@@ -245,7 +245,7 @@ bool stream_sender::has_unwritten() const noexcept {
 }
 
 bool stream_sender::fits(std::size_t length) noexcept {
-  commit_stretch();
+  commit_chunk();
   if (chunk_.frame != nullptr)
     return true;  // in a place of its own
   if (lane_ != nullptr)
@@ -398,7 +398,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   if (receiver_alive())
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   chunk_.frame = nullptr;
-  commit_stretch();
+  commit_chunk();
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool written) {
     each(m, written ? errc::outcome_unknown : errc::not_delivered);
   });
@@ -442,7 +442,7 @@ channel_stats stream_sender::stats() const {
 void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   const wait_deadline deadline{now(), longest};
   chunk_.frame = nullptr;
-  commit_stretch();
+  commit_chunk();
   while (phase_ != phase::ended && phase_ != phase::linked && has_unwritten() && !deadline.over()) {
     look(deadline.left_ns(longest_sleep()));
   }

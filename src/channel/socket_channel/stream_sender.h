@@ -74,9 +74,9 @@ class stream_sender final : public sender_backend, public fork_guard {
   void answer_notice() noexcept override;
   // A sender in its lane asks its socket once a millisecond whether the receiver lives.
   [[nodiscard]] bool is_look_due() noexcept;
-  [[nodiscard]] status new_stretch(std::size_t length) noexcept override;
-  [[nodiscard]] status claim_stretch(std::size_t length) noexcept;
-  void commit_stretch() noexcept;
+  [[nodiscard]] status new_chunk(std::size_t length) noexcept override;
+  [[nodiscard]] status claim_chunk(std::size_t length) noexcept;
+  void commit_chunk() noexcept;
   void publish_frames() noexcept override;
   void stop() noexcept override;
   void destroy() noexcept override;

@@ -40,7 +40,7 @@ void stream_sender::dial_next() noexcept {
   auto dialled = dialler_.next();
   if (!dialled)
     return lost(std::move(dialled).error());
-  commit_stretch();  // its frames may have no checksums
+  commit_chunk();  // its frames may have no checksums
   hello own = own_;
   own.session = random_word();
   const int fd = dialled->fd.get();
@@ -101,7 +101,7 @@ void stream_sender::lost(error why) noexcept {
 
 void stream_sender::end(error why) noexcept {
   chunk_.frame = nullptr;
-  commit_stretch();
+  commit_chunk();
   phase_ = phase::ended;
   why_ = std::move(why);
   if (why_.code() == errc::ok)

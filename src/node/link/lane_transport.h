@@ -88,7 +88,7 @@ class lane_transport final : public transport, public lane_exchange {
     receiver in;
     address where;
     bool durable = false;
-    std::uint64_t changes_seen = 0;  // receiver::speaker_changes
+    std::uint64_t changes_seen = 0;  // receiver::session_changes
     std::vector<place> lanes = {};
   };
 

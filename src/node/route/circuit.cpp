@@ -85,14 +85,14 @@ std::byte* circuit::claim(std::size_t length, message_purpose purpose, status& w
   chunk_.frame = nullptr;
   if (frame_size(length) > chunk_.room() || for_one_ || length > owner_.options_.message_limit)
       [[unlikely]] {
-    why = new_stretch(length, purpose);
+    why = new_chunk(length, purpose);
     if (!why)
       return nullptr;
   }
   return chunk_.claim(length);
 }
 
-status circuit::new_stretch(std::size_t length, message_purpose purpose) noexcept {
+status circuit::new_chunk(std::size_t length, message_purpose purpose) noexcept {
   take_in();
   if (over_ || closing_)
     return errc::closed;

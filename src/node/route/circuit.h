@@ -107,7 +107,7 @@ class circuit final : public link {
     return ring_[static_cast<std::size_t>(index) & (ring_.size() - 1)];
   }
   [[nodiscard]] bool make_room_in_ring(std::size_t batches) noexcept;
-  [[nodiscard]] status new_stretch(std::size_t length, message_purpose purpose) noexcept;
+  [[nodiscard]] status new_chunk(std::size_t length, message_purpose purpose) noexcept;
   // What was appended to the chunk becomes a batch. A message that is only claimed stays where it is.
   void take_in() noexcept;
   // Sends what the window lets through.
