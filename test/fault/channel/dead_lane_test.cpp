@@ -49,6 +49,17 @@ class DeadLane : public ::testing::Test {
     }
   }
 
+  // A sender in the lane of a receiver that has been killed, and the next receiver.
+  std::pair<sender, receiver> leave_to_successor() {
+    child_process first = start_receiver();
+    auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+    carry(out, 10);
+    first.kill_and_wait();
+    auto second = receiver::open(address);
+    EXPECT_TRUE(second) << second.error().text();
+    return {std::move(out), std::move(second).value()};
+  }
+
   static void next_tick() {
     for (const auto start = coarse_now(); coarse_now() - start < 1ms;)
       std::this_thread::yield();
@@ -84,30 +95,20 @@ TEST_F(DeadLane, IsNoticedByASenderThatWasFastOnceItIsSlow) {
 }
 
 TEST_F(DeadLane, IsLeftForTheSuccessorByASlowSender) {
-  child_process first = start_receiver();
-  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
-  carry(out, 10);
-  first.kill_and_wait();
-  auto second = receiver::open(address);
-  ASSERT_TRUE(second) << second.error().text();
+  auto [out, second] = leave_to_successor();
   std::string got;
   for (int i = 0; got.empty() && i < 1000; ++i, next_tick()) {
     (void)out.send(as_bytes("slow"));
-    second->poll([&](bytes_view m) { got = as_text(m); });
+    second.poll([&](bytes_view m) { got = as_text(m); });
   }
   EXPECT_EQ(got, "slow");
 }
 
 TEST_F(DeadLane, IsLeftByASenderThatOnlyPolls) {
-  child_process first = start_receiver();
-  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
-  carry(out, 10);
-  first.kill_and_wait();
-  auto second = receiver::open(address);
-  ASSERT_TRUE(second) << second.error().text();
+  auto [out, second] = leave_to_successor();
   for (int i = 0; out.stats().reconnects == 0 && i < 1000; ++i, next_tick()) {
     (void)out.poll_writable();
-    second->poll([](bytes_view) {});
+    second.poll([](bytes_view) {});
   }
   EXPECT_EQ(out.stats().reconnects, 1U);
 }

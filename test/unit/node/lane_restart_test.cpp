@@ -40,7 +40,7 @@ class LaneRestart : public ::testing::Test {
     ASSERT_TRUE(until([&] { return one->count("opened") == 1; }));
   }
   // And is dialled; what is sent after that message waits in the lane.
-  test::child_process begin_life_that_handles_one_message() {
+  test::child_process begin_incarnation_that_handles_one_message() {
     auto first = live(1, [](recorded_end& own) {
       own.on_received = [](link& from, bytes_view) { from.pause(); };
     });
@@ -49,6 +49,15 @@ class LaneRestart : public ::testing::Test {
     dial();
     EXPECT_TRUE(send(*out, "handled"));
     EXPECT_TRUE(until([&] { return out->settled(); }));
+    return first;
+  }
+  // And is dialled; the first message that it handles ends it.
+  test::child_process begin_incarnation_that_dies_in_its_handler() {
+    auto first = live(
+        1, [](recorded_end& own) { own.on_received = [](link&, bytes_view) { raise(SIGKILL); }; });
+    EXPECT_TRUE(listening->wait(1));
+    one = make(1, 1);
+    dial();
     return first;
   }
   bool until(const std::function<bool()>& done) { return turn_until({one.get()}, done); }
@@ -61,7 +70,7 @@ class LaneRestart : public ::testing::Test {
 };
 
 TEST_F(LaneRestart, KeepsWhatWaitsForASuccessorFork) {
-  auto first = begin_life_that_handles_one_message();
+  auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "waits"));
   first.kill_and_wait();
   ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
@@ -89,11 +98,7 @@ TEST_F(LaneRestart, KeepsWhatWaitsForASuccessorFork) {
 }
 
 TEST_F(LaneRestart, MarksTheMessageWhoseHandlerNeverReturnedFork) {
-  auto first = live(
-      1, [](recorded_end& own) { own.on_received = [](link&, bytes_view) { raise(SIGKILL); }; });
-  ASSERT_TRUE(listening->wait(1));
-  one = make(1, 1);
-  dial();
+  auto first = begin_incarnation_that_dies_in_its_handler();
   ASSERT_TRUE(send(*out, "deadly"));
   ASSERT_TRUE(send(*out, "harmless"));
   EXPECT_EQ(first.wait_end(), "signal 9");
@@ -110,11 +115,7 @@ TEST_F(LaneRestart, MarksTheMessageWhoseHandlerNeverReturnedFork) {
 }
 
 TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
-  auto first = live(
-      1, [&](recorded_end& own) { own.on_received = [](link&, bytes_view) { raise(SIGKILL); }; });
-  ASSERT_TRUE(listening->wait(1));
-  one = make(1, 1);
-  dial();
+  auto first = begin_incarnation_that_dies_in_its_handler();
   for (const char* text : {"deadly", "harmless"})
     ASSERT_TRUE(send(*out, text));
   outcomes back;
@@ -134,11 +135,7 @@ TEST_F(LaneRestart, HandsBackWhatWaitsIfItIsAskedToFork) {
 }
 
 TEST_F(LaneRestart, KeepsTheMarkOfAMessageThatASuccessorLeavesAloneFork) {
-  auto first = live(
-      1, [](recorded_end& own) { own.on_received = [](link&, bytes_view) { raise(SIGKILL); }; });
-  ASSERT_TRUE(listening->wait(1));
-  one = make(1, 1);
-  dial();
+  auto first = begin_incarnation_that_dies_in_its_handler();
   ASSERT_TRUE(send(*out, "deadly"));
   EXPECT_EQ(first.wait_end(), "signal 9");
   test::child_process second{[this] {
@@ -159,7 +156,7 @@ TEST_F(LaneRestart, KeepsTheMarkOfAMessageThatASuccessorLeavesAloneFork) {
 }
 
 TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
-  auto first = begin_life_that_handles_one_message();
+  auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "for node 2"));
   first.kill_and_wait();
   ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
@@ -180,7 +177,7 @@ TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
 }
 
 TEST_F(LaneRestart, SaysWhatASuccessorMayInheritThoughItsSenderHasGoneFork) {
-  auto first = begin_life_that_handles_one_message();
+  auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "waits"));
   bool may_be_inherited = false;
   one->on_closed = [&](link& at) { may_be_inherited = at.may_be_inherited(); };
@@ -204,7 +201,7 @@ TEST_F(LaneRestart, SaysWhatASuccessorMayInheritThoughItsSenderHasGoneFork) {
 }
 
 TEST_F(LaneRestart, TakesBackFromTheDeadWhatNoSuccessorInheritsThenFork) {
-  auto first = begin_life_that_handles_one_message();
+  auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "waits"));
   first.kill_and_wait();
   ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
@@ -217,7 +214,7 @@ TEST_F(LaneRestart, TakesBackFromTheDeadWhatNoSuccessorInheritsThenFork) {
 }
 
 TEST_F(LaneRestart, CallsTheSuccessorBehindAFullLaneFork) {
-  auto first = begin_life_that_handles_one_message();
+  auto first = begin_incarnation_that_handles_one_message();
   std::size_t count = 0;
   while (send(*out, std::string(1000, 'x')))
     ++count;
