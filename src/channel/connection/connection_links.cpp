@@ -13,15 +13,6 @@ namespace {
 
 constexpr std::size_t slots_max = std::size_t{1} << 20;
 
-frame_queue_options queue_options(const connection_options& options) {
-  return {.buffer = options.buffer,
-          .bytes = options.send_buffer_size,
-          .blocks = options.send_buffer_number,
-          .message_limit = options.message_limit == 0
-                               ? static_cast<std::uint64_t>(build_settings::message_limit)
-                               : options.message_limit};
-}
-
 result<address> parse_stream(std::string_view text, const connection_options& options) {
   auto where = address::parse(text);
   if (!where)

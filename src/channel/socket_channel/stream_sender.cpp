@@ -29,15 +29,6 @@ constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::millis
 // How often we look for the end of a dead receiver's lock.
 constexpr std::chrono::nanoseconds look_at_lock = std::chrono::milliseconds{5};
 
-frame_queue_options queue_options(const sender_options& options) {
-  return {.buffer = options.buffer,
-          .bytes = options.send_buffer_size,
-          .blocks = options.send_buffer_number,
-          .message_limit = options.message_limit == 0
-                               ? static_cast<std::uint64_t>(build_settings::message_limit)
-                               : options.message_limit};
-}
-
 }  // namespace
 
 result<sender_backend*> stream_sender::open(const address& where, const sender_options& options) {

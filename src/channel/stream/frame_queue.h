@@ -32,6 +32,17 @@ struct frame_queue_options {
   std::uint64_t message_limit = 0;
 };
 
+// Of a sender's options, or of a connection's.
+template <class Options>
+[[nodiscard]] frame_queue_options queue_options(const Options& of) {
+  return {.buffer = of.buffer,
+          .bytes = of.send_buffer_size,
+          .blocks = of.send_buffer_number,
+          .message_limit = of.message_limit == 0
+                               ? static_cast<std::uint64_t>(build_settings::message_limit)
+                               : of.message_limit};
+}
+
 // Room for a message of that length and, if there is more, for others behind it: up to where the next
 // write is due, in `due` bytes, and as much as a chunk of a growing queue has.
 [[nodiscard]] inline status claim_frames(send_queue& queue, std::size_t length, std::uint64_t due,
