@@ -51,7 +51,7 @@
 #include "atbus/channel_options.hpp"
 #include "atbus/command.hpp"
 #include "atbus/detail/copy_payload.hpp"
-#include "atbus/detail/direct_way.hpp"
+#include "atbus/detail/direct_path.hpp"
 #include "atbus/detail/export.hpp"
 #include "atbus/endpoint.hpp"
 #include "atbus/id_range.hpp"
@@ -78,7 +78,7 @@ class node_state;
 class ATBUS_API node_slot {
  public:
   node_slot(node_slot&& other) noexcept
-      : way_(std::exchange(other.way_, nullptr)),
+      : direct_path_(std::exchange(other.direct_path_, nullptr)),
         core_(std::exchange(other.core_, nullptr)),
         claim_(other.claim_),
         bytes_(other.bytes_),
@@ -89,7 +89,7 @@ class ATBUS_API node_slot {
       give_up(*core_, claim_);
   }
 
-  explicit operator bool() const noexcept { return way_ != nullptr || core_ != nullptr; }
+  explicit operator bool() const noexcept { return direct_path_ != nullptr || core_ != nullptr; }
   // Why the slot is empty: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
   // Aligned to 8 bytes, not initialized.
@@ -102,14 +102,14 @@ class ATBUS_API node_slot {
   void commit(std::size_t length) noexcept {
     if (length > bytes_.size())
       return;
-    if (way_ == nullptr) [[unlikely]] {
+    if (direct_path_ == nullptr) [[unlikely]] {
       if (core_ != nullptr)
         commit(*std::exchange(core_, nullptr), claim_, length);
       return;
     }
-    detail::direct_way& way = *std::exchange(way_, nullptr);
-    if (way.claims == claim_)
-      way.commit(bytes_.size(), length);
+    detail::direct_path& path = *std::exchange(direct_path_, nullptr);
+    if (path.claims == claim_)
+      path.commit(bytes_.size(), length);
   }
 
  private:
@@ -120,8 +120,8 @@ class ATBUS_API node_slot {
     std::byte* at = nullptr;
     status why;
   };
-  node_slot(detail::direct_way& way, mutable_bytes bytes) noexcept
-      : way_(&way), claim_(way.claims), bytes_(bytes) {}
+  node_slot(detail::direct_path& path, mutable_bytes bytes) noexcept
+      : direct_path_(&path), claim_(path.claims), bytes_(bytes) {}
   node_slot(const core_claim& of, std::size_t length) noexcept
       : core_(of.core),
         claim_(of.number),
@@ -132,7 +132,7 @@ class ATBUS_API node_slot {
   static void give_up(detail::node_core& core, std::uint64_t claim) noexcept;
 
   // Where it was claimed: in one of the two, or in neither.
-  detail::direct_way* way_ = nullptr;
+  detail::direct_path* direct_path_ = nullptr;
   detail::node_core* core_ = nullptr;
   std::uint64_t claim_ = 0;  // its number
   mutable_bytes bytes_;
@@ -164,12 +164,13 @@ class ATBUS_API node {
   // fault() says what is wrong, and each verb that can fail returns that error.
   explicit node(bus_id id, const node_options& options = {});
   node(node&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)), way_(std::exchange(other.way_, nullptr)) {}
+      : state_(std::exchange(other.state_, nullptr)),
+        direct_path_(std::exchange(other.direct_path_, nullptr)) {}
   node& operator=(node&& other) noexcept {
     if (this != &other) {
       close();
       state_ = std::exchange(other.state_, nullptr);
-      way_ = std::exchange(other.way_, nullptr);
+      direct_path_ = std::exchange(other.direct_path_, nullptr);
     }
     return *this;
   }
@@ -215,11 +216,12 @@ class ATBUS_API node {
   // overflow_policy::disconnect: the link was full and is broken off), message_too_large, closed,
   // not_supported (this node is a client), out_of_memory.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
-    std::byte* const at = way_ != nullptr ? way_->claim(to, type, bytes.size()) : nullptr;
+    std::byte* const at =
+        direct_path_ != nullptr ? direct_path_->claim(to, type, bytes.size()) : nullptr;
     if (at == nullptr) [[unlikely]]
       return send_elsewhere(to, type, bytes);
     detail::copy_payload(at, bytes.data(), bytes.size());
-    way_->commit(bytes.size(), bytes.size());
+    direct_path_->commit(bytes.size(), bytes.size());
     return {};
   }
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
@@ -235,10 +237,10 @@ class ATBUS_API node {
   // `length` writable bytes of a message. On an error of send the slot is false and why() returns
   // it.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
-    std::byte* const at = way_ != nullptr ? way_->claim(to, type, length) : nullptr;
+    std::byte* const at = direct_path_ != nullptr ? direct_path_->claim(to, type, length) : nullptr;
     if (at == nullptr) [[unlikely]]
       return {claim_elsewhere(to, type, length), length};
-    return {*way_, {at, length}};
+    return {*direct_path_, {at, length}};
   }
 
   // Sends to all nodes in the range to which there is a route now, except this one: one copy over
@@ -349,7 +351,7 @@ class ATBUS_API node {
                                                       std::size_t length) noexcept;
 
   detail::node_state* state_ = nullptr;
-  detail::direct_way* way_ = nullptr;  // in *state_
+  detail::direct_path* direct_path_ = nullptr;  // in *state_
 };
 
 }  // namespace atbus

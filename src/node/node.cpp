@@ -55,10 +55,11 @@ result<command_reply> command_awaitable::await_resume() {
 node::node(bus_id id, const node_options& options)
     : node(*new detail::node_state(id, options, detail::make_machine_platform(options))) {}
 
-node::node(detail::node_state& state) noexcept : state_(&state), way_(&state.core().way()) {}
+node::node(detail::node_state& state) noexcept
+    : state_(&state), direct_path_(&state.core().way()) {}
 
 void node::close() noexcept {
-  way_ = nullptr;
+  direct_path_ = nullptr;
   if (state_ != nullptr)
     std::exchange(state_, nullptr)->release();
 }

@@ -38,7 +38,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/clock.hpp"
 #include "atbus/command.hpp"
-#include "atbus/detail/direct_way.hpp"
+#include "atbus/detail/direct_path.hpp"
 #include "atbus/directory.hpp"
 #include "atbus/endpoint.hpp"
 #include "atbus/message.hpp"
@@ -121,7 +121,7 @@ class node_core final : private link_events, private next_hops {
     claimed_.to_self = false;
   }
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return way_.claims; }
-  [[nodiscard]] direct_way& way() noexcept { return way_; }
+  [[nodiscard]] direct_path& way() noexcept { return way_; }
   // A message that a lane of another thread's has accepted. False: there is no room for it, and nothing
   // has happened. Any other refusal is told to on_undelivered.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
@@ -552,7 +552,7 @@ class node_core final : private link_events, private next_hops {
     std::list<held_message> held;  // one, so that a commit takes no memory
   };
   claim_state claimed_;
-  direct_way way_;
+  direct_path way_;
   // Of the way; while it is closed, of the last message that this turn has sent.
   session* way_path_ = nullptr;
   std::list<held_message> to_self_;

@@ -1,7 +1,7 @@
 #include "node/link/lane_link.h"
 
 #include "atbus/clock.hpp"
-#include "atbus/detail/direct_way.hpp"
+#include "atbus/detail/direct_path.hpp"
 
 namespace atbus::detail {
 namespace {

@@ -19,7 +19,7 @@
 #include "atbus/address.hpp"
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
-#include "atbus/detail/direct_way.hpp"
+#include "atbus/detail/direct_path.hpp"
 #include "atbus/status.hpp"
 #include "core/node_instance.h"
 #include "node/link/direct_receive_path.h"

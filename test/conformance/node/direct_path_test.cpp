@@ -10,10 +10,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class DirectWay : public NodeFixture {};
+class DirectPath : public NodeFixture {};
 class SocketWay : public NodeFixture {};
 
-TEST_P(DirectWay, KeepsOrderAndCountsWhateverWayMessagesTake) {
+TEST_P(DirectPath, KeepsOrderAndCountsWhateverWayMessagesTake) {
   connect_both();
   std::vector<std::string> expected;
   std::uint64_t bytes = 0;
@@ -48,7 +48,7 @@ TEST_P(DirectWay, KeepsOrderAndCountsWhateverWayMessagesTake) {
   EXPECT_EQ(first->stats().violations, 0U);
 }
 
-TEST_P(DirectWay, GivesUpASlotAmongOtherMessages) {
+TEST_P(DirectPath, GivesUpASlotAmongOtherMessages) {
   connect_both();
   const auto claim_after_others = [&] {
     EXPECT_TRUE(first->send(2, 1, "other"));
@@ -83,7 +83,7 @@ TEST_P(DirectWay, GivesUpASlotAmongOtherMessages) {
   EXPECT_EQ(second_log.messages.size(), 14U);
 }
 
-TEST_P(DirectWay, NumbersInReportsCountAllThatWasAccepted) {
+TEST_P(DirectPath, NumbersInReportsCountAllThatWasAccepted) {
   connect_both();
   for (int i = 0; i != 3; ++i)
     ASSERT_TRUE(first->send(2, 1, "handled"));
@@ -98,7 +98,7 @@ TEST_P(DirectWay, NumbersInReportsCountAllThatWasAccepted) {
     EXPECT_EQ(at->first, number--);
 }
 
-TEST_P(DirectWay, LeavesAnOpenSlotToAFlush) {
+TEST_P(DirectPath, LeavesAnOpenSlotToAFlush) {
   connect_both();
   const auto flush_while_open = [&] {
     const std::size_t expected = second_log.messages.size() + 3;
@@ -124,7 +124,7 @@ TEST_P(DirectWay, LeavesAnOpenSlotToAFlush) {
   EXPECT_EQ(second_log.messages.size(), 6U);
 }
 
-TEST_P(DirectWay, KnowsTheLimitOfTheOtherEnd) {
+TEST_P(DirectPath, KnowsTheLimitOfTheOtherEnd) {
   connect_both(options(), options().message_limit(1000));
   const std::string longest(1000, 'x');
   const std::string too_long(1001, 'x');
@@ -149,7 +149,7 @@ TEST_P(SocketWay, LeavesRoomForControlMessages) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SocketWay, ::testing::ValuesIn(socket_kinds()),
                          [](const auto& kind) { return std::string{kind.param.name}; });
-INSTANTIATE_TEST_SUITE_P(Kinds, DirectWay, ::testing::ValuesIn(node_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kinds, DirectPath, ::testing::ValuesIn(node_kinds()),
                          [](const auto& kind) { return std::string{kind.param.name}; });
 
 }  // namespace

@@ -44,7 +44,7 @@ struct direct_place {
   frame_chunk* chunk = nullptr;
 };
 
-struct direct_way {
+struct direct_path {
   direct_place place;  // none: it is closed
   bus_id to;
   std::size_t longest = 0;   // bytes of a message
