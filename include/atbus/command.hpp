@@ -32,8 +32,9 @@
 namespace atbus {
 
 namespace detail {
+class command_exchange;
 class node_core;
-}
+}  // namespace detail
 
 // The words of a command or a reply: {"reload", "maps"}, one text, or a vector. Owns copies of
 // them.
@@ -102,21 +103,21 @@ class ATBUS_API command {
   [[nodiscard]] command detach() noexcept { return std::move(*this); }
 
  private:
-  friend class detail::node_core;
-  command(std::shared_ptr<detail::node_core*> node, bus_id source, std::uint64_t instance,
+  friend class detail::command_exchange;
+  command(std::shared_ptr<detail::command_exchange*> node, bus_id source, std::uint64_t instance,
           std::uint64_t number, std::vector<std::string> words, bool redelivered) noexcept
       : node_(std::move(node)),
         source_(source),
-        life_(instance),
+        incarnation_(instance),
         number_(number),
         words_(std::move(words)),
         redelivered_(redelivered) {}
   status answer(errc how, const command_words& values);
   void give_up() noexcept;
 
-  std::shared_ptr<detail::node_core*> node_;  // to answer through; null once answered
+  std::shared_ptr<detail::command_exchange*> node_;  // to answer through; null once answered
   bus_id source_;
-  std::uint64_t life_;  // incarnation of the source
+  std::uint64_t incarnation_;  // incarnation of the source
   std::uint64_t number_;
   std::vector<std::string> words_;
   bool redelivered_;

@@ -36,7 +36,7 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 
 bool command_awaitable::await_suspend(std::coroutine_handle<> waiting) {
   how_ = core_ == nullptr ? status{errc::closed}
-                          : core_->ask(to_, words_.all(), timeout_,
+                          : core_->commands().ask(to_, words_.all(), timeout_,
                                        [this, waiting](status how, const command_reply& reply) {
                                          how_ = how;
                                          reply_ = reply;
@@ -56,7 +56,7 @@ node::node(bus_id id, const node_options& options)
     : node(*new detail::node_state(id, options, detail::make_machine_platform(options))) {}
 
 node::node(detail::node_state& state) noexcept
-    : state_(&state), direct_path_(&state.core().way()) {}
+    : state_(&state), direct_path_(&state.core().path()) {}
 
 void node::close() noexcept {
   direct_path_ = nullptr;
@@ -155,7 +155,7 @@ status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
 }
 
 status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes) {
-  return state_ != nullptr ? state_->core().broadcast(to, type, bytes) : status{errc::closed};
+  return state_ != nullptr ? state_->core().broadcast().send(to, type, bytes) : status{errc::closed};
 }
 
 status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
@@ -163,7 +163,7 @@ status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                        std::function<void(const std::vector<bus_id>&)> reached) {
   if (state_ == nullptr)
     return errc::closed;
-  return state_->core().broadcast(to, type, bytes, timeout, std::move(reached));
+  return state_->core().broadcast().send(to, type, bytes, timeout, std::move(reached));
 }
 
 node_slot::core_claim node::claim_elsewhere(bus_id to, std::uint32_t type,
@@ -184,7 +184,7 @@ node_slot::core_claim node::claim_elsewhere(bus_id to, std::uint32_t type,
 
 status node::command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                      std::function<void(status, const command_reply&)> call) {
-  return state_ != nullptr ? state_->core().ask(to, words.all(), timeout, std::move(call))
+  return state_ != nullptr ? state_->core().commands().ask(to, words.all(), timeout, std::move(call))
                            : status{errc::closed};
 }
 

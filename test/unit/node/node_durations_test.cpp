@@ -129,11 +129,11 @@ TEST_F(NodeDuration, AnswersToABroadcastAreAwaitedForEverOrNotAtAll) {
   const id_range all = *id_range::parse("0/32");
   std::vector<std::size_t> told;
   const auto tell = [&](const std::vector<bus_id>& who) { told.push_back(who.size()); };
-  EXPECT_TRUE(one.core().broadcast(all, 1, as_bytes("x"), longest, tell));
+  EXPECT_TRUE(one.core().broadcast().send(all, 1, as_bytes("x"), longest, tell));
   net.run_for(1h);
   EXPECT_TRUE(told.empty());
   for (const nanoseconds none : {0ns, 1ns, -1ns, nanoseconds::min()})
-    EXPECT_TRUE(one.core().broadcast(all, 1, as_bytes("x"), none, tell));
+    EXPECT_TRUE(one.core().broadcast().send(all, 1, as_bytes("x"), none, tell));
   one.node.wake();
   net.run_for(1ms);
   EXPECT_EQ(told, std::vector<std::size_t>(4, 0));
@@ -178,13 +178,13 @@ TEST_F(NodeDuration, ACommandMayWaitForEver) {
   connect(one, two, 2);
   std::vector<status> told;
   const auto tell = [&](status how, const command_reply&) { told.push_back(how); };
-  EXPECT_TRUE(one.core().ask(bus_id{2}, {"nothing"}, longest, tell));
-  EXPECT_EQ(one.core().ask(bus_id{2}, {"nothing"}, -1ns, tell), errc::invalid_argument);
+  EXPECT_TRUE(one.core().commands().ask(bus_id{2}, {"nothing"}, longest, tell));
+  EXPECT_EQ(one.core().commands().ask(bus_id{2}, {"nothing"}, -1ns, tell), errc::invalid_argument);
   one.node.wake();
   net.run_for(1s);
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told.front(), errc::unknown_command);
-  EXPECT_TRUE(one.core().ask(bus_id{2}, {"nothing"}, 0ns, tell));
+  EXPECT_TRUE(one.core().commands().ask(bus_id{2}, {"nothing"}, 0ns, tell));
   one.node.wake();
   net.run_for(1s);
   ASSERT_EQ(told.size(), 2U);

@@ -45,7 +45,7 @@ TEST_F(RelayedTrust, OfARelayThatLetsStrangersInIsNotThatOfTheStrangers) {
 
 TEST_F(RelayedTrust, ExtendsToNoBroadcastOfAStranger) {
   start(node_options{});
-  EXPECT_TRUE(afar.core().broadcast(*id_range::parse("64/58"), 0, as_bytes("from afar")));
+  EXPECT_TRUE(afar.core().broadcast().send(*id_range::parse("64/58"), 0, as_bytes("from afar")));
   net.run_for(1s);
   EXPECT_EQ(relay.got.size(), 1U);
   EXPECT_EQ(got.size(), 0U);
@@ -56,7 +56,7 @@ TEST_F(RelayedTrust, IsNotAskedForWhereStrangersMayCome) {
   start(plain());
   EXPECT_TRUE(afar.send(65, "from afar"));
   EXPECT_TRUE(leaf->user().send(80, 0, as_bytes("to whoever it is")));
-  EXPECT_TRUE(afar.core().broadcast(*id_range::parse("64/58"), 0, as_bytes("to all")));
+  EXPECT_TRUE(afar.core().broadcast().send(*id_range::parse("64/58"), 0, as_bytes("to all")));
   net.run_for(1s);
   EXPECT_EQ(got.size(), 2U);
   EXPECT_EQ(afar.got.size(), 1U);

@@ -1,34 +1,36 @@
-// Whether the other end of a link still lives, where no lock and no end-of-file tells.
+#include "node/core/liveness.h"
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "node/core/node_core.h"
+#include "node/core/sibling_links.h"
 
 namespace atbus::detail {
 namespace {
 
 // How long the old link of an id may take to answer before a newcomer with that id is let in.
 constexpr std::chrono::nanoseconds probe_time = std::chrono::seconds{2};
-// A way over other nodes that carried nothing for so long is ended by who opened it.
+// A way over other nodes that carried nothing for so long is ended by the node that opened it.
 constexpr std::chrono::nanoseconds circuit_idle_time = std::chrono::minutes{5};
 // So many pings in a row can be spared.
 constexpr unsigned pings_spared_max = 3;
 
 }  // namespace
 
-void node_core::session_timer(session& of) {
+void liveness::timer_due(session& of) {
   switch (of.stage) {
     case session_stage::opening:
     case session_stage::registering:
       if (!of.refusal.empty()) {
-        (void)send_control(of, of.refusal);
-        return drop(of, false, errc::denied, {});
+        (void)output_.send_control(of, of.refusal);
+        return sessions_.drop(of, false, errc::denied, {});
       }
-      ++stats_.registrations_failed;
-      if (!dials_sibling(of))
-        log_cause(errc::timed_out, of.at.peer() + " did not register in time");
+      ++node_.stats.registrations_failed;
+      if (!sibling_links::dials_sibling(of))
+        events_.log_cause(errc::timed_out, of.at.peer() + " did not register in time");
       of.failure = errc::timed_out;
-      return drop(of, false, errc::timed_out, {});
+      return sessions_.drop(of, false, errc::timed_out, {});
     case session_stage::registered:
       break;
     case session_stage::away:
@@ -45,50 +47,59 @@ void node_core::session_timer(session& of) {
     of.unanswered = 0;
     of.probed = false;
   } else if (of.ping_number != 0 && of.pings_spared == 0 &&
-             (++of.unanswered >= options_.fault_tolerance() || of.probed)) {
-    log(of.at.peer() + " does not answer any more");
+             (++of.unanswered >= node_.options.fault_tolerance() || of.probed)) {
+    events_.log(of.at.peer() + " does not answer any more");
     of.of->silent = of.probed;
-    return drop(of, false, errc::timed_out, {});
+    return sessions_.drop(of, false, errc::timed_out, {});
   }
   if (!of.is_direct && of.by_us && is_idle(of))
-    return drop(of, true, errc::ok, "nothing has come over other nodes for long");
+    return sessions_.drop(of, true, errc::ok, "nothing has come over other nodes for long");
   begin_to_listen(of);
   ++of.pings_spared;
   if (asks)
     ping(of);
-  of.clock.set(moment_after(on_.clock.now(), options_.ping_interval()));
+  of.clock.set(moment_after(node_.now(), node_.options.ping_interval()));
 }
 
-void node_core::begin_to_listen(session& of) noexcept {
+void liveness::begin_to_listen(session& of) noexcept {
   of.handled_at_ping = of.handled;
   of.bytes_read_at_ping = of.at.bytes_read();
 }
 
-void node_core::ping(session& of) {
+void liveness::ping(session& of) {
   of.pings_spared = 0;
   ++of.ping_number;
-  of.ping_sent = on_.clock.now();
-  (void)say(of, ping_body{.number = of.ping_number});
+  of.ping_sent = node_.now();
+  (void)output_.say(of, ping_body{.number = of.ping_number});
 }
 
 // However often the newcomer tries meanwhile: the old one has all of that time, from its own ping on.
-void node_core::probe(session& of) {
+void liveness::probe(session& of) {
   if (std::exchange(of.probed, true))
     return;
   begin_to_listen(of);
   ping(of);
-  of.clock.set(on_.clock.now() + probe_time);
+  of.clock.set(node_.now() + probe_time);
 }
 
 // Whether a circuit is not worth its memory: it is opened again when it is needed.
-bool node_core::is_idle(session& over_nodes) const {
+bool liveness::is_idle(session& over_nodes) const {
   const peer& of = *over_nodes.of;
   const std::uint64_t data = of.out.accepted() + of.in.position().last;
-  const std::chrono::nanoseconds now = on_.clock.now();
+  const std::chrono::nanoseconds now = node_.now();
   if (std::exchange(over_nodes.data_at_ping, data) != data)
     over_nodes.active_at = now;
   return now - std::max(over_nodes.active_at, over_nodes.registered_at) >= circuit_idle_time &&
          !of.wished && !of.out.holds() && over_nodes.settled();
+}
+
+void liveness::answered(const session& from, std::uint64_t number) {
+  if (number != from.ping_number || from.of == nullptr)
+    return;
+  const std::chrono::nanoseconds took = node_.now() - from.ping_sent;
+  std::chrono::nanoseconds& smoothed = from.of->round_trip;
+  // RFC 6298, section 2: an eighth of the new one.
+  smoothed = smoothed.count() == 0 ? took : smoothed + (took - smoothed) / 8;
 }
 
 }  // namespace atbus::detail

@@ -1,7 +1,4 @@
-// When a node says how far it has come with what a link brought, and what it does when it is told.
-#include <utility>
-
-#include "node/core/node_core.h"
+#include "node/core/acknowledgements.h"
 
 namespace atbus::detail {
 namespace {
@@ -15,38 +12,37 @@ constexpr std::chrono::nanoseconds acknowledge_interval = std::chrono::microseco
 
 }  // namespace
 
-void node_core::list_acknowledgement(session& from, bool data) {
+void acknowledgements::list(session& from, bool data) {
   if (!data && from.handled - from.told < unacknowledged_controls)
     return;
   from.acknowledge_listed = true;
   from.committed_at_flush = from.committed;
-  to_acknowledge_.push_back(&from);
-  if (acknowledge_by_ == timer_queue::never)
-    acknowledge_by_ = on_.clock.now() + acknowledge_delay;
+  listed_.push_back(&from);
+  if (due_ == timer_queue::never)
+    due_ = node_.now() + acknowledge_delay;
 }
 
-// The sender may be waiting for room, and the poll that runs may go on for long.
-void node_core::acknowledge_at_once(session& by) {
-  if (by.keeps && by.is_direct && by.handled != by.told && acknowledge(by, on_.clock.now()))
+void acknowledgements::acknowledge_at_once(session& by) {
+  if (by.keeps && by.is_direct && by.handled != by.told && acknowledge(by, node_.now()))
     by.at.flush();
   by.acknowledge_now = by.keeps;  // the rest, at the end of this poll
 }
 
-bool node_core::acknowledge(session& by, std::chrono::nanoseconds now) {
-  if (!say(by, acknowledge_body{.handled = by.handled}))
+bool acknowledgements::acknowledge(session& by, std::chrono::nanoseconds now) {
+  if (!output_.say(by, acknowledge_body{.handled = by.handled}))
     return false;
   by.told = by.handled;
   by.acknowledged_at = now;
   by.acknowledge_now = false;
   by.committed_at_flush = by.committed;
-  ++stats_.acknowledgements;
+  ++node_.stats.acknowledgements;
   return true;
 }
 
-void node_core::acknowledge_due(std::chrono::nanoseconds now) {
-  const bool all = now >= acknowledge_by_;
+void acknowledgements::acknowledge_due(std::chrono::nanoseconds now) {
+  const bool all = now >= due_;
   std::size_t kept = 0;
-  for (session* by : to_acknowledge_) {
+  for (session* by : listed_) {
     if (by->stage != session_stage::registered || by->handled == by->told) {
       by->acknowledge_listed = by->acknowledge_now = false;
       continue;
@@ -60,25 +56,13 @@ void node_core::acknowledge_due(std::chrono::nanoseconds now) {
       by->acknowledge_listed = false;
       continue;
     }
-    to_acknowledge_[kept++] = by;
+    listed_[kept++] = by;
   }
-  to_acknowledge_.resize(kept);
-  if (to_acknowledge_.empty())
-    acknowledge_by_ = timer_queue::never;
+  listed_.resize(kept);
+  if (listed_.empty())
+    due_ = timer_queue::never;
   else if (all)
-    acknowledge_by_ = now + acknowledge_delay;
-}
-
-void node_core::acknowledged(session& by, std::uint64_t handled) {
-  if (handled > by.committed || handled < by.released || !by.keeps) {
-    return violation(
-        by, {errc::protocol_error, "it acknowledges message " + std::to_string(handled) + " of " +
-                                       std::to_string(by.committed)});
-  }
-  by.at.release(handled - by.released);
-  by.released = handled;
-  if (by.of->current == &by)
-    drain(*by.of);
+    due_ = now + acknowledge_delay;
 }
 
 }  // namespace atbus::detail

@@ -1,0 +1,43 @@
+// When a node says how far it has come with what a link brought.
+//
+// One thread.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "node/core/link_output.h"
+
+namespace atbus::detail {
+
+class acknowledgements {
+ public:
+  acknowledgements(node_context& node, link_output& output) noexcept
+      : node_(node), output_(output) {}
+
+  // A message of that link was handled. `data`: its sender waits for the acknowledgement.
+  void count_handled(session& from, bool data) {
+    ++from.handled;
+    if (from.keeps && !from.acknowledge_listed)
+      list(from, data);
+  }
+  // False: there is no room.
+  bool acknowledge(session& by, std::chrono::nanoseconds now);
+  // The sender may be waiting for room, and the poll that runs may go on for long.
+  void acknowledge_at_once(session& by);
+  // All that are due, and those in whose company something leaves.
+  void acknowledge_due(std::chrono::nanoseconds now);
+  // `never`: nothing waits.
+  [[nodiscard]] std::chrono::nanoseconds next() const noexcept { return due_; }
+  void forget(const session& gone) { std::erase(listed_, &gone); }
+
+ private:
+  void list(session& from, bool data);
+
+  node_context& node_;
+  link_output& output_;
+  std::vector<session*> listed_;  // something is to be acknowledged there
+  std::chrono::nanoseconds due_ = timer_queue::never;
+};
+
+}  // namespace atbus::detail

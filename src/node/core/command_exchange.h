@@ -1,0 +1,83 @@
+// Commands: those that this node has asked others, and the answers that it gives.
+//
+// Each call that asks is called back once. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "atbus/command.hpp"
+#include "node/core/directory_watch.h"
+#include "node/core/event_queue.h"
+#include "node/core/outbox.h"
+#include "node/core/peer_retention.h"
+#include "node/core/peer_table.h"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+
+class command_exchange {
+ public:
+  command_exchange(node_context& node, event_queue& events, peer_table& peers, outbox& user,
+                   peer_retention& retention, directory_watch& directory)
+      : node_(node),
+        events_(events),
+        peers_(peers),
+        outbox_(user),
+        retention_(retention),
+        directory_(directory) {}
+
+  using command_call = std::function<void(status, const command_reply&)>;
+  // See node::command.
+  status ask(bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
+             command_call call);
+  // The answer to a command of that incarnation's.
+  status answer(const node_instance& to, std::uint64_t number, errc how,
+                const std::vector<std::string>& values);
+
+  // A command or a reply has come. False: it makes no sense, or may not come from there.
+  bool deliver(const node_instance& source, const message_head& head, bytes_view payload,
+               bool redelivered);
+  // Whether it is a command whose time is over: its sender has been told so.
+  [[nodiscard]] bool has_expired(const message_head& head, bytes_view payload) const;
+  // A command or a reply of this node's does not get there.
+  void undelivered(const held_message& what, errc reason);
+  // When the time of the command in that message is over; none: whoever asked was told what became of it.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent) const;
+  void close() noexcept;
+
+ private:
+  struct asked {
+    bus_id to;
+    command_call call;
+    std::unique_ptr<timer> clock;
+  };
+  using asked_map = std::map<std::uint64_t, asked>;  // by number
+
+  void deliver_reply(bus_id source, errc how, std::uint64_t number,
+                     std::vector<std::string> values);
+  // The call is made with the next events, unless it was made before.
+  void end(std::uint64_t number, status how);
+  void forget(asked_map::iterator which);
+
+  node_context& node_;
+  event_queue& events_;
+  peer_table& peers_;
+  outbox& outbox_;
+  peer_retention& retention_;
+  directory_watch& directory_;
+  asked_map asked_;
+  std::uint64_t last_asked_ = 0;    // begins anywhere
+  std::set<bus_id> asked_in_vain_;  // on_writable is owed for these
+  // What commands answer through; null once the node is closed.
+  std::shared_ptr<command_exchange*> answers_ = std::make_shared<command_exchange*>(this);
+};
+
+}  // namespace atbus::detail

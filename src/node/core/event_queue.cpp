@@ -1,0 +1,195 @@
+#include "node/core/event_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+// Lines for a log, between two polls.
+constexpr std::size_t lines_max = 1000;
+// Bytes of dropped messages whose events wait for a poll, where a send buffer has less.
+constexpr std::size_t untold_drops_least = std::size_t{1024} * 1024;
+
+}  // namespace
+
+node_handlers& event_queue::handlers_to_set() {
+  if (!polling_)
+    return handlers_;
+  if (!next_handlers_)
+    next_handlers_ = handlers_;
+  return *next_handlers_;
+}
+
+void event_queue::end_poll() noexcept {
+  polling_ = false;
+  if (next_handlers_)
+    handlers_ = *std::exchange(next_handlers_, std::nullopt);
+}
+
+void event_queue::add(event what) {
+  receive_.close();  // the event comes before the next message
+  events_.push_back(std::move(what));
+}
+
+void event_queue::tell_endpoint(bus_id whom, endpoint_event change) {
+  if (whom != bus_id{} || node_.is_client())
+    add({.kind = event::what::endpoint, .about = whom, .change = change});
+}
+
+void event_queue::tell_writable(bus_id whom) {
+  add({.kind = event::what::writable, .about = whom});
+}
+
+void event_queue::tell_call(std::function<void(status)> call, status how) {
+  add({.kind = event::what::call, .call = std::move(call), .result = how});
+  ++untold_calls_;
+}
+
+outgoing_flow::sink event_queue::reporter(peer& of) {
+  return [this, id = of.id](held_message&& what, errc reason) {
+    const bool unknown = what.outcome() == errc::outcome_unknown;
+    if (what.flags != 0)
+      ask_.command_undelivered(what, reason);
+    else
+      tell_undelivered(id, std::move(what), reason);
+    ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+  };
+}
+
+// What is dropped for want of room is reported as often as something is sent, however seldom the node is
+// polled. All else is reported from poll, or was held before.
+void event_queue::tell_undelivered(bus_id about, held_message&& what, errc reason) {
+  if (!handlers_.on_undelivered && !(next_handlers_ && next_handlers_->on_undelivered))
+    return;
+  if (reason != errc::would_block)
+    return add({.kind = event::what::undelivered,
+                .about = about,
+                .message = std::move(what),
+                .reason = reason});
+  const std::pair key{about, what.outcome()};
+  if (const auto last = last_drops_.find(key); last != last_drops_.end()) {
+    event& all = *last->second;
+    untold_drops_ -= std::exchange(all.message.bytes, {}).size();
+    all.message.number = what.number;
+    all.message.type = what.type;
+    ++all.count;
+    return;
+  }
+  const std::size_t cost = sizeof(event) + what.bytes.size();
+  const bool is_last =
+      untold_drops_ + cost > std::max(node_.options.send_buffer_size(), untold_drops_least);
+  const auto place = is_last ? last_drops_.emplace(key, nullptr).first : last_drops_.end();
+  try {
+    add({.kind = event::what::undelivered, .about = about, .reason = reason, .count = 1});
+  } catch (...) {
+    if (is_last)
+      last_drops_.erase(place);
+    throw;
+  }
+  events_.back().message = std::move(what);
+  untold_drops_ += cost;
+  if (is_last)
+    place->second = &events_.back();
+}
+
+void event_queue::took_undelivered(const event& item) noexcept {
+  if (item.reason != errc::would_block)
+    return;
+  untold_drops_ -= sizeof(event) + item.message.bytes.size();
+  // The event that further drops were added to is behind all others of its key.
+  const auto last = last_drops_.find({item.about, item.message.outcome()});
+  if (last != last_drops_.end() && last->second == &events_.front())
+    last_drops_.erase(last);
+}
+
+void event_queue::log(std::string text) {
+  if (untold_lines_ == lines_max) {
+    ++lines_left_out_;
+    return;
+  }
+  add({.kind = event::what::log, .text = std::move(text)});
+  ++untold_lines_;
+}
+
+void event_queue::log_cause(errc cause, std::string text) {
+  if (lines_of_causes_.take(static_cast<std::uint64_t>(cause), node_.now()) != 0)
+    log(std::move(text));
+}
+
+void event_queue::log_about(bus_id whom, std::string text) {
+  const unsigned left = lines_of_nodes_.take(whom.value(), node_.now());
+  if (left == 1)
+    text += " (more about it is left out for a minute)";
+  if (left != 0)
+    log(std::move(text));
+}
+
+void event_queue::tell_line(const std::string& text) {
+  --untold_lines_;
+  if (!handlers_.on_log)
+    return;
+  const std::uint64_t left_out = untold_lines_ == 0 ? std::exchange(lines_left_out_, 0) : 0;
+  handlers_.on_log(text);
+  if (left_out != 0 && !node_.closed)
+    handlers_.on_log(std::to_string(left_out) + " more lines were left out");
+}
+
+void event_queue::tell_and_catch() noexcept {
+  for (std::size_t left = events_.size(); left != 0 && !node_.closed && !events_.empty(); --left) {
+    try {
+      tell_all();
+      return;
+    } catch (...) {
+      thrown_ = thrown_ ? thrown_ : std::current_exception();
+      node_.end_poll();
+    }
+  }
+}
+
+bool event_queue::tell_those_here() {
+  // What handlers bring about is told in the next poll at the latest: this ends.
+  for (std::size_t left = events_.size(); left != 0 && !events_.empty(); --left) {
+    if (events_.front().kind == event::what::undelivered)
+      took_undelivered(events_.front());
+    event item = std::move(events_.front());
+    events_.pop_front();
+    switch (item.kind) {
+      case event::what::undelivered:
+        if (handlers_.on_undelivered) {
+          handlers_.on_undelivered(undelivered{item.about, item.message.number, item.message.type,
+                                               item.message.bytes, item.message.outcome(),
+                                               item.reason, item.count});
+        }
+        break;
+      case event::what::endpoint:
+        if (handlers_.on_endpoint)
+          handlers_.on_endpoint(ask_.endpoint_of(item.about), item.change);
+        break;
+      case event::what::writable:
+        if (handlers_.on_writable)
+          handlers_.on_writable(item.about);
+        break;
+      case event::what::log:
+        tell_line(item.text);
+        break;
+      case event::what::call:
+        --untold_calls_;
+        item.call(item.result);
+        break;
+    }
+    if (node_.closed)
+      return false;
+  }
+  return true;
+}
+
+void event_queue::close() noexcept {
+  last_drops_.clear();
+  for (auto untold = std::exchange(events_, {}); const event& item : untold) {
+    if (item.kind == event::what::call)
+      item.call(item.result);
+  }
+}
+
+}  // namespace atbus::detail

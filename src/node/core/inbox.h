@@ -1,0 +1,48 @@
+// Hands messages that have come to the user's handlers.
+//
+// One thread, from poll alone.
+#pragma once
+
+#include "node/core/command_exchange.h"
+#include "node/core/event_queue.h"
+
+namespace atbus::detail {
+
+class inbox {
+ public:
+  inbox(node_context& node, event_queue& events, command_exchange& commands) noexcept
+      : node_(node), events_(events), commands_(commands) {}
+
+  void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
+               bool redelivered) {
+    count(payload.size(), redelivered);
+    if (const auto& handler = events_.handlers().on_message)
+      handler(message{source.id, node_.self.id, type, payload, redelivered});
+  }
+  // Also a command or a reply. False: it makes no sense, or may not come from there.
+  bool deliver_any(const node_instance& source, const message_head& head, bytes_view payload,
+                   bool redelivered) {
+    if ((head.flags & command_flags) == 0 && source.id != bus_id{}) {
+      deliver(source, head.type, payload, redelivered);
+      return true;
+    }
+    count(payload.size(), redelivered);
+    return commands_.deliver(source, head, payload, redelivered);
+  }
+
+ private:
+  void count(std::size_t bytes, bool redelivered) noexcept {
+    ++node_.stats.delivered;
+    node_.stats.delivered_bytes += bytes;
+    if (redelivered) [[unlikely]]
+      ++node_.stats.redelivered;
+    if (++node_.progress.told == node_.progress.most) [[unlikely]]
+      node_.end_poll();
+  }
+
+  node_context& node_;
+  event_queue& events_;
+  command_exchange& commands_;
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,222 @@
+#include "node/core/link_choice.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+// How often a peer whose messages move from a lane to another link is looked at.
+constexpr std::chrono::nanoseconds move_interval = std::chrono::milliseconds{1};
+
+}  // namespace
+
+std::chrono::nanoseconds link_choice::next_look() const noexcept {
+  // Only a lane doesn't tell when all that was sent is handled.
+  const auto is_silent = [](const peer* of) {
+    return of->next != nullptr && of->current != nullptr && !of->current->keeps;
+  };
+  return std::ranges::any_of(moving_, is_silent) ? node_.now() + move_interval : timer_queue::never;
+}
+
+void link_choice::move_settled() {
+  for (peer* moving : std::vector<peer*>{moving_})
+    move_if_settled(*moving);
+}
+
+void link_choice::choose(peer& of, session& fresh) {
+  if (of.current == nullptr && of.left_behind == nullptr) {
+    if (fresh.is_answer_final() || !of.out.is_in_doubt())
+      return use(of, fresh, false);
+    return sessions_.drop(fresh, true, errc::ok, "the link before was lost: register again");
+  }
+  const auto alive = [](session* one) {
+    return one != nullptr && one->stage == session_stage::registered ? one : nullptr;
+  };
+  const session* const second = alive(of.next);
+  const session* const rival = second != nullptr ? second : alive(of.current);
+  if (rival == nullptr || reach_.better(fresh, *rival))
+    of.next = &fresh;
+  else if (fresh.by_us && !reach_.better(*rival, fresh))
+    return sessions_.drop(fresh, true, errc::ok,
+                          "another link is in use");  // they are alike: the first one
+  // Its turn comes when what waits there is handled, or when it is known what the old one leaves.
+  if (of.left_behind != nullptr || of.current->stage == session_stage::dropped)
+    return;
+  list_moving(of);
+  move_if_settled(of);
+}
+
+void link_choice::use(peer& of, session& path, bool settled) {
+  of.current = &path;
+  of.next = nullptr;
+  of.blocked = false;
+  circuits_.writable();  // those that the link before had no room for
+  if (of.sessions.size() > 1)
+    list_moving(of);
+  flow_position position{.session = path.answer.session, .last = path.answer.last};
+  if (settled)
+    position.last = std::max(position.last, of.out.last_sent());  // it was said before that
+  if (!of.out.resume(path.instance, position, node_.options.restart(), events_.reporter(of))) {
+    of.current = nullptr;
+    return sessions_.violation(
+        path, {errc::protocol_error, "it has come further with our flow than we have"});
+  }
+  if (path.answer.superseded)
+    return superseded(of, path);
+  const bool moved = std::exchange(of.told_connected, true);
+  const std::string id = path.instance.id.to_string();
+  if (node_.is_client(of))
+    events_.log_cause(errc::ok, "a client is here through " + path.at.peer());
+  else
+    events_.log_about(of.id, (moved ? "messages to " + id + " go" : "connected to " + id) +
+                                 " through " + path.at.peer());
+  events_.tell_endpoint(of.id, moved ? endpoint_event::moved : endpoint_event::connected);
+  ready_.tell(of.id, {});
+  // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.
+  if (!of.out.holds())
+    (void)output_.announce(of, path, of.out.accepted() + 1);
+  output_.drain(of);
+}
+
+// Another process has taken our place there, for good.
+void link_choice::superseded(peer& of, session& path) {
+  events_.log(of.id.to_string() +
+              " takes nothing more from this process: another one has its bus id");
+  events_.tell_endpoint(of.id, endpoint_event::superseded);
+  of.current = nullptr;
+  retention_.end_wishes(of);
+  retention_.abandon(of, errc::superseded);
+  sessions_.drop(path, true, errc::superseded, {});
+}
+
+void link_choice::list_moving(peer& of) {
+  if (std::find(moving_.begin(), moving_.end(), &of) == moving_.end())
+    moving_.push_back(&of);
+}
+
+void link_choice::move_if_settled(peer& of) {
+  if (of.next != nullptr && of.current != nullptr) {
+    if (of.current->stage == session_stage::dropped ||
+        of.next->stage != session_stage::registered || !of.current->settled())
+      return;
+    use(of, *of.next, true);
+  }
+  const bool is_used = of.current != nullptr && of.current->stage == session_stage::registered;
+  // The other end's messages may be on any of the others until they have moved here too.
+  if (is_used && of.in_from != of.current)
+    return;
+  std::erase(moving_, &of);
+  if (!is_used)
+    return;
+  for (session* other : std::vector<session*>{of.sessions}) {
+    const bool is_needed = other == reach_.link_to(of);
+    if (other != of.current && !is_needed && other->by_us &&
+        other->stage == session_stage::registered)
+      sessions_.drop(*other, true, errc::ok, "another link is in use");
+  }
+}
+
+void link_choice::path_ended(peer& of, session& gone) {
+  std::erase(of.sessions, &gone);
+  if (of.in_from == &gone)
+    of.in_from = nullptr;
+  const bool was_next = of.next == &gone;
+  if (was_next)
+    of.next = nullptr;
+  if (of.current != &gone && of.left_behind != &gone) {
+    if (of.current == nullptr || of.current->stage != session_stage::registered)
+      return;
+    for (session* other : std::vector<session*>{of.sessions}) {
+      if (was_next && other != of.current && other->stage == session_stage::registered)
+        choose(of, *other);
+    }
+    // What was held for a better link goes through the one there is; nothing else may call for it.
+    return output_.drain(of);
+  }
+  of.left_behind = nullptr;
+  std::list<held_message> left = take_left(of, gone.at);
+  if (of.current == &gone)
+    of.current = nullptr;
+  // Also an announcement: it may still come, and would take the flow back to the lost link.
+  const bool settled = left.empty() && gone.settled();
+  if (of.current != nullptr || gone.given_up) {
+    // Later ones are on their way already, or nobody wants these to get there.
+    const errc reason = gone.given_up ? errc::closed : errc::peer_closed;
+    const auto report = events_.reporter(of);
+    for (held_message& message : left)
+      report(std::move(message), reason);
+    left.clear();
+    if (of.current != nullptr)
+      return;
+  }
+  // Nobody waits any more for what was answered, or whose time was over in the link. A link does not keep
+  // the deadlines of what it takes: they begin anew, but for commands.
+  for (auto at = left.begin(); at != left.end();) {
+    const auto message = at++;
+    if (message->flags == flag_command) {
+      if (const auto deadline = commands_.deadline_of(*message))
+        message->deadline = *deadline;
+      else
+        left.erase(message);
+    } else if (message->flags == 0 && of.policy.message_deadline.count() != 0) {
+      message->deadline = moment_after(node_.now(), of.policy.message_deadline);
+    }
+  }
+  of.out.path_lost(std::move(left));
+  if (const auto next_deadline = of.out.earliest_deadline())
+    of.expiry.set(*next_deadline);
+  session* const next = std::exchange(of.next, nullptr);
+  // What the other end said of our flow is of use if nothing could arrive after that.
+  if (next != nullptr && next->stage == session_stage::registered &&
+      (settled || next->is_answer_final()))
+    return use(of, *next, settled);
+  for (session* other : std::vector<session*>{of.sessions}) {
+    if (other->stage == session_stage::registered)
+      sessions_.drop(*other, true, errc::ok, "the link before was lost: register again");
+  }
+}
+
+std::list<held_message> link_choice::take_left(peer& of, link& from) {
+  struct jump {
+    std::size_t index;     // of the first message behind it
+    std::uint64_t before;  // number of the last message in front of it
+  };
+  std::list<held_message> left;
+  std::vector<jump> jumps;
+  from.take_unreleased([&](bytes_view bytes, errc fate) {
+    message_head head;
+    if (decode(bytes, head) != head_fault::none)
+      return;
+    if (head.kind == message_kind::flow) {
+      if (flow_body body; decode(bytes, body))
+        jumps.push_back({left.size(), body.before});
+      return;
+    }
+    if (head.kind != message_kind::data)
+      return;
+    const bytes_view payload = payload_of(bytes);
+    held_message& message = left.emplace_back();
+    message.type = head.type;
+    message.may_have_arrived = fate == errc::outcome_unknown;
+    message.redelivered = (head.flags & flag_redelivered) != 0;
+    message.required = (head.flags & flag_require_delivery) != 0;
+    message.flags = head.flags & command_flags;
+    message.bytes.assign(payload.begin(), payload.end());
+  });
+  for (held_message& message : left)
+    message.may_be_inherited = message.may_have_arrived && from.may_be_inherited();
+  std::uint64_t number = of.out.last_sent();
+  std::size_t index = left.size();
+  for (auto message = left.rbegin(); message != left.rend(); ++message, --index) {
+    for (; !jumps.empty() && jumps.back().index >= index; jumps.pop_back()) {
+      if (jumps.back().index == index && index != left.size())
+        number = jumps.back().before;
+    }
+    message->number = number--;
+  }
+  return left;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,96 @@
+// What goes into a link: the user's messages, control messages, and the direct path of messages that go
+// where the one before went.
+//
+// One claim is open at a time. The direct path is closed before each event and each verb that may change
+// where messages go, or that asks how many have gone; whoever sends twice to one peer opens it anew.
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "atbus/detail/direct_path.hpp"
+#include "node/core/event_queue.h"
+#include "node/core/link_sharing.h"
+#include "node/core/node_context.h"
+#include "node/route/circuit.h"
+#include "protocol/control.h"
+#include "protocol/message_head.h"
+
+namespace atbus::detail {
+
+class link_output {
+ public:
+  link_output(node_context& node, event_queue& events, link_sharing& sharing, circuits& relayed);
+
+  // A message of the user's that has room in a link and waits for its commit.
+  struct open_claim {
+    session* path = nullptr;  // null: there is none
+    std::size_t length = 0;
+  };
+  open_claim claimed;
+
+  // Room for a message of the user's in the link that `to` uses, with its number and its head written;
+  // null and why. Then end_data().
+  [[nodiscard]] std::byte* begin_data(peer& to, std::uint64_t number, std::uint32_t type,
+                                      std::uint8_t flags, std::size_t length, status& why);
+  static void end_data(session& path, std::size_t length) noexcept {
+    path.at.commit(message_head_size + length);
+    path.last_data = ++path.committed;
+  }
+  // Sends what is held for the peer, as far as there is room.
+  void drain(peer& of);
+  // Says which number the next message in that link has.
+  status announce(peer& of, session& path, std::uint64_t number);
+  // For a message of that size on a link: whether it is to be acknowledged at once.
+  [[nodiscard]] std::uint8_t flags_after(session& path, std::size_t size) const noexcept;
+
+  // Room in a link for what is not the user's. The user's open claim there is gone, also if there is none.
+  [[nodiscard]] std::byte* claim_in(session& path, std::size_t length, message_purpose purpose,
+                                    status& why) noexcept {
+    if (direct_session_ == &path)
+      close_path();
+    if (claimed.path == &path)
+      claimed = {};
+    return path.at.claim(length, purpose, why);
+  }
+  // A control message. Not ok: nothing was said, mostly for want of room.
+  template <class Body>
+  status say(session& to, const Body& body) {
+    encode(body, scratch_);
+    return send_control(to, scratch_);
+  }
+  status send_control(session& to, bytes_view message);
+
+  [[nodiscard]] direct_path& path() noexcept { return direct_; }
+  [[nodiscard]] const direct_path& path() const noexcept { return direct_; }
+  // A message of the user's was sent there: the second one in a row opens the direct path.
+  void sent_data(session& path) noexcept {
+    if (direct_session_ == &path)
+      open_path(path);
+    direct_session_ = &path;
+  }
+  void close_path() noexcept {
+    if (direct_.is_open())
+      end_path();
+  }
+  // The path is closed: the next message does not open it.
+  void forget_path() noexcept { direct_session_ = nullptr; }
+
+ private:
+  void open_path(session& path) noexcept;
+  void end_path() noexcept;
+
+  node_context& node_;
+  event_queue& events_;
+  link_sharing& sharing_;
+  circuits& circuits_;
+  direct_path direct_;
+  // Of the direct path; while that is closed, of the last message that this poll has sent.
+  session* direct_session_ = nullptr;
+  byte_buffer scratch_;
+  std::uint64_t last_turn_ = 0;  // flow_body::turn
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,78 @@
+// What every part of a node reads and none of them owns: who the node is, its options, its environment, its
+// timers and its counters.
+//
+// One thread.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "atbus/bus_id.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/node_options.hpp"
+#include "atbus/node_stats.hpp"
+#include "atbus/status.hpp"
+#include "core/node_instance.h"
+#include "core/random_source.h"
+#include "core/timer_queue.h"
+#include "node/link/link.h"
+#include "node/link/poll_progress.h"
+#include "node/peer/peer.h"
+#include "protocol/handshake.h"
+
+namespace atbus::detail {
+
+// What a node stands on. All of it outlives the node.
+struct node_environment {
+  const clock_source& clock;
+  random_source& random;
+  transport& channels;
+  host_identity host{};  // equal for nodes that can share memory
+};
+
+struct node_context {
+  node_context(bus_id id, const node_options& from, const node_environment& environment)
+      : self{id, 0}, options(without_tokens(from)), on(environment), fault(from.check()) {}
+
+  node_instance self;
+  const node_options options;  // const: it has setters of the same names
+  node_environment on;
+  token_list tokens;
+  error fault;         // why the node can't be used at all; no error: it can
+  timer_queue timers;  // declared before everything that has timers
+  node_stats stats;
+  poll_progress progress;  // of the poll that runs
+  bool closed = false;
+  bool leaving = false;
+
+  [[nodiscard]] std::chrono::nanoseconds now() const { return on.clock.now(); }
+  // The moment a peer that has gone silent, or never came, is given up.
+  [[nodiscard]] std::chrono::nanoseconds idle_deadline() const {
+    return moment_after(now(), options.first_idle_timeout());
+  }
+  void end_poll() const noexcept { on.channels.end_poll(); }
+
+  // A client has no bus id, and one peer, which it knows as 0.
+  [[nodiscard]] bool is_client() const noexcept { return self.id == bus_id{}; }
+  // Whether that peer is a client of this node.
+  [[nodiscard]] bool is_client(const peer& of) const noexcept {
+    return of.id == bus_id{} && !is_client();
+  }
+  // The id under which this node keeps a peer that calls itself `id`.
+  [[nodiscard]] bus_id known_as(bus_id id) const noexcept { return is_client() ? bus_id{} : id; }
+
+  // Bytes after which a sender asks for an acknowledgement. Not more: what waits for it should not
+  // outgrow the processor's caches.
+  [[nodiscard]] std::size_t acknowledge_after() const noexcept {
+    return std::min(options.send_buffer_size() / 4, std::size_t{512} * 1024);
+  }
+
+ private:
+  // The node proves itself with `tokens`, which are wiped when they go.
+  [[nodiscard]] static node_options without_tokens(node_options options) {
+    options.wipe_tokens();
+    return options;
+  }
+};
+
+}  // namespace atbus::detail

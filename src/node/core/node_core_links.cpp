@@ -1,0 +1,350 @@
+// What a node does when a link tells of something.
+#include <string>
+#include <utility>
+
+#include "core/text.h"
+#include "node/core/node_core.h"
+
+namespace atbus::detail {
+namespace {
+
+// Bytes. Longer control messages are acknowledged as data is: some of them fill the sender's queue.
+constexpr std::size_t short_control = 512;
+
+}  // namespace
+
+void node_core::opened(link& at, bool accepted) {
+  if (node_.closed)
+    return;
+  outbox_.close_paths();
+  session* on = session_of(at);
+  if (on == nullptr)
+    on = &sessions_.make(at);
+  else if (&on->at != &at)
+    on = &sessions_.move(*on, at);
+  if (node_.leaving)
+    return sessions_.drop(*on, false, errc::closed, {});
+  on->by_us = !accepted;
+  registration_.begin_handshake(*on);
+}
+
+bool node_core::received_other(link& from, bytes_view message, bool redelivered) {
+  receive_.close();
+  session* const by = session_of(from);
+  std::uint32_t type = 0;
+  if (node_.closed || by == nullptr || by->stage != session_stage::registered ||
+      by->of->in_from != by || !by->of->in.is_next_new() || by->instance.id == bus_id{} ||
+      !events_.empty() || message.size() - message_head_size > node_.options.message_limit() ||
+      !is_plain_data(message.data(), type)) [[unlikely]]
+    return received_special(from, message, redelivered);
+  acknowledgements_.count_handled(*by, true);
+  by->of->in.arrived_new(1);
+  receive_.open(*by, events_.handlers().on_message);
+  inbox_.deliver(by->instance, type, payload_of(message), redelivered);
+  return true;
+}
+
+bool node_core::received_special(link& from, bytes_view message, bool redelivered) {
+  output_.close_path();
+  session* const by = session_of(from);
+  if (node_.closed || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
+    return true;
+  // Most of these; their heads are read there.
+  if (!message.empty() && message[0] == static_cast<std::byte>(message_kind::routed)) {
+    relay_.take(*by, message);
+    return true;
+  }
+  message_head head;
+  const head_fault fault = decode(message, head);
+  if (fault == head_fault::none && head.kind == message_kind::data) [[likely]]
+    return received_data(*by, head, message, redelivered);
+  if (fault != head_fault::none) [[unlikely]] {
+    sessions_.violation(*by, {errc::protocol_error, std::string{explain(fault)}});
+  } else if (head.kind == message_kind::broadcast) {
+    acknowledgements_.count_handled(*by, true);
+    broadcasts_.take(*by, message);
+  } else {
+    // The sender of a number waits for its acknowledgement, as it does for a message's.
+    acknowledgements_.count_handled(
+        *by, head.kind == message_kind::flow || message.size() > short_control);
+    if (by->stage == session_stage::registering)
+      registration_.advance(*by, message);
+    else
+      control(*by, head, message);
+  }
+  return true;
+}
+
+bool node_core::received_data(session& by, const message_head& head, bytes_view message,
+                              bool redelivered) {
+  if (by.stage == session_stage::registering || by.of == nullptr || by.of->in_from != &by)
+      [[unlikely]] {
+    if (by.stage == session_stage::registering)
+      sessions_.violation(by, {errc::protocol_error, "a message came before registration"});
+    else if (by.of == nullptr || by.of->in_from == nullptr)
+      sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
+    else
+      sessions_.drop(by, false, errc::superseded, {});  // the flow goes on elsewhere
+    return true;
+  }
+  if (message.size() - message_head_size > node_.options.message_limit()) [[unlikely]] {
+    sessions_.violation(by, {errc::protocol_error, "a message is longer than this node takes"});
+    return true;
+  }
+  if (!events_.tell_before_message(&by))
+    return false;
+  take_data(by, head, message, redelivered);
+  return true;
+}
+
+void node_core::take_data(session& by, const message_head& head, bytes_view message,
+                          bool redelivered) {
+  peer& of = *by.of;
+  if ((head.flags & flag_acknowledge) != 0)
+    acknowledgements_.acknowledge_at_once(by);
+  acknowledgements_.count_handled(by, true);
+  switch (of.in.arrived()) {
+    case incoming_flow::verdict::deliver:
+      if (!inbox_.deliver_any(by.instance, head, payload_of(message),
+                              redelivered || (head.flags & flag_redelivered) != 0)) [[unlikely]]
+        sessions_.violation(
+            by, {errc::protocol_error, node_.is_client(of)
+                                           ? "a client sends something else than commands"
+                                           : "a command or reply is not as it should be"});
+      return;
+    case incoming_flow::verdict::duplicate:
+      ++node_.stats.duplicates;
+      return;
+    case incoming_flow::verdict::violation:
+      return sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
+  }
+}
+
+void node_core::control(session& from, const message_head& head, bytes_view message) {
+  const auto read = [&](auto& body) {
+    error bad = decode(message, body);
+    if (!bad)
+      sessions_.violation(from, std::move(bad));
+    return from.stage != session_stage::dropped;
+  };
+  switch (head.kind) {
+    case message_kind::where:
+      if (where_body body; read(body))
+        siblings_.answer_where(from, body);
+      return;
+    case message_kind::found:
+      if (found_body body; read(body))
+        siblings_.dial_sibling(from, body);
+      return;
+    case message_kind::acknowledge:
+      if (acknowledge_body body; read(body))
+        acknowledged(from, body.handled);
+      return;
+    case message_kind::ping:
+      if (ping_body body; read(body))
+        output_.say(from, pong_body{.number = body.number});
+      return;
+    case message_kind::pong:
+      if (pong_body body; read(body))
+        liveness_.answered(from, body.number);
+      return;
+    case message_kind::flow:
+      if (flow_body body; read(body))
+        announced(from, body);
+      return;
+    case message_kind::bye:
+      if (bye_body body; read(body)) {
+        if (from.of == nullptr || !node_.is_client(*from.of))
+          events_.log_about(from.instance.id, from.at.peer() + " leaves: " + in_quotes(body.text));
+        sessions_.drop(from, false, body.reason, {});
+      }
+      return;
+    case message_kind::addresses:
+      if (addresses_body body; read(body)) {
+        from.of->addresses = body.addresses;
+        dialing_.try_offers(*from.of, body.addresses, from.host);
+      }
+      return;
+    default:
+      if (is_ignorable(head.kind))
+        return;
+      sessions_.violation(from, {errc::protocol_error, "a message of the handshake came after it"});
+  }
+}
+
+// The other end says which number its next message on that link has.
+void node_core::announced(session& from, const flow_body& body) {
+  peer& of = *from.of;
+  if (of.in_from != &from) {
+    // It was slower than what its sender has said on a later link.
+    if (!of.in.move_to_path(body.turn))
+      return sessions_.drop(from, false, errc::superseded, {});
+    of.in_from = &from;
+  }
+  if (from.shake != nullptr)
+    registration_.both_registered(from);
+  if (!of.in.announce(body.next, body.turn))
+    sessions_.violation(
+        from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
+}
+
+void node_core::acknowledged(session& by, std::uint64_t handled) {
+  if (handled > by.committed || handled < by.released || !by.keeps) {
+    return sessions_.violation(
+        by, {errc::protocol_error, "it acknowledges message " + std::to_string(handled) + " of " +
+                                       std::to_string(by.committed)});
+  }
+  by.at.release(handled - by.released);
+  by.released = handled;
+  if (by.of->current == &by)
+    output_.drain(*by.of);
+}
+
+void node_core::writable(link& at) {
+  circuits_.writable();
+  session* const of = session_of(at);
+  if (node_.closed || of == nullptr || of->of == nullptr || of->of->current != of)
+    return;
+  outbox_.close_paths();
+  peer& to = *of->of;
+  to.blocked = false;
+  output_.drain(to);
+}
+
+void node_core::closed(link& at, const error& why) {
+  session* const gone = session_of(at);
+  if (node_.closed || gone == nullptr)
+    return;
+  outbox_.close_paths();
+  peer* const of = gone->of;
+  if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
+    if (of == nullptr || !node_.is_client(*of)) {  // clients go without a word
+      ++node_.stats.links_lost;
+      events_.log_about(gone->instance.id, "the link to " + gone->instance.id.to_string() +
+                                               " is lost: " + dialing::at_place(at.peer(), why));
+    }
+  }
+  if (gone->stage == session_stage::registering && gone->failure == errc::ok)
+    ++node_.stats.registrations_failed;
+  if (of != nullptr)
+    choice_.path_ended(*of, *gone);
+  const bool registered = of != nullptr;
+  if (dial* const which = gone->dialled; which != nullptr) {
+    if (dial_ended(*which, *gone, why))
+      return;
+  }
+  sessions_.end(*gone);
+  if (!registered)
+    return;
+  if (at.kind() != link_kind::relayed && !reachability::has_place(*of))
+    tree_.displace(*of);
+  if (!of->sessions.empty())
+    return;
+  retention_.lost(*of);
+  directory_.lost(*of);
+  retention_.let_go(*of);
+}
+
+// The link that a dial has led to has ended, or the dial has failed. True: the session is ended too.
+bool node_core::dial_ended(dial& which, session& gone, const error& why) {
+  const bool registered = gone.of != nullptr;
+  if (!registered && which.is_to_sibling()) {
+    const std::string reason =
+        gone.failure != errc::ok ? std::string{explain(gone.failure)} : why.text();
+    sessions_.end(gone);
+    siblings_.end_sibling_dial(*which.of, which, reason);
+    return true;
+  }
+  if (!registered && which.told != why.code() && gone.stage == session_stage::opening) {
+    events_.log("no connection to " + dialing::at_place(which.where(), why));
+    which.told = why.code();
+  }
+  which.at = nullptr;
+  if (which.is_relayed() && !registered) {
+    peer& whom = *which.of;
+    const errc reason = gone.failure != errc::ok ? gone.failure : why.code();
+    dialing_.dial_again(which);
+    which.denials = reason == errc::denied ? which.denials + 1 : 0;
+    const unsigned denials = which.denials;
+    sessions_.end(gone);
+    retention_.circuit_failed(whom, reason, denials);
+    return true;
+  }
+  // One that ends as soon as it has registered is a failure too.
+  if (gone.registered_at.count() != 0 &&
+      node_.now() - gone.registered_at >= node_.options.retry_longest())
+    which.failures = 0;
+  dialing_.dial_again(which);
+  if (peer* const whom = which.of; whom != nullptr && whom->out.holds())
+    retention_.seek(*whom);  // this way has failed now
+  return false;
+}
+
+void node_core::left(link& at) {
+  session* const of = session_of(at);
+  if (node_.closed || of == nullptr || of->of == nullptr)
+    return;
+  outbox_.close_paths();
+  if (node_.is_client(*of->of))
+    return sessions_.drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
+  of->stage = session_stage::away;
+  of->shared = of->wants_share = false;  // no batches go there: nobody would hand out shares
+  events_.tell_endpoint(of->of->id, endpoint_event::away);
+  of->of->told_connected = false;
+}
+
+// What is sent from here on waits until its new incarnation has registered.
+void node_core::recalling(link& at) {
+  session* const of = session_of(at);
+  if (node_.closed || of == nullptr || of->of == nullptr || of->of->current != of)
+    return;
+  outbox_.close_paths();
+  of->of->current = nullptr;
+  of->of->left_behind = of;
+}
+
+void node_core::returned(link& at) {
+  session* const of = session_of(at);
+  if (node_.closed || of == nullptr || of->stage == session_stage::dropped)
+    return;
+  outbox_.close_paths();
+  of->by_us = true;
+  if (of->of != nullptr && of->of->current == of)
+    of->of->current = nullptr;  // nothing of the user's goes there before it has registered
+  registration_.begin_handshake(*of);
+  if (of->of == nullptr || of->of->left_behind != of)
+    return;
+  of->of->left_behind = nullptr;
+  if (of->of->next != nullptr && of->of->next->stage == session_stage::registered)
+    choice_.use(*of->of, *of->of->next, true);
+}
+
+bool node_core::inherited(const node_instance& source, bytes_view message, bool redelivered,
+                          bool awaited) {
+  outbox_.close_paths();
+  message_head head;
+  if (node_.closed || decode(message, head) != head_fault::none || head.kind != message_kind::data)
+    return true;  // control messages of an earlier incarnation mean nothing to this one
+  // Later ones can have come only if the sender is gone, or has given these up.
+  if (!awaited && sessions_.has_heard_of(source)) {
+    events_.log_cause(errc::superseded,
+                      "messages of " + source.id.to_string() +
+                          " to an earlier incarnation of this node are left out: later ones " +
+                          "have come before them");
+    return true;
+  }
+  if (commands_.has_expired(head, payload_of(message))) {
+    events_.log_cause(
+        errc::timed_out,
+        "a command of " + source.id.to_string() +
+            " to an earlier incarnation of this node is not carried out: " + "its time is over");
+    return true;
+  }
+  if (!events_.tell_before_message(nullptr))
+    return false;
+  (void)inbox_.deliver_any(source, head, payload_of(message),
+                           redelivered || (head.flags & flag_redelivered) != 0);
+  return true;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,138 @@
+#include "node/core/peer_retention.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace atbus::detail {
+
+void peer_retention::made(peer& of) {
+  of.forget.replace([this, &of] {
+    events_.log(of.id.to_string() + " has not come back");
+    give_up(of, errc::peer_closed);
+  });
+  of.expiry.replace([this, &of] {
+    of.out.expire(node_.now(), [this, &of](held_message&& what, errc reason) {
+      ++node_.stats.deadline_drops;
+      events_.reporter(of)(std::move(what), reason);
+    });
+    if (const auto next = of.out.earliest_deadline())
+      of.expiry.set(*next);
+    output_.drain(of);  // there may be room for more
+  });
+}
+
+void peer_retention::wish_for(peer& of) {
+  of.wished = true;
+  of.forget.cancel();
+}
+
+void peer_retention::lost(peer& of) {
+  if (std::exchange(of.told_connected, false))
+    events_.tell_endpoint(of.id, endpoint_event::disconnected);
+  // What was offered was of the incarnation that is lost, or not: its next one offers it again.
+  std::erase_if(of.dials, [](const dial& one) { return one.offered && one.at == nullptr; });
+  dialing_.dial_again(of.dials);
+}
+
+void peer_retention::let_go(peer& of) {
+  if (is_wished(of))
+    return;
+  if (node_.leaving || !of.out.holds() || node_.is_client(of)) {
+    abandon(of, errc::closed);
+    return forget(of);
+  }
+  seek(of);
+  of.forget.set(node_.idle_deadline());
+}
+
+void peer_retention::abandon(peer& of, errc reason) {
+  of.out.abandon(reason, events_.reporter(of));
+}
+
+void peer_retention::give_up(peer& of, errc reason) {
+  of.out.abandon_unrequired(reason, events_.reporter(of));
+  if (!of.out.holds() && of.sessions.empty())
+    return forget(of);
+  // What is sent there later and is not required is not to wait for ever either.
+  if (of.sessions.empty())
+    of.forget.set(node_.idle_deadline());
+}
+
+void peer_retention::forget(peer& of) {
+  dialing_.end_dials(of.dials);
+  if (node_.is_client(of))
+    sessions_.away().lose(of.in);
+  else if (of.instance.incarnation != 0)
+    sessions_.away().remember(of.instance, of.in, of.silent);
+  if (of.wants_room)
+    events_.tell_writable(of.id);  // to be told that there is no such peer
+  if (parent_.last == &of)
+    parent_.last = nullptr;
+  peers_.erase(of);
+}
+
+void peer_retention::seek(peer& of) {
+  // Nothing else is to be tried, or it has failed.
+  const bool is_needed =
+      of.sessions.empty() && std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
+        return one.is_to_sibling() || (!one.is_relayed() && one.failures != 0);
+      });
+  if (!is_needed || !reach_.is_reachable(of.id) || node_.leaving)
+    return;  // what is required waits until the child is there
+  if (const error bad = dialing_.start_dial(of.dials, &of, std::nullopt, false); !bad)
+    events_.log("no way to " + of.id.to_string() + ": " + bad.text());
+}
+
+void peer_retention::ways_changed() {
+  circuits_.ways_changed();
+  for (const auto& [id, of] : peers_.all()) {
+    if (of->out.holds())
+      seek(*of);
+  }
+}
+
+// A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
+// it is reported. Who was is dialled again until it is forgotten.
+void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
+  // A restart of the other end in the middle of a handshake looks like that, once or twice.
+  constexpr unsigned denials_max = 3;
+  switch (why) {
+    case errc::no_route:
+    case errc::hop_limit:
+    case errc::message_too_large:
+    case errc::not_found:
+    case errc::version_mismatch:
+    case errc::timed_out:
+      break;
+    case errc::denied:
+      if (denials < denials_max)
+        return;
+      break;
+    default:
+      return await_for_a_time(of);
+  }
+  if (of.wished || of.instance.incarnation != 0 || !of.sessions.empty())
+    return;
+  give_up(of, why);
+}
+
+bool peer_retention::is_only_awaited(const peer& of) const noexcept {
+  return of.instance.incarnation == 0 && !is_wished(of) && of.sessions.empty() && of.dials.empty();
+}
+
+void peer_retention::await_for_a_time(peer& of) {
+  const bool was_met = of.instance.incarnation != 0 || !of.sessions.empty();
+  if (!was_met && !is_wished(of) && !of.forget.pending())
+    of.forget.set(node_.idle_deadline());
+}
+
+void peer_retention::end_wishes(peer& of) {
+  of.wished = false;
+  dialing_.end_dials(of.dials);
+  if (parent_.last != &of)
+    return;
+  dialing_.end_dials(parent_.dials);
+  parent_.last = nullptr;
+}
+
+}  // namespace atbus::detail
