@@ -1,15 +1,17 @@
-# test/hostile/<floor>/<name>_fuzz.cpp: a libFuzzer program <name>_fuzz with ATBUS_FUZZ=ON. In every
+# test/hostile/<floor>/<room>/<name>_fuzz.cpp: a libFuzzer program <name>_fuzz with ATBUS_FUZZ=ON. In every
 # other build the same file becomes a program that replays its corpus once, as an ordinary test, so
 # that what the fuzzer found stays found under any compiler.
 function(atbus_add_fuzz_targets)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/hostile/*/*_fuzz.cpp)
+  set(hostile ${PROJECT_SOURCE_DIR}/test/hostile)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${hostile}/*_fuzz.cpp)
   if(ATBUS_FUZZ)
     add_custom_target(fuzz_programs)
   endif()
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
     cmake_path(GET source PARENT_PATH folder)
-    cmake_path(GET folder FILENAME floor)
+    file(RELATIVE_PATH floor ${hostile} ${folder})
+    string(REGEX REPLACE "/.*" "" floor ${floor})
     set(corpus ${folder}/corpus/${name})
     if(ATBUS_FUZZ)
       add_executable(${name} ${source})
@@ -19,7 +21,7 @@ function(atbus_add_fuzz_targets)
       # .ci/run reads this list: program, then corpus.
       set_property(GLOBAL APPEND_STRING PROPERTY ATBUS_FUZZ_LIST "${name} ${corpus}\n")
     else()
-      add_executable(${name} ${source} ${PROJECT_SOURCE_DIR}/test/hostile/replay_corpus.cpp)
+      add_executable(${name} ${source} ${hostile}/replay_corpus.cpp)
       add_test(NAME hostile/${floor}/${name}.ReplaysItsCorpus COMMAND ${name} ${corpus})
       set_tests_properties(hostile/${floor}/${name}.ReplaysItsCorpus PROPERTIES TIMEOUT 120 LABELS
                                                                                hostile)

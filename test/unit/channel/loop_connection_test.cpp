@@ -1,7 +1,7 @@
 #include <stdexcept>
 
-#include "connection_fixture.h"
 #include "loop_fixture.h"
+#include "unit/channel/connection/connection_fixture.h"
 
 namespace atbus {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "connection_fixture.h"
 #include "plain_socket.h"
-#include "stream_fixture.h"
+#include "unit/channel/connection/connection_fixture.h"
+#include "unit/channel/socket_channel/stream_fixture.h"
 
 namespace atbus {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <ostream>
 
-#include "connection_fixture.h"
-#include "stream_fixture.h"
+#include "unit/channel/connection/connection_fixture.h"
+#include "unit/channel/socket_channel/stream_fixture.h"
 
 namespace atbus {
 namespace {
