@@ -2,17 +2,9 @@
 // go along are the test's.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "channel/handover/handed_lanes.h"
 #include "channel/stream/frame_reader.h"
@@ -20,6 +12,7 @@
 #include "plain_socket.h"
 #include "stream_bytes.h"
 #include "system/fork_guard.h"
+#include "test.h"
 
 namespace atbus::test {
 

@@ -4,21 +4,15 @@
 //   ATBUS_SIMULATION_SEED=4711 bin/simulation_node_test
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <ctime>
 #include <iostream>
 #include <ostream>
 #include <ratio>
 #include <sstream>
-#include <string>
 
 #include "from_environment.h"
 #include "sanitizer.h"
+#include "test.h"
 
 namespace atbus::test {
 

@@ -2,22 +2,12 @@
 // listed here.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "atbus/atbus.hpp"
+#include "test.h"
 
 namespace atbus {
-
-using namespace std::chrono_literals;
 
 struct channel_kind {
   const char* name;

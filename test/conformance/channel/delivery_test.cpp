@@ -1,7 +1,5 @@
 // Messages arrive whole, in order, once.
-#include <random>
 #include <stdexcept>
-#include <thread>
 
 #include "channel_kind.h"
 

@@ -1,11 +1,8 @@
 // Sleeping without missing anything, on both sides.
 #include <poll.h>
 
-#include <algorithm>
 #include <ctime>
 #include <future>
-#include <string>
-#include <thread>
 
 #include "channel_kind.h"
 

@@ -1,13 +1,8 @@
 // Commands through every kind of address.
-#include <string>
-#include <vector>
-
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class Command : public NodeFixture {
  protected:

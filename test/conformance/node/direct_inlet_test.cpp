@@ -1,15 +1,9 @@
 // What a handler finds, does and brings about while messages come to it past its node's core.
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "node/node_access.h"
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class DirectInlet : public NodeFixture {
  protected:

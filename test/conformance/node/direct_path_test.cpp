@@ -1,14 +1,8 @@
 // Where the messages of a node go when nothing has to be asked before: past its core. Nobody notices.
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class DirectPath : public NodeFixture {};
 class SocketWay : public NodeFixture {};

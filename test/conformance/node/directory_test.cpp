@@ -1,12 +1,8 @@
 // Two real nodes and a file that names one of them to the other.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <string>
-#include <string_view>
 
 #include "node_fixture.h"
 

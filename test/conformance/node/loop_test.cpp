@@ -1,15 +1,12 @@
 // Nodes on a libuv loop of their user's: nobody polls them.
 #include <uv.h>
 
-#include <chrono>
 #include <stdexcept>
 
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class NodeOnLoop : public NodeFixture {
  protected:

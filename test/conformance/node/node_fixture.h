@@ -1,19 +1,11 @@
 // Two nodes in one process, through each kind of address.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus::test {
 

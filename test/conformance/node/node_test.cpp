@@ -1,6 +1,5 @@
 // What every node promises its user, through every kind of address.
 #include <coroutine>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <set>
@@ -11,7 +10,6 @@
 namespace atbus::test {
 namespace {
 
-using namespace std::chrono_literals;
 using namespace std::string_view_literals;
 
 class Node : public NodeFixture {};

@@ -1,7 +1,5 @@
 // Each option at the least and the most that it may be: two nodes still speak to each other.
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "node_fixture.h"
 

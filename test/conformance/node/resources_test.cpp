@@ -2,18 +2,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <set>
-#include <string>
 
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::chrono::nanoseconds thread_cpu_time() {
   timespec t{};

@@ -1,14 +1,8 @@
 // A node that ends, and what becomes of the messages that wait in its named inbox.
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 // `first` sends to `second`, which listens in shared memory.
 class NodeRestart : public NodeFixture {

@@ -3,16 +3,10 @@
 #include <signal.h>
 #include <sys/time.h>
 
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "node_fixture.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 volatile sig_atomic_t interruptions = 0;
 

@@ -1,18 +1,11 @@
 // Nodes whose network is slower than their messages are long.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "fault_proxy.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(SlowNetwork, AMessageMayTakeLongerThanALinkMayBeSilent) {
   constexpr std::size_t length = std::size_t{2} << 20;

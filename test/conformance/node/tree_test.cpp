@@ -2,11 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "node_fixture.h"
 
 namespace atbus::test {

@@ -1,8 +1,5 @@
 // The sample programs of sample/channel, run as a newcomer runs them.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <string>
 
 #include "sample_run.h"
 

@@ -1,6 +1,5 @@
 // A worker that is killed and started again loses no order.
 #include <set>
-#include <string>
 
 #include "sample_run.h"
 

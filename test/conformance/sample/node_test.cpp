@@ -1,8 +1,4 @@
 // The sample programs of nodes, run as a newcomer runs them.
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "sample_run.h"
 
 namespace atbus {

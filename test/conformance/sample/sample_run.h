@@ -2,15 +2,11 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <array>
-#include <string>
-#include <utility>
-
 #include "child_process.h"
+#include "test.h"
 
 namespace atbus {
 

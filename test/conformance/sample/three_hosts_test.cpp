@@ -2,9 +2,6 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
-#include <map>
-#include <string>
-#include <utility>
 
 #include "sample_run.h"
 #include "scratch_directory.h"

@@ -1,16 +1,9 @@
 // Names of the protocol's steps, and what a process does when it reaches one of them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "atbus/detail/test_hook.hpp"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 

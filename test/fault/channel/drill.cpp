@@ -1,9 +1,5 @@
 #include "drill.h"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
-
 #include "numbered_message.h"
 
 namespace atbus::test {

@@ -2,14 +2,6 @@
 // real processes, and a ledger outside the bus that says what was accepted and what arrived.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "child_process.h"

@@ -1,12 +1,7 @@
 #include "failure_sweep.h"
 
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <cstring>
-#include <string_view>
-
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {

@@ -3,21 +3,14 @@
 // Whatever fails: the operation succeeds or says why not, nobody waits for ever for what the failed
 // call was to bring, no accepted message is lost without a report, and afterwards nothing is left:
 // no name, no lock, no descriptor.
-#include <gtest/gtest.h>
 #include <poll.h>
-
-#include <chrono>
-#include <cstring>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "failing_kernel.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test::kernel_failure {
 namespace {

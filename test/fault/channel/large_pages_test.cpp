@@ -2,20 +2,10 @@
 // as they do with pages of 4 KiB.
 //
 // Large pages are played by `failing_kernel`, in all processes of a test.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
@@ -24,6 +14,7 @@
 #include "numbered_message.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test::large_pages {
 namespace {

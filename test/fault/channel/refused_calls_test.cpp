@@ -1,5 +1,4 @@
 // System calls that a seccomp filter or a setting of the kernel refuses for good.
-#include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -8,22 +7,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <string>
-#include <utility>
-
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus::test::refused_calls {
 namespace {
-
-using namespace std::chrono_literals;
 
 int waits = 0;
 int refusals = 0;

@@ -1,17 +1,11 @@
 // A process of this user that speaks into a node's segment as no node does, again and again.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-
 #include "atbus/node.hpp"
 #include "atbus/sender.hpp"
 #include "named_inbox.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(NodeSegment, LogsStrangersOnceASecond) {
   const test::named_inbox inbox{"log"};

@@ -1,12 +1,8 @@
 // Bodies that no node of ours writes: refused with a reason, and nothing grows with what they announce.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
-
 #include "counting_allocator.h"
 #include "protocol/control.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

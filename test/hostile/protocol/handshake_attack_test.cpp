@@ -1,14 +1,9 @@
 // Peers that want to be taken for somebody else, or to learn something, or to get a handshake out of
 // step.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "handshake_pair.h"
 #include "protocol/handshake.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,12 +1,6 @@
 // Runs a scenario: the nodes' processes, what they do in handlers, the faults, and the checks.
-#include <algorithm>
-#include <array>
-#include <map>
-#include <memory>
-#include <optional>
 #include <ostream>
 #include <set>
-#include <utility>
 
 #include "ledger.h"
 #include "simulation/node/scenario.h"
@@ -16,8 +10,6 @@
 #include "testing/simulated_node.h"
 
 namespace atbus::detail {
-
-using namespace std::chrono_literals;
 
 namespace {
 

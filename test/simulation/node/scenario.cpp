@@ -1,14 +1,11 @@
 #include "simulation/node/scenario.h"
 
-#include <algorithm>
-#include <array>
 #include <sstream>
 
 #include "dice.h"
 
 namespace atbus::detail {
 
-using namespace std::chrono_literals;
 using test::dice;
 
 namespace {

@@ -3,12 +3,7 @@
 // made short.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <iosfwd>
-#include <string>
-#include <vector>
 
 #include "atbus/node_options.hpp"
 #include "simulated_plan.h"

@@ -1,8 +1,4 @@
 // Runs scenarios from a range of seeds: simulated_runs.h says how to choose others.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-
 #include "simulated_runs.h"
 #include "simulation/node/scenario.h"
 

@@ -1,14 +1,4 @@
 // What a tree has to withstand, one thing at a time.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "routed_message.h"
 #include "simulated_runs.h"
 #include "simulation/tree/tree_world.h"
@@ -16,8 +6,6 @@
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 // A root with two relays, 1 and 2, each with two children: 3 and 4, 5 and 6.
 topology two_relays() {

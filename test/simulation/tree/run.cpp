@@ -1,13 +1,10 @@
 // Runs a scenario: starts the tree, lets things happen, and checks.
-#include <algorithm>
 #include <ostream>
 
 #include "simulation/tree/scenario.h"
 #include "simulation/tree/tree_world.h"
 
 namespace atbus::detail {
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,16 +1,12 @@
 #include "simulation/tree/scenario.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <sstream>
-#include <utility>
 
 #include "dice.h"
 
 namespace atbus::detail {
 
-using namespace std::chrono_literals;
 using test::dice;
 
 namespace {

@@ -2,12 +2,7 @@
 // and when. All of it follows from a seed, and each event can be left out.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <iosfwd>
-#include <string>
-#include <vector>
 
 #include "atbus/node_options.hpp"
 #include "simulated_plan.h"

@@ -1,7 +1,5 @@
 // Runs scenarios of trees from a range of seeds: simulated_runs.h says how to choose others.
 // ATBUS_SIMULATION_NODES: how large a tree can be.
-#include <gtest/gtest.h>
-
 #include "simulated_runs.h"
 #include "simulation/tree/scenario.h"
 

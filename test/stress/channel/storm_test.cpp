@@ -3,23 +3,17 @@
 // taken back; what came again was marked, and was the one record that a dead receiver had in hand.
 //
 // ATBUS_TEST_SEED repeats the random choices (not the kernel's), ATBUS_TEST_SECONDS sets the length.
-#include <gtest/gtest.h>
 #include <signal.h>
 
-#include <array>
-#include <chrono>
 #include <iostream>
-#include <random>
-#include <string>
 
 #include "child_process.h"
 #include "from_environment.h"
 #include "storm.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class storm {
  public:

@@ -1,15 +1,12 @@
 // What a node costs with many endpoints, and how soon it goes on after a lost connection. Memory is
 // held against a limit; times are told, for whoever measures on a quiet machine.
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <iostream>
 #include <list>
-#include <string>
 
 #include "atbus/atbus.hpp"
 #include "child_process.h"
@@ -17,11 +14,10 @@
 #include "from_environment.h"
 #include "reserved_port.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::uint32_t endpoints = 1000;
 constexpr rlim_t descriptors_needed = 16 * endpoints;  // of the process that plays all peers

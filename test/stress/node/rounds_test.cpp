@@ -10,14 +10,11 @@
 //   ATBUS_ROUNDS=200 ATBUS_SEED=4711 bin/stress_node_test    rounds of each kind, and the first seed
 //
 // A seed repeats the random choices, not the kernel's.
-#include <gtest/gtest.h>
-
 #include <iostream>
-#include <random>
-#include <string>
 
 #include "from_environment.h"
 #include "scratch_directory.h"
+#include "test.h"
 #include "two_nodes.h"
 
 namespace atbus::test {

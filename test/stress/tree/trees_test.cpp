@@ -8,16 +8,13 @@
 //   ATBUS_ROUNDS=20 ATBUS_NODES=40 ATBUS_SEED=4711 bin/stress_tree_test
 //
 // tools/script/soak.sh runs it for long. A seed repeats the random choices, not the kernel's.
-#include <gtest/gtest.h>
-
 #include <ctime>
 #include <iostream>
-#include <random>
-#include <string>
 
 #include "from_environment.h"
 #include "random_tree.h"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {

@@ -1,14 +1,7 @@
 #include "atbus/block_pool.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "counting_allocator.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

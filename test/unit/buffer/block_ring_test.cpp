@@ -1,7 +1,5 @@
 #include "atbus/detail/block_ring.hpp"
 
-#include <gtest/gtest.h>
-
 #include <limits>
 
 #include "counting_allocator.h"

@@ -1,9 +1,5 @@
 #include "atbus/detail/malloc_queue.hpp"
 
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "counting_allocator.h"
 #include "queue_kinds.h"
 

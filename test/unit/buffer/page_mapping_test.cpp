@@ -1,17 +1,14 @@
 // What a mapping says it obtained, with a kernel that refuses one thing after the other.
 #include "buffer/page_mapping.h"
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "atbus/build_settings.hpp"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,16 +1,9 @@
 // The kinds of send queue that the typed tests run over, and what the tests do with them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "atbus/detail/block_ring.hpp"
 #include "atbus/detail/malloc_queue.hpp"
+#include "test.h"
 
 namespace atbus::test {
 

@@ -1,12 +1,6 @@
 #include "buffer/run_allocator.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <random>
-#include <string>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,9 +1,5 @@
 // Random operations on a queue and on a plain std::deque, compared after each one.
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <deque>
-#include <random>
 
 #include "queue_kinds.h"
 

@@ -1,11 +1,6 @@
 // What both kinds of send queue promise alike.
 #include "atbus/detail/send_queue.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-
 #include "counting_allocator.h"
 #include "queue_kinds.h"
 

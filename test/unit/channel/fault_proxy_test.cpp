@@ -1,23 +1,17 @@
 // The proxy of the tests is tested too: one that passes everything would let them all pass.
 #include "fault_proxy.h"
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "plain_socket.h"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
 
-using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
 // Bytes that don't repeat for a while.

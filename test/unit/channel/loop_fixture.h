@@ -1,22 +1,15 @@
 // Channels on a real libuv loop, for the tests of both ends.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 #include <uv.h>
 
-#include <chrono>
-#include <cstdint>
 #include <ctime>
-#include <functional>
-#include <string>
-#include <utility>
 
 #include "atbus/loop.hpp"
+#include "test.h"
 
 namespace atbus {
-
-using namespace std::chrono_literals;
 
 inline std::chrono::nanoseconds thread_cpu_time() {
   timespec t{};

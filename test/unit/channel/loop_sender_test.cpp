@@ -1,7 +1,5 @@
 // Senders on a libuv loop: told when there is room.
-#include <optional>
 #include <stdexcept>
-#include <thread>
 
 #include "loop_fixture.h"
 

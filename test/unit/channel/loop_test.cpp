@@ -1,12 +1,5 @@
 // Receivers on a libuv loop.
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include "loop_fixture.h"
 #include "system/kernel.h"

@@ -1,20 +1,12 @@
 // The two hosts of the tests can talk, and can't while their cable is cut.
 #include "network_namespace.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <chrono>
-#include <cstring>
-#include <string>
-
 #include "plain_socket.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 struct meeting {
   shared_counter listening;

@@ -1,8 +1,6 @@
 // Connections that have not been confirmed: which of them makes room when there are too many.
 #include "channel/stream/newcomers.h"
 
-#include <memory>
-
 #include "plain_socket.h"
 #include "unit/channel/connection/connection_fixture.h"
 #include "unit/channel/socket_channel/stream_fixture.h"

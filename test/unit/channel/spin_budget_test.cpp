@@ -1,14 +1,9 @@
 // How long a wait spins before it sleeps.
 #include "system/spin_budget.h"
-
-#include <gtest/gtest.h>
-
-#include <chrono>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds for_ever = std::chrono::nanoseconds::max();
 

@@ -1,9 +1,5 @@
 // Queues far above 1 MiB that fill while there is no connection, and connections that are lost while
 // they leave: what was written is never written again.
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
 #include <ostream>
 
 #include "unit/channel/connection/connection_fixture.h"

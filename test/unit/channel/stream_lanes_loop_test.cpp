@@ -1,15 +1,7 @@
 // Senders of a Unix socket on a libuv loop that move on to a lane of shared memory.
 #include <sys/socket.h>
 
-#include <atomic>
-#include <cerrno>
 #include <csignal>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "child_process.h"
 #include "loop_fixture.h"

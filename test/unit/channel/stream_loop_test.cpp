@@ -1,8 +1,4 @@
 // Streams on libuv loops.
-#include <optional>
-#include <thread>
-#include <vector>
-
 #include "loop_fixture.h"
 #include "plain_socket.h"
 #include "system/kernel.h"

@@ -1,21 +1,17 @@
 #include "system/socket.h"
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

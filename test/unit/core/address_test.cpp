@@ -1,10 +1,6 @@
 #include "atbus/address.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <string>
-#include <string_view>
+#include "test.h"
 
 namespace atbus {
 namespace {

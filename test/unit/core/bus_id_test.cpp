@@ -1,10 +1,9 @@
 #include "atbus/bus_id.hpp"
 
-#include <gtest/gtest.h>
-
-#include <string>
 #include <type_traits>
 #include <unordered_set>
+
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -1,9 +1,6 @@
 #include "atbus/bytes.hpp"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
+#include "test.h"
 
 namespace atbus {
 namespace {

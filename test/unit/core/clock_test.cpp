@@ -1,12 +1,11 @@
 #include "atbus/clock.hpp"
 
-#include <gtest/gtest.h>
 #include <time.h>
+
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(Clock, NeverGoesBack) {
   auto before = now();

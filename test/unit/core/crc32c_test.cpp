@@ -1,18 +1,8 @@
 // The checksum of frames: published vectors, and every implementation against the plain definition.
 #include "core/crc32c.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "atbus/bytes.hpp"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,10 +1,6 @@
 #include "atbus/id_range.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <string>
-#include <vector>
+#include "test.h"
 
 namespace atbus {
 namespace {

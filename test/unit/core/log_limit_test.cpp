@@ -1,11 +1,9 @@
 #include "core/log_limit.h"
 
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(LogLimit, CountsTheLinesOfEachCause) {
   log_limit limit{1min, 3};

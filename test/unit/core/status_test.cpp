@@ -1,13 +1,9 @@
 #include "atbus/status.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <memory>
 #include <set>
-#include <string>
 #include <system_error>
-#include <utility>
+
+#include "test.h"
 
 namespace atbus {
 namespace {

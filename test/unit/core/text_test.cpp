@@ -1,8 +1,6 @@
 #include "core/text.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,20 +1,9 @@
 // What is due when.
 #include "core/timer_queue.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <random>
-#include <utility>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 // Timers that write down their numbers when they are due.
 struct timers_of {

@@ -1,9 +1,8 @@
 // Many short random runs of a flow; see flow_world.h. ATBUS_TEST_SEED=n replays one.
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 
 #include "flow_world.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -1,8 +1,8 @@
 #include "delivery/incoming_flow.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
+
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,15 +1,9 @@
 #include "delivery/outgoing_flow.h"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <utility>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr node_instance first_life{.id = 2, .incarnation = 10};
 constexpr node_instance second_life{.id = 2, .incarnation = 11};

@@ -1,6 +1,6 @@
 #include "delivery/session_table.h"
 
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

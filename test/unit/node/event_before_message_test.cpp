@@ -1,20 +1,11 @@
 // What a handler of an event does right before a message loses no message.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <functional>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 struct way {
   const char* name;

@@ -1,18 +1,13 @@
 // What a message between two nodes allocates, once they are under way: nothing of its own.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <string>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "counting_allocator.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::uint64_t messages_a_round = 100;
 constexpr int rounds = 200;

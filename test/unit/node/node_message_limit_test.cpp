@@ -1,18 +1,12 @@
 // Messages that are longer than a link takes, though the node at its other end takes longer ones.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <string>
-#include <vector>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 class NodeMessageLimit : public ::testing::TestWithParam<const char*> {
  protected:

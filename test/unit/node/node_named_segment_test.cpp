@@ -1,17 +1,10 @@
 // Nodes on simulated inboxes with a name, which outlive their processes.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "atbus/testing.hpp"
 #include "sanitizer.h"
+#include "test.h"
 
 namespace atbus::testing {
 namespace {
-
-using namespace std::chrono_literals;
 
 using texts = std::vector<std::string>;
 

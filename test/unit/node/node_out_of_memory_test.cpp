@@ -1,19 +1,13 @@
 // A send for which there is no memory is refused, whatever would have become of the message.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <cstdint>
-#include <string>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "counting_allocator.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 class NodeOutOfMemory : public ::testing::Test {
  protected:

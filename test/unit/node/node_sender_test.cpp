@@ -1,25 +1,16 @@
 // Sending through a node from other threads.
 #include "atbus/node_sender.hpp"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "atbus/node.hpp"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::string mem_address(const char* name) {
   return std::string{"mem://node-sender-test-"} + name;

@@ -1,9 +1,5 @@
 // What a node takes from a connection that has not proven anything.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <array>
-#include <string>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
@@ -12,11 +8,11 @@
 #include "plain_socket.h"
 #include "reserved_port.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
 
-using namespace std::chrono_literals;
 using test::plain_socket;
 
 class NodeStrangers : public ::testing::TestWithParam<bool> {};

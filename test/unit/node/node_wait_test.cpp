@@ -1,20 +1,13 @@
 // How a node waits: what it asks the machine.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
 
 #include "atbus/node.hpp"
 #include "node/node_access.h"
 #include "node/node_platform.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 // This machine, but with a budget of the test's own for spinning.
 class platform_that_spins final : public detail::node_platform {

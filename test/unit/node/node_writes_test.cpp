@@ -1,19 +1,13 @@
 // How often a node goes to the kernel to write.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <string>
-#include <thread>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 class NodeWrites : public ::testing::Test {
  protected:

@@ -1,25 +1,14 @@
 // Nodes of a simulated network that write down what they are told, and one that is played by hand.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "protocol/control.h"
 #include "protocol/handshake.h"
+#include "test.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
 
 namespace atbus::detail {
-
-using namespace std::chrono_literals;
 
 inline node_options plain() {
   return node_options{}.allow_unauthenticated();

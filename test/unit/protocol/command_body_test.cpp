@@ -1,9 +1,8 @@
 // What is in a command and its reply, byte by byte.
 #include "protocol/command_body.h"
 
-#include <gtest/gtest.h>
-
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,14 +1,12 @@
 // What is in the control messages, written and read again.
 #include "protocol/control.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
-#include <string>
 
 #include "counting_allocator.h"
 #include "handshake_pair.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

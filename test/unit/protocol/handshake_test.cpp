@@ -1,13 +1,11 @@
 // Two nodes that make sure of each other.
 #include "protocol/handshake.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
-#include <string>
 
 #include "handshake_pair.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,9 +1,8 @@
 // The 8 bytes in front of every message.
 #include "protocol/message_head.h"
 
-#include <gtest/gtest.h>
-
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,14 +1,9 @@
 // Heads of messages that pass through other nodes.
 #include "protocol/routed_head.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <functional>
-#include <utility>
-
 #include "protocol/broadcast_head.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

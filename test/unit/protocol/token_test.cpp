@@ -1,16 +1,12 @@
 // Secrets, and what is proven with them.
 #include "protocol/token.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cstdlib>
 #include <new>
-#include <string>
-#include <utility>
 
 #include "handshake_pair.h"
 #include "raw_body.h"
+#include "test.h"
 
 namespace {
 

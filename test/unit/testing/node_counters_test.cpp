@@ -1,17 +1,9 @@
 // The counters of nodes beside what their programs saw, in random runs with faults.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <string>
-
 #include "atbus/testing.hpp"
+#include "test.h"
 
 namespace atbus::testing {
 namespace {
-
-using namespace std::chrono_literals;
 
 // Of one incarnation of a process.
 struct record {

@@ -1,19 +1,12 @@
 // What atbus/testing.hpp promises to whoever tests with it.
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <cstdlib>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "atbus/testing.hpp"
+#include "test.h"
 
 namespace atbus::testing {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr const char* there = "ipv4://10.0.0.2:7000";
 

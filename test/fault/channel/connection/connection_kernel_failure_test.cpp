@@ -1,21 +1,11 @@
 // The same as for a sender and a receiver, of two sets of connections: the incarnation of a connection in
 // which each system call fails once.
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <ctime>
-#include <functional>
-#include <map>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
 #include "atbus/connection.hpp"
 #include "fault/channel/failing_kernel.h"
@@ -23,11 +13,10 @@
 #include "numbered_message.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test::connection_kernel_failure {
 namespace {
-
-using namespace std::chrono_literals;
 
 struct kind_of_life {
   const char* name;

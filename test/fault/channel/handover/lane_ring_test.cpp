@@ -2,27 +2,17 @@
 //
 // Such a lane has one bell and no name to connect anew by: the ring has to be made up for, and must
 // not be taken for the death of the other end.
-#include <gtest/gtest.h>
 #include <poll.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "fault/channel/failing_kernel.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 const failing_entry& entry_of(std::string_view name) {
   const auto entries = failing_entries();

@@ -3,22 +3,11 @@
 //
 // Whatever dies where: the other end sees an ordinary end, nothing torn arrives and nothing out of
 // order, and the next one is served. Whoever is stopped makes nobody else wait.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <string>
-#include <utility>
-
 #include "fault/channel/drill.h"
 #include "numbered_message.h"
 
 namespace atbus::test::lane_switch {
 namespace {
-
-using namespace std::chrono_literals;
 
 enum role : std::uint32_t { victim, witness, newcomer, first_receiver, second_receiver };
 

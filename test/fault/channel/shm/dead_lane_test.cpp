@@ -1,24 +1,16 @@
 // The lane of a receiver that was killed while it was awake. Nothing in it tells of that, and it is far
 // from full: its sender finds out although it does nothing but send.
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <csignal>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 class DeadLane : public ::testing::Test {
  protected:

@@ -1,9 +1,4 @@
 // A receiver that is killed, or stopped, at each of its steps.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "fault/channel/drill.h"
 #include "receiver_scenario.h"
 

@@ -1,9 +1,5 @@
 // A sender that is killed, or stopped, at each of its steps.
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <ostream>
-#include <string>
 #include <tuple>
 
 #include "fault/channel/drill.h"

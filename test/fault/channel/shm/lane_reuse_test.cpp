@@ -1,13 +1,7 @@
 // Lanes of dead senders are freed, and taken by new ones, whoever is in between.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "fault/channel/drill.h"
 #include "system/kernel.h"

@@ -1,9 +1,4 @@
 // Removing a segment while others open it.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "fault/channel/drill.h"
 
 namespace atbus::test::lifecycle_race {

@@ -1,18 +1,11 @@
 // Processes that can't see each other: each is process 1 of a pid namespace of its own.
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <utility>
 
 #include "fault/channel/drill.h"
 

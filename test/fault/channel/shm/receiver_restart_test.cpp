@@ -1,13 +1,6 @@
 // A sender that was idle while its receiver was killed and restarted knows nothing of the new one,
 // and the new one has no connection to it. Its next message, and its death, are noticed all the
 // same.
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <string>
-
 #include "fault/channel/drill.h"
 #include "system/kernel.h"
 

@@ -1,8 +1,5 @@
 #include "receiver_scenario.h"
 
-#include <algorithm>
-#include <array>
-
 #include "sender_scenario.h"
 
 namespace atbus::test {

@@ -1,7 +1,5 @@
 #include "sender_scenario.h"
 
-#include <algorithm>
-
 namespace atbus::test {
 namespace {
 

@@ -1,12 +1,6 @@
 // How a sender is brought to each of its steps.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "fault/channel/drill.h"
 
 namespace atbus::test {

@@ -1,7 +1,4 @@
 // Processes under a fast timer, whose signals interrupt what they can.
-#include <gtest/gtest.h>
-
-#include <cerrno>
 #include <csignal>
 
 #include "fault/channel/drill.h"

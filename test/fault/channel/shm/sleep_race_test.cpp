@@ -1,12 +1,8 @@
 // A sender that publishes while the receiver goes to sleep, and a receiver that makes room while
 // the sender goes to sleep: every order of two steps. A lost wake-up leaves somebody asleep.
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <chrono>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include "fault/channel/drill.h"
 #include "system/kernel.h"

@@ -1,8 +1,5 @@
 // A sender that takes its messages back while a receiver takes the segment over: every order of
 // their steps, and the death of the sender at each of its own.
-#include <gtest/gtest.h>
-
-#include <string>
 #include <tuple>
 
 #include "fault/channel/drill.h"

@@ -1,25 +1,16 @@
 // Streams over a network that delays, splits, stalls, corrupts, cuts and resets.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <ostream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "channel/common/frame.h"
 #include "fault_proxy.h"
 #include "numbered_inbox.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::size_t hello_size = 40;  // of the bytes to the server, before the first message
 constexpr std::uint32_t far = 1;        // who sends through the proxy

@@ -4,22 +4,12 @@
 // Whatever fails: nobody waits for ever and nobody spins, messages arrive in order and at most once,
 // those that were accepted and are missing went down with a connection that the sender knows to be
 // lost, the incarnation goes on, and nothing is left of it: no name, no descriptor.
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <ctime>
-#include <functional>
-#include <map>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
@@ -28,11 +18,10 @@
 #include "numbered_message.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test::stream_kernel_failure {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::uint64_t message_limit = 1000;
 struct kind_of_life {

@@ -1,18 +1,11 @@
 // Streams between two hosts: a cable that is cut and mended, an address that changes.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstring>
-#include <string>
-
 #include "atbus/atbus.hpp"
 #include "network_namespace.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 struct hosts_state {
   shared_counter listening;

@@ -2,7 +2,6 @@
 // name.
 #include <sys/file.h>
 
-#include <cerrno>
 #include <csignal>
 
 #include "hostile/channel/shm/hostile_channel.h"

@@ -1,7 +1,6 @@
 // Every control word of one lane, overwritten with impossible and with possible values at every
 // stage of its incarnation: at worst that lane is quarantined, with a counter and one report; the other
 // lanes go on; and when its sender has ended and the attacker stops, the lane is usable again.
-#include <functional>
 #include <limits>
 
 #include "hostile/channel/shm/hostile_channel.h"

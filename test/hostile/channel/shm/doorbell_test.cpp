@@ -5,9 +5,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <cerrno>
-#include <thread>
-
 #include "child_process.h"
 #include "hostile/channel/shm/hostile_channel.h"
 #include "system/kernel.h"

@@ -5,8 +5,6 @@
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 
-#include <cerrno>
-
 #include "hostile/channel/shm/hostile_channel.h"
 
 namespace atbus::hostile {

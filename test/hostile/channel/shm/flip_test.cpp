@@ -1,11 +1,5 @@
 // Values that change between two reads: a thread of the attacker flips control words and record
 // bytes while receiver and senders work. Seeded; the seed is in the name of what fails.
-#include <atomic>
-#include <functional>
-#include <optional>
-#include <random>
-#include <thread>
-
 #include "hostile/channel/shm/hostile_channel.h"
 
 namespace atbus::hostile {

@@ -2,22 +2,17 @@
 // the attacker's view of the segment beside them.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <cstdio>
-#include <string>
-#include <vector>
 
 #include "atbus/bytes.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "hostile/channel/shm/hostile_segment.h"
+#include "test.h"
 
 namespace atbus::hostile {
-
-using namespace std::chrono_literals;
 
 // No event of these tests takes longer unless something is broken.
 inline constexpr std::chrono::seconds deadline{30};

@@ -1,6 +1,5 @@
 // A file that has a segment's name but not its header, or not all of it: refused by both sides with
 // an error that names what is wrong, what was found and what was expected; and left as it was.
-#include <functional>
 #include <limits>
 
 #include "hostile/channel/shm/hostile_channel.h"

@@ -1,9 +1,5 @@
 // What a handler of on_problem may do: close or destroy its receiver, replace itself, fork. It is
 // told between two steps of the receiver, wherever the problem was found.
-#include <functional>
-#include <memory>
-#include <utility>
-
 #include "hostile/channel/shm/hostile_channel.h"
 
 namespace atbus::hostile {

@@ -1,9 +1,6 @@
 // A sender that sleeps until there is room in a lane that nobody will ever read again.
 #include <poll.h>
 
-#include <string_view>
-#include <thread>
-
 #include "hostile/channel/shm/hostile_channel.h"
 
 namespace atbus::hostile {

@@ -1,24 +1,15 @@
 // A receiver that sends control frames as fast as they are read: no verb of its sender stays with them.
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstring>
-#include <string>
-#include <thread>
-
 #include "atbus/atbus.hpp"
 #include "stream_bytes.h"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 // Listens at an abstract name, greets one sender, and floods it.
 class flooding_receiver {

@@ -2,20 +2,16 @@
 // that closes: a TCP socket that lingers holds up a poll for as long as the stranger likes. So none
 // comes in. Before Linux 6.16 a receiver can't say so.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <set>
-#include <string>
 
 #include "atbus/atbus.hpp"
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -1,28 +1,17 @@
 // Strangers at a receiver's socket: whatever they send, or don't, ends in a closed and counted
 // connection, and an honest sender beside them goes on.
-#include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "numbered_inbox.h"
 #include "plain_socket.h"
 #include "scratch_directory.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::string text_of(bytes_view bytes) {
   return std::string{as_text(bytes)};

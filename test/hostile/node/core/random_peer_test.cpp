@@ -2,18 +2,6 @@
 // forged ones, bytes. It may end its own link, and nothing else: not the node, nor what the others do.
 //
 //   ATBUS_HOSTILE_SEEDS=20000 ATBUS_SEED=4711 bin/hostile_node_test --gtest_filter=RandomPeer.*
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
-
 #include "from_environment.h"
 #include "protocol/broadcast_head.h"
 #include "protocol/command_body.h"

@@ -1,10 +1,7 @@
 // Whoever opens a Unix connection to a node and offers lanes may hand over anything and say anything:
 // what can't be used is refused, and costs that link alone.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
-
-#include <random>
 
 #include "channel/lane_handles.h"
 #include "lane_party.h"

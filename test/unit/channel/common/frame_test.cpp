@@ -1,18 +1,12 @@
 // One frame: its bytes, its padding, its checksum.
 #include "channel/common/frame.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <set>
-#include <string_view>
-#include <vector>
 
 #include "atbus/detail/malloc_queue.hpp"
 #include "core/crc32c.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

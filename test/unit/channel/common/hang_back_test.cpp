@@ -1,11 +1,6 @@
 // When a receiver waits a moment before it reads.
 #include "atbus/detail/hang_back.hpp"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,17 +1,9 @@
 // The two ends of a lane on plain memory.
 #include "atbus/detail/lane.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
+
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,24 +1,14 @@
 // Sets of connections that write down what they are told, for their tests.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "atbus/clock.hpp"
 #include "atbus/connection.hpp"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus {
-
-using namespace std::chrono_literals;
 
 inline std::string fresh_unix_address() {
   static int count = 0;

@@ -1,7 +1,6 @@
 // What handlers of connections may do, and what they are told while they do it.
 #include <sys/wait.h>
 
-#include <optional>
 #include <stdexcept>
 
 #include "connection_fixture.h"

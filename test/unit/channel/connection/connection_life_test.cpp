@@ -1,9 +1,6 @@
 // The states of a connection, one by one, and what ends each of them.
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "channel/stream/opening.h"
 #include "connection_fixture.h"
 #include "plain_socket.h"

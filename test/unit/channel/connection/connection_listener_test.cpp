@@ -3,9 +3,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-
 #include "connection_fixture.h"
 #include "plain_socket.h"
 

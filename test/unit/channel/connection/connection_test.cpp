@@ -2,9 +2,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <cerrno>
-
 #include "channel/common/frame.h"
 #include "channel/connection/connection_set.h"
 #include "connection_fixture.h"

@@ -1,9 +1,4 @@
 // What one end may say before the other end's user has confirmed it.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <string>
-
 #include "connection_fixture.h"
 #include "plain_socket.h"
 #include "stream_bytes.h"

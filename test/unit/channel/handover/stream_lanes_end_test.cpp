@@ -1,23 +1,13 @@
 // Senders in lanes of a Unix socket's receiver that closes, dies or comes back.
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "stream_lanes_fixture.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST_F(StreamLanes, SenderLearnsThatItsReceiverIsGone) {
   auto inbox = open_receiver();

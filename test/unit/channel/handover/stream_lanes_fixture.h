@@ -2,18 +2,12 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "channel/shm/segment_layout.h"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus {
 

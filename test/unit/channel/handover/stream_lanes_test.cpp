@@ -1,22 +1,13 @@
 // Senders of a Unix socket that move on to lanes of shared memory, and those that can't.
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "stream_lanes_fixture.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST_F(StreamLanes, MessagesAreNoSystemCallsAnyMore) {
   auto inbox = open_receiver();

@@ -1,23 +1,14 @@
 // How often a receiver that only polls reads its bells, when its polls were quick and then become long.
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
-
-using namespace std::chrono_literals;
 
 class BellRhythm : public ::testing::Test {
  protected:

@@ -1,18 +1,13 @@
 // The connections of a receiver's bell, and the lanes they belong to.
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-
-#include <chrono>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "channel/handover/handed_lanes.h"
 #include "channel/lane_handles.h"
 #include "channel/shm/doorbell.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,10 +1,6 @@
 // From an address to a segment's name and geometry.
 #include "channel/shm/channel_address.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

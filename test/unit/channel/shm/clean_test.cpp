@@ -3,9 +3,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <atomic>
-#include <thread>
-
 #include "atbus/inspect.hpp"
 #include "segment_file.h"
 #include "system/kernel.h"

@@ -3,10 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <atomic>
-#include <random>
-#include <thread>
-
 #include "segment_file.h"
 
 namespace atbus {

@@ -1,14 +1,9 @@
 // What the users of lanes may ask and say of them: who speaks, notes, pauses, what was not handled.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <array>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -2,19 +2,17 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include "atbus/inspect.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "channel/shm/segment_layout.h"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus::test {
 

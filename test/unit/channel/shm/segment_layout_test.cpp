@@ -1,11 +1,9 @@
 // Where the parts of a segment lie.
 #include "channel/shm/segment_layout.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
 #include <set>
+
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,14 +1,10 @@
 // What a sender takes back from a lane whose receiver died in a handler.
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/atbus.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -1,7 +1,4 @@
 // What a stream's receiver does with many messages that came at once, and with many peers.
-#include <gtest/gtest.h>
-
-#include <map>
 #include <stdexcept>
 
 #include "counting_allocator.h"

@@ -1,25 +1,16 @@
 // Streams between a receiver and senders of one test.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "shared_memory.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus {
 
-using namespace std::chrono_literals;
 using test::patience;
 
 inline std::string_view as_string(const detail::byte_string& bytes) {

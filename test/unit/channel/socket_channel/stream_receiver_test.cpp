@@ -3,10 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#include <algorithm>
 #include <ctime>
-#include <optional>
-#include <thread>
 
 #include "plain_socket.h"
 #include "sanitizer.h"

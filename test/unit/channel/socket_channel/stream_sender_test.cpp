@@ -3,11 +3,6 @@
 #include <poll.h>
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <memory>
-#include <optional>
-#include <thread>
-
 #include "child_process.h"
 #include "counting_allocator.h"
 #include "numbered_message.h"

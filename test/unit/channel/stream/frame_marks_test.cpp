@@ -1,6 +1,6 @@
 #include "channel/stream/frame_marks.h"
 
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

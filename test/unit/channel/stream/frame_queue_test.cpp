@@ -1,7 +1,6 @@
 // Room for frames in a send queue, claimed for many messages at a time.
 #include "channel/stream/frame_queue.h"
-
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

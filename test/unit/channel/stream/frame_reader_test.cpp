@@ -1,20 +1,12 @@
 // What a reader hands out, what it refuses, and that the split of the stream changes neither.
 #include "channel/stream/frame_reader.h"
 
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
-#include <memory>
-#include <random>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/crc32c.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

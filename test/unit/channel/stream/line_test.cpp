@@ -1,9 +1,6 @@
 #include "channel/stream/line.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

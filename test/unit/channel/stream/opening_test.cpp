@@ -1,15 +1,9 @@
 // Control frames, and what two ends agree on.
 #include "channel/stream/opening.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-
 #include "core/crc32c.h"
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

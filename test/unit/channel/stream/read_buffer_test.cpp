@@ -1,19 +1,10 @@
 // Bytes between a socket and a handler: where they lie, when they move, how much memory they take.
 #include "channel/stream/read_buffer.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <random>
 #include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "stream_bytes.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

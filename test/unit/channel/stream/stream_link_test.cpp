@@ -1,23 +1,17 @@
 #include "channel/stream/stream_link.h"
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <deque>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/detail/block_ring.hpp"
 #include "atbus/detail/malloc_queue.hpp"
 #include "channel/stream/frame_queue.h"
 #include "channel/stream/message_run.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

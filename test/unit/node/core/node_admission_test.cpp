@@ -1,11 +1,4 @@
 // Whom a node lets in, as whom, and how little those cost it who are not.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

@@ -1,11 +1,4 @@
 // Nodes without a bus id: they ask one node for something, and may do nothing else.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "command_message.h"
 #include "protocol/broadcast_head.h"
 #include "routed_message.h"

@@ -1,13 +1,6 @@
 // Two parties of which the first asks and the second answers.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

@@ -1,11 +1,4 @@
 // What becomes of commands when links, processes and nodes go.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "node_commands_fixture.h"
 
 namespace atbus::detail {

@@ -1,8 +1,4 @@
 // Commands of which there are too many.
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "node_commands_fixture.h"
 
 namespace atbus::detail {

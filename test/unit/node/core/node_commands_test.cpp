@@ -1,12 +1,7 @@
 // Commands and their replies over a simulated network: who asks is told exactly once what became of it.
-#include <gtest/gtest.h>
-
 #include <coroutine>
 #include <exception>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "command_message.h"
 #include "node_commands_fixture.h"

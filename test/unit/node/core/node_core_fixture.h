@@ -1,11 +1,6 @@
 // Parties whose nodes the simulated network connects, one address each.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdint>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

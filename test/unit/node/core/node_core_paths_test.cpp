@@ -1,9 +1,4 @@
 // Which link a flow takes when several come and go, over a simulated network.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

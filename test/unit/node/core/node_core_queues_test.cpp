@@ -1,11 +1,4 @@
 // What waits to leave a node: until when it is kept, and what a full queue does.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <string>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

@@ -1,13 +1,4 @@
 // What a node promises, one thing at a time, over a simulated network.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

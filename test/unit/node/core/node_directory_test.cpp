@@ -1,13 +1,6 @@
 // Nodes that find each other in a directory, over a simulated network.
 #include "atbus/directory.hpp"
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

@@ -1,9 +1,4 @@
 // What a disconnect leaves of the messages to a peer that is connected, over a simulated network.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-
 #include "atbus/testing.hpp"
 #include "node_core_fixture.h"
 #include "unit/node/route/tree_of_six.h"

@@ -1,11 +1,4 @@
 // Durations as users may give them: none, the shortest, less than none, the longest.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

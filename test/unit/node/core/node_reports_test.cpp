@@ -1,12 +1,5 @@
 // What waits to be told between two polls takes a bounded amount of memory.
-#include <gtest/gtest.h>
 #include <malloc.h>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "atbus/directory.hpp"
 #include "atbus/node.hpp"

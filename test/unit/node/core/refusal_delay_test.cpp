@@ -1,14 +1,9 @@
 #include "node/core/refusal_delay.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(RefusalDelay, DoublesForEachWrongTokenUpToItsLongest) {
   refusal_delay delay;

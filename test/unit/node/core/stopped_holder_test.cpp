@@ -1,11 +1,5 @@
 // A node's process is stopped while another one comes with its id: on one host the kernel says that the
 // first one lives, however long it is silent.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <string>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

@@ -1,10 +1,4 @@
 // Who answers where a node was dialled and has no token: its welcome changes nothing about other links.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <string_view>
-
 #include "node_core_fixture.h"
 
 namespace atbus::detail {

@@ -2,17 +2,14 @@
 #include "node/directory/file_directory.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "scratch_directory.h"
 #include "system/kernel.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,11 +1,8 @@
 // What stands in a nodes file, and where it says that something is wrong.
 #include "node/directory/nodes_file.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "sanitizer.h"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,6 +1,4 @@
 // What only links over lanes do: pairing, and what strangers in an inbox meet.
-#include <optional>
-
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "link_fixture.h"

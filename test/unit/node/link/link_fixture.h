@@ -1,19 +1,8 @@
 // Ends of links that write down what they are told, and the kinds of link they are tried with.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "atbus/clock.hpp"
 #include "node/link/channels.h"
@@ -21,11 +10,10 @@
 #include "node/link/link.h"
 #include "node/link/stream_transport.h"
 #include "scratch_directory.h"
+#include "test.h"
 #include "testing/simulated_network.h"
 
 namespace atbus::detail {
-
-using namespace std::chrono_literals;
 
 // What differs between the tests' ways of making a transport.
 struct link_setting {

@@ -1,10 +1,7 @@
 #include "node/link/pairing_record.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "atbus/address.hpp"
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

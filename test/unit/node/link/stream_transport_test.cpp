@@ -1,6 +1,4 @@
 // What only links through sockets do.
-#include <cerrno>
-
 #include "link_fixture.h"
 #include "system/socket.h"
 

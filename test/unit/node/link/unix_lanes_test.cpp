@@ -1,8 +1,5 @@
 // Links that begin at a Unix socket and go through lanes without a name, and those that can't.
-#include <atomic>
-#include <cerrno>
 #include <csignal>
-#include <thread>
 
 #include "child_process.h"
 #include "link_fixture.h"

@@ -1,12 +1,9 @@
 // How often a parent is asked and answers, and what is taken from it.
 #include "node/peer/sibling_search.h"
-
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(SiblingSearch, AsksForAnIdOnceInAMinute) {
   sibling_search search;

@@ -1,9 +1,4 @@
 // What the sender of a broadcast is told of those that it reached.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
 #include "tree_of_six.h"
 
 namespace atbus::detail {

@@ -1,12 +1,8 @@
 #include "node/route/broadcast_history.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <random>
 #include <set>
-#include <vector>
+
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,10 +1,4 @@
 // Broadcasts in a tree whose nodes are linked across it as well, and have limits of their own.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "protocol/broadcast_head.h"
 #include "tree_of_six.h"
 

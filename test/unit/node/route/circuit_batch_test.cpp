@@ -1,19 +1,10 @@
 // What leaves over a circuit in one batch.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdint>
-#include <random>
 #include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "circuit_fixture.h"
 
 namespace atbus::detail {
 namespace {
-
-using namespace std::chrono_literals;
 
 using CircuitBatch = Circuit;
 

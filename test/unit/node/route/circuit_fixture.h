@@ -1,29 +1,15 @@
 // Two circuits' ends over relays that drop, delay, reorder and refuse.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <optional>
-#include <random>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atbus/clock.hpp"
 #include "node/route/circuit.h"
 #include "raw_body.h"
 #include "routed_message.h"
+#include "test.h"
 
 namespace atbus::detail {
-
-using namespace std::chrono_literals;
 
 inline constexpr std::byte data_kind{0};
 inline constexpr std::byte call_kind{1};  // hello

@@ -1,11 +1,4 @@
 // Messages over a circuit that are longer than a batch: they travel in fragments.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <utility>
-#include <vector>
-
 #include "circuit_fixture.h"
 
 namespace atbus::detail {

@@ -1,15 +1,6 @@
 // Circuits between two nodes over relays that drop, delay, reorder and refuse.
 #include "node/route/circuit.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstring>
-#include <utility>
-#include <vector>
-
 #include "circuit_fixture.h"
 
 namespace atbus::detail {

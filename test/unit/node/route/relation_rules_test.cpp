@@ -1,11 +1,6 @@
 // Who can be a child, a parent, a sibling of whom, and with which words all others are refused.
 #include "node/route/relation_rules.h"
-
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-#include <string_view>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,10 +1,4 @@
 // Nodes of one user on one host need no token. Their relay may let strangers in; that opens the relay only.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

@@ -1,10 +1,5 @@
 // Links through shared memory with a name, whose other end was another process before.
-#include <gtest/gtest.h>
-
 #include <deque>
-#include <map>
-#include <memory>
-#include <string>
 
 #include "unit/node/simulated_party.h"
 

@@ -1,12 +1,9 @@
 // The next node on the way: rule by rule, and whole trees of which each node knows its neighbours.
 #include "node/route/route_table.h"
 
-#include <gtest/gtest.h>
-
 #include <list>
-#include <random>
-#include <string>
-#include <vector>
+
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

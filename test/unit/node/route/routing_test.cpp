@@ -1,13 +1,5 @@
 // Messages between nodes of a tree that are not linked to each other.
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "routed_message.h"
 #include "tree_of_six.h"

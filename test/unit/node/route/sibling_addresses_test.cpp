@@ -1,10 +1,6 @@
 // What a parent tells of where a child listens, and which of that another child dials.
 #include "node/route/sibling_addresses.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
+#include "test.h"
 
 namespace atbus::detail {
 namespace {

@@ -1,12 +1,5 @@
 // Children of one parent that find each other, over a simulated network, also with a parent and with
 // children that are up to no good.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "sanitizer.h"
 #include "tree_of_six.h"
 

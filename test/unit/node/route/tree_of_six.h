@@ -1,14 +1,6 @@
 // A tree of six parties, for tests of what goes on in it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {

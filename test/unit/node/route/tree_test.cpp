@@ -1,12 +1,4 @@
 // Parents and children that find each other, over a simulated network.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {
