@@ -1,15 +1,12 @@
 // `atbus command`: a node is asked from a shell.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
-#include <string>
-#include <thread>
 
 #include "atbus/atbus.hpp"
 #include "run_command.h"
 #include "scratch_directory.h"
+#include "test.h"
 
 namespace atbus {
 namespace {

@@ -1,22 +1,14 @@
 // The command as a whole: exit codes and what it says to mistakes.
-#include <gtest/gtest.h>
-
 #include "atbus/build_settings.hpp"
 #include "atbus/status.hpp"
 #include "run_command.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
 
 using test::command_result;
 using test::run_command;
-
-void expect_refusal(const std::vector<std::string>& arguments, const std::string& about) {
-  const command_result result = run_command(arguments);
-  EXPECT_EQ(result.exit_code, 2) << result.errors;
-  EXPECT_NE(result.errors.find(about), std::string::npos) << result.errors;
-  EXPECT_EQ(result.output, "");
-}
 
 TEST(Command, ExplainsAnErrorCode) {
   const command_result result = run_command({"errors", "would_block"});
@@ -34,79 +26,64 @@ TEST(Command, ListsEveryErrorCode) {
   }
 }
 
-TEST(Command, RefusesAnErrorCodeThatDoesNotExist) {
-  expect_refusal({"errors", "no_such_code"}, "no_such_code");
-}
+struct mistake {
+  std::vector<std::string> arguments;
+  const char* about;  // what the refusal names
+};
 
-TEST(Command, WantsASubcommand) {
-  expect_refusal({}, "subcommand");
-}
-
-TEST(Command, RefusesAnUnknownOption) {
-  expect_refusal({"bench", "limit", "--secnods", "1"}, "--secnods");
-}
-
-TEST(Command, RefusesAnUnknownSubcommand) {
-  expect_refusal({"bench", "shn"}, "shn");
-}
-
-TEST(Command, RefusesAValueThatIsNoNumber) {
-  expect_refusal({"bench", "shm", "--seconds", "soon"}, "--seconds");
-}
-
-TEST(Command, RefusesAValueOutOfRange) {
-  expect_refusal({"bench", "shm", "--unit-size", "0"}, "--unit-size");
-  expect_refusal({"bench", "shm", "--senders", "0"}, "--senders");
-  expect_refusal({"bench", "limit", "--repeat", "0"}, "--repeat");
-}
-
-TEST(Command, RefusesAWordThatIsNoChoice) {
-  expect_refusal({"bench", "shm", "--check", "some"}, "--check");
-  expect_refusal({"bench", "shm", "--api", "throw"}, "--api");
-}
-
-TEST(Command, RefusesMessagesTooShortToCheck) {
-  expect_refusal({"bench", "shm", "--size", "7"}, "--check none");
-}
-
-TEST(Command, RefusesSizeAndUnitSizeTogether) {
-  expect_refusal({"bench", "shm", "--size", "64", "--unit-size", "16"}, "--size");
-}
-
-TEST(Command, RefusesACoreThatDoesNotExist) {
-  expect_refusal({"bench", "shm", "--cpus", "0,4000"}, "4000");
-  expect_refusal({"bench", "shm", "--cpus", "zero"}, "zero");
-}
-
-TEST(Command, RefusesFewerLanesThanSenders) {
-  expect_refusal({"bench", "shm", "--senders", "4", "--lanes", "3"}, "--lanes");
-}
-
-TEST(Command, RefusesAnAddressOfAnotherKind) {
-  expect_refusal({"bench", "shm", "--address", "mem://x"}, "mem://x");
-  expect_refusal({"bench", "latency", "mem://x", "shm://y"}, "mem://");
-}
-
-TEST(Command, RefusesAnAddressThatNoChannelCanHave) {
-  expect_refusal({"bench", "shm", "--address", "shm://../x"}, "../x");
-  expect_refusal({"bench", "shm", "--address", "shm://x?lanes=many"}, "many");
-  expect_refusal({"bench", "latency", "shm://x", "nowhere"}, "nowhere");
-}
-
-TEST(Command, RefusesASocketThatIsNotMeasured) {
-  expect_refusal({"bench", "limit", "--address", "ipv7://::1"}, "ipv7://::1");
-  expect_refusal({"bench", "limit", "--framed", "--address", "ipv4://192.0.2.1"}, "192.0.2.1");
-}
-
-TEST(Command, RefusesOptionsOfFramesWithoutFrames) {
-  expect_refusal({"bench", "limit", "--crc", "on"}, "--framed");
-  expect_refusal({"bench", "limit", "--unit-size", "16"}, "--framed");
-  expect_refusal({"bench", "limit", "--framed", "--crc", "maybe"}, "maybe");
-  expect_refusal({"bench", "limit", "--framed", "--read-bytes", "12"}, "--read-bytes");
-}
-
-TEST(Command, RefusesAPathThatCannotBeWritten) {
-  expect_refusal({"bench", "limit", "--json", "/no/such/folder/x.json"}, "/no/such/folder");
+TEST(Command, RefusesMistakesAndNamesThem) {
+  const mistake mistakes[] = {
+      {{"errors", "no_such_code"}, "no_such_code"},
+      {{}, "subcommand"},
+      {{"bench", "limit", "--secnods", "1"}, "--secnods"},
+      {{"bench", "shn"}, "shn"},
+      // No number, or out of range.
+      {{"bench", "shm", "--seconds", "soon"}, "--seconds"},
+      {{"bench", "shm", "--unit-size", "0"}, "--unit-size"},
+      {{"bench", "shm", "--senders", "0"}, "--senders"},
+      {{"bench", "limit", "--repeat", "0"}, "--repeat"},
+      // No choice.
+      {{"bench", "shm", "--check", "some"}, "--check"},
+      {{"bench", "shm", "--api", "throw"}, "--api"},
+      // Too short to check; of two lengths; more senders than lanes.
+      {{"bench", "shm", "--size", "7"}, "--check none"},
+      {{"bench", "shm", "--size", "64", "--unit-size", "16"}, "--size"},
+      {{"bench", "shm", "--senders", "4", "--lanes", "3"}, "--lanes"},
+      // No such core.
+      {{"bench", "shm", "--cpus", "0,4000"}, "4000"},
+      {{"bench", "shm", "--cpus", "zero"}, "zero"},
+      // Addresses of another kind, that no channel can have, that nothing can listen at.
+      {{"bench", "shm", "--address", "mem://x"}, "mem://x"},
+      {{"bench", "latency", "mem://x", "shm://y"}, "mem://"},
+      {{"bench", "shm", "--address", "shm://../x"}, "../x"},
+      {{"bench", "shm", "--address", "shm://x?lanes=many"}, "many"},
+      {{"bench", "latency", "shm://x", "nowhere"}, "nowhere"},
+      {{"bench", "stream", "--address", "shm://a"}, "--address"},
+      {{"bench", "stream", "--address", "dns://localhost:0"}, "--address"},
+      {{"bench", "stream", "--address", "ipv6://::1"}, "--address"},
+      {{"bench", "stream", "--address", "nonsense"}, "--address"},
+      {{"bench", "node", "--address", "dns://localhost:0"}, "--address"},
+      {{"bench", "node", "--address", "ipv6://::1"}, "--address"},
+      {{"bench", "node", "--address", "nonsense"}, "--address"},
+      // Sockets that are not measured.
+      {{"bench", "limit", "--address", "ipv7://::1"}, "ipv7://::1"},
+      {{"bench", "limit", "--framed", "--address", "ipv4://192.0.2.1"}, "192.0.2.1"},
+      // Options of frames without frames, and wrong ones.
+      {{"bench", "limit", "--crc", "on"}, "--framed"},
+      {{"bench", "limit", "--unit-size", "16"}, "--framed"},
+      {{"bench", "limit", "--framed", "--crc", "maybe"}, "maybe"},
+      {{"bench", "limit", "--framed", "--read-bytes", "12"}, "--read-bytes"},
+      // Nodes are compared with the channel, channels with the limit.
+      {{"bench", "latency", "--channel"}, "--channel"},
+      {{"bench", "latency", "--node", "--limit"}, "--limit"},
+      {{"bench", "limit", "--json", "/no/such/folder/x.json"}, "/no/such/folder"},
+  };
+  for (const auto& [arguments, about] : mistakes) {
+    const command_result result = run_command(arguments);
+    EXPECT_EQ(result.exit_code, 2) << about << ": " << result.errors;
+    EXPECT_NE(result.errors.find(about), std::string::npos) << about << ": " << result.errors;
+    EXPECT_EQ(result.output, "") << about;
+  }
 }
 
 TEST(Command, SaysItsVersion) {

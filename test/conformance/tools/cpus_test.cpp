@@ -1,9 +1,8 @@
 #include "atbus/bench/cpus.h"
 
-#include <gtest/gtest.h>
-
 #include <stdexcept>
-#include <string>
+
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

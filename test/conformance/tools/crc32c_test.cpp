@@ -1,9 +1,6 @@
 #include "atbus/bench/crc32c.h"
 
-#include <gtest/gtest.h>
-
-#include <string_view>
-#include <vector>
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

@@ -1,8 +1,6 @@
 #include "atbus/bench/histogram.h"
 
-#include <gtest/gtest.h>
-
-#include <memory>
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

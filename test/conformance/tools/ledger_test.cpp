@@ -1,9 +1,6 @@
 #include "atbus/bench/ledger.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <vector>
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

@@ -1,11 +1,6 @@
 #include "atbus/bench/message.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <map>
-#include <vector>
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

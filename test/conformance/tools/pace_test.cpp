@@ -1,6 +1,6 @@
 #include "atbus/bench/pace.h"
 
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace atbus::bench {
 namespace {

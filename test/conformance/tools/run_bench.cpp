@@ -1,10 +1,7 @@
 #include "run_bench.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "run_command.h"
+#include "test.h"
 
 namespace atbus::test {
 

@@ -1,10 +1,8 @@
 // `atbus shm` on real segments of real processes: a living one, one whose processes were killed,
 // and files that are no segments.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +12,7 @@
 #include "run_command.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
+#include "test.h"
 
 namespace atbus {
 namespace {
