@@ -7,7 +7,7 @@
 namespace atbus {
 namespace {
 
-TEST(NodeSegment, LogsStrangersOnceASecond) {
+TEST(NodeSegment, LogsUnprovenPeersOnceASecond) {
   const test::named_inbox inbox{"log"};
   const std::string where = inbox.address();
   node listener{1};
@@ -17,9 +17,9 @@ TEST(NodeSegment, LogsStrangersOnceASecond) {
   ASSERT_TRUE(listener.listen(where));
   const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i != 100; ++i) {
-    auto stranger = sender::open(where);
-    ASSERT_TRUE(stranger) << stranger.error().text();
-    ASSERT_TRUE(stranger->send(as_bytes("as if it were a receiver")));
+    auto unproven = sender::open(where);
+    ASSERT_TRUE(unproven) << unproven.error().text();
+    ASSERT_TRUE(unproven->send(as_bytes("as if it were a receiver")));
     listener.poll();
   }
   const auto took = std::chrono::steady_clock::now() - began;

@@ -4,10 +4,10 @@
 
 #include "ledger.h"
 #include "simulation/node/scenario.h"
-#include "stranger.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "unproven_peer.h"
 
 namespace atbus::detail {
 
@@ -48,7 +48,7 @@ class world {
     std::uint64_t lives = 0;
     bool doomed = false;  // its handler has ended it
     std::size_t message_limit = 0;
-    std::uint64_t strangers = 0;  // links of theirs to any of its lives
+    std::uint64_t unproven_links = 0;  // links of theirs to any of its lives
     std::vector<bool> dials;
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     // Bytes that were accepted for each since there was a link.
@@ -68,7 +68,7 @@ class world {
   void broadcast(std::size_t from, const id_range& to, std::size_t size);
   void broadcast_many(const scenario_event& how);
   [[nodiscard]] std::size_t draw_size(std::size_t from, std::size_t to, std::size_t most);
-  void meet_stranger(const scenario_event& how);
+  void meet_unproven_peer(const scenario_event& how);
   void check_violations();
   void check_broadcasts();
   void ask(std::size_t from, std::size_t to, std::uint64_t size);
@@ -97,7 +97,7 @@ class world {
   ledger book_;
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
-  std::vector<std::unique_ptr<stranger>> strangers_;
+  std::vector<std::unique_ptr<unproven_peer>> unproven_peers_;
   bool faults_are_over_ = false;
   std::vector<command> unanswered_;
   std::vector<std::chrono::nanoseconds> deadlines_;  // of commands
@@ -188,7 +188,7 @@ void world::set_handlers(std::size_t index, node_core& core) {
                          event == endpoint_event::superseded;
     if (plan_.calm && !faults_are_over_ && is_lost)
       book_.fail("node " + self.id.to_string() + " is told that " + of.id().to_string() + " is " +
-                 std::string{name(event)} + ", and nothing was wrong but strangers");
+                 std::string{name(event)} + ", and nothing was wrong but unproven peers");
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
@@ -564,14 +564,14 @@ void world::happen(const scenario_event& one) {
       return part(one);
     case happening::call:
     case happening::answer:
-      return meet_stranger(one);
+      return meet_unproven_peer(one);
     case happening::kinds:
       return;
   }
 }
 
 // It speaks in the name of a node that may be connected, in its incarnation that goes on.
-void world::meet_stranger(const scenario_event& how) {
+void world::meet_unproven_peer(const scenario_event& how) {
   place& at = places_[how.who];
   const place& other = places_[how.whom];
   if (!at.process || at.doomed)
@@ -580,32 +580,33 @@ void world::meet_stranger(const scenario_event& how) {
       other.process ? other.process->core().self() : node_instance{id_of(how.whom), 1};
   host_identity host{};
   host[0] = static_cast<std::byte>(plan_.one_host ? 1 : 100);
-  auto made = std::make_unique<stranger>(net_, host, name, id_of(how.who), plan_.seed + how.count);
-  const stranger* const it = made.get();
+  auto made =
+      std::make_unique<unproven_peer>(net_, host, name, id_of(how.who), plan_.seed + how.count);
+  const unproven_peer* const it = made.get();
   if (how.what == happening::call) {
-    at.strangers += how.count;
+    at.unproven_links += how.count;
     made->dial(address_of(how.who, plan_.ways[how.size % plan_.ways.size()]), how.count);
   } else if (at.dials[how.whom]) {
     // Each time it is dialled is one more.
-    at.strangers = std::numeric_limits<std::uint64_t>::max() / 2;
+    at.unproven_links = std::numeric_limits<std::uint64_t>::max() / 2;
     const std::string where = "ipv4://10.8.0." + std::to_string(1 + how.count) + ":7000";
     made->listen(where);
     (void)at.process->core().connect(id_of(how.whom), where);
     if (!at.process->core().dispatching())
       at.process->wake();
   }
-  strangers_.push_back(std::move(made));
+  unproven_peers_.push_back(std::move(made));
   net_.at(std::min(net_.now() + how.time, 1s + plan_.faults_end), [this, it] {
-    std::erase_if(strangers_, [&](const auto& one) { return one.get() == it; });
+    std::erase_if(unproven_peers_, [&](const auto& one) { return one.get() == it; });
   });
 }
 
-// Only a stranger breaks the protocol, and once for each link.
+// Only an unproven peer breaks the protocol, and once for each link.
 void world::check_violations() {
   const auto check = [this](simulated_node& of) {
     const node_instance self = of.core().self();
     const std::uint64_t found = of.core().stats().violations;
-    if (found > places_[self.id.value() - 1].strangers)
+    if (found > places_[self.id.value() - 1].unproven_links)
       book_.fail("node " + self.id.to_string() + " has found " + std::to_string(found) +
                  " breaches of the protocol");
   };
@@ -736,7 +737,7 @@ test::run_result world::run() {
   }
   if (book_.fault().empty())
     finish();
-  strangers_.clear();
+  unproven_peers_.clear();
   places_.clear();
   outliving_.clear();
   if (calls_ended_ > calls_)

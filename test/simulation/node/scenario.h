@@ -27,8 +27,8 @@ enum class happening : std::uint8_t {
   connect,     // to one more address of `whom`
   broadcast,   // `count` messages of up to `size` bytes from `who`
   part,        // `who` sends `count` to `whom` and disconnects in the midst of them
-  call,        // a stranger dials `who` in the name of `whom`, `count` times
-  answer,      // a stranger is where `who` dials `whom`
+  call,        // an unproven peer dials `who` in the name of `whom`, `count` times
+  answer,      // an unproven peer is where `who` dials `whom`
   kinds,
 };
 [[nodiscard]] const char* name(happening what) noexcept;
@@ -43,7 +43,7 @@ struct scenario {
   std::uint64_t seed = 0;
   std::size_t nodes = 2;
   bool one_host = false;
-  bool calm = false;                  // nothing but messages, limits and strangers: links stay
+  bool calm = false;                  // nothing but messages, limits and unproven peers: links stay
   bool hopeless = false;              // with such options it may be that no message arrives
   std::vector<node_options> options;  // of each node
   // Of its lives, in turn.

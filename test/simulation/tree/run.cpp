@@ -91,7 +91,7 @@ void tree_run::happen(const tree_event& one) {
     case tree_happening::disconnect:
       return world_.disconnect(one.who, one.whom, one.count);
     case tree_happening::call:
-      return world_.meet_stranger(one.who, one.whom, one.count, until);
+      return world_.meet_unproven_peer(one.who, one.whom, one.count, until);
     case tree_happening::connect:
       return world_.connect(one.who, one.whom);
     case tree_happening::kinds:

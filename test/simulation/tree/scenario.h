@@ -26,8 +26,8 @@ enum class tree_happening : std::uint8_t {
   step_clock,  // of a process
   broadcast,   // `count` messages of up to `size` bytes from `who`
   disconnect,  // `who` from a child of its or from `whom`, in the midst of what it sends there
-  call,        // a stranger dials `who` in the name of a neighbour or of `whom`, `count` times
-  connect,     // `who` names `whom`, or a neighbour of its own, with connect()
+  call,     // an unproven peer dials `who` in the name of a neighbour or of `whom`, `count` times
+  connect,  // `who` names `whom`, or a neighbour of its own, with connect()
   kinds,
 };
 [[nodiscard]] const char* name(tree_happening what) noexcept;
@@ -39,7 +39,7 @@ struct tree_scenario {
   topology nodes;
   std::vector<node_options> options;  // of each node, without parent and range
   bool crowded = false;               // all is slow and full until the faults end
-  bool calm = false;                  // nothing but messages, limits and strangers: links stay
+  bool calm = false;                  // nothing but messages, limits and unproven peers: links stay
   std::chrono::nanoseconds faults_end{0};
   std::vector<tree_event> events;  // in order
 };

@@ -103,7 +103,7 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
     const bool is_lost =
         event == endpoint_event::disconnected || event == endpoint_event::superseded;
     if (is_calm_ && is_lost && index != 0 && of.id() == nodes_[nodes_[index].parent].id)
-      book.fail(name + " has lost its parent, and nothing was wrong but strangers");
+      book.fail(name + " has lost its parent, and nothing was wrong but unproven peers");
     place& at = places_[index];
     if (event != endpoint_event::superseded || !at.process || &at.process->core() != &core)
       return;
@@ -260,8 +260,8 @@ void tree_world::disconnect(std::size_t from, std::size_t to, std::uint64_t coun
 // The longest time that a link stays whose other end gave a wrong token.
 constexpr std::chrono::nanoseconds refusals_wait = 5s;
 
-void tree_world::meet_stranger(std::size_t index, std::size_t other, std::uint64_t calls,
-                               std::chrono::nanoseconds until) {
+void tree_world::meet_unproven_peer(std::size_t index, std::size_t other, std::uint64_t calls,
+                                    std::chrono::nanoseconds until) {
   if (!is_running(index))
     return;
   const tree_node& self = nodes_[index];
@@ -275,13 +275,15 @@ void tree_world::meet_stranger(std::size_t index, std::size_t other, std::uint64
   host[0] = static_cast<std::byte>(self.host);
   host[1] = static_cast<std::byte>(self.host >> 8U);
   host[2] = std::byte{1};
-  strangers_.push_back({std::make_unique<stranger>(net, host, name, self.id, draw.word()), index,
-                        static_cast<std::size_t>(calls), until + refusals_wait});
-  stranger* const made = strangers_.back().who.get();
-  places_[index].strangers += calls;
+  unproven_peers_.push_back({std::make_unique<unproven_peer>(net, host, name, self.id, draw.word()),
+                             index, static_cast<std::size_t>(calls), until + refusals_wait});
+  unproven_peer* const made = unproven_peers_.back().who.get();
+  places_[index].unproven_links += calls;
   made->dial(self.addresses[draw.below(self.addresses.size())], calls);
   net.at(until, [this, made] {
-    std::ranges::find(strangers_, made, [](const caller& one) { return one.who.get(); })->who = {};
+    std::ranges::find(unproven_peers_, made, [](const caller& one) {
+      return one.who.get();
+    })->who = {};
   });
 }
 
@@ -500,7 +502,7 @@ void tree_world::check_memory() {
     if (!at.process)
       continue;
     const std::string name = "node " + std::to_string(index);
-    if (at.process->core().stats().violations > at.strangers)
+    if (at.process->core().stats().violations > at.unproven_links)
       book.fail(name + " has found breaches of the protocol");
     const std::size_t known = at.process->core().endpoints().size();
     if (known > most_known(index))
@@ -517,7 +519,7 @@ void tree_world::check_links(std::size_t to_each) {
   for (std::size_t index = 0; index < size(); ++index) {
     const std::size_t links = places_[index].process->channels().links().size();
     std::size_t allowed = to_each * most_known(index);
-    for (const caller& one : strangers_) {
+    for (const caller& one : unproven_peers_) {
       if (one.whom == index && net.now() < one.forgotten_at)
         allowed += one.links;
     }

@@ -16,9 +16,9 @@
 #include "dice.h"
 #include "ledger.h"
 #include "simulation/tree/topology.h"
-#include "stranger.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "unproven_peer.h"
 
 namespace atbus::detail {
 
@@ -44,8 +44,8 @@ class tree_world {
   void broadcast(std::size_t from, const id_range& to, std::size_t size);
   void broadcast_many(std::size_t from, std::uint64_t count, std::uint64_t most);
   void disconnect(std::size_t from, std::size_t to, std::uint64_t count);
-  void meet_stranger(std::size_t index, std::size_t other, std::uint64_t calls,
-                     std::chrono::nanoseconds until);
+  void meet_unproven_peer(std::size_t index, std::size_t other, std::uint64_t calls,
+                          std::chrono::nanoseconds until);
   // Another one begins after that time. `unseen`: nobody sees its end.
   void kill(std::size_t index, std::chrono::nanoseconds back_after, bool unseen);
   void stop(std::size_t index, std::chrono::nanoseconds until);
@@ -96,8 +96,8 @@ class tree_world {
     bool doomed = false;           // it has been superseded
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     std::set<std::size_t> partners;
-    std::set<std::size_t> wishes;  // of this process: whom it has named with connect()
-    std::uint64_t strangers = 0;   // links of theirs
+    std::set<std::size_t> wishes;      // of this process: whom it has named with connect()
+    std::uint64_t unproven_links = 0;  // links of theirs
   };
 
   status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
@@ -121,12 +121,12 @@ class tree_world {
   std::vector<place> places_;
   std::unordered_map<std::uint64_t, std::size_t> by_id_;
   struct caller {
-    std::unique_ptr<stranger> who;  // null: gone
+    std::unique_ptr<unproven_peer> who;  // null: gone
     std::size_t whom;
     std::size_t links;
     std::chrono::nanoseconds forgotten_at;  // by whom it has called
   };
-  std::vector<caller> strangers_;
+  std::vector<caller> unproven_peers_;
   bool faults_are_over_ = false;
   bool is_calm_ = false;
   bool is_forgetful_ = false;  // some nodes do not remember what they had of others

@@ -92,7 +92,7 @@ TEST_P(NetworkPair, ChangesAnAddress) {
 
 TEST_P(NetworkPair, IsApartFromTheTestsOwnNetwork) {
   const plain_listener listener{four() ? "ipv4://127.0.0.1:0" : "ipv6://::1:0"};
-  child_process stranger = net_.start(host::left, [&listener] {
+  child_process unproven = net_.start(host::left, [&listener] {
     try {
       (void)plain_socket::connect(listener.address());
     } catch (const std::system_error& e) {
@@ -100,7 +100,7 @@ TEST_P(NetworkPair, IsApartFromTheTestsOwnNetwork) {
     }
     return 2;
   });
-  EXPECT_EQ(stranger.wait_end(), "exit 0");
+  EXPECT_EQ(unproven.wait_end(), "exit 0");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, NetworkPair, ::testing::Values("ipv4", "ipv6"),

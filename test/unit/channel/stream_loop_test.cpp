@@ -135,10 +135,10 @@ TEST_P(StreamLoop, ReceiverMayBeDestroyedInsideItsHandlers) {
     inbox.emplace(bind_receiver([&](bytes_view) { inbox.reset(); }));
     (*inbox)->on_problem([&](const error&) { inbox.reset(); });
     auto out = open_sender();
-    std::optional<test::plain_socket> stranger;
+    std::optional<test::plain_socket> unproven;
     if (of_problems) {
-      stranger.emplace(dial());
-      ASSERT_TRUE(stranger->send(std::string(100, 'x')));
+      unproven.emplace(dial());
+      ASSERT_TRUE(unproven->send(std::string(100, 'x')));
     } else {
       ASSERT_TRUE(out.send(as_bytes("one")));
       ASSERT_TRUE(out.send(as_bytes("two")));

@@ -29,8 +29,8 @@ TEST(SessionTable, GivesBackWhatItRemembers) {
 TEST(SessionTable, TakesNoPlaceForAFlowOfWhichNothingHasCome) {
   session_table table(2);
   table.remember(instance(1), come_to(table, instance(1), 11));
-  for (std::uint64_t stranger = 2; stranger != 100; ++stranger)
-    table.remember(instance(stranger), table.take(instance(stranger)));
+  for (std::uint64_t another = 2; another != 100; ++another)
+    table.remember(instance(another), table.take(instance(another)));
   EXPECT_EQ(table.size(), 1U);
   EXPECT_EQ(table.forgotten(), 0U);
   EXPECT_EQ(table.take(instance(1)).position().last, 11U);

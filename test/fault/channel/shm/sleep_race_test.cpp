@@ -63,20 +63,20 @@ TEST_P(PublishAndSleep, TheMessageArrives) {
     world.arrange(talker, sender_step, times(world, talker, sender_step) + 1, action::pause);
     world.let_go_on(talker);
     ASSERT_TRUE(world.plan(talker).reached.wait());
-    // The receiver, roused by a stranger, goes through its step while the sender is held.
+    // The receiver, roused by another sender, goes through its step while the sender is held.
     const std::uint32_t before = times(world, listener, receiver_step);
     ASSERT_TRUE(world.plan(listener).asleep.wait());  // again, where the sender has rung
-    child_process stranger = world.start_sender(2, [](sender&) {});
-    EXPECT_EQ(stranger.wait_end(), "exit 0");
+    child_process another = world.start_sender(2, [](sender&) {});
+    EXPECT_EQ(another.wait_end(), "exit 0");
     ASSERT_TRUE(
         world.plan(listener).passed[static_cast<std::size_t>(receiver_step)].wait(before + 1));
     world.plan(talker).go.add();
   } else {
     world.arrange(listener, receiver_step, times(world, listener, receiver_step) + 1,
                   action::pause);
-    // A stranger rouses the receiver, which is held on its way back to sleep.
-    child_process stranger = world.start_sender(2, [](sender&) {});
-    EXPECT_EQ(stranger.wait_end(), "exit 0");
+    // Another sender rouses the receiver, which is held on its way back to sleep.
+    child_process another = world.start_sender(2, [](sender&) {});
+    EXPECT_EQ(another.wait_end(), "exit 0");
     ASSERT_TRUE(world.plan(listener).reached.wait());
     world.let_go_on(talker);
     // `send` returns although the receiver stands still.

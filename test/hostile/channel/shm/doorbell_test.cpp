@@ -324,7 +324,7 @@ TEST_F(PlaceOfTheBell, TakenByAnotherUserLaterIsNotBelieved) {
     ASSERT_TRUE(out.send(as_bytes("without a bell")));
     const int taken = accept4(squatter, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     char byte = 0;
-    EXPECT_TRUE(taken < 0 || recv(taken, &byte, 1, 0) <= 0) << "rang a stranger";
+    EXPECT_TRUE(taken < 0 || recv(taken, &byte, 1, 0) <= 0) << "rang an unproven peer";
     std::vector<std::string> got;
     EXPECT_TRUE(poll_until(in, got, [&] { return got.size() == 1; }));
   });

@@ -10,7 +10,7 @@
 namespace atbus::hostile {
 namespace {
 
-constexpr uid_t stranger = 65534;
+constexpr uid_t other_user = 65534;
 
 class FileInPlaceOfASegment : public hostile_channel {
  protected:
@@ -84,9 +84,9 @@ TEST_F(FileInPlaceOfASegment, ThatOthersMayTouchIsRefusedWithBothModes) {
 
 TEST_F(FileInPlaceOfASegment, OfAnotherUserIsRefusedWithBothUsers) {
   open_receiver().close();
-  if (chown(path().c_str(), stranger, static_cast<gid_t>(-1)) != 0)
+  if (chown(path().c_str(), other_user, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root may give files away";
-  expect_refusal(errc::wrong_owner, {std::to_string(stranger), std::to_string(geteuid())});
+  expect_refusal(errc::wrong_owner, {std::to_string(other_user), std::to_string(geteuid())});
 }
 
 TEST_F(FileInPlaceOfASegment, OfAnotherUserIsRefusedWithBothUsersThoughItCanNotBeOpened) {
@@ -94,16 +94,16 @@ TEST_F(FileInPlaceOfASegment, OfAnotherUserIsRefusedWithBothUsersThoughItCanNotB
   ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
   ATBUS_IN_CHILD([this] {
     const uid_t owner = geteuid();
-    if (seteuid(stranger) != 0)
+    if (seteuid(other_user) != 0)
       skip_child("only root may become another user");
-    expect_refusal(errc::wrong_owner, {std::to_string(owner), std::to_string(stranger)});
+    expect_refusal(errc::wrong_owner, {std::to_string(owner), std::to_string(other_user)});
   });
 }
 
 TEST_F(FileInPlaceOfASegment, ThatItsOwnUserMayNotWriteIsRefusedWithBothModes) {
   ASSERT_EQ(chmod(directory_.path().c_str(), 01777), 0);
   ATBUS_IN_CHILD([this] {
-    if (geteuid() == 0 && seteuid(stranger) != 0)
+    if (geteuid() == 0 && seteuid(other_user) != 0)
       skip_child("root may write everything");
     open_receiver().close();
     ASSERT_EQ(chmod(path().c_str(), 0400), 0);

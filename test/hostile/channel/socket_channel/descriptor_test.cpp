@@ -1,5 +1,5 @@
-// Descriptors that a stranger sends through a Unix socket. Whoever closes the last one waits for what
-// that closes: a TCP socket that lingers holds up a poll for as long as the stranger likes. So none
+// Descriptors that an unproven peer sends through a Unix socket. Whoever closes the last one waits for what
+// that closes: a TCP socket that lingers holds up a poll for as long as the unproven peer likes. So none
 // comes in. Before Linux 6.16 a receiver can't say so.
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Strangers at a receiver's socket: whatever they send, or don't, ends in a closed and counted
+// Unproven peers at a receiver's socket: whatever they send, or don't, ends in a closed and counted
 // connection, and an honest sender beside them goes on.
 #include <malloc.h>
 #include <unistd.h>
@@ -64,13 +64,13 @@ class StreamPeer : public ::testing::TestWithParam<const char*> {
   [[nodiscard]] bool meanwhile(Done&& done) {
     return inbox_->until(done, [this] { one_more(); });
   }
-  // The stranger is told nothing but our hello and goodbye, and then the connection ends.
-  void expect_closed(plain_socket& stranger) {
+  // The peer is told nothing but our hello and goodbye, and then the connection ends.
+  void expect_closed(plain_socket& unproven) {
     std::string told;
     const bool ended = meanwhile([&] {
-      const std::string some = stranger.receive_some(4096, 0ns);
+      const std::string some = unproven.receive_some(4096, 0ns);
       told += some;
-      return some.empty() && stranger.ended() != "silence";
+      return some.empty() && unproven.ended() != "silence";
     });
     EXPECT_TRUE(ended) << "still connected";
     EXPECT_LE(told.size(), 64U);
@@ -107,9 +107,9 @@ TEST_P(StreamPeer, OtherProtocolsAreRefusedAndToldNothing) {
   std::uint64_t faulty = 0;
   for (const std::string& bytes : openings) {
     SCOPED_TRACE(bytes.substr(0, 10));
-    plain_socket stranger = intrude();
-    (void)stranger.send(bytes);
-    expect_closed(stranger);
+    plain_socket unproven = intrude();
+    (void)unproven.send(bytes);
+    expect_closed(unproven);
     EXPECT_EQ(stats().quarantined, ++faulty);
   }
   EXPECT_EQ(stats().connections, 1U);
@@ -129,10 +129,10 @@ TEST_P(StreamPeer, BadBytesBehindAGoodHelloEndOnlyThatConnection) {
   std::uint64_t faulty = 0;
   for (const std::string& bytes : follow_ups) {
     SCOPED_TRACE(faulty);
-    plain_socket stranger = intrude();
-    ASSERT_TRUE(stranger.send(hello_bytes()));
-    ASSERT_TRUE(stranger.send(bytes));
-    expect_closed(stranger);
+    plain_socket unproven = intrude();
+    ASSERT_TRUE(unproven.send(hello_bytes()));
+    ASSERT_TRUE(unproven.send(bytes));
+    expect_closed(unproven);
     EXPECT_EQ(stats().quarantined, ++faulty);
   }
   EXPECT_EQ(stats().connections, 1U);
@@ -142,13 +142,13 @@ TEST_P(StreamPeer, RandomBytesBehindAGoodHelloNeverArriveAsMessages) {
   open();
   std::mt19937 random{7};
   for (int round = 0; round < 100; ++round) {
-    plain_socket stranger = intrude();
+    plain_socket unproven = intrude();
     std::string bytes = hello_bytes();
     for (unsigned i = 0; i < 500; ++i)
       bytes += static_cast<char>(random());
-    (void)stranger.send(bytes);
-    stranger.finish();
-    expect_closed(stranger);
+    (void)unproven.send(bytes);
+    unproven.finish();
+    expect_closed(unproven);
   }
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 1; }));
 }
@@ -271,16 +271,16 @@ TEST_P(StreamPeer, AnAnnouncedLengthReservesNothing) {
   options.message_limit = 64U << 20U;
   open(options);
   const std::size_t before = memory_in_use();
-  std::vector<plain_socket> strangers;
+  std::vector<plain_socket> unproven_peers;
   for (int i = 0; i < 100; ++i) {
-    strangers.push_back(intrude());
-    ASSERT_TRUE(strangers.back().send(hello_bytes() + header(0x08000000 | (64U << 20U)) +
-                                      "a little of it"));
+    unproven_peers.push_back(intrude());
+    ASSERT_TRUE(unproven_peers.back().send(hello_bytes() + header(0x08000000 | (64U << 20U)) +
+                                           "a little of it"));
   }
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 101; }));
   carry_on();
   EXPECT_LT(memory_in_use(), before + (8U << 20U));
-  strangers.clear();
+  unproven_peers.clear();
   EXPECT_TRUE(meanwhile([this] { return stats().connections == 1; }));
 }
 

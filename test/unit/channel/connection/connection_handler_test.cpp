@@ -88,12 +88,12 @@ TEST_P(ConnectionHandler, MayDoWhateverItLikes) {
         if (when == "close")
           (void)a.last.abort();
       };
-      std::optional<plain_socket> stranger;
+      std::optional<plain_socket> unproven;
       EXPECT_TRUE(turn_until({&a, &b}, [&] {
         stir();
-        if (when == "problem" && stirred && !stranger && a.set != nullptr) {
-          stranger = plain_socket::connect(at);
-          EXPECT_TRUE(stranger->send(std::string(100, '?')));
+        if (when == "problem" && stirred && !unproven && a.set != nullptr) {
+          unproven = plain_socket::connect(at);
+          EXPECT_TRUE(unproven->send(std::string(100, '?')));
         }
         return done != 0;
       })) << where;

@@ -157,11 +157,11 @@ TEST_F(ConnectionListener, OutOfDescriptorsPausesAcceptingAndSaysSo) {
   EXPECT_TRUE(until([&] { return a.opens == 1; }));
 }
 
-TEST_F(ConnectionListener, AStrangerIsAProblemAndDisturbsNobody) {
+TEST_F(ConnectionListener, AnUnprovenPeerIsAProblemAndDisturbsNobody) {
   join();
   recorded_set& set = a;
-  plain_socket stranger = plain_socket::connect(where);
-  EXPECT_TRUE(stranger.send("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"));
+  plain_socket unproven = plain_socket::connect(where);
+  EXPECT_TRUE(unproven.send("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"));
   ASSERT_TRUE(until([&] { return set.problems.size() == 1; }));
   EXPECT_EQ(set.problems.front(), errc::protocol_error);
   EXPECT_EQ(set.closes, 0);
@@ -169,13 +169,13 @@ TEST_F(ConnectionListener, AStrangerIsAProblemAndDisturbsNobody) {
   EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
 }
 
-TEST_F(ConnectionListener, StrangersAreToldOfOnceASecondAndAllAreCounted) {
+TEST_F(ConnectionListener, UnprovenPeersAreToldOfOnceASecondAndAllAreCounted) {
   constexpr std::size_t count = 20;
   where = a.listen(any_address());
-  std::vector<plain_socket> strangers;
+  std::vector<plain_socket> unproven_peers;
   for (std::size_t i = 0; i != count; ++i) {
-    strangers.push_back(plain_socket::connect(where));
-    EXPECT_TRUE(strangers.back().send("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"));
+    unproven_peers.push_back(plain_socket::connect(where));
+    EXPECT_TRUE(unproven_peers.back().send("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"));
   }
   ASSERT_TRUE(until([&] { return a.set->stats().quarantined == count; }));
   EXPECT_GE(a.problems.size(), 1U);

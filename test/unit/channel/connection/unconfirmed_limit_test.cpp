@@ -108,12 +108,12 @@ TEST_P(Unconfirmed, LinkOfAReconnectedOneIsLimitedAgain) {
 }
 
 // A length alone ends it: nothing is kept until the rest comes.
-TEST(UnconfirmedStranger, WhoAnnouncesAMessageOverTheLimitIsTurnedAwayAtOnce) {
+TEST(UnconfirmedPeer, WhoAnnouncesAMessageOverTheLimitIsTurnedAwayAtOnce) {
   recorded_set inside;
   listen_options options;
   options.connection = of_connection();
   const std::string where = inside.listen("ipv4://127.0.0.1:0", options);
-  plain_socket stranger = plain_socket::connect(where);
+  plain_socket unproven = plain_socket::connect(where);
   byte_string bytes;
   detail::append(bytes, detail::hello_frame(hello{.wants_checksums = true, .session = 7}));
   std::array<std::byte, 8> head{};
@@ -121,7 +121,7 @@ TEST(UnconfirmedStranger, WhoAnnouncesAMessageOverTheLimitIsTurnedAwayAtOnce) {
       head.data(), detail::make_frame_word(detail::frame_kind::data, unconfirmed_limit + 1) |
                        detail::frame_checked_bit);
   detail::append(bytes, head);
-  ASSERT_TRUE(stranger.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  ASSERT_TRUE(unproven.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   ASSERT_TRUE(turn_until({&inside}, [&] { return inside.closes == 1; }));
   EXPECT_EQ(inside.whys[0], errc::protocol_error);
 }

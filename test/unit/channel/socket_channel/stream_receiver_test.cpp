@@ -35,7 +35,7 @@ class StreamReceiver : public Stream {
       told += peer.receive_some(100, 0ns);
       return !peer.ended().empty() && peer.ended() != "silence";
     });
-    EXPECT_EQ(told.size(), 0U) << "a stranger is told nothing";
+    EXPECT_EQ(told.size(), 0U) << "an unproven peer is told nothing";
     return ended;
   }
   static byte_string opening(std::uint16_t version_min = 1, std::uint16_t version_max = 1) {

@@ -93,15 +93,15 @@ TEST_F(NodeAdmission, ForgetsWhoHasGoneBeforeItsRefusalWasSaid) {
   EXPECT_TRUE(one.core().settled());
 }
 
-TEST_F(NodeAdmission, LogsWhatStrangersDoOnceASecond) {
+TEST_F(NodeAdmission, LogsWhatUnprovenPeersDoOnceASecond) {
   party one{net, 1};
   for (int i = 0; i < 20; ++i) {
-    hand_played stranger{net, 9, 1, false};
+    hand_played unproven{net, 9, 1, false};
     net.run_for(10ms);
-    ASSERT_TRUE(stranger.is_open());
-    stranger.say(ping_body{.number = 1});
+    ASSERT_TRUE(unproven.is_open());
+    unproven.say(ping_body{.number = 1});
     net.run_for(10ms);
-    EXPECT_TRUE(stranger.has_ended());
+    EXPECT_TRUE(unproven.has_ended());
   }
   EXPECT_EQ(one.core().stats().registrations_failed, 20U);
   EXPECT_EQ(one.logged("registration with"), 1);
@@ -232,11 +232,11 @@ TEST_F(NodeAdmission, TellsAFormerLifeThatAnotherOneHasItsPlaceForGood) {
   EXPECT_EQ(two.send(1, "more"), errc::no_route);
 }
 
-TEST_F(NodeAdmission, TellsNothingOfAStrangerInTheNameOfAConnectedPeer) {
+TEST_F(NodeAdmission, TellsNothingOfAnUnprovenPeerInTheNameOfAConnectedPeer) {
   party one{net, 1, node_options{}.token(secret)};
   party two{net, 2, node_options{}.token(secret)};
   connect(two, one, 1);
-  hand_played stranger{net, 2, 1, true};
+  hand_played unproven{net, 2, 1, true};
   net.run_for(6s);
   EXPECT_GT(one.core().stats().registrations_failed, 0U);
   EXPECT_EQ(one.count(endpoint_event::refused), 0);

@@ -5,9 +5,9 @@ namespace atbus::detail {
 namespace {
 
 // Listens at an address, answers each hello in the name of another incarnation, and says nothing more.
-class welcoming_stranger final : private link_events {
+class welcoming_peer final : private link_events {
  public:
-  welcoming_stranger(simulated_network& net, std::uint64_t place, const node_instance& name)
+  welcoming_peer(simulated_network& net, std::uint64_t place, const node_instance& name)
       : name_(name), way_(net, {.host = host_of(place)}, [this, &net] {
           net.at(net.now() + 1us, [this] { way_.poll({}); });
         }) {
@@ -55,8 +55,8 @@ class UnprovenWelcome : public NodeCore {
  protected:
   static constexpr std::string_view secret = "a secret of sixteen bytes";
 
-  // Node 1 dials node 2 at an address where the stranger is.
-  void dial(welcoming_stranger& there) {
+  // Node 1 dials node 2 at an address where the unproven peer is.
+  void dial(welcoming_peer& there) {
     EXPECT_TRUE(one.core().connect(2, address_of(9)));
     one.node.wake();
     ASSERT_TRUE(net.run_until([&] { return there.welcomes == 1; }, 1s));
@@ -69,7 +69,7 @@ class UnprovenWelcome : public NodeCore {
 
 TEST_F(UnprovenWelcome, StopsNoReadingOfTheLinkInUse) {
   connect(two, one, 1);
-  welcoming_stranger there{net, 9, two.core().self()};
+  welcoming_peer there{net, 9, two.core().self()};
   dial(there);
   ASSERT_TRUE(two.send(1, "is read"));
   EXPECT_TRUE(net.run_until([&] { return one.got.size() == 1; }, 1s));
@@ -79,7 +79,7 @@ TEST_F(UnprovenWelcome, StopsNoReadingOfTheLinkInUse) {
 TEST_F(UnprovenWelcome, OfAnotherLifeLeavesTheLinkInUseItsTimeToAnswer) {
   connect(two, one, 1);
   two.node.stop_until(net.now() + 6s);
-  welcoming_stranger there{net, 9, {2, two.core().self().incarnation + 1}};
+  welcoming_peer there{net, 9, {2, two.core().self().incarnation + 1}};
   dial(there);
   net.run_for(8s);
   EXPECT_EQ(one.count(endpoint_event::disconnected), 0);
@@ -87,7 +87,7 @@ TEST_F(UnprovenWelcome, OfAnotherLifeLeavesTheLinkInUseItsTimeToAnswer) {
 }
 
 TEST_F(UnprovenWelcome, HoldsUpAnotherHandshakeForTwoSecondsAtMost) {
-  welcoming_stranger there{net, 9, two.core().self()};
+  welcoming_peer there{net, 9, two.core().self()};
   dial(there);
   two.connect(1);
   EXPECT_TRUE(net.run_until([&] { return there.ended == 1; }, 3s));

@@ -1,4 +1,4 @@
-// What only links over lanes do: pairing, and what strangers in an inbox meet.
+// What only links over lanes do: pairing, and what unproven peers in an inbox meet.
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "link_fixture.h"
@@ -36,12 +36,12 @@ class LaneTransport : public TwoEnds {
   }
   // What `a` is to refuse, while its link goes on.
   void expect_refused(bytes_view record) {
-    auto stranger = open_raw(where);
-    ASSERT_TRUE(stranger.send(record));
+    auto unproven = open_raw(where);
+    ASSERT_TRUE(unproven.send(record));
     ASSERT_TRUE(until([&] { return a->count("problem") == 1; }));
     EXPECT_EQ(a->find("problem").why, errc::protocol_error);
     EXPECT_NE(a->find("problem").text.find(where), std::string::npos) << a->find("problem").text;
-    EXPECT_EQ(stranger.look(), errc::quarantined);
+    EXPECT_EQ(unproven.look(), errc::quarantined);
     EXPECT_EQ(a->count("accepted"), 1U);
     EXPECT_EQ(a->messages.size(), 0U);
     ASSERT_TRUE(send(*out, "goes on"));
@@ -72,9 +72,9 @@ TEST_P(LaneTransport, RefusesACallThatItCantAnswer) {
 
 TEST_P(LaneTransport, DropsAnAnswerToNobody) {
   join();
-  auto stranger = open_raw(where);
-  ASSERT_TRUE(stranger.send(to_bytes({.kind = pairing_kind::answer, .token = 1, .address = {}})));
-  ASSERT_TRUE(until([&] { return stranger.look() == errc::quarantined; }));
+  auto unproven = open_raw(where);
+  ASSERT_TRUE(unproven.send(to_bytes({.kind = pairing_kind::answer, .token = 1, .address = {}})));
+  ASSERT_TRUE(until([&] { return unproven.look() == errc::quarantined; }));
   EXPECT_EQ(a->events.size(), 1U);
 }
 

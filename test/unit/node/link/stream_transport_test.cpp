@@ -71,7 +71,7 @@ TEST_P(StreamTransport, ClosesALinkThatIsNotConfirmedInTime) {
   EXPECT_NE(a->find("closed").text.find("confirmed"), std::string::npos);
 }
 
-TEST_P(StreamTransport, TellsOfStrangersAsAProblem) {
+TEST_P(StreamTransport, TellsOfUnprovenPeersAsAProblem) {
   start();
   // It speaks another protocol.
   auto where_to = *address::parse(where);

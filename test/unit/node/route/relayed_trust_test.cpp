@@ -1,4 +1,5 @@
-// Nodes of one user on one host need no token. Their relay may let strangers in; that opens the relay only.
+// Nodes of one user on one host need no token. Their relay may let unproven peers in; that opens the relay
+// only.
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {
@@ -25,7 +26,7 @@ class RelayedTrust : public ::testing::Test {
   int reports = 0;
 };
 
-TEST_F(RelayedTrust, OfARelayThatLetsStrangersInIsNotThatOfTheStrangers) {
+TEST_F(RelayedTrust, OfARelayThatLetsUnprovenPeersInIsNotTheirs) {
   start(node_options{});
   EXPECT_TRUE(afar.send(65, "from afar"));
   EXPECT_TRUE(leaf->user().send(80, 0, as_bytes("to whoever it is")));
@@ -37,7 +38,7 @@ TEST_F(RelayedTrust, OfARelayThatLetsStrangersInIsNotThatOfTheStrangers) {
   EXPECT_EQ(reports, 1);
 }
 
-TEST_F(RelayedTrust, ExtendsToNoBroadcastOfAStranger) {
+TEST_F(RelayedTrust, ExtendsToNoBroadcastOfAnUnprovenPeer) {
   start(node_options{});
   EXPECT_TRUE(afar.core().broadcast().send(*id_range::parse("64/58"), 0, as_bytes("from afar")));
   net.run_for(1s);
@@ -46,7 +47,7 @@ TEST_F(RelayedTrust, ExtendsToNoBroadcastOfAStranger) {
   EXPECT_EQ(leaf->core().stats().broadcast_drops, 1U);
 }
 
-TEST_F(RelayedTrust, IsNotAskedForWhereStrangersMayCome) {
+TEST_F(RelayedTrust, IsNotAskedForWhereUnprovenPeersMayCome) {
   start(plain());
   EXPECT_TRUE(afar.send(65, "from afar"));
   EXPECT_TRUE(leaf->user().send(80, 0, as_bytes("to whoever it is")));

@@ -173,20 +173,20 @@ TEST_F(Siblings, AreTheSameForABroadcast) {
 
 TEST_F(Siblings, AreToldToChildrenOnlyAndNotEndlessly) {
   hand_played asker{net, 83, 80, true, true, [](introduction& self) { self.as = relation::child; }};
-  hand_played stranger{net, 200, 80, true};
+  hand_played unproven{net, 200, 80, true};
   hand_played sibling{net,  120,  80,
                       true, true, [](introduction& self) { self.as = relation::sibling; }};
   ASSERT_TRUE(until([&] {
-    return asker.is_registered() && stranger.is_registered() && sibling.is_registered();
+    return asker.is_registered() && unproven.is_registered() && sibling.is_registered();
   }));
   net.run_for(10ms);
   for (const std::uint64_t id : {0U, 80U, 83U, 84U, 96U, 97U, 200U, 1000U})
     asker.say(where_body{.id = id});
-  stranger.say(where_body{.id = 82});
+  unproven.say(where_body{.id = 82});
   sibling.say(where_body{.id = 82});
   net.run_for(1s);
   EXPECT_EQ(asker.heard(message_kind::found), 0);
-  EXPECT_EQ(stranger.heard(message_kind::found), 0);
+  EXPECT_EQ(unproven.heard(message_kind::found), 0);
   EXPECT_EQ(sibling.heard(message_kind::found), 0);
   for (int i = 0; i != 1000; ++i)
     asker.say(where_body{.id = 82});
@@ -302,13 +302,13 @@ TEST_F(HostileParent, DoesNotHaveTheNodeDialAbsurdities) {
 }
 
 TEST_F(HostileParent, DoesNotTroubleTheUserWithWhoRefusesToBeASibling) {
-  party stranger{net, 18};
+  party unproven{net, 18};
   make_it_ask(18);
   EXPECT_EQ(dials_after({.asked = 18, .id = 18, .addresses = {address_of(18)}}), 1U);
   ASSERT_TRUE(until([&] { return child->logged("no direct link to 18") == 1; }));
   EXPECT_EQ(child->logged("registration"), 0);
   EXPECT_EQ(child->count(endpoint_event::refused), 0);
-  EXPECT_EQ(stranger.logged("which has no parent now"), 1);
+  EXPECT_EQ(unproven.logged("which has no parent now"), 1);
 }
 
 TEST_F(HostileParent, DoesNotHaveTheNodeDialEndlessly) {

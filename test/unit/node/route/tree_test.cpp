@@ -161,13 +161,13 @@ TEST_F(NodeTree, AParentThatIsDisconnectedIsNotDialledAgain) {
 
 TEST_F(NodeTree, AParentIsNotOneThatSaysSoUnasked) {
   party one{net, 17};
-  hand_played stranger{net, 16, 17, true, true, [](introduction& self) {
+  hand_played unproven{net, 16, 17, true, true, [](introduction& self) {
                          self.as = relation::parent;
                          self.range_first = 16;
                          self.range_length = 60;
                        }};
   net.run_for(10s);
-  EXPECT_FALSE(stranger.is_registered());
+  EXPECT_FALSE(unproven.is_registered());
   EXPECT_EQ(one.logged("a parent is dialled by its children"), 1);
 }
 

@@ -16,11 +16,11 @@
 
 namespace atbus::detail {
 
-class stranger final : private link_events {
+class unproven_peer final : private link_events {
  public:
   // On that host. It speaks in the name of `name`, to `to`.
-  stranger(simulated_network& net, host_identity host, const node_instance& name, bus_id to,
-           std::uint64_t seed)
+  unproven_peer(simulated_network& net, host_identity host, const node_instance& name, bus_id to,
+                std::uint64_t seed)
       : name_(name), to_(to), draw_(seed), way_(net, {.host = host}, [this, &net] {
           net.at(net.now() + std::chrono::microseconds{1}, [this, alive = alive_] {
             if (*alive)
@@ -29,7 +29,7 @@ class stranger final : private link_events {
         }) {
     way_.start(name, *this);
   }
-  ~stranger() { *alive_ = false; }
+  ~unproven_peer() { *alive_ = false; }
 
   void dial(const std::string& address, std::uint64_t links) {
     for (; links != 0; --links)

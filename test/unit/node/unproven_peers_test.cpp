@@ -15,21 +15,21 @@ namespace {
 
 using test::plain_socket;
 
-class NodeStrangers : public ::testing::TestWithParam<bool> {};
+class UnprovenPeers : public ::testing::TestWithParam<bool> {};
 
-INSTANTIATE_TEST_SUITE_P(Node, NodeStrangers, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Node, UnprovenPeers, ::testing::Bool(),
                          [](const auto& tested) { return tested.param ? "unix" : "tcp"; });
 
-TEST_P(NodeStrangers, AreTurnedAwayForWhatNoHandshakeNeeds) {
+TEST_P(UnprovenPeers, AreTurnedAwayForWhatNoHandshakeNeeds) {
   node_options options;
   options.token("0123456789abcdef").message_limit(16 << 20);
   node own{2, options};
   const test::reserved_port port{"ipv4://127.0.0.1:0"};
   const std::string where =
-      GetParam() ? "unix://@strangers-" + std::to_string(getpid()) : port.address();
+      GetParam() ? "unix://@unproven-" + std::to_string(getpid()) : port.address();
   const error listened = own.listen(where);
   ASSERT_TRUE(listened) << listened.text();
-  plain_socket stranger = plain_socket::connect(where);
+  plain_socket unproven = plain_socket::connect(where);
   detail::byte_string bytes;
   detail::append(bytes, detail::hello_frame(detail::hello{.session = 7}));
   std::array<std::byte, 8> head{};
@@ -37,14 +37,14 @@ TEST_P(NodeStrangers, AreTurnedAwayForWhatNoHandshakeNeeds) {
       head.data(), detail::make_frame_word(detail::frame_kind::data, (16 << 10) + 1) |
                        detail::frame_checked_bit);
   detail::append(bytes, head);
-  ASSERT_TRUE(stranger.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  ASSERT_TRUE(unproven.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   const auto deadline = now() + 20s;
   std::string heard;
-  while (stranger.ended() != "end of file" && stranger.ended() != "reset" && now() < deadline) {
+  while (unproven.ended() != "end of file" && unproven.ended() != "reset" && now() < deadline) {
     own.poll();
-    heard += stranger.receive_some(100, 1ms);
+    heard += unproven.receive_some(100, 1ms);
   }
-  EXPECT_NE(stranger.ended(), "silence");
+  EXPECT_NE(unproven.ended(), "silence");
 }
 
 }  // namespace
