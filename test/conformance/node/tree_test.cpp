@@ -1,4 +1,4 @@
-// A parent with children, and the same with another parent, through channels of this machine.
+// A parent with children, through channels of this machine.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +13,8 @@ constexpr std::string_view all_ids = "0x1200/56";
 
 class NodeTree : public NodeFixture {
  protected:
-  void start_parent(std::uint64_t id = parent_id) {
-    parent.emplace(id, options().children(all_ids));
+  void start_parent() {
+    parent.emplace(parent_id, options().children(all_ids));
     parent_log = {};
     parent_log.listen_to(*parent);
     ASSERT_TRUE(parent->listen(where.empty() ? address() : where));
@@ -303,76 +303,8 @@ TEST_P(NodeTree, WhoCannotBeAChildIsToldWhy) {
   EXPECT_TRUE(parent->endpoints().empty());
 }
 
-TEST_P(NodeTree, WhoOverlapsAChildIsToldWhoIsInTheWay) {
-  start_parent();
-  start_child(child_id, "0x1210/60");
-  ASSERT_TRUE(all_have(parent_id));
-  start_child(child_id + 1, "0x1218/61");
-  ASSERT_TRUE(turn_all([&] { return logs[1]->saw(endpoint_event::refused); }));
-  EXPECT_TRUE(says(*logs[1], "node 4609 (0x1201, range 0x1210/60) is in the way"));
-  EXPECT_TRUE(says(parent_log, "is in the way"));
-}
-
-TEST_P(NodeTree, AnIdIsTakenOnce) {
-  start_parent();
-  start_child(child_id);
-  ASSERT_TRUE(all_have(parent_id));
-  start_child(child_id);
-  ASSERT_TRUE(turn_all([&] { return says(*logs[1], "bus id 4609 is taken"); }));
-  EXPECT_EQ(nodes[0]->parent(), parent_id);
-}
-
 INSTANTIATE_TEST_SUITE_P(Kinds, NodeTree, ::testing::ValuesIn(node_kinds()),
                          [](const auto& kind) { return std::string{kind.param.name}; });
-
-TEST(NodeTreePaths, AnotherParentTakesThePlaceOfOneThatIsGone) {
-  const scratch_directory directory;
-  const std::string first_at = "unix://" + directory.path() + "/first";
-  const std::string second_at = "unix://" + directory.path() + "/second";
-  node_options quick;
-  quick.retry(std::chrono::milliseconds{5}, std::chrono::milliseconds{50});
-  std::optional<node> first{std::in_place, parent_id, node_options{quick}.children(all_ids)};
-  ASSERT_TRUE(first->listen(first_at));
-  node child{child_id, node_options{quick}.parent(first_at).parent(second_at)};
-  const auto turn = [&](const std::function<bool()>& done, node* with) {
-    const auto end = now() + std::chrono::seconds{20};
-    while (!done() && now() < end) {
-      if (with != nullptr)
-        with->poll();
-      child.poll();
-    }
-    return done();
-  };
-  ASSERT_TRUE(turn([&] { return child.parent() == parent_id; }, &*first));
-  first.reset();
-  ASSERT_TRUE(turn([&] { return child.parent() == 0; }, nullptr));
-  node second{parent_id + 2, node_options{quick}.children(all_ids)};
-  ASSERT_TRUE(second.listen(second_at));
-  ASSERT_TRUE(turn([&] { return child.parent() == parent_id + 2; }, &second));
-}
-
-TEST(NodeTreePaths, TwoThatNameEachOtherAsParentsAreRefused) {
-  const scratch_directory directory;
-  const std::string at = "unix://" + directory.path() + "/";
-  node one{0x1200, node_options{}.children("0x1200/56").parent(at + "two")};
-  node two{0x1201, node_options{}.children("0x1200/57").parent(at + "one")};
-  node_log one_log;
-  node_log two_log;
-  one_log.listen_to(one);
-  two_log.listen_to(two);
-  ASSERT_TRUE(one.listen(at + "one"));
-  ASSERT_TRUE(two.listen(at + "two"));
-  const auto end = now() + std::chrono::seconds{20};
-  while (now() < end &&
-         !(one_log.saw(endpoint_event::refused) && two_log.saw(endpoint_event::refused))) {
-    one.poll();
-    two.poll();
-  }
-  EXPECT_TRUE(one_log.saw(endpoint_event::refused));
-  EXPECT_TRUE(two_log.saw(endpoint_event::refused));
-  EXPECT_EQ(one.parent(), 0);
-  EXPECT_EQ(two.parent(), 0);
-}
 
 }  // namespace
 }  // namespace atbus::test

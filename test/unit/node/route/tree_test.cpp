@@ -58,6 +58,7 @@ TEST_F(NodeTree, AChildThatOverlapsAnotherIsRefusedByTheParent) {
                           "0x10/60): node 17 (0x11, range 0x14/62) is in the way"),
               1);
   }
+  EXPECT_GE(second.count(endpoint_event::refused), 1);
   EXPECT_FALSE(parent.is_connected(18));
   EXPECT_TRUE(parent.is_connected(17));
   // Until its place is free.
@@ -89,6 +90,8 @@ TEST_F(NodeTree, TwoThatNameEachOtherAsParentsAreRefused) {
   EXPECT_EQ(two.core().parent(), 0);
   EXPECT_EQ(one.logged("the range holds its id"), 1);
   EXPECT_EQ(two.logged("not longer than its own"), 1);
+  EXPECT_GE(one.count(endpoint_event::refused), 1);
+  EXPECT_GE(two.count(endpoint_event::refused), 1);
 }
 
 TEST_F(NodeTree, ChildrenComeBackWhenTheParentHasRestarted) {
