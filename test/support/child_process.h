@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "atbus/status.hpp"
 #include "shared_memory.h"
 
 namespace atbus::test {
@@ -16,6 +17,13 @@ namespace atbus::test {
 // std::source_location, which Clang 14 can't compile with libstdc++ 12.
 void require(bool condition, std::string_view what, const char* file = __builtin_FILE(),
              int line = __builtin_LINE());
+// What was made, which must be more than an error.
+template <class T>
+result<T> required(result<T> made, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  require(static_cast<bool>(made), made ? "" : made.error().text(), file, line);
+  return made;
+}
 
 class child_process {
  public:

@@ -83,8 +83,7 @@ child_process drill::start(std::uint32_t role, std::function<void()> body) {
 
 child_process drill::start_receiver(std::uint32_t role, bool held) {
   return start(role, [this, role, held] {
-    auto inbox = open_receiver();
-    require(static_cast<bool>(inbox), inbox ? "" : inbox.error().text());
+    auto inbox = required(open_receiver());
     memory_->receiver_role.set(role);
     memory_->opened[role].add();
     if (held)
@@ -95,8 +94,7 @@ child_process drill::start_receiver(std::uint32_t role, bool held) {
 
 child_process drill::start_sender(std::uint32_t role, std::function<void(sender&)> body) {
   return start(role, [this, role, body = std::move(body)] {
-    auto out = open_sender();
-    require(static_cast<bool>(out), out ? "" : out.error().text());
+    auto out = required(open_sender());
     memory_->opened[role].add();
     body(*out);
   });

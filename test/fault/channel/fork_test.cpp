@@ -91,8 +91,7 @@ TEST(Fork, LeavesTheChildASenderThatSaysSo) {
 TEST(Fork, LeavesTheChildAReceiverThatSaysSo) {
   drill world{2};
   child_process inbox = world.start(listener, [&world] {
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
+    auto in = required(world.open_receiver());
     const int status = status_of_fork([&in] {
       require(in->poll([](bytes_view) {}) == 0, "poll");
       require(in->wait(patience) == errc::used_after_fork, "wait");
@@ -170,8 +169,7 @@ TEST(Fork, DoesNotHideTheDeathOfAReceiver) {
   const pipe_of_life instance;
   drill world{1};
   child_process inbox = world.start(listener, [&world, &instance] {
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
+    auto in = required(world.open_receiver());
     instance.leave_to_the_test();
     instance.leave_a_child_behind();
     world.memory().opened[listener].add();
@@ -194,8 +192,7 @@ TEST(Fork, DoesNotHideTheDeathOfAReceiver) {
 TEST(Fork, InAHandlerLeavesTheParentUndisturbed) {
   drill world{2};
   child_process inbox = world.start(listener, [&world] {
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
+    auto in = required(world.open_receiver());
     world.memory().opened[listener].add();
     std::uint64_t last = 0;
     const pid_t parent = getpid();
@@ -231,8 +228,7 @@ TEST(Fork, InAHandlerLeavesTheParentUndisturbed) {
 TEST(Exec, InAHandlerCountsAsTheDeathOfTheReceiver) {
   drill world{2};
   child_process inbox = world.start(listener, [&world] {
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
+    auto in = required(world.open_receiver());
     world.memory().opened[listener].add();
     for (;;) {
       require(static_cast<bool>(in->wait(patience)), "wait");
@@ -392,10 +388,8 @@ TEST(Fork, InADestructorOfWhatAHandlerHolds) {
                                      ++forks;
                                    }};
     };
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
-    auto out = world.open_sender();
-    require(static_cast<bool>(out), out ? "" : out.error().text());
+    auto in = required(world.open_receiver());
+    auto out = required(world.open_sender());
     in->on_problem([held = forking()](const error&) {});
     out->on_writable([held = forking()] {});
     out->close();

@@ -58,8 +58,7 @@ class LargePages : public ::testing::TestWithParam<std::size_t> {
   // In a process of its own; what it has sent through a lane is no system call.
   child_process start_sender(const std::string& address, std::uint32_t from, bool ends_in_lane) {
     return child_process{[this, address, from, ends_in_lane] {
-      auto out = open_sender(address);
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto out = required(open_sender(address));
       for (std::uint64_t i = 1; i <= messages; ++i) {
         send(*out, from, i);
         // While it moves on, one at a time.

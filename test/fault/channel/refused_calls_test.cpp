@@ -46,8 +46,7 @@ class RefusedCalls : public ::testing::Test {
     count_waits();
     for (const std::string& address : {std::string{"shm://refused"}, std::string{"mem://refused"},
                                        "unix://@refused-" + std::to_string(getpid())}) {
-      auto in = open_receiver(address);
-      require(static_cast<bool>(in), in ? "" : in.error().text());
+      auto in = required(open_receiver(address));
       waits = 0;
       const auto begin = std::chrono::steady_clock::now();
       const status waited = in->wait(100ms);
@@ -108,10 +107,8 @@ TEST_F(RefusedCalls, MembarrierUnderASeccompFilterIsReplacedByFences) {
   for (const int code : {EPERM, ENOSYS}) {
     child_process child{[&] {
       forbid(SYS_membarrier, code);
-      auto in = open_receiver("shm://fences");
-      require(static_cast<bool>(in), in ? "" : in.error().text());
-      auto out = sender::open("shm://fences", {.directory = directory_.path()});
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto in = required(open_receiver("shm://fences"));
+      auto out = required(sender::open("shm://fences", {.directory = directory_.path()}));
       require(static_cast<bool>(out->send(as_bytes("x"))), "send");
       require(in->poll([](bytes_view) {}) == 1, "poll");
       (void)in->remove();

@@ -32,8 +32,7 @@ class LaneSwitch : public ::testing::TestWithParam<switch_step> {
     options.message_limit = 1000;
     options.spin = 0ns;
     return world_.start(as, [this, as, body = std::move(body), options] {
-      auto out = world_.open_sender(options);
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto out = required(world_.open_sender(options));
       world_.memory().opened[as].add();
       body(*out);
     });

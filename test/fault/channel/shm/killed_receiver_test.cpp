@@ -104,8 +104,7 @@ class receiver_stage {
 
   child_process start_remover() {
     return world.start(victim, [this] {
-      auto inbox = world.open_receiver();
-      require(static_cast<bool>(inbox), inbox ? "" : inbox.error().text());
+      auto inbox = required(world.open_receiver());
       world.memory().opened[victim].add();
       require(world.memory().may_go_on[victim].wait(), "not allowed to remove");
       require(static_cast<bool>(inbox->remove()), "remove");

@@ -50,8 +50,7 @@ TEST_P(Death, IsAnEventThatFreesTheLane) {
     child_process sender_process = world.start(dying, [&world] {
       if (GetParam())
         spread_descriptors();
-      auto out = world.open_sender();
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto out = required(world.open_sender());
       world.talk(*out, dying, 1, 100);
       world.memory().may_go_on[dying].add();
       require(world.memory().may_go_on[dying].wait(1000), "the sender should have been killed");

@@ -11,8 +11,7 @@ class RemovalRace : public ::testing::TestWithParam<step> {
   // A receiver that removes its segment when it is told to.
   child_process start_remover() {
     return world.start(remover, [this] {
-      auto inbox = world.open_receiver();
-      require(static_cast<bool>(inbox), inbox ? "" : inbox.error().text());
+      auto inbox = required(world.open_receiver());
       world.memory().opened[remover].add();
       require(world.memory().may_go_on[remover].wait(), "not allowed to remove");
       require(static_cast<bool>(inbox->remove()), "remove");
@@ -150,8 +149,7 @@ TEST_P(WaitingSender, LearnsThatItsSegmentWasRemoved) {
   if (GetParam() == action::kill)
     world.arrange(remover, step::retired_stored, 1, action::kill);
   child_process old_receiver = world.start(remover, [&world] {
-    auto inbox = world.open_receiver();
-    require(static_cast<bool>(inbox), inbox ? "" : inbox.error().text());
+    auto inbox = required(world.open_receiver());
     world.memory().opened[remover].add();
     require(world.memory().may_go_on[remover].wait(), "not allowed to remove");
     require(static_cast<bool>(inbox->remove()), "remove");

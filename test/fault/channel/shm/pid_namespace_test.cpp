@@ -77,8 +77,7 @@ class PidNamespaces : public ::testing::Test {
 
   child_process start_receiver_apart(std::uint32_t role) {
     return start_apart(role, [this, role] {
-      auto inbox = world.open_receiver();
-      require(static_cast<bool>(inbox), inbox ? "" : inbox.error().text());
+      auto inbox = required(world.open_receiver());
       world.memory().receiver_role.set(role);
       world.memory().opened[role].add();
       world.run_receiver(*inbox, role);
@@ -86,8 +85,7 @@ class PidNamespaces : public ::testing::Test {
   }
   child_process start_sender_apart(std::uint32_t role, std::function<void(sender&)> body) {
     return start_apart(role, [this, role, body = std::move(body)] {
-      auto out = world.open_sender();
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto out = required(world.open_sender());
       world.memory().opened[role].add();
       body(*out);
     });

@@ -47,8 +47,7 @@ class Restart {
     inbox = world.start(second_receiver, [this, without_inotify] {
       if (without_inotify)
         refuse_inotify();
-      auto in = world.open_receiver();
-      require(static_cast<bool>(in), in ? "" : in.error().text());
+      auto in = required(world.open_receiver());
       world.memory().receiver_role.set(second_receiver);
       world.memory().opened[second_receiver].add();
       world.run_receiver(*in, second_receiver);

@@ -20,8 +20,7 @@ bool may_be_interrupted() {
 TEST(FastTimer, DoesNotKeepASenderFromReservingItsLane) {
   drill world{1};
   child_process process = world.start(interrupted, [&world] {
-    auto in = world.open_receiver();
-    require(static_cast<bool>(in), in ? "" : in.error().text());
+    auto in = required(world.open_receiver());
     static const auto fallocate = detail::kernel().fallocate;
     detail::kernel().fallocate = [](int fd, int mode, off_t offset, off_t length) {
       if (!may_be_interrupted())
@@ -29,8 +28,7 @@ TEST(FastTimer, DoesNotKeepASenderFromReservingItsLane) {
       errno = EINTR;
       return -1;
     };
-    auto out = world.open_sender();
-    require(static_cast<bool>(out), out ? "" : out.error().text());
+    auto out = required(world.open_sender());
     require(may_be_interrupted(), "its signals stay blocked");
     world.memory().opened[interrupted].add();
   });

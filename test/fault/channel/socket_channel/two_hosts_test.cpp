@@ -49,9 +49,8 @@ class TwoHosts : public ::testing::TestWithParam<const char*> {
   [[nodiscard]] child_process start_sender(std::uint32_t first, std::uint32_t end) const {
     return net_.start(host::right, [this, first, end] {
       require(state_->listening.wait(), "nobody listens");
-      auto out = sender::open(address_of(host::left) + state_->port.data(),
-                              {.connect_timeout = patience, .linger = patience});
-      require(static_cast<bool>(out), out ? "" : out.error().text());
+      auto out = required(sender::open(address_of(host::left) + state_->port.data(),
+                                       {.connect_timeout = patience, .linger = patience}));
       for (std::uint32_t i = first; i < end; ++i) {
         require(state_->may_send.wait(i + 1), "not told to send");
         require(static_cast<bool>(out->send(as_bytes(std::to_string(i)))), "send");
