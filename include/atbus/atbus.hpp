@@ -1,6 +1,8 @@
-// Everything most programs need: include this one header. Not included: the libuv binding
-// (atbus/loop.hpp), connections (atbus/connection.hpp), inspection of segments (atbus/inspect.hpp),
-// the memory pool (atbus/block_pool.hpp) and the simulator (atbus/testing.hpp).
+/// @file
+/// Everything most programs need: include this one header. Not included: the libuv binding
+/// (atbus/loop.hpp), connections (atbus/connection.hpp), inspection of segments
+/// (atbus/inspect.hpp), the memory pool (atbus/block_pool.hpp) and the simulator
+/// (atbus/testing.hpp).
 #pragma once
 
 #include "atbus/address.hpp"
@@ -12,3 +14,6 @@
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "atbus/status.hpp"
+
+/// All of the library. Names in atbus::detail are its own, and may change at any time.
+namespace atbus {}

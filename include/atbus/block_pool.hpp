@@ -1,24 +1,29 @@
-// A bounded memory pool: memory taken from the kernel once, handed out in pieces of any size, given
-// back in any order. A full pool returns nullptr; it never asks the kernel for more.
-//
-//   auto pool = atbus::block_pool::create({.bytes = 1 << 20});
-//   if (!pool) return pool.error().print(), 1;
-//   std::byte* piece = (*pool)->allocate(300);
-//   (*pool)->deallocate(piece);
-//
-// The pool consists of blocks (build_settings::data_node_size bytes). A piece of up to 8 blocks is
-// a *cell*: cells of one size share a region of 256 blocks, whose bitmap says what is free. A small
-// magazine per size holds the addresses given back last, so that the common allocate and deallocate
-// touch nothing else, not even the piece. Anything longer is a *run* of blocks, found through
-// segregated free lists and joined with its free neighbours when it is given back.
-// doc/design/buffers.md has the measurements.
-//
-// Ownership: the pool owns all pieces; they end with it.
-// Threads: one thread uses a pool. A piece may be filled or read by any thread that the owner hands
-// it to; only the owner calls allocate, deallocate and trim.
-// Errors: misuse (a pointer from elsewhere, a piece given back twice) is asserted. Without
-// assertions, a misused run changes nothing and is counted in misuses(); a misused cell is noticed
-// only when its magazine is emptied, and may have been handed out until then.
+/// @class atbus::block_pool
+/// A bounded memory pool: memory taken from the kernel once, handed out in pieces of any size,
+/// given back in any order. A full pool returns nullptr; it never asks the kernel for more.
+///
+/// ```cpp
+/// auto pool = atbus::block_pool::create({.bytes = 1 << 20});
+/// if (!pool) return pool.error().print(), 1;
+/// std::byte* piece = (*pool)->allocate(300);
+/// (*pool)->deallocate(piece);
+/// ```
+///
+/// The pool consists of blocks (build_settings::data_node_size bytes). A piece of up to 8 blocks is
+/// a *cell*: cells of one size share a region of 256 blocks, whose bitmap says what is free. A
+/// small magazine per size holds the addresses given back last, so that the common allocate and
+/// deallocate touch nothing else, not even the piece. Anything longer is a *run* of blocks, found
+/// through segregated free lists and joined with its free neighbours when it is given back.
+/// doc/design/buffers.md has the measurements.
+///
+/// Ownership: the pool owns all pieces; they end with it.
+///
+/// Threads: one thread uses a pool. A piece may be filled or read by any thread that the owner
+/// hands it to; only the owner calls allocate, deallocate and trim.
+///
+/// Errors: misuse (a pointer from elsewhere, a piece given back twice) is asserted. Without
+/// assertions, a misused run changes nothing and is counted in misuses(); a misused cell is noticed
+/// only when its magazine is emptied, and may have been handed out until then.
 #pragma once
 
 #include <array>
@@ -36,22 +41,26 @@ namespace atbus {
 
 class ATBUS_API block_pool {
  public:
+  /// How large a pool is, and of what memory.
   struct options {
-    std::size_t bytes = std::size_t{64} << 20;                // rounded up to whole regions
-    std::size_t block_size = build_settings::data_node_size;  // bytes; a power of two, 16 to 65536
+    /// Bytes of the pool, rounded up to whole regions.
+    std::size_t bytes = std::size_t{64} << 20;
+    /// Bytes of a block: a power of two, 16 to 65536.
+    std::size_t block_size = build_settings::data_node_size;
+    /// What the kernel is asked for.
     page_options pages{};
   };
 
-  // Takes the memory, and about 11 % more for bookkeeping, of which only what is used is touched.
-  // Errors: invalid_argument (text: which option), out_of_memory.
+  /// Takes the memory, and about 11 % more for bookkeeping, of which only what is used is touched.
+  /// Errors: invalid_argument (text: which option), out_of_memory.
   static result<std::unique_ptr<block_pool>> create(options chosen);
 
   block_pool(const block_pool&) = delete;
   block_pool& operator=(const block_pool&) = delete;
   ~block_pool();
 
-  // `bytes` writable bytes, not initialized, aligned to 8; from one block on, aligned to the block
-  // size, at most to a page. nullptr if no piece of that size is free.
+  /// `bytes` writable bytes, not initialized, aligned to 8; from one block on, aligned to the block
+  /// size, at most to a page. nullptr if no piece of that size is free.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept {
     if (bytes <= cell_bytes_max_) [[likely]] {
       magazine& cells = magazines_[class_of_size_[(bytes + step_ - 1) >> step_shift_]];
@@ -63,7 +72,7 @@ class ATBUS_API block_pool {
     return allocate_run(bytes);
   }
 
-  // Gives back a piece of allocate. nullptr is allowed.
+  /// Gives back a piece of allocate. nullptr is allowed.
   void deallocate(std::byte* piece) noexcept {
     const std::size_t offset = offset_of(piece);
     if (offset < bytes_) [[likely]] {
@@ -81,20 +90,24 @@ class ATBUS_API block_pool {
     deallocate_run(piece);
   }
 
-  // Joins free neighbours and returns empty regions to the runs, for larger pieces. Takes time in
-  // proportion to what is free; allocate does it before it fails.
+  /// Joins free neighbours and returns empty regions to the runs, for larger pieces. Takes time in
+  /// proportion to what is free; allocate does it before it fails.
   void trim() noexcept;
 
-  // Bytes in all; bytes that are free now, in cells or in runs; bytes of the longest free run
-  // (after trim, the largest piece that allocate can serve). The latter two look at every region.
+  /// Bytes in all.
   [[nodiscard]] std::size_t capacity() const noexcept { return bytes_; }
+  /// Bytes that are free now, in cells or in runs. Looks at every region.
   [[nodiscard]] std::size_t free_bytes() const noexcept;
+  /// Bytes of the longest free run: after trim, the largest piece that allocate can serve. Looks at
+  /// every region.
   [[nodiscard]] std::size_t largest_free() const noexcept;
 
+  /// Bytes of a block.
   [[nodiscard]] std::size_t block_size() const noexcept { return std::size_t{1} << block_shift_; }
+  /// What the kernel gave for the pool's memory.
   [[nodiscard]] const obtained_memory& obtained() const noexcept;
 
-  // Pieces that were given back wrongly, and were therefore ignored.
+  /// Pieces that were given back wrongly, and were therefore ignored.
   [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_; }
 
  private:

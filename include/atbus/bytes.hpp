@@ -1,4 +1,5 @@
-// Views of bytes. A view owns nothing and is valid as long as the bytes it refers to.
+/// @file
+/// Views of bytes. A view owns nothing and is valid as long as the bytes it refers to.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +8,17 @@
 
 namespace atbus {
 
+/// Bytes of somebody else, to read.
 using bytes_view = std::span<const std::byte>;
+/// Bytes of somebody else, to read and write.
 using mutable_bytes = std::span<std::byte>;
 
-// The bytes of `text`, without a terminating NUL.
+/// The bytes of `text`, without a terminating NUL.
 inline bytes_view as_bytes(std::string_view text) noexcept {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// The bytes as characters. Not checked for any encoding; may contain NUL.
+/// The bytes as characters. Not checked for any encoding; may contain NUL.
 inline std::string_view as_text(bytes_view bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

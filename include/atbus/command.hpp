@@ -1,16 +1,19 @@
-// Commands: a node asks another node to do something, in words, and gets a reply.
-//
-//   node.on_command("reload", [](atbus::command& c) { c.reply(reload(c.arguments())); });
-//
-//   node.command(2, {"reload", "maps"}, 2s, [](atbus::status s, const atbus::command_reply& r) {
-//     s ? show(r.text()) : s.print();
-//   });
-//   auto r = co_await node.command(2, {"reload", "maps"}, 2s);     // a result<command_reply>
-//
-// A command travels like a message: in order with the messages to that node, and queued while there
-// is no link. The asking node is told exactly once what became of it.
-//
-// Threads: the node's own. Errors: see node::command and command::reply.
+/// @file
+/// Commands: a node asks another node to do something, in words, and gets a reply.
+///
+/// ```cpp
+/// node.on_command("reload", [](atbus::command& c) { c.reply(reload(c.arguments())); });
+///
+/// node.command(2, {"reload", "maps"}, 2s, [](atbus::status s, const atbus::command_reply& r) {
+///   s ? show(r.text()) : s.print();
+/// });
+/// auto r = co_await node.command(2, {"reload", "maps"}, 2s);     // a result<command_reply>
+/// ```
+///
+/// A command travels like a message: in order with the messages to that node, and queued while
+/// there is no link. The asking node is told exactly once what became of it.
+///
+/// Threads: the node's own. Errors: see node::command and command::reply.
 #pragma once
 
 #include <chrono>
@@ -36,33 +39,38 @@ class command_exchange;
 class node_core;
 }  // namespace detail
 
-// The words of a command or a reply: {"reload", "maps"}, one text, or a vector. Owns copies of
-// them.
+/// The words of a command or a reply: {"reload", "maps"}, one text, or a vector. Owns copies of
+/// them.
 class command_words {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
+  /// Copies the words. Implicit, so that a command can be written as {"reload", "maps"}.
   template <std::convertible_to<std::string_view>... Words>
   command_words(const Words&... words) {
     words_.reserve(sizeof...(words));
     (words_.emplace_back(std::string_view{words}), ...);
   }
+  /// Takes words that the program has in a vector.
   command_words(std::vector<std::string> words) noexcept : words_(std::move(words)) {}
   // NOLINTEND(google-explicit-constructor)
 
+  /// All words, the name of a command first.
   [[nodiscard]] const std::vector<std::string>& all() const noexcept { return words_; }
 
  private:
   std::vector<std::string> words_;
 };
 
-// The reply of the node that was asked; for a failed command, the reason.
+/// The reply of the node that was asked; for a failed command, the reason.
 class command_reply {
  public:
   command_reply() = default;
+  /// Makes a reply of these values.
   explicit command_reply(std::vector<std::string> values) noexcept : values_(std::move(values)) {}
 
+  /// All values, in the order of command::reply.
   [[nodiscard]] const std::vector<std::string>& values() const noexcept { return values_; }
-  // The first value; empty if there is none.
+  /// The first value; empty if there is none.
   [[nodiscard]] std::string_view text() const noexcept {
     return values_.empty() ? std::string_view{} : std::string_view{values_.front()};
   }
@@ -71,35 +79,40 @@ class command_reply {
   std::vector<std::string> values_;
 };
 
-// A command from another node, which this node has to answer. Destroying it without an answer
-// answers command_failed. Movable, so that it can be answered after its handler has returned
-// (`detach`). It may outlive its node; it then does nothing. Threads: the node's own.
+/// A command from another node, which this node has to answer. Destroying it without an answer
+/// answers command_failed. Movable, so that it can be answered after its handler has returned
+/// (`detach`). It may outlive its node; it then does nothing. Threads: the node's own.
 class ATBUS_API command {
  public:
+  /// Takes the command over; `other` is empty afterwards.
   command(command&&) noexcept = default;
+  /// Answers command_failed to the command that was held, if it has no answer, and takes the other
+  /// over.
   command& operator=(command&& other) noexcept;
   ~command() { give_up(); }
 
-  // The node that asks; 0 for a client.
+  /// The node that asks; 0 for a client.
   [[nodiscard]] bus_id source() const noexcept { return source_; }
+  /// The first word; empty if the command was moved away.
   [[nodiscard]] std::string_view name() const noexcept {
     return words_.empty() ? std::string_view{} : std::string_view{words_.front()};
   }
+  /// The words after the name. Valid as long as this command is.
   [[nodiscard]] std::span<const std::string> arguments() const noexcept {
     return std::span{words_}.subspan(words_.empty() ? 0 : 1);
   }
-  // True if an earlier incarnation of this node may have carried it out.
+  /// True if an earlier incarnation of this node may have carried it out.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
-  // Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for
-  // this node or the asking one), invalid_argument (more than 1,024 values, or already answered),
-  // peer_closed (the asking process has ended), closed. After an error the command still has to be
-  // answered.
+  /// Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for
+  /// this node or the asking one), invalid_argument (more than 1,024 values, or already answered),
+  /// peer_closed (the asking process has ended), closed. After an error the command still has to be
+  /// answered.
   status reply(const command_words& values) { return answer(errc::ok, values); }
-  // Answers command_failed, with these words as the reason. Errors: as reply.
+  /// Answers command_failed, with these words as the reason. Errors: as reply.
   status fail(const command_words& why) { return answer(errc::command_failed, why); }
 
-  // Moves the command out, to be answered later; what remains is empty.
+  /// Moves the command out, to be answered later; what remains is empty.
   [[nodiscard]] command detach() noexcept { return std::move(*this); }
 
  private:
@@ -123,11 +136,15 @@ class ATBUS_API command {
   bool redelivered_;
 };
 
-// co_await node.command(...): the reply, or the error. Works in any coroutine type.
+/// What `co_await node.command(...)` waits for: the reply, or the error. Works in any coroutine
+/// type.
 class ATBUS_API command_awaitable {
  public:
+  /// Always false: the coroutine waits for the answer.
   [[nodiscard]] bool await_ready() const noexcept { return false; }
+  /// Sends the command. False: it was refused, and the coroutine goes on at once.
   bool await_suspend(std::coroutine_handle<> waiting);
+  /// The reply, or the error that node::command returned or passed to its handler.
   [[nodiscard]] result<command_reply> await_resume();
 
  private:

@@ -1,27 +1,34 @@
-// Two-way connections through sockets, many of them on one thread. Nodes are built on this.
-//
-//   auto set = atbus::connection_set::open({.on_message = [](atbus::connection from,
-//                                                            atbus::bytes_view message) {
-//     from.send(message);  // back to where it came from
-//   }});
-//   auto where = set->listen("ipv6://[::1]:0");            // the address with the port
-//   auto out = set->connect("unix:///run/zone.sock");      // never blocks
-//   out->send(atbus::as_bytes("leaves once it is connected"));
-//   for (;;) {
-//     set->wait(std::chrono::seconds{1});
-//     set->poll();
-//   }
-//
-// Ownership: a set owns its listeners and connections. A `connection` is a small value that refers
-// to one of them; once that one or the set is gone, each verb returns `closed`.
-// Threads: one thread uses a set and everything that refers to it.
-// Handlers: run only in poll, and never inside one another or inside another verb. A handler may
-// use any verb: close, abort or open connections and listeners, close or destroy the set, fork. It
-// may throw; poll passes the exception on, and the event counts as handled.
-// Errors: what a peer does ends its own connection and nothing else.
-// Fork: in a forked child a set is unusable (used_after_fork); the parent's set is not affected.
-//
-// doc/design/connection.md has the states and what each event does in each.
+/// @file
+/// Two-way connections through sockets, many of them on one thread. Nodes are built on this.
+///
+/// ```cpp
+/// auto set = atbus::connection_set::open({.on_message = [](atbus::connection from,
+///                                                          atbus::bytes_view message) {
+///   from.send(message);  // back to where it came from
+/// }});
+/// auto where = set->listen("ipv6://[::1]:0");            // the address with the port
+/// auto out = set->connect("unix:///run/zone.sock");      // never blocks
+/// out->send(atbus::as_bytes("leaves once it is connected"));
+/// for (;;) {
+///   set->wait(std::chrono::seconds{1});
+///   set->poll();
+/// }
+/// ```
+///
+/// Ownership: a set owns its listeners and connections. A `connection` is a small value that refers
+/// to one of them; once that one or the set is gone, each verb returns `closed`.
+///
+/// Threads: one thread uses a set and everything that refers to it.
+///
+/// Handlers: run only in poll, and never inside one another or inside another verb. A handler may
+/// use any verb: close, abort or open connections and listeners, close or destroy the set, fork. It
+/// may throw; poll passes the exception on, and the event counts as handled.
+///
+/// Errors: what a peer does ends its own connection and nothing else.
+///
+/// Fork: in a forked child a set is unusable (used_after_fork); the parent's set is not affected.
+///
+/// doc/design/connection.md has the states and what each event does in each.
 #pragma once
 
 #include <chrono>
@@ -50,159 +57,184 @@ struct connection_anchor;
 class lane_exchange;
 }  // namespace detail
 
+/// What a connection does at the moment.
 enum class connection_state : std::uint8_t {
-  resolving,   // asking for the addresses of a dns:// name
-  connecting,  // the other end's kernel has not answered
-  waiting,     // for the next attempt (connect_options::reconnect_min)
-  opening,     // connected; waiting for the other end's hello
-  open,        // messages both ways
-  closing,     // what was accepted still leaves; what the other end sends is still delivered
-  closed,      // on_close is called next, or was
+  resolving,   ///< It asks for the addresses of a dns:// name.
+  connecting,  ///< The other end's kernel has not answered.
+  waiting,     ///< It waits for the next attempt (connect_options::reconnect_min).
+  opening,     ///< It is connected, and waits for the other end's hello.
+  open,        ///< Messages go both ways.
+  closing,     ///< What was accepted still leaves; what the other end sends is still delivered.
+  closed,      ///< It has ended: on_close is called next, or was.
 };
-// The names written above.
+/// The name of a state as written above.
 [[nodiscard]] ATBUS_API std::string_view name(connection_state state) noexcept;
 
+/// When a message leaves a connection's queue.
 enum class release_policy : std::uint8_t {
-  on_write,  // a message leaves the queue when the kernel has taken all of it
-  by_user,   // it stays until release(): a new connection or resend() sends it again
+  on_write,  ///< A message leaves the queue when the kernel has taken all of it.
+  by_user,   ///< A message stays until release(): a new connection or resend() sends it again.
 };
 
-// Options of a connection, dialled or accepted.
+/// Options of a connection, dialled or accepted.
 struct connection_options {
+  /// How the connection uses its socket.
   socket_options socket = {};
-  // Largest message in payload bytes, both ways; for sending, the other end's limit applies as
-  // well. 0: ATBUS_MACRO_MSG_LIMIT.
+  /// Largest message in payload bytes, both ways; for sending, the other end's limit applies as
+  /// well. 0: ATBUS_MACRO_MSG_LIMIT.
   std::uint64_t message_limit = 0;
-  // As in sender_options. The whole set shares the memory that growing buffers keep for later use.
+  /// Where messages wait, as in sender_options. The whole set shares the memory that growing
+  /// buffers keep for later use.
   send_buffer_kind buffer = send_buffer_kind::growing;
+  /// Maximum size of a growing buffer in bytes, as in sender_options.
   std::uint64_t send_buffer_size = 0;
+  /// Number of blocks of a fixed buffer, as in sender_options.
   std::uint64_t send_buffer_number = 0;
+  /// When a message leaves the queue.
   release_policy release = release_policy::on_write;
-  // How long the opening may take after both kernels are connected; with `user_confirms`, including
-  // the time until confirm(). 0: no limit.
+  /// How long the opening may take after both kernels are connected; with `user_confirms`,
+  /// including the time until confirm(). 0: no limit.
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
+  /// Whether the program accepts the other end itself, with connection::confirm(). The connection
+  /// counts as unconfirmed until then.
   bool user_confirms = false;
-  // With `user_confirms`: the longest message in payload bytes that is accepted before confirm(),
-  // so that an unauthenticated peer takes little memory. Messages directly behind the one whose
-  // handler confirms may be longer. 0: the message limit.
+  /// With `user_confirms`: the longest message in payload bytes that is accepted before confirm(),
+  /// so that an unauthenticated peer takes little memory. Messages directly behind the one whose
+  /// handler confirms may be longer. 0: the message limit.
   std::uint64_t unconfirmed_message_limit = 0;
-  // When the other end closes: how long what was accepted here may take to leave.
+  /// When the other end closes: how long what was accepted here may take to leave.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
 };
 
+/// Options of connection_set::listen.
 struct listen_options {
-  connection_options connection = {};  // for each one that is accepted
+  /// Options of each connection that is accepted.
+  connection_options connection = {};
+  /// Connections that the kernel queues until they are accepted.
   int backlog = build_settings::connection_backlog;
-  // As in receiver_options. A connection is unconfirmed until the other end has said hello and,
-  // with `user_confirms`, confirm() was called.
+  /// Maximum number of open connections, as in receiver_options.
   std::uint32_t connections = 4096;
+  /// Maximum number of unconfirmed connections, as in receiver_options. A connection is unconfirmed
+  /// until the other end has said hello and, with `user_confirms`, confirm() was called.
   std::uint32_t unconfirmed = 256;
 };
 
+/// Options of connection_set::connect.
 struct connect_options {
+  /// Options of the connection itself.
   connection_options connection = {};
-  // Time limit of one attempt, with all addresses of a name. 0: the kernel's own limit.
+  /// Time limit of one attempt, with all addresses of a name. 0: the kernel's own limit.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-  // Backoff as in sender_options. Each new connection opens anew (on_open), and what was not
-  // released is sent again, whole messages only.
+  /// The first backoff, as in sender_options; 0: never dials again. Each new connection opens anew
+  /// (on_open), and what was not released is sent again, whole messages only.
   std::chrono::nanoseconds reconnect_min{0};
+  /// The longest backoff; see `reconnect_min`.
   std::chrono::nanoseconds reconnect_max = std::chrono::seconds{30};
 };
 
+/// What a set calls. Empty handlers are not called.
 struct connection_handlers {
-  // Messages can be received from now on. The first event of an accepted connection; comes again
-  // after each reconnect.
+  /// Messages can be received from now on. The first event of an accepted connection; comes again
+  /// after each reconnect.
   std::function<void(connection)> on_open;
-  // A message, in place; the bytes are valid until the handler returns.
+  /// A message, in place; the bytes are valid until the handler returns.
   std::function<void(connection, bytes_view)> on_message;
-  // Called once after a would_block, when the queue has drained to half.
+  /// Called once after a would_block, when the queue has drained to half.
   std::function<void(connection)> on_writable;
-  // The last event of a connection; comes once, also after close() and abort(). `why` is no error
-  // if the connection was closed here, all that was accepted was written, and the other end has
-  // ended its half too. `connection::unsent` and `unreleased` work until the handler returns.
+  /// The last event of a connection; comes once, also after close() and abort(). `why` is no error
+  /// if the connection was closed here, all that was accepted was written, and the other end has
+  /// ended its half too. `connection::unsent` and `unreleased` work until the handler returns.
   std::function<void(connection, const error& why)> on_close;
-  // Problems outside the connections reported here: peers that speak another protocol, no
-  // descriptors.
+  /// Problems outside the connections reported here: peers that speak another protocol, no
+  /// descriptors.
   std::function<void(const error&)> on_problem;
 };
 
+/// Options of connection_set::open.
 struct connection_set_options {
-  // As in receiver_options.
+  /// The longest time that `wait` spins before it sleeps, as in receiver_options.
   std::chrono::nanoseconds spin = std::chrono::microseconds{50};
-  // Maximum bytes of one read; all connections share the memory.
+  /// Maximum bytes of one read; all connections share the memory.
   std::size_t read_size = 512 * 1024;
-  // Set by nodes. Null: messages go through the sockets.
+  /// Set by nodes. Null for others: messages go through the sockets.
   detail::lane_exchange* lanes = nullptr;
-  // Whether what handlers have sent leaves at the end of poll. Off: the program sends more after
-  // poll and then calls flush.
+  /// Whether what handlers have sent leaves at the end of poll. Off: the program sends more after
+  /// poll and then calls flush.
   bool flush_in_poll = true;
 };
 
-// Refers to a connection of a set. A plain value; a default-made one refers to none.
+/// Refers to a connection of a set. A plain value; a default-made one refers to none.
 class ATBUS_API connection {
  public:
   connection() = default;
 
-  // Queues a copy. It leaves with the next flush: at the end of poll, before sleep, when 256 KiB
-  // are queued, or at flush(). Errors: would_block (the queue is full; on_writable is called when
-  // there is room), message_too_large, closed (also while closing), used_after_fork, out_of_memory.
+  /// Queues a copy. It leaves with the next flush: at the end of poll, before sleep, when 256 KiB
+  /// are queued, or at flush(). Errors: would_block (the queue is full; on_writable is called when
+  /// there is room), message_too_large, closed (also while closing), used_after_fork,
+  /// out_of_memory.
   status send(bytes_view message) const noexcept;
-  // Queues the pieces, one behind the other, as one message.
+  /// Queues the pieces, one behind the other, as one message.
   status send(std::span<const bytes_view> pieces) const noexcept;
+  /// Queues the pieces, one behind the other, as one message.
   status send(std::initializer_list<bytes_view> pieces) const noexcept {
     return send(std::span<const bytes_view>{pieces.begin(), pieces.size()});
   }
-  // `length` bytes, aligned to 8 bytes, in the queue itself. On an error of send the slot is false
-  // and why() returns it.
+  /// `length` bytes, aligned to 8 bytes, in the queue itself. On an error of send the slot is false
+  /// and why() returns it.
   [[nodiscard]] connection_slot claim(std::size_t length) const noexcept;
-  // Hands the kernel what it takes now. would_block: something is left.
+  /// Hands the kernel what it takes now. would_block: something is left.
   status flush() const noexcept;
 
-  // Pauses and resumes reading. While paused, the other end's queue fills, and its end is not
-  // noticed: what it sent before is read first, even if writing fails. Closing ends a pause.
+  /// Pauses reading. While paused, the other end's queue fills, and its end is not
+  /// noticed: what it sent before is read first, even if writing fails. Closing ends a pause.
   status pause() const noexcept;
+  /// Reads again after pause. Errors: closed, used_after_fork.
   status resume() const noexcept;
 
-  // Tells that the user's own handshake is done (connection_options::user_confirms).
+  /// Tells that the user's own handshake is done (connection_options::user_confirms).
   status confirm() const noexcept;
 
-  // With release_policy::by_user: removes the `messages` oldest ones from the queue, because the
-  // other end has them. Returns the number removed. Those not yet written are never written.
+  /// With release_policy::by_user: removes the `messages` oldest ones from the queue, because the
+  /// other end has them. Returns the number removed. Those not yet written are never written.
   std::size_t release(std::size_t messages) const noexcept;
-  // Writes everything that was not released again, on the same connection.
+  /// Writes everything that was not released again, on the same connection.
   status resend() const noexcept;
 
-  // Graceful shutdown: what was accepted leaves, then a goodbye; what the other end sends meanwhile
-  // is delivered. When its goodbye comes, or `linger` is over, on_close is called. Never blocks. A
-  // second call can only shorten `linger`.
+  /// Graceful shutdown: what was accepted leaves, then a goodbye; what the other end sends
+  /// meanwhile is delivered. When its goodbye comes, or `linger` is over, on_close is called. Never
+  /// blocks. A second call can only shorten `linger`.
   status close(std::chrono::nanoseconds linger = std::chrono::seconds{1}) const noexcept;
-  // Ends it now. on_close follows.
+  /// Ends the connection now. on_close follows.
   status abort() const noexcept;
 
-  // Passes what was accepted and not completely written to `each`, in order; returns the number of
-  // messages. `each` (may be empty) must not use this connection.
+  /// Passes what was accepted and not completely written to `each`, in order; returns the number of
+  /// messages. `each` (may be empty) must not use this connection.
   std::size_t unsent(const std::function<void(bytes_view)>& each) const;
-  // The same for everything not released; `written` tells which were written.
+  /// Passes everything not released to `each`, as unsent() does; `written` tells which were
+  /// written.
   std::size_t unreleased(const std::function<void(bytes_view, bool written)>& each) const;
 
+  /// What the connection does at the moment; closed once it is gone.
   [[nodiscard]] connection_state state() const noexcept;
+  /// Whether messages go both ways now.
   [[nodiscard]] bool is_open() const noexcept { return state() == connection_state::open; }
-  // The address that was dialled, or that of an accepted peer, such as "ipv6://[::1]:4711".
+  /// The address that was dialled, or that of an accepted peer, such as "ipv6://[::1]:4711".
   [[nodiscard]] std::string peer() const;
-  // Whether the other end is a process of this host and this user, which the kernel tells for Unix
-  // sockets. False for TCP, and while not connected.
+  /// Whether the other end is a process of this host and this user, which the kernel tells for Unix
+  /// sockets. False for TCP, and while not connected.
   [[nodiscard]] bool same_user() const noexcept;
-  // The listener that accepted it, as returned by listen(); empty if it was dialled.
+  /// The listener that accepted it, as returned by listen(); empty if it was dialled.
   [[nodiscard]] std::string listener() const;
-  // Largest message in payload bytes: the smaller of both ends' limits once it is open.
+  /// Largest message in payload bytes: the smaller of both ends' limits once it is open.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
-  // Bytes queued and not released, framing included.
+  /// Bytes queued and not released, framing included.
   [[nodiscard]] std::size_t queued() const noexcept;
-  // A pointer for the user's own data, which the set never uses; null at first.
+  /// A pointer for the user's own data, which the set never uses; null at first.
   [[nodiscard]] void* context() const noexcept;
+  /// Sets the pointer that context() returns.
   void set_context(void* context) const noexcept;
 
-  // Unique among the connections of all sets of the process; 0 for none.
+  /// Unique among the connections of all sets of the process; 0 for none.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   friend bool operator==(const connection&, const connection&) = default;
 
@@ -216,10 +248,11 @@ class ATBUS_API connection {
   std::uint64_t id_ = 0;
 };
 
-// Writable bytes of one message in a connection's queue. Destroying the slot without a commit
-// discards them, and so does a later claim or send of the same connection.
+/// Writable bytes of one message in a connection's queue. Destroying the slot without a commit
+/// discards them, and so does a later claim or send of the same connection.
 class ATBUS_API connection_slot {
  public:
+  /// Takes the claim over; `other` is empty afterwards.
   connection_slot(connection_slot&& other) noexcept
       : of_(std::exchange(other.of_, {})),
         claim_(other.claim_),
@@ -232,19 +265,23 @@ class ATBUS_API connection_slot {
       abort();
   }
 
+  /// Whether there are bytes to fill and commit.
   explicit operator bool() const noexcept { return valid_; }
-  // Why the slot is empty: an error of send.
+  /// Why the slot is empty: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
-  // Invalid once the connection has ended, which poll, wait and flush may find out: commit then
-  // returns closed, and the memory may be in use elsewhere.
+  /// The bytes to fill. Invalid once the connection has ended, which poll, wait and flush may find
+  /// out: commit then returns closed, and the memory may be in use elsewhere.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
+  /// The slot itself, so that a slot reads like a result: slot->bytes().
   connection_slot* operator->() noexcept { return this; }
 
-  // Queues the first `length` bytes, by default all. Errors: closed (the connection has ended, one
-  // of the ends has begun to close it, or another claim came between), invalid_argument (more than
-  // was claimed).
+  /// Queues the first `length` bytes, by default all. Errors: closed (the connection has ended, one
+  /// of the ends has begun to close it, or another claim came between), invalid_argument (more than
+  /// was claimed).
   status commit() noexcept { return commit(bytes_.size()); }
+  /// Queues the first `length` bytes. Errors: as commit().
   status commit(std::size_t length) noexcept;
+  /// Discards the bytes.
   void abort() noexcept;
 
  private:
@@ -258,13 +295,16 @@ class ATBUS_API connection_slot {
   bool valid_ = false;
 };
 
+/// Listeners and connections, all used by one thread. See atbus/connection.hpp.
 class ATBUS_API connection_set {
  public:
-  // Errors: system_error (no descriptors).
+  /// Makes a set without connections. Errors: system_error (no descriptors).
   static result<connection_set> open(connection_handlers handlers = {},
                                      const connection_set_options& options = {});
 
+  /// Takes the set over; `other` is closed afterwards.
   connection_set(connection_set&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  /// Closes this set and takes the other over.
   connection_set& operator=(connection_set&& other) noexcept {
     if (this != &other) {
       close();
@@ -274,45 +314,49 @@ class ATBUS_API connection_set {
   }
   ~connection_set() { close(); }
 
-  // Replaces the handlers from the next poll on.
+  /// Replaces the handlers from the next poll on.
   void set_handlers(connection_handlers handlers);
 
-  // Listens at ipv4://, ipv6:// or unix://; may be called any number of times. Returns the address
-  // with the port that was bound. Errors: those of receiver::open for such addresses; closed,
-  // used_after_fork.
+  /// Listens at ipv4://, ipv6:// or unix://; may be called any number of times. Returns the address
+  /// with the port that was bound. Errors: those of receiver::open for such addresses; closed,
+  /// used_after_fork.
   result<std::string> listen(std::string_view address, const listen_options& options = {});
-  // Takes an address that listen returned. Accepted connections stay. Errors: not_found, closed,
-  // used_after_fork.
+  /// Ends listening at an address that listen returned. Accepted connections stay. Errors:
+  /// not_found, closed, used_after_fork.
   error close_listener(std::string_view address);
 
-  // Begins a connection; never blocks. Later failures are reported to on_close. Errors:
-  // invalid_address, invalid_argument, not_supported, closed, used_after_fork.
+  /// Begins a connection; never blocks. Later failures are reported to on_close. Errors:
+  /// invalid_address, invalid_argument, not_supported, closed, used_after_fork.
   result<connection> connect(std::string_view address, const connect_options& options = {});
 
-  // Reads, and calls the handlers. Returns the number of messages delivered; the limits apply to
-  // messages. Never blocks. Called from a handler, it does nothing and returns 0.
+  /// Reads, and calls the handlers. Returns the number of messages delivered; the limits apply to
+  /// messages. Never blocks. Called from a handler, it does nothing and returns 0.
   std::size_t poll(const poll_limits& limits = {});
-  // From a handler: the poll that called it delivers no more messages. No effect elsewhere.
+  /// From a handler: the poll that called it delivers no more messages. No effect elsewhere.
   void end_poll() noexcept;
-  // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
-  // limit). Errors: closed, used_after_fork, invalid_argument (from a handler).
+  /// Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
+  /// limit). Errors: closed, used_after_fork, invalid_argument (from a handler).
   status wait(std::chrono::nanoseconds timeout);
-  // Writes what is queued on all connections, as far as the kernel takes it.
+  /// Writes what is queued on all connections, as far as the kernel takes it.
   void flush() noexcept;
 
-  // For event loops, as in receiver. atbus/loop.hpp does this for libuv (loop_connections).
+  /// A descriptor for event loops, as receiver::descriptor. loop_connections does this for libuv.
   [[nodiscard]] int descriptor() const noexcept;
+  /// Prepares to sleep, as receiver::prepare_sleep.
   [[nodiscard]] bool prepare_sleep();
+  /// Ends the sleep, as receiver::finish_sleep.
   void finish_sleep();
+  /// How long a prepared set may sleep, as receiver::longest_sleep.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
 
-  // Sums over all connections. `quarantined` counts those that broke the protocol.
+  /// Sums over all connections. `quarantined` counts those that broke the protocol.
   [[nodiscard]] channel_stats stats() const;
-  // Number of connections that exist now, in whatever state.
+  /// Number of connections that exist now, in whatever state.
   [[nodiscard]] std::size_t size() const noexcept;
 
-  // Aborts all connections without calling handlers. Idempotent; allowed in a handler.
+  /// Aborts all connections without calling handlers. Idempotent; allowed in a handler.
   void close() noexcept;
+  /// False after close(), and once the set was moved away.
   [[nodiscard]] bool is_open() const noexcept { return core_ != nullptr; }
 
  private:

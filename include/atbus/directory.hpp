@@ -1,13 +1,14 @@
-// Maps bus ids to the addresses where nodes listen, for nodes that no connect() names: see
-// node_options::directory. The library has one that reads a file (doc/nodes.md); derive from this
-// class to use another source.
-//
-// A node looks up only ids that it sends to or waits for. It dials the addresses it gets as if
-// connect() named them, for as long as the directory lists them. A directory never causes a node to
-// drop a link that is up.
-//
-// Ownership: node and program share the directory (std::shared_ptr). Threads: all functions are
-// called from the node's thread, from within its verbs. They must not block, throw, or use a node.
+/// @class atbus::directory
+/// Maps bus ids to the addresses where nodes listen, for nodes that no connect() names: see
+/// node_options::directory. The library has one that reads a file (doc/nodes.md); derive from this
+/// class to use another source.
+///
+/// A node looks up only ids that it sends to or waits for. It dials the addresses it gets as if
+/// connect() named them, for as long as the directory lists them. A directory never causes a node
+/// to drop a link that is up.
+///
+/// Ownership: node and program share the directory (std::shared_ptr). Threads: all functions are
+/// called from the node's thread, from within its verbs. They must not block, throw, or use a node.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +24,31 @@ namespace atbus {
 
 class ATBUS_API directory {
  public:
+  /// Names a watch until it is ended.
   using watch_id = std::uint64_t;
 
   directory(const directory&) = delete;
   directory& operator=(const directory&) = delete;
   virtual ~directory() = default;
 
-  // The addresses where that node listens; all of them are tried. Empty: not known, or not yet. A
-  // directory that has to query another service does so after this call, and calls the watchers
-  // when it has the answer.
+  /// The addresses where that node listens; all of them are tried. Empty: not known, or not yet. A
+  /// directory that has to query another service does so after this call, and calls the watchers
+  /// when it has the answer.
   [[nodiscard]] virtual std::vector<std::string> lookup(bus_id id) = 0;
 
-  // Calls `changed`, from poll() only, for each node whose lookup() result has changed, until
-  // unwatch(). `changed` may call lookup() and no other function of the directory.
+  /// Calls `changed`, from poll() only, for each node whose lookup() result has changed, until
+  /// unwatch(). `changed` may call lookup() and no other function of the directory.
   virtual watch_id watch(std::function<void(bus_id)> changed) = 0;
+  /// Ends a watch: its `changed` is not called any more.
   virtual void unwatch(watch_id which) = 0;
 
-  // A node announces all addresses where it listens, each time one is added. Return not_supported
-  // if the directory has no use for them; the node logs any other error.
+  /// A node announces all addresses where it listens, each time one is added. Return not_supported
+  /// if the directory has no use for them; the node logs any other error.
   virtual error announce(bus_id id, const std::vector<std::string>& addresses) = 0;
 
-  // Called when a node starts, and then every 2 s: looks for changes. Returns what is wrong now, as
-  // a sentence for operators, which the node logs once; lookup() goes on with what was known
-  // before.
+  /// Called when a node starts, and then every 2 s: looks for changes. Returns what is wrong now,
+  /// as a sentence for operators, which the node logs once; lookup() goes on with what was known
+  /// before.
   virtual error poll() = 0;
 
  protected:

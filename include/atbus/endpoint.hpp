@@ -1,4 +1,5 @@
-// How a node sees another node, as on_endpoint reports it.
+/// @file
+/// How a node sees another node, as on_endpoint reports it.
 #pragma once
 
 #include <chrono>
@@ -12,20 +13,23 @@
 
 namespace atbus {
 
+/// What has happened to another node.
 enum class endpoint_event : std::uint8_t {
-  connected,     // registered both ways; messages flow from now on
-  moved,         // messages go through another channel now
-  away,          // its process has ended; messages wait in shared memory for its successor
-  disconnected,  // no link is left; messages wait for the next one, unless disconnect() ended it
-  refused,       // one of the two nodes does not admit the other: see the log
-  superseded,    // this process was silent, and another one has its bus id now, for good. Messages
-                 // without an outcome are reported, and it is not dialled again
+  connected,     ///< Both have registered; messages flow from now on.
+  moved,         ///< Messages go through another channel now.
+  away,          ///< Its process has ended; messages wait in shared memory for its successor.
+  disconnected,  ///< No link is left; messages wait for the next one, unless disconnect() ended it.
+  refused,       ///< One of the two nodes does not admit the other: see the log.
+  superseded,  ///< This process was silent, and another one has its bus id now, for good. Messages
+               ///< without an outcome are reported, and it is not dialled again.
 };
+/// The name of an event as written above.
 [[nodiscard]] ATBUS_API std::string_view name(endpoint_event event) noexcept;
 
-// A copy: it does not change when the endpoint does. Owns its strings.
+/// Another node, as this one sees it: a copy, which does not change later. Owns its strings.
 class endpoint {
  public:
+  /// Made by nodes. A program makes one to test its own handlers.
   endpoint(bus_id id, std::uint64_t incarnation, std::string address,
            std::chrono::nanoseconds round_trip, bool connected)
       : id_(id),
@@ -34,13 +38,15 @@ class endpoint {
         round_trip_(round_trip),
         connected_(connected) {}
 
+  /// The bus id of the node.
   [[nodiscard]] bus_id id() const noexcept { return id_; }
-  // Incarnation of its process: changes with each restart; 0 before it was first seen.
+  /// Incarnation of its process: changes with each restart; 0 before it was first seen.
   [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
-  // The address through which messages go there; empty without a link.
+  /// The address through which messages go there; empty without a link.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  // Smoothed round trip of the pings; 0 where no pings are needed.
+  /// Smoothed round trip of the pings; 0 where no pings are needed.
   [[nodiscard]] std::chrono::nanoseconds round_trip() const noexcept { return round_trip_; }
+  /// Whether messages can go there now.
   [[nodiscard]] bool connected() const noexcept { return connected_; }
 
  private:

@@ -1,29 +1,33 @@
-// Channels on a libuv loop: the loop delivers messages and announces room.
-//
-//   auto inbox = atbus::loop_receiver::attach(loop, std::move(*receiver), [](atbus::bytes_view m) {
-//     handle(m);
-//   });
-//   auto out = atbus::loop_sender::attach(loop, std::move(*sender));
-//   (*out)->on_writable([&] { resume(); });
-//   uv_run(loop, UV_RUN_DEFAULT);
-//   inbox->rethrow();
-//
-// Guarantees:
-//  - While nothing arrives, a binding uses no CPU and wakes no process: the channel sleeps on its
-//    doorbell, which the loop watches. While messages keep arriving, each turn of the loop delivers
-//    at most what `per_turn` allows, and everything else on the loop runs in between.
-//  - A binding owns its channel. Destroying, closing or moving it is safe at any moment, also
-//    inside its own handler. What libuv still refers to stays until the loop has closed it: as with
-//    any libuv handle, run the loop once more before uv_loop_close.
-//  - A handler's exception never crosses libuv's frames. The binding keeps it, pauses delivery, and
-//    stops the loop as uv_stop does. The next `rethrow()`, `->` or `*` on the binding throws it;
-//    delivery then goes on with the next message. Nothing else on a binding throws. Destroying a
-//    binding drops the exception it keeps; an exception of a handler that has destroyed its own
-//    binding is dropped as well.
-//
-// Threads: the loop's own. The loop must outlive its bindings.
-// Fork: when a forked child runs an inherited loop, its bindings do nothing; their channels are
-// unusable there.
+/// @file
+/// Channels on a libuv loop: the loop delivers messages and announces room.
+///
+/// ```cpp
+/// auto inbox = atbus::loop_receiver::attach(loop, std::move(*receiver), [](atbus::bytes_view m) {
+///   handle(m);
+/// });
+/// auto out = atbus::loop_sender::attach(loop, std::move(*sender));
+/// (*out)->on_writable([&] { resume(); });
+/// uv_run(loop, UV_RUN_DEFAULT);
+/// inbox->rethrow();
+/// ```
+///
+/// Guarantees:
+///  - While nothing arrives, a binding uses no CPU and wakes no process: the channel sleeps on its
+///    doorbell, which the loop watches. While messages keep arriving, each turn of the loop delivers
+///    at most what `per_turn` allows, and everything else on the loop runs in between.
+///  - A binding owns its channel. Destroying, closing or moving it is safe at any moment, also
+///    inside its own handler. What libuv still refers to stays until the loop has closed it: as with
+///    any libuv handle, run the loop once more before uv_loop_close.
+///  - A handler's exception never crosses libuv's frames. The binding keeps it, pauses delivery, and
+///    stops the loop as uv_stop does. The next `rethrow()`, `->` or `*` on the binding throws it;
+///    delivery then goes on with the next message. Nothing else on a binding throws. Destroying a
+///    binding drops the exception it keeps; an exception of a handler that has destroyed its own
+///    binding is dropped as well.
+///
+/// Threads: the loop's own. The loop must outlive its bindings.
+///
+/// Fork: when a forked child runs an inherited loop, its bindings do nothing; their channels are
+/// unusable there.
 #pragma once
 
 #include <chrono>
@@ -70,26 +74,31 @@ class message_dispatch_to final : public message_dispatch {
 
 }  // namespace detail
 
-// Base of the three bindings: their place on the loop and the exception they keep.
+/// Base of the three bindings: their place on the loop and the exception they keep.
 class ATBUS_API loop_handle {
  public:
-  // Throws the exception that a handler left, if there is one.
+  /// Throws the exception that a handler left, if there is one.
   void rethrow();
-  // Whether a handler left an exception, and delivery is paused until it is thrown.
+  /// Whether a handler left an exception, and delivery is paused until it is thrown.
   [[nodiscard]] bool failed() const noexcept;
 
-  // An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
+  /// An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
   void ref() noexcept;
+  /// Lets uv_run return although this binding is open.
   void unref() noexcept;
 
-  // Leaves the loop and closes the channel: published messages stay, and a receiver's messages wait
-  // for a successor. Idempotent.
+  /// Leaves the loop and closes the channel: published messages stay, and a receiver's messages
+  /// wait for a successor. Idempotent.
   void close() noexcept;
+  /// False after close(), and once the binding was moved away.
   [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
 
  protected:
+  /// For the bindings: owns what was put on a loop.
   explicit loop_handle(detail::loop_binding* binding) noexcept : binding_(binding) {}
+  /// Takes the binding over; `other` is closed afterwards.
   loop_handle(loop_handle&& other) noexcept : binding_(std::exchange(other.binding_, nullptr)) {}
+  /// Closes this binding and takes the other over.
   loop_handle& operator=(loop_handle&& other) noexcept {
     if (this != &other) {
       close();
@@ -99,24 +108,25 @@ class ATBUS_API loop_handle {
   }
   ~loop_handle() { close(); }
 
+  /// For the bindings: begins to watch the descriptor of the channel.
   [[nodiscard]] error start(uv_loop_s* loop, int descriptor);
-  // Access to the channel: throws the kept exception first.
+  /// Access to the channel: throws the kept exception first.
   [[nodiscard]] detail::loop_binding& binding() const;
 
  private:
   detail::loop_binding* binding_;
 };
 
-// A receiver whose messages the loop delivers.
+/// A receiver whose messages the loop delivers.
 class ATBUS_API loop_receiver : public loop_handle {
  public:
-  // Limits of one turn of the loop.
+  /// Limits of one turn of the loop.
   static constexpr poll_limits default_per_turn{.messages = 1024,
                                                 .time = std::chrono::milliseconds{2}};
 
-  // Delivers what `inbox` receives to `handler`, which takes, and may do, the same as a handler of
-  // receiver::poll. Errors: closed (inbox is), invalid_argument (no loop, or no messages per turn),
-  // system_error (libuv's reason). After an error `inbox` is closed; its messages stay.
+  /// Delivers what `inbox` receives to `handler`, which takes, and may do, the same as a handler of
+  /// receiver::poll. Errors: closed (inbox is), invalid_argument (no loop, or no messages per
+  /// turn), system_error (libuv's reason). After an error `inbox` is closed; its messages stay.
   template <class Handler>
   static result<loop_receiver> attach(uv_loop_s* loop, receiver inbox, Handler handler,
                                       const poll_limits& per_turn = default_per_turn) {
@@ -125,10 +135,11 @@ class ATBUS_API loop_receiver : public loop_handle {
         std::make_unique<detail::message_dispatch_to<Handler>>(std::move(handler)), per_turn);
   }
 
-  // The receiver: its counters, `remove`, `close`. Once it is closed, the binding is inactive and
-  // no longer keeps the loop alive. Throws the exception that a handler left. The binding must be
-  // open.
+  /// The receiver: its counters, `remove`, `close`. Once it is closed, the binding is inactive and
+  /// no longer keeps the loop alive. Throws the exception that a handler left. The binding must be
+  /// open.
   receiver& operator*() const;
+  /// The receiver, as with `*`.
   receiver* operator->() const { return &**this; }
 
  private:
@@ -138,37 +149,40 @@ class ATBUS_API loop_receiver : public loop_handle {
                                                const poll_limits& per_turn);
 };
 
-// A sender whose on_writable handler the loop calls: after a send was refused with would_block,
-// once there is room for it, or once the channel has ended and the next send says why.
+/// A sender whose on_writable handler the loop calls: after a send was refused with would_block,
+/// once there is room for it, or once the channel has ended and the next send says why.
 class ATBUS_API loop_sender : public loop_handle {
  public:
-  // Errors: closed (out is), invalid_argument (no loop), system_error. After an error `out` is
-  // closed.
+  /// Puts a sender on the loop. Errors: closed (out is), invalid_argument (no loop), system_error.
+  /// After an error `out` is closed.
   static result<loop_sender> attach(uv_loop_s* loop, sender out);
 
-  // The sender: send, claim, on_writable. Throws the exception that a handler left. The binding
-  // must be open.
+  /// The sender: send, claim, on_writable. Throws the exception that a handler left. The binding
+  /// must be open.
   sender& operator*() const;
+  /// The sender, as with `*`.
   sender* operator->() const { return &**this; }
 
  private:
   explicit loop_sender(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
 };
 
-// A set of connections whose handlers the loop calls. What they and other code on the loop queue
-// leaves at the end of each turn.
+/// A set of connections whose handlers the loop calls. What they and other code on the loop queue
+/// leaves at the end of each turn.
 class ATBUS_API loop_connections : public loop_handle {
  public:
+  /// Limits of one turn of the loop: those of loop_receiver.
   static constexpr poll_limits default_per_turn = loop_receiver::default_per_turn;
 
-  // Errors: closed (set is), invalid_argument (no loop, or no messages per turn), system_error.
-  // After an error `set` is closed.
+  /// Puts a set on the loop. Errors: closed (set is), invalid_argument (no loop, or no messages per
+  /// turn), system_error. After an error `set` is closed.
   static result<loop_connections> attach(uv_loop_s* loop, connection_set set,
                                          const poll_limits& per_turn = default_per_turn);
 
-  // The set: listen, connect, stats. Throws the exception that a handler left. The binding must be
-  // open.
+  /// The set: listen, connect, stats. Throws the exception that a handler left. The binding must be
+  /// open.
   connection_set& operator*() const;
+  /// The set, as with `*`.
   connection_set* operator->() const { return &**this; }
 
  private:

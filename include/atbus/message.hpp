@@ -1,4 +1,5 @@
-// The arguments of a node's handlers: messages, and reports of messages that were not delivered.
+/// @file
+/// The arguments of a node's handlers: messages, and reports of messages that were not delivered.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@
 
 namespace atbus {
 
-// A message as on_message gets it: in place. The object and its bytes are valid until the handler
-// returns; copy what is needed later.
+/// A message as on_message gets it: in place. The object and its bytes are valid until the handler
+/// returns; copy what is needed later.
 class message {
  public:
+  /// Made by nodes. A program makes one to test its own handlers. `bytes` are not copied.
   message(bus_id source, bus_id destination, std::uint32_t type, bytes_view bytes,
           bool redelivered) noexcept
       : source_(source),
@@ -22,13 +24,17 @@ class message {
         type_(type),
         redelivered_(redelivered) {}
 
+  /// The node that sent the message.
   [[nodiscard]] bus_id source() const noexcept { return source_; }
+  /// The node it was sent to: this one, also for a broadcast.
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
-  // The number that the sender passed to send.
+  /// The number that the sender passed to send.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
+  /// The payload, in place.
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
+  /// The payload as characters.
   [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }
-  // True if an earlier incarnation of this node may have handled it.
+  /// True if an earlier incarnation of this node may have handled it.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
  private:
@@ -39,12 +45,13 @@ class message {
   bool redelivered_;
 };
 
-// Reports an accepted message that was not delivered, or whose outcome is unknown. Valid until the
-// handler returns. Reports of messages dropped for lack of room keep at most
-// node_options::send_buffer_size bytes (at least 1 MiB) until the next poll; further ones for the
-// same destination are merged into one report.
+/// Reports an accepted message that was not delivered, or whose outcome is unknown. Valid until the
+/// handler returns. Reports of messages dropped for lack of room keep at most
+/// node_options::send_buffer_size bytes (at least 1 MiB) until the next poll; further ones for the
+/// same destination are merged into one report.
 class undelivered {
  public:
+  /// Made by nodes. A program makes one to test its own handlers. `bytes` are not copied.
   undelivered(bus_id destination, std::uint64_t number, std::uint32_t type, bytes_view bytes,
               errc outcome, errc reason, std::uint64_t count = 1) noexcept
       : destination_(destination),
@@ -55,27 +62,32 @@ class undelivered {
         outcome_(outcome),
         reason_(reason) {}
 
+  /// The node it was sent to.
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
-  // Number among all messages that this node sent there. It counts from 1 or, once the node has
-  // forgotten a destination, from a higher number.
+  /// Number among all messages that this node sent there. It counts from 1 or, once the node has
+  /// forgotten a destination, from a higher number.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  // How many messages this report covers. If more than one, they were dropped: number() and type()
-  // are those of the last one, and bytes() is empty.
+  /// How many messages this report covers. If more than one, they were dropped: number() and type()
+  /// are those of the last one, and bytes() is empty.
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// The number that was passed to send.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
+  /// The payload; empty if the report covers more than one message.
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
-  // not_delivered: proven that no handler has seen it, nor will. outcome_unknown: not proven.
+  /// What became of it. not_delivered: proven that no handler has seen it, nor will.
+  /// outcome_unknown: not proven.
   [[nodiscard]] errc outcome() const noexcept { return outcome_; }
-  // Why it was not delivered:
-  // timed_out            its deadline has passed, or a route over other nodes gave no answer
-  // peer_closed          the process there has ended
-  // would_block          dropped for lack of room
-  // closed               disconnect or shutdown
-  // superseded           another process has this bus id now, or the other end has forgotten how
-  //                      far it had come
-  // no_route             no route leads there
-  // message_too_large    for the other end, whose limit was not known yet
-  // hop_limit, denied, version_mismatch    why no route over other nodes could be opened
+  /// Why it was not delivered:
+  ///
+  ///     timed_out            its deadline has passed, or a route over other nodes gave no answer
+  ///     peer_closed          the process there has ended
+  ///     would_block          dropped for lack of room
+  ///     closed               disconnect or shutdown
+  ///     superseded           another process has this bus id now, or the other end has forgotten how
+  ///                          far it had come
+  ///     no_route             no route leads there
+  ///     message_too_large    for the other end, whose limit was not known yet
+  ///     hop_limit, denied, version_mismatch    why no route over other nodes could be opened
   [[nodiscard]] errc reason() const noexcept { return reason_; }
 
  private:

@@ -1,39 +1,47 @@
-// A node: one participant of the bus. It sends messages to other nodes, which it names by their bus
-// ids. The bus chooses a channel to each of them, queues what has to wait, resumes after a lost
-// link, and reports what was not delivered.
-//
-//   atbus::node node{1};
-//   node.on_message([&](const atbus::message& m) { std::cout << m.text() << '\n'; node.stop(); });
-//   if (auto s = node.connect(2, "shm://echo"); !s) return s.print(), 1;
-//   node.send(2, 0, "hello");
-//   node.run();
-//
-// Guarantee: each message that send or commit accepted has one outcome. Either the destination's
-// handler gets it, in the order of sending and once per incarnation of that process (a later
-// incarnation gets it again only with the mark `redelivered`). Or on_undelivered is called once for
-// it, with the outcome not_delivered (proven) or outcome_unknown.
-//
-// Client: a node with bus id 0. It asks one node to carry out commands, and leaves. connect(0,
-// address) names where that node is, whatever its id; command(0, ...) asks it. A client can do
-// nothing else: it can't listen, send, or be sent to. The other node knows a client only while it
-// is connected.
-//
-// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and
-// never blocks; or a libuv loop drives the node (node_options::loop).
-//
-// Ownership: a node owns its links and copies its options. A node_sender and a detached command may
-// outlive it; a slot must not.
-// Threads: one thread uses a node and everything that belongs to it. Other threads send through
-// sender().
-// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
-// The exception: close and the end of a node call the pending calls of on_ready and command with
-// `closed`, also from inside a handler; these calls must not throw then. A handler may use any
-// verb: send, close, disconnect, destroy the node.
-// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
-// counts as handled. On a loop the exception stops the loop, as uv_stop does; the node receives
-// nothing more until rethrow(), poll, listen, connect or disconnect has thrown it.
-// Errors: verbs return a status or an error (status.hpp).
-// Fork: in a forked child a node is unusable; the parent's node is not affected.
+/// @class atbus::node
+/// A node: one participant of the bus. It sends messages to other nodes, which it names by their
+/// bus ids. The bus chooses a channel to each of them, queues what has to wait, resumes after a
+/// lost link, and reports what was not delivered.
+///
+/// ```cpp
+/// atbus::node node{1};
+/// node.on_message([&](const atbus::message& m) { std::cout << m.text() << '\n'; node.stop(); });
+/// if (auto s = node.connect(2, "shm://echo"); !s) return s.print(), 1;
+/// node.send(2, 0, "hello");
+/// node.run();
+/// ```
+///
+/// Guarantee: each message that send or commit accepted has one outcome. Either the destination's
+/// handler gets it, in the order of sending and once per incarnation of that process (a later
+/// incarnation gets it again only with the mark `redelivered`). Or on_undelivered is called once
+/// for it, with the outcome not_delivered (proven) or outcome_unknown.
+///
+/// Client: a node with bus id 0. It asks one node to carry out commands, and leaves. connect(0,
+/// address) names where that node is, whatever its id; command(0, ...) asks it. A client can do
+/// nothing else: it can't listen, send, or be sent to. The other node knows a client only while it
+/// is connected.
+///
+/// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and
+/// never blocks; or a libuv loop drives the node (node_options::loop).
+///
+/// Ownership: a node owns its links and copies its options. A node_sender and a detached command
+/// may outlive it; a slot must not.
+///
+/// Threads: one thread uses a node and everything that belongs to it. Other threads send through
+/// sender().
+///
+/// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
+/// The exception: close and the end of a node call the pending calls of on_ready and command with
+/// `closed`, also from inside a handler; these calls must not throw then. A handler may use any
+/// verb: send, close, disconnect, destroy the node.
+///
+/// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
+/// counts as handled. On a loop the exception stops the loop, as uv_stop does; the node receives
+/// nothing more until rethrow(), poll, listen, connect or disconnect has thrown it.
+///
+/// Errors: verbs return a status or an error (status.hpp).
+///
+/// Fork: in a forked child a node is unusable; the parent's node is not affected.
 #pragma once
 
 #include <chrono>
@@ -72,11 +80,12 @@ class node_core;
 class node_state;
 }  // namespace detail
 
-// Writable bytes of one message, in the channel itself where possible. Destroying the slot without
-// a commit discards them; so does poll, and any other verb of the node that sends. A commit after
-// that does nothing. A slot must not outlive its node.
+/// Writable bytes of one message, in the channel itself where possible. Destroying the slot without
+/// a commit discards them; so does poll, and any other verb of the node that sends. A commit after
+/// that does nothing. A slot must not outlive its node.
 class ATBUS_API node_slot {
  public:
+  /// Takes the claim over; `other` is empty afterwards.
   node_slot(node_slot&& other) noexcept
       : direct_path_(std::exchange(other.direct_path_, nullptr)),
         core_(std::exchange(other.core_, nullptr)),
@@ -89,16 +98,19 @@ class ATBUS_API node_slot {
       give_up(*core_, claim_);
   }
 
+  /// Whether there are bytes to fill and commit.
   explicit operator bool() const noexcept { return direct_path_ != nullptr || core_ != nullptr; }
-  // Why the slot is empty: an error of send.
+  /// Why the slot is empty: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
-  // Aligned to 8 bytes, not initialized.
+  /// The bytes to fill: aligned to 8 bytes, not initialized.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
+  /// The slot itself, so that a slot reads like a result: slot->bytes().
   node_slot* operator->() noexcept { return this; }
 
-  // Sends the first `length` bytes, by default all. Does nothing if `length` is larger than the
-  // claim, or on a second commit.
+  /// Sends the first `length` bytes, by default all. Does nothing if `length` is larger than the
+  /// claim, or on a second commit.
   void commit() noexcept { commit(bytes_.size()); }
+  /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
     if (length > bytes_.size())
       return;
@@ -139,12 +151,15 @@ class ATBUS_API node_slot {
   status why_;
 };
 
-// co_await node.ready(id, timeout): ok once that node is connected; timed_out; closed if this node
-// ends first; or an error of on_ready. Works in any coroutine type.
+/// What `co_await node.ready(id, timeout)` waits for: ok once that node is connected; timed_out;
+/// closed if this node ends first; or an error of on_ready. Works in any coroutine type.
 class ATBUS_API ready_awaitable {
  public:
+  /// Always false: the coroutine waits for the node.
   [[nodiscard]] bool await_ready() const noexcept { return false; }
+  /// Begins to wait. False: that failed, and the coroutine goes on at once.
   bool await_suspend(std::coroutine_handle<> waiting);
+  /// How the wait ended: ok, timed_out, closed, or an error of node::on_ready.
   [[nodiscard]] status await_resume() const noexcept { return result_; }
 
  private:
@@ -160,12 +175,14 @@ class ATBUS_API ready_awaitable {
 
 class ATBUS_API node {
  public:
-  // `id` is the bus id of this node; 0 makes it a client. A node with wrong options does not work:
-  // fault() says what is wrong, and each verb that can fail returns that error.
+  /// `id` is the bus id of this node; 0 makes it a client. A node with wrong options does not work:
+  /// fault() says what is wrong, and each verb that can fail returns that error.
   explicit node(bus_id id, const node_options& options = {});
+  /// Takes the node over; `other` is closed afterwards.
   node(node&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)),
         direct_path_(std::exchange(other.direct_path_, nullptr)) {}
+  /// Closes this node and takes the other over.
   node& operator=(node&& other) noexcept {
     if (this != &other) {
       close();
@@ -176,45 +193,47 @@ class ATBUS_API node {
   }
   ~node() { close(); }
 
+  /// The bus id of this node; 0 for a client.
   [[nodiscard]] bus_id id() const noexcept;
-  // Random; each incarnation of the node has its own.
+  /// A random number; each incarnation of the node has its own.
   [[nodiscard]] std::uint64_t incarnation() const noexcept;
 
-  // What is wrong with the options; no error if the node can work.
+  /// What is wrong with the options; no error if the node can work.
   [[nodiscard]] error fault() const;
 
-  // Listens at this address; may be called any number of times. Errors: those of receiver::open;
-  // denied (TCP without a token, see node_options::allow_unauthenticated); invalid_argument (a
-  // client; a message_limit too low for a handshake); closed.
+  /// Listens at this address; may be called any number of times. Errors: those of receiver::open;
+  /// denied (TCP without a token, see node_options::allow_unauthenticated); invalid_argument (a
+  /// client; a message_limit too low for a handshake); closed.
   [[nodiscard]] error listen(std::string_view address);
-  // Where the node listens, with the ports that were bound and the names that were generated.
+  /// Where the node listens, with the ports that were bound and the names that were generated.
   [[nodiscard]] std::vector<std::string> addresses() const;
 
-  // Expects node `id` at this address, in addition to the addresses of earlier calls. Messages to
-  // it wait until it is connected, up to node_options::send_buffer_size bytes. While it is not
-  // connected, this node dials it again (node_options::retry). Errors: an address that can't be
-  // used; denied for TCP without a token; invalid_argument (this node's id; 0, unless this is a
-  // client; any other id if it is); closed.
+  /// Expects node `id` at this address, in addition to the addresses of earlier calls. Messages to
+  /// it wait until it is connected, up to node_options::send_buffer_size bytes. While it is not
+  /// connected, this node dials it again (node_options::retry). Errors: an address that can't be
+  /// used; denied for TCP without a token; invalid_argument (this node's id; 0, unless this is a
+  /// client; any other id if it is); closed.
   [[nodiscard]] error connect(bus_id id, std::string_view address);
-  // Ends the dialling and the links to that node. The goodbye takes at most 1 s. What was accepted
-  // for that node and has no outcome yet is reported with the reason `closed`: queued messages at
-  // once, those in flight when their link has ended. None of it takes another route or waits for
-  // that node to return; a message sent after this call does. Errors: not_found, closed.
+  /// Ends the dialling and the links to that node. The goodbye takes at most 1 s. What was accepted
+  /// for that node and has no outcome yet is reported with the reason `closed`: queued messages at
+  /// once, those in flight when their link has ended. None of it takes another route or waits for
+  /// that node to return; a message sent after this call does. Errors: not_found, closed.
   error disconnect(bus_id id);
-  // Sets the policy for messages sent to that node from now on, in place of node_options::overflow
-  // and message_deadline. It holds whether the node is connected or not, until the next call.
-  // Errors: invalid_argument (this node's id, 0, a negative deadline), closed.
+  /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
+  /// and message_deadline. It holds whether the node is connected or not, until the next call.
+  /// Errors: invalid_argument (this node's id, 0, a negative deadline), closed.
   error set_policy(bus_id id, const peer_policy& policy);
-  // The node that answered at node_options::parent; 0 if none is connected.
+  /// The node that answered at node_options::parent; 0 if none is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 
-  // Accepts a copy of the message. To a node without a link the message goes over other nodes: the
-  // parent or a child (node_options::parent). A message to the node's own id is delivered by the
-  // next poll.
-  // Errors: no_route (no such route, and neither connect() nor the directory names that node),
-  // would_block (the queue is full; on_writable is called when there is room), not_connected (with
-  // overflow_policy::disconnect: the link was full and is broken off), message_too_large, closed,
-  // not_supported (this node is a client), out_of_memory.
+  /// Accepts a copy of the message. To a node without a link the message goes over other nodes: the
+  /// parent or a child (node_options::parent). A message to the node's own id is delivered by the
+  /// next poll.
+  ///
+  /// Errors: no_route (no such route, and neither connect() nor the directory names that node),
+  /// would_block (the queue is full; on_writable is called when there is room), not_connected (with
+  /// overflow_policy::disconnect: the link was full and is broken off), message_too_large, closed,
+  /// not_supported (this node is a client), out_of_memory.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
     std::byte* const at =
         direct_path_ != nullptr ? direct_path_->claim(to, type, bytes.size()) : nullptr;
@@ -224,18 +243,20 @@ class ATBUS_API node {
     direct_path_->commit(bytes.size(), bytes.size());
     return {};
   }
+  /// Accepts a copy of the text, as send of bytes does.
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
     return send(to, type, as_bytes(text));
   }
-  // The same, with a policy for as long as no route to that node is known. A required message also
-  // waits for a node below this one that is not there yet.
+  /// Sends with a policy for as long as no route to that node is known. A required message also
+  /// waits for a node below this one that is not there yet.
   status send(bus_id to, std::uint32_t type, bytes_view bytes, delivery_policy policy) noexcept;
+  /// Sends the text with a policy.
   status send(bus_id to, std::uint32_t type, std::string_view text,
               delivery_policy policy) noexcept {
     return send(to, type, as_bytes(text), policy);
   }
-  // `length` writable bytes of a message. On an error of send the slot is false and why() returns
-  // it.
+  /// `length` writable bytes of a message. On an error of send the slot is false and why() returns
+  /// it.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
     std::byte* const at = direct_path_ != nullptr ? direct_path_->claim(to, type, length) : nullptr;
     if (at == nullptr) [[unlikely]]
@@ -243,104 +264,117 @@ class ATBUS_API node {
     return {*direct_path_, {at, length}};
   }
 
-  // Sends to all nodes in the range to which there is a route now, except this one: one copy over
-  // each link, passed on by parents and children. Each node delivers a broadcast at most once. It
-  // is neither acknowledged nor repeated: a full link drops it (node_stats::relay_drops), and so
-  // does a node whose message_limit is lower (broadcast_drops). Errors: no_route (no link leads to
-  // any of them), would_block (none of the links has room), message_too_large, not_supported (this
-  // node is a client), closed.
+  /// Sends to all nodes in the range to which there is a route now, except this one: one copy over
+  /// each link, passed on by parents and children. Each node delivers a broadcast at most once. It
+  /// is neither acknowledged nor repeated: a full link drops it (node_stats::relay_drops), and so
+  /// does a node whose message_limit is lower (broadcast_drops). Errors: no_route (no link leads to
+  /// any of them), would_block (none of the links has room), message_too_large, not_supported (this
+  /// node is a client), closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
-  // The same. Once `timeout` has passed (0 or less: with the next poll), calls `reached` with the
-  // nodes that have confirmed the message. would_block also while 64 such calls are outstanding.
+  /// Broadcasts, and asks who got it. Once `timeout` has passed (0 or less: with the next poll),
+  /// calls `reached` with the nodes that have confirmed the message. would_block also while 64 such
+  /// calls are outstanding.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);
 
-  // Asks that node to carry out a command: a name and its arguments, at most 1,024 words in all. If
-  // this returns ok, `call` is called exactly once, and never from within this function, with:
-  //   ok                the reply
-  //   command_failed    and the reason, in the words of the node that was asked
-  //   unknown_command   that node has no such command
-  //   timed_out         unknown: the command may have been carried out, or may be later
-  //   closed            this node ends
-  //   any other error   why it was not delivered, or may not have been (undelivered::reason)
-  // Errors: those of send; invalid_argument (no words, more than 1,024, a negative timeout);
-  // would_block also while 4,096 commands of this node have no answer (on_writable is called when
-  // half of them have one).
+  /// Asks that node to carry out a command: a name and its arguments, at most 1,024 words in all.
+  /// If this returns ok, `call` is called exactly once, and never from within this function, with:
+  ///
+  ///     ok                the reply
+  ///     command_failed    and the reason, in the words of the node that was asked
+  ///     unknown_command   that node has no such command
+  ///     timed_out         unknown: the command may have been carried out, or may be later
+  ///     closed            this node ends
+  ///     any other error   why it was not delivered, or may not have been (undelivered::reason)
+  ///
+  /// Errors: those of send; invalid_argument (no words, more than 1,024, a negative timeout);
+  /// would_block also while 4,096 commands of this node have no answer (on_writable is called when
+  /// half of them have one).
   status command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                  std::function<void(status, const command_reply&)> call);
+  /// The same for coroutines: `co_await node.command(...)` gives a result<command_reply>.
   [[nodiscard]] command_awaitable command(bus_id to, command_words words,
                                           std::chrono::nanoseconds timeout);
 
-  // A sender for another thread, with a lane of its own into this node. Its send returns any error.
+  /// A sender for another thread, with a lane of its own into this node. Its send returns any
+  /// error.
   [[nodiscard]] node_sender sender();
 
-  // Called for each message to this node; see message.
+  /// Called for each message to this node; see message.
   void on_message(std::function<void(const message&)> handler);
-  // The first sets the handler of all commands; the second that of the commands with this name,
-  // which then no longer go to the first. A command without a handler is answered with
-  // unknown_command. An empty handler counts as none.
+  /// Sets the handler of all commands. A command without a handler is answered with
+  /// unknown_command. An empty handler counts as none.
   void on_command(std::function<void(atbus::command&)> handler);
+  /// Sets the handler of the commands with this name, which then no longer go to the handler of all
+  /// commands.
   void on_command(std::string_view name, std::function<void(atbus::command&)> handler);
-  // Called once for each accepted message whose outcome is not_delivered or outcome_unknown. Many
-  // messages dropped for lack of room between two polls may share one call (undelivered::count).
-  // Without a handler, only stats() counts them.
+  /// Called once for each accepted message whose outcome is not_delivered or outcome_unknown. Many
+  /// messages dropped for lack of room between two polls may share one call (undelivered::count).
+  /// Without a handler, only stats() counts them.
   void on_undelivered(std::function<void(const undelivered&)> handler);
-  // Called when the state of another node changes; see endpoint_event.
+  /// Called when the state of another node changes; see endpoint_event.
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
-  // Called after a would_block of send, claim or command, once that destination has room again.
+  /// Called after a would_block of send, claim or command, once that destination has room again.
   void on_writable(std::function<void(bus_id)> handler);
-  // One line of text for operators, without a newline. At most 1,000 lines wait for a poll; a
-  // further line then tells how many were left out.
+  /// Called with one line of text for operators, without a newline. At most 1,000 lines wait for a
+  /// poll; a further line then tells how many were left out.
   void on_log(std::function<void(std::string_view)> sink);
 
-  // Calls `call` once: with ok when node `id` is connected, with timed_out after `timeout`
-  // (negative: never), or with closed when this node ends. Errors: closed; would_block while 4,096
-  // calls wait.
+  /// Calls `call` once: with ok when node `id` is connected, with timed_out after `timeout`
+  /// (negative: never), or with closed when this node ends. Errors: closed; would_block while 4,096
+  /// calls wait.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
+  /// The same for coroutines: `co_await node.ready(...)` gives a status.
   [[nodiscard]] ready_awaitable ready(bus_id id, std::chrono::nanoseconds timeout) noexcept;
 
-  // Sends, receives and calls handlers; never blocks. Returns the number of messages delivered.
-  // Called from a handler, it does nothing and returns 0.
+  /// Sends, receives and calls handlers; never blocks. Returns the number of messages delivered.
+  /// Called from a handler, it does nothing and returns 0.
   std::size_t poll(const poll_limits& limits = {});
-  // Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
-  // limit). Before it sleeps it spins for at most 50 us, and less when spinning has not paid off
-  // lately. Errors: closed, invalid_argument (from a handler), and that of fault().
+  /// Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
+  /// limit). Before it sleeps it spins for at most 50 us, and less when spinning has not paid off
+  /// lately. Errors: closed, invalid_argument (from a handler), and that of fault().
   status wait(std::chrono::nanoseconds timeout);
-  // Polls and waits until stop() was called and every accepted message has an outcome, or
-  // node_options::drain has passed. Errors: timed_out (some messages have no outcome; shutdown
-  // reports them), closed (also when a handler destroys the node), invalid_argument (on a loop, or
-  // from a handler), and that of fault().
+  /// Polls and waits until stop() was called and every accepted message has an outcome, or
+  /// node_options::drain has passed. Errors: timed_out (some messages have no outcome; shutdown
+  /// reports them), closed (also when a handler destroys the node), invalid_argument (on a loop, or
+  /// from a handler), and that of fault().
   status run();
-  // Makes run() return, see there. Call it from the node's thread.
+  /// Makes run() return, see there. Call it from the node's thread.
   void stop() noexcept;
-  // Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
-  // (negative: no limit), says goodbye (at most 1 s), ends the node, and reports what was not
-  // delivered. Errors: timed_out (some messages had no outcome by then), closed, invalid_argument
-  // (from a handler), and that of fault().
+  /// Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
+  /// (negative: no limit), says goodbye (at most 1 s), ends the node, and reports what was not
+  /// delivered. Errors: timed_out (some messages had no outcome by then), closed, invalid_argument
+  /// (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
-  // Hands over now, not at the next poll, what is queued for sockets and for routes over other
-  // nodes.
+  /// Hands over now, not at the next poll, what is queued for sockets and for routes over other
+  /// nodes.
   void flush() noexcept;
 
-  // For event loops; used as in receiver.
+  /// A descriptor for event loops, used as receiver::descriptor. node_options::loop does this for
+  /// libuv.
   [[nodiscard]] int descriptor() const noexcept;
+  /// Prepares to sleep, as receiver::prepare_sleep.
   [[nodiscard]] bool prepare_sleep();
+  /// Ends the sleep, as receiver::finish_sleep.
   void finish_sleep();
+  /// How long a prepared node may sleep, as receiver::longest_sleep.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
 
-  // On a libuv loop: rethrow() throws, once, the exception that a handler threw there; failed()
-  // tells whether one is waiting.
+  /// On a libuv loop: throws, once, the exception that a handler threw there.
   void rethrow();
+  /// Whether a handler's exception waits for rethrow().
   [[nodiscard]] bool failed() const noexcept;
 
+  /// Counters since the node was made.
   [[nodiscard]] node_stats stats() const noexcept;
-  // A copy of each node that this one knows.
+  /// A copy of each node that this one knows.
   [[nodiscard]] std::vector<endpoint> endpoints() const;
 
-  // Ends the node at once: what has no outcome is lost without a report. Idempotent; allowed in a
-  // handler.
+  /// Ends the node at once: what has no outcome is lost without a report. Idempotent; allowed in a
+  /// handler.
   void close() noexcept;
+  /// False after close(), once the node has ended or was moved away.
   [[nodiscard]] bool is_open() const noexcept;
 
  private:

@@ -1,10 +1,13 @@
-// The options of a node, set when it is made. Each setter returns the options, so calls can be
-// chained:
-//
-//   atbus::node node{7, atbus::node_options{}.token(secret).ping_interval(4s)};
-//
-// Plain values; a node copies them. A time of nanoseconds::max() means no limit. check() says which
-// option can't work; each verb of a node with such options returns that error.
+/// @class atbus::node_options
+/// The options of a node, set when it is made. Each setter returns the options, so calls can be
+/// chained:
+///
+/// ```cpp
+/// atbus::node node{7, atbus::node_options{}.token(secret).ping_interval(4s)};
+/// ```
+///
+/// Plain values; a node copies them. A time of nanoseconds::max() means no limit. check() says
+/// which option can't work; each verb of a node with such options returns that error.
 #pragma once
 
 #include <chrono>
@@ -30,167 +33,191 @@ class directory;
 
 class node_options {
  public:
-  // Channels carry 64 MiB, including what a node and a relay put in front of a message.
+  /// The largest message_limit in bytes. Channels carry 64 MiB, including what a node and a relay
+  /// put in front of a message.
   static constexpr std::size_t message_limit_max = (std::size_t{64} << 20) - 1024;
-  static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;  // 1 TiB
+  /// The largest send_buffer_size in bytes: 1 TiB.
+  static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;
 
-  // Runs the node on this loop; the program then calls neither run() nor poll(). The loop must
-  // outlive the node. Default: none.
+  /// Runs the node on this loop; the program then calls neither run() nor poll(). The loop must
+  /// outlive the node. Default: none.
   node_options& loop(uv_loop_s* loop) {
     loop_ = loop;
     return *this;
   }
-  // A secret of 16 to 1024 bytes that nodes prove to each other when they connect. Call it more
-  // than once to rotate: the node proves the first token and accepts all of them.
+  /// A secret of 16 to 1024 bytes that nodes prove to each other when they connect. Call it more
+  /// than once to rotate: the node proves the first token and accepts all of them.
   node_options& token(std::string_view secret) {
     tokens_.emplace_back(secret);
     return *this;
   }
-  // Allows TCP links without a token, dialled and accepted. Off (the default): without a token,
-  // only processes of the same user on the same host can connect.
+  /// Allows TCP links without a token, dialled and accepted. Off (the default): without a token,
+  /// only processes of the same user on the same host can connect.
   node_options& allow_unauthenticated(bool allow = true) {
     allow_unauthenticated_ = allow;
     return *this;
   }
-  // Where this node's parent listens. The node dials it from the start, and again without end.
-  // Further addresses are other ways to the parent, or lead to a node that replaces it.
-  // doc/nodes.md, "A tree of nodes".
+  /// Where this node's parent listens. The node dials it from the start, and again without end.
+  /// Further addresses are other ways to the parent, or lead to a node that replaces it.
+  /// doc/nodes.md, "A tree of nodes".
   node_options& parent(std::string_view address) {
     parents_.emplace_back(address);
     return *this;
   }
-  // The ids of the nodes below this one, such as "0x12340000/48": a prefix of 1 to 63 bits. Without
-  // it a node has no children.
+  /// The ids of the nodes below this one, such as "0x12340000/48": a prefix of 1 to 63 bits.
+  /// Without it a node has no children.
   node_options& children(std::string_view range) {
     children_ = range;
     return *this;
   }
-  // The longest message in payload bytes, both ways: 1 to message_limit_max; default 64 KiB
-  // (ATBUS_MACRO_MSG_LIMIT). A lower limit in an address where this node listens
-  // (shm://name?message_limit=32K) applies to everything that other nodes send it.
+  /// The longest message in payload bytes, both ways: 1 to message_limit_max; default 64 KiB
+  /// (ATBUS_MACRO_MSG_LIMIT). A lower limit in an address where this node listens
+  /// (shm://name?message_limit=32K) applies to everything that other nodes send it.
   node_options& message_limit(std::size_t bytes) {
     message_limit_ = bytes;
     return *this;
   }
-  // How long the registration of a new link may take; and how long messages wait for a node that
-  // was connected before and that no connect() names. Above 0; default 30 s.
+  /// How long the registration of a new link may take; and how long messages wait for a node that
+  /// was connected before and that no connect() names. Above 0; default 30 s.
   node_options& first_idle_timeout(std::chrono::nanoseconds time) {
     first_idle_timeout_ = time;
     return *this;
   }
-  // How often the node pings the other end of a TCP link, and that of a route over other nodes when
-  // nothing was heard from it. Above 0; default 8 s.
+  /// How often the node pings the other end of a TCP link, and that of a route over other nodes
+  /// when nothing was heard from it. Above 0; default 8 s.
   node_options& ping_interval(std::chrono::nanoseconds time) {
     ping_interval_ = time;
     return *this;
   }
-  // How many pings in a row may stay unanswered before the link or route counts as lost. 1 or more;
-  // default 3.
+  /// How many pings in a row may stay unanswered before the link or route counts as lost. 1 or
+  /// more; default 3.
   node_options& fault_tolerance(unsigned pings) {
     fault_tolerance_ = pings;
     return *this;
   }
-  // Backoff before a peer is dialled again: `first`, then doubled each time up to `longest`. Each
-  // wait is random, between half of that and all of it. `first` is above 0, `longest` not below it;
-  // default 100 ms and 4 s.
+  /// Backoff before a peer is dialled again: `first`, then doubled each time up to `longest`. Each
+  /// wait is random, between half of that and all of it. `first` is above 0, `longest` not below
+  /// it; default 100 ms and 4 s.
   node_options& retry(std::chrono::nanoseconds first, std::chrono::nanoseconds longest) {
     retry_first_ = first;
     retry_longest_ = longest;
     return *this;
   }
-  // Bytes that may wait for a peer: in the queue of its link, and as many again in the node while
-  // there is no link, or where messages have a deadline or may be dropped. Capped at
-  // send_buffer_size_max; default 4 MiB. The longest message always fits.
+  /// Bytes that may wait for a peer: in the queue of its link, and as many again in the node while
+  /// there is no link, or where messages have a deadline or may be dropped. Capped at
+  /// send_buffer_size_max; default 4 MiB. The longest message always fits.
   node_options& send_buffer_size(std::size_t bytes) {
     send_buffer_size_ = bytes < send_buffer_size_max ? bytes : send_buffer_size_max;
     return *this;
   }
-  // Number of blocks (of build_settings::data_node_size bytes, 128) in the fixed queue of a socket
-  // link, allocated once; at most send_buffer_size_max bytes. 0 (the default): allocated as needed.
+  /// Number of blocks (of build_settings::data_node_size bytes, 128) in the fixed queue of a socket
+  /// link, allocated once; at most send_buffer_size_max bytes. 0 (the default): allocated as
+  /// needed.
   node_options& send_buffer_number(std::size_t blocks) {
     send_buffer_number_ = blocks;
     return *this;
   }
-  // What to do with a message for which there is no room. Default: would_block.
+  /// What to do with a message for which there is no room. Default: would_block.
   node_options& overflow(overflow_policy policy) {
     overflow_ = policy;
     return *this;
   }
-  // What to do with messages that an earlier incarnation may have handled. Default: redeliver.
+  /// What to do with messages that an earlier incarnation may have handled. Default: redeliver.
   node_options& restart(restart_policy policy) {
     restart_ = policy;
     return *this;
   }
-  // How long a message may wait before a channel takes it. 0 (the default): no limit.
+  /// How long a message may wait before a channel takes it. 0 (the default): no limit.
   node_options& message_deadline(std::chrono::nanoseconds time) {
     message_deadline_ = time;
     return *this;
   }
-  // How many disconnected nodes are remembered, so that they can resume where they were. Default
-  // 4096.
+  /// How many disconnected nodes are remembered, so that they can resume where they were. Default
+  /// 4096.
   node_options& sessions(std::size_t most) {
     sessions_ = most;
     return *this;
   }
-  // How many clients (see node) may be connected at a time. Default 64.
+  /// How many clients (see node) may be connected at a time. Default 64.
   node_options& clients(std::size_t most) {
     clients_ = most;
     return *this;
   }
-  // How long run() goes on after stop() so that accepted messages get their outcome; then it
-  // returns timed_out. 0: not at all. Default 5 s.
+  /// How long run() goes on after stop() so that accepted messages get their outcome; then it
+  /// returns timed_out. 0: not at all. Default 5 s.
   node_options& drain(std::chrono::nanoseconds longest) {
     drain_ = longest;
     return *this;
   }
-  // Where to look up the addresses of nodes that no connect() names: in a file (doc/nodes.md), or
-  // in a directory of the program's own, which nodes of one thread may share. The last call counts.
-  // Default: none.
+  /// Where to look up the addresses of nodes that no connect() names: in a file (doc/nodes.md), or
+  /// in a directory of the program's own, which nodes of one thread may share. The last call
+  /// counts. Default: none.
   node_options& directory(std::string file) {
     directory_file_ = std::move(file);
     directory_ = nullptr;
     return *this;
   }
+  /// Looks the addresses up in a directory of the program's own; see directory(std::string).
   node_options& directory(std::shared_ptr<atbus::directory> of_yours) {
     directory_file_.clear();
     directory_ = std::move(of_yours);
     return *this;
   }
 
-  // Overwrites the bytes of each token; their number stays known. For programs that keep the
-  // options after the node is made.
+  /// Overwrites the bytes of each token; their number stays known. For programs that keep the
+  /// options after the node is made.
   ATBUS_API void wipe_tokens() noexcept;
 
-  // invalid_argument and the option at fault, or no error.
+  /// Whether the options can work: no error, or invalid_argument with the option at fault as text.
   [[nodiscard]] ATBUS_API error check() const;
-  // Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated.
+  /// Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated.
   [[nodiscard]] ATBUS_API bool lets_through(const address& at) const noexcept;
 
+  /// The loop; null if there is none.
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
+  /// All tokens, the one that is proven first.
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  /// Whether TCP links work without a token.
   [[nodiscard]] bool allow_unauthenticated() const noexcept { return allow_unauthenticated_; }
+  /// All addresses of the parent; empty without one.
   [[nodiscard]] const std::vector<std::string>& parents() const noexcept { return parents_; }
+  /// The ids of the nodes below this one; empty without children.
   [[nodiscard]] const std::string& children() const noexcept { return children_; }
+  /// The longest message in payload bytes.
   [[nodiscard]] std::size_t message_limit() const noexcept { return message_limit_; }
+  /// How long a registration may take.
   [[nodiscard]] std::chrono::nanoseconds first_idle_timeout() const noexcept {
     return first_idle_timeout_;
   }
+  /// How often a link is pinged.
   [[nodiscard]] std::chrono::nanoseconds ping_interval() const noexcept { return ping_interval_; }
+  /// How many pings may stay unanswered.
   [[nodiscard]] unsigned fault_tolerance() const noexcept { return fault_tolerance_; }
+  /// The first backoff.
   [[nodiscard]] std::chrono::nanoseconds retry_first() const noexcept { return retry_first_; }
+  /// The longest backoff.
   [[nodiscard]] std::chrono::nanoseconds retry_longest() const noexcept { return retry_longest_; }
+  /// Bytes that may wait for a peer.
   [[nodiscard]] std::size_t send_buffer_size() const noexcept { return send_buffer_size_; }
+  /// Blocks of a fixed queue; 0 for one that grows.
   [[nodiscard]] std::size_t send_buffer_number() const noexcept { return send_buffer_number_; }
+  /// What happens to a message for which there is no room.
   [[nodiscard]] overflow_policy overflow() const noexcept { return overflow_; }
+  /// What happens to messages that an earlier incarnation may have handled.
   [[nodiscard]] restart_policy restart() const noexcept { return restart_; }
+  /// How long a message may wait; 0 for no limit.
   [[nodiscard]] std::chrono::nanoseconds message_deadline() const noexcept {
     return message_deadline_;
   }
+  /// How many disconnected nodes are remembered.
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
+  /// How many clients may be connected.
   [[nodiscard]] std::size_t clients() const noexcept { return clients_; }
+  /// How long run() goes on after stop().
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
-  // Empty if there is none.
+  /// The path of the directory's file; empty if there is none.
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
+  /// The directory of the program's own; null if there is none.
   [[nodiscard]] const std::shared_ptr<atbus::directory>& directory() const noexcept {
     return directory_;
   }

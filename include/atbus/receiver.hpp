@@ -1,25 +1,36 @@
-// The receiving end of a channel: `shm://name` between processes of one host, `mem://name` between
-// threads of one process, `ipv4://`, `ipv6://` and `unix://` through sockets.
-//
-//   auto inbox = atbus::receiver::open("shm://12345679");  // makes the segment, or takes it over
-//   if (!inbox) return inbox.error().print(), 1;
-//   for (;;) {
-//     inbox->wait(std::chrono::seconds{1});                // sleeps until something is there
-//     inbox->poll([](atbus::bytes_view message) { ... });  // in place, valid until this returns
-//   }
-//
-// Ownership: one receiver owns a segment, held by a kernel lock that ends with the process. Closing
-// or destroying a receiver leaves the segment and its messages to a successor, which continues
-// exactly there; `remove` ends the segment.
-//   A receiver at a socket owns its listener and the connections it accepted. They end with it, and
-//   so does what they had not delivered.
-// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
-// Errors: `open` says what is wrong and what to do. After that, nothing a sender does makes a
-// receiver fail: a lane with impossible values is quarantined, counted and reported to
-// `on_problem`, and the other lanes go on.
-// Exceptions: only those that a handler throws.
-// Fork: in a forked child a receiver is unusable (poll delivers nothing, wait returns
-// used_after_fork); the parent's receiver is not affected.
+/// @class atbus::receiver
+/// The receiving end of a channel: `shm://name` between processes of one host, `mem://name` between
+/// threads of one process, `ipv4://`, `ipv6://` and `unix://` through sockets.
+///
+/// ```cpp
+/// auto inbox = atbus::receiver::open("shm://12345679");  // makes the segment, or takes it over
+/// if (!inbox) return inbox.error().print(), 1;
+/// for (;;) {
+///   inbox->wait(std::chrono::seconds{1});                // sleeps until something is there
+///   inbox->poll([](atbus::bytes_view message) { ... });  // in place, valid until this returns
+/// }
+/// ```
+///
+/// Ownership: one receiver owns a segment, held by a kernel lock that ends with the process.
+/// Closing or destroying a receiver leaves the segment and its messages to a successor, which
+/// continues exactly there; `remove` ends the segment.
+///
+/// A receiver at a socket owns its listener and the connections it accepted. They end with it, and
+/// so does what they had not delivered.
+///
+/// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
+///
+/// Errors: `open` says what is wrong and what to do. After that, nothing a sender does makes a
+/// receiver fail: a lane with impossible values is quarantined, counted and reported to
+/// `on_problem`, and the other lanes go on.
+///
+/// The functions that name a lane, and session_changes, are for lanes only. For streams, and for
+/// lanes that do not exist, they have no effect.
+///
+/// Exceptions: only those that a handler throws.
+///
+/// Fork: in a forked child a receiver is unusable (poll delivers nothing, wait returns
+/// used_after_fork); the parent's receiver is not affected.
 #pragma once
 
 #include <array>
@@ -45,17 +56,19 @@ struct lane_handles;
 
 class ATBUS_API receiver {
  public:
-  // Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
-  // the segment or, if its receiver is gone, takes it over with everything in it. Or listens there
-  // ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name"). Errors:
-  // invalid_address, invalid_name, invalid_argument, not_supported (another kind of address),
-  // receiver_exists (text: which process), no_space (text: wanted and free), not_a_segment,
-  // version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error. For
-  // a socket also denied (the system refuses the path or port) and not_found (there is no such
-  // directory).
+  /// Opens `address` ("shm://name[?lanes=64&lane_size=1M&message_limit=64K]", "mem://name"): makes
+  /// the segment or, if its receiver is gone, takes it over with everything in it. Or listens there
+  /// ("ipv6://[::]:7000", "ipv4://127.0.0.1:0", "unix:///run/x.sock", "unix://@name"). Errors:
+  /// invalid_address, invalid_name, invalid_argument, not_supported (another kind of address),
+  /// receiver_exists (text: which process), no_space (text: wanted and free), not_a_segment,
+  /// version_mismatch, geometry_mismatch, wrong_owner, wrong_mode, out_of_memory, system_error. For
+  /// a socket also denied (the system refuses the path or port) and not_found (there is no such
+  /// directory).
   static result<receiver> open(std::string_view address, const receiver_options& options = {});
 
+  /// Takes the receiver over; `other` is closed afterwards.
   receiver(receiver&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
+  /// Closes this receiver and takes the other over.
   receiver& operator=(receiver&& other) noexcept {
     if (this != &other) {
       close();
@@ -65,10 +78,10 @@ class ATBUS_API receiver {
   }
   ~receiver() { close(); }
 
-  // Hands waiting messages to `handler`, which takes std::span<const std::byte> (bytes_view) or
-  // const atbus::received_message&. Returns the number delivered; 0 at once if there are none.
-  // Never blocks. A handler may throw (the message counts as handled), close or destroy this
-  // receiver, or fork. Called from a handler, poll delivers nothing and returns 0.
+  /// Hands waiting messages to `handler`, which takes std::span<const std::byte> (bytes_view) or
+  /// const atbus::received_message&. Returns the number delivered; 0 at once if there are none.
+  /// Never blocks. A handler may throw (the message counts as handled), close or destroy this
+  /// receiver, or fork. Called from a handler, poll delivers nothing and returns 0.
   template <class Handler>
   std::size_t poll(Handler&& handler, const poll_limits& limits = {}) {
     if (backend_ == nullptr)
@@ -78,72 +91,78 @@ class ATBUS_API receiver {
     return static_cast<detail::receiver_core*>(backend_)->poll(handler, limits);
   }
 
-  // From a handler: the poll that called it delivers no more messages. No effect elsewhere.
+  /// From a handler: the poll that called it delivers no more messages. No effect elsewhere.
   void end_poll() noexcept;
 
-  // Sleeps until a message is there (ok) or `timeout` has passed (timed_out; negative: no limit).
-  // Uses no CPU while it sleeps, after a spin of at most `receiver_options::spin`. Errors: closed,
-  // used_after_fork, invalid_argument (from a handler).
+  /// Sleeps until a message is there (ok) or `timeout` has passed (timed_out; negative: no limit).
+  /// Uses no CPU while it sleeps, after a spin of at most `receiver_options::spin`. Errors: closed,
+  /// used_after_fork, invalid_argument (from a handler).
   status wait(std::chrono::nanoseconds timeout);
 
-  // For event loops: a descriptor that becomes readable when something arrives while the receiver
-  // is prepared to sleep. Watch it level-triggered; do not read from it or close it.
-  //   1. prepare_sleep(): true = nothing is there, the descriptor reports the next arrival;
-  //      false = go to 3.
-  //   2. Sleep in the loop, at most longest_sleep(); then finish_sleep().
-  //   3. poll().
-  // atbus/loop.hpp does this for libuv. -1 once the receiver is closed.
+  /// A descriptor for event loops: it becomes readable when something arrives while the receiver is
+  /// prepared to sleep. Watch it level-triggered; do not read from it or close it.
+  ///
+  /// 1. prepare_sleep(): true = nothing is there, the descriptor reports the next arrival;
+  ///    false = go to 3.
+  /// 2. Sleep in the loop, at most longest_sleep(); then finish_sleep().
+  /// 3. poll().
+  ///
+  /// loop_receiver does this for libuv. -1 once the receiver is closed.
   [[nodiscard]] int descriptor() const noexcept;
+  /// Before a sleep in an event loop. True: nothing is there, and the descriptor reports the next
+  /// arrival. False: call poll.
   [[nodiscard]] bool prepare_sleep();
+  /// Ends that sleep, whatever woke the loop.
   void finish_sleep();
-  // How long a prepared receiver may sleep before finish_sleep and poll are due although the
-  // descriptor is quiet: limited where the kernel refuses membarrier, and for a moment after a
-  // sender's death. Otherwise negative: no limit.
+  /// How long a prepared receiver may sleep before finish_sleep and poll are due although the
+  /// descriptor is quiet: limited where the kernel refuses membarrier, and for a moment after a
+  /// sender's death. Otherwise negative: no limit.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
 
-  // Called with internal problems (a quarantined lane, a kernel without membarrier), at most once
-  // per cause and lane: from poll, wait, prepare_sleep and finish_sleep, and from here with what
-  // was found before. May close or destroy this receiver, or fork; within it, the receiver delivers
-  // nothing and does not wait. Must not throw.
+  /// Called with internal problems (a quarantined lane, a kernel without membarrier), at most once
+  /// per cause and lane: from poll, wait, prepare_sleep and finish_sleep, and from here with what
+  /// was found before. May close or destroy this receiver, or fork; within it, the receiver
+  /// delivers nothing and does not wait. Must not throw.
   void on_problem(std::function<void(const error&)> handler);
 
-  // Where senders find it, with the port that was bound if port 0 was asked for.
+  /// Where senders find it, with the port that was bound if port 0 was asked for.
   [[nodiscard]] std::string address() const;
-  // Sums over all lanes or connections.
+  /// Sums over all lanes or connections.
   [[nodiscard]] channel_stats stats() const;
-  // Largest message in payload bytes.
+  /// Largest message in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
+  /// Number of lanes; at a socket, the most connections at a time.
   [[nodiscard]] std::uint32_t lane_count() const noexcept;
 
-  // From here on, for lanes only. For streams, and for lanes that do not exist, these have no
-  // effect.
-
-  // The sender in a lane: a number that is unique among the senders during this receiver's time. 0
-  // if there is none: the last one has ended and everything it sent was handled.
+  /// The sender in a lane: a number that is unique among the senders during this receiver's time. 0
+  /// if there is none: the last one has ended and everything it sent was handled.
   [[nodiscard]] std::uint64_t session(std::uint32_t lane) const noexcept;
-  // Grows whenever the sender of a lane changes.
+  /// Grows whenever the sender of a lane changes.
   [[nodiscard]] std::uint64_t session_changes() const noexcept;
-  // Whether a sender holds the lane: it lives and has not closed it. Asks the kernel.
+  /// Whether a sender holds the lane: it lives and has not closed it. Asks the kernel.
   [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept;
-  // Three words about a lane's sender, kept for this receiver and its successors. All are 0 when
-  // another sender begins and when the lane becomes free.
+  /// The three words about a lane's sender, kept for this receiver and its successors. All are 0
+  /// when another sender begins and when the lane becomes free.
   [[nodiscard]] std::array<std::uint64_t, 3> note(std::uint32_t lane) const noexcept;
+  /// Sets the three words of a lane.
   void set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& words) noexcept;
-  // Pauses and resumes delivery from a lane. The end of a paused lane's sender is noticed after
-  // resume.
+  /// Pauses delivery from a lane. The end of a paused lane's sender is noticed after
+  /// resume.
   void pause(std::uint32_t lane) noexcept;
+  /// Resumes delivery from a lane.
   void resume(std::uint32_t lane) noexcept;
-  // Delivers nothing more of a lane's sender. The sender gets `quarantined` (from its second send
-  // after this, or from look), and its take_back returns what was not delivered. The lane is free
-  // again when the sender has ended.
+  /// Delivers nothing more of a lane's sender. The sender gets `quarantined` (from its second send
+  /// after this, or from look), and its take_back returns what was not delivered. The lane is free
+  /// again when the sender has ended.
   void drop(std::uint32_t lane) noexcept;
 
-  // Ends the segment and closes this receiver: the name is free, senders get `retired`, and what
-  // the segment still holds is not delivered. Errors: closed, used_after_fork, system_error.
+  /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what
+  /// the segment still holds is not delivered. Errors: closed, used_after_fork, system_error.
   error remove();
-  // Closes the receiver; the segment, unless removed, waits for a successor. Idempotent; allowed in
-  // a handler.
+  /// Closes the receiver; the segment, unless removed, waits for a successor. Idempotent; allowed
+  /// in a handler.
   void close() noexcept;
+  /// False after close() and remove(), and once the receiver was moved away.
   [[nodiscard]] bool is_open() const noexcept;
 
  private:

@@ -1,33 +1,41 @@
-// The sending end of a channel: `shm://name` between processes of one host, `mem://name` between
-// threads of one process, `ipv4://`, `ipv6://`, `dns://` and `unix://` through sockets.
-//
-//   auto out = atbus::sender::open("shm://12345679");  // a lane of its own
-//   if (!out) return out.error().print(), 1;
-//   if (auto s = out->send(bytes); !s) ...             // one copy; published when it returns ok
-//   if (auto slot = out->claim(256)) {                 // no copy
-//     fill(slot.bytes());
-//     slot.commit();
-//   }
-//   {
-//     auto batch = out->batch();
-//     for (auto& m : many) batch.send(m);
-//   }                                                  // published together
-//
-// Ownership: each sender has a lane of its own, held by a kernel lock that ends with the process.
-// Published messages outlive the sender; while no receiver is there, they wait in the lane.
-//   Through a socket, a sender has a connection of its own. send and commit hand the kernel what it
-//   takes; the rest waits in the sender's queue and ends with the sender (flush, take_back, close).
-// Trust: the process that listens at the address is the receiver. `unix://@name` has no file and no
-// permissions: any user of the host may listen there first. `unix:///path` is as safe as its
-// directory.
-// Threads: one thread at a time uses a sender. Any number of senders work side by side without
-// touching each other.
-// Errors of send and claim: would_block (the lane or queue is full: wait_writable),
-// message_too_large, retired (the receiver removed the segment: open anew), quarantined (something
-// wrote into the lane's control words), peer_closed (the connection has ended), closed,
-// used_after_fork. A refused message is not accepted and has no other effect, except that a
-// would_block is counted.
-// Exceptions: only those that a handler throws.
+/// @class atbus::sender
+/// The sending end of a channel: `shm://name` between processes of one host, `mem://name` between
+/// threads of one process, `ipv4://`, `ipv6://`, `dns://` and `unix://` through sockets.
+///
+/// ```cpp
+/// auto out = atbus::sender::open("shm://12345679");  // a lane of its own
+/// if (!out) return out.error().print(), 1;
+/// if (auto s = out->send(bytes); !s) ...             // one copy; published when it returns ok
+/// if (auto slot = out->claim(256)) {                 // no copy
+///   fill(slot.bytes());
+///   slot.commit();
+/// }
+/// {
+///   auto batch = out->batch();
+///   for (auto& m : many) batch.send(m);
+/// }                                                  // published together
+/// ```
+///
+/// Ownership: each sender has a lane of its own, held by a kernel lock that ends with the process.
+/// Published messages outlive the sender; while no receiver is there, they wait in the lane.
+///
+/// Through a socket, a sender has a connection of its own. send and commit hand the kernel what it
+/// takes; the rest waits in the sender's queue and ends with the sender (flush, take_back, close).
+///
+/// Trust: the process that listens at the address is the receiver. `unix://@name` has no file and
+/// no permissions: any user of the host may listen there first. `unix:///path` is as safe as its
+/// directory.
+///
+/// Threads: one thread at a time uses a sender. Any number of senders work side by side without
+/// touching each other.
+///
+/// Errors of send and claim: would_block (the lane or queue is full: wait_writable),
+/// message_too_large, retired (the receiver removed the segment: open anew), quarantined (something
+/// wrote into the lane's control words), peer_closed (the connection has ended), closed,
+/// used_after_fork. A refused message is not accepted and has no other effect, except that a
+/// would_block is counted.
+///
+/// Exceptions: only those that a handler throws.
 #pragma once
 
 #include <chrono>
@@ -54,11 +62,12 @@ struct lane_handles;
 class lane_link;
 }  // namespace detail
 
-// Writable bytes of one message in the lane itself. They are invisible to others until `commit`;
-// destroying the slot without a commit discards them. A sender has at most one slot at a time: a
-// new claim replaces an open one.
+/// Writable bytes of one message in the lane itself. They are invisible to others until `commit`;
+/// destroying the slot without a commit discards them. A sender has at most one slot at a time: a
+/// new claim replaces an open one.
 class message_slot {
  public:
+  /// Takes the claim over; `other` is empty afterwards.
   message_slot(message_slot&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)),
         bytes_(other.bytes_),
@@ -67,19 +76,22 @@ class message_slot {
   message_slot& operator=(message_slot&&) = delete;
   ~message_slot() = default;
 
+  /// Whether there are bytes to fill and commit.
   explicit operator bool() const noexcept { return backend_ != nullptr; }
-  // Why the slot is empty: an error of send, or ok after a commit.
+  /// Why the slot is empty: an error of send, or ok after a commit.
   [[nodiscard]] status why() const noexcept { return why_; }
 
-  // As many bytes as were claimed, aligned to 8 bytes, not initialized. Valid until the sender's
-  // next claim, close or end. `commit` sends nothing once the channel has ended, or once a sender
-  // that dials again has found its `unix://` receiver gone, which any other verb may find out.
+  /// As many bytes as were claimed, aligned to 8 bytes, not initialized. Valid until the sender's
+  /// next claim, close or end. `commit` sends nothing once the channel has ended, or once a sender
+  /// that dials again has found its `unix://` receiver gone, which any other verb may find out.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
+  /// The slot itself, so that a slot reads like a result: slot->bytes().
   message_slot* operator->() noexcept { return this; }
 
-  // Sends the first `length` bytes, by default all that were claimed. Does nothing if `length` is
-  // larger than the claim, or on a second commit.
+  /// Sends the first `length` bytes, by default all that were claimed. Does nothing if `length` is
+  /// larger than the claim, or on a second commit.
   void commit() noexcept { commit(bytes_.size()); }
+  /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
     if (backend_ == nullptr || length > bytes_.size())
       return;
@@ -111,16 +123,18 @@ class message_slot {
   bool publish_ = true;
 };
 
-// Messages that become visible together when the batch is flushed or destroyed; they count as
-// accepted then. When the lane is full, the batch is flushed and the send refused with would_block.
-// While a batch lives, use only the batch.
+/// Messages that become visible together when the batch is flushed or destroyed; they count as
+/// accepted then. When the lane is full, the batch is flushed and the send refused with
+/// would_block. While a batch lives, use only the batch.
 class message_batch {
  public:
+  /// Takes the batch over; `other` is empty afterwards.
   message_batch(message_batch&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)) {}
   message_batch& operator=(message_batch&&) = delete;
   ~message_batch() { flush(); }
 
+  /// Adds a copy of the message. Errors: as sender::send.
   status send(bytes_view message) noexcept {
     auto slot = claim(message.size());
     if (!slot) [[unlikely]]
@@ -129,12 +143,14 @@ class message_batch {
     slot.commit();
     return {};
   }
+  /// A slot as of sender::claim; its commit adds the message to the batch.
   [[nodiscard]] message_slot claim(std::size_t length) noexcept {
     message_slot slot{backend_, length, false};
     if (!slot && slot.why() == errc::would_block)
       flush();
     return slot;
   }
+  /// Publishes what was added.
   void flush() noexcept {
     if (backend_ != nullptr)
       backend_->publish();
@@ -149,17 +165,19 @@ class message_batch {
 
 class ATBUS_API sender {
  public:
-  // Takes a lane in the segment that a receiver made, or connects to a listening receiver. Errors:
-  // not_found (no receiver has made it yet, or none listens there), no_free_lane (all are held by
-  // living senders), no_space (the lane's memory; text: wanted and free), invalid_address,
-  // invalid_name, not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner,
-  // wrong_mode, would_block (what a dead sender left fills the lane), retired (its removal is not
-  // finished: start the receiver), invalid_argument, out_of_memory, system_error. For a socket also
-  // denied (the system refuses), timed_out (no answer, or the backlog of a Unix socket stays full)
-  // and protocol_error (the answer is not that of a receiver).
+  /// Takes a lane in the segment that a receiver made, or connects to a listening receiver. Errors:
+  /// not_found (no receiver has made it yet, or none listens there), no_free_lane (all are held by
+  /// living senders), no_space (the lane's memory; text: wanted and free), invalid_address,
+  /// invalid_name, not_supported, not_a_segment, version_mismatch, geometry_mismatch, wrong_owner,
+  /// wrong_mode, would_block (what a dead sender left fills the lane), retired (its removal is not
+  /// finished: start the receiver), invalid_argument, out_of_memory, system_error. For a socket
+  /// also denied (the system refuses), timed_out (no answer, or the backlog of a Unix socket stays
+  /// full) and protocol_error (the answer is not that of a receiver).
   static result<sender> open(std::string_view address, const sender_options& options = {});
 
+  /// Takes the sender over; `other` is closed afterwards.
   sender(sender&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}
+  /// Closes this sender and takes the other over.
   sender& operator=(sender&& other) noexcept {
     if (this != &other) {
       close();
@@ -169,7 +187,7 @@ class ATBUS_API sender {
   }
   ~sender() { close(); }
 
-  // Sends a copy of `message`; visible to the receiver when this returns ok.
+  /// Sends a copy of `message`; visible to the receiver when this returns ok.
   status send(bytes_view message) noexcept {
     auto slot = claim(message.size());
     if (!slot) [[unlikely]]
@@ -179,7 +197,7 @@ class ATBUS_API sender {
     return {};
   }
 
-  // Sends the pieces, one behind the other, as one message. Owns none of them.
+  /// Sends the pieces, one behind the other, as one message. Owns none of them.
   status send(std::span<const bytes_view> pieces) noexcept {
     std::size_t length = 0;
     for (const bytes_view piece : pieces) {
@@ -200,82 +218,90 @@ class ATBUS_API sender {
     slot.commit();
     return {};
   }
+  /// Sends the pieces, one behind the other, as one message.
   status send(std::initializer_list<bytes_view> pieces) noexcept {
     return send(std::span<const bytes_view>{pieces.begin(), pieces.size()});
   }
 
-  // `length` writable bytes in the lane. The slot is false, and why() gives the reason, if there is
-  // no room or `length` is too large. A new claim discards what was not committed.
+  /// `length` writable bytes in the lane. The slot is false, and why() gives the reason, if there
+  /// is no room or `length` is too large. A new claim discards what was not committed.
   [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {backend_, length, true}; }
 
-  // Starts a batch; it must not outlive the sender.
+  /// Starts a batch; it must not outlive the sender.
   [[nodiscard]] message_batch batch() noexcept { return message_batch{backend_}; }
 
-  // Streams: hands the kernel what it has not taken yet, and waits at most `timeout` (negative: no
-  // limit) until it has taken all. Also ok when the connection has ended and nothing was left.
-  // Errors: would_block (something is left), and those of send. Lanes: ok at once, because messages
-  // are already where the receiver reads them.
+  /// Streams: hands the kernel what it has not taken yet, and waits at most `timeout` (negative: no
+  /// limit) until it has taken all. Also ok when the connection has ended and nothing was left.
+  /// Errors: would_block (something is left), and those of send. Lanes: ok at once, because
+  /// messages are already where the receiver reads them.
   status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
-  // Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
-  // negative: no limit); 0 stands for the length that was refused last. Then calls the
-  // `on_writable` handler, if there is one. Also waits while no receiver lives, because its
-  // successor makes room. Errors: message_too_large, retired, quarantined, peer_closed, closed,
-  // used_after_fork.
+  /// Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
+  /// negative: no limit); 0 stands for the length that was refused last. Then calls the
+  /// `on_writable` handler, if there is one. Also waits while no receiver lives, because its
+  /// successor makes room. Errors: message_too_large, retired, quarantined, peer_closed, closed,
+  /// used_after_fork.
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length = 0);
 
-  // Called when there is room again after a would_block: by wait_writable and poll_writable, and on
-  // an event loop (atbus/loop.hpp). May send, close or destroy this sender.
+  /// Called when there is room again after a would_block: by wait_writable and poll_writable, and
+  /// on an event loop (atbus/loop.hpp). May send, close or destroy this sender.
   void on_writable(std::function<void()> handler);
 
-  // For event loops, as in receiver. prepare_sleep returns true if there is nothing to do; the
-  // descriptor then becomes readable when there is room for what was refused last.
+  /// A descriptor for event loops, used as receiver::descriptor. loop_sender does this for libuv.
   [[nodiscard]] int descriptor();
+  /// Before a sleep in an event loop. True: there is nothing to do, and the descriptor becomes
+  /// readable when there is room for what was refused last.
   [[nodiscard]] bool prepare_sleep();
+  /// Ends that sleep, whatever woke the loop.
   void finish_sleep();
-  // As in receiver. Also not negative while no receiver lives and nothing would announce a new one.
+  /// How long a prepared sender may sleep, as receiver::longest_sleep. Also not negative while no
+  /// receiver lives and nothing would announce a new one.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
-  // Calls the on_writable handler if a send was refused and the next one would not be: there is
-  // room, or the channel has ended and the next send says why. Returns true if it did. Never
-  // blocks. A stream first hands the kernel what it takes, and dials if that is due.
+  /// Calls the on_writable handler if a send was refused and the next one would not be: there is
+  /// room, or the channel has ended and the next send says why. Returns true if it did. Never
+  /// blocks. A stream first hands the kernel what it takes, and dials if that is due.
   bool poll_writable();
 
-  // Withdraws, when no receiver lives, what was published and not yet handled, to send it elsewhere
-  // or to report it. `each` gets every such message of this sender in order, with
-  // errc::not_delivered, or with errc::outcome_unknown for one that a receiver had begun to handle
-  // when it died. Returns their number. Errors: receiver_alive, quarantined, closed,
-  // used_after_fork. `each` must not use this sender. Never blocks, with one exception: a `unix://`
-  // sender with messages in a lane whose receiver has just ended the connection waits until that
-  // process has lost its lock, usually some milliseconds, at most 1 s.
+  /// Withdraws, when no receiver lives, what was published and not yet handled, to send it
+  /// elsewhere or to report it. `each` gets every such message of this sender in order, with
+  /// errc::not_delivered, or with errc::outcome_unknown for one that a receiver had begun to handle
+  /// when it died. Returns their number. Errors: receiver_alive, quarantined, closed,
+  /// used_after_fork. `each` must not use this sender. Never blocks, with one exception: a
+  /// `unix://` sender with messages in a lane whose receiver has just ended the connection waits
+  /// until that process has lost its lock, usually some milliseconds, at most 1 s.
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
 
-  // Asks the kernel whether a receiver holds the segment, or the other end the connection, now.
+  /// Asks the kernel whether a receiver holds the segment, or the other end the connection, now.
   [[nodiscard]] bool receiver_alive() const;
-  // Lanes only; for streams always 0: which of the segment's receivers holds it now, counted from
-  // 1; 0 if none does. A new receiver has its predecessor's number for a moment.
+  /// Lanes only; for streams always 0: which of the segment's receivers holds it now, counted from
+  /// 1; 0 if none does. A new receiver has its predecessor's number for a moment.
   [[nodiscard]] std::uint64_t receiver_generation() const;
-  // Lanes only: what a send would return now, without sending: ok, retired, quarantined, closed,
-  // used_after_fork.
+  /// Lanes only: what a send would return now, without sending: ok, retired, quarantined, closed,
+  /// used_after_fork.
   [[nodiscard]] status look() noexcept;
-  // Lanes only: settled() tells whether everything sent has been handled. unhandled() passes what
-  // was not to `each`, in order, without withdrawing it: a living receiver may be handling it.
-  // Returns the number of messages. `each` must not use this sender.
+  /// Lanes only: whether everything sent has been handled.
   [[nodiscard]] bool settled() const;
+  /// Lanes only; 0 for streams: passes what was sent and not handled to `each`, in order, without
+  /// withdrawing it: a living receiver may be handling it. Returns the number of messages. `each`
+  /// must not use this sender.
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const;
-  [[nodiscard]] channel_stats stats() const;  // of its lane
-  // Largest message in payload bytes.
+  /// Counters of its lane or connection.
+  [[nodiscard]] channel_stats stats() const;
+  /// Largest message in payload bytes.
   [[nodiscard]] std::uint64_t message_limit() const noexcept;
-  [[nodiscard]] std::uint32_t lane() const noexcept;  // number, as received_message::lane
+  /// Number of its lane, as received_message::lane.
+  [[nodiscard]] std::uint32_t lane() const noexcept;
 
-  // Gives the lane up; published messages stay. A connection first writes what was accepted, for at
-  // most `sender_options::linger`. Idempotent.
+  /// Gives the lane up; published messages stay. A connection first writes what was accepted, for
+  /// at most `sender_options::linger`. Idempotent.
   void close() noexcept;
-  // The same, waiting at most `linger` (0: not at all). `unsent` gets each message that was
-  // accepted and not completely written, in order. Returns their number; 0 for lanes, because
-  // messages are already where the receiver reads them. A `unix://` sender that has left its lane
-  // because the receiver is gone reports what was in it; for that it may wait as take_back does,
-  // even with a `linger` of 0. `unsent` must not use this sender.
+  /// Gives the lane up, waiting at most `linger` (0: not at all). `unsent` gets each message that
+  /// was accepted and not completely written, in order. Returns their number; 0 for lanes, because
+  /// messages are already where the receiver reads them. A `unix://` sender that has left its lane
+  /// because the receiver is gone reports what was in it; for that it may wait as take_back does,
+  /// even with a `linger` of 0. `unsent` must not use this sender.
   std::size_t close(std::chrono::nanoseconds linger, const std::function<void(bytes_view)>& unsent);
+  /// False after close(), and once the sender was moved away.
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }
 
  private:

@@ -18,12 +18,12 @@
 
 namespace atbus {
 
-// One message as a handler may ask for it (a handler may also take just the bytes).
+/// One message as a handler may ask for it (a handler may also take just the bytes).
 struct received_message {
-  bytes_view bytes;           // in place; valid until the handler returns
-  std::uint32_t lane = 0;     // the sender's lane or connection; a sender keeps it until it closes
-  bool redelivered = false;   // an earlier receiver died while it handled this message
-  std::uint64_t session = 0;  // which sender it is that has the lane: receiver::session
+  bytes_view bytes;        ///< The message in place; valid until the handler returns.
+  std::uint32_t lane = 0;  ///< The sender's lane or connection; a sender keeps it until it closes.
+  bool redelivered = false;   ///< An earlier receiver died while it handled this message.
+  std::uint64_t session = 0;  ///< Which sender it is that has the lane: receiver::session.
 };
 
 namespace detail {
