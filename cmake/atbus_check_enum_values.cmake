@@ -1,0 +1,31 @@
+# Fails on a value of an enumeration without a comment, in what Doxygen has read.
+#
+#   cmake -D XML_DIR=... -P atbus_check_enum_values.cmake
+cmake_minimum_required(VERSION 3.22)
+
+file(GLOB pages ${XML_DIR}/*.xml)
+set(count 0)
+foreach(page IN LISTS pages)
+  file(READ ${page} text)
+  # Semicolons and brackets mean something in lists.
+  string(REGEX REPLACE "[];[]" "," text "${text}")
+  string(REGEX REPLACE "<(enumvalue|memberdef) " ";<\\1 " text "${text}")
+  foreach(part IN LISTS text)
+    if(NOT part MATCHES "^<(enumvalue|memberdef) [^>]*>.*<name>([^<]+)</name>")
+      continue()
+    elseif(CMAKE_MATCH_1 STREQUAL "memberdef")
+      set(enumeration ${CMAKE_MATCH_2})
+      continue()
+    endif()
+    set(name ${CMAKE_MATCH_2})
+    math(EXPR count "${count} + 1")
+    string(REGEX REPLACE "</enumvalue>.*" "" part "${part}")
+    if(NOT part MATCHES "<para>")
+      message(SEND_ERROR "the value ${name} of ${enumeration} is not documented")
+    endif()
+  endforeach()
+endforeach()
+if(count LESS 50)
+  message(SEND_ERROR "only ${count} values of enumerations were found")
+endif()
+message(STATUS "${count} values of enumerations are documented")
