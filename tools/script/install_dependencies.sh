@@ -3,7 +3,8 @@
 # changes nothing and does not touch the network.
 #
 # usage: install_dependencies.sh [--with-dev]
-#   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git
+#   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
+#               Doxygen
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -34,6 +35,7 @@ clang-format 14|has_command clang-format-14|clang-format-14|format check
 clang-tidy 14|has_command clang-tidy-14|clang-tidy-14|static checks
 git|has_command git|git|lists the files to check
 Spin|has_command spin|spin|model checker
+Doxygen 1.9.4|has_doxygen|doxygen|reference pages
 '
 # Allocators that `atbus bench pool` compares with. It leaves out the ones that are not there.
 optional='
@@ -47,6 +49,7 @@ has_compiler() { find_compiler >/dev/null; }
 has_cmake() {
   has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22
 }
+has_doxygen() { has_command doxygen && version_at_least "$(doxygen --version)" 1.9.4; }
 has_library() { has_command pkg-config && pkg-config --exists "$1 >= $2"; }
 has_header() {
   local compiler
