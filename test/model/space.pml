@@ -4,8 +4,8 @@
  * Functions of src/channel and include/atbus/channel that this follows line by line:
  *   sender    lane_writer::make_room, append and publish; sender_state::has_room, wait_writable,
  *             prepare_sleep, finish_sleep, sleep, longest_sleep; bell_client::connect and drain
- *   receiver  lane_reader::refresh, publish_head and sender_wishes; receiver_core::visit (one
- *             record a turn or more) and give_back; answer_wish; bell_server::take_events and ring;
+ *   receiver  lane_reader::refresh, publish_head and has_request; receiver_core::visit (one
+ *             record a turn or more) and give_back; answer_request; bell_server::take_events and ring;
  *             receiver_state::handle, look_at_everything, start and take_over_lane
  * How the receiver learns of records is the subject of sleep.pml: here it just sees the tail.
  *
@@ -13,7 +13,7 @@
  * none), and the assertion on the bytes in visit().
  *
  * Settings: MUTANT (0: the protocol), RECORDS, RECEIVER_KILLS, NO_MEMBARRIER (1: it is refused to the
- * sender at each call; 2: also its registration, so that it says so in its first wish; 3: the receiver
+ * sender at each call; 2: also its registration, so that it says so in its first request; 3: the receiver
  * could not register), PREDECESSOR (1: the lane holds a record of a sender that asked for fences and
  * got its answer).
  */
@@ -25,7 +25,7 @@
 #define TAIL 0
 #define HEAD 1
 #define DONE 2
-#define WISH 3 /* 4 * position + 2 * wish_fence + wish_space */
+#define REQUEST 3 /* 4 * position + 2 * request_fence + request_space */
 #define FENCE_ANSWERED 4
 #define DATA 5 /* + position % CAPACITY */
 #define WORDS 7
@@ -64,7 +64,7 @@ inline connect_bell() {
 }
 
 inline finish_sleep() {
-  store_release(SENDER, WISH, (fence_flag -> 2 : 0));
+  store_release(SENDER, REQUEST, (fence_flag -> 2 : 0));
   if
   :: d_step { end_of_file && mutant != 4 -> connected = 0; said = false; rung = false }
   :: d_step { !end_of_file -> rung = false }
@@ -79,7 +79,7 @@ inline finish_sleep() {
 
 /* false in room_now: sleep. */
 inline prepare_sleep() {
-  store_release(SENDER, WISH, 4 * (position + 1 - CAPACITY) + (always_fence -> 2 : 0) + 1);
+  store_release(SENDER, REQUEST, 4 * (position + 1 - CAPACITY) + (always_fence -> 2 : 0) + 1);
   fence(SENDER); /* the store is seq_cst */
   fence_flag = always_fence;
   if
@@ -91,7 +91,7 @@ inline prepare_sleep() {
   :: else ->
      fence_flag = true;
      if
-     :: !always_fence -> d_step { mem[WISH] = mem[WISH] + 2 } /* fetch_or */
+     :: !always_fence -> d_step { mem[REQUEST] = mem[REQUEST] + 2 } /* fetch_or */
      :: else
      fi
   fi;
@@ -164,7 +164,7 @@ proctype sender() {
   first_own = position + 1; /* behind our open record, which is the first we publish */
   always_fence = no_membarrier == 2;
   fence_flag = always_fence;
-  store_release(SENDER, WISH, (always_fence && mutant != 7 -> 2 : 0));
+  store_release(SENDER, REQUEST, (always_fence && mutant != 7 -> 2 : 0));
   connect_bell();
   do
   :: position < records ->
@@ -183,31 +183,31 @@ proctype sender() {
 
 /* ---- receiver ---------------------------------------------------------------------------------- */
 
-inline answer_wish() {
-  load(RECEIVER, WISH, wish);
+inline answer_request() {
+  load(RECEIVER, REQUEST, request);
   if
-  :: wish & 2 ->
+  :: request & 2 ->
      store_relaxed(RECEIVER, FENCE_ANSWERED, 1);
      fence(RECEIVER);
-     load(RECEIVER, WISH, wish)
+     load(RECEIVER, REQUEST, request)
   :: else
   fi;
   if
-  :: !(wish & 1) || wish == answered
+  :: !(request & 1) || request == answered
   :: else ->
      if
-     :: head < wish / 4 /* not yet there */
+     :: head < request / 4 /* not yet there */
      :: else ->
         /* bell_server::ring: false if its sender has not said its lane on this connection. What was
          * stored before a send is visible to whoever has received it: the kernel's locks see to it. */
         fence(RECEIVER);
         if
-        :: d_step { known && connected == listening -> rung = true; answered = wish }
+        :: d_step { known && connected == listening -> rung = true; answered = request }
         :: else
         fi
      fi
   fi;
-  wish = 0
+  request = 0
 }
 
 inline give_back() {
@@ -217,12 +217,12 @@ inline give_back() {
   :: no_membarrier == 3 -> fence(RECEIVER)
   :: else
   fi;
-  load(RECEIVER, WISH, wish);
+  load(RECEIVER, REQUEST, request);
   if
-  :: wish != 0 -> answer_wish()
+  :: request != 0 -> answer_request()
   :: else
   fi;
-  wish = 0
+  request = 0
 }
 
 inline visit() {
@@ -241,12 +241,12 @@ inline visit() {
 inline handle_events() {
   d_step { event_look = false; known = said && connected == listening }
   answered = 0;
-  load(RECEIVER, WISH, wish);
+  load(RECEIVER, REQUEST, request);
   if
-  :: wish != 0 && mutant != 3 -> answer_wish()
+  :: request != 0 && mutant != 3 -> answer_request()
   :: else
   fi;
-  wish = 0
+  request = 0
 }
 
 inline start() {
@@ -255,22 +255,22 @@ inline start() {
     generation++; listening = generation; event_look = false; known = false;
     appeared = watching;
     /* take_over_lane: what a dead receiver wrote is visible. */
-    at = mem[DONE]; tail = at; head = mem[HEAD]; answered = 0; wish = 0; tmp = 0
+    at = mem[DONE]; tail = at; head = mem[HEAD]; answered = 0; request = 0; tmp = 0
   }
   if
   :: head != at -> give_back()
   :: else
   fi;
-  load(RECEIVER, WISH, wish); /* look_at_everything */
+  load(RECEIVER, REQUEST, request); /* look_at_everything */
   if
-  :: wish != 0 -> answer_wish()
+  :: request != 0 -> answer_request()
   :: else
   fi;
-  wish = 0
+  request = 0
 }
 
 proctype receiver() {
-  byte at, head, tail, wish, answered, tmp;
+  byte at, head, tail, request, answered, tmp;
 again:
   {
     start();
@@ -282,7 +282,7 @@ end_idle:
   } unless {
     kill_receiver ->
     d_step { kill_receiver = false; drain(RECEIVER); listening = 0; event_look = false;
-             known = false; at = 0; head = 0; tail = 0; wish = 0; answered = 0; tmp = 0 }
+             known = false; at = 0; head = 0; tail = 0; request = 0; answered = 0; tmp = 0 }
     goto again
   }
 }

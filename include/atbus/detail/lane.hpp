@@ -77,9 +77,9 @@ inline constexpr std::uint64_t notice_fence = 4;        // no membarrier there: 
 inline constexpr std::uint64_t notice_quarantined = 8;  // impossible values were found here
 inline constexpr std::uint64_t notice_step = 16;
 
-// Flags in the low bits of `lane_slot::wish`; the bits above are a position (a multiple of 8).
-inline constexpr std::uint64_t wish_space = 1;  // ring me when `head` has reached the position
-inline constexpr std::uint64_t wish_fence = 2;  // no membarrier here: fence after each `head`
+// Flags in the low bits of `lane_slot::request`; the bits above are a position (a multiple of 8).
+inline constexpr std::uint64_t request_space = 1;  // ring me when `head` has reached the position
+inline constexpr std::uint64_t request_fence = 2;  // no membarrier here: fence after each `head`
 
 using shared_word = std::atomic<std::uint64_t>;
 // Values of `lane_slot::quarantined`.
@@ -92,11 +92,11 @@ static_assert(shared_word::is_always_lock_free && sizeof(shared_word) == 8,
 // The control lines of one lane, as they lie in the segment.
 struct lane_slot {
   // Written by the sender, read by the receiver.
-  alignas(line_size) shared_word tail;  // position behind the last published record
-  alignas(line_size) shared_word wish;  // see wish_*
-  shared_word withdrawn;                // 1 while the sender takes its records back
-  shared_word fence_echo;               // 1: I fence after each publish, as `notice_fence` asked
-  shared_word reserved_bytes;           // lane memory reserved by whoever holds the lane's lock
+  alignas(line_size) shared_word tail;     // position behind the last published record
+  alignas(line_size) shared_word request;  // see request_*
+  shared_word withdrawn;                   // 1 while the sender takes its records back
+  shared_word fence_echo;                  // 1: I fence after each publish, as `notice_fence` asked
+  shared_word reserved_bytes;              // lane memory reserved by whoever holds the lane's lock
   // Written by the sender, read by anyone who is curious.
   alignas(line_size) shared_word full;  // claims refused for want of room
   shared_word rings;                    // doorbell rings sent
@@ -114,14 +114,14 @@ struct lane_slot {
   shared_word quarantines;
   shared_word high_water_mark;  // most bytes ever seen waiting
   shared_word space_rings;
-  shared_word fence_answered;  // 1: I fence after each `head`, as `wish_fence` asked
+  shared_word fence_answered;  // 1: I fence after each `head`, as `request_fence` asked
   shared_word quarantined;     // not 0: nobody reads this lane until it is reset; see quarantine_*
   // Of the receiver's user, about the sender; 0 when another one begins or the lane is reset.
   shared_word note[3];
   alignas(line_size) shared_word session[8];  // copy of the last `open` record handled
 };
 static_assert(sizeof(lane_slot) == 8 * line_size);
-static_assert(offsetof(lane_slot, tail) == 0 && offsetof(lane_slot, wish) == 128);
+static_assert(offsetof(lane_slot, tail) == 0 && offsetof(lane_slot, request) == 128);
 static_assert(offsetof(lane_slot, full) == 256 && offsetof(lane_slot, head) == 384);
 static_assert(offsetof(lane_slot, notice) == 512 && offsetof(lane_slot, handling) == 640);
 static_assert(offsetof(lane_slot, done) == 648 && offsetof(lane_slot, messages) == 768);
@@ -281,9 +281,9 @@ class lane_reader {
   std::uint64_t messages = 0;  // handled since the segment was made
   std::uint64_t bytes = 0;
   std::uint64_t high_water_mark = 0;
-  std::uint64_t last_busy = 0;      // receiver_core::productive_passes_ when it last had records
-  std::uint64_t wish_answered = 0;  // the last wish that was rung for
-  bool active = false;              // looked at in each pass
+  std::uint64_t last_busy = 0;         // receiver_core::productive_passes_ when it last had records
+  std::uint64_t request_answered = 0;  // the last request that was rung for
+  bool active = false;                 // looked at in each pass
   bool quarantined = false;
   bool paused = false;   // not looked at until resumed
   bool skipped = false;  // withdrawn by its sender when last looked at
@@ -312,7 +312,7 @@ class lane_reader {
     return true;
   }
 
-  // Gives the space of handled records back. The caller then looks at `wish`.
+  // Gives the space of handled records back. The caller then looks at `request`.
   void publish_head() noexcept {
     head = position;
     test_hook(step::before_head);
@@ -322,11 +322,11 @@ class lane_reader {
   }
 
   // True if publish_head has to be followed by a look at what the sender wants.
-  [[nodiscard]] bool sender_wishes() const noexcept {
-    // Mirror image of lane_writer::publish: a sender stores its wish, executes membarrier and looks
-    // at `head` again, so either we see the wish or it sees the head.
+  [[nodiscard]] bool has_request() const noexcept {
+    // Mirror image of lane_writer::publish: a sender stores its request, executes membarrier and looks
+    // at `head` again, so either we see the request or it sees the head.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    return slot->wish.load(std::memory_order_relaxed) != 0;
+    return slot->request.load(std::memory_order_relaxed) != 0;
   }
 };
 

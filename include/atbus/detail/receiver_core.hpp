@@ -127,8 +127,8 @@ class ATBUS_API receiver_core : public receiver_backend {
     lane.publish_head();
     if (always_fence_) [[unlikely]]
       std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (lane.sender_wishes()) [[unlikely]]
-      answer_wish(lane);
+    if (lane.has_request()) [[unlikely]]
+      answer_request(lane);
   }
 
   [[nodiscard]] bool some_lane_ready() const noexcept {
@@ -142,7 +142,7 @@ class ATBUS_API receiver_core : public receiver_backend {
 
   // Cold paths, in src/channel/shm/receiver_lanes.cpp.
   void take_ready_lanes() noexcept;
-  void answer_wish(lane_reader& lane) noexcept;
+  void answer_request(lane_reader& lane) noexcept;
   static void count_redelivery(const lane_reader& lane) noexcept;
   // A record that is not a plain message, or not possible. True: go on with the lane.
   bool special_record(lane_reader& lane, std::uint64_t header) noexcept;

@@ -20,8 +20,8 @@ enum class step : std::uint8_t {
   before_ring,
   after_ring,
   // sender, waiting for space
-  wish_stored,
-  wish_checked,
+  request_stored,
+  request_checked,
   // sender, opening, closing, taking back
   lane_locked,
   lane_reserved,

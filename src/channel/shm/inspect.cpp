@@ -57,7 +57,7 @@ lane_report describe_lane(const segment_view& view, std::uint32_t index) {
   lane.retired = (notice & notice_retired) != 0;
   lane.quarantined = slot.at(offsetof(lane_slot, quarantined)) != 0;
   lane.withdrawn = slot.at(offsetof(lane_slot, withdrawn)) != 0;
-  lane.wants_space = (slot.at(offsetof(lane_slot, wish)) & wish_space) != 0;
+  lane.wants_space = (slot.at(offsetof(lane_slot, request)) & request_space) != 0;
   lane.sender_fences = slot.at(offsetof(lane_slot, fence_echo)) != 0;
   fill_stats(lane.stats, slot);
   const bool something = lane.reserved_bytes != 0 || lane.tail != lane.done || lane.quarantined;

@@ -172,10 +172,10 @@ void receiver_state::stop_reading(lane_reader& lane, std::uint64_t why) noexcept
     lane_writer::count(lane.slot->quarantines, 1);
   set_notice(lane, notice_quarantined);
   // Mirror image of prepare_sleep of a sender that waits for room, which will not come: either it
-  // sees the notice or we see its wish.
+  // sees the notice or we see its request.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (lane.slot->wish.load(std::memory_order_acquire) != 0)
-    answer_wish(lane);
+  if (lane.slot->request.load(std::memory_order_acquire) != 0)
+    answer_request(lane);
 }
 
 void receiver_core::count_redelivery(const lane_reader& lane) noexcept {
@@ -265,8 +265,8 @@ void receiver_state::look_at_everything() noexcept {
          lane.slot->quarantined.load(std::memory_order_relaxed) != 0)) {
       quarantine(lane);
     }
-    if (lane.slot->wish.load(std::memory_order_acquire) != 0)
-      answer_wish(lane);
+    if (lane.slot->request.load(std::memory_order_acquire) != 0)
+      answer_request(lane);
     const bool in_use = lane.adopted || lane.quarantined || lane.skipped ||
                         lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0;
     const bool connected = bell_.has_connection(i);
@@ -370,15 +370,15 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
   for (shared_word* word : {&slot.tail, &slot.head, &slot.handling, &slot.done}) {
     word->store(lane.position, std::memory_order_relaxed);
   }
-  for (shared_word* word :
-       {&slot.wish, &slot.withdrawn, &slot.fence_echo, &slot.fence_answered, &slot.quarantined}) {
+  for (shared_word* word : {&slot.request, &slot.withdrawn, &slot.fence_echo, &slot.fence_answered,
+                            &slot.quarantined}) {
     word->store(0, std::memory_order_relaxed);
   }
   store_words(slot.session, open_record{});
   store_words(slot.note, lane_note{});
   lane.session = 0;
   ++session_changes_;
-  lane.wish_answered = 0;
+  lane.request_answered = 0;
   lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
   set_inactive(lane);
   set_notice(lane, notice_parked);
@@ -444,19 +444,19 @@ void receiver_state::drop_lane(std::uint32_t index) noexcept {
 
 // --- bells, space
 
-void receiver_core::answer_wish(lane_reader& lane) noexcept {
+void receiver_core::answer_request(lane_reader& lane) noexcept {
   auto& self = static_cast<receiver_state&>(*this);
-  std::uint64_t wish = lane.slot->wish.load(std::memory_order_acquire);
-  if ((wish & wish_fence) != 0) {
+  std::uint64_t request = lane.slot->request.load(std::memory_order_acquire);
+  if ((request & request_fence) != 0) {
     // That sender can't execute membarrier. Its flag stays set, so we come here after each `head`,
     // and fence.
     lane.slot->fence_answered.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    wish = lane.slot->wish.load(std::memory_order_acquire);
+    request = lane.slot->request.load(std::memory_order_acquire);
   }
-  if ((wish & wish_space) == 0 || wish == lane.wish_answered)
+  if ((request & request_space) == 0 || request == lane.request_answered)
     return;
-  const std::uint64_t wanted = wish & ~std::uint64_t{7};
+  const std::uint64_t wanted = request & ~std::uint64_t{7};
   if (lane.head - wanted > lane.capacity() && !lane.quarantined)
     return;  // not yet there
   if (!self.bell_.ring(self.index_of(lane))) {
@@ -468,7 +468,7 @@ void receiver_core::answer_wish(lane_reader& lane) noexcept {
       polls_until_bells_ = self.bell_interval_ = 1;
     return;
   }
-  lane.wish_answered = wish;
+  lane.request_answered = request;
   lane_writer::count(lane.slot->space_rings, 1);
 }
 
@@ -500,7 +500,7 @@ void receiver_state::handle(const bell_server::events& seen) noexcept {
     return;
   const auto dying_until = coarse_now() + dying_time;
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
-    lanes_[i].wish_answered = 0;
+    lanes_[i].request_answered = 0;
     // The kernel reports the close a moment before it drops the lock.
     if (seen.file_closed && lanes_[i].unconnected)
       lanes_[i].dying_until = dying_until;

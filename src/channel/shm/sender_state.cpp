@@ -43,8 +43,8 @@ status sender_state::start() {
   out_.attach(&slot, segment_.lane_data(lane_), segment_.geometry.lane_size, tail);
   always_fence_ = !register_for_barriers();
   // A sender that needs fences says so before its first record: a receiver that has come past that
-  // record has seen the wish (longest_sleep).
-  slot.wish.store(always_fence_ ? wish_fence : 0, std::memory_order_relaxed);
+  // record has seen the request (longest_sleep).
+  slot.request.store(always_fence_ ? request_fence : 0, std::memory_order_relaxed);
   slot.fence_echo.store(always_fence_ ? 1 : 0, std::memory_order_relaxed);
   slot.withdrawn.store(0, std::memory_order_release);
   if (auto s = make_room(record_size(sizeof(open_record))); !s)
@@ -253,26 +253,26 @@ bool sender_state::prepare_sleep() {
   if (!usable() || has_room())
     return false;
   lane_slot& slot = *out_.slot();
-  const std::uint64_t fence = always_fence_ ? wish_fence : 0;
-  const std::uint64_t wish = out_.head_needed_for(refused_size_) | wish_space | fence;
-  // Prepared already: that wish stands, and its ring comes or waits to be read.
-  if (wishing_ && slot.wish.load(std::memory_order_relaxed) == wish)
+  const std::uint64_t fence = always_fence_ ? request_fence : 0;
+  const std::uint64_t request = out_.head_needed_for(refused_size_) | request_space | fence;
+  // Prepared already: that request stands, and its ring comes or waits to be read.
+  if (requesting_ && slot.request.load(std::memory_order_relaxed) == request)
     return true;
-  wishing_ = true;
-  slot.wish.store(wish, std::memory_order_seq_cst);
-  test_hook(step::wish_stored);
+  requesting_ = true;
+  slot.request.store(request, std::memory_order_seq_cst);
+  test_hook(step::request_stored);
   if (!barrier_on_every_core() && fence == 0) {
     // From now on the receiver fences for us after each `head`.
-    slot.wish.fetch_or(wish_fence, std::memory_order_seq_cst);
+    slot.request.fetch_or(request_fence, std::memory_order_seq_cst);
   }
   if (has_room()) {
     finish_sleep();
     return false;
   }
-  test_hook(step::wish_checked);
+  test_hook(step::request_checked);
   (void)descriptor();
   if (!bell_.connected())
-    connect_bell();  // connecting makes the receiver look at every wish
+    connect_bell();  // connecting makes the receiver look at every request
   if (!bell_.connected() && !segment_.name.in_memory() && !inotify_) {
     const fork_pause no_fork;
     inotify_ = file{kernel().inotify_init(IN_CLOEXEC | IN_NONBLOCK)};
@@ -288,7 +288,7 @@ bool sender_state::prepare_sleep() {
   }
   // What we connected to, or watch for, goes by the name, and that may have passed to another segment:
   // whoever took ours away told us before.
-  // And a lane that was quarantined before it had our wish gets no ring.
+  // And a lane that was quarantined before it had our request gets no ring.
   heed(slot.notice.load(std::memory_order_acquire));
   if (!usable() || has_room()) {
     finish_sleep();
@@ -300,11 +300,12 @@ bool sender_state::prepare_sleep() {
 void sender_state::finish_sleep() {
   if (condition_ == condition::forked)
     return;
-  if (std::exchange(wishing_, false)) {
-    shared_word& wish = out_.slot()->wish;
-    wish.store(wish.load(std::memory_order_relaxed) & wish_fence, std::memory_order_release);
+  if (std::exchange(requesting_, false)) {
+    shared_word& request = out_.slot()->request;
+    request.store(request.load(std::memory_order_relaxed) & request_fence,
+                  std::memory_order_release);
   }
-  // Also without a wish: its ring may come late.
+  // Also without a request: its ring may come late.
   if (bell_.connected())
     bell_.drain();
   if (bell_.connected() && inotify_) {
@@ -323,14 +324,14 @@ void sender_state::finish_sleep() {
 std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
   if (condition_ != condition::forked && ring_owed_)
     return short_sleep;
-  if (!wishing_ || condition_ == condition::forked)
+  if (!requesting_ || condition_ == condition::forked)
     return std::chrono::nanoseconds{-1};
-  // A receiver that could not be told to fence (see prepare_sleep) may miss the wish: never sleep
+  // A receiver that could not be told to fence (see prepare_sleep) may miss the request: never sleep
   // long on its word. An answer from before it came to our first record was a predecessor's.
   const lane_slot& slot = *out_.slot();
   const bool answered = slot.fence_answered.load(std::memory_order_acquire) != 0 &&
                         slot.head.load(std::memory_order_acquire) - first_own_ <= out_.capacity();
-  if ((slot.wish.load(std::memory_order_relaxed) & wish_fence) != 0 && !answered)
+  if ((slot.request.load(std::memory_order_relaxed) & request_fence) != 0 && !answered)
     return short_sleep;
   if (bell_.connected() && bell_watched_)
     return std::chrono::nanoseconds{-1};
@@ -534,7 +535,7 @@ channel_stats sender_state::stats() const {
 void sender_state::stop() noexcept {
   if (condition_ == condition::forked)
     return;
-  if (wishing_)
+  if (requesting_)
     finish_sleep();
   end(condition::closed);
   // The lock before the bell: who is told of our end by the end-of-file finds the lane free.

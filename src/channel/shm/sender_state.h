@@ -114,7 +114,7 @@ class sender_state final : public sender_backend, public fork_guard {
   file epoll_;              // made at the first wait: bell and directory
   file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
   std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
-  bool wishing_ = false;
+  bool requesting_ = false;
   bool ring_owed_ = false;  // the kernel had no memory for it
   spin_budget spin_;
 };

@@ -15,8 +15,8 @@ inline constexpr std::size_t step_count = static_cast<std::size_t>(step::count);
 // and its tests fail until a scenario reaches it.
 inline constexpr auto step_names = std::to_array<std::string_view>({
     "padding_written",  "record_written",  "before_tail",    "after_tail",
-    "ready_bit_set",    "before_ring",     "after_ring",     "wish_stored",
-    "wish_checked",     "lane_locked",     "lane_reserved",  "open_record_published",
+    "ready_bit_set",    "before_ring",     "after_ring",     "request_stored",
+    "request_checked",  "lane_locked",     "lane_reserved",  "open_record_published",
     "withdrawn_set",    "withdrawn_asked", "withdrawn_cut",  "handling_stored",
     "handler_returned", "done_stored",     "before_head",    "after_head",
     "lanes_parked",     "sleeping_stored", "sleep_checked",  "woken",

@@ -179,7 +179,7 @@ TEST(Fork, DoesNotHideTheDeathOfAReceiver) {
   // Fills its lane, and waits for a successor to make room.
   child_process out =
       world.start_sender(forker, [&world](sender& s) { world.talk(s, forker, 30, 100); });
-  ASSERT_TRUE(world.plan(forker).passed[static_cast<std::size_t>(step::wish_checked)].wait());
+  ASSERT_TRUE(world.plan(forker).passed[static_cast<std::size_t>(step::request_checked)].wait());
   inbox.kill_and_wait();
   inbox = world.start_receiver(successor);
   EXPECT_EQ(out.wait_end(), "exit 0");

@@ -297,7 +297,7 @@ TEST_P(NoBarriers, ReceiverLooksOftenOnlyUntilItsSenderFences) {
   // A sender that does not fence yet may be missed, so the receiver looks again and again.
   turns = 0;
   EXPECT_TRUE(run_until([&] { return turns > 10; }));
-  ASSERT_TRUE(out.send(as_bytes("x")));  // it sees the wish, and fences from now on
+  ASSERT_TRUE(out.send(as_bytes("x")));  // it sees the request, and fences from now on
   EXPECT_TRUE(run_until([&] { return got == 1; }));
   EXPECT_TRUE(sleeps_through(100ms));
   ASSERT_TRUE(out.send(as_bytes("x")));

@@ -161,7 +161,7 @@ TEST_P(WaitingSender, LearnsThatItsSegmentWasRemoved) {
     const status s = out.wait_writable(patience);
     require(s == errc::retired, s.text());
   });
-  ASSERT_TRUE(world.plan(early).passed[static_cast<std::size_t>(step::wish_checked)].wait());
+  ASSERT_TRUE(world.plan(early).passed[static_cast<std::size_t>(step::request_checked)].wait());
   world.let_go_on(remover);
   EXPECT_EQ(waiting.wait_end(), "exit 0");
   EXPECT_EQ(old_receiver.wait_end(), GetParam() == action::kill ? "signal 9" : "exit 0");

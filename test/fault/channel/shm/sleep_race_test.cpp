@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(held::sender, held::receiver)),
     pair_name);
 
-class WishAndRoom : public ::testing::TestWithParam<pair_of_steps> {};
+class RequestAndRoom : public ::testing::TestWithParam<pair_of_steps> {};
 
 // Fills the lane, then waits for room, then sends one more.
 void fill_and_wait(const drill& world, sender& out) {
@@ -112,7 +112,7 @@ void fill_and_wait(const drill& world, sender& out) {
   require(static_cast<bool>(world.send_next(out, talker)), "no room after all");
 }
 
-TEST_P(WishAndRoom, TheRoomIsAnnounced) {
+TEST_P(RequestAndRoom, TheRoomIsAnnounced) {
   const auto [sender_step, receiver_step, who] = GetParam();
   drill world{2};
   child_process inbox = world.start_receiver(listener, true);
@@ -151,8 +151,8 @@ TEST_P(WishAndRoom, TheRoomIsAnnounced) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    EveryOrder, WishAndRoom,
-    ::testing::Combine(::testing::Values(step::wish_stored, step::wish_checked),
+    EveryOrder, RequestAndRoom,
+    ::testing::Combine(::testing::Values(step::request_stored, step::request_checked),
                        ::testing::Values(step::handling_stored, step::done_stored,
                                          step::before_head, step::after_head),
                        ::testing::Values(held::sender, held::receiver)),

@@ -166,7 +166,7 @@ TEST_F(Doorbell, FloodedByClientsThatClaimALaneStillServesAGoodSender) {
   expect_space_is_announced(in, out);
 }
 
-TEST_F(Doorbell, WithAFullBacklogLosesNoWishForSpace) {
+TEST_F(Doorbell, WithAFullBacklogLosesNoRequestForSpace) {
   receiver in = open_receiver();
   std::vector<detail::file> flood;
   for (;;) {
@@ -198,16 +198,16 @@ TEST_F(Doorbell, OfAClientThatNeverReadsFillsAndCostsNothing) {
   (void)in.wait(1ms);
   const std::string large(900, 'x');
   std::vector<std::string> got;
-  std::uint64_t wishes = 0;
+  std::uint64_t requests = 0;
   for (int round = 0; round < 2000; ++round) {
     while (out.send(as_bytes(large))) {
     }
-    wishes += out.prepare_sleep() ? 1 : 0;
+    requests += out.prepare_sleep() ? 1 : 0;
     collect(in, got);
     out.finish_sleep();
     got.clear();
   }
-  EXPECT_GT(wishes, 1000U);
+  EXPECT_GT(requests, 1000U);
   EXPECT_GT(out.stats().space_rings, 1000U);
   EXPECT_FALSE(is_hung_up(deaf));
   expect_space_is_announced(in, out);

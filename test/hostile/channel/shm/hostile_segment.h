@@ -135,7 +135,7 @@ struct word_of_lane {
 
 inline constexpr word_of_lane words_of_lane[] = {
     {"tail", offsetof(detail::lane_slot, tail)},
-    {"wish", offsetof(detail::lane_slot, wish)},
+    {"request", offsetof(detail::lane_slot, request)},
     {"withdrawn", offsetof(detail::lane_slot, withdrawn)},
     {"fence_echo", offsetof(detail::lane_slot, fence_echo)},
     {"reserved_bytes", offsetof(detail::lane_slot, reserved_bytes)},

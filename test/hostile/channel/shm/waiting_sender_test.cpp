@@ -85,7 +85,7 @@ TEST_F(WaitingSender, IsToldThatASuccessorFindsItsLaneImpossible) {
   std::thread waiting{[&out] { EXPECT_EQ(out.wait_writable(deadline), errc::quarantined); }};
   const raw_segment file = raw();
   const auto end_of_patience = now() + deadline;
-  while (file.slot(0).wish.load() == 0 && now() < end_of_patience)
+  while (file.slot(0).request.load() == 0 && now() < end_of_patience)
     std::this_thread::yield();
   receiver next = open_receiver();
   std::vector<std::string> got;

@@ -256,12 +256,12 @@ TEST(Lane, TellsTheSenderOfANoticeUntilItWasSeen) {
   EXPECT_FALSE(l.writer.publish());
 }
 
-TEST(Lane, TellsTheReceiverOfAWish) {
+TEST(Lane, TellsTheReceiverOfARequest) {
   lane l;
   l.reader.publish_head();
-  EXPECT_FALSE(l.reader.sender_wishes());
-  l.slot.wish = wish_space | 64;
-  EXPECT_TRUE(l.reader.sender_wishes());
+  EXPECT_FALSE(l.reader.has_request());
+  l.slot.request = request_space | 64;
+  EXPECT_TRUE(l.reader.has_request());
 }
 
 TEST(Lane, RemembersTheMostThatEverWaited) {
