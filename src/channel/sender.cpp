@@ -67,7 +67,7 @@ std::uint64_t sender::receiver_generation() const {
   return backend_ == nullptr ? 0 : backend_->receiver_generation();
 }
 status sender::look() noexcept {
-  return backend_ == nullptr ? status{errc::closed} : backend_->look_at_notice();
+  return backend_ == nullptr ? status{errc::closed} : backend_->look_at_alert();
 }
 bool sender::settled() const {
   return backend_ != nullptr && backend_->settled();

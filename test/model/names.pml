@@ -36,7 +36,7 @@ bool appeared, vanished;  /* inotify: a bell was renamed into place; something w
 bool watching;
 
 /* Segments. */
-bool retired[FILES], told[FILES]; /* header.retired; notice_retired in the lane's notice */
+bool retired[FILES], told[FILES]; /* header.retired; alert_retired in the lane's alert */
 
 /* A file that nobody has open and that has no name is gone; its number is used again. Part of a d_step. */
 inline collect() {
@@ -228,10 +228,10 @@ proctype sender() {
   :: else ->
      connect_bell();
      if
-     :: true -> skip /* publishes now and then: sees its notice */
+     :: true -> skip /* publishes now and then: sees its alert */
      :: true -> /* wait_writable; nobody makes room in this model */
         do
-        :: told[f] -> break /* finish_sleep, answer_notice */
+        :: told[f] -> break /* finish_sleep, answer_alert */
         :: else ->
            if
            :: connected == 0 -> connect_bell()

@@ -2,7 +2,7 @@
  *
  * Functions of src/channel and include/atbus/channel that this follows line by line:
  *   sender    sender_state::start (bell, first record), lane_writer::publish,
- *             sender_core::answer_notice, sender_state::rouse_receiver, connect_bell,
+ *             sender_core::answer_alert, sender_state::rouse_receiver, connect_bell,
  *             bell_client::connect and ring
  *   receiver  receiver_state::start, take_over_lane, take_ready_lanes, wake_lane, activate,
  *             look_at_everything, look_at_bells, park_idle_lanes, reactivate, prepare_sleep,
@@ -20,7 +20,7 @@
 #define PROCS (SENDERS + 1)
 /* Shared words. */
 #define TAIL 0     /* + lane: records published in it */
-#define NOTICE 2   /* + lane: 4 * count + 2 * notice_fence + notice_parked */
+#define ALERT 2   /* + lane: 4 * count + 2 * alert_fence + alert_parked */
 #define SLEEPING 4 /* SLEEPS * generation + sleep count, 0 = awake */
 #define GENERATION 5
 #define ECHO 6     /* + lane: fence_echo */
@@ -30,9 +30,9 @@
 #define AFTER_COMMIT c_code { tidy(); }
 #include "memory.pml"
 
-#define NO_NOTICE 255
-#define is_parked(notice) ((notice) & 1)
-#define asks_for_fences(notice) ((notice) & 2)
+#define NO_ALERT 255
+#define is_parked(alert) ((alert) & 1)
+#define asks_for_fences(alert) ((alert) & 2)
 
 hidden byte mutant, records[SENDERS];
 byte sender_kills, receiver_kills;
@@ -45,8 +45,8 @@ bool ready[SENDERS]; /* changed by locked instructions only: no buffer */
 byte connected[SENDERS], listening /* 0: nobody */;
 bool event_ring, event_look;
 
-/* Private to the senders; global so that fresh_notice can see them. */
-byte seen[SENDERS], answered[SENDERS], notice[SENDERS], last_rung[SENDERS], asleep_value[SENDERS];
+/* Private to the senders; global so that fresh_alert can see them. */
+byte seen[SENDERS], answered[SENDERS], alert[SENDERS], last_rung[SENDERS], asleep_value[SENDERS];
 
 /* Private to the receiver. */
 bool looked_at[SENDERS]; /* lane_reader::active */
@@ -59,12 +59,12 @@ bool unheard[SENDERS];    /* killed inside publish() with no connection to the l
 bool asleep;              /* in epoll_wait without a time limit */
 bool kill_sender, kill_receiver;
 
-/* The code counts notices and sleeps with 32 bits each. Their values are only ever compared for
+/* The code counts alerts and sleeps with 32 bits each. Their values are only ever compared for
  * equality. So here a new one gets a number that nobody holds, and after each step `tidy` numbers what
  * is left anew, in a fixed order, and forgets what can't be met again: the same behaviour, and the
  * number of states stays finite without a bound on sleeps. */
 #define FRESH 15
-#define NEW_NOTICE(flags) (4 * FRESH + (fence_needed -> 2 : 0) + flags)
+#define NEW_ALERT(flags) (4 * FRESH + (fence_needed -> 2 : 0) + flags)
 c_code {
   static unsigned char known[16];
   static int known_count;
@@ -84,7 +84,7 @@ c_code {
         return 1;
     return 0;
   }
-  static void number_notice(unsigned char* value) {
+  static void number_alert(unsigned char* value) {
     if (*value != 255)
       *value = (unsigned char)(4 * number_of(*value) + *value % 4);
   }
@@ -98,17 +98,17 @@ c_code {
       return;
     for (i = 0; i < 2; ++i) {
       known_count = 0;
-      number_notice(&now.mem[2 + i]);
+      number_alert(&now.mem[2 + i]);
       for (k = 0; k < now.buffer[2].n; ++k)
         if (now.buffer[2].at[k] == 2 + i)
-          number_notice(&now.buffer[2].value[k]);
-      number_notice(&now.notice[i]);
+          number_alert(&now.buffer[2].value[k]);
+      number_alert(&now.alert[i]);
       if (!is_known(now.seen[i]))
         now.seen[i] = 255;
       if (!is_known(now.answered[i]))
         now.answered[i] = 255;
-      number_notice(&now.seen[i]);
-      number_notice(&now.answered[i]);
+      number_alert(&now.seen[i]);
+      number_alert(&now.answered[i]);
     }
     known_count = 0;
     number_sleep(&now.mem[4]);
@@ -169,30 +169,30 @@ inline rouse_receiver(i) {
   fi
 }
 
-inline answer_notice(i) {
+inline answer_alert(i) {
   if
   :: always_fence -> fence(i)
   :: else
   fi;
-  load(i, NOTICE + i, notice[i]);
+  load(i, ALERT + i, alert[i]);
   if
-  :: asks_for_fences(notice[i]) && !always_fence ->
+  :: asks_for_fences(alert[i]) && !always_fence ->
      always_fence = true;
      store_release(i, ECHO + i, 1);
      if
-     :: mutant != 8 -> fence(i); load(i, NOTICE + i, notice[i])
+     :: mutant != 8 -> fence(i); load(i, ALERT + i, alert[i])
      :: else
      fi
   :: else
   fi;
   d_step {
-    seen[i] = (always_fence -> NO_NOTICE : notice[i]);
-    changed = notice[i] != answered[i];
-    answered[i] = notice[i];
+    seen[i] = (always_fence -> NO_ALERT : alert[i]);
+    changed = alert[i] != answered[i];
+    answered[i] = alert[i];
     c_code { tidy(); }
   }
   if
-  :: changed && is_parked(notice[i]) -> rouse_receiver(i)
+  :: changed && is_parked(alert[i]) -> rouse_receiver(i)
   :: else
   fi
 }
@@ -202,12 +202,12 @@ inline publish(i) {
     room(i) -> publishing[i] = true; published[i]++;
     put_release(i, TAIL + i, published[i])
   }
-  d_step { peek(i, NOTICE + i, notice[i]); changed = notice[i] != seen[i]; c_code { tidy(); } }
+  d_step { peek(i, ALERT + i, alert[i]); changed = alert[i] != seen[i]; c_code { tidy(); } }
   if
-  :: changed -> answer_notice(i)
+  :: changed -> answer_alert(i)
   :: else
   fi;
-  d_step { publishing[i] = false; notice[i] = NO_NOTICE; asleep_value[i] = 0; changed = false;
+  d_step { publishing[i] = false; alert[i] = NO_ALERT; asleep_value[i] = 0; changed = false;
            c_code { tidy(); } }
 }
 
@@ -233,16 +233,16 @@ proctype sender(byte i) {
   skip;
   d_step {
     bell_generation = 0; always_fence = 0; changed = 0;
-    notice[i] = NO_NOTICE; asleep_value[i] = 0; last_rung[i] = 0; seen[i] = NO_NOTICE;
-    answered[i] = NO_NOTICE; c_code { tidy(); }
+    alert[i] = NO_ALERT; asleep_value[i] = 0; last_rung[i] = 0; seen[i] = NO_ALERT;
+    answered[i] = NO_ALERT; c_code { tidy(); }
   }
 }
 
 /* ---- receiver ---------------------------------------------------------------------------------- */
 
-inline set_notice(i, flags) {
+inline set_alert(i, flags) {
   d_step {
-    room(RECEIVER) -> put_release(RECEIVER, NOTICE + i, NEW_NOTICE(flags));
+    room(RECEIVER) -> put_release(RECEIVER, ALERT + i, NEW_ALERT(flags));
     c_code { tidy(); }
   }
 }
@@ -263,7 +263,7 @@ inline finish_sleep() {
 
 inline activate(i) {
   if
-  :: !looked_at[i] -> finish_sleep(); looked_at[i] = true; set_notice(i, 0)
+  :: !looked_at[i] -> finish_sleep(); looked_at[i] = true; set_alert(i, 0)
   :: else
   fi
 }
@@ -306,7 +306,7 @@ inline take_events() {
 
 inline park_idle_lane(i) {
   looked_at[i] = false;
-  set_notice(i, 1);
+  set_alert(i, 1);
   if
   :: mutant != 4 -> barrier()
   :: else
@@ -337,7 +337,7 @@ inline prepare_sleep() { /* found: true = do not sleep */
        :: looked_at[l] ->
           looked_at[l] = false;
           was_looked_at[l] = true;
-          put_release(RECEIVER, NOTICE + l, NEW_NOTICE(1))
+          put_release(RECEIVER, ALERT + l, NEW_ALERT(1))
        :: else
        fi;
        l++
@@ -376,7 +376,7 @@ inline start() {
   store_release(RECEIVER, GENERATION, generation);
   store_release(RECEIVER, SLEEPING, SLEEPS * generation);
   do /* take_over_lane */
-  :: l < SENDERS -> set_notice(l, 1); l++
+  :: l < SENDERS -> set_alert(l, 1); l++
   :: else -> l = 0; break
   od;
   if
@@ -387,7 +387,7 @@ inline start() {
   :: no_membarrier ->
      fence_needed = true;
      do
-     :: l < SENDERS -> set_notice(l, 1); l++
+     :: l < SENDERS -> set_alert(l, 1); l++
      :: else -> l = 0; break
      od
   :: else
@@ -499,12 +499,12 @@ init {
     no_membarrier = setting("NO_MEMBARRIER", 0);
   };
   d_step {
-    seen[0] = NO_NOTICE; seen[1] = NO_NOTICE;
-    answered[0] = NO_NOTICE; answered[1] = NO_NOTICE;
-    notice[0] = NO_NOTICE; notice[1] = NO_NOTICE;
+    seen[0] = NO_ALERT; seen[1] = NO_ALERT;
+    answered[0] = NO_ALERT; answered[1] = NO_ALERT;
+    alert[0] = NO_ALERT; alert[1] = NO_ALERT;
     /* start() and two times sender::open, up to connect_bell, are over. */
     mem[ECHO + 1] = records[1] == 0; /* an unused lane does not count */
-    listening = 1; mem[GENERATION] = 1; mem[SLEEPING] = SLEEPS; mem[NOTICE] = 1; mem[NOTICE + 1] = 1;
+    listening = 1; mem[GENERATION] = 1; mem[SLEEPING] = SLEEPS; mem[ALERT] = 1; mem[ALERT + 1] = 1;
     connected[0] = 1; connected[1] = 1
   }
   atomic { run memory(); run receiver(); run sender(0); run sender(1); run observer() }

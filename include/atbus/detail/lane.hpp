@@ -69,13 +69,13 @@ struct open_record {
 };
 static_assert(sizeof(open_record) == 64 && std::is_trivially_copyable_v<open_record>);
 
-// Flags in the low bits of `lane_slot::notice`; the bits above count changes, so that no two
-// notices are equal.
-inline constexpr std::uint64_t notice_parked = 1;       // nobody looks here: set the ready bit
-inline constexpr std::uint64_t notice_retired = 2;      // the segment was removed
-inline constexpr std::uint64_t notice_fence = 4;        // no membarrier there: fence every time
-inline constexpr std::uint64_t notice_quarantined = 8;  // impossible values were found here
-inline constexpr std::uint64_t notice_step = 16;
+// Flags in the low bits of `lane_slot::alert`; the bits above count changes, so that no two
+// alerts are equal.
+inline constexpr std::uint64_t alert_parked = 1;       // nobody looks here: set the ready bit
+inline constexpr std::uint64_t alert_retired = 2;      // the segment was removed
+inline constexpr std::uint64_t alert_fence = 4;        // no membarrier there: fence every time
+inline constexpr std::uint64_t alert_quarantined = 8;  // impossible values were found here
+inline constexpr std::uint64_t alert_step = 16;
 
 // Flags in the low bits of `lane_slot::request`; the bits above are a position (a multiple of 8).
 inline constexpr std::uint64_t request_space = 1;  // ring me when `head` has reached the position
@@ -95,15 +95,15 @@ struct lane_slot {
   alignas(line_size) shared_word tail;     // position behind the last published record
   alignas(line_size) shared_word request;  // see request_*
   shared_word withdrawn;                   // 1 while the sender takes its records back
-  shared_word fence_echo;                  // 1: I fence after each publish, as `notice_fence` asked
+  shared_word fence_echo;                  // 1: I fence after each publish, as `alert_fence` asked
   shared_word reserved_bytes;              // lane memory reserved by whoever holds the lane's lock
   // Written by the sender, read by anyone who is curious.
   alignas(line_size) shared_word full;  // claims refused for want of room
   shared_word rings;                    // doorbell rings sent
   shared_word padding_bytes;
   // Written by the receiver, read by the sender.
-  alignas(line_size) shared_word head;    // the sender may overwrite what lies before it
-  alignas(line_size) shared_word notice;  // see notice_*
+  alignas(line_size) shared_word head;   // the sender may overwrite what lies before it
+  alignas(line_size) shared_word alert;  // see alert_*
   // Written by the receiver for its successor; a sender reads it only to take its records back.
   alignas(line_size) shared_word handling;  // end of the record whose handler was entered last
   shared_word done;                         // end of the record whose handler returned last
@@ -123,7 +123,7 @@ struct lane_slot {
 static_assert(sizeof(lane_slot) == 8 * line_size);
 static_assert(offsetof(lane_slot, tail) == 0 && offsetof(lane_slot, request) == 128);
 static_assert(offsetof(lane_slot, full) == 256 && offsetof(lane_slot, head) == 384);
-static_assert(offsetof(lane_slot, notice) == 512 && offsetof(lane_slot, handling) == 640);
+static_assert(offsetof(lane_slot, alert) == 512 && offsetof(lane_slot, handling) == 640);
 static_assert(offsetof(lane_slot, done) == 648 && offsetof(lane_slot, messages) == 768);
 static_assert(offsetof(lane_slot, note) == 832 && offsetof(lane_slot, session) == 896);
 
@@ -230,7 +230,7 @@ class lane_writer {
     test_hook(step::record_written);
   }
 
-  // Makes everything appended visible. Returns true if the receiver has a notice that was not
+  // Makes everything appended visible. Returns true if the receiver has an alert that was not
   // answered yet.
   [[nodiscard]] bool publish() noexcept {
     test_hook(step::before_tail);
@@ -238,15 +238,15 @@ class lane_writer {
     // they exist.
     slot_->tail.store(position_, std::memory_order_release);
     test_hook(step::after_tail);
-    // The receiver that parks this lane stores its notice, executes a barrier on every core
+    // The receiver that parks this lane stores its alert, executes a barrier on every core
     // (membarrier) and then looks at `tail` once more. So this load may be relaxed: either it sees
-    // the notice or the receiver sees the tail. The compiler must not move it up, that is all.
+    // the alert or the receiver sees the tail. The compiler must not move it up, that is all.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    return slot_->notice.load(std::memory_order_relaxed) != notice_seen_;
+    return slot_->alert.load(std::memory_order_relaxed) != alert_seen_;
   }
 
-  [[nodiscard]] std::uint64_t notice_seen() const noexcept { return notice_seen_; }
-  void notice_seen(std::uint64_t notice) noexcept { notice_seen_ = notice; }
+  [[nodiscard]] std::uint64_t alert_seen() const noexcept { return alert_seen_; }
+  void alert_seen(std::uint64_t alert) noexcept { alert_seen_ = alert; }
 
   // Cuts the lane back to `tail`; only while the lane is withdrawn.
   void rewind(std::uint64_t tail) noexcept {
@@ -265,7 +265,7 @@ class lane_writer {
   std::uint64_t position_ = 0;    // where the next record begins
   std::uint64_t window_end_ = 0;  // free and contiguous up to here
   lane_slot* slot_ = nullptr;
-  std::uint64_t notice_seen_ = ~std::uint64_t{0};
+  std::uint64_t alert_seen_ = ~std::uint64_t{0};
 };
 
 // The receiver's end. One thread. All members are private to the receiving process.
@@ -277,7 +277,7 @@ class lane_reader {
   std::uint64_t position = 0;  // the next record to handle; equals slot->done
   std::uint64_t tail = 0;      // last checked tail
   std::uint64_t head = 0;      // last published head
-  std::uint64_t notice = 0;    // last notice stored
+  std::uint64_t alert = 0;     // last alert stored
   std::uint64_t messages = 0;  // handled since the segment was made
   std::uint64_t bytes = 0;
   std::uint64_t high_water_mark = 0;

@@ -66,7 +66,7 @@ class ATBUS_API sender_backend {
     if (through_stream_)
       return publish_frames();
     if (writer_.publish()) [[unlikely]]
-      answer_notice();
+      answer_alert();
   }
 
   // As in atbus::sender.
@@ -81,7 +81,7 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual bool receiver_alive() noexcept = 0;
   // Of lanes.
   [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
-  [[nodiscard]] virtual status look_at_notice() noexcept { return {}; }
+  [[nodiscard]] virtual status look_at_alert() noexcept { return {}; }
   [[nodiscard]] virtual bool settled() const noexcept { return false; }
   // While half of the lane is free: a quarter of it, in bytes; else 0.
   [[nodiscard]] virtual std::uint64_t share() const noexcept { return 0; }
@@ -110,7 +110,7 @@ class ATBUS_API sender_backend {
 
   // Cold paths of lanes.
   [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
-  virtual void answer_notice() noexcept = 0;
+  virtual void answer_alert() noexcept = 0;
   // Of a stream: makes a chunk that has room for a message of this length, or goes over to a lane
   // (through_stream_ tells), or says why not. A frame that was open is given up.
   [[nodiscard]] virtual status new_chunk(std::size_t length) noexcept = 0;

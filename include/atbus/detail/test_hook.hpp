@@ -15,7 +15,7 @@ enum class step : std::uint8_t {
   record_written,
   before_tail,
   after_tail,
-  // sender, when its lane has a notice
+  // sender, when its lane has an alert
   ready_bit_set,
   before_ring,
   after_ring,

@@ -52,9 +52,9 @@ lane_report describe_lane(const segment_view& view, std::uint32_t index) {
   lane.possible = view.is_possible(slot);
   lane.waiting_bytes = lane.possible ? lane.tail - lane.done : 0;
   lane.reserved_bytes = slot.at(offsetof(lane_slot, reserved_bytes));
-  const std::uint64_t notice = slot.at(offsetof(lane_slot, notice));
-  lane.parked = (notice & notice_parked) != 0;
-  lane.retired = (notice & notice_retired) != 0;
+  const std::uint64_t alert = slot.at(offsetof(lane_slot, alert));
+  lane.parked = (alert & alert_parked) != 0;
+  lane.retired = (alert & alert_retired) != 0;
   lane.quarantined = slot.at(offsetof(lane_slot, quarantined)) != 0;
   lane.withdrawn = slot.at(offsetof(lane_slot, withdrawn)) != 0;
   lane.wants_space = (slot.at(offsetof(lane_slot, request)) & request_space) != 0;

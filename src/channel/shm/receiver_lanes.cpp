@@ -135,10 +135,10 @@ void receiver_state::activate(lane_reader& lane) noexcept {
   // A lane that is looked at has no bell: who polls while prepared to sleep is awake. Only now,
   // because this may look at every lane.
   finish_sleep();
-  // Then look: a sender that published after the bit was taken, and saw the old notice, is seen by
+  // Then look: a sender that published after the bit was taken, and saw the old alert, is seen by
   // the looks that follow, because an active lane is looked at in each pass until it is parked with
   // a barrier.
-  set_notice(lane, 0);
+  set_alert(lane, 0);
 }
 
 void receiver_core::remove_inactive() noexcept {
@@ -170,9 +170,9 @@ void receiver_state::stop_reading(lane_reader& lane, std::uint64_t why) noexcept
   lane.slot->quarantined.store(why, std::memory_order_relaxed);
   if (why == quarantine_impossible)
     lane_writer::count(lane.slot->quarantines, 1);
-  set_notice(lane, notice_quarantined);
+  set_alert(lane, alert_quarantined);
   // Mirror image of prepare_sleep of a sender that waits for room, which will not come: either it
-  // sees the notice or we see its request.
+  // sees the alert or we see its request.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (lane.slot->request.load(std::memory_order_acquire) != 0)
     answer_request(lane);
@@ -220,7 +220,7 @@ void receiver_core::park_idle_lanes() noexcept {
         productive_passes_ - lane->last_busy < parking_interval)
       continue;
     lane->active = false;
-    self.set_notice(*lane, notice_parked);
+    self.set_alert(*lane, alert_parked);
     parked.push_back(lane);
   }
   if (parked.empty())
@@ -261,7 +261,7 @@ void receiver_state::look_at_everything() noexcept {
     if (!lane.quarantined && !lane.skipped &&
         (lane.slot->head.load(std::memory_order_relaxed) != lane.head ||
          lane.slot->done.load(std::memory_order_relaxed) != lane.position ||
-         lane.slot->notice.load(std::memory_order_relaxed) != lane.notice ||
+         lane.slot->alert.load(std::memory_order_relaxed) != lane.alert ||
          lane.slot->quarantined.load(std::memory_order_relaxed) != 0)) {
       quarantine(lane);
     }
@@ -381,7 +381,7 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
   lane.request_answered = 0;
   lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
   set_inactive(lane);
-  set_notice(lane, notice_parked);
+  set_alert(lane, alert_parked);
   release_lane_memory(segment_, index_of(lane));
   slot.reserved_bytes.store(0, std::memory_order_relaxed);
   lane.adopted = false;
@@ -428,7 +428,7 @@ void receiver_state::resume_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
   if (lane == nullptr || !std::exchange(lane->paused, false))
     return;
-  // One that was looked at has no parked notice, or its ring was for nothing.
+  // One that was looked at has no parked alert, or its ring was for nothing.
   if (lane->adopted && !lane->quarantined && !lane->skipped && !lane->active)
     return activate(*lane);
   wake_lane(index);
@@ -517,7 +517,7 @@ bool receiver_state::barrier() noexcept {
     fence_needed_ = true;
     segment_.header().fence_needed.store(1, std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
-      set_notice(lanes_[i], lanes_[i].notice & (notice_step - 1));
+      set_alert(lanes_[i], lanes_[i].alert & (alert_step - 1));
     }
     problem({errc::not_supported,
              segment_.name.text() +

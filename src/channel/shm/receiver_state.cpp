@@ -14,7 +14,7 @@
 namespace atbus::detail {
 namespace {
 
-// 28 bits: they fit above the counting bits of a notice.
+// 28 bits: they fit above the counting bits of an alert.
 constexpr std::uint64_t generation_mask = 0xfffffff;
 // How often we look for the death of a sender without a connection where inotify is refused.
 constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
@@ -83,7 +83,7 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
     lane.slot = &slot;
     lane.data = segment_.lane_data(index);
     lane.mask = segment_.geometry.lane_size - 1;
-    lane.notice = generation_ << 36;
+    lane.alert = generation_ << 36;
     lane.messages = slot.messages.load(std::memory_order_relaxed);
     lane.bytes = slot.bytes.load(std::memory_order_relaxed);
     lane.high_water_mark = slot.high_water_mark.load(std::memory_order_relaxed);
@@ -103,7 +103,7 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
   const bool possible = ((head | done | handling | tail) & 7) == 0 &&
                         within(head, done, capacity) && within(head, tail, capacity) &&
                         within(done, tail, capacity);
-  set_notice(lane, notice_parked);
+  set_alert(lane, alert_parked);
   if (lane.skipped)
     return;
   const std::uint64_t quarantined = slot.quarantined.load(std::memory_order_relaxed);
@@ -118,13 +118,13 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
     give_back(lane);
 }
 
-void receiver_state::set_notice(lane_reader& lane, std::uint64_t flags) noexcept {
+void receiver_state::set_alert(lane_reader& lane, std::uint64_t flags) noexcept {
   if (fence_needed_)
-    flags |= notice_fence;
-  lane.notice = ((lane.notice & ~(notice_step - 1)) + notice_step) | flags;
-  // Release: what the notice speaks of (`sleeping`, `retired`) is visible to a sender that acquires
+    flags |= alert_fence;
+  lane.alert = ((lane.alert & ~(alert_step - 1)) + alert_step) | flags;
+  // Release: what the alert speaks of (`sleeping`, `retired`) is visible to a sender that acquires
   // it.
-  lane.slot->notice.store(lane.notice, std::memory_order_release);
+  lane.slot->alert.store(lane.alert, std::memory_order_release);
 }
 
 // --- sleeping
@@ -149,7 +149,7 @@ bool receiver_state::prepare_sleep() {
   parked_now_.assign(active_.begin(), active_.end());
   for (lane_reader* lane : active_) {
     lane->active = false;
-    set_notice(*lane, notice_parked);
+    set_alert(*lane, alert_parked);
   }
   active_.clear();
   test_hook(step::lanes_parked);

@@ -75,7 +75,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   void take_over_lane(std::uint32_t index) noexcept;
   void wake_lane(std::uint32_t index) noexcept;
   void activate(lane_reader& lane) noexcept;
-  void set_notice(lane_reader& lane, std::uint64_t flags) noexcept;
+  void set_alert(lane_reader& lane, std::uint64_t flags) noexcept;
   void look_at_everything() noexcept;
   void handle(const bell_server::events& seen) noexcept;
   // Executes a barrier on every core; if the kernel can't, asks the senders to fence.
@@ -91,7 +91,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   void free_if_orphaned(lane_reader& lane) noexcept;
   void reset_lane(lane_reader& lane) noexcept;
 
-  // Activates the lanes of `parked` that got records before their notice was seen.
+  // Activates the lanes of `parked` that got records before their alert was seen.
   bool reactivate(const std::vector<lane_reader*>& parked) noexcept;
   // Quarantines without a report; `why` is a quarantine_*.
   void stop_reading(lane_reader& lane, std::uint64_t why) noexcept;

@@ -439,11 +439,11 @@ bool is_named(const segment& opened) {
 error retire_segment(const segment& opened) {
   opened.header().retired.store(1, std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < opened.geometry.lane_count; ++i) {
-    shared_word& notice = opened.slot(i).notice;
-    // One writer (the receiver's lock is ours). Release: a sender that sees the notice also sees
+    shared_word& alert = opened.slot(i).alert;
+    // One writer (the receiver's lock is ours). Release: a sender that sees the alert also sees
     // `retired`.
-    notice.store((notice.load(std::memory_order_relaxed) + notice_step) | notice_retired,
-                 std::memory_order_release);
+    alert.store((alert.load(std::memory_order_relaxed) + alert_step) | alert_retired,
+                std::memory_order_release);
   }
   test_hook(step::retired_stored);
   if (opened.name.handed)

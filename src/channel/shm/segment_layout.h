@@ -55,7 +55,7 @@ static_assert(sizeof(segment_identity) == 80 && std::is_trivially_copyable_v<seg
 
 struct segment_header {
   segment_identity identity;
-  // Written by the receiver; senders look here when a notice sends them.
+  // Written by the receiver; senders look here when an alert sends them.
   alignas(line_size) shared_word sleeping;  // generation << 32 | sleep count; low half 0: awake
   shared_word generation;                   // counts receivers that opened the segment, from 1
   shared_word retired;                      // 1: removed, open it anew by name

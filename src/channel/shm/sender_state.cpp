@@ -65,7 +65,7 @@ status sender_state::start() {
   if (bell_busy_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
     return errc::system_error;
   if (out_.publish())
-    answer_notice();
+    answer_alert();
   test_hook(step::open_record_published);
   return {};
 }
@@ -80,7 +80,7 @@ status sender_state::make_room(std::uint64_t size) noexcept {
       return {};
     case lane_writer::room::none:
       // Nothing more is published, so nothing else looks.
-      if (auto s = look_at_notice(); !s)
+      if (auto s = look_at_alert(); !s)
         return s;
       break;
     case lane_writer::room::impossible_head:
@@ -92,28 +92,28 @@ status sender_state::make_room(std::uint64_t size) noexcept {
   return errc::would_block;
 }
 
-void sender_state::answer_notice() noexcept {
+void sender_state::answer_alert() noexcept {
   // For senders that can't rely on the receiver's barrier: the full fence between `tail` and the
-  // notice.
+  // alert.
   if (always_fence_)
     std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Acquire: pairs with set_notice; `sleeping` and `retired` are as new as the notice.
-  std::uint64_t notice = out_.slot()->notice.load(std::memory_order_acquire);
-  if ((notice & notice_fence) != 0 && !always_fence_) {
+  // Acquire: pairs with set_alert; `sleeping` and `retired` are as new as the alert.
+  std::uint64_t alert = out_.slot()->alert.load(std::memory_order_acquire);
+  if ((alert & alert_fence) != 0 && !always_fence_) {
     always_fence_ = true;
     // Release: the receiver that sees the echo knows that all our later publishes fence.
     out_.slot()->fence_echo.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    notice = out_.slot()->notice.load(std::memory_order_acquire);
+    alert = out_.slot()->alert.load(std::memory_order_acquire);
   }
-  // A fencing sender remembers no notice, so that each publish comes here.
-  out_.notice_seen(always_fence_ ? no_notice : notice);
-  if (notice == notice_handled_)
+  // A fencing sender remembers no alert, so that each publish comes here.
+  out_.alert_seen(always_fence_ ? no_alert : alert);
+  if (alert == alert_handled_)
     return;
-  notice_handled_ = notice;
+  alert_handled_ = alert;
   ring_owed_ = false;
-  heed(notice);
-  if (usable() && (notice & notice_parked) != 0)
+  heed(alert);
+  if (usable() && (alert & alert_parked) != 0)
     rouse_receiver();
 }
 
@@ -148,8 +148,8 @@ void sender_state::rouse_receiver() noexcept {
     if (!ring_owed_)
       bell_client::ring_by_file(segment_);
     last_rung_ = 0;
-    notice_handled_ = no_notice;
-    out_.notice_seen(no_notice);
+    alert_handled_ = no_alert;
+    out_.alert_seen(no_alert);
   }
   test_hook(step::after_ring);
 }
@@ -174,16 +174,16 @@ void sender_state::connect_bell() noexcept {
   bell_watched_ = connected && watch(bell_.descriptor());
 }
 
-void sender_state::heed(std::uint64_t notice) noexcept {
-  if ((notice & notice_retired) != 0)
+void sender_state::heed(std::uint64_t alert) noexcept {
+  if ((alert & alert_retired) != 0)
     end(condition::retired);
-  else if ((notice & notice_quarantined) != 0)
+  else if ((alert & alert_quarantined) != 0)
     end(condition::quarantined);
 }
 
-status sender_state::look_at_notice() noexcept {
+status sender_state::look_at_alert() noexcept {
   if (condition_ == condition::open)
-    heed(out_.slot()->notice.load(std::memory_order_acquire));
+    heed(out_.slot()->alert.load(std::memory_order_acquire));
   return usable();
 }
 
@@ -216,7 +216,7 @@ status sender_state::usable() const noexcept {
 status sender_state::flush(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{now(), timeout};
   while (ring_owed_ && usable()) {
-    answer_notice();
+    answer_alert();
     if (!ring_owed_)
       break;
     if (deadline.over())
@@ -289,7 +289,7 @@ bool sender_state::prepare_sleep() {
   // What we connected to, or watch for, goes by the name, and that may have passed to another segment:
   // whoever took ours away told us before.
   // And a lane that was quarantined before it had our request gets no ring.
-  heed(slot.notice.load(std::memory_order_acquire));
+  heed(slot.alert.load(std::memory_order_acquire));
   if (!usable() || has_room()) {
     finish_sleep();
     return false;
@@ -317,8 +317,8 @@ void sender_state::finish_sleep() {
   if (inotify_)
     (void)!::read(inotify_.get(), events, sizeof events);
   // A receiver may have retired the segment, or taken it over, while nothing was published.
-  if (out_.slot()->notice.load(std::memory_order_relaxed) != out_.notice_seen())
-    answer_notice();
+  if (out_.slot()->alert.load(std::memory_order_relaxed) != out_.alert_seen())
+    answer_alert();
 }
 
 std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
@@ -383,7 +383,7 @@ bool sender_state::poll_writable() {
   if (condition_ == condition::closed || condition_ == condition::forked || refused_size_ == 0)
     return false;
   // A channel that has ended counts as writable: the next send says why.
-  if (look_at_notice() && !has_room())
+  if (look_at_alert() && !has_room())
     return false;
   room_found();
   return true;
@@ -551,7 +551,7 @@ void sender_state::abandon_in_child() noexcept {
   // An open slot or batch still ends here, in memory that is not the lane's.
   static lane_slot nowhere;
   out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.session), sizeof nowhere.session, 0);
-  out_.notice_seen(nowhere.notice.load(std::memory_order_relaxed));
+  out_.alert_seen(nowhere.alert.load(std::memory_order_relaxed));
   end(condition::forked);
   segment_.abandon();
   bell_.close();

@@ -1,4 +1,4 @@
-// Everything of a sender that is not on the per-message path: taking a lane, notices, bells,
+// Everything of a sender that is not on the per-message path: taking a lane, alerts, bells,
 // waiting, taking back.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace atbus::detail {
 
-// No notice has this value: its counting bits would have to overflow first.
-inline constexpr std::uint64_t no_notice = ~std::uint64_t{0};
+// No alert has this value: its counting bits would have to overflow first.
+inline constexpr std::uint64_t no_alert = ~std::uint64_t{0};
 
 class sender_state final : public sender_backend, public fork_guard {
  public:
@@ -44,7 +44,7 @@ class sender_state final : public sender_backend, public fork_guard {
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) override;
   [[nodiscard]] bool receiver_alive() noexcept override { return has_receiver(); }
   [[nodiscard]] std::uint64_t receiver_generation() const noexcept override;
-  [[nodiscard]] status look_at_notice() noexcept override;
+  [[nodiscard]] status look_at_alert() noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
   [[nodiscard]] std::uint64_t share() const noexcept override;
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
@@ -52,7 +52,7 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }
 
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
-  void answer_notice() noexcept override;
+  void answer_alert() noexcept override;
   [[nodiscard]] status usable() const noexcept;
   // Messages that the receiver has not handled, as far as it has told.
   [[nodiscard]] bool holds_messages() const noexcept;
@@ -79,7 +79,7 @@ class sender_state final : public sender_backend, public fork_guard {
   // Asks the kernel.
   [[nodiscard]] bool has_receiver() const noexcept;
   // Whether the receiver has ended the lane.
-  void heed(std::uint64_t notice) noexcept;
+  void heed(std::uint64_t alert) noexcept;
   void rouse_receiver() noexcept;
   void connect_bell() noexcept;
   [[nodiscard]] bool has_room() noexcept;
@@ -104,7 +104,7 @@ class sender_state final : public sender_backend, public fork_guard {
   lane_writer& out_;
   std::uint64_t first_own_ = 0;  // position behind our open record
   condition condition_ = condition::open;
-  std::uint64_t notice_handled_ = ~std::uint64_t{0};
+  std::uint64_t alert_handled_ = ~std::uint64_t{0};
   bool always_fence_ = false;
   std::uint64_t last_rung_ = 0;
   bell_client bell_;

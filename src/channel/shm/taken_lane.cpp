@@ -23,7 +23,7 @@ constexpr int lane_rounds = 3;
 bool is_usable(const segment& s, std::uint32_t lane, bool drained) {
   const lane_slot& slot = s.slot(lane);
   if (slot.quarantined.load(std::memory_order_relaxed) != 0 ||
-      (slot.notice.load(std::memory_order_relaxed) & (notice_retired | notice_quarantined)) != 0) {
+      (slot.alert.load(std::memory_order_relaxed) & (alert_retired | alert_quarantined)) != 0) {
     return false;
   }
   // Acquire: pairs with the release stores of whoever held the lane, or its receiver's end.

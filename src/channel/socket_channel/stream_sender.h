@@ -71,7 +71,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   [[nodiscard]] bool has_left_lane() noexcept;
   [[nodiscard]] bool leave_ended_lane() noexcept;
-  void answer_notice() noexcept override;
+  void answer_alert() noexcept override;
   // A sender in its lane asks its socket once a millisecond whether the receiver lives.
   [[nodiscard]] bool is_look_due() noexcept;
   [[nodiscard]] status new_chunk(std::size_t length) noexcept override;

@@ -122,7 +122,7 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
   const status made = lane_->make_room(size);
   if (made) {
     writer_.narrow_window(std::max(size, step_));
-    writer_.notice_seen(no_notice);
+    writer_.alert_seen(no_alert);
     return made;
   }
   const bool left = made == errc::would_block ? has_left_lane() : leave_ended_lane();
@@ -139,8 +139,8 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
 
 // Who is slow looks with each message. The steps of a fast one double, so that it looks once a
 // millisecond, or as often as the coarse clock ticks.
-void stream_sender::answer_notice() noexcept {
-  lane_->answer_notice();
+void stream_sender::answer_alert() noexcept {
+  lane_->answer_alert();
   if (!is_look_due()) {
     step_ = std::min(2 * step_ + smallest_step, largest_step);
     return;

@@ -87,7 +87,7 @@ TEST_P(Life, RemovedSegmentTellsItsSendersAndFreesTheName) {
   ASSERT_TRUE(out.send(as_bytes("unread")));
   ASSERT_TRUE(inbox.remove());
   EXPECT_FALSE(inbox.is_open());
-  (void)out.send(as_bytes("the notice is seen with the next publish"));
+  (void)out.send(as_bytes("the alert is seen with the next publish"));
   EXPECT_EQ(out.send(as_bytes("late")), GetParam().stream ? errc::peer_closed : errc::retired);
   EXPECT_EQ(sender::open(address).error(), errc::not_found);
   auto fresh = open_receiver();

@@ -166,7 +166,7 @@ TEST_P(LaneWaiting, SenderThatWaitsIsServedByASuccessor) {
   EXPECT_EQ(last, "at last");
 }
 
-// A lane that is full publishes nothing any more, and publishing is what finds a notice.
+// A lane that is full publishes nothing any more, and publishing is what finds an alert.
 TEST_P(LaneWaiting, SenderThatIsFullLearnsOfTheRemovalFromItsNextSend) {
   auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
   auto out = open_sender();

@@ -140,7 +140,7 @@ inline constexpr word_of_lane words_of_lane[] = {
     {"fence_echo", offsetof(detail::lane_slot, fence_echo)},
     {"reserved_bytes", offsetof(detail::lane_slot, reserved_bytes)},
     {"head", offsetof(detail::lane_slot, head)},
-    {"notice", offsetof(detail::lane_slot, notice)},
+    {"alert", offsetof(detail::lane_slot, alert)},
     {"handling", offsetof(detail::lane_slot, handling)},
     {"done", offsetof(detail::lane_slot, done)},
     {"messages", offsetof(detail::lane_slot, messages)},

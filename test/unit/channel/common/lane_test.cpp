@@ -243,16 +243,16 @@ TEST(Lane, CutBackToAPositionGoesOnFromThere) {
   EXPECT_EQ(l.take(), "new");
 }
 
-TEST(Lane, TellsTheSenderOfANoticeUntilItWasSeen) {
+TEST(Lane, TellsTheSenderOfAnAlertUntilItWasSeen) {
   lane l;
-  l.writer.notice_seen(0);
+  l.writer.alert_seen(0);
   ASSERT_TRUE(l.append("a"));
   EXPECT_FALSE(l.writer.publish());
-  l.slot.notice = notice_step | notice_parked;
+  l.slot.alert = alert_step | alert_parked;
   ASSERT_TRUE(l.append("b"));
   EXPECT_TRUE(l.writer.publish());
   EXPECT_TRUE(l.writer.publish());
-  l.writer.notice_seen(notice_step | notice_parked);
+  l.writer.alert_seen(alert_step | alert_parked);
   EXPECT_FALSE(l.writer.publish());
 }
 
