@@ -107,13 +107,13 @@ void page_mapping::miss(const char* what, int system_code) {
   }
 }
 
-result<page_mapping> page_mapping::make(std::size_t bytes, page_options wishes) {
+result<page_mapping> page_mapping::make(std::size_t bytes, page_options options) {
   page_mapping made;
   if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() / 2) {
     return error{errc::out_of_memory, "No mapping can have " + std::to_string(bytes) + " bytes."};
   }
   const bool huge =
-      wishes.huge_pages && (made.map_explicit_huge(bytes) || made.map_transparent_huge(bytes));
+      options.huge_pages && (made.map_explicit_huge(bytes) || made.map_transparent_huge(bytes));
   if (!huge && !made.map_ordinary(bytes)) {
     const int cause = errno;
     return error{errc::out_of_memory,
@@ -122,7 +122,7 @@ result<page_mapping> page_mapping::make(std::size_t bytes, page_options wishes) 
                      "space or memory (ulimit -v, the control group).",
                  cause};
   }
-  if (wishes.prefault)
+  if (options.prefault)
     made.prefault();
   return made;
 }

@@ -1,4 +1,4 @@
-// Anonymous private memory from the kernel, with huge pages and pre-fault as wishes.
+// Anonymous private memory from the kernel, with huge pages and pre-fault on request.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class page_mapping {
   ~page_mapping();
 
   // At least `bytes`, not 0, aligned to the page size obtained. The only error is out_of_memory.
-  static result<page_mapping> make(std::size_t bytes, page_options wishes);
+  static result<page_mapping> make(std::size_t bytes, page_options options);
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] const obtained_memory& obtained() const noexcept { return obtained_; }

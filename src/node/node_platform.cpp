@@ -52,17 +52,17 @@ host_identity this_host() noexcept {
 }
 
 channels_options to_channels_options(const node_options& options) {
-  channels_options wish;
-  wish.streams.message_limit = routed_size(
+  channels_options wanted;
+  wanted.streams.message_limit = routed_size(
       std::max<std::size_t>(options.message_limit() + message_head_size, control_size_max));
-  wish.streams.send_buffer_size = options.send_buffer_size();
+  wanted.streams.send_buffer_size = options.send_buffer_size();
   if (options.send_buffer_number() != 0) {
-    wish.streams.buffer = send_buffer_kind::fixed;
-    wish.streams.send_buffer_number = options.send_buffer_number();
+    wanted.streams.buffer = send_buffer_kind::fixed;
+    wanted.streams.send_buffer_number = options.send_buffer_number();
   }
-  wish.streams.confirm_timeout = options.first_idle_timeout();
-  wish.lanes.message_limit = wish.streams.message_limit;
-  return wish;
+  wanted.streams.confirm_timeout = options.first_idle_timeout();
+  wanted.lanes.message_limit = wanted.streams.message_limit;
+  return wanted;
 }
 
 class machine_platform final : public node_platform {

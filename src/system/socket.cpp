@@ -232,21 +232,21 @@ void let_descriptors_through(int fd, bool allowed) noexcept {
   (void)set_int(fd, SOL_SOCKET, option, allowed ? 1 : 0);
 }
 
-void set_stream_options(int fd, const stream_options& wish) noexcept {
+void set_stream_options(int fd, const stream_options& wanted) noexcept {
   int domain = AF_UNIX;
   socklen_t length = sizeof domain;
   (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
   if (domain != AF_UNIX) {
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, wish.keepalive ? 1 : 0);
+    (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, wanted.keepalive ? 1 : 0);
   }
   // Beyond the system's limit only with rights; without them up to the limit.
   const auto set_buffer = [fd](int forced, int usual, int bytes) {
     if (bytes > 0 && !set_int(fd, SOL_SOCKET, forced, bytes))
       (void)set_int(fd, SOL_SOCKET, usual, bytes);
   };
-  set_buffer(SO_SNDBUFFORCE, SO_SNDBUF, wish.send_buffer);
-  set_buffer(SO_RCVBUFFORCE, SO_RCVBUF, wish.receive_buffer);
+  set_buffer(SO_SNDBUFFORCE, SO_SNDBUF, wanted.send_buffer);
+  set_buffer(SO_RCVBUFFORCE, SO_RCVBUF, wanted.receive_buffer);
 }
 
 std::uint64_t granted_buffer(int fd, int option) noexcept {

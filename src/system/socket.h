@@ -48,7 +48,7 @@ struct stream_options {
   bool keepalive = true;   // TCP only
 };
 // TCP_NODELAY, keepalive, buffers. What the kernel refuses stays as it was.
-void set_stream_options(int fd, const stream_options& wish) noexcept;
+void set_stream_options(int fd, const stream_options& wanted) noexcept;
 // What it granted, in bytes of payload as it counts them; 0: it does not say.
 [[nodiscard]] std::uint64_t granted_buffer(int fd, int option) noexcept;
 

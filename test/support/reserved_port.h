@@ -18,11 +18,11 @@ namespace atbus::test {
 class reserved_port {
  public:
   explicit reserved_port(std::string_view loopback) {
-    const socket_address wish = socket_address::parse(loopback);
-    fd_ = socket(wish.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const socket_address wanted = socket_address::parse(loopback);
+    fd_ = socket(wanted.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     if (fd_ < 0 || setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(fd_, wish.get(), wish.size) != 0)
+        bind(fd_, wanted.get(), wanted.size) != 0)
       throw std::system_error(errno, std::generic_category(), "no port");
     address_ = socket_address::bound(fd_).text();
   }

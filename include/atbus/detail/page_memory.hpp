@@ -9,7 +9,7 @@
 
 namespace atbus {
 
-/// What a pool asks the kernel for. Both are wishes, never errors: obtained_memory says what was
+/// What a pool asks the kernel for. Both are best effort, never errors: obtained_memory says what was
 /// obtained instead.
 struct page_options {
   /// Has every page in place before the first use, so that no later access takes a page fault.

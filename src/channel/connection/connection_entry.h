@@ -102,8 +102,8 @@ struct connection_entry : newcomer {
 };
 
 struct listener_entry {
-  listener_entry(listening_socket socket, int epoll, const listen_options& wish)
-      : door(std::move(socket), epoll, this), options(wish) {}
+  listener_entry(listening_socket socket, int epoll, const listen_options& wanted)
+      : door(std::move(socket), epoll, this), options(wanted) {}
 
   acceptor door;
   listen_options options;

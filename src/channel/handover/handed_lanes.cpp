@@ -10,16 +10,16 @@ namespace atbus::detail {
 
 result<receiver_state*> make_handed_receiver(const std::string& text,
                                              const receiver_options& options) {
-  segment_address wish;
-  wish.name.handed = true;
-  wish.name.name = text;
-  wish.lanes = options.lanes;
-  wish.lane_size = options.lane_size;
-  wish.message_limit = options.message_limit;
-  auto geometry = choose_geometry(wish);
+  segment_address wanted;
+  wanted.name.handed = true;
+  wanted.name.name = text;
+  wanted.lanes = options.lanes;
+  wanted.lane_size = options.lane_size;
+  wanted.message_limit = options.message_limit;
+  auto geometry = choose_geometry(wanted);
   if (!geometry)
     return geometry.error();
-  auto built = build_segment(wish.name, *geometry);
+  auto built = build_segment(wanted.name, *geometry);
   if (!built)
     return built.error();
   if (auto e = map_all_lanes(*built); !e)

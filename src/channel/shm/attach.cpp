@@ -12,17 +12,17 @@ namespace {
 
 // A segment of our own making, locked and then named. receiver_exists: somebody was faster, open
 // theirs.
-result<segment> make_segment(const segment_address& wish) {
-  auto geometry = choose_geometry(wish);
+result<segment> make_segment(const segment_address& wanted) {
+  auto geometry = choose_geometry(wanted);
   if (!geometry)
     return geometry.error();
-  auto built = build_segment(wish.name, *geometry);
+  auto built = build_segment(wanted.name, *geometry);
   if (!built)
     return built;
   if (try_lock_byte(built->fd.get(), receiver_lock_byte) != lock_state::taken) {
     const int code = errno;
-    return error{errc::system_error, wish.name.text() + ": can't lock the new segment" + lock_hint,
-                 code};
+    return error{errc::system_error,
+                 wanted.name.text() + ": can't lock the new segment" + lock_hint, code};
   }
   test_hook(step::receiver_locked);
   if (auto e = link_segment(*built); !e)
@@ -31,21 +31,21 @@ result<segment> make_segment(const segment_address& wish) {
 }
 
 // The existing segment, locked. `retired` stands for "the name has changed, look again".
-result<segment> take_segment(const segment_address& wish) {
-  auto opened = open_segment(wish.name);
+result<segment> take_segment(const segment_address& wanted) {
+  auto opened = open_segment(wanted.name);
   if (!opened)
     return opened;
   const lock_state lock = try_lock_byte(opened->fd.get(), receiver_lock_byte);
   if (lock == lock_state::failed) {
     const int code = errno;
-    return error{errc::system_error, wish.name.text() + ": can't lock it" + lock_hint, code};
+    return error{errc::system_error, wanted.name.text() + ": can't lock it" + lock_hint, code};
   }
   // Lock first, then state: only now is it certain that this file is, and stays, the one that has
   // the name.
   if (!is_named(*opened))
-    return error{errc::retired, wish.name.text() + ": replaced while it was opened"};
+    return error{errc::retired, wanted.name.text() + ": replaced while it was opened"};
   if (lock == lock_state::held_elsewhere) {
-    return error{errc::receiver_exists, wish.name.text() + ": it has a living receiver, " +
+    return error{errc::receiver_exists, wanted.name.text() + ": it has a living receiver, " +
                                             opened->describe_receiver() +
                                             "; stop that one, or choose another name"};
   }
@@ -54,9 +54,9 @@ result<segment> take_segment(const segment_address& wish) {
     // Whoever removed it died before the name was gone.
     if (auto e = retire_segment(*opened); !e)
       return e;
-    return error{errc::retired, wish.name.text() + ": removed"};
+    return error{errc::retired, wanted.name.text() + ": removed"};
   }
-  if (auto e = check_wishes(*opened, wish); !e)
+  if (auto e = check_geometry(*opened, wanted); !e)
     return e;
   return opened;
 }
@@ -76,22 +76,22 @@ struct opened_segment {
   bool made = false;  // by us, just now
 };
 
-result<opened_segment> make_or_take(const segment_address& wish) {
+result<opened_segment> make_or_take(const segment_address& wanted) {
   for (int round = 0; round < name_rounds_max; ++round) {
-    auto taken = take_segment(wish);
+    auto taken = take_segment(wanted);
     if (taken)
       return opened_segment{std::move(*taken), false};
     if (taken.error() == errc::retired)
       continue;
     if (!(taken.error() == errc::not_found))
       return taken.error();
-    auto made = make_segment(wish);
+    auto made = make_segment(wanted);
     if (made)
       return opened_segment{std::move(*made), true};
     if (!(made.error() == errc::receiver_exists))
       return made.error();
   }
-  return error{errc::system_error, wish.name.text() +
+  return error{errc::system_error, wanted.name.text() +
                                        ": its name keeps changing hands; is something creating and "
                                        "removing it in a loop?"};
 }
@@ -99,17 +99,17 @@ result<opened_segment> make_or_take(const segment_address& wish) {
 }  // namespace
 
 result<receiver_state*> open_lane_receiver(const address& where, const receiver_options& options) {
-  auto wish = to_segment_address(where, options.directory);
-  if (!wish)
-    return wish.error();
-  if (wish->lanes == 0)
-    wish->lanes = options.lanes;
-  if (wish->lane_size == 0)
-    wish->lane_size = options.lane_size;
-  if (wish->message_limit == 0)
-    wish->message_limit = options.message_limit;
+  auto wanted = to_segment_address(where, options.directory);
+  if (!wanted)
+    return wanted.error();
+  if (wanted->lanes == 0)
+    wanted->lanes = options.lanes;
+  if (wanted->lane_size == 0)
+    wanted->lane_size = options.lane_size;
+  if (wanted->message_limit == 0)
+    wanted->message_limit = options.message_limit;
   const fork_pause no_fork;
-  auto segment = make_or_take(*wish);
+  auto segment = make_or_take(*wanted);
   if (!segment)
     return segment.error();
   // From here on a failure takes back what we have made; what was there before stays.
@@ -119,7 +119,7 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
     return e;
   }
   receiver_options resolved = options;
-  resolved.prefault |= wish->prefault;
+  resolved.prefault |= wanted->prefault;
   owned<receiver_state> state{new receiver_state(std::move(segment->opened), resolved)};
   if (auto e = state->start(); !e) {
     if (segment->made)
@@ -130,16 +130,16 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
 }
 
 result<sender_state*> open_lane_sender(const address& where, const sender_options& options) {
-  const auto wish = to_segment_address(where, options.directory);
-  if (!wish)
-    return wish.error();
+  const auto wanted = to_segment_address(where, options.directory);
+  if (!wanted)
+    return wanted.error();
   const fork_pause no_fork;
-  auto taken = take_lane(wish->name);
+  auto taken = take_lane(wanted->name);
   if (!taken)
     return taken.error();
-  if (auto e = check_wishes(taken->opened, *wish); !e)
+  if (auto e = check_geometry(taken->opened, *wanted); !e)
     return e;
-  if (options.prefault || wish->prefault)
+  if (options.prefault || wanted->prefault)
     prefault_lane(*taken);
   const std::string text = taken->opened.name.text();
   const std::uint32_t lane = taken->lane;

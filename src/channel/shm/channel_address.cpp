@@ -32,15 +32,15 @@ result<segment_address> to_segment_address(const address& where, const std::stri
     return error{errc::not_supported,
                  where.to_string() + ": durable channels are not in this version; leave it out"};
   }
-  segment_address wish;
-  wish.name.in_process = where.kind() == address_kind::mem;
-  wish.name.name = where.name();
-  wish.name.directory = directory;
-  wish.lanes = where.option(address_option::lanes).value_or(0);
-  wish.lane_size = where.option(address_option::lane_size).value_or(0);
-  wish.message_limit = where.option(address_option::message_limit).value_or(0);
-  wish.prefault = where.flag(address_option::prefault).value_or(false);
-  return wish;
+  segment_address wanted;
+  wanted.name.in_process = where.kind() == address_kind::mem;
+  wanted.name.name = where.name();
+  wanted.name.directory = directory;
+  wanted.lanes = where.option(address_option::lanes).value_or(0);
+  wanted.lane_size = where.option(address_option::lane_size).value_or(0);
+  wanted.message_limit = where.option(address_option::message_limit).value_or(0);
+  wanted.prefault = where.flag(address_option::prefault).value_or(false);
+  return wanted;
 }
 
 result<segment_address> parse_segment_address(std::string_view text, const std::string& directory) {
@@ -55,26 +55,27 @@ result<segment_address> parse_segment_address(std::string_view text, const std::
   return to_segment_address(*where, directory);
 }
 
-result<segment_geometry> choose_geometry(const segment_address& wish) {
+result<segment_geometry> choose_geometry(const segment_address& wanted) {
   segment_geometry g;
-  const std::uint64_t lanes = wish.lanes != 0 ? wish.lanes : default_lanes;
+  const std::uint64_t lanes = wanted.lanes != 0 ? wanted.lanes : default_lanes;
   if (lanes > max_lanes)
-    return bad_number(wish.name, "the number of lanes", lanes, 1, max_lanes);
+    return bad_number(wanted.name, "the number of lanes", lanes, 1, max_lanes);
   g.lane_count = static_cast<std::uint32_t>(lanes);
-  g.message_limit = wish.message_limit != 0 ? wish.message_limit : build_settings::message_limit;
+  g.message_limit =
+      wanted.message_limit != 0 ? wanted.message_limit : build_settings::message_limit;
   if (g.message_limit > max_message_limit) {
-    return bad_number(wish.name, "message_limit", g.message_limit, 1, max_message_limit);
+    return bad_number(wanted.name, "message_limit", g.message_limit, 1, max_message_limit);
   }
   const std::uint64_t least = std::bit_ceil(2 * (g.message_limit + record_header_size));
   const std::uint64_t size =
-      wish.lane_size != 0 ? wish.lane_size : std::max(default_lane_size, least);
+      wanted.lane_size != 0 ? wanted.lane_size : std::max(default_lane_size, least);
   if (size > max_lane_size || size < min_lane_size) {
-    return bad_number(wish.name, "lane_size", size, min_lane_size, max_lane_size);
+    return bad_number(wanted.name, "lane_size", size, min_lane_size, max_lane_size);
   }
   g.lane_size = std::bit_ceil(size);
   if (g.lane_size < least) {
     return error{errc::invalid_argument,
-                 wish.name.text() + ": lanes of " + std::to_string(g.lane_size) +
+                 wanted.name.text() + ": lanes of " + std::to_string(g.lane_size) +
                      " bytes are too small for messages of up to " +
                      std::to_string(g.message_limit) + " bytes; lane_size must be at least " +
                      std::to_string(least)};
@@ -82,24 +83,24 @@ result<segment_geometry> choose_geometry(const segment_address& wish) {
   return g;
 }
 
-error check_wishes(const segment& existing, const segment_address& wish) {
-  const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t wanted) {
+error check_geometry(const segment& existing, const segment_address& wanted) {
+  const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t asked) {
     return error{errc::geometry_mismatch, existing.name.text() + ": the existing segment has " +
                                               what + " " + std::to_string(has) +
-                                              ", asked for was " + std::to_string(wanted) +
+                                              ", asked for was " + std::to_string(asked) +
                                               "; remove it first (receiver::remove, `atbus shm "
                                               "clean`), or ask for what it has"};
   };
   const segment_geometry& g = existing.geometry;
-  if (wish.lanes != 0 && wish.lanes != g.lane_count)
-    return differs("lanes =", g.lane_count, wish.lanes);
-  if (wish.message_limit != 0 && wish.message_limit != g.message_limit) {
-    return differs("message_limit =", g.message_limit, wish.message_limit);
+  if (wanted.lanes != 0 && wanted.lanes != g.lane_count)
+    return differs("lanes =", g.lane_count, wanted.lanes);
+  if (wanted.message_limit != 0 && wanted.message_limit != g.message_limit) {
+    return differs("message_limit =", g.message_limit, wanted.message_limit);
   }
-  if (wish.lane_size > max_lane_size)
-    return differs("lane_size =", g.lane_size, wish.lane_size);
-  if (wish.lane_size != 0 && std::bit_ceil(wish.lane_size) != g.lane_size) {
-    return differs("lane_size =", g.lane_size, wish.lane_size);
+  if (wanted.lane_size > max_lane_size)
+    return differs("lane_size =", g.lane_size, wanted.lane_size);
+  if (wanted.lane_size != 0 && std::bit_ceil(wanted.lane_size) != g.lane_size) {
+    return differs("lane_size =", g.lane_size, wanted.lane_size);
   }
   return {};
 }

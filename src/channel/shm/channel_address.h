@@ -31,8 +31,8 @@ struct segment_address {
                                                             const std::string& directory);
 
 // The geometry for a new segment; errors name the number at fault.
-[[nodiscard]] result<segment_geometry> choose_geometry(const segment_address& wish);
+[[nodiscard]] result<segment_geometry> choose_geometry(const segment_address& wanted);
 // Whether an existing segment is what was asked for; what was not asked for is taken as it is.
-[[nodiscard]] error check_wishes(const segment& existing, const segment_address& wish);
+[[nodiscard]] error check_geometry(const segment& existing, const segment_address& wanted);
 
 }  // namespace atbus::detail

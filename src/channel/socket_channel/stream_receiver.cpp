@@ -179,9 +179,9 @@ void stream_receiver::opening_moved(connection& of) noexcept {
 }
 
 error stream_receiver::make_lanes() {
-  receiver_options wish = lane_options_;
-  wish.message_limit = message_limit_;
-  auto opened = make_handed_receiver(address_, wish);
+  receiver_options wanted = lane_options_;
+  wanted.message_limit = message_limit_;
+  auto opened = make_handed_receiver(address_, wanted);
   if (!opened)
     return opened.error();
   receiver_state* const made = *opened;

@@ -10,29 +10,30 @@
 namespace atbus::detail {
 namespace {}  // namespace
 
-error check_frame_queue(const frame_queue_options& wish, const std::string& text) {
-  if (wish.message_limit > frame_payload_max) {
+error check_frame_queue(const frame_queue_options& options, const std::string& text) {
+  if (options.message_limit > frame_payload_max) {
     return {errc::invalid_argument, text + ": a message limit of " +
-                                        std::to_string(wish.message_limit) + " is above 64 MiB"};
+                                        std::to_string(options.message_limit) + " is above 64 MiB"};
   }
-  if (wish.bytes > send_queue::no_limit / 2 ||
-      wish.blocks > send_queue::no_limit / 2 / frame_block_size)
+  if (options.bytes > send_queue::no_limit / 2 ||
+      options.blocks > send_queue::no_limit / 2 / frame_block_size)
     return {errc::invalid_argument, text + ": the send buffer is larger than any memory"};
   return {};
 }
 
-std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish, chunk_cache* shared) {
-  const std::uint64_t least = 2 * frame_size(wish.message_limit);
-  if (wish.buffer == send_buffer_kind::growing) {
+std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& options,
+                                             chunk_cache* shared) {
+  const std::uint64_t least = 2 * frame_size(options.message_limit);
+  if (options.buffer == send_buffer_kind::growing) {
     const std::uint64_t limit =
-        std::max(wish.bytes == 0 ? frame_queue_size_default : wish.bytes, least);
+        std::max(options.bytes == 0 ? frame_queue_size_default : options.bytes, least);
     if (shared != nullptr)
       return std::make_unique<malloc_queue>(limit, *shared);
     return std::make_unique<malloc_queue>(
         malloc_queue::options{.byte_limit = limit, .chunks = {.idle_bytes = limit}});
   }
   const std::uint64_t blocks =
-      wish.blocks == 0 ? frame_queue_size_default / frame_block_size : wish.blocks;
+      options.blocks == 0 ? frame_queue_size_default / frame_block_size : options.blocks;
   return std::make_unique<block_ring>(block_ring::options{
       .blocks = std::max(blocks, (least + frame_block_size - 1) / frame_block_size),
       .block_size = frame_block_size});

@@ -55,10 +55,10 @@ template <class Options>
 }
 
 // invalid_argument if no memory could hold it, or no frame a message of the limit.
-[[nodiscard]] error check_frame_queue(const frame_queue_options& wish, const std::string& text);
+[[nodiscard]] error check_frame_queue(const frame_queue_options& options, const std::string& text);
 // The longest message always finds room beside what is half written. `shared`: whose chunks a
 // growing queue uses, or null.
-[[nodiscard]] std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& wish,
+[[nodiscard]] std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& options,
                                                            chunk_cache* shared = nullptr);
 
 // Hands over the messages that the queue holds, in order: `each(bytes_view, bool written)`. A frame

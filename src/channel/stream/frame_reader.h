@@ -33,7 +33,7 @@ enum class frame_flow : std::uint8_t { go_on, stop };
 
 enum class walk_end : std::uint8_t {
   needs_more,  // what is left is no complete frame: needed() says how much it takes
-  stopped,     // the handler wished so
+  stopped,     // the handler asked for it
   failed,      // fault() says why
 };
 

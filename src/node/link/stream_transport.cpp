@@ -12,24 +12,24 @@
 namespace atbus::detail {
 namespace {
 
-connection_options for_links(const stream_transport_options& wish) {
-  const std::uint64_t limit = wish.message_limit == 0
+connection_options for_links(const stream_transport_options& options) {
+  const std::uint64_t limit = options.message_limit == 0
                                   ? build_settings::message_limit + message_head_size
-                                  : wish.message_limit;
-  return {.socket = wish.socket,
+                                  : options.message_limit;
+  return {.socket = options.socket,
           .message_limit = limit,
-          .buffer = wish.buffer,
+          .buffer = options.buffer,
           .release = release_policy::by_user,
-          .confirm_timeout = wish.confirm_timeout,
+          .confirm_timeout = options.confirm_timeout,
           .user_confirms = true,
           .unconfirmed_message_limit = control_size_max};
 }
 
 // The longest message always finds room beside what is half released.
-std::uint64_t data_limit(const stream_transport_options& wish, std::uint64_t message_limit) {
-  const std::uint64_t wanted = wish.buffer == send_buffer_kind::growing
-                                   ? wish.send_buffer_size
-                                   : wish.send_buffer_number * frame_block_size;
+std::uint64_t data_limit(const stream_transport_options& options, std::uint64_t message_limit) {
+  const std::uint64_t wanted = options.buffer == send_buffer_kind::growing
+                                   ? options.send_buffer_size
+                                   : options.send_buffer_number * frame_block_size;
   return std::max(wanted == 0 ? frame_queue_size_default : wanted, 2 * frame_size(message_limit));
 }
 

@@ -96,7 +96,7 @@ TEST_P(Life, RemovedSegmentTellsItsSendersAndFreesTheName) {
   EXPECT_EQ(drain(fresh), std::vector<std::string>{"new"});
 }
 
-TEST_P(LaneLife, WishesThatTheExistingSegmentDoesNotMeetAreErrors) {
+TEST_P(LaneLife, AskingForAnotherGeometryThanTheSegmentHasIsAnError) {
   auto first = open_receiver({.lanes = 4, .message_limit = 1000});
   first.close();
   auto other = receiver::open(address, {.lanes = 5});

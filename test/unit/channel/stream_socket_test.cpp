@@ -304,9 +304,9 @@ TEST_F(StreamSocket, OneOfManyReplacesADeadListener) {
   }
 }
 
-TEST_F(StreamSocket, BuffersAreWishesAndWhatWasGrantedIsSaid) {
-  const detail::stream_options wish{.send_buffer = 64 * 1024, .receive_buffer = 128 * 1024};
-  auto listening = listening_socket::open(parsed("ipv4://127.0.0.1:0"), 4, wish);
+TEST_F(StreamSocket, BufferSizesAreBestEffortAndTheGrantedSizeIsReported) {
+  const detail::stream_options wanted{.send_buffer = 64 * 1024, .receive_buffer = 128 * 1024};
+  auto listening = listening_socket::open(parsed("ipv4://127.0.0.1:0"), 4, wanted);
   ASSERT_TRUE(listening);
   EXPECT_EQ(detail::granted_buffer(listening->get(), SO_SNDBUF), 64U * 1024);
   EXPECT_EQ(detail::granted_buffer(listening->get(), SO_RCVBUF), 128U * 1024);

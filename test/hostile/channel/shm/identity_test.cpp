@@ -16,7 +16,7 @@ class SegmentIdentity : public hostile_channel {
   // What both sides say; the file must not change by it.
   void expect_refusal(errc code, std::initializer_list<std::string> facts) {
     const std::string before = content();
-    const auto in = receiver::open("shm://victim", receiving_without_wishes());
+    const auto in = receiver::open("shm://victim", receiving_any_geometry());
     const auto out = sender::open("shm://victim", sending());
     ASSERT_FALSE(in);
     ASSERT_FALSE(out);
@@ -40,8 +40,8 @@ class SegmentIdentity : public hostile_channel {
   }
 
  private:
-  // An explicit wish that differs is an error of its own.
-  [[nodiscard]] receiver_options receiving_without_wishes() const {
+  // An explicit geometry that differs is an error of its own.
+  [[nodiscard]] receiver_options receiving_any_geometry() const {
     receiver_options o = receiving();
     o.lanes = 0;
     o.lane_size = o.message_limit = 0;

@@ -10,30 +10,30 @@ using namespace std::string_view_literals;
 constexpr std::uint64_t KiB = 1024;
 constexpr std::uint64_t MiB = KiB * 1024;
 
-TEST(ChannelAddress, NamesASegmentAndWhatIsWishedOfIt) {
-  const auto wish = parse_segment_address(
+TEST(ChannelAddress, NamesASegmentAndItsGeometry) {
+  const auto wanted = parse_segment_address(
       "shm://zone-1?lanes=4&lane_size=64K&message_limit=1000&prefault=true", "/dir");
-  ASSERT_TRUE(wish) << wish.error().text();
-  EXPECT_FALSE(wish->name.in_process);
-  EXPECT_EQ(wish->name.text(), "shm://zone-1");
-  EXPECT_EQ(wish->name.directory, "/dir");
-  EXPECT_EQ(wish->name.file_name(), "atbus-segment.zone-1");
-  EXPECT_EQ(wish->name.bell_name(), "atbus-bell.zone-1");
-  EXPECT_EQ(wish->lanes, 4U);
-  EXPECT_EQ(wish->lane_size, 64 * KiB);
-  EXPECT_EQ(wish->message_limit, 1000U);
-  EXPECT_TRUE(wish->prefault);
+  ASSERT_TRUE(wanted) << wanted.error().text();
+  EXPECT_FALSE(wanted->name.in_process);
+  EXPECT_EQ(wanted->name.text(), "shm://zone-1");
+  EXPECT_EQ(wanted->name.directory, "/dir");
+  EXPECT_EQ(wanted->name.file_name(), "atbus-segment.zone-1");
+  EXPECT_EQ(wanted->name.bell_name(), "atbus-bell.zone-1");
+  EXPECT_EQ(wanted->lanes, 4U);
+  EXPECT_EQ(wanted->lane_size, 64 * KiB);
+  EXPECT_EQ(wanted->message_limit, 1000U);
+  EXPECT_TRUE(wanted->prefault);
 }
 
-TEST(ChannelAddress, WishesNothingThatItDoesNotSay) {
-  const auto wish = parse_segment_address("mem://zone", "/dir");
-  ASSERT_TRUE(wish) << wish.error().text();
-  EXPECT_TRUE(wish->name.in_process);
-  EXPECT_EQ(wish->name.text(), "mem://zone");
-  EXPECT_EQ(wish->lanes, 0U);
-  EXPECT_EQ(wish->lane_size, 0U);
-  EXPECT_EQ(wish->message_limit, 0U);
-  EXPECT_FALSE(wish->prefault);
+TEST(ChannelAddress, AsksForNothingThatItDoesNotSay) {
+  const auto wanted = parse_segment_address("mem://zone", "/dir");
+  ASSERT_TRUE(wanted) << wanted.error().text();
+  EXPECT_TRUE(wanted->name.in_process);
+  EXPECT_EQ(wanted->name.text(), "mem://zone");
+  EXPECT_EQ(wanted->lanes, 0U);
+  EXPECT_EQ(wanted->lane_size, 0U);
+  EXPECT_EQ(wanted->message_limit, 0U);
+  EXPECT_FALSE(wanted->prefault);
 }
 
 TEST(ChannelAddress, RefusesWhatIsNoName) {
@@ -86,11 +86,11 @@ TEST(SegmentGeometryChoice, MakesLanesThatHoldTwoOfTheLargestMessage) {
       {2, 0, max_message_limit, {2, 256 * MiB, max_message_limit}},
   };
   for (const auto& c : cases) {
-    segment_address wish;
-    wish.lanes = c.lanes;
-    wish.lane_size = c.lane_size;
-    wish.message_limit = c.message_limit;
-    const auto chosen = choose_geometry(wish);
+    segment_address wanted;
+    wanted.lanes = c.lanes;
+    wanted.lane_size = c.lane_size;
+    wanted.message_limit = c.message_limit;
+    const auto chosen = choose_geometry(wanted);
     ASSERT_TRUE(chosen) << chosen.error().text();
     EXPECT_EQ(*chosen, c.expected) << c.lanes << ", " << c.lane_size << ", " << c.message_limit;
   }
@@ -111,12 +111,12 @@ TEST(SegmentGeometryChoice, RefusesWhatIsImpossibleAndSaysWhichNumberIs) {
       {1, 4096, 2041, "8192"},  // what it would have to be
   };
   for (const auto& c : cases) {
-    segment_address wish;
-    wish.name.name = "zone";
-    wish.lanes = c.lanes;
-    wish.lane_size = c.lane_size;
-    wish.message_limit = c.message_limit;
-    const auto refused = choose_geometry(wish);
+    segment_address wanted;
+    wanted.name.name = "zone";
+    wanted.lanes = c.lanes;
+    wanted.lane_size = c.lane_size;
+    wanted.message_limit = c.message_limit;
+    const auto refused = choose_geometry(wanted);
     ASSERT_FALSE(refused) << c.named;
     EXPECT_EQ(refused.error().code(), errc::invalid_argument);
     EXPECT_NE(refused.error().text().find(c.named), std::string::npos) << refused.error().text();
@@ -124,7 +124,7 @@ TEST(SegmentGeometryChoice, RefusesWhatIsImpossibleAndSaysWhichNumberIs) {
   }
 }
 
-TEST(SegmentGeometryWishes, AreComparedWithWhatThereIs) {
+TEST(SegmentGeometry, IsComparedWithTheExistingOne) {
   segment existing;
   existing.name.name = "zone";
   existing.geometry = {4, 8192, 1000};
@@ -142,11 +142,11 @@ TEST(SegmentGeometryWishes, AreComparedWithWhatThereIs) {
       {0, 0, 999, "asked for was 999"},
   };
   for (const auto& c : cases) {
-    segment_address wish;
-    wish.lanes = c.lanes;
-    wish.lane_size = c.lane_size;
-    wish.message_limit = c.message_limit;
-    const error e = check_wishes(existing, wish);
+    segment_address wanted;
+    wanted.lanes = c.lanes;
+    wanted.lane_size = c.lane_size;
+    wanted.message_limit = c.message_limit;
+    const error e = check_geometry(existing, wanted);
     if (c.differs == nullptr) {
       EXPECT_TRUE(e) << e.text();
     } else {

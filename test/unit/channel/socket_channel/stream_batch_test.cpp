@@ -57,7 +57,7 @@ TEST_P(Batch, RestIsDeliveredAfterAnException) {
   EXPECT_EQ(thrown, 10);
 }
 
-TEST_P(Batch, IsDividedAsPollWishes) {
+TEST_P(Batch, IsDividedAsPollAsks) {
   auto inbox = open_receiver();
   auto out = open_sender();
   send_batch(out);

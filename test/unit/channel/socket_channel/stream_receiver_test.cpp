@@ -227,7 +227,7 @@ TEST_P(StreamReceiver, GoesOnAfterAConnectionThatEndedBeforeItWasAccepted) {
   }
 }
 
-TEST_P(StreamReceiver, KeepsTheSocketOptionsThatWereWishedFor) {
+TEST_P(StreamReceiver, KeepsTheSocketOptionsThatWereAskedFor) {
   if (address.starts_with("unix"))
     GTEST_SKIP() << "no such options there";
   static int accepted = -1;

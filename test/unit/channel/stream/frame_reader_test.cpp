@@ -68,7 +68,7 @@ TEST_P(FrameReader, HandsOutEachFrameInOrderInPlace) {
   EXPECT_EQ(reader.needed(), frame_header_size);
 }
 
-TEST_P(FrameReader, StopsWhenItsHandlerWishesAndGoesOnThere) {
+TEST_P(FrameReader, StopsWhenItsHandlerAsksAndGoesOnThere) {
   byte_string stream = opened_stream(checksums());
   for (int i = 0; i < 10; ++i)
     append(stream, data_frame(as_bytes("message"), checksums()));
@@ -319,7 +319,7 @@ TEST(FrameReaderChecksum, IsMissedWhereItIsAgreedOn) {
   byte_string second = data_frame(as_bytes("one"), true);
   append(second, data_frame(as_bytes("two"), false));
   EXPECT_EQ(after_opening(second, true).fault, frame_fault::missing_checksum);
-  // Whichever end wished for them.
+  // Whichever end asked for them.
   byte_string stream;
   append(stream, hello_frame(sending_end(false)));
   append(stream, data_frame(as_bytes("hello"), false));

@@ -181,7 +181,7 @@ TEST(ControlFrame, HasItsVeryLengthAndNoReservedBits) {
   EXPECT_EQ(read_control_type(bytes_of({2, 0, 0}), type), frame_fault::truncated_control);
 }
 
-TEST(ControlFrame, CarriesAChecksumOnlyIfWished) {
+TEST(ControlFrame, CarriesAChecksumOnlyIfAskedTo) {
   EXPECT_EQ(load_frame_header(switch_frame(false).data()) >> 32, 0U);
   EXPECT_EQ(load_frame_header(goodbye_frame(errc::ok, false).data()) >> 32, 0U);
   EXPECT_NE(load_frame_header(switch_frame(true).data()) >> 32, 0U);

@@ -215,37 +215,38 @@ inline bool turn_until(std::initializer_list<recorded_end*> all,
   return true;
 }
 
-inline stream_transport_options stream_options_for(const link_setting& wish) {
+inline stream_transport_options stream_options_for(const link_setting& wanted) {
   stream_transport_options options;
-  options.message_limit = wish.message_limit;
-  options.buffer = wish.buffer;
-  options.send_buffer_size = wish.queue_size;
-  options.send_buffer_number = wish.queue_size / build_settings::data_node_size;
+  options.message_limit = wanted.message_limit;
+  options.buffer = wanted.buffer;
+  options.send_buffer_size = wanted.queue_size;
+  options.send_buffer_number = wanted.queue_size / build_settings::data_node_size;
   options.socket.send_buffer = options.socket.receive_buffer = 16 * 1024;
-  options.confirm_timeout = wish.confirm_timeout;
-  options.connect_timeout = wish.connect_timeout;
+  options.confirm_timeout = wanted.confirm_timeout;
+  options.connect_timeout = wanted.connect_timeout;
   return options;
 }
-inline lane_transport_options lane_options_for(const link_setting& wish) {
-  return {.message_limit = wish.message_limit,
-          .lane_size = wish.queue_size,
-          .directory = wish.directory,
-          .connect_timeout = wish.connect_timeout};
+inline lane_transport_options lane_options_for(const link_setting& wanted) {
+  return {.message_limit = wanted.message_limit,
+          .lane_size = wanted.queue_size,
+          .directory = wanted.directory,
+          .connect_timeout = wanted.connect_timeout};
 }
-inline std::unique_ptr<transport> make_streams(const link_setting& wish) {
-  return std::make_unique<stream_transport>(stream_options_for(wish));
+inline std::unique_ptr<transport> make_streams(const link_setting& wanted) {
+  return std::make_unique<stream_transport>(stream_options_for(wanted));
 }
-inline std::unique_ptr<transport> make_lanes(const link_setting& wish) {
-  return std::make_unique<lane_transport>(lane_options_for(wish));
+inline std::unique_ptr<transport> make_lanes(const link_setting& wanted) {
+  return std::make_unique<lane_transport>(lane_options_for(wanted));
 }
-inline std::unique_ptr<transport> make_both(const link_setting& wish) {
+inline std::unique_ptr<transport> make_both(const link_setting& wanted) {
   return std::make_unique<channels>(
-      channels_options{.streams = stream_options_for(wish), .lanes = lane_options_for(wish)});
+      channels_options{.streams = stream_options_for(wanted), .lanes = lane_options_for(wanted)});
 }
-inline std::unique_ptr<transport> make_simulated(const link_setting& wish) {
+inline std::unique_ptr<transport> make_simulated(const link_setting& wanted) {
   return std::make_unique<simulated_transport>(
-      *wish.network,
-      simulated_process{.message_limit = wish.message_limit, .queue_size = wish.queue_size}, [] {});
+      *wanted.network,
+      simulated_process{.message_limit = wanted.message_limit, .queue_size = wanted.queue_size},
+      [] {});
 }
 
 struct kind_of_link {

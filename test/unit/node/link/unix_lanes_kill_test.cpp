@@ -80,10 +80,10 @@ class UnixLanesKill : public ::testing::Test {
 
   std::unique_ptr<recorded_end> make(std::uint64_t id) {
     setting_.directory = directory_.path();
-    channels_options wish{.streams = stream_options_for(setting_),
-                          .lanes = lane_options_for(setting_)};
-    wish.lanes.lanes = 2;  // one that is not free again is missed
-    return std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_instance{id, 1});
+    channels_options wanted{.streams = stream_options_for(setting_),
+                            .lanes = lane_options_for(setting_)};
+    wanted.lanes.lanes = 2;  // one that is not free again is missed
+    return std::make_unique<recorded_end>(std::make_unique<channels>(wanted), node_instance{id, 1});
   }
   [[nodiscard]] std::string address(const std::string& name) const {
     return "unix://" + directory_.path() + "/" + name;

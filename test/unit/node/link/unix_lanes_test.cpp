@@ -16,10 +16,10 @@ class UnixLanes : public ::testing::Test {
 
   recorded_end& make(std::unique_ptr<recorded_end>& end, std::uint64_t id) {
     setting.directory = directory.path();
-    channels_options wish{.streams = stream_options_for(setting),
-                          .lanes = lane_options_for(setting)};
-    wish.lanes.lanes = lane_count;
-    end = std::make_unique<recorded_end>(std::make_unique<channels>(wish), node_instance{id, 1});
+    channels_options wanted{.streams = stream_options_for(setting),
+                            .lanes = lane_options_for(setting)};
+    wanted.lanes.lanes = lane_count;
+    end = std::make_unique<recorded_end>(std::make_unique<channels>(wanted), node_instance{id, 1});
     return *end;
   }
   void start() {
