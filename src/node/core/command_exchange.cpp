@@ -100,7 +100,7 @@ status command_exchange::answer(const node_instance& to, std::uint64_t number, e
     if (in->instance.incarnation != 0 && in->instance != to)
       return {errc::peer_closed, to.id.value()};
     // It may be back soon, for what its link or an earlier incarnation of this node has left.
-    if (in->sessions.empty() && !retention_.is_wished(*in) && !in->forget.pending())
+    if (in->sessions.empty() && !retention_.is_wanted(*in) && !in->forget.pending())
       in->forget.set(node_.idle_deadline());
   }
   byte_buffer payload;

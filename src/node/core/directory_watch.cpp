@@ -26,7 +26,7 @@ void directory_watch::announce(const std::vector<std::string>& addresses) {
 }
 
 void directory_watch::lost(peer& of) {
-  if (of.wished && directory_ != nullptr)
+  if (of.wanted && directory_ != nullptr)
     follow(of);
 }
 
@@ -60,14 +60,14 @@ void directory_watch::look() {
 
 peer* directory_watch::find_or_look_up(bus_id id) {
   peer* const known = peers_.find(id);
-  if (known != nullptr && (known->wished || !known->sessions.empty()))
+  if (known != nullptr && (known->wanted || !known->sessions.empty()))
     return known;
   if (directory_ == nullptr || !node_.fault || id == node_.self.id || id == bus_id{} ||
       directory_->lookup(id).empty())
     return known;
   peer& of = peers_.find_or_make(id);
   follow(of);
-  if (of.wished || known != nullptr)
+  if (of.wanted || known != nullptr)
     return &of;
   retention_.forget(of);
   return nullptr;
@@ -109,9 +109,9 @@ void directory_watch::follow(peer& of) {
   const auto by_connect = [](const dial& one) {
     return !one.offered && !one.listed && !one.is_relayed();
   };
-  of.wished = false;
+  of.wanted = false;
   if (is_listed || std::any_of(of.dials.begin(), of.dials.end(), by_connect))
-    retention_.wish_for(of);
+    retention_.set_wanted(of);
 }
 
 }  // namespace atbus::detail

@@ -86,7 +86,7 @@ void link_choice::superseded(peer& of, session& path) {
               " takes nothing more from this process: another one has its bus id");
   events_.tell_endpoint(of.id, endpoint_event::superseded);
   of.current = nullptr;
-  retention_.end_wishes(of);
+  retention_.end_wanted(of);
   retention_.abandon(of, errc::superseded);
   sessions_.drop(path, true, errc::superseded, {});
 }

@@ -90,7 +90,7 @@ bool liveness::is_idle(session& over_nodes) const {
   if (std::exchange(over_nodes.data_at_ping, data) != data)
     over_nodes.active_at = now;
   return now - std::max(over_nodes.active_at, over_nodes.registered_at) >= circuit_idle_time &&
-         !of.wished && !of.out.holds() && over_nodes.settled();
+         !of.wanted && !of.out.holds() && over_nodes.settled();
 }
 
 void liveness::answered(const session& from, std::uint64_t number) {

@@ -129,16 +129,16 @@ error node_core::connect(bus_id id, std::string_view text) {
     if (known.to == where.value()) {
       known.offered = known.listed = false;
       known.as = relation::peer;  // also if it is a sibling: it is dialled until it answers
-      retention_.wish_for(to);
+      retention_.set_wanted(to);
       return {};
     }
   }
   if (error bad = dialing_.start_dial(to.dials, &to, *where, false); !bad) {
-    if (!to.wished && to.sessions.empty() && !to.out.holds())
+    if (!to.wanted && to.sessions.empty() && !to.out.holds())
       retention_.forget(to);
     return bad;
   }
-  retention_.wish_for(to);
+  retention_.set_wanted(to);
   return {};
 }
 
@@ -165,7 +165,7 @@ error node_core::disconnect(bus_id id) {
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
   outbox_.forget(*to);
-  retention_.end_wishes(*to);
+  retention_.end_wanted(*to);
   retention_.abandon(*to, errc::closed);
   for (session* one : std::vector<session*>{to->sessions}) {
     if (!std::exchange(one->given_up, true) && one->stage != session_stage::dropped)

@@ -21,8 +21,8 @@ void peer_retention::made(peer& of) {
   });
 }
 
-void peer_retention::wish_for(peer& of) {
-  of.wished = true;
+void peer_retention::set_wanted(peer& of) {
+  of.wanted = true;
   of.forget.cancel();
 }
 
@@ -35,7 +35,7 @@ void peer_retention::lost(peer& of) {
 }
 
 void peer_retention::let_go(peer& of) {
-  if (is_wished(of))
+  if (is_wanted(of))
     return;
   if (node_.leaving || !of.out.holds() || node_.is_client(of)) {
     abandon(of, errc::closed);
@@ -111,23 +111,23 @@ void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
     default:
       return await_for_a_time(of);
   }
-  if (of.wished || of.instance.incarnation != 0 || !of.sessions.empty())
+  if (of.wanted || of.instance.incarnation != 0 || !of.sessions.empty())
     return;
   give_up(of, why);
 }
 
 bool peer_retention::is_only_awaited(const peer& of) const noexcept {
-  return of.instance.incarnation == 0 && !is_wished(of) && of.sessions.empty() && of.dials.empty();
+  return of.instance.incarnation == 0 && !is_wanted(of) && of.sessions.empty() && of.dials.empty();
 }
 
 void peer_retention::await_for_a_time(peer& of) {
   const bool was_met = of.instance.incarnation != 0 || !of.sessions.empty();
-  if (!was_met && !is_wished(of) && !of.forget.pending())
+  if (!was_met && !is_wanted(of) && !of.forget.pending())
     of.forget.set(node_.idle_deadline());
 }
 
-void peer_retention::end_wishes(peer& of) {
-  of.wished = false;
+void peer_retention::end_wanted(peer& of) {
+  of.wanted = false;
   dialing_.end_dials(of.dials);
   if (parent_.last != &of)
     return;

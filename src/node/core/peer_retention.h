@@ -32,15 +32,15 @@ class peer_retention {
   // A peer was made: from now on its timers are looked after here.
   void made(peer& of);
   // The user or the directory wants to be connected to it: it is not forgotten while it is away.
-  static void wish_for(peer& of);
+  static void set_wanted(peer& of);
   // Neither wants that any more.
-  void end_wishes(peer& of);
-  [[nodiscard]] bool is_wished(const peer& of) const noexcept {
-    return of.wished || parent_.last == &of;
+  void end_wanted(peer& of);
+  [[nodiscard]] bool is_wanted(const peer& of) const noexcept {
+    return of.wanted || parent_.last == &of;
   }
   // It has no link any more: its dials go on.
   void lost(peer& of);
-  // Unless it is wished for it is forgotten: at once, or when it has not come back in time.
+  // Unless it is wanted it is forgotten: at once, or when it has not come back in time.
   void let_go(peer& of);
   // What waits for it is reported; then, or by give_up() only what is not required.
   void abandon(peer& of, errc reason);
@@ -49,7 +49,7 @@ class peer_retention {
 
   // A message waits for it, and that is all that is known of it.
   [[nodiscard]] bool is_only_awaited(const peer& of) const noexcept;
-  // A peer that was never met is given up in time, unless it comes or is wished for.
+  // A peer that was never met is given up in time, unless it comes or is wanted.
   void await_for_a_time(peer& of);
   // Begins to reach it over other nodes if they may know a way, and nothing better is under way.
   void seek(peer& of);

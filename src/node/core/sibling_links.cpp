@@ -69,7 +69,7 @@ void sibling_links::dial_sibling(session& from, const found_body& answer) {
   }
   peer& of = peers_.find_or_make(answer.id);
   // Who is connected as a peer, or is to be, stays one.
-  if (of.wished || reach_.link_to(of) != nullptr)
+  if (of.wanted || reach_.link_to(of) != nullptr)
     return;
   const bool same_host = answer.host == node_.on.host && answer.host != host_identity{};
   dialing_.dial_offered(of, answer.addresses, relation::sibling, [same_host](const address& to) {

@@ -72,8 +72,8 @@ struct peer {
   bool wants_room = false;         // a send was refused: on_writable is owed
 
   std::list<dial> dials;
-  bool wished = false;  // connect() or the directory names it, until disconnect()
-  // Of a peer that is not wished for: when what it has not got is given up.
+  bool wanted = false;  // connect() or the directory names it, until disconnect()
+  // Of a peer that is not wanted for: when what it has not got is given up.
   timer forget;
   timer expiry;  // of what is held
   // Told to on_endpoint.
