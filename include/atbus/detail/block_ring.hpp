@@ -7,13 +7,13 @@
 // Messages are packed byte by byte; blocks are the unit in which the ring is sized (blocks x block
 // size is the hard limit), not a unit that messages are rounded to: doc/design/buffers.md gives the
 // figures for both. A message never wraps: one that does not fit before the end starts at the base,
-// if there is room before the head, and the bytes before the end rest until the head has passed
+// if there is room before the head, and the bytes before the end stay unused until the head has passed
 // them. So there are never more than two runs. Every operation is O(1).
 //
-// A ring that is drained starts again at its base: one that is drained often works in the few cache
-// lines it needs, however large it may grow.
+// A drained ring starts again at its base. So a ring that is drained often uses only a few cache lines,
+// however large its limit is.
 //
-// Guarantees, errors and threads: as send_queue says. The memory is the ring's until its end.
+// Guarantees, errors and threads: see send_queue. The ring keeps its memory until its end.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class ATBUS_API block_ring final : public send_queue {
 
   void release(std::size_t bytes) noexcept override;
 
-  // 0 before the first claim, byte_limit() ever after.
+  // 0 before the first claim, then byte_limit().
   [[nodiscard]] std::size_t memory() const noexcept override { return base_ ? byte_limit() : 0; }
 
  private:

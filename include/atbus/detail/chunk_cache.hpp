@@ -1,7 +1,6 @@
-// Chunks of one size that malloc_queues hand back and take again, so that steady traffic costs no
-// malloc and a drained queue holds no memory. Many queues of one loop share a cache: idle memory is
-// then bounded per loop, not per queue. Of those that lay unused while 64 were handed back, half go
-// back to malloc.
+// A cache of equally large chunks for malloc_queues. With it, steady traffic needs no malloc and a drained
+// queue holds no memory. Many queues of one loop share a cache, which bounds idle memory per loop instead
+// of per queue. After every 64 returned chunks, the cache frees half of the chunks that stayed unused.
 //
 // A cache belongs to one thread, and outlives the queues that use it.
 #pragma once

@@ -1,10 +1,10 @@
 // The one copy of a copying send.
 //
-// A sender often writes a message just before it sends it. A wide load that spans several narrower
-// stores which are still on their way to the cache waits for all of them, so small payloads are
-// read word by word; and they are written two words at a time, because the lane's lines come from
-// another core and each pending store takes a place in the queue that waits for them. Beyond
-// `copied_by_words` memcpy is faster. Figures: doc/design/segment.md.
+// A sender often writes a message just before it sends it. A wide load that spans several narrower stores
+// waits until all of them have reached the cache. So small payloads are read word by word. They are written
+// two words at a time, because each pending store takes an entry of the store buffer while the lane's cache
+// lines arrive from another core. Above `copied_by_words` memcpy is faster. Figures:
+// doc/design/segment.md.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,10 @@
-// Where nearly all messages of a node go: to the peer that it sent to last, into a lane or a chunk of a
-// stream's queue, with nothing to ask before. Inlined into user code; programs include atbus/node.hpp.
+// The path of nearly all messages of a node: straight into the lane, or into a chunk of the stream's queue,
+// of the peer that the node sent to last. It needs no check by the node's core. Inlined into user code;
+// programs include atbus/node.hpp.
 //
-// The node's core opens the way when a message has gone there and the next one would go the same way,
-// adds what was sent to its counts, and closes it before anything that may change where messages go.
+// The core opens the path after a message if the next message to that peer would go to the same place. It
+// adds the messages sent here to its counts, and closes the path before anything that may change where
+// messages go.
 //
 // One thread.
 #pragma once
@@ -18,15 +20,15 @@
 
 namespace atbus::detail {
 
-// What a node puts before a user's message on a direct link; src/protocol/message_head.h has the rest.
+// The head of a user's message on a direct link; src/protocol/message_head.h has the rest.
 inline constexpr std::size_t data_head_size = 8;
 [[nodiscard]] constexpr std::uint64_t data_head(std::uint32_t type) noexcept {
   return std::uint64_t{type} << 32;
 }
 
-// Sends for cache lines that are written soon: those behind a message that begins at `at`. A store
-// that waits for its line holds up all stores behind it, also those of registers that a function
-// saves; a line that was sent for in time does not. It does not matter if nothing is there.
+// Prefetches, for writing, the cache lines of the next messages, behind the message that begins at `at`. A
+// store that waits for its line blocks all later stores, even those that save registers on the stack. The
+// address may be outside of any mapping: a prefetch never faults.
 inline void prefetch_lines(const std::byte* at) noexcept {
   constexpr std::size_t ahead = 256;
 #if defined(__x86_64__)
@@ -38,29 +40,30 @@ inline void prefetch_lines(const std::byte* at) noexcept {
 #endif
 }
 
-// One of them, or none.
+// At most one of the two is set.
 struct direct_place {
   sender_backend* lane = nullptr;
   frame_chunk* chunk = nullptr;
 };
 
 struct direct_path {
-  direct_place place;  // none: it is closed
+  direct_place place;  // none: the path is closed
   bus_id to;
-  std::size_t longest = 0;   // bytes of a message
-  std::uint64_t claims = 0;  // of the node, on whatever way: each takes the one before away
-  // Sent since the core looked last.
+  std::size_t longest = 0;  // bytes of the longest message
+  std::uint64_t claims =
+      0;  // all claims of the node, on any path: a new claim discards the one before
+  // Sent since the core last looked.
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
 
   [[nodiscard]] bool is_open() const noexcept {
     return place.lane != nullptr || place.chunk != nullptr;
   }
-  // Whether what was claimed in a stream's queue waits for its commit.
+  // Whether a claim in a stream's queue waits for its commit.
   [[nodiscard]] bool has_claim() const noexcept {
     return place.chunk != nullptr && place.chunk->frame != nullptr;
   }
-  // Room for a message; null: the core has to be asked.
+  // Room for a message; null if the core has to send it.
   [[nodiscard]] std::byte* claim(bus_id whom, std::uint32_t type, std::size_t length) noexcept {
     if (whom != to || length > longest) [[unlikely]]
       return nullptr;
@@ -82,7 +85,7 @@ struct direct_path {
     ++claims;
     return at + data_head_size;
   }
-  // Of the `claimed` bytes of the last claim, `length` are sent.
+  // Sends the first `length` of the `claimed` bytes.
   void commit(std::size_t claimed, std::size_t length) noexcept {
     if (place.chunk != nullptr) {
       place.chunk->append(data_head_size + claimed, data_head_size + length);

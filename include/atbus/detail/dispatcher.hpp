@@ -1,9 +1,9 @@
-// What receivers and sets of connections have in common: they call handlers that may end them.
+// The common base of receivers and connection sets: both call handlers that may end them.
 //
 // Guarantees:
-//  - A handler may close or destroy the public object, fork, or throw: what stands behind it lasts
-//    until the dispatch frame ends. Within a dispatch no other begins.
-//  - Problems are told one by one, and never to somebody who has let go meanwhile.
+//  - A handler may close or destroy the public object, fork, or throw. The implementation lasts until the
+//    dispatch frame ends. Dispatches do not nest.
+//  - Problems are reported one by one, and never after the public object has closed.
 //
 // One thread.
 #pragma once
@@ -28,14 +28,14 @@ class ATBUS_API dispatcher {
       return {};
     return interrupted_ == interruption::forked ? errc::used_after_fork : errc::closed;
   }
-  // The same for what waits: a handler is called within poll, and may not.
+  // As usable(), for verbs that wait: a handler must not call them, because it runs within poll.
   [[nodiscard]] status may_wait() const noexcept {
     const status able = usable();
     return able && dispatching_ ? status{errc::invalid_argument} : able;
   }
-  // Within a handler: the poll that runs ends after what it is telling.
+  // Called within a handler: the running poll ends when the handler returns.
   virtual void end_poll() noexcept { poll_ends_ = true; }
-  // The public object lets go. Ends it, at once or when the dispatch frame ends.
+  // Called when the public object closes. Ends this object at once, or when the dispatch frame ends.
   void release() noexcept;
 
  protected:
@@ -67,22 +67,21 @@ class ATBUS_API dispatcher {
     bool entered_;
   };
 
-  // Keeps it for tell_problems.
+  // Queues a problem for tell_problems.
   void problem(error what) noexcept;
-  // The same, of one a second: strangers may cause any number of these.
+  // As problem(), at most one per second: unproven peers may cause any number of these.
   void report(error what) noexcept;
   [[nodiscard]] bool has_problems() const noexcept {
     return !problems_.empty() && static_cast<bool>(on_problem_);
   }
-  // Within a dispatch. False: the public object has let go, or this is a forked child now.
+  // Called within a dispatch. Returns false if the public object has closed, or in a forked child.
   bool tell_problems();
 
-  // The last thing of a dispatch in which handlers may still be told.
+  // Called at the end of a dispatch, while handlers may still be called.
   virtual void finish_dispatch() noexcept {}
-  // The public object has let go, maybe inside a handler: the last thing before the end of the
-  // dispatch.
+  // Called at the end of the dispatch in which the public object closed.
   virtual void stop() noexcept = 0;
-  // delete this, within a fork_pause.
+  // Deletes this, within a fork_pause.
   virtual void destroy() noexcept = 0;
 
   // Within a dispatch.
@@ -100,7 +99,7 @@ class ATBUS_API dispatcher {
   void end() noexcept;
 
   bool owned_ = true;
-  std::vector<error> problems_;  // not told yet; while nobody asks, at most a few
+  std::vector<error> problems_;  // not reported yet; at most a few, if there is no handler
   std::chrono::nanoseconds next_report_at_{0};
 };
 

@@ -1,7 +1,6 @@
-// ATBUS_API marks what users of the library may call. Everything else stays hidden, so that two
-// libraries in one process that embed different versions of atbus do not bind to each other's
-// insides. ATBUS_STATIC is set by our CMake package and pkg-config file when the library is static;
-// there the symbols stay private to whatever the library is linked into.
+// ATBUS_API exports a symbol. All other symbols are hidden, so that two libraries in one process can embed
+// different versions of atbus. The CMake package and the pkg-config file set ATBUS_STATIC for a static
+// library; then all symbols stay private to the binary that the library is linked into.
 #pragma once
 
 #if defined(ATBUS_STATIC)

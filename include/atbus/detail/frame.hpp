@@ -4,9 +4,9 @@
 //   | word              | CRC-32C, or 0    | payload             | zeroes      |
 //   | length, bit, kind | word and payload | 8-byte aligned      | not covered |
 //
-// Each frame says by a bit whether it is checked, that is, carries a checksum. All numbers are
-// little endian. doc/design/frame.md is the reference: the bytes with an example, and what a
-// receiver does about each violation. Here is what a sender's hot path needs of it.
+// A bit in each frame tells whether it is checked, that is, carries a checksum. All numbers are little
+// endian. doc/design/frame.md is the reference: it shows the bytes of an example, and what a receiver does
+// about each violation. This header has only what a sender's hot path needs.
 #pragma once
 
 #include <cassert>
@@ -26,7 +26,7 @@ enum class frame_kind : std::uint8_t {
 inline constexpr std::size_t frame_header_size = 8;
 inline constexpr std::size_t frame_alignment = 8;
 
-// What a frame can carry at most; each end announces a limit of its own that is at most this.
+// The most that a frame can carry. Each end announces a limit of its own, which is at most this.
 inline constexpr std::uint32_t frame_payload_max = std::uint32_t{64} << 20;
 inline constexpr std::uint32_t control_payload_max = 256;
 
@@ -56,27 +56,27 @@ static_assert(frame_payload_max <= frame_length_mask);
   return load_little_endian<std::uint64_t>(at);
 }
 
-// The length of a data frame that is checked, or is not, as expected; for every other header a number
-// above all limits. What is looked at lies above the length: the kind and the checked bit, and the
-// checksum, which is 0 in an unchecked frame.
+// The length of a data frame, if its checked bit is `checked`; for every other header a number above all
+// limits. The test covers all bits above the length: the kind, the checked bit, and the checksum, which is
+// 0 in an unchecked frame.
 [[nodiscard]] constexpr std::uint64_t data_frame_length(std::uint64_t header,
                                                         bool checked) noexcept {
   return checked ? static_cast<std::uint32_t>(header) ^ frame_checked_bit : header;
 }
 
-// Data frames of one stream, all checked or all unchecked, that lie one behind the other; they end
-// where something else follows, or something that is not complete.
+// Consecutive data frames of one stream, all checked or all unchecked. The run ends before another kind of
+// frame or an incomplete one.
 struct frame_run {
   const std::byte* at = nullptr;  // the next one
   const std::byte* end = nullptr;
   std::uint64_t limit = 0;  // of a payload
   bool checked = false;
 
-  // The next one is here, its payload `length` bytes.
+  // Whether another complete frame follows; `length` becomes the size of its payload.
   [[nodiscard]] bool has_next(std::uint64_t& length) const noexcept {
     return checked ? has_next<true>(length) : has_next<false>(length);
   }
-  // The same, for who knows whether it is checked.
+  // As above, for a caller that knows whether the frames are checked.
   template <bool Checked>
   [[nodiscard]] bool has_next(std::uint64_t& length) const noexcept {
     const auto left = static_cast<std::size_t>(end - at);
@@ -87,9 +87,9 @@ struct frame_run {
   }
 };
 
-// Begins an unchecked frame in `frame_size(length)` bytes at `at`: header and padding.
-// Returns where the payload goes. The padding comes first, so that not a byte of older memory
-// leaves with it, and no branch asks whether there is any.
+// Writes header and padding of an unchecked frame into `frame_size(length)` bytes at `at`. Returns where
+// the payload goes. The padding is written first and without a branch, so that no byte of older memory is
+// sent.
 inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length) noexcept {
   assert(length <= frame_payload_max);
   store_little_endian<std::uint64_t>(at + frame_size(length) - 8, 0);
@@ -97,12 +97,12 @@ inline std::byte* begin_frame(std::byte* at, frame_kind kind, std::size_t length
   return at + frame_header_size;
 }
 
-// Makes a begun frame, its payload in place, shorter than it was begun. Returns its new size.
+// Shortens the payload of a frame, whose bytes stay in place. Returns the new size of the frame.
 ATBUS_API std::size_t shorten_frame(std::byte* at, std::size_t length) noexcept;
 
-// Makes one complete frame a checked one: sets the bit and fills in the checksum.
+// Turns a complete frame into a checked one: sets the bit and fills in the checksum.
 ATBUS_API void seal_frame(std::byte* at) noexcept;
-// Whether a frame that is complete carries the right checksum, or none.
+// Whether a complete frame carries the right checksum, or none.
 ATBUS_API bool checksum_holds(const std::byte* at) noexcept;
 
 }  // namespace atbus::detail

@@ -1,6 +1,6 @@
-// Room in a stream's queue for many frames at a time: whoever sends puts frames there without asking
-// the queue. Its owner takes in what was appended before it does anything else with the queue, so that
-// it knows of each frame. Inlined into user code; programs include atbus/sender.hpp.
+// Room in a stream's queue for many frames: the sender writes frames there without calling the queue. The
+// owner of the chunk adds the appended frames to the queue before it does anything else with the queue.
+// Inlined into user code; programs include atbus/sender.hpp.
 //
 // One thread.
 #pragma once
@@ -13,10 +13,10 @@
 namespace atbus::detail {
 
 struct frame_chunk {
-  std::byte* begin = nullptr;  // from here to `at`: appended, and not taken in
+  std::byte* begin = nullptr;  // from here to `at`: appended, not yet added to the queue
   std::byte* at = nullptr;     // the next frame goes here
   std::byte* end = nullptr;
-  std::byte* frame = nullptr;  // claimed and not appended: `at`, or null
+  std::byte* frame = nullptr;  // `at` while a claim is open, else null
   bool checked = true;         // frames get checksums
   std::uint64_t frames = 0;    // appended here and in earlier chunks
   std::uint64_t bytes = 0;     // their payload
@@ -26,19 +26,19 @@ struct frame_chunk {
   }
   [[nodiscard]] std::size_t room() const noexcept { return static_cast<std::size_t>(end - at); }
 
-  // Begins a frame, for which there has to be room. Returns where its payload goes.
+  // Begins a frame and returns where its payload goes. The caller has checked that there is room.
   [[nodiscard]] std::byte* claim(std::size_t length) noexcept {
     frame = at;
     return begin_frame(at, frame_kind::data, length);
   }
-  // Of the `claimed` bytes, `length` are sent.
+  // Appends a frame with the first `length` of the `claimed` bytes.
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (frame == nullptr) [[unlikely]]
       return;  // the chunk it was claimed in has ended
     const std::size_t size = length == claimed ? frame_size(length) : shorten_frame(at, length);
-    // Right behind the user's own pass over the bytes: they are at hand, and how many they are is what
-    // the branch predictor has just seen. (A pass over many frames later costs half as much again,
-    // doc/design/stream.md.)
+    // Directly after the user has written the bytes: they are in the cache, and the branch predictor has
+    // just seen their number. A later pass over many frames costs half as much again
+    // (doc/design/stream.md).
     if (checked)
       seal_frame(at);
     at += size;
@@ -46,7 +46,7 @@ struct frame_chunk {
     ++frames;
     bytes += length;
   }
-  // Payload bytes of the frame that is claimed.
+  // Payload bytes of the open claim.
   [[nodiscard]] std::size_t claimed() const noexcept {
     return frame_length(load_little_endian<std::uint32_t>(frame));
   }

@@ -1,12 +1,12 @@
 // A stream receiver's dispatch: the part of `atbus::receiver` that is inlined into user code.
 // Programs include atbus/receiver.hpp.
 //
-// Bytes are read, and everything that is no message dealt with, out of line; the messages between
-// are found, checked and handed out here, where they were read.
+// Out-of-line code reads the bytes and handles all control frames. The code here finds and checks the
+// messages in the read buffer and hands them out in place.
 //
-// Senders of the same host may move on to lanes of shared memory; those are asked first then. A poll
-// asks the sockets if it finds nothing there, and now and then in any case. One poll hands out what
-// it finds in the lanes or what it finds in the sockets.
+// Senders on the same host may move on to lanes of shared memory. A poll looks at the lanes first. It looks
+// at the sockets if the lanes are empty, and from time to time in any case. One poll hands out messages of
+// the lanes or of the sockets, not of both.
 //
 // Guarantees:
 //  - A handler runs on the bytes in place, once per message, in the order of its connection;
@@ -46,19 +46,19 @@ class ATBUS_API frame_inbox : public receiver_backend {
   frame_inbox() noexcept : receiver_backend(backend_kind::streams) {}
   ~frame_inbox() override = default;
 
-  // Makes `run_` begin with a message. False: none is there. `quick`: what takes more than a look at
-  // connections known to be busy may wait.
+  // Makes `run_` begin with a message. Returns false if there is none. `quick`: look only at connections
+  // that are known to be busy.
   virtual bool fill(bool quick) noexcept = 0;
 
   // A message of the run has the wrong checksum: ends its connection and the run.
   virtual void reject(bytes_view message) noexcept = 0;
 
-  receiver_core* lanes_ = nullptr;           // of the senders that have moved on to them
-  unsigned polls_ = 0;                       // of lanes, since the sockets were asked
-  std::chrono::nanoseconds sockets_due_{0};  // when they are asked in any case
-  bool moved_on_ = false;                    // some sender has, since they were asked
+  receiver_core* lanes_ = nullptr;           // the lanes that senders have moved on to
+  unsigned polls_ = 0;                       // polls of lanes since the last look at the sockets
+  std::chrono::nanoseconds sockets_due_{0};  // when to look at the sockets in any case
+  bool moved_on_ = false;  // a sender has moved on since the last look at the sockets
   frame_run run_;
-  std::uint32_t connection_ = 0;  // whose messages these are
+  std::uint32_t connection_ = 0;  // the connection that `run_` came from
   std::uint64_t messages_ = 0;    // handed out
   std::uint64_t bytes_ = 0;
 
@@ -68,7 +68,7 @@ class ATBUS_API frame_inbox : public receiver_backend {
 
   static constexpr std::size_t messages_per_clock = 32;
   static constexpr unsigned polls_per_look = 64;
-  // For programs that poll once a frame.
+  // For programs that poll rarely, such as once per frame.
   static constexpr std::chrono::nanoseconds look_interval = std::chrono::milliseconds{1};
 };
 
@@ -78,8 +78,8 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   if (!frame.entered())
     return 0;
   bool lanes_due = lanes_ != nullptr;
-  // However many messages the lanes hold, the sockets still get their turn, with all of the limits. The
-  // poll after that is the lanes', however seldom there is one.
+  // The sockets get a turn of their own, with the full limits, however many messages the lanes hold. The
+  // next poll looks at the lanes again, however rarely the program polls.
   const bool is_lanes_turn =
       lanes_due && ++polls_ != polls_per_look && (polls_ == 1 || coarse_now() < sockets_due_);
   if (is_lanes_turn) {
@@ -91,7 +91,7 @@ std::size_t frame_inbox::poll(Handler& handler, const poll_limits& limits) {
   polls_ = 0;
   sockets_due_ = lanes_ != nullptr ? coarse_now() + look_interval : sockets_due_;
   const std::size_t of_frames = poll_frames(handler, limits);
-  // Behind its last frame a sender goes on in its lane.
+  // After its last frame, a sender continues in its lane.
   if (of_frames == 0 && (lanes_due || moved_on_) && goes_on()) [[unlikely]] {
     moved_on_ = false;
     return lanes_->poll(handler, limits);
@@ -124,12 +124,12 @@ std::size_t frame_inbox::poll_frames(Handler& handler, const poll_limits& limits
     }
     const std::byte* const frame = run_.at;
     const bytes_view bytes{frame + frame_header_size, length};
-    // Right before the user's own pass over the bytes, which then finds them at hand.
+    // Directly before the user reads the bytes, which then are in the cache.
     if (run_.checked && !checksum_holds(frame)) [[unlikely]] {
       reject(bytes);
       continue;
     }
-    // Before the handler, so that one that throws leaves its message counted as handled.
+    // Counted before the call: a message whose handler throws counts as handled.
     run_.at = frame + frame_size(length);
     ++delivered;
     delivered_bytes += length;

@@ -1,15 +1,15 @@
-// When a receiver should wait a moment before it reads.
+// Decides when a receiver waits a moment before it reads.
 //
-// A receiver a little faster than its sender reads each message the moment it appears: both sides
-// then stall on the same cache lines for every message, and throughput falls to a third. Waiting
-// most of a microsecond when little is there lets the sender run ahead, so that lines change cores
-// full. But a ping-pong must not wait for what will not come, and how long a line takes to change
-// cores differs between machines, and on virtual ones from minute to minute.
+// A receiver that is a little faster than its sender reads each message as soon as it appears. Both sides
+// then stall on the same cache lines for every message, and throughput falls to a third. If the receiver
+// waits most of a microsecond when little is there, the sender runs ahead, and full cache lines move between
+// the cores. But a ping-pong must not wait, and the time to move a line between cores differs between
+// machines, and on virtual machines from minute to minute.
 //
-// So nothing is assumed. Now and then one wait is tried. If it brings less than two messages, the
-// sender was not streaming: try again ever more rarely. If it brings more, both ways are timed, a
-// few microseconds each, and the faster one stays until a wait brings nothing or the next timing.
-// Figures: doc/design/segment.md.
+// So this class measures. From time to time it tries one wait. If the wait brings fewer than two messages,
+// the sender is not streaming, and the pause until the next trial grows. If it brings more, both ways are
+// timed, a few microseconds each. The faster way is used until a wait brings nothing or until the next
+// timing. Figures: doc/design/segment.md.
 #pragma once
 
 #include <algorithm>
@@ -27,17 +27,17 @@ class hang_back {
   static constexpr std::uint64_t little = 512;  // bytes: with more than this at hand, read at once
   static constexpr std::chrono::nanoseconds moment{750};
   static constexpr std::uint32_t longest_pause = 4096;  // looks between two trials
-  static constexpr std::size_t streaming = 2;           // messages a wait brings if it goes on
+  static constexpr std::size_t streaming = 2;  // fewest messages per wait of a streaming sender
   static constexpr std::uint32_t timed_waits = 64;
   static constexpr std::uint32_t timed_eager_looks = 64;
   static constexpr std::uint32_t waits_between_timings = 8192;
 
-  // Asked at each look that found little.
+  // Whether to wait now. Called at each look that found little.
   [[nodiscard]] bool due() noexcept {
     return phase_ == phase::eager ? --looks_left_ == 0 : phase_ != phase::timing_eager;
   }
 
-  // Told after each look how many messages were handled, and whether it had waited.
+  // Called after each look, with the number of messages handled and whether the look waited.
   void learn(bool waited, std::size_t messages) noexcept {
     if (phase_ == phase::eager && !waited) [[likely]]
       return;
@@ -57,7 +57,7 @@ class hang_back {
 
   phase phase_ = phase::eager;
   std::uint32_t pause_ = 1;
-  std::uint32_t looks_left_ = 1;  // of this phase
+  std::uint32_t looks_left_ = 1;  // in this phase
   std::uint64_t messages_ = 0;    // in this phase
   std::chrono::nanoseconds since_{0};
   double rate_waiting_ = 0;

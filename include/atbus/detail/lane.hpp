@@ -28,8 +28,8 @@
 
 namespace atbus::detail {
 
-// Two 64-byte lines: what one side writes never shares a line, nor the neighbour that an
-// adjacent-line prefetcher fetches along, with what the other side writes.
+// Two 64-byte lines. Fields written by one side never share a line with fields written by the other, nor
+// the neighbouring line that an adjacent-line prefetcher loads with it.
 inline constexpr std::size_t line_size = 128;
 
 // The first eight bytes of every record: payload length in the low half, kind in the high half. The
@@ -38,7 +38,7 @@ enum class record_kind : std::uint32_t {
   // "!GSM", the user's bytes. Not zero, so that a page of zeroes is no stream of empty messages.
   message = 0x4d534721,
   padding = 0x50414421,  // "!DAP", to the end of the ring; carries nothing
-  open = 0x4f504e21,     // "!NPO", a new sender speaks from here on: payload is `open_record`
+  open = 0x4f504e21,     // "!NPO", the records behind it are a new sender's; payload: `open_record`
 };
 
 inline constexpr std::size_t record_header_size = 8;
@@ -58,8 +58,7 @@ inline constexpr std::size_t record_header_size = 8;
   return (length + record_header_size + 7) & ~std::uint64_t{7};
 }
 
-// Payload of an `open` record: what a sender says about itself. Informative only, nothing is
-// decided by it.
+// Payload of an `open` record: describes the sender. For display only; no code decides by it.
 struct open_record {
   std::uint32_t pid;  // as the sender's own pid namespace numbers it
   std::uint32_t reserved;
@@ -69,22 +68,26 @@ struct open_record {
 };
 static_assert(sizeof(open_record) == 64 && std::is_trivially_copyable_v<open_record>);
 
-// Flags in the low bits of `lane_slot::alert`; the bits above count changes, so that no two
-// alerts are equal.
-inline constexpr std::uint64_t alert_parked = 1;       // nobody looks here: set the ready bit
-inline constexpr std::uint64_t alert_retired = 2;      // the segment was removed
-inline constexpr std::uint64_t alert_fence = 4;        // no membarrier there: fence every time
-inline constexpr std::uint64_t alert_quarantined = 8;  // impossible values were found here
+// The receiver's alert to the sender. Flags in the low bits of `lane_slot::alert`; the bits above count
+// changes, so that no two alerts are equal.
+inline constexpr std::uint64_t alert_parked = 1;  // the receiver skips this lane: set its ready bit
+inline constexpr std::uint64_t alert_retired = 2;  // the segment was removed
+inline constexpr std::uint64_t alert_fence = 4;    // receiver lacks membarrier: fence each publish
+inline constexpr std::uint64_t alert_quarantined = 8;  // the receiver found impossible values here
 inline constexpr std::uint64_t alert_step = 16;
 
-// Flags in the low bits of `lane_slot::request`; the bits above are a position (a multiple of 8).
-inline constexpr std::uint64_t request_space = 1;  // ring me when `head` has reached the position
-inline constexpr std::uint64_t request_fence = 2;  // no membarrier here: fence after each `head`
+// The sender's request to the receiver. Flags in the low bits of `lane_slot::request`; the bits above are
+// a position (a multiple of 8).
+inline constexpr std::uint64_t request_space =
+    1;  // ring the sender when `head` reaches the position
+inline constexpr std::uint64_t request_fence =
+    2;  // sender lacks membarrier: fence after each `head`
 
 using shared_word = std::atomic<std::uint64_t>;
 // Values of `lane_slot::quarantined`.
-inline constexpr std::uint64_t quarantine_impossible = 1;  // it held what no sender writes
-inline constexpr std::uint64_t quarantine_dropped = 2;  // the receiver's user wants no more of it
+inline constexpr std::uint64_t quarantine_impossible =
+    1;  // the lane held values that no sender writes
+inline constexpr std::uint64_t quarantine_dropped = 2;  // the receiver's user dropped the lane
 
 static_assert(shared_word::is_always_lock_free && sizeof(shared_word) == 8,
               "shared memory needs address-free 64-bit atomics");
@@ -95,9 +98,9 @@ struct lane_slot {
   alignas(line_size) shared_word tail;     // position behind the last published record
   alignas(line_size) shared_word request;  // see request_*
   shared_word withdrawn;                   // 1 while the sender takes its records back
-  shared_word fence_echo;                  // 1: I fence after each publish, as `alert_fence` asked
-  shared_word reserved_bytes;              // lane memory reserved by whoever holds the lane's lock
-  // Written by the sender, read by anyone who is curious.
+  shared_word fence_echo;      // 1: the sender fences each publish, as `alert_fence` asks
+  shared_word reserved_bytes;  // lane memory reserved by the holder of the lane's lock
+  // Written by the sender, read for statistics.
   alignas(line_size) shared_word full;  // claims refused for want of room
   shared_word rings;                    // doorbell rings sent
   shared_word padding_bytes;
@@ -107,16 +110,16 @@ struct lane_slot {
   // Written by the receiver for its successor; a sender reads it only to take its records back.
   alignas(line_size) shared_word handling;  // end of the record whose handler was entered last
   shared_word done;                         // end of the record whose handler returned last
-  // Written by the receiver, read by anyone who is curious.
+  // Written by the receiver, read for statistics.
   alignas(line_size) shared_word messages;  // handled
   shared_word bytes;                        // payload bytes handled
   shared_word redelivered;
   shared_word quarantines;
   shared_word high_water_mark;  // most bytes ever seen waiting
   shared_word space_rings;
-  shared_word fence_answered;  // 1: I fence after each `head`, as `request_fence` asked
-  shared_word quarantined;     // not 0: nobody reads this lane until it is reset; see quarantine_*
-  // Of the receiver's user, about the sender; 0 when another one begins or the lane is reset.
+  shared_word fence_answered;  // 1: the receiver fences after each `head`, as `request_fence` asks
+  shared_word quarantined;     // not 0: the lane is not read until it is reset; see quarantine_*
+  // The receiver's user notes something about the sender here. 0 after a new sender opens or a reset.
   shared_word note[3];
   alignas(line_size) shared_word session[8];  // copy of the last `open` record handled
 };
@@ -127,7 +130,7 @@ static_assert(offsetof(lane_slot, alert) == 512 && offsetof(lane_slot, handling)
 static_assert(offsetof(lane_slot, done) == 648 && offsetof(lane_slot, messages) == 768);
 static_assert(offsetof(lane_slot, note) == 832 && offsetof(lane_slot, session) == 896);
 
-// Loads a record header exactly once, whatever the other side does to it meanwhile.
+// Loads a record header exactly once, even if the other side changes it at the same time.
 [[nodiscard]] inline std::uint64_t load_record_header(const std::byte* at) noexcept {
   // Relaxed: the acquire load of `tail` that made this record visible ordered its bytes; see
   // lane_reader::refresh.
@@ -140,9 +143,9 @@ inline void store_record_header(std::byte* at, std::uint64_t header) noexcept {
 
 // The sender's end. One thread. All members are private to the sending process.
 //
-// Per message it stores the record, `tail` and its own position, nothing else: while the lines of a
-// lane come from the receiver's core, stores wait for each other in order, and each needless one
-// takes the place of one that could have fetched the next line (measured: doc/design/segment.md).
+// Per message it stores the record, `tail` and its own position, nothing else. While a lane's cache lines
+// arrive from the receiver's core, stores wait in order in the store buffer. Each needless store takes the
+// place of one that would have fetched the next line (measured: doc/design/segment.md).
 class lane_writer {
  public:
   lane_writer() = default;
@@ -157,9 +160,9 @@ class lane_writer {
     window_end_ = tail;  // no room known: the first claim looks at `head`
   }
 
-  // Every further claim takes the slow path, which says why it fails.
+  // Every further claim takes the slow path, which returns the reason for its failure.
   void close_window() noexcept { window_end_ = position_; }
-  // The claim behind the next `bytes` takes the slow path, also if there is room.
+  // After the next `bytes`, a claim takes the slow path even if there is room.
   void narrow_window(std::uint64_t bytes) noexcept {
     if (fits(bytes))
       window_end_ = position_ + bytes;
@@ -184,7 +187,7 @@ class lane_writer {
     const std::uint64_t head = slot_->head.load(std::memory_order_acquire);
     if (position_ - head > capacity() || (head & 7) != 0)
       return room::impossible_head;
-    // Compared are distances from here, never positions: those may be about to overflow.
+    // Compares distances, never positions: a position may be about to overflow.
     const std::uint64_t room_left = head + capacity() - position_;
     const std::uint64_t lap_end = (position_ | mask_) + 1;
     const std::uint64_t rest = lap_end - position_;
@@ -214,33 +217,32 @@ class lane_writer {
     return end - capacity();
   }
 
-  // Begins a record at position(): its header is written before its payload, so that the line that
-  // both share with the record before is on its way here while the payload is made. Written last it
-  // would be waited for, with `tail` behind it: measured at 10 % of the throughput.
-  // Returns where the payload goes.
+  // Begins a record at position() and returns where the payload goes. The header is written before the
+  // payload, so that the cache line, which the previous record shares, arrives while the user fills the
+  // payload. A header written last has to wait for that line, and `tail` waits behind it: that cost 10 % of
+  // the throughput.
   std::byte* begin(record_kind kind, std::uint64_t length) noexcept {
     std::byte* const at = data_ + (position_ & mask_);
     store_record_header(at, make_record_header(kind, length));
     return at + record_header_size;
   }
 
-  // Completes the record that was begun; it stays invisible until publish().
+  // Completes the record; it stays invisible until publish().
   void append(std::uint64_t length) noexcept {
     position_ += record_size(length);
     test_hook(step::record_written);
   }
 
-  // Makes everything appended visible. Returns true if the receiver has an alert that was not
-  // answered yet.
+  // Makes everything appended visible. Returns true if there is an alert that the sender has not answered.
   [[nodiscard]] bool publish() noexcept {
     test_hook(step::before_tail);
     // Release: pairs with the receiver's acquire load of `tail`; the records are written before
     // they exist.
     slot_->tail.store(position_, std::memory_order_release);
     test_hook(step::after_tail);
-    // The receiver that parks this lane stores its alert, executes a barrier on every core
-    // (membarrier) and then looks at `tail` once more. So this load may be relaxed: either it sees
-    // the alert or the receiver sees the tail. The compiler must not move it up, that is all.
+    // Relaxed: pairs with the receiver that parks this lane. It stores its alert, executes a barrier on
+    // every core (membarrier) and then loads `tail` once more. So either this load sees the alert or the
+    // receiver sees the tail. Only the compiler must not move this load above the store.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return slot_->alert.load(std::memory_order_relaxed) != alert_seen_;
   }
@@ -255,7 +257,7 @@ class lane_writer {
   }
 
   static void count(shared_word& counter, std::uint64_t by) noexcept {
-    // One writer: no read-modify-write needed. Relaxed: a figure for people.
+    // One writer: no read-modify-write needed. Relaxed: only statistics read it.
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
@@ -286,19 +288,19 @@ class lane_reader {
   bool active = false;                 // looked at in each pass
   bool quarantined = false;
   bool paused = false;   // not looked at until resumed
-  bool skipped = false;  // withdrawn by its sender when last looked at
+  bool skipped = false;  // `withdrawn` was set at the last look
   // The record at `position` was handed to a handler that never returned.
   bool redelivering = false;
-  bool adopted = false;                     // its memory is known to be reserved
-  bool orphan = false;                      // its sender hung up: free it once it is drained
-  bool unconnected = false;                 // its sender lives and is not connected to the bell
-  std::uint64_t session = 0;                // see receiver::session
-  std::chrono::nanoseconds dying_until{0};  // hung up: its lock ends at any moment, look until then
+  bool adopted = false;       // its memory is known to be reserved
+  bool orphan = false;        // its sender disconnected: free the lane once it is drained
+  bool unconnected = false;   // its sender is alive but not connected to the bell
+  std::uint64_t session = 0;  // see receiver::session
+  std::chrono::nanoseconds dying_until{0};  // the sender disconnected: check its lock until then
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return mask + 1; }
   [[nodiscard]] std::uint64_t available() const noexcept { return tail - position; }
 
-  // Looks for new records. False: the tail is impossible, quarantine the lane.
+  // Looks for new records. Returns false if the tail is impossible: the caller quarantines the lane.
   [[nodiscard]] bool refresh() noexcept {
     // Acquire: pairs with the sender's release store in lane_writer::publish.
     const std::uint64_t seen = slot->tail.load(std::memory_order_acquire);
@@ -312,7 +314,7 @@ class lane_reader {
     return true;
   }
 
-  // Gives the space of handled records back. The caller then looks at `request`.
+  // Frees the space of handled records. The caller then checks has_request().
   void publish_head() noexcept {
     head = position;
     test_hook(step::before_head);
@@ -321,10 +323,11 @@ class lane_reader {
     test_hook(step::after_head);
   }
 
-  // True if publish_head has to be followed by a look at what the sender wants.
+  // Whether the sender has a request. Called after publish_head.
   [[nodiscard]] bool has_request() const noexcept {
-    // Mirror image of lane_writer::publish: a sender stores its request, executes membarrier and looks
-    // at `head` again, so either we see the request or it sees the head.
+    // Relaxed: pairs with sender_state::prepare_sleep, the mirror image of lane_writer::publish. The sender
+    // stores its request, executes membarrier and loads `head` again. So either this load sees the request
+    // or the sender sees the head.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return slot->request.load(std::memory_order_relaxed) != 0;
   }

@@ -1,15 +1,15 @@
 // The send queue that grows by malloc up to a byte limit and gives its memory back.
 //
 // Bytes lie in chunks of one size (64 KiB unless told otherwise); a message longer than a chunk
-// gets a chunk of its own size. A drained queue holds no chunk: the last one goes to a chunk_cache,
-// the queue's own or one shared by many, which bounds what stays idle and spares steady traffic the
+// gets a chunk of its own size. A drained queue holds no chunk: the last one goes to a chunk_cache, which
+// belongs to the queue or is shared by many. The cache bounds idle memory, and steady traffic needs no
 // malloc.
 //
-// Memory: of two neighbouring chunks the first holds what the second could not join, so together
-// they hold more bytes than a chunk has room for. Claims that commit much less than they claimed
-// could break that; memory_limit() holds for them too, by would_block.
+// Memory: a new chunk is made only when a message does not fit into the last one. So two neighbouring chunks
+// together hold more bytes than one chunk has room for. Claims that commit much less than they claimed could
+// break that; for these, would_block enforces memory_limit().
 //
-// Guarantees, errors and threads: as send_queue says.
+// Guarantees, errors and threads: see send_queue.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class ATBUS_API malloc_queue final : public send_queue {
  public:
   struct options {
     std::size_t byte_limit = std::size_t{4} << 20;  // hard limit of size()
-    // Of the queue's own cache; not looked at when a shared one is given.
+    // Options of the queue's own cache; ignored with a shared cache.
     chunk_cache::options chunks{.idle_bytes = 64 * 1024};
   };
 
@@ -39,18 +39,18 @@ class ATBUS_API malloc_queue final : public send_queue {
   void release(std::size_t bytes) noexcept override;
   void rewind() noexcept override;
 
-  // Chunks that hold bytes or a claim. What is idle in the cache is counted there.
+  // Bytes of all chunks that hold bytes or a claim. The cache counts idle chunks.
   [[nodiscard]] std::size_t memory() const noexcept override { return memory_; }
 
   // memory() never exceeds this: twice the byte limit and four chunks.
   [[nodiscard]] std::size_t memory_limit() const noexcept;
 
-  // The cache in use; trim() it when a connection has been idle for long.
+  // The cache in use. Call its trim() when a connection has been idle for long.
   [[nodiscard]] chunk_cache& cache() noexcept { return *cache_; }
 
  private:
   struct chunk;
-  // A byte of the queue: `at` is between the chunk's first byte and its end.
+  // A position in the queue: `at` lies between the chunk's first byte and its end.
   struct place_in {
     chunk* in = nullptr;
     std::byte* at = nullptr;
@@ -72,7 +72,7 @@ class ATBUS_API malloc_queue final : public send_queue {
   place_in head_;          // the oldest byte not released
   place_in written_to_;    // the first byte not written
   chunk* tail_ = nullptr;  // holds the cursor
-  // Known while the tail is newer than the head and still without bytes.
+  // Set while the tail is newer than the head and still empty.
   chunk* before_tail_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What a pool asks the kernel for, and what it got. Plain values.
+// The page options that a pool asks the kernel for, and what it obtained. Plain values.
 #pragma once
 
 #include <cstddef>

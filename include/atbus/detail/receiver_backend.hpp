@@ -1,5 +1,5 @@
-// What `atbus::receiver` stands on: one kind of channel each. Programs include
-// atbus/receiver.hpp.
+// The implementation behind `atbus::receiver`: a base class with one subclass for each kind of channel.
+// Programs include atbus/receiver.hpp.
 //
 // Threads: the receiver's one.
 #pragma once
@@ -47,7 +47,7 @@ class ATBUS_API receiver_backend : public dispatcher {
   [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t lane_count() const noexcept = 0;
   virtual error remove() = 0;
-  // Of lanes.
+  // Lanes override these.
   [[nodiscard]] virtual std::uint64_t session(std::uint32_t) const noexcept { return 0; }
   [[nodiscard]] virtual std::uint64_t session_changes() const noexcept { return 0; }
   [[nodiscard]] virtual bool has_sender(std::uint32_t) const noexcept { return false; }
@@ -58,9 +58,9 @@ class ATBUS_API receiver_backend : public dispatcher {
   virtual void drop_lane(std::uint32_t) noexcept {}
 
   void on_problem(std::function<void(const error&)> handler);
-  // Tells the handler what has been found, as a dispatch of its own: it may close or destroy the
-  // receiver, or fork. So only where nothing of ours is under way; touch nothing after it unless it
-  // says ok.
+  // Calls the problem handler, as a dispatch of its own. The handler may close or destroy the receiver, or
+  // fork. So call this only when no other work is under way, and touch nothing afterwards unless it returns
+  // ok.
   status report_problems() noexcept;
 
  protected:

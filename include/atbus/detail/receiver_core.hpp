@@ -4,10 +4,10 @@
 // Guarantees:
 //  - A handler runs on the bytes in place, once per record, in the order of its lane; lanes take
 //    turns.
-//  - `handling` is stored before the handler is entered and `done` after it has returned, also by
-//    an exception, so a successor knows exactly which record may have been handled half.
-//  - A handler may close or destroy the receiver, fork, or throw: state and mappings last until the
-//    dispatch frame ends, and nothing of the mapping is touched in a forked child.
+//  - `handling` is stored before the handler is entered, and `done` after it returns or throws. So the next
+//    receiver knows exactly which record may have been handled in part.
+//  - A handler may close or destroy the receiver, fork, or throw. State and mappings last until the
+//    dispatch frame ends. A forked child does not touch the mapping.
 //
 // Threads: the receiver's one. Errors: none here; an impossible record quarantines its lane.
 #pragma once
@@ -35,7 +35,7 @@ namespace atbus {
 
 namespace detail {
 
-// What a handler of the bus's own may return. No: it has done nothing with the message, which stays in
+// Result of a handler of the node layer. `no`: the handler did not use the message; the message stays in
 // its lane, and the poll ends.
 enum class taken : bool { no, yes };
 
@@ -54,7 +54,7 @@ class ATBUS_API receiver_core : public receiver_backend {
     visit_frame(receiver_core& core, lane_reader& lane) noexcept : core_(core), lane_(lane) {}
     ~visit_frame() {
       if (core_.interrupted_ == interruption::forked)
-        return;  // the lane is not ours any more
+        return;  // the lane belongs to the parent process
       if (in_handler_)
         returned();
       if (count != 0)
@@ -67,15 +67,15 @@ class ATBUS_API receiver_core : public receiver_backend {
     void enter(std::uint64_t end) noexcept {
       end_ = end;
       in_handler_ = true;
-      // Relaxed, here and for `done`: read only by whoever holds the receiver's lock after us, or
-      // by a sender that has asked the kernel and found nobody holding it. The kernel's lock orders
-      // our stores before their loads; at a kill the stores up to that instruction have happened,
-      // and the fences keep the compiler from moving them.
+      // Relaxed, here and for `done`: the readers are the next holder of the receiver's lock, and a sender
+      // that asked the kernel and found the lock free. The kernel's lock orders these stores before their
+      // loads. After a kill, the stores up to that instruction have happened; the fences keep the compiler
+      // from moving them.
       lane_.slot->handling.store(end, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
       test_hook(step::handling_stored);
     }
-    // The handler did nothing with it: the record stays the next one of its lane.
+    // The handler did not use the record: it stays the next one of its lane.
     void left(std::uint64_t length) noexcept {
       in_handler_ = false;
       --count;
@@ -105,7 +105,7 @@ class ATBUS_API receiver_core : public receiver_backend {
 
   template <class Handler>
   std::size_t visit(lane_reader& lane, Handler& handler, std::size_t most);
-  // False: the handler has left it alone.
+  // Returns false if the handler did not use the message.
   template <class Handler>
   bool deliver(Handler& handler, const std::byte* payload, std::uint64_t length,
                const lane_reader& lane);
@@ -144,41 +144,40 @@ class ATBUS_API receiver_core : public receiver_backend {
   void take_ready_lanes() noexcept;
   void answer_request(lane_reader& lane) noexcept;
   static void count_redelivery(const lane_reader& lane) noexcept;
-  // A record that is not a plain message, or not possible. True: go on with the lane.
+  // Handles a record that is not a plain message or is impossible. Returns true if the lane can be read on.
   bool special_record(lane_reader& lane, std::uint64_t header) noexcept;
   void quarantine(lane_reader& lane) noexcept;
   void remove_inactive() noexcept;
   void look_at_bells() noexcept;
   void park_idle_lanes() noexcept;
 
-  static constexpr std::uint64_t visit_bytes = 64 * 1024;  // a lane's turn ends after these
+  static constexpr std::uint64_t visit_bytes = 64 * 1024;  // most bytes of one turn of a lane
   static constexpr std::uint64_t parking_interval = 256;   // productive passes
   static constexpr std::size_t messages_per_clock = 32;
-  // Looks of one poll that find records but no message. An honest lane has few such records in a
-  // row; without a bound a sender of padding only would keep poll from returning.
+  // Most passes of one poll that find records but no message. A correct sender writes few such records in a
+  // row; without this bound, a sender of nothing but padding would keep poll from returning.
   static constexpr std::size_t most_idle_looks = 16;
 
   std::vector<lane_reader*> active_;  // never longer than its capacity: the number of lanes
   std::size_t turn_ = 0;              // index in active_ of the lane that is next
   std::uint64_t message_limit_ = 0;
   hang_back hang_back_;
-  bool hung_back_ = false;  // in the look just done
+  bool hung_back_ = false;  // the last look waited
   shared_word* ready_ = nullptr;
   std::size_t ready_words_ = 0;
   std::uint32_t polls_until_bells_ = 1;
   std::uint64_t productive_passes_ = 0;
-  std::uint64_t session_changes_ = 0;  // beginnings and ends of senders, of all lanes
+  std::uint64_t session_changes_ = 0;  // counts starts and ends of senders in all lanes
   std::byte* private_copy_ = nullptr;  // copy_on_receive
   const lane_reader* lanes_begin_ = nullptr;
-  bool always_fence_ = false;   // the kernel refused to register us for barriers
-  bool inactive_seen_ = false;  // some lane in active_ is not active any more
+  bool always_fence_ = false;   // the kernel refused to register this process for membarrier
+  bool inactive_seen_ = false;  // active_ holds a lane that is no longer active
 };
 
 inline std::uint64_t receiver_core::refresh_all() noexcept {
   std::uint64_t at_hand = 0;
   for (lane_reader* lane : active_) {
-    // A lane with enough at hand is left alone: reading its tail takes the line away from the
-    // sender.
+    // Skip a lane with enough bytes at hand: reading its tail takes the cache line from the sender.
     if (lane->available() < hang_back::little && !lane->refresh()) [[unlikely]] {
       quarantine(*lane);
       continue;
@@ -230,7 +229,7 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     count_redelivery(lane);
   }
   const std::uint64_t capacity = lane.capacity();
-  // Differences are compared, not positions: a hostile sender can bring those to overflow.
+  // Compares differences, not positions: a hostile sender can make a position overflow.
   const std::uint64_t begin = lane.position;
   const std::uint64_t turn = std::min(lane.available(), visit_bytes);
   while (lane.position - begin < turn && frame.count < most) {
@@ -247,7 +246,7 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
       continue;
     }
     frame.enter(position + size);
-    // Before the handler, so that one that throws leaves its message counted as handled.
+    // Counted before the call: a message whose handler throws counts as handled.
     ++frame.count;
     frame.bytes += length;
     const bool is_taken = deliver(handler, at + record_header_size, length, lane);
@@ -308,7 +307,7 @@ std::size_t receiver_core::poll(Handler& handler, const poll_limits& limits) {
     }
     hang_back_.learn(hung_back, delivered - before);
     if (delivered == before) {
-      ++idle_looks;  // nothing but padding, or a lane was quarantined: look again
+      ++idle_looks;  // only padding, or a lane was quarantined: look again
       continue;
     }
     if (active_.size() > 1 && ++productive_passes_ % parking_interval == 0) [[unlikely]]

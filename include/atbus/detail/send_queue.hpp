@@ -1,22 +1,21 @@
-// What a stream has accepted and not yet let go of: bytes in, gather lists out, first in first out.
+// The bytes that a stream has accepted and not released: bytes in, gather lists out, first in first out.
 //
 // Two kinds share this interface: block_ring (allocated once) and malloc_queue (grows to a limit).
-// The queue keeps no message boundaries: what one commit adds follows the bytes of the commit
-// before it without a hole, so that any number of small messages leave in one write. Whoever wants
-// each message to start on a multiple of 8 commits multiples of 8.
+// The queue keeps no message boundaries: the bytes of one commit follow those of the previous one without a
+// gap, so that one write takes any number of small messages. A caller that needs each message to start on a
+// multiple of 8 commits multiples of 8.
 //
 // Guarantees:
-//  - A claimed place is contiguous, and stays where it is until commit or abort, whatever is
-//    written or released meanwhile. One claim may be open at a time.
-//  - Committed bytes stay where they are until they are released, so that a write in flight may
-//    point at them.
-//  - A claim that does not fit says would_block and changes nothing; one within byte_limit() fits
-//    again at the latest when all is released.
+//  - A claimed place is contiguous and does not move until commit or abort, even if bytes are written or
+//    released meanwhile. One claim may be open at a time.
+//  - Committed bytes do not move until they are released, so that a write in flight may point at them.
+//  - A claim that does not fit returns would_block and changes nothing. A claim within byte_limit() fits
+//    again at the latest when all bytes are released.
 //  - `written` and `released` are kept apart. A plain channel releases what the kernel took; a node
 //    releases what was acknowledged, and after a reconnect rewinds and writes the rest again.
 //
-// Three counts of bytes since the queue was made, released <= written <= committed, only grow (but
-// rewind takes `written` back to `released`).
+// The queue counts bytes since it was made: released <= written <= committed. The counts only grow, except
+// that rewind sets `written` back to `released`.
 //
 // A queue belongs to one thread. Nothing here throws.
 #pragma once
@@ -56,7 +55,7 @@ class ATBUS_API send_queue {
     return claim_elsewhere(bytes, place);
   }
 
-  // The same, and as much more of what lies behind it as there is, up to `most` bytes in all.
+  // As claim, plus the contiguous free bytes behind it, up to `most` bytes in all.
   [[nodiscard]] status claim_up_to(std::size_t bytes, std::size_t most,
                                    mutable_bytes& place) noexcept {
     const status claimed = claim(bytes, place);
@@ -67,8 +66,7 @@ class ATBUS_API send_queue {
     return claimed;
   }
 
-  // Ends the claim: its first `actual` bytes join the queue, the rest was never claimed. commit(0)
-  // is abort().
+  // Ends the claim: its first `actual` bytes join the queue. commit(0) is abort().
   void commit(std::size_t actual) noexcept {
     assert(actual <= claimed_ && "commit of more than was claimed");
     if (actual > claimed_)
@@ -80,7 +78,7 @@ class ATBUS_API send_queue {
     committed_ += actual;
   }
 
-  // Ends the claim as if it had never been. Without a claim it does nothing.
+  // Discards the claim. Does nothing without one.
   void abort() noexcept { commit(0); }
 
   // claim, copy, commit.
@@ -103,8 +101,7 @@ class ATBUS_API send_queue {
     return runs_from(written_, runs, bytes_max);
   }
 
-  // The same from the oldest byte not released: what would be sent again, or what to report as not
-  // sent.
+  // As gather, from the oldest byte not released: the bytes to send again, or to report as not sent.
   [[nodiscard]] std::size_t gather_unreleased(std::span<bytes_view> runs,
                                               std::size_t bytes_max = no_limit) const noexcept {
     return runs_from(released_, runs, bytes_max);
@@ -113,17 +110,17 @@ class ATBUS_API send_queue {
   // The next `bytes` of gather() have been written. At most unwritten().
   virtual void mark_written(std::size_t bytes) noexcept;
 
-  // Lets go of the `bytes` oldest. At most size(). What is released without having been written
-  // counts as written (the far side said after a reconnect that it has it).
+  // Releases the oldest `bytes`. At most size(). Bytes released without a write count as written: after a
+  // reconnect, the other end may already have them.
   virtual void release(std::size_t bytes) noexcept = 0;
 
-  // Nothing that is still here counts as written any more.
+  // Marks everything in the queue as not written.
   virtual void rewind() noexcept {
     most_written_ = std::max(most_written_, written_);
     written_ = released_;
   }
 
-  // Bytes not released, of which not written, of which written and waiting to be released.
+  // Bytes not released; those of them not written; those written and not released.
   [[nodiscard]] std::size_t size() const noexcept { return distance(released_, committed_); }
   [[nodiscard]] std::size_t unwritten() const noexcept { return distance(written_, committed_); }
   [[nodiscard]] std::size_t in_flight() const noexcept { return distance(released_, written_); }
@@ -133,12 +130,12 @@ class ATBUS_API send_queue {
   [[nodiscard]] std::uint64_t committed() const noexcept { return committed_; }
   [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
   [[nodiscard]] std::uint64_t released() const noexcept { return released_; }
-  // The highest that `written` has ever been: what lies behind it never left.
+  // The highest value that `written` has had: bytes behind it never left.
   [[nodiscard]] std::uint64_t ever_written() const noexcept {
     return std::max(most_written_, written_);
   }
 
-  // size() never exceeds this; nor does a claim.
+  // Neither size() nor a claim exceeds this.
   [[nodiscard]] std::size_t byte_limit() const noexcept { return byte_limit_; }
 
   // Bytes of memory held now, used or not.
@@ -147,9 +144,9 @@ class ATBUS_API send_queue {
  protected:
   explicit send_queue(std::size_t byte_limit) noexcept : byte_limit_{byte_limit} {}
 
-  // claim() when the run at the cursor has no room: find another run, or say why there is none.
+  // claim() if the run at the cursor has no room: finds another run, or returns why there is none.
   virtual status claim_elsewhere(std::size_t bytes, mutable_bytes& place) noexcept = 0;
-  // After an abort: take back what claim_elsewhere did.
+  // After an abort: undoes claim_elsewhere.
   virtual void claim_abandoned() noexcept = 0;
   virtual std::size_t runs_from(std::uint64_t position, std::span<bytes_view> runs,
                                 std::size_t bytes_max) const noexcept = 0;

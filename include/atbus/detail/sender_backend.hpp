@@ -1,8 +1,8 @@
-// What `atbus::sender` stands on: one kind of channel each, and the hot paths, which are inlined into
-// user code. Programs include atbus/sender.hpp.
+// The implementation behind `atbus::sender`: a base class with one subclass for each kind of channel. Its
+// hot paths are inlined into user code. Programs include atbus/sender.hpp.
 //
-// A message goes into a lane of shared memory or, as a frame, into a chunk of a stream's queue.
-// Which of them is one test per message.
+// A message goes into a lane of shared memory or, as a frame, into a chunk of a stream's queue. One test
+// per message decides which.
 //
 // Threads: the sender's one.
 #pragma once
@@ -26,7 +26,7 @@ class ATBUS_API sender_backend {
   sender_backend(const sender_backend&) = delete;
   sender_backend& operator=(const sender_backend&) = delete;
 
-  // Begins a message with so many bytes of payload and says where they go; else null and why.
+  // Begins a message with `length` bytes of payload and returns where they go; null and `why` on an error.
   [[nodiscard]] std::byte* claim(std::size_t length, status& why) noexcept {
     if (length > message_limit_) [[unlikely]] {
       why = status{errc::message_too_large, length, message_limit_};
@@ -51,11 +51,11 @@ class ATBUS_API sender_backend {
     return writer_.begin(record_kind::message, length);
   }
 
-  // Of the `claimed` bytes, `length` are sent.
+  // Sends the first `length` of the `claimed` bytes.
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (through_stream_)
       return chunk_.append(claimed, length);
-    // No: another verb has moved the writer since the slot was claimed, and has left it no room.
+    // If it does not fit, another verb has moved the writer since the claim and left no room.
     if (!writer_.fits(record_size(claimed))) [[unlikely]]
       return;
     if (length != claimed) [[unlikely]]
@@ -79,11 +79,11 @@ class ATBUS_API sender_backend {
   virtual bool poll_writable() = 0;
   virtual result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each) = 0;
   [[nodiscard]] virtual bool receiver_alive() noexcept = 0;
-  // Of lanes.
+  // Lanes override these.
   [[nodiscard]] virtual std::uint64_t receiver_generation() const noexcept { return 0; }
   [[nodiscard]] virtual status look_at_alert() noexcept { return {}; }
   [[nodiscard]] virtual bool settled() const noexcept { return false; }
-  // While half of the lane is free: a quarter of it, in bytes; else 0.
+  // A quarter of the lane, in bytes, while half of it is free; else 0.
   [[nodiscard]] virtual std::uint64_t share() const noexcept { return 0; }
   virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
   [[nodiscard]] virtual channel_stats stats() const = 0;
@@ -91,17 +91,17 @@ class ATBUS_API sender_backend {
   [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }
   void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
 
-  // Writes what was accepted, for at most so long, and hands over what was not; nothing is sent
-  // afterwards. Lanes have nothing to write.
+  // Writes accepted messages for at most `linger`, and passes those not written to `unsent`. Nothing is
+  // sent afterwards. Lanes have nothing to write.
   virtual std::size_t finish(std::chrono::nanoseconds /*linger*/,
                              const std::function<void(bytes_view)>& /*unsent*/) {
     return 0;
   }
 
-  // Its loop flushes it at the end of each turn: single messages need not leave at once.
+  // Called when a loop flushes this sender at the end of each turn: single messages need not leave at once.
   virtual void ride_on_loop() noexcept {}
 
-  // The public object lets go. Ends the backend, at once or when the handler that runs returns.
+  // Called when the public object closes. Ends the backend at once, or when the running handler returns.
   void release() noexcept;
 
  protected:
@@ -111,17 +111,17 @@ class ATBUS_API sender_backend {
   // Cold paths of lanes.
   [[nodiscard]] virtual status make_room(std::uint64_t size) noexcept = 0;
   virtual void answer_alert() noexcept = 0;
-  // Of a stream: makes a chunk that has room for a message of this length, or goes over to a lane
-  // (through_stream_ tells), or says why not. A frame that was open is given up.
+  // Streams: makes a chunk with room for a message of this length, or moves on to a lane (then
+  // through_stream_ is false), or returns why not. Discards an open frame.
   [[nodiscard]] virtual status new_chunk(std::size_t length) noexcept = 0;
   virtual void publish_frames() noexcept = 0;
 
-  // The public object has let go.
+  // Called after the public object has closed.
   virtual void stop() noexcept = 0;
-  // delete this, within a fork_pause.
+  // Deletes this, within a fork_pause.
   virtual void destroy() noexcept = 0;
 
-  // Calls the handler, which may destroy us, and may throw.
+  // Calls the handler, which may destroy this object and may throw.
   void call_on_writable();
 
   lane_writer writer_;

@@ -51,7 +51,7 @@ enum class step : std::uint8_t {
   orphan_released,
   retired_stored,
   name_unlinked,
-  // a stream that goes over to a lane: its sender's and its receiver's, in the order they come
+  // a stream that moves on to a lane: steps of sender and receiver, in the order in which they happen
   hello_written,
   lane_offered,
   offer_written,
