@@ -10,8 +10,8 @@
 namespace atbus::detail {
 namespace {
 
-// A segment of our own making, locked and then named. receiver_exists: somebody was faster, open
-// theirs.
+// Builds a new segment, locks it, then names it. receiver_exists: another process was faster; open its
+// segment.
 result<segment> make_segment(const segment_address& wanted) {
   auto geometry = choose_geometry(wanted);
   if (!geometry)
@@ -30,7 +30,7 @@ result<segment> make_segment(const segment_address& wanted) {
   return built;
 }
 
-// The existing segment, locked. `retired` stands for "the name has changed, look again".
+// Opens and locks the existing segment. `retired` means: the name has changed, try again.
 result<segment> take_segment(const segment_address& wanted) {
   auto opened = open_segment(wanted.name);
   if (!opened)
@@ -40,8 +40,7 @@ result<segment> take_segment(const segment_address& wanted) {
     const int code = errno;
     return error{errc::system_error, wanted.name.text() + ": can't lock it" + lock_hint, code};
   }
-  // Lock first, then state: only now is it certain that this file is, and stays, the one that has
-  // the name.
+  // Lock first, then check: only under the lock does this file keep the name.
   if (!is_named(*opened))
     return error{errc::retired, wanted.name.text() + ": replaced while it was opened"};
   if (lock == lock_state::held_elsewhere) {
@@ -51,17 +50,17 @@ result<segment> take_segment(const segment_address& wanted) {
   }
   test_hook(step::receiver_locked);
   if (opened->header().retired.load(std::memory_order_acquire) != 0) {
-    // Whoever removed it died before the name was gone.
+    // The process that removed it died before it unlinked the name.
     if (auto e = retire_segment(*opened); !e)
       return e;
     return error{errc::retired, wanted.name.text() + ": removed"};
   }
-  if (auto e = check_geometry(*opened, wanted); !e)
+  if (auto e = compare_geometry(*opened, wanted); !e)
     return e;
   return opened;
 }
 
-// Until somebody else holds it.
+// Deleter of a state that no other object owns yet.
 struct let_go {
   template <class State>
   void operator()(State* of) const noexcept {
@@ -73,7 +72,7 @@ using owned = std::unique_ptr<State, let_go>;
 
 struct opened_segment {
   segment opened;
-  bool made = false;  // by us, just now
+  bool made = false;  // this call built it
 };
 
 result<opened_segment> make_or_take(const segment_address& wanted) {
@@ -112,7 +111,7 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
   auto segment = make_or_take(*wanted);
   if (!segment)
     return segment.error();
-  // From here on a failure takes back what we have made; what was there before stays.
+  // From here on, a failure removes a segment that this call made; an existing one stays.
   if (auto e = map_all_lanes(segment->opened); !e) {
     if (segment->made)
       (void)retire_segment(segment->opened);
@@ -137,7 +136,7 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
   auto taken = take_lane(wanted->name);
   if (!taken)
     return taken.error();
-  if (auto e = check_geometry(taken->opened, *wanted); !e)
+  if (auto e = compare_geometry(taken->opened, *wanted); !e)
     return e;
   if (options.prefault || wanted->prefault)
     prefault_lane(*taken);
@@ -150,8 +149,8 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
       return error{s.code(), text + ": can't connect to its doorbell", code};
     return error{s.code(), text + ": can't announce itself in lane " + std::to_string(lane) +
                                (s == errc::would_block
-                                    ? ", which what a dead sender left fills; start the receiver"
-                                    : "; somebody wrote into its control words")};
+                                    ? ": a dead sender's messages fill it; start the receiver"
+                                    : ": another process wrote into its control words")};
   }
   return state.release();
 }

@@ -1,4 +1,4 @@
-// How a process takes its end of a segment with a name: its receiver, or a sender in one of its lanes.
+// Opens a named segment as its receiver, or as a sender in one of its lanes.
 #pragma once
 
 #include "atbus/address.hpp"
@@ -9,12 +9,12 @@
 
 namespace atbus::detail {
 
-// Makes the segment, or takes over the one that has no receiver. The caller owns what is returned.
-// Errors: those of receiver::open.
+// Makes the segment, or takes over an existing one without a receiver. The caller owns the result. Errors:
+// those of receiver::open.
 [[nodiscard]] result<receiver_state*> open_lane_receiver(const address& where,
                                                          const receiver_options& options);
 
-// A sender that has announced itself in a free lane. The caller owns what is returned. Errors: those of
+// Takes a free lane and announces the sender in it. The caller owns the result. Errors: those of
 // sender::open.
 [[nodiscard]] result<sender_state*> open_lane_sender(const address& where,
                                                      const sender_options& options);

@@ -10,8 +10,8 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::uint64_t default_lanes = 64;
-// A little less than most L2 caches and more than enough for bursts: the fastest on the machines we
-// measured.
+// A little less than most L2 caches and more than enough for bursts: the fastest size on the measured
+// machines.
 constexpr std::uint64_t default_lane_size = std::uint64_t{1} << 20;
 
 error bad_number(const segment_name& name, const char* what, std::uint64_t value,
@@ -83,7 +83,7 @@ result<segment_geometry> choose_geometry(const segment_address& wanted) {
   return g;
 }
 
-error check_geometry(const segment& existing, const segment_address& wanted) {
+error compare_geometry(const segment& existing, const segment_address& wanted) {
   const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t asked) {
     return error{errc::geometry_mismatch, existing.name.text() + ": the existing segment has " +
                                               what + " " + std::to_string(has) +

@@ -1,5 +1,5 @@
-// Removing what no living process holds. Who holds what is the kernel's word: locks are taken
-// before anything is removed, and what is removed is what was locked.
+// Removes segments and bells that no living process holds. The kernel's locks tell whether a process holds
+// one. All locks are taken before anything is removed, and only the locked file is removed.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ namespace atbus {
 namespace detail {
 namespace {
 
-// What a bell server refuses to serve, so that asking whether it lives leaves no trace.
+// A lane number that a bell server refuses, so that a test whether it is alive leaves no trace.
 constexpr std::uint32_t lane_of_nobody = 0xffffffff;
 
 std::string path_in(const segment_name& name, const std::string& file_name) {
@@ -27,7 +27,7 @@ bool exists(int directory, const std::string& file_name) {
   return kernel().fstatat(directory, file_name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Which of a segment's bells are there.
+// The existing bells of a segment.
 std::vector<std::string> bells_of(int directory, const segment_name& name) {
   std::vector<std::string> there;
   for (auto& bell : {name.bell_name(), name.new_bell_name()}) {
@@ -52,7 +52,7 @@ std::string words_for(const process_note& note) {
   return "'" + note.program + "', pid " + std::to_string(note.pid);
 }
 
-// Who holds locks on a segment, in words; empty: nobody.
+// The processes that hold locks on a segment, as text; empty if there is none.
 std::string holders(const segment_view& view, const segment_name& name) {
   const segment_report report = describe(name);
   std::string who;
@@ -97,7 +97,7 @@ clean_report removed(const segment_name& name, int directory,
   return report;
 }
 
-// All its locks, for as long as `s` is open.
+// Takes all locks of the segment, for as long as `s` is open.
 bool lock_everything(const segment& s) {
   if (try_lock_byte(s.fd.get(), receiver_lock_byte) != lock_state::taken)
     return false;
@@ -110,10 +110,10 @@ bool lock_everything(const segment& s) {
 
 clean_report clean_valid(const segment& s, int directory, bool dry_run) {
   const segment_view view{s.fd.get(), s.geometry};
-  // Ask first: a lock that is only tried might make a rightful owner fail.
+  // Query before locking: even a short lock could make a rightful owner fail.
   std::string who = holders(view, s.name);
   if (who.empty() && !dry_run && !lock_everything(s))
-    who = "a process that came just now";
+    who = "a process that has just opened it";
   if (!who.empty())
     return left_alone(s.name, clean_outcome::held, "held by " + who);
   if (!is_named(s))
@@ -134,11 +134,11 @@ clean_report clean_valid(const segment& s, int directory, bool dry_run) {
   return report;
 }
 
-// --- what has a segment's name and is none
+// --- files with a segment's name that are not segments
 
 enum class whole_file { free, held, unknown };
 
-// Any lock on any byte; with `take`, holds them all from then on.
+// Queries locks on any byte; with `take`, acquires all of them.
 whole_file all_locks(int fd, bool take) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -160,7 +160,7 @@ clean_report clean_invalid(const segment_name& name, int directory, const error&
                               O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
     if (!fd)
       return left_alone(name, clean_outcome::failed,
-                        problem.text() + "; it can't be opened to see whether it is in use");
+                        problem.text() + "; can't open it to check whether it is in use");
     const whole_file use = all_locks(fd.get(), options.force && !options.dry_run);
     struct stat opened {};
     if (use != whole_file::free || kernel().fstat(fd.get(), &opened) != 0 ||
@@ -191,8 +191,8 @@ clean_report clean_invalid(const segment_name& name, int directory, const error&
 
 // --- bells without a segment
 
-// A segment of our own in the name's place, made and locked as a receiver would: while it is there,
-// no receiver binds a bell. Retired from the start, so that no sender stays.
+// Makes and locks a segment of that name, as a receiver would: while it exists, no receiver binds a bell. It
+// is retired from the start, so that no sender stays.
 result<segment> take_place(const segment_name& name) {
   constexpr segment_geometry smallest{.lane_count = 1, .lane_size = 4096, .message_limit = 1024};
   auto guard = build_segment(name, smallest);
@@ -206,7 +206,7 @@ result<segment> take_place(const segment_name& name) {
   return guard;
 }
 
-// Refused or absent: nobody listens there any more. Anything else might be a moment's trouble.
+// True if the connection is refused or the bell is absent. Any other error may be temporary.
 bool bell_is_dead(const segment_name& name) {
   bell_client client;
   return !client.connect(name, lane_of_nobody) && (errno == ECONNREFUSED || errno == ENOENT);
@@ -215,7 +215,7 @@ bool bell_is_dead(const segment_name& name) {
 clean_report clean_bells(const segment_name& name, int directory, bool dry_run) {
   const std::vector<std::string> files = bells_of(directory, name);
   constexpr const char* alive =
-      "its doorbell is answered: a receiver lives whose segment was removed by hand";
+      "its doorbell answers: its receiver is alive, but its segment was removed by hand";
   if (dry_run) {
     if (!bell_is_dead(name))
       return left_alone(name, clean_outcome::held, alive);
@@ -228,7 +228,7 @@ clean_report clean_bells(const segment_name& name, int directory, bool dry_run) 
   if (!guard) {
     const bool raced = guard.error() == errc::receiver_exists;
     return left_alone(name, raced ? clean_outcome::held : clean_outcome::failed,
-                      raced ? "a receiver makes the segment just now" : guard.error().text());
+                      raced ? "a receiver is making the segment" : guard.error().text());
   }
   const bool dead = bell_is_dead(name);
   for (const std::string& bell : files) {
@@ -256,7 +256,7 @@ result<clean_report> clean(const segment_name& name, const clean_options& option
   return clean_invalid(name, directory->get(), opened.error(), options);
 }
 
-// Every name that has a segment or a bell.
+// All names that have a segment or a bell.
 result<std::set<std::string>> all_names(const std::string& directory) {
   auto segments = names_in(directory, segment_prefix);
   if (!segments)

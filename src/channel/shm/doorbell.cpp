@@ -25,8 +25,7 @@ struct bell_address {
   socklen_t length = 0;
 };
 
-// Reaches a file through an open directory, so that long directory names don't meet the 108-byte
-// limit of sun_path.
+// The address of a file through an open directory, because sun_path is limited to 108 bytes.
 bell_address path_address(int directory, const std::string& file_name) {
   bell_address a;
   a.address.sun_family = AF_UNIX;
@@ -46,7 +45,7 @@ bell_address abstract_address(const std::string& raw) {
   return a;
 }
 
-// Only processes of our own user may ring; for mem:// only this very process.
+// Only processes of the same user may ring; for mem:// only this process.
 bool is_trusted(int fd, bool in_process) {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -102,7 +101,7 @@ error bell_server::bind(const segment& s) {
   };
   const int backlog = static_cast<int>(build_settings::connection_backlog);
   if (s.name.in_process) {
-    // The kernel picks a free abstract name; senders learn it from the table of in-process names.
+    // The kernel picks a free abstract name; senders find it in the table of in-process names.
     sockaddr_un any{.sun_family = AF_UNIX, .sun_path = {}};
     if (kernel().bind(listener_.get(), reinterpret_cast<sockaddr*>(&any), sizeof any.sun_family) !=
         0) {
@@ -120,8 +119,8 @@ error bell_server::bind(const segment& s) {
   auto directory = open_directory(s.name);
   if (!directory)
     return directory.error();
-  // Bound and listening under a second name, then renamed: who finds the name finds a living bell.
-  // The receiver's lock is ours, so nobody else touches either name.
+  // Bind and listen under a second name, then rename: a process that finds the name finds a live bell. No
+  // other process touches either name, because this one holds the receiver's lock.
   const std::string final_name = s.name.bell_name();
   const std::string first_name = s.name.new_bell_name();
   (void)kernel().unlinkat(directory->get(), first_name.c_str(), 0);
@@ -174,7 +173,7 @@ bool bell_server::watch_file(const segment& s) noexcept {
   file watch{kernel().inotify_init(IN_CLOEXEC | IN_NONBLOCK)};
   if (!watch)
     return false;
-  // By its descriptor: the name may lead to another file by now.
+  // Watch the file by its descriptor: the name may lead to another file by now.
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", s.fd.get());
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = file_watch_tag}};
@@ -197,8 +196,8 @@ void bell_server::read_file_watch(events& seen) noexcept {
   seen.look_everywhere = true;
   alignas(inotify_event) char buffer[4096];
   const ssize_t size = ::read(file_watch_.get(), buffer, sizeof buffer);
-  // No names: a watch of a file has events of equal size. A queue that overflowed may have lost a
-  // close.
+  // A watch of a file reports no names, so all events have the same size. An overflow of the queue may have
+  // dropped a close event.
   for (ssize_t at = 0; at + ssize_t{sizeof(inotify_event)} <= size; at += sizeof(inotify_event)) {
     inotify_event event;
     std::memcpy(&event, buffer + at, sizeof event);
@@ -208,9 +207,8 @@ void bell_server::read_file_watch(events& seen) noexcept {
 
 bool bell_server::accept_all(events& seen) noexcept {
   bool any = false;
-  // All of them before the caller looks at the lanes: a sender that finds the backlog full relies
-  // on it. Bounded, because the listener is level-triggered and what is left is seen at the next
-  // look.
+  // Accept all of them before the caller looks at the lanes: a sender that finds the backlog full relies on
+  // that. The loop is bounded; the listener is level-triggered, so the next look sees the rest.
   for (std::size_t i = 0; i < limit_; ++i) {
     file peer{kernel().accept(listener_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (!peer) {
@@ -218,8 +216,8 @@ bool bell_server::accept_all(events& seen) noexcept {
         continue;
       if (errno != EMFILE && errno != ENFILE)
         break;
-      // Out of descriptors: take the caller's ring and hang up; it connects anew for each further
-      // ring.
+      // Out of descriptors: treat the connection as a ring and close it. The sender connects again for each
+      // further ring.
       spare_.reset();
       peer = file{kernel().accept(listener_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK)};
       const bool taken = static_cast<bool>(peer);
@@ -246,7 +244,7 @@ void bell_server::admit(file peer, events& seen) noexcept {
     return;
   }
   connection& c = fill_place(index, std::move(peer));
-  // An honest sender says its lane at once.
+  // A correct sender writes its lane number at once.
   if (!read_from(c, seen))
     end(c);
 }
@@ -268,7 +266,7 @@ std::size_t bell_server::find_place() noexcept {
     return free_.back();
   if (connections_.size() != limit_)
     return connections_.size();
-  // Whoever has not said its lane yet has to make room: the silent must not keep out the others.
+  // Close a connection that has not sent its lane number: silent ones must not keep others out.
   for (std::size_t n = 0; n < limit_; ++n) {
     next_to_go_ = (next_to_go_ + 1) % limit_;
     if (connections_[next_to_go_].lane == no_lane) {
@@ -315,7 +313,7 @@ bool bell_server::take_ended(std::uint32_t lane) noexcept {
 }
 
 bool bell_server::read_from(connection& c, events& seen) noexcept {
-  // A bounded number of packets a look; what is left keeps the descriptor readable.
+  // A bounded number of packets per look; the rest keeps the descriptor readable.
   for (int i = 0; i < 16; ++i) {
     std::uint32_t word = 0;
     const ssize_t n = kernel().recv(c.fd.get(), &word, sizeof word, MSG_DONTWAIT);
@@ -324,8 +322,8 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
     if (n < 0)
       return errno == EAGAIN || errno == EINTR || is_out_of_memory(errno);
     if (c.lane != no_lane) {
-      // A sender rings once per sleep: asking for more would be a system call on the way to the
-      // message. An end-of-file behind the ring is read at the next look.
+      // A sender rings once per sleep. A second read would be a system call that delays the message. The next
+      // look reads an end-of-file behind the ring.
       seen.rung = true;
       return true;
     }
@@ -346,7 +344,7 @@ bool bell_server::ring(std::uint32_t lane) noexcept {
   for (std::size_t at = first_[lane]; at != nothing; at = connections_[at].next_of_lane) {
     const connection& c = connections_[at];
     const ssize_t n = kernel().send(c.fd.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    rung |= n == 1 || errno == EAGAIN;  // EAGAIN: enough rings wait there already
+    rung |= n == 1 || errno == EAGAIN;  // EAGAIN: enough rings are queued already
   }
   return rung;
 }
@@ -388,7 +386,7 @@ bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept
   if (kernel().connect(fd.get(), reinterpret_cast<const sockaddr*>(&a.address), a.length) != 0)
     return false;
   if (!is_trusted(fd.get(), name.in_process)) {
-    errno = ECONNREFUSED;  // a stranger has taken the name: nobody is there for us
+    errno = ECONNREFUSED;  // another user's process has taken the name
     return false;
   }
   if (kernel().send(fd.get(), &lane, sizeof lane, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof lane)

@@ -1,13 +1,13 @@
-// Doorbells: how a sleeping end of a segment is woken, and how a death is noticed as an event.
+// Doorbells wake a sleeping end of a segment, and report the death of an end as an event.
 //
-// Beside each segment its receiver listens on a Unix socket; each sender is connected there. A ring
-// is one byte in either direction, an end-of-file is the death of the other side. Doorbells only
-// ever say "look": no decision rests on them, the kernel's locks and the lanes themselves tell what
-// is so. Lost, repeated and forged rings cost one look.
+// The receiver listens on a Unix socket beside its segment, and each sender connects to it. A ring is one
+// byte in either direction; an end-of-file means that the other side has died. A doorbell only says "look":
+// every decision rests on the kernel's locks and on the lanes. So a lost, repeated or forged ring costs
+// one look.
 //
-// A sender without a connection (its receiver was restarted, or somebody is out of descriptors) has
-// another bell: the segment's file. The receiver watches it with inotify as long as there is such a
-// sender. The death of one closes the file, and one that can't connect rings by touching it.
+// A sender without a connection (its receiver was restarted, or a process is out of descriptors) has
+// another bell: the segment's file. While there is such a sender, the receiver watches the file with
+// inotify. The sender's death closes the file. A sender that can't connect rings by touching the file.
 #pragma once
 
 #include <cstdint>
@@ -25,35 +25,34 @@ namespace atbus::detail {
 // descriptor.
 class bell_server {
  public:
-  // What happened since the last look.
+  // Events since the last look.
   struct events {
-    bool rung = false;             // some sender published into a parked lane
+    bool rung = false;             // a sender published into a parked lane
     bool look_everywhere = false;  // a connection came or went: look at every lane
     bool file_closed = false;      // a process closed the segment, perhaps by its death
   };
 
-  // The caller holds the receiver's lock on `s`. Replaces what a dead receiver left.
+  // Binds the bell and replaces one that a dead receiver left. The caller holds the receiver's lock on `s`.
   [[nodiscard]] error open(const segment& s);
 
-  // Takes over a connection of a lane; for handed segments, whose bells nobody can connect to.
+  // Takes over a connection for a lane. For handed segments, whose bells have no address.
   [[nodiscard]] bool adopt(file peer, std::uint32_t lane) noexcept;
 
-  // Level-triggered: readable while there is something for `take_events`. Owned by this object.
+  // Readable while there is something for `take_events` (level-triggered). Owned by this object.
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
 
-  // Waits up to `timeout_ns` (negative: for ever, 0: not at all), then accepts, reads and closes
-  // whatever is due.
+  // Waits up to `timeout_ns` (negative: no limit, 0: not at all). Then accepts, reads and closes
+  // connections.
   events take_events(std::int64_t timeout_ns) noexcept;
 
   // Wakes the sender of a lane. False if it has no connection.
   bool ring(std::uint32_t lane) noexcept;
   [[nodiscard]] bool has_connection(std::uint32_t lane) const noexcept;
-  // True once after a connection of that lane has ended, also one that came and went between two
-  // looks.
+  // True once after a connection of that lane has ended, even one that opened and closed between two looks.
   [[nodiscard]] bool take_ended(std::uint32_t lane) noexcept;
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
 
-  // From now on a sender without a connection is an event too. False: the kernel refuses.
+  // From now on, the file reports senders without a connection. False: the kernel refuses.
   bool watch_file(const segment& s) noexcept;
   [[nodiscard]] bool watches_file() const noexcept { return static_cast<bool>(file_watch_); }
   void unwatch_file() noexcept;
@@ -74,12 +73,12 @@ class bell_server {
   void admit(file peer, events& seen) noexcept;
   // An index for a new connection; `limit_` if there is none.
   [[nodiscard]] std::size_t find_place() noexcept;
-  // Puts it where `find_place` says; of no lane yet.
+  // Stores a connection at an index of `find_place`; it has no lane yet.
   connection& fill_place(std::size_t index, file peer) noexcept;
   // False: the connection is over.
   bool read_from(connection& c, events& seen) noexcept;
   void end(connection& c) noexcept;
-  // Enters it into its lane's list, or takes it out.
+  // Adds it to its lane's list, or removes it.
   void join(connection& c, std::uint32_t lane) noexcept;
   void leave(connection& c) noexcept;
   [[nodiscard]] std::size_t index_of(const connection& c) const noexcept {
@@ -90,15 +89,15 @@ class bell_server {
   file epoll_;
   file listener_;
   file file_watch_;
-  file spare_;  // given up for a moment when descriptors run out, so that waiting connections don't
-                // make us spin
+  file
+      spare_;  // closed for a moment when descriptors run out, to accept a waiting connection: otherwise
+               // the listener would stay readable and the receiver would spin
   std::vector<connection> connections_;
-  std::vector<std::size_t> free_;   // places in connections_ without one
-  std::vector<std::size_t> first_;  // per lane, the first of its connections: a look at every lane
-                                    // does not look at every connection for each
+  std::vector<std::size_t> free_;   // unused places in connections_
+  std::vector<std::size_t> first_;  // per lane, the first of its connections
   std::vector<char> ended_;         // per lane, see take_ended
   std::size_t limit_ = 0;
-  std::size_t next_to_go_ = 0;  // where the search for a silent connection goes on
+  std::size_t next_to_go_ = 0;  // where the search for a silent connection continues
   std::uint32_t lane_count_ = 0;
   bool in_process_ = false;
   std::uint64_t refused_ = 0;
@@ -107,21 +106,20 @@ class bell_server {
 // The sender's end.
 class bell_client {
  public:
-  // Connects to the receiver's bell; the connection itself rings. False: nobody listens (errno says
-  // why).
+  // Connects to the receiver's bell; the connection itself counts as a ring. False: no connection (errno
+  // tells why).
   [[nodiscard]] bool connect(const segment_name& name, std::uint32_t lane) noexcept;
-  // One that was handed over with the segment.
+  // Takes a connection that was handed over with the segment.
   void adopt(file fd) noexcept { fd_ = std::move(fd); }
   [[nodiscard]] bool connected() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
-  // False: it did not, because the other side is gone, and the connection is closed, or because the
-  // kernel has no memory.
+  // False: either the other side is gone and the connection is now closed, or the kernel has no memory.
   [[nodiscard]] bool ring() noexcept;
-  // For want of a connection.
+  // Rings without a connection.
   static void ring_by_file(const segment& s) noexcept {
     (void)kernel().futimens(s.fd.get(), nullptr);
   }
-  // Reads pending rings. False: the other side is gone, and the connection is closed.
+  // Reads pending rings. False: the other side is gone and the connection is now closed.
   bool drain() noexcept;
   void close() noexcept;
 

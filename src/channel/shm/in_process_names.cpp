@@ -4,7 +4,7 @@ namespace atbus::detail {
 
 in_process_names& in_process_names::instance() {
   static auto* const names =
-      new in_process_names;  // leaked: channels may outlive static destruction
+      new in_process_names;  // never freed: channels may outlive static destruction
   return *names;
 }
 

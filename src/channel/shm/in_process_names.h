@@ -1,4 +1,4 @@
-// The names of mem:// segments, known inside this process only.
+// The table of mem:// segments of this process.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace atbus::detail {
 
-// Each entry keeps a descriptor of its own (which holds no locks) and the one mapping that all
-// openers in this process share.
+// Each entry has a descriptor of its own, which holds no locks, and the mapping that all openers in this
+// process share.
 struct in_process_entry {
   file fd;
   std::shared_ptr<mapping> memory;
@@ -26,18 +26,18 @@ class in_process_names final : public fork_guard {
 
   void abandon_in_child() noexcept override;
 
-  // The child starts with no names. (Not in the fork handler: erasing frees memory.)
+  // A forked child starts with no names. Not done in the fork handler, because erasing frees memory.
   void forget_if_forked() {
     if (std::exchange(forked, false))
       entries.clear();
   }
 
-  std::mutex mutex;  // taken inside a fork_pause only: no fork finds the map half changed
+  std::mutex mutex;  // locked only inside a fork_pause: no fork sees the map half changed
   std::map<std::string, in_process_entry> entries;
   bool forked = false;
 };
 
-// Where the bell of an in-process segment listens (an abstract socket name); "" if unknown.
+// The abstract socket name of an in-process segment's bell; "" if unknown.
 [[nodiscard]] std::string in_process_bell(const std::string& name);
 void in_process_bell(const std::string& name, std::string address);
 

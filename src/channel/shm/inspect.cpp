@@ -165,12 +165,12 @@ result<std::vector<segment_report>> list_segments(const std::string& directory) 
     return names.error();
   std::vector<segment_report> reports;
   for (std::string& found : *names) {
-    // A name that is none may be anything; it is looked at all the same.
+    // The file may have a name that is not valid; inspect it all the same.
     detail::segment_name wanted;
     wanted.name = std::move(found);
     wanted.directory = directory;
     auto report = detail::describe(wanted);
-    // Removed since the directory was read: it is not there.
+    // Skip a segment that was removed after the directory was read.
     if (!(report.problem == errc::not_found))
       reports.push_back(std::move(report));
   }

@@ -1,4 +1,4 @@
-// Walks the records of a lane from outside.
+// Walks the records of a lane without taking part in its protocol.
 #include <algorithm>
 #include <deque>
 
@@ -18,9 +18,8 @@ class lane_bytes {
     buffer_.reserve(chunk_size);
   }
 
-  // `size` bytes at `position`, which do not wrap and end before `tail`. Nothing: the file is
-  // shorter than it should be, or `head` has passed the position and the sender may have written
-  // there.
+  // `size` bytes at `position`, which do not wrap and end before `tail`. Null if the file is too short, or
+  // if `head` has passed the position, so that the sender may have written there.
   [[nodiscard]] const std::byte* at(std::uint64_t position, std::size_t size, std::uint64_t tail) {
     if (position - begin_ > buffer_.size() || buffer_.size() - (position - begin_) < size) {
       if (!load(position, std::max(size, chunk_size), tail))
@@ -37,7 +36,7 @@ class lane_bytes {
     begin_ = position;
     if (!view_.read(view_.geometry().lane_offset(lane_) + offset, buffer_.data(), buffer_.size()))
       return false;
-    // Acquire by system call: what was read before is older than this.
+    // pread acts as an acquire: the bytes read before are older than this value.
     const std::uint64_t head = view_.slot_word(lane_, offsetof(lane_slot, head));
     return static_cast<std::int64_t>(head - position) <= 0;
   }

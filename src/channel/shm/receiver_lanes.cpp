@@ -1,5 +1,4 @@
-// A receiver's lanes: how they come to be looked at, parked, quarantined and freed, and what the
-// bells tell about them.
+// A receiver's lanes: activating, parking, quarantining and freeing them, and the events of their bells.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@ constexpr std::chrono::milliseconds bell_period{1};
 
 }  // namespace
 
-// --- lanes come and go
+// --- activating and parking lanes
 
 void receiver_core::take_ready_lanes() noexcept {
   auto& self = static_cast<receiver_state&>(*this);
@@ -46,7 +45,7 @@ void receiver_state::wake_lane(std::uint32_t index) noexcept {
       return;
     take_over_lane(index);
   }
-  // Still skipped: it was withdrawn again between the two looks.
+  // A lane that is still skipped was withdrawn again between the two looks.
   if (lane.quarantined || lane.skipped || lane.active || lane.paused)
     return;
   activate(lane);
@@ -57,9 +56,9 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
   if (lane.adopted || lane.quarantined || lane.skipped || bell_.has_connection(index) ||
       lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0) {
     return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
-                                         " still holds what a dead sender left"};
+                                         " still holds a dead sender's messages"};
   }
-  // Before its sender relies on it: a lane without memory could not be read later.
+  // Reserve before a sender relies on the lane: a lane without memory could not be read later.
   if (auto e = reserve_lane(segment_, index); !e)
     return e;
   auto out = make_ends(index);
@@ -68,8 +67,8 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
     return out;
   }
   gates_[index] = 1;
-  // As its sender will say. If none takes it, its bell ends, and the lane with its memory is freed as
-  // that of a dead sender.
+  // Marks the memory as reserved, as the sender will. If no sender takes the lane, its bell ends, and the
+  // lane is freed like that of a dead sender.
   lane.slot->reserved_bytes.store(segment_.geometry.lane_size, std::memory_order_release);
   return out;
 }
@@ -90,8 +89,8 @@ result<receiver_state::lane_ends> receiver_state::make_ends(std::uint32_t index)
 void receiver_state::open_gate(std::uint32_t index) noexcept {
   if (std::exchange(gates_[index], 0) == 0)
     return;
-  // What was published before, and found the gate shut, has been heard of already. Acquire: as in
-  // lane_reader::refresh, which checks the value.
+  // Rings for records that were published while the gate was shut have been consumed, so look at the tail.
+  // Acquire: as in lane_reader::refresh, which checks the value.
   if (lanes_[index].slot->tail.load(std::memory_order_acquire) != lanes_[index].position)
     wake_lane(index);
 }
@@ -111,8 +110,8 @@ std::uint64_t receiver_state::meet(std::uint32_t index) noexcept {
 
 void receiver_state::activate(lane_reader& lane) noexcept {
   if (!lane.adopted) {
-    // Its sender has reserved the memory; making sure ourselves means that no sender's lie can turn
-    // a read into SIGBUS. (Of one that was handed out we did it then.)
+    // The sender should have reserved the memory. The receiver reserves it again, so that a read never
+    // raises SIGBUS, whatever a sender claims. (A handed lane was reserved when it was handed out.)
     error reserved;
     if (!segment_.name.handed)
       reserved = reserve_lane(segment_, index_of(lane));
@@ -132,12 +131,12 @@ void receiver_state::activate(lane_reader& lane) noexcept {
   lane.active = true;
   lane.last_busy = productive_passes_;
   active_.push_back(&lane);
-  // A lane that is looked at has no bell: who polls while prepared to sleep is awake. Only now,
-  // because this may look at every lane.
+  // The sender of an active lane does not ring. So a receiver that polls after prepare_sleep has to be marked
+  // awake. Done only here, because it may look at every lane.
   finish_sleep();
-  // Then look: a sender that published after the bit was taken, and saw the old alert, is seen by
-  // the looks that follow, because an active lane is looked at in each pass until it is parked with
-  // a barrier.
+  // Alert first, then look. A sender that publishes after the bit was taken may still see the old alert.
+  // The next passes find its record, because an active lane is looked at in each pass until it is parked
+  // with a barrier.
   set_alert(lane, 0);
 }
 
@@ -171,15 +170,15 @@ void receiver_state::stop_reading(lane_reader& lane, std::uint64_t why) noexcept
   if (why == quarantine_impossible)
     lane_writer::count(lane.slot->quarantines, 1);
   set_alert(lane, alert_quarantined);
-  // Mirror image of prepare_sleep of a sender that waits for room, which will not come: either it
-  // sees the alert or we see its request.
+  // Pairs with sender_state::prepare_sleep of a sender that waits for room, which will never come: either
+  // the sender sees the alert or this receiver sees the request.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (lane.slot->request.load(std::memory_order_acquire) != 0)
     answer_request(lane);
 }
 
 void receiver_core::count_redelivery(const lane_reader& lane) noexcept {
-  // What its sender took back is padding by now, and handed to nobody.
+  // A record that its sender took back is padding by now and is not delivered.
   const std::uint64_t header = load_record_header(lane.data + (lane.position & lane.mask));
   if (record_kind_of(header) == record_kind::message)
     lane_writer::count(lane.slot->redelivered, 1);
@@ -256,8 +255,8 @@ void receiver_state::look_at_everything() noexcept {
       if (lane.slot->tail.load(std::memory_order_acquire) != lane.position)
         wake_lane(i);
     }
-    // Only we write these: if they have changed, somebody else wrote here, and no sender takes the
-    // lane before it is reset.
+    // Only the receiver writes these words. If they have changed, another process wrote here, and no sender
+    // takes the lane before it is reset.
     if (!lane.quarantined && !lane.skipped &&
         (lane.slot->head.load(std::memory_order_relaxed) != lane.head ||
          lane.slot->done.load(std::memory_order_relaxed) != lane.position ||
@@ -313,7 +312,7 @@ void receiver_state::watch_unconnected() noexcept {
   unwatched_ = !bell_.watch_file(segment_);
   if (unwatched_)
     return;
-  // Who died before the watch was there is no event.
+  // A sender that died before the watch existed causes no event.
   suspect_unconnected();
   look_for_orphans();
 }
@@ -331,8 +330,8 @@ void receiver_state::free_if_orphaned(lane_reader& lane) noexcept {
   if (readable && lane.slot->tail.load(std::memory_order_acquire) != lane.position)
     return wake_lane(index_of(lane));  // drain it first
   const std::uint64_t byte = lane_lock_byte(index_of(lane));
-  // A living sender holds the lock. So may a newcomer that takes the lane over: then it is no
-  // orphan either.
+  // A living sender holds the lock, or a new sender that takes the lane over. In both cases the lane is not
+  // an orphan.
   if (try_lock_byte(segment_.fd.get(), byte) != lock_state::taken) {
     if (coarse_now() < lane.dying_until)
       return;  // the lock is about to end
@@ -343,8 +342,7 @@ void receiver_state::free_if_orphaned(lane_reader& lane) noexcept {
   }
   test_hook(step::orphan_locked);
   if (lane.skipped) {
-    // Its sender died while it took its records back, before it told anybody: they are to be
-    // delivered.
+    // The sender died while it took its records back, and before it reported any of them: deliver them.
     lane.slot->withdrawn.store(0, std::memory_order_release);
     take_over_lane(index_of(lane));
   }
@@ -361,11 +359,11 @@ void receiver_state::free_if_orphaned(lane_reader& lane) noexcept {
 
 void receiver_state::reset_lane(lane_reader& lane) noexcept {
   lane_slot& slot = *lane.slot;
-  // Impossible positions end here.
+  // Resets impossible positions.
   if (lane.quarantined || lane.skipped)
     lane.position = 0;
-  // All relaxed: the lane's lock is ours, the next sender's take-over of it orders these before its
-  // loads.
+  // All relaxed: this receiver holds the lane's lock. The next sender takes that lock, which orders these
+  // stores before its loads.
   lane.tail = lane.head = lane.position;
   for (shared_word* word : {&slot.tail, &slot.head, &slot.handling, &slot.done}) {
     word->store(lane.position, std::memory_order_relaxed);
@@ -387,7 +385,7 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
   lane.adopted = false;
 }
 
-// --- what the user says of a lane
+// --- calls of the user about a lane
 
 lane_reader* receiver_state::find_lane(std::uint32_t index) const noexcept {
   const bool there = interrupted_ == interruption::none && index < segment_.geometry.lane_count;
@@ -420,7 +418,7 @@ void receiver_state::pause_lane(std::uint32_t index) noexcept {
     return;
   lane->paused = true;
   set_inactive(*lane);
-  // At once: going on puts it into the list again.
+  // Remove it at once: resuming adds it to the list again.
   remove_inactive();
 }
 
@@ -428,7 +426,7 @@ void receiver_state::resume_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
   if (lane == nullptr || !std::exchange(lane->paused, false))
     return;
-  // One that was looked at has no parked alert, or its ring was for nothing.
+  // While it was paused, the lane had no `parked` alert, or its ring was ignored.
   if (lane->adopted && !lane->quarantined && !lane->skipped && !lane->active)
     return activate(*lane);
   wake_lane(index);
@@ -448,8 +446,7 @@ void receiver_core::answer_request(lane_reader& lane) noexcept {
   auto& self = static_cast<receiver_state&>(*this);
   std::uint64_t request = lane.slot->request.load(std::memory_order_acquire);
   if ((request & request_fence) != 0) {
-    // That sender can't execute membarrier. Its flag stays set, so we come here after each `head`,
-    // and fence.
+    // That sender can't execute membarrier. Its flag stays set, so each `head` leads here and is fenced.
     lane.slot->fence_answered.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     request = lane.slot->request.load(std::memory_order_acquire);
@@ -458,10 +455,11 @@ void receiver_core::answer_request(lane_reader& lane) noexcept {
     return;
   const std::uint64_t wanted = request & ~std::uint64_t{7};
   if (lane.head - wanted > lane.capacity() && !lane.quarantined)
-    return;  // not yet there
+    return;  // `head` has not reached the position yet
   if (!self.bell_.ring(self.index_of(lane))) {
-    // The kernel has no memory: before the next sleep. Or not connected yet: answered when it is. The
-    // next poll looks, for this one may have been the first of many long ones.
+    // With a connection, the kernel has no memory: ring again before the next sleep. Without one, the
+    // request is answered when the sender connects. Let the next poll look at the bells, because many long
+    // polls may follow.
     if (self.bell_.has_connection(self.index_of(lane)))
       self.ring_owed_ = true;
     else
@@ -478,11 +476,11 @@ void receiver_core::look_at_bells() noexcept {
   const auto elapsed = time - self.bells_seen_at_;
   if (elapsed >= bell_period) {
     const auto seen = self.bell_.take_events(0);
-    // Who polls while prepared to sleep, and reads the one ring of that sleep, is awake.
+    // This read may have consumed the only ring of a prepared sleep: the receiver counts as awake.
     if (seen.rung || seen.look_everywhere)
       self.finish_sleep();
     self.handle(seen);
-    // Without barriers a sender may have missed that its lane is parked.
+    // Without membarrier a sender may have missed that its lane is parked.
     if (self.fence_needed_ && !self.every_sender_fences())
       self.look_at_everything();
     self.free_orphans();
@@ -501,7 +499,7 @@ void receiver_state::handle(const bell_server::events& seen) noexcept {
   const auto dying_until = coarse_now() + dying_time;
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
     lanes_[i].request_answered = 0;
-    // The kernel reports the close a moment before it drops the lock.
+    // The kernel reports the close shortly before it drops the lock.
     if (seen.file_closed && lanes_[i].unconnected)
       lanes_[i].dying_until = dying_until;
   }

@@ -14,9 +14,9 @@
 namespace atbus::detail {
 namespace {
 
-// 28 bits: they fit above the counting bits of an alert.
+// 28 bits, so that a generation fits above the change count of an alert.
 constexpr std::uint64_t generation_mask = 0xfffffff;
-// How often we look for the death of a sender without a connection where inotify is refused.
+// The interval between checks for dead senders without a connection, if the kernel refuses inotify.
 constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
 
 }  // namespace
@@ -42,7 +42,7 @@ receiver_state::receiver_state(segment opened, const receiver_options& options)
 }
 
 receiver_state::~receiver_state() {
-  // The lock before the bell: who is told of our end by the end-of-file finds nobody here.
+  // Release the lock before the bell: a sender that reads the end-of-file then finds the lock free.
   if (interrupted_ != interruption::forked)
     unlock_byte(segment_.fd.get(), receiver_lock_byte);
 }
@@ -55,22 +55,22 @@ error receiver_state::start() {
   note.opened_at = wall_clock_ns();
   std::strncpy(note.program, program_invocation_short_name, sizeof note.program - 1);
   store_words(header.note, note);
-  // The bell first: whoever reads the new generation finds the new bell.
+  // Open the bell first: a sender that reads the new generation then finds the new bell.
   if (auto e = bell_.open(segment_); !e)
     return e;
   test_hook(step::bell_bound);
   generation_ = (header.generation.load(std::memory_order_relaxed) + 1) & generation_mask;
   if (generation_ == 0)
     generation_ = 1;
-  // Release: pairs with the acquire load in sender_state::connect_bell; see above.
+  // Release: pairs with the acquire load in sender_state::connect_bell, which then finds the new bell.
   header.generation.store(generation_, std::memory_order_release);
   header.sleeping.store(generation_ << 32, std::memory_order_release);
   header.fence_needed.store(0, std::memory_order_relaxed);
   test_hook(step::generation_stored);
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i)
     take_over_lane(i);
-  // From here on every sender sees its lane parked and sets its ready bit, or we see what it
-  // published before.
+  // After this barrier, each sender sees its lane parked and sets its ready bit, or this receiver sees what
+  // the sender published before.
   barrier();
   look_at_everything();
   return {};
@@ -90,8 +90,8 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
     if (slot.reserved_bytes.load(std::memory_order_acquire) != 0)
       lane.session = ++session_changes_;
   }
-  // Acquire: whoever wrote these before held the receiver's lock and is dead; its stores are all
-  // done. `tail` pairs with lane_writer::publish.
+  // Acquire: the previous writer held the receiver's lock and is dead, so all its stores are done. `tail`
+  // pairs with lane_writer::publish.
   const std::uint64_t head = slot.head.load(std::memory_order_acquire);
   const std::uint64_t done = slot.done.load(std::memory_order_acquire);
   const std::uint64_t handling = slot.handling.load(std::memory_order_acquire);
@@ -122,8 +122,8 @@ void receiver_state::set_alert(lane_reader& lane, std::uint64_t flags) noexcept 
   if (fence_needed_)
     flags |= alert_fence;
   lane.alert = ((lane.alert & ~(alert_step - 1)) + alert_step) | flags;
-  // Release: what the alert speaks of (`sleeping`, `retired`) is visible to a sender that acquires
-  // it.
+  // Release: pairs with the acquire load in sender_state::answer_alert. A sender that sees the alert also
+  // sees the words it refers to (`sleeping`, `retired`).
   lane.slot->alert.store(lane.alert, std::memory_order_release);
 }
 
@@ -156,8 +156,8 @@ bool receiver_state::prepare_sleep() {
   if (++sleep_count_ == 0)
     sleep_count_ = 1;
   asleep_ = true;
-  // Seq_cst with the barrier below: a sender that does not see this value has set its ready bit
-  // before we look at it.
+  // Seq_cst: pairs, with the barrier below, with sender_state::rouse_receiver. A sender that does not see
+  // this value has set its ready bit before the look at the ready bits below.
   segment_.header().sleeping.store(generation_ << 32 | sleep_count_, std::memory_order_seq_cst);
   test_hook(step::sleeping_stored);
   barrier();
@@ -177,12 +177,12 @@ void receiver_state::finish_sleep() {
   if (!asleep_ || interrupted_ == interruption::forked)
     return;
   asleep_ = false;
-  // Relaxed: a sender that still sees the old value rings once in vain.
+  // Relaxed: a sender that still sees the old value only rings once needlessly.
   segment_.header().sleeping.store(generation_ << 32, std::memory_order_relaxed);
-  polls_until_bells_ = 1;  // whatever rang has to be read before the next sleep
+  polls_until_bells_ = 1;  // read all rings before the next sleep
   bells_seen_at_ = std::chrono::nanoseconds{0};
   test_hook(step::woken);
-  // Without barriers a sender may have missed that we slept.
+  // Without membarrier a sender may have missed that the receiver slept.
   if (fence_needed_ && interrupted_ == interruption::none)
     look_at_everything();
 }
@@ -199,7 +199,7 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
     if (!lanes_[i].orphan || time >= lanes_[i].dying_until)
       continue;
-    // As long again as it has been dying: a few looks instead of one each millisecond.
+    // Double the wait each time: a few looks instead of one per millisecond.
     const auto dying = std::max(dying_time - (lanes_[i].dying_until - time), short_sleep);
     longest = longest < std::chrono::nanoseconds{0} ? dying : std::min(longest, dying);
   }
@@ -220,7 +220,8 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
   for (;;) {
     if (!prepare_sleep())
       break;
-    // Told before we sleep, perhaps for ever, and as a waking receiver: its handler may take long.
+    // Report problems before a sleep that may never end. The receiver is marked awake, because the handler
+    // may take long.
     if (has_problems()) {
       finish_sleep();
       if (auto s = report_problems(); !s)
@@ -240,7 +241,7 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
       lane_writer::count(segment_.header().wake_ups, 1);
     finish_sleep();
     handle(seen);
-    // The bells have just been read: not again before the message is handled.
+    // The bells have just been read: do not read them again before the message is handled.
     bells_seen_at_ = coarse_now();
     polls_until_bells_ = bell_interval_;
     if (anything())
@@ -252,9 +253,9 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
 
 // --- lifetime
 
-// A handed segment has no successor: if a handler has closed its receiver, the message that it is at is
-// the last one, however long it goes on, and the senders may take back the rest. Of a named segment a
-// successor would deliver that message again.
+// A handed segment has no next receiver. If a handler closes the receiver, its message is the last one,
+// however long the handler still runs, and the senders may take back the rest at once. In a named segment,
+// the next receiver would deliver that message again, so the lock is kept until the handler returns.
 void receiver_state::stop() noexcept {
   finish_sleep();
   if (segment_.name.handed)

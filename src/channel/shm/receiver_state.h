@@ -1,5 +1,4 @@
-// Everything of a receiver that is not on the per-message path: taking over, sleeping, bells,
-// parking, quarantine.
+// The parts of a receiver off the per-message path: takeover, sleeping, bells, parking, quarantine.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   // `opened` is mapped with all lanes, and its receiver's lock is held through its descriptor.
   receiver_state(segment opened, const receiver_options& options);
 
-  // Takes over what is in the segment. On failure the caller releases the state.
+  // Takes over the segment's contents. On failure the caller releases the state.
   [[nodiscard]] error start();
 
   status wait(std::chrono::nanoseconds timeout) override;
@@ -45,21 +44,21 @@ class receiver_state final : public receiver_core, public fork_guard {
   void drop_lane(std::uint32_t lane) noexcept override;
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return segment_.geometry; }
 
-  // Reads what has rung; for who waits for our descriptor among others.
+  // Reads pending rings. For a caller that waits for descriptor() itself.
   void read_bells() noexcept { handle(bell_.take_events(0)); }
-  // Whether a poll would find something.
+  // Whether a poll would deliver a message.
   [[nodiscard]] bool anything() noexcept;
 
-  // Of a handed segment: what a sender needs to use that lane, which nobody uses.
+  // Handed segments: the descriptors that a sender needs to use a free lane.
   struct lane_ends {
     file segment;
     file bell;
   };
   [[nodiscard]] result<lane_ends> hand_out(std::uint32_t lane);
-  // From now on what is in a lane that was handed out is delivered. Not before: what its sender sent
-  // through the socket goes first.
+  // Starts delivery from a lane that was handed out. Not called earlier, because the messages that its
+  // sender sent through the socket come first.
   void open_gate(std::uint32_t lane) noexcept;
-  // Opens the gate of a lane whose sender has announced itself. Returns its session; 0: it has not.
+  // Opens the gate of a lane whose sender has announced itself. Returns its session, or 0 if it has not.
   [[nodiscard]] std::uint64_t meet(std::uint32_t lane) noexcept;
 
   void abandon_in_child() noexcept override;
@@ -71,21 +70,21 @@ class receiver_state final : public receiver_core, public fork_guard {
   void stop() noexcept override;
   void destroy() noexcept override;
 
-  // A segment's lanes at opening, and lanes whose sender withdrew them and changed its mind.
+  // Used for each lane at opening, and for a lane whose sender began to take records back and then stopped.
   void take_over_lane(std::uint32_t index) noexcept;
   void wake_lane(std::uint32_t index) noexcept;
   void activate(lane_reader& lane) noexcept;
   void set_alert(lane_reader& lane, std::uint64_t flags) noexcept;
   void look_at_everything() noexcept;
   void handle(const bell_server::events& seen) noexcept;
-  // Executes a barrier on every core; if the kernel can't, asks the senders to fence.
+  // Executes a barrier on every core; if the kernel refuses, asks the senders to fence.
   bool barrier() noexcept;
   [[nodiscard]] bool every_sender_fences() const noexcept;
 
-  // Frees lanes whose sender is gone and which are drained.
+  // Frees drained lanes whose senders are gone.
   void free_orphans() noexcept;
   void look_for_orphans() noexcept;
-  // Lanes that are held and not connected: their deaths have to be events.
+  // Watches for the death of senders that hold a lane but are not connected.
   void watch_unconnected() noexcept;
   void suspect_unconnected() noexcept;
   void free_if_orphaned(lane_reader& lane) noexcept;
@@ -96,7 +95,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   // Quarantines without a report; `why` is a quarantine_*.
   void stop_reading(lane_reader& lane, std::uint64_t why) noexcept;
   void set_inactive(lane_reader& lane) noexcept;
-  // Of a lane that the user speaks of: null if there is none, or nothing may be done.
+  // The lane that the user names; null if it does not exist or the receiver is not usable.
   [[nodiscard]] lane_reader* find_lane(std::uint32_t index) const noexcept;
   [[nodiscard]] std::uint32_t index_of(const lane_reader& lane) const noexcept {
     return static_cast<std::uint32_t>(&lane - lanes_.get());
@@ -106,7 +105,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   bell_server bell_;
   std::unique_ptr<lane_reader[]> lanes_;
   std::unique_ptr<std::byte[]> copy_buffer_;
-  std::vector<char> gates_;  // of a handed segment, per lane: 1 if it is not to be read yet
+  std::vector<char> gates_;  // handed segments, per lane: 1 while the lane must not be read yet
   std::vector<lane_reader*> parked_now_;  // scratch, capacity: the number of lanes
   spin_budget spin_;
   std::uint64_t generation_ = 0;
@@ -114,9 +113,8 @@ class receiver_state final : public receiver_core, public fork_guard {
   std::uint32_t bell_interval_ = 1;  // polls between two looks at the bells
   std::chrono::nanoseconds bells_seen_at_{0};
   std::size_t orphans_ = 0;
-  bool unwatched_ =
-      false;  // some lane is unconnected, and the kernel does not let us watch the file
-  bool ring_owed_ = false;  // the kernel had no memory for one that some sender waits for
+  bool unwatched_ = false;  // a lane is unconnected, and the kernel refuses to watch the file
+  bool ring_owed_ = false;  // a sender waits for a ring, for which the kernel had no memory
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;

@@ -42,7 +42,7 @@ result<file> open_in_process(const segment_name& name) {
   return fd;
 }
 
-// What an error adds when a file can't be made or filled, for a reason other than want of room.
+// Added to an error when a file can't be made or filled for a reason other than lack of space.
 constexpr const char* fit_directory =
     "; the directory must be writable and on a tmpfs, or another file system with O_TMPFILE and "
     "fallocate";
@@ -69,7 +69,7 @@ error mode_error(const segment_name& name, mode_t mode, const char* why) {
                                 ", expected 0600: " + why + "; set it back or remove the file"};
 }
 
-// Why the file may not be opened, as far as the directory tells.
+// Explains why the file may not be opened, as far as the directory tells.
 error denied_error(const segment_name& name, int directory) {
   const int code = errno;
   struct stat st {};
@@ -86,8 +86,8 @@ result<file> open_file(const segment_name& name) {
   auto directory = open_directory(name);
   if (!directory)
     return directory.error();
-  // O_NOFOLLOW: a symbolic link made in advance by somebody else leads nowhere. O_NONBLOCK: nor
-  // does a fifo stop us.
+  // O_NOFOLLOW: refuses a symbolic link that another user made in advance. O_NONBLOCK: a fifo does not
+  // block the open.
   file fd{kernel().openat(directory->get(), name.file_name().c_str(),
                           O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
   if (fd)
@@ -112,7 +112,7 @@ result<file> open_file(const segment_name& name) {
   }
 }
 
-// MFD_NOEXEC_SEAL, which older headers lack: nobody executes the file, and nobody may change that.
+// MFD_NOEXEC_SEAL, which older headers lack: the file can never be executed.
 constexpr unsigned memfd_noexec_seal = 8;
 
 result<file> make_file(const segment_name& name) {
@@ -120,7 +120,7 @@ result<file> make_file(const segment_name& name) {
     const std::string title = name.handed ? "atbus-lanes" : name.file_name();
     file fd{
         kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_noexec_seal)};
-    // Kernels before 6.3 don't know the flag. Those that insist on it (vm.memfd_noexec=2) do.
+    // Kernels before 6.3 don't know the flag. Kernels that require it (vm.memfd_noexec=2) know it.
     if (!fd && errno == EINVAL)
       fd = file{kernel().memfd_create(title.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (!fd)
@@ -153,8 +153,8 @@ error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, cons
   };
   int code = try_once();
   if (code == EINTR) {
-    // A tmpfs gives back what it has reserved so far: under a fast timer a large lane would never be
-    // done.
+    // After a signal, a tmpfs gives back what it has reserved so far. With a fast timer, reserving a large
+    // lane would never finish.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -179,7 +179,7 @@ error reserve(const segment& s, std::uint64_t offset, std::uint64_t length, cons
 
 // Header and lane table of an opened segment.
 error map_control(segment& s) {
-  // Whoever made the file may have left holes in it: touching one in a full directory is a SIGBUS.
+  // The file may have holes. Touching a hole on a full file system raises SIGBUS.
   if (auto e = reserve(s, 0, s.geometry.control_size(), "the lane table"); !e)
     return e;
   auto control = map_shared(s.fd.get(), 0, s.geometry.control_size(), s.name.text());
@@ -189,7 +189,7 @@ error map_control(segment& s) {
   return {};
 }
 
-// Whether the name leads to this very file, or why that can't be told.
+// Whether the name leads to this file; an error if the system does not tell.
 result<bool> look_up(const segment& opened) {
   if (opened.name.handed)
     return true;
@@ -301,13 +301,12 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
   if (!fd)
     return fd.error();
   s.fd = std::move(*fd);
-  // The umask may have taken bits from the mode asked for; the checks of those who open it want
-  // exactly these.
+  // The umask may have removed bits from the mode, but opening checks for exactly 0600.
   if (fchmod(s.fd.get(), 0600) != 0 ||
       kernel().ftruncate(s.fd.get(), static_cast<off_t>(geometry.file_size())) != 0) {
     return system_error_at(s.name.text() + ": can't size the new segment", errno);
   }
-  // Who maps it must be able to rely on its size.
+  // Processes that map the file must be able to rely on its size.
   if (s.name.handed &&
       ::fcntl(s.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error_at(s.name.text() + ": can't seal the size of the new segment", errno);
@@ -315,9 +314,8 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
   if (auto e = reserve(s, 0, geometry.control_size(), "the lane table"); !e) {
     return e;
   }
-  // A mapping keeps its open file description alive, and with it the locks held there. The one of
-  // an in-process segment outlives its receiver, so it is made through a description that holds
-  // none.
+  // A mapping keeps its open file description alive, and with it the locks held there. The mapping of an
+  // in-process segment outlives the receiver, so it is made through a description without locks.
   file lockless;
   if (s.name.in_process) {
     lockless = reopen(s.fd.get());
@@ -440,15 +438,16 @@ error retire_segment(const segment& opened) {
   opened.header().retired.store(1, std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < opened.geometry.lane_count; ++i) {
     shared_word& alert = opened.slot(i).alert;
-    // One writer (the receiver's lock is ours). Release: a sender that sees the alert also sees
-    // `retired`.
+    // One writer: this process holds the receiver's lock. Release: pairs with the acquire load in
+    // sender_state::answer_alert; a sender that sees the alert also sees `retired`.
     alert.store((alert.load(std::memory_order_relaxed) + alert_step) | alert_retired,
                 std::memory_order_release);
   }
   test_hook(step::retired_stored);
   if (opened.name.handed)
     return {};
-  // A name of which we can't tell stays: its next receiver, finding it retired, takes it away.
+  // If the system does not tell, the name stays. The next receiver finds the segment retired and removes the
+  // name.
   const auto named = look_up(opened);
   if (!named)
     return named.error();
@@ -464,8 +463,8 @@ error retire_segment(const segment& opened) {
   auto directory = open_directory(opened.name);
   if (!directory)
     return directory.error();
-  // The segment last: as long as it has its name, somebody will look for its bell. What stands in the
-  // bell's place and can't be removed does not keep the segment.
+  // Unlink the segment last: while it has its name, processes look for its bell. If the bell's file can't be
+  // removed, the segment is removed all the same.
   error problem;
   for (const std::string& file_name : {opened.name.bell_name(), opened.name.file_name()}) {
     if (kernel().unlinkat(directory->get(), file_name.c_str(), 0) != 0 && errno != ENOENT) {
@@ -495,7 +494,7 @@ error map_all_lanes(segment& s) {
 error map_lane(segment& s, std::uint32_t lane) {
   if (s.name.in_process)
     return map_all_lanes(s);
-  // Only its own lane: a stray pointer in one sender can't reach another's records.
+  // Map only one lane: a stray pointer in one sender can't reach another sender's records.
   s.lanes_base = s.geometry.lane_offset(lane);
   auto lanes = map_shared(s.fd.get(), s.lanes_base, s.geometry.lane_size, s.name.text());
   if (!lanes)
@@ -509,8 +508,8 @@ error reserve_lane(const segment& s, std::uint32_t lane) {
 }
 
 void release_lane_memory(const segment& s, std::uint32_t lane) noexcept {
-  // A failure costs memory, nothing else: the next sender reserves what is there already. Up to the
-  // next lane, because a kernel gives back whole pages only.
+  // A failure only costs memory, which the next sender of the lane uses again. The hole extends to the next
+  // lane, because the kernel gives back whole pages only.
   (void)kernel().fallocate(s.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                            static_cast<off_t>(s.geometry.lane_offset(lane)),
                            static_cast<off_t>(s.geometry.lane_distance()));

@@ -1,14 +1,13 @@
-// A segment as one process holds it: where it is named, its descriptor, its mappings; made, opened,
-// checked, removed.
+// A segment as one process holds it: its name, descriptor and mappings. Making, opening, checking and
+// removing segments.
 //
 // A `shm://` segment is a file in a tmpfs directory. A `mem://` segment is a memfd known by name
-// inside this process only. A handed segment is a memfd without a name, which its receiver gives to
-// the senders of a Unix socket. Everything else (locks, bells, layout, protocol) is the same code.
+// inside this process only. A handed segment is a memfd without a name, which its receiver passes to
+// the senders of a Unix socket. All share the code for locks, bells, layout and protocol.
 //
 // Guarantees:
-//  - A segment has its name only when it is complete: it is built without one and then linked.
-//  - Nothing of a file is used before its owner, mode, size, magic, version and geometry were
-//    checked.
+//  - A segment gets its name only when it is complete: it is built without one and then linked.
+//  - No byte of a file is used before its owner, mode, size, magic, version and geometry are checked.
 //  - Only a process that holds the receiver's lock on a file unlinks it, after marking it retired.
 #pragma once
 
@@ -31,32 +30,33 @@ inline constexpr std::string_view bell_prefix = "atbus-bell.";
 
 struct segment_name {
   bool in_process = false;  // mem://
-  bool handed = false;      // else handed over through a socket, else shm://
-  std::string name;         // checked by the address parser; of a handed one the socket's address
-  std::string directory;    // of the file, if it has one
+  bool handed = false;      // handed over through a socket; neither flag: shm://
+  std::string name;  // checked by the address parser; a handed segment has the socket's address
+  std::string directory;  // of the file, if it has one
 
   [[nodiscard]] std::string text() const {
     return handed ? name : (in_process ? "mem://" : "shm://") + name;
   }
-  // It is no file in a directory.
+  // True if the segment has no file in a directory.
   [[nodiscard]] bool in_memory() const noexcept { return in_process || handed; }
   [[nodiscard]] std::string file_name() const { return std::string{segment_prefix} + name; }
   [[nodiscard]] std::string bell_name() const { return std::string{bell_prefix} + name; }
-  // A bell on its way to its name. No segment's name has a '~', so this is no other segment's bell.
+  // The bell's name before it is renamed into place. No segment's name has a '~', so no other segment's
+  // bell has this name.
   [[nodiscard]] std::string new_bell_name() const { return bell_name() + "~"; }
-  // For messages.
+  // For error texts.
   [[nodiscard]] std::string path() const { return directory + "/" + file_name(); }
 };
 
 inline constexpr const char* default_directory = "/dev/shm";
 
-// Names change hands while we look at them. Each round ends in success, an error, or a name that has
-// changed.
+// Most attempts to open a name that other processes replace at the same time. Each round ends in success,
+// an error, or a name that has changed.
 inline constexpr int name_rounds_max = 1000;
-// The connections and the locks of a dying process end one after the other: how long we look for that.
+// The connections and the locks of a dying process end one after the other. The longest wait for the locks.
 inline constexpr std::chrono::nanoseconds dying_time = std::chrono::seconds{1};
-// Of who can't be woken: the kernel refuses membarrier, and the other end has not said that it fences;
-// or it has no memory for a ring.
+// The longest sleep of an end that may not be woken: the kernel refuses membarrier and the other end has not
+// confirmed that it fences, or the kernel has no memory for a ring.
 inline constexpr std::chrono::nanoseconds short_sleep = std::chrono::milliseconds{1};
 
 // Mapped memory with one owner; not inherited by a forked child.
@@ -72,12 +72,12 @@ class mapping {
   }
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  // Puts memory of this process's own in its place: what is written there reaches nobody any more.
+  // Replaces the mapping by private memory: no other process sees later writes.
   void detach() noexcept {
     (void)kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
-  // In a forked child the pages are not there: forget them, never unmap.
+  // For a forked child, where the pages are not mapped: forgets them without unmapping.
   void abandon() noexcept { base_ = nullptr; }
 
  private:
@@ -108,38 +108,38 @@ class segment {
     return lanes->base() + (geometry.lane_offset(lane) - lanes_base);
   }
 
-  // What the receiver wrote about itself, safe to print.
+  // The receiver's description of itself, safe to print.
   [[nodiscard]] std::string describe_receiver() const;
 
-  // After fork, in the child.
+  // Called in the child after a fork.
   void abandon() noexcept;
 };
 
 // Builds a segment without a name.
 [[nodiscard]] result<segment> build_segment(segment_name name, const segment_geometry& geometry);
-// Names it; `receiver_exists` if the name is taken (by a segment of whatever kind: open that one).
+// Names it; `receiver_exists` if the name is taken: the caller opens that segment.
 [[nodiscard]] error link_segment(const segment& built);
-// Opens what has the name and checks it; maps the header and the lane table. errc::not_found if
-// nothing has it.
+// Opens the segment of that name, checks it, and maps the header and the lane table. errc::not_found if the
+// name does not exist.
 [[nodiscard]] result<segment> open_segment(segment_name name);
-// A descriptor of a handed segment to give away. It shares no lock with the receiver's.
+// A new descriptor of a handed segment, to pass to a sender. It shares no lock with the receiver's.
 [[nodiscard]] result<file> share_segment(const segment& built);
-// The segment behind such a descriptor, checked and mapped as open_segment does; `text` names it in
-// errors. Refuses one that could shrink while it is used.
+// The segment behind such a descriptor, checked and mapped as by open_segment; `text` names it in errors.
+// Refuses a segment that could shrink while it is in use.
 [[nodiscard]] result<segment> adopt_segment(file fd, std::string text);
 // Whether the file, open for reading at least, is a segment that this process may use.
 [[nodiscard]] result<segment_geometry> check_segment_file(const segment_name& name, int fd);
-// True if the name still leads to this very file.
+// True if the name still leads to this file.
 [[nodiscard]] bool is_named(const segment& opened);
-// Marks it retired, tells all senders, takes its name and its bell's away. The caller holds the
+// Marks the segment retired, alerts all senders, and removes its name and its bell's. The caller holds the
 // receiver's lock.
 [[nodiscard]] error retire_segment(const segment& opened);
 
 // Maps all lanes (receiver), or one (sender).
 [[nodiscard]] error map_all_lanes(segment& opened);
 [[nodiscard]] error map_lane(segment& opened, std::uint32_t lane);
-// Reserves the lane's memory, so that touching it can't fail later. errc::no_space says how much
-// was wanted and free.
+// Reserves the lane's memory, so that touching it can't fail later. The text of errc::no_space tells how
+// much was wanted and free.
 [[nodiscard]] error reserve_lane(const segment& opened, std::uint32_t lane);
 // Gives the memory back. The caller holds the lane's lock.
 void release_lane_memory(const segment& opened, std::uint32_t lane) noexcept;
@@ -149,8 +149,8 @@ void release_lane_memory(const segment& opened, std::uint32_t lane) noexcept;
 // errc::no_space: the directory can hold no more files, however much memory is left.
 [[nodiscard]] error no_inode_error(const segment_name& name);
 
-// Bytes from outside made fit for a message: control characters and non-ASCII as '?', cut at the
-// first NUL.
+// Bytes from outside as printable text: control characters and non-ASCII become '?', and the first NUL
+// ends the text.
 [[nodiscard]] std::string printable(const char* text, std::size_t size);
 
 }  // namespace atbus::detail

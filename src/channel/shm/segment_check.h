@@ -1,4 +1,4 @@
-// What the header of a segment's file has to say before anything else of the file is used.
+// Checks the header of a segment's file before anything else of the file is used.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace atbus::detail {
 
 // The geometry of a file of this size with this header. Errors: not_a_segment, version_mismatch,
-// geometry_mismatch; they say what was found, what was expected, and what to do about it.
+// geometry_mismatch; their texts tell what was found, what was expected, and what to do.
 [[nodiscard]] result<segment_geometry> check_geometry(const segment_name& name,
                                                       const segment_identity& id,
                                                       std::uint64_t file_size);

@@ -11,7 +11,7 @@
 
 namespace atbus::detail {
 
-// Whether a position of a ring of that capacity may stand there, `from` before it. Modulo 2^64.
+// Whether `to` is a possible position behind `from` in a ring of that capacity. Modulo 2^64.
 constexpr bool within(std::uint64_t from, std::uint64_t to, std::uint64_t capacity) noexcept {
   return to - from <= capacity;
 }
@@ -22,12 +22,12 @@ inline constexpr std::uint32_t max_lanes = 4096;
 inline constexpr std::uint64_t min_lane_size = 4096;
 inline constexpr std::uint64_t max_lane_size = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t max_message_limit = std::uint64_t{64} << 20;
-// Header and lane table are mapped together, each lane also alone; it begins where a page begins on
-// every kernel: those of aarch64 may have pages of 64 KiB.
+// Header and lane table are mapped together, and a sender maps its lane alone. So a lane begins at a page
+// boundary of every kernel; aarch64 may have pages of 64 KiB.
 inline constexpr std::uint64_t header_space = 4096;
 inline constexpr std::uint64_t lane_alignment = 64 * 1024;
 
-// What a receiver says about itself. Informative only: nothing is decided by it.
+// The receiver's description of itself. For display only; no code decides by it.
 struct receiver_note {
   std::uint32_t pid;  // as the receiver's own pid namespace numbers it
   std::uint32_t reserved;
@@ -55,12 +55,12 @@ static_assert(sizeof(segment_identity) == 80 && std::is_trivially_copyable_v<seg
 
 struct segment_header {
   segment_identity identity;
-  // Written by the receiver; senders look here when an alert sends them.
+  // Written by the receiver; senders read it after an alert.
   alignas(line_size) shared_word sleeping;  // generation << 32 | sleep count; low half 0: awake
   shared_word generation;                   // counts receivers that opened the segment, from 1
   shared_word retired;                      // 1: removed, open it anew by name
   shared_word fence_needed;                 // 1: the receiver can't execute membarrier
-  // Written by the receiver, read by anyone who is curious.
+  // Written by the receiver, read for statistics.
   alignas(line_size) shared_word wake_ups;  // sleeps ended by a ring, a connection, an end-of-file
   shared_word sleeps;
   shared_word short_sleeps;  // cut to 1 ms because a sender has not yet echoed `fence_needed`
@@ -76,21 +76,21 @@ static_assert(offsetof(segment_header, sleeping) == 128 &&
 static_assert(offsetof(segment_header, note) == 384 && offsetof(segment_header, ready) == 1024);
 static_assert(sizeof(segment_header) == 2048 && sizeof(segment_header) <= header_space);
 
-// Everything that follows from three numbers.
+// The offsets and sizes of a segment, all computed from three numbers.
 struct segment_geometry {
   std::uint32_t lane_count = 0;
   std::uint64_t lane_size = 0;
   std::uint64_t message_limit = 0;
 
   [[nodiscard]] constexpr std::uint64_t table_offset() const noexcept { return header_space; }
-  // Header and lane table. What lies between them and the lanes is a hole.
+  // Header and lane table. A hole separates them from the lanes.
   [[nodiscard]] constexpr std::uint64_t control_size() const noexcept {
     return table_offset() + std::uint64_t{lane_count} * sizeof(lane_slot);
   }
   [[nodiscard]] constexpr std::uint64_t lanes_offset() const noexcept {
     return round_up(control_size());
   }
-  // From one lane to the next. Behind a small lane follows a hole.
+  // From one lane to the next. A hole follows a small lane.
   [[nodiscard]] constexpr std::uint64_t lane_distance() const noexcept {
     return round_up(lane_size);
   }
@@ -114,8 +114,8 @@ inline constexpr std::uint64_t receiver_lock_byte = 0;
   return std::uint64_t{1} + lane;
 }
 
-// Copies of small records into and out of shared words: relaxed, because a torn copy only
-// misinforms a person.
+// Copy small records into and out of shared words. Relaxed: they are only displayed, so a torn copy does no
+// harm.
 template <class Record>
 void store_words(shared_word* words, const Record& record) noexcept {
   std::uint64_t raw[sizeof(Record) / 8];

@@ -13,7 +13,7 @@
 namespace atbus::detail {
 namespace {
 
-// A slot is read while its owners go on; positions read a moment apart may not fit together.
+// A slot is read while its owners change it, so positions read one after another may not fit together.
 constexpr int most_looks = 64;
 
 error cant_open(const segment_name& name, int code) {
@@ -83,7 +83,7 @@ bool segment_view::read_slot(std::uint32_t lane, slot_copy& to) const noexcept {
   for (int look = 0; look < most_looks; ++look) {
     if (!read(offset, to.words.data(), sizeof to.words))
       return false;
-    // `tail` was copied first, so `done` may have overtaken it since.
+    // `tail` was copied first, so `done` may have passed it. Read it again.
     to.words[offsetof(lane_slot, tail) / 8] = slot_word(lane, offsetof(lane_slot, tail));
     if (is_possible(to))
       break;
@@ -134,7 +134,7 @@ result<std::vector<std::string>> names_in(const std::string& directory, std::str
 }
 
 result<segment_name> named_segment(std::string_view name, const std::string& directory) {
-  // Options would be accepted there, and belong to no name.
+  // The parser would accept options, but a name has none.
   if (name.find('?') == std::string_view::npos) {
     auto parsed = parse_segment_address("shm://" + std::string{name}, directory);
     if (!parsed)

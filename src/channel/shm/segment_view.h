@@ -1,6 +1,5 @@
-// A segment as somebody sees it who only looks: opened read-only, read with pread, locks only asked
-// for. A file that shrinks meanwhile is a short read, never a signal; unwritten pages stay
-// unwritten.
+// A read-only view of a segment, for inspection: it reads with pread, and queries locks without taking them.
+// If the file shrinks, a read is short, and no signal is raised. Unwritten pages stay unwritten.
 #pragma once
 
 #include <array>
@@ -15,7 +14,7 @@
 
 namespace atbus::detail {
 
-// `Size` bytes of shared words, copied; fields are taken out by their offset.
+// A copy of `Size` bytes of shared words; fields are read by their offset.
 template <std::size_t Size>
 struct word_copy {
   std::array<std::uint64_t, Size / 8> words{};
@@ -33,23 +32,23 @@ using slot_copy = word_copy<sizeof(lane_slot)>;
 
 class segment_view {
  public:
-  // Errors: not_found, and all that open_segment says about a file that is no segment of ours.
+  // Errors: not_found, and those of open_segment about a file that is not a segment.
   [[nodiscard]] static result<segment_view> open(const segment_name& name);
-  // Looks through a descriptor that somebody else owns.
+  // Uses a descriptor without owning it.
   segment_view(int fd, const segment_geometry& geometry) noexcept : fd_(fd), geometry_(geometry) {}
 
   [[nodiscard]] int descriptor() const noexcept { return fd_; }
   [[nodiscard]] const segment_geometry& geometry() const noexcept { return geometry_; }
 
-  // False: fewer bytes were there.
+  // False if the file has fewer bytes.
   [[nodiscard]] bool read(std::uint64_t offset, void* to, std::size_t size) const noexcept;
   [[nodiscard]] bool read_header(header_copy& to) const noexcept;
-  // A copy whose positions fit together, unless they never do.
+  // Copies a slot. Retries a bounded number of times until its positions fit together.
   [[nodiscard]] bool read_slot(std::uint32_t lane, slot_copy& to) const noexcept;
   // One word of a lane's slot; 0 if it can't be read.
   [[nodiscard]] std::uint64_t slot_word(std::uint32_t lane, std::size_t offset) const noexcept;
 
-  // Whether the positions in a slot can be true.
+  // Whether the positions in a slot are possible.
   [[nodiscard]] bool is_possible(const slot_copy& slot) const noexcept;
   // Whether another open file description holds that lock.
   [[nodiscard]] bool is_held(std::uint64_t byte) const noexcept;
@@ -72,11 +71,11 @@ enum class walk_start : std::uint8_t { head, done };
 [[nodiscard]] result<std::vector<std::string>> names_in(const std::string& directory,
                                                         std::string_view prefix);
 
-// The segment called `name`, if that is a name.
+// The segment called `name`, if the name is valid.
 [[nodiscard]] result<segment_name> named_segment(std::string_view name,
                                                  const std::string& directory);
 
-// What inspect_segment reports, for a name that need not be one.
+// As inspect_segment, for a name that need not be valid.
 [[nodiscard]] segment_report describe(const segment_name& wanted);
 
 }  // namespace atbus::detail

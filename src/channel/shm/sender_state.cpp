@@ -17,10 +17,10 @@
 namespace atbus::detail {
 namespace {
 
-// Without inotify, how often a sender that waits for a receiver to appear looks for one.
+// Without inotify: the interval at which a waiting sender looks for a new receiver.
 constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
-// How often it tries again at a bell with a full backlog, and looks for room when the kernel has no
-// memory for watching the bell.
+// The interval at which it retries a bell with a full backlog, and at which it looks for room if the kernel
+// has no memory to watch the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
 
 }  // namespace
@@ -36,14 +36,14 @@ sender_state::sender_state(segment opened, std::uint32_t lane, const sender_opti
 
 status sender_state::start() {
   lane_slot& slot = segment_.slot(lane_);
-  // Acquire: the lane's lock is ours; whoever wrote the tail before has ended.
+  // Acquire: this sender holds the lane's lock, so the previous writer of the tail has ended.
   const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
   if ((tail & 7) != 0)  // it was not when the lane was chosen
     return errc::quarantined;
   out_.attach(&slot, segment_.lane_data(lane_), segment_.geometry.lane_size, tail);
   always_fence_ = !register_for_barriers();
-  // A sender that needs fences says so before its first record: a receiver that has come past that
-  // record has seen the request (longest_sleep).
+  // A sender that needs fences stores the request before its first record: a receiver that has passed that
+  // record has seen the request (longest_sleep relies on it).
   slot.request.store(always_fence_ ? request_fence : 0, std::memory_order_relaxed);
   slot.fence_echo.store(always_fence_ ? 1 : 0, std::memory_order_relaxed);
   slot.withdrawn.store(0, std::memory_order_release);
@@ -58,10 +58,10 @@ status sender_state::start() {
   out_.append(sizeof record);
   first_own_ = out_.position();
   refused_size_ = 0;
-  // Connected before the first message, so that our death is an event from then on.
+  // Connect before the first message: from then on, the death of this process is an event for the receiver.
   connect_bell();
-  // Without descriptors nothing would ring for us: a receiver that has not met us yet does not watch
-  // the file.
+  // Without descriptors nothing would wake the receiver: it does not know this sender yet, so it does not
+  // watch the file.
   if (bell_busy_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
     return errc::system_error;
   if (out_.publish())
@@ -79,7 +79,7 @@ status sender_state::make_room(std::uint64_t size) noexcept {
     case lane_writer::room::made:
       return {};
     case lane_writer::room::none:
-      // Nothing more is published, so nothing else looks.
+      // A full lane publishes nothing more, so no publish would see the alert.
       if (auto s = look_at_alert(); !s)
         return s;
       break;
@@ -93,20 +93,20 @@ status sender_state::make_room(std::uint64_t size) noexcept {
 }
 
 void sender_state::answer_alert() noexcept {
-  // For senders that can't rely on the receiver's barrier: the full fence between `tail` and the
-  // alert.
+  // A sender that can't rely on the receiver's barrier needs a full fence between `tail` and the alert.
   if (always_fence_)
     std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Acquire: pairs with set_alert; `sleeping` and `retired` are as new as the alert.
+  // Acquire: pairs with receiver_state::set_alert; `sleeping` and `retired` are at least as new as the
+  // alert.
   std::uint64_t alert = out_.slot()->alert.load(std::memory_order_acquire);
   if ((alert & alert_fence) != 0 && !always_fence_) {
     always_fence_ = true;
-    // Release: the receiver that sees the echo knows that all our later publishes fence.
+    // Release: a receiver that sees the echo knows that all later publishes of this sender fence.
     out_.slot()->fence_echo.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     alert = out_.slot()->alert.load(std::memory_order_acquire);
   }
-  // A fencing sender remembers no alert, so that each publish comes here.
+  // A fencing sender remembers no alert, so that each publish calls this function.
   out_.alert_seen(always_fence_ ? no_alert : alert);
   if (alert == alert_handled_)
     return;
@@ -119,16 +119,15 @@ void sender_state::answer_alert() noexcept {
 
 void sender_state::rouse_receiver() noexcept {
   segment_header& header = segment_.header();
-  // Seq_cst pair with prepare_sleep: either it finds our bit after its barrier, or we find it
-  // asleep.
+  // Seq_cst: pairs with receiver_state::prepare_sleep. Either the receiver finds the bit after its barrier,
+  // or this sender finds it asleep.
   header.ready[lane_ / 64].fetch_or(std::uint64_t{1} << (lane_ % 64), std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   test_hook(step::ready_bit_set);
   const std::uint64_t sleeping = header.sleeping.load(std::memory_order_seq_cst);
   const bool asleep = (sleeping & 0xffffffff) != 0;
   const bool known = bell_.connected() && bell_generation_ == sleeping >> 32;
-  // Another receiver than the one we are connected to has to know us, awake or not: until then it
-  // watches the file for our death.
+  // Connect to a new receiver even if it is awake: until then it watches the file for this sender's death.
   if (known && (!asleep || sleeping == last_rung_))
     return;
   last_rung_ = sleeping;
@@ -138,13 +137,13 @@ void sender_state::rouse_receiver() noexcept {
     test_hook(step::after_ring);
     return;
   }
-  // The only bell of a handed segment: it rings when there is memory again.
+  // A handed segment has no other bell: ring again when the kernel has memory.
   ring_owed_ = known && bell_.connected() && segment_.name.handed;
   if (!ring_owed_)
     connect_bell();  // a new connection rings by itself
   if (ring_owed_ || (bell_busy_ && errno != EAGAIN)) {
-    // No descriptors, or no memory: nothing rang. (A full backlog does.) Each further publish tries
-    // again.
+    // No descriptors or no memory: nothing rang, and each further publish tries again. (A full backlog does
+    // wake the receiver.)
     if (!ring_owed_)
       bell_client::ring_by_file(segment_);
     last_rung_ = 0;
@@ -155,13 +154,13 @@ void sender_state::rouse_receiver() noexcept {
 }
 
 void sender_state::connect_bell() noexcept {
-  // Generation first, acquire: pairs with the release store in receiver_state::start, before which
-  // the new bell was there. A bell newer than the generation we note costs one needless
+  // Load the generation before connecting. Acquire: pairs with the release store in receiver_state::start,
+  // which follows the opening of the new bell. A bell newer than the noted generation costs one needless
   // reconnection, never a lost ring.
   const fork_pause no_fork;
   bell_generation_ = segment_.header().generation.load(std::memory_order_acquire);
   if (segment_.name.handed) {
-    // It came with the segment, and there is no other: neither bell nor receiver.
+    // A handed segment has only the bell it came with, and only one receiver.
     bell_busy_ = false;
     if (!bell_.connected())
       return end(condition::gone);
@@ -169,7 +168,7 @@ void sender_state::connect_bell() noexcept {
     return;
   }
   const bool connected = bell_.connect(segment_.name, lane_);
-  // Not absent but out of room for us: nothing will tell when that has changed.
+  // The bell exists but did not accept the connection: no event will report a change.
   bell_busy_ = !connected && errno != ENOENT && errno != ECONNREFUSED;
   bell_watched_ = connected && watch(bell_.descriptor());
 }
@@ -212,7 +211,7 @@ status sender_state::usable() const noexcept {
 
 // --- waiting
 
-// What is published is where the receiver reads it; it may still have to be woken.
+// Published messages already lie where the receiver reads them. At most it has to be woken.
 status sender_state::flush(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{now(), timeout};
   while (ring_owed_ && usable()) {
@@ -230,7 +229,8 @@ bool sender_state::has_room() noexcept {
   if (refused_size_ == 0 || out_.fits(refused_size_))
     return true;
   const std::uint64_t head = out_.slot()->head.load(std::memory_order_acquire);
-  return out_.position() - head > out_.capacity() ||  // impossible: let the next claim say so
+  return out_.position() - head >
+             out_.capacity() ||  // impossible: the next claim returns the error
          head - out_.head_needed_for(refused_size_) <= out_.capacity();
 }
 
@@ -255,14 +255,14 @@ bool sender_state::prepare_sleep() {
   lane_slot& slot = *out_.slot();
   const std::uint64_t fence = always_fence_ ? request_fence : 0;
   const std::uint64_t request = out_.head_needed_for(refused_size_) | request_space | fence;
-  // Prepared already: that request stands, and its ring comes or waits to be read.
+  // Already prepared: that request still stands, and its ring will come or is waiting to be read.
   if (requesting_ && slot.request.load(std::memory_order_relaxed) == request)
     return true;
   requesting_ = true;
   slot.request.store(request, std::memory_order_seq_cst);
   test_hook(step::request_stored);
   if (!barrier_on_every_core() && fence == 0) {
-    // From now on the receiver fences for us after each `head`.
+    // From now on the receiver fences after each `head` of this lane.
     slot.request.fetch_or(request_fence, std::memory_order_seq_cst);
   }
   if (has_room()) {
@@ -283,12 +283,12 @@ bool sender_state::prepare_sleep() {
     if (inotify_ && !watch(inotify_.get()))
       inotify_.reset();
     if (inotify_) {
-      connect_bell();  // it may have appeared meanwhile
+      connect_bell();  // the bell may have appeared meanwhile
     }
   }
-  // What we connected to, or watch for, goes by the name, and that may have passed to another segment:
-  // whoever took ours away told us before.
-  // And a lane that was quarantined before it had our request gets no ring.
+  // Check the alert before sleeping, for two reasons. The bell belongs to the name, which another segment
+  // may have by now; the process that removed this segment set the alert first. And a lane that was
+  // quarantined before the request was stored gets no ring.
   heed(slot.alert.load(std::memory_order_acquire));
   if (!usable() || has_room()) {
     finish_sleep();
@@ -305,14 +305,14 @@ void sender_state::finish_sleep() {
     request.store(request.load(std::memory_order_relaxed) & request_fence,
                   std::memory_order_release);
   }
-  // Also without a request: its ring may come late.
+  // Even without a request: the ring of an earlier one may come late.
   if (bell_.connected())
     bell_.drain();
   if (bell_.connected() && inotify_) {
     const fork_pause no_fork;
     inotify_.reset();
   }
-  // One read empties what matters: any event means "try to connect again".
+  // One read is enough: any event means "try to connect again".
   char events[4096];
   if (inotify_)
     (void)!::read(inotify_.get(), events, sizeof events);
@@ -326,8 +326,9 @@ std::chrono::nanoseconds sender_state::longest_sleep() const noexcept {
     return short_sleep;
   if (!requesting_ || condition_ == condition::forked)
     return std::chrono::nanoseconds{-1};
-  // A receiver that could not be told to fence (see prepare_sleep) may miss the request: never sleep
-  // long on its word. An answer from before it came to our first record was a predecessor's.
+  // A receiver that did not see the request to fence (see prepare_sleep) may miss the space request, so the
+  // sleep must be short. `fence_answered` counts only after the receiver has passed the first record of this
+  // sender; before that, it answered the previous sender of the lane.
   const lane_slot& slot = *out_.slot();
   const bool answered = slot.fence_answered.load(std::memory_order_acquire) != 0 &&
                         slot.head.load(std::memory_order_acquire) - first_own_ <= out_.capacity();
@@ -344,7 +345,7 @@ void sender_state::sleep(std::int64_t timeout_ns) noexcept {
   epoll_event ready[4];
   if (kernel().epoll_wait(epoll_.get(), ready, 4, timeout_ns) >= 0 || errno == EINTR)
     return;
-  // Out of descriptors: nothing to wait on, and no reason to spin.
+  // Out of descriptors, there is nothing to wait on: pause instead of spinning.
   const std::int64_t pause_ns =
       timeout_ns < 0 ? look_at_bell.count() : std::min(timeout_ns, look_at_bell.count());
   const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(pause_ns)};
@@ -382,7 +383,7 @@ status sender_state::wait_writable(std::chrono::nanoseconds timeout, std::size_t
 bool sender_state::poll_writable() {
   if (condition_ == condition::closed || condition_ == condition::forked || refused_size_ == 0)
     return false;
-  // A channel that has ended counts as writable: the next send says why.
+  // A channel that has ended counts as writable: the next send returns the reason.
   if (look_at_alert() && !has_room())
     return false;
   room_found();
@@ -397,7 +398,7 @@ void sender_state::room_found() {
 // --- taking back
 
 bool sender_state::has_receiver() const noexcept {
-  // A bell that has ended is no proof.
+  // A closed bell connection does not prove that the receiver has died.
   return (usable() || condition_ == condition::gone) &&
          query_byte(segment_.fd.get(), receiver_lock_byte) != lock_state::taken;
 }
@@ -410,8 +411,8 @@ std::uint64_t sender_state::share() const noexcept {
   if (condition_ == condition::forked)
     return 0;
   const std::uint64_t all = out_.capacity();
-  // Acquire: pairs with the receiver's release of `head`, as in make_room. An impossible `head` counts
-  // as room: the next claim says so.
+  // Acquire: pairs with the receiver's release store of `head`, as in make_room. An impossible `head` counts
+  // as room: the next claim returns the error.
   const std::uint64_t used = out_.position() - out_.slot()->head.load(std::memory_order_acquire);
   return used <= all / 2 || used > all ? all / 4 : 0;
 }
@@ -433,13 +434,13 @@ std::size_t sender_state::unhandled(const std::function<void(bytes_view)>& each)
 
 bool sender_state::find_own_records(own_records& own) const noexcept {
   const lane_slot& slot = *out_.slot();
-  // Acquire: the receiver that wrote these has ended, the kernel said so.
+  // Acquire: the receiver that wrote these has ended, as the kernel's lock shows.
   const std::uint64_t done = slot.done.load(std::memory_order_acquire);
   const std::uint64_t handling = slot.handling.load(std::memory_order_acquire);
   const std::uint64_t tail = out_.position();
   if (tail - done > out_.capacity() || (done & 7) != 0)
     return false;
-  // Records before `first_own_` are a predecessor's, and not ours to take.
+  // Records before `first_own_` belong to a previous sender of the lane.
   own.begin = own.keep = tail - done > tail - first_own_ ? first_own_ : done;
   own.end = tail;
   if (own.begin == done && handling != done && handling - done <= tail - done &&
@@ -459,8 +460,9 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};
   lane_slot& slot = *out_.slot();
-  // Seq_cst pair with take_over_lane, through the kernel's lock: a receiver that opens takes its
-  // lock and then reads `withdrawn`; we set it and then ask for the lock. One of us sees the other.
+  // Seq_cst: pairs with receiver_state::take_over_lane, through the kernel's lock. A receiver that opens
+  // takes its lock and then reads `withdrawn`; this sender sets it and then queries the lock. At least one of
+  // them sees the other.
   slot.withdrawn.store(1, std::memory_order_seq_cst);
   test_hook(step::withdrawn_set);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -471,29 +473,29 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   std::vector<bytes_view> records;
   if (possible) {
     records = list_records(own);
-    // Before anybody is told: if we die from here on, nobody delivers what was, or would have been,
-    // taken back.
+    // Cut the lane before the first callback: if this process dies later, no receiver delivers a record that
+    // was reported as taken back.
     out_.rewind(own.keep);
     if (own.unknown_first) {
-      // It must not be handed out again. As padding it stays, so that a successor's "redelivered"
-      // mark falls on nothing. Not before the cut: if we died in between, the records behind it would
-      // be delivered and this one not.
+      // The first record must not be delivered again. It stays as padding, so that the next receiver's
+      // "redelivered" mark applies to no message. Written after the cut: if this process died in between, the
+      // records behind it would be delivered and this one would not.
       std::byte* const first = out_.data() + (own.begin & (out_.capacity() - 1));
       store_record_header(first, make_record_header(record_kind::padding,
                                                     record_length(load_record_header(first))));
     }
   }
   test_hook(step::withdrawn_cut);
-  // Release: a receiver that finds it 0 again finds the new tail.
+  // Release: a receiver that reads 0 here also sees the new tail.
   slot.withdrawn.store(0, std::memory_order_release);
-  rouse_receiver();  // one that opened meanwhile has skipped this lane
+  rouse_receiver();  // a receiver that opened meanwhile has skipped this lane
   if (alive)
     return error{errc::receiver_alive,
-                 segment_.name.text() + ": its receiver lives and may handle them"};
+                 segment_.name.text() + ": its receiver is alive and may handle them"};
   if (!possible)
     return error{errc::quarantined,
                  segment_.name.text() + ": the lane's control words are impossible"};
-  // The bytes behind the new tail are ours alone until the next claim.
+  // Until the next claim, only this sender uses the bytes behind the new tail.
   bool unknown = own.unknown_first;
   for (const bytes_view record : records) {
     each(record, unknown ? errc::outcome_unknown : errc::not_delivered);
@@ -507,7 +509,7 @@ std::vector<bytes_view> sender_state::list_records(own_records& own) const {
   for (std::uint64_t at = own.begin; at != own.end;) {
     const std::uint64_t offset = at & (out_.capacity() - 1);
     const std::byte* const record = out_.data() + offset;
-    // Somebody else may have written here: believed as little as the receiver believes it.
+    // Another process may have written here: check the header as the receiver does.
     const std::uint64_t header = load_record_header(record);
     const std::uint64_t size = record_size(record_length(header));
     if (size > own.end - at || size > out_.capacity() - offset)
@@ -516,7 +518,7 @@ std::vector<bytes_view> sender_state::list_records(own_records& own) const {
       records.emplace_back(record + record_header_size,
                            static_cast<std::size_t>(record_length(header)));
     } else if (at == own.begin) {
-      own.unknown_first = false;  // an earlier call has made padding of it
+      own.unknown_first = false;  // an earlier call has turned it into padding
     }
     at += size;
   }
@@ -538,7 +540,7 @@ void sender_state::stop() noexcept {
   if (requesting_)
     finish_sleep();
   end(condition::closed);
-  // The lock before the bell: who is told of our end by the end-of-file finds the lane free.
+  // Release the lock before the bell: a receiver that reads the end-of-file then finds the lane free.
   unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
 }
 
@@ -548,7 +550,7 @@ void sender_state::destroy() noexcept {
 }
 
 void sender_state::abandon_in_child() noexcept {
-  // An open slot or batch still ends here, in memory that is not the lane's.
+  // An open slot or batch still writes to this memory, which is not the lane's.
   static lane_slot nowhere;
   out_.attach(&nowhere, reinterpret_cast<std::byte*>(nowhere.session), sizeof nowhere.session, 0);
   out_.alert_seen(nowhere.alert.load(std::memory_order_relaxed));

@@ -1,5 +1,4 @@
-// Everything of a sender that is not on the per-message path: taking a lane, alerts, bells,
-// waiting, taking back.
+// The parts of a sender off the per-message path: taking a lane, alerts, bells, waiting, taking back.
 #pragma once
 
 #include <chrono>
@@ -18,20 +17,20 @@
 
 namespace atbus::detail {
 
-// No alert has this value: its counting bits would have to overflow first.
+// A value that no alert has: its change count would have to overflow first.
 inline constexpr std::uint64_t no_alert = ~std::uint64_t{0};
 
 class sender_state final : public sender_backend, public fork_guard {
  public:
   // `opened` has the lane mapped, its memory reserved, and its lock held through its descriptor.
-  // `shared`: the writer that the user's claims go through, if it is not our own; outlives this.
+  // `shared`: the writer that the user's claims use instead of this object's own; it outlives this object.
   sender_state(segment opened, std::uint32_t lane, const sender_options& options,
                lane_writer* shared = nullptr);
-  // Of a handed segment, before start().
+  // For a handed segment, before start().
   void adopt_bell(file bell) noexcept { bell_.adopt(std::move(bell)); }
 
-  // Announces itself in the lane. would_block if what a predecessor left fills it; system_error if
-  // no connection to the bell can be made (errno says why).
+  // Announces the sender in the lane. would_block if records of a previous sender fill it; system_error if
+  // it can't connect to the bell (errno tells why).
   [[nodiscard]] status start();
 
   status flush(std::chrono::nanoseconds timeout) override;
@@ -54,42 +53,42 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   void answer_alert() noexcept override;
   [[nodiscard]] status usable() const noexcept;
-  // Messages that the receiver has not handled, as far as it has told.
+  // Whether the receiver has not handled all messages, as far as `head` tells.
   [[nodiscard]] bool holds_messages() const noexcept;
-  // A message was refused, and whoever sent it waits to be told of room.
+  // Whether a message was refused and its sender waits for room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
-  // Where its records lie.
+  // The mapping that holds its records.
   [[nodiscard]] std::shared_ptr<mapping> memory() const noexcept { return segment_.lanes; }
 
   void abandon_in_child() noexcept override;
 
  private:
-  // gone: the receiver of a handed segment, which has no successor.
+  // gone: the receiver of a handed segment has ended; there is no next one.
   enum class condition : std::uint8_t { open, retired, quarantined, gone, closed, forked };
-  // The lane's lock ends before the bell: the end-of-file is the event, the lock the proof.
+  // Releases the lane's lock before the bell: the end-of-file is the event, the free lock the proof.
   ~sender_state() override { segment_.fd.reset(); }
 
-  // Its messages are no frames.
+  // Lanes have no frames.
   status new_chunk(std::size_t) noexcept override { return errc::closed; }
   void publish_frames() noexcept override {}
   void stop() noexcept override;
   void destroy() noexcept override;
   void end(condition why) noexcept;
-  // Asks the kernel.
+  // Queries the kernel's lock.
   [[nodiscard]] bool has_receiver() const noexcept;
-  // Whether the receiver has ended the lane.
+  // Ends this sender if the alert says so.
   void heed(std::uint64_t alert) noexcept;
   void rouse_receiver() noexcept;
   void connect_bell() noexcept;
   [[nodiscard]] bool has_room() noexcept;
-  // False: the kernel can't tell of it.
+  // False: the kernel refuses.
   [[nodiscard]] bool watch(int fd) noexcept;
-  // Waits on bell and directory; reads what came.
+  // Waits for the bell and the directory, then reads their events.
   void sleep(std::int64_t timeout_ns) noexcept;
   void room_found();
 
-  // Taking back, after the receiver's lock was found free.
+  // The records to take back, after the receiver's lock was found free.
   struct own_records {
     std::uint64_t begin = 0;  // first record to hand back
     std::uint64_t end = 0;
@@ -102,7 +101,7 @@ class sender_state final : public sender_backend, public fork_guard {
   segment segment_;
   std::uint32_t lane_ = 0;
   lane_writer& out_;
-  std::uint64_t first_own_ = 0;  // position behind our open record
+  std::uint64_t first_own_ = 0;  // position behind this sender's open record
   condition condition_ = condition::open;
   std::uint64_t alert_handled_ = ~std::uint64_t{0};
   bool always_fence_ = false;
@@ -110,12 +109,12 @@ class sender_state final : public sender_backend, public fork_guard {
   bell_client bell_;
   std::uint64_t bell_generation_ = 0;
   bool bell_watched_ = false;
-  bool bell_busy_ = false;  // it is there, but could not be connected to
-  file epoll_;              // made at the first wait: bell and directory
-  file inotify_;  // made when waiting while no receiver lives: tells when a new bell appears
-  std::uint64_t refused_size_ = 0;  // of the record that did not fit; 0: none since the last room
+  bool bell_busy_ = false;          // the bell exists, but connecting to it failed
+  file epoll_;                      // made at the first wait: bell and directory
+  file inotify_;                    // made at a wait without a receiver: reports a new bell
+  std::uint64_t refused_size_ = 0;  // size of the refused record; 0: none since the last room
   bool requesting_ = false;
-  bool ring_owed_ = false;  // the kernel had no memory for it
+  bool ring_owed_ = false;  // the kernel had no memory for the last ring
   spin_budget spin_;
 };
 

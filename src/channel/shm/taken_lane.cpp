@@ -14,19 +14,19 @@
 namespace atbus::detail {
 namespace {
 
-// A receiver that frees an orphaned lane holds its lock for a moment: look again before saying that
-// all are taken.
+// A receiver that frees an orphaned lane holds its lock for a moment. So several rounds are made before the
+// answer is that all lanes are taken.
 constexpr int lane_rounds = 3;
 
-// Whether a lane whose lock is ours may be used: nothing impossible in it, and drained if asked
-// for.
+// Whether a locked lane may be used: it holds nothing impossible, and it is drained if `drained` asks for
+// that.
 bool is_usable(const segment& s, std::uint32_t lane, bool drained) {
   const lane_slot& slot = s.slot(lane);
   if (slot.quarantined.load(std::memory_order_relaxed) != 0 ||
       (slot.alert.load(std::memory_order_relaxed) & (alert_retired | alert_quarantined)) != 0) {
     return false;
   }
-  // Acquire: pairs with the release stores of whoever held the lane, or its receiver's end.
+  // Acquire: pairs with the release stores of the previous sender of the lane and of its receiver.
   const std::uint64_t tail = slot.tail.load(std::memory_order_acquire);
   const std::uint64_t head = slot.head.load(std::memory_order_acquire);
   const std::uint64_t done = slot.done.load(std::memory_order_acquire);
@@ -35,12 +35,12 @@ bool is_usable(const segment& s, std::uint32_t lane, bool drained) {
     return false;
   if (drained)
     return tail == done;
-  // Room for our open record, and a padding record before it.
+  // Room for the open record and a padding record before it.
   return s.geometry.lane_size - used >= 2 * record_size(sizeof(open_record));
 }
 
-// Finds a lane and holds its lock: first one that looks unused, which spares asking the kernel for
-// the lock of each lane in use; then one that is drained, then behind what a predecessor left.
+// Finds a lane and locks it. First it tries lanes that look unused, which saves a system call for each lane
+// in use; then drained lanes; then lanes with a dead sender's records.
 result<std::uint32_t> find_lane(const segment& s) {
   enum class search : std::uint8_t { unused, drained, any };
   for (int round = 0; round < lane_rounds; ++round) {
@@ -76,16 +76,16 @@ result<std::uint32_t> find_lane(const segment& s) {
 }
 
 error prepare_lane(segment& opened, std::uint32_t lane) {
-  // Whatever `reserved_bytes` says: touching memory that is not there would be a SIGBUS.
+  // Reserve whatever `reserved_bytes` says: touching unreserved memory may raise SIGBUS.
   if (auto e = reserve_lane(opened, lane); !e)
     return e;
-  // Release: pairs with the receiver's look for lanes in use; before the first record.
+  // Release: pairs with the receiver's look for lanes in use. Stored before the first record.
   opened.slot(lane).reserved_bytes.store(opened.geometry.lane_size, std::memory_order_release);
   test_hook(step::lane_reserved);
   return map_lane(opened, lane);
 }
 
-// `retired` stands for "the name has changed, look again".
+// `retired` means: the name has changed, try again.
 result<taken_lane> open_and_take(const segment_name& name) {
   auto opened = open_segment(name);
   if (!opened)
@@ -96,7 +96,7 @@ result<taken_lane> open_and_take(const segment_name& name) {
   if (is_retired())
     return error{errc::retired, name.text() + ": removed"};
   auto lane = find_lane(*opened);
-  // Lock first, then state: a segment that is not retired now has told, or will tell, this lane.
+  // Lock first, then check: if the segment is retired later, this lane gets the alert.
   if (!is_named(*opened) || is_retired()) {
     return error{errc::retired, name.text() + ": removed while it was opened"};
   }
@@ -115,10 +115,11 @@ result<taken_lane> take_lane(const segment_name& name) {
     if (taken || !(taken.error() == errc::retired))
       return taken;
   }
-  return error{errc::retired,
-               name.text() +
-                   ": it was removed and its name is still there; whoever removes it is at it, "
-                   "or died: start the receiver, or run `atbus shm clean`"};
+  return error{
+      errc::retired,
+      name.text() +
+          ": it was removed, but its name still exists; a process is removing it or died while "
+          "doing so: start the receiver, or run `atbus shm clean`"};
 }
 
 result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane) {

@@ -1,6 +1,6 @@
-// How a sender comes to hold a lane of a segment: locked, its memory reserved and mapped.
+// Takes a lane of a segment for a sender: locks it, reserves its memory and maps it.
 //
-// The caller keeps forks away (fork_pause) until a guarded object holds the segment.
+// The caller blocks forks (fork_pause) until a guarded object holds the segment.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct taken_lane {
 // no_space, retired, system_error.
 [[nodiscard]] result<taken_lane> take_lane(const segment_name& name);
 
-// Takes that very lane of a segment that its receiver has handed over; `text` names it in errors.
+// Takes the lane `lane` of a segment that the receiver has handed over; `text` names it in errors.
 [[nodiscard]] result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane);
 
-// Touches all its pages.
+// Touches all pages of the lane.
 void prefault_lane(const taken_lane& taken);
 
 }  // namespace atbus::detail

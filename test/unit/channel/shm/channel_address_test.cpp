@@ -146,7 +146,7 @@ TEST(SegmentGeometry, IsComparedWithTheExistingOne) {
     wanted.lanes = c.lanes;
     wanted.lane_size = c.lane_size;
     wanted.message_limit = c.message_limit;
-    const error e = check_geometry(existing, wanted);
+    const error e = compare_geometry(existing, wanted);
     if (c.differs == nullptr) {
       EXPECT_TRUE(e) << e.text();
     } else {
