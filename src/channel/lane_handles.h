@@ -1,4 +1,4 @@
-// The handles that users hold, around lanes that were opened in another way than by an address.
+// Makes public handles for lanes that were not opened by an address.
 #pragma once
 
 #include "atbus/receiver.hpp"
@@ -9,7 +9,7 @@
 namespace atbus::detail {
 
 struct lane_handles {
-  // These take over what they are given.
+  // These take ownership of their argument.
   [[nodiscard]] static receiver to_receiver(receiver_state* made) noexcept {
     return receiver{made};
   }

@@ -25,10 +25,10 @@ class receiver_on_loop final : public loop_binding {
       return retire();
     if (asleep_ && woken_)
       return stay_awake();
-    // Also when it is asleep: whoever polled it since then has woken it.
+    // Even if it is asleep: a poll since then has woken it.
     asleep_ = inbox_.prepare_sleep();
     if (ended())
-      return;  // let go in a handler of problems
+      return;  // a problem handler has ended this binding
     if (asleep_) {
       sleep(inbox_.longest_sleep());
     } else {
@@ -37,7 +37,7 @@ class receiver_on_loop final : public loop_binding {
   }
 
   void after_wait() override {
-    // Asleep and not rung: a turn for something else on the loop. Sleeping on costs nothing.
+    // Asleep and not rung: the loop turned for another reason, so stay asleep.
     if (ended() || (asleep_ && !woken_))
       return;
     asleep_ = woken_ = false;
@@ -69,7 +69,7 @@ class connections_on_loop final : public loop_binding {
       return;
     if (!set_.is_open())
       return retire();
-    // Also when it is asleep or awake for another reason: what this turn has queued leaves now.
+    // In any case: messages queued in this turn leave now.
     asleep_ = set_.prepare_sleep() && !(asleep_ && woken_);
     if (asleep_) {
       sleep(set_.longest_sleep());
@@ -115,11 +115,11 @@ class sender_on_loop final : public loop_binding {
     bool called = false;
     if (!guarded([&] { called = out_.poll_writable(); }))
       return;
-    // A handler that ran may have filled the lane anew, and whoever turns the loop by hand should
-    // see what it did before the loop waits.
+    // If a handler ran, it may have filled the lane again. And a program that runs the loop step by step
+    // should see the effect of the handler before the loop waits.
     if (called)
       return stay_awake();
-    // It may have found the connection lost, which then is to be dialled again.
+    // The connection may have been lost and has to be dialled again.
     if (out_.is_open() && out_.prepare_sleep()) {
       asleep_ = true;
       return sleep(out_.longest_sleep());
@@ -185,7 +185,7 @@ result<loop_receiver> loop_receiver::attach_dispatch(
   if (per_turn.messages == 0)
     return error{errc::invalid_argument,
                  "a receiver on a loop must be allowed at least one message per turn"};
-  // Owned by the binding from here on, also when it fails.
+  // From here on the binding owns it, even on failure.
   const int descriptor = inbox.descriptor();
   loop_receiver bound{
       new detail::receiver_on_loop{std::move(inbox), std::move(dispatch), per_turn}};

@@ -18,8 +18,8 @@ uv_handle_t* as_handle(Handle& handle) noexcept {
 
 error loop_binding::start(uv_loop_t* loop, int descriptor) {
   loop_ = loop;
-  // The duplicate shares the channel's epoll instance. Once the channel has closed its sockets and
-  // its own descriptor, nothing is left in it that could become readable.
+  // The duplicate shares the channel's epoll instance. When the channel has closed its sockets and its
+  // descriptor, the epoll instance is empty and never becomes readable.
   descriptor_ = file{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
   if (!descriptor_)
     return {errc::system_error, "can't duplicate the channel's descriptor for the loop", errno};
@@ -36,7 +36,7 @@ error loop_binding::start(uv_loop_t* loop, int descriptor) {
   poll_open_ = true;
   open_handles_ = 5;
   poll_.data = this;
-  // Only the prepare handle says whether the loop is kept alive.
+  // Only the prepare handle decides whether the loop stays alive.
   uv_unref(as_handle(check_));
   uv_unref(as_handle(idle_));
   uv_unref(as_handle(timer_));
@@ -58,7 +58,7 @@ void loop_binding::sleep(std::chrono::nanoseconds longest) noexcept {
   } else {
     const auto ms =
         static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(longest).count());
-    // One that runs and ends earlier wakes us earlier, and we sleep again.
+    // A running timer that ends earlier is harmless: the loop wakes and sleeps again.
     if (uv_is_active(as_handle(timer_)) == 0 || ms < uv_timer_get_due_in(&timer_)) {
       uv_timer_start(
           &timer_, [](uv_timer_t* handle) { from(handle->data).woken_ = true; }, ms, 0);
@@ -97,7 +97,7 @@ void loop_binding::handler_done(std::exception_ptr left) noexcept {
   } else if (left != nullptr) {
     exception_ = std::move(left);
     rest();
-    // So that the code around uv_run comes to see it.
+    // Stop the loop, so that the caller of uv_run sees the exception.
     uv_stop(loop_);
   }
 }

@@ -1,13 +1,13 @@
-// What a receiver and a sender on a libuv loop have in common: the handles, their lifetime, and the
-// exception that may not cross libuv's frames.
+// The common base of receivers, senders and connection sets on a libuv loop: the handles, their lifetime,
+// and the exception that must not cross libuv's frames.
 //
 // A turn of a libuv loop: timers, idle, prepare, wait for descriptors, check, close callbacks. In
 // `prepare` the channel is asked whether it can sleep; the poll handle watches its bell; an active
 // idle handle keeps the loop from waiting; in `check` the channel gets its turn.
 //
-// Life: made with new, ended with `let_go`. libuv looks at the handles until each close callback
-// has run; the last one deletes the object. The channel and the handler are gone at once, or when
-// the handler that runs just now has returned.
+// Lifetime: made with new, ended with `let_go`. libuv uses the handles until each close callback has run;
+// the last one deletes the object. The channel and the handler end at once, or when the running handler has
+// returned.
 #pragma once
 
 #include <uv.h>
@@ -20,14 +20,14 @@
 
 namespace atbus::detail {
 
-// It deletes itself, when libuv is through with it, and nobody else may.
+// Deletes itself when libuv has closed its handles. No other code may delete it.
 class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   loop_binding(const loop_binding&) = delete;
   loop_binding& operator=(const loop_binding&) = delete;
 
-  // `descriptor` is the channel's; it is duplicated, so that the channel may close its own at any
-  // time. On failure the caller lets go.
+  // Duplicates `descriptor`, which belongs to the channel, so that the channel may close it at any time. On
+  // failure the caller calls let_go.
   [[nodiscard]] error start(uv_loop_t* loop, int descriptor);
   void let_go() noexcept;
   void rethrow();
@@ -46,22 +46,22 @@ class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
   // Called once, and never while a handler runs: drops the handler.
   virtual void drop_handler() noexcept {}
 
-  // Runs `call`, which calls a handler. Nothing but `ended()` may be asked afterwards before
-  // returning if it says false: the handler has let this binding go, or left an exception.
+  // Runs `call`, which calls a handler. If the result is false, the handler has ended this binding or has
+  // thrown: the caller may only check `ended()` and return.
   template <class Call>
   bool guarded(Call&& call) noexcept;
   [[nodiscard]] bool ended() const noexcept { return let_go_ || exception_ != nullptr; }
 
-  // The loop may wait: until the bell rings, or `longest` has passed (negative: for ever).
+  // The loop may wait until the bell rings or `longest` has passed (negative: no limit).
   void sleep(std::chrono::nanoseconds longest) noexcept;
   // The loop must not wait.
   void stay_awake() noexcept;
-  // The loop may wait and nothing of ours ends that.
+  // The loop may wait, and this binding does not wake it.
   void rest() noexcept;
-  // As rest; and no longer keeps the loop alive.
+  // As rest, and this binding no longer keeps the loop alive.
   void retire() noexcept;
 
-  bool woken_ = false;  // by the bell or by the end of the longest sleep
+  bool woken_ = false;  // the bell rang or the longest sleep is over
 
  private:
   void handler_done(std::exception_ptr left) noexcept;

@@ -26,8 +26,8 @@ result<receiver> receiver::open(std::string_view address, const receiver_options
 status receiver::wait(std::chrono::nanoseconds timeout) {
   if (backend_ == nullptr)
     return errc::closed;
-  // The handler of problems may destroy this object: only the backend is asked, and only as long as
-  // it says that it is there.
+  // A problem handler may destroy this object. So use only the backend, and only while it reports that it
+  // exists.
   receiver_backend& backend = *backend_;
   const status waited = backend.wait(timeout);
   if (waited == errc::closed || waited == errc::used_after_fork)

@@ -32,7 +32,8 @@ void dispatcher::end_dispatch() noexcept {
 }
 
 void dispatcher::end() noexcept {
-  const auto handler = std::move(on_problem_);  // the user's: it ends outside of destroy's pause
+  const auto handler =
+      std::move(on_problem_);  // user code: destroyed outside of destroy's fork_pause
   destroy();
 }
 
@@ -51,7 +52,7 @@ void dispatcher::report(error what) noexcept {
 
 bool dispatcher::tell_problems() {
   while (has_problems() && interrupted_ == interruption::none) {
-    const auto handler = on_problem_;  // it may replace itself
+    const auto handler = on_problem_;  // a copy, because the handler may replace itself
     const error what = std::move(problems_.front());
     problems_.erase(problems_.begin());
     handler(what);

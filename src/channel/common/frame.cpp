@@ -22,7 +22,7 @@ constexpr std::array<fault_text, frame_fault_count> fault_texts{{
     {frame_fault::too_large, "too_large",
      "The other side sent a message longer than this end had announced to accept."},
     {frame_fault::control_too_large, "control_too_large",
-     "The other side sent a control frame longer than any may be."},
+     "The other side sent a control frame above the limit of control frames."},
     {frame_fault::unexpected_checksum, "unexpected_checksum",
      "The other side sent a checksum in a frame that claims to carry none."},
     {frame_fault::missing_checksum, "missing_checksum",
@@ -37,7 +37,8 @@ constexpr std::array<fault_text, frame_fault_count> fault_texts{{
      "The other side sent a control frame of a type that this version does not know and must not "
      "ignore."},
     {frame_fault::bad_opening, "bad_opening",
-     "The other side does not speak this protocol: its first bytes are no opening of a channel."},
+     "The other side does not speak this protocol: its first bytes are not the opening of a "
+     "channel."},
     {frame_fault::own_opening, "own_opening",
      "This end's own opening came back: the address leads to itself or to a service that echoes."},
     {frame_fault::no_common_version, "no_common_version",

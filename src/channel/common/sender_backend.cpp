@@ -14,7 +14,8 @@ void sender_backend::release() noexcept {
 }
 
 void sender_backend::end() noexcept {
-  const auto handler = std::move(on_writable_);  // the user's: it ends outside of destroy's pause
+  const auto handler =
+      std::move(on_writable_);  // user code: destroyed outside of destroy's fork_pause
   destroy();
 }
 
@@ -30,7 +31,7 @@ void sender_backend::call_on_writable() {
         self.end();
     }
   } const guard{*this};
-  const auto callback = on_writable_;  // it may replace itself
+  const auto callback = on_writable_;  // a copy, because the callback may replace itself
   callback();
 }
 

@@ -1,5 +1,5 @@
-// What a connection_set keeps of each listener and each connection. Plain data: connection_set.h has
-// the rules.
+// The state of each listener and each connection of a connection_set. Plain data: connection_set.h has the
+// rules.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ namespace atbus::detail {
 
 struct listener_entry;
 
-// What epoll is told of a connection: not where it is, because a child forked a moment ago may still
-// hold the socket of one that is gone, and then epoll still speaks of it. An odd number: listeners,
-// which are told by their place, and which epoll is told to forget before they go, have even ones.
+// The epoll tag of a connection. It is not the connection's address: a forked child may still hold the
+// socket of a connection that is gone, and then epoll still reports it. The tag is odd. Listeners use their
+// address, which is even; they are removed from epoll before they are destroyed.
 [[nodiscard]] constexpr std::uint64_t epoll_tag(std::uint64_t connection_id) noexcept {
   return connection_id << 1U | 1U;
 }
@@ -48,13 +48,14 @@ struct connection_entry : newcomer {
   lane_pairing pairing;  // of this link
   hello own;
   void* context = nullptr;
-  // Tells its messages, with `context`, instead of on_message: those of a run, `most` of them, uncounted
-  // by the set. Returns how many.
+  // Receives the messages instead of on_message: at most `most` of a run. Returns how many it took; the set
+  // does not count them.
   std::size_t (*reader)(void* context, message_run& run, std::size_t most) = nullptr;
 
   release_policy release = release_policy::on_write;
   bool user_confirms = false;
-  std::uint32_t unconfirmed_limit = 0;  // payload bytes of a message until then; 0: no other one
+  std::uint32_t unconfirmed_limit =
+      0;  // message limit until confirmed, in bytes; 0: the usual limit
   std::chrono::nanoseconds confirm_timeout{0};
   std::chrono::nanoseconds connect_timeout{0};
   std::chrono::nanoseconds linger{0};
@@ -62,41 +63,41 @@ struct connection_entry : newcomer {
   phase now = phase::waiting;
   error why;                  // of the end
   bool retrying = false;      // waits within an attempt: the listener's backlog is full
-  bool told = false;          // on_open was
-  bool opened = false;        // this link: the other's hello is there and on_open was told
-  bool confirmed = false;     // this link counts as such
+  bool told = false;          // on_open was called
+  bool opened = false;        // this link: the peer's hello has arrived and on_open was called
+  bool confirmed = false;     // this link is confirmed
   bool confirm_said = false;  // the user has called confirm() for this link
   bool paused = false;
   bool closing = false;    // close() was called
-  bool peer_done = false;  // the other end's goodbye is there
-  bool goodbye = false;    // ours is said
-  bool shut = false;       // and written: our half is closed
+  bool peer_done = false;  // the peer's goodbye has arrived
+  bool goodbye = false;    // this end's goodbye is queued
+  bool shut = false;       // and written: the sending half is closed
   bool more = false;       // complete frames may be left from the last read
-  bool dirty = false;      // in the list of those to be written
-  bool due = false;        // in the list of those whose handlers are to be told
+  bool dirty = false;      // in the list of connections to be written
+  bool due = false;        // in the list of connections whose handlers are to be called
   bool wants_writable = false;
   bool writable_due = false;
   bool blocked = false;           // the kernel did not take all
-  std::uint32_t watched_for = 0;  // epoll's events for the socket; 0: not in it
-  std::size_t release_debt = 0;   // messages to be released once the one begun is written
-  bool resend_due = false;        // all the others are to be written again then
+  std::uint32_t watched_for = 0;  // epoll's events for the socket; 0: not in epoll
+  std::size_t release_debt = 0;   // messages to release once the partly written one is complete
+  bool resend_due = false;        // then all other messages are written again
   std::chrono::nanoseconds phase_ends_at{0};  // connecting, waiting, unconfirmed; 0: never
   std::chrono::nanoseconds connect_ends_at{0};
   std::chrono::nanoseconds linger_ends_at{0};
-  std::chrono::nanoseconds starved_until{0};  // 0: it is not
-  std::chrono::nanoseconds timer_at{0};       // in the set of timers; 0: not there
+  std::chrono::nanoseconds starved_until{0};  // 0: not starved of memory
+  std::chrono::nanoseconds timer_at{0};       // its time in the set of timers; 0: not in it
 
   std::size_t limit = 0;  // payload bytes of the longest message that may be sent
-  frame_chunk chunk;      // taken in with settle()
+  frame_chunk chunk;      // settle() adds its frames to the queue
   std::uint64_t claims = 0;
   std::uint64_t write_at = 0;  // in the queue's count of committed bytes
-  std::uint64_t links = 0;     // so many times it was connected
-  std::uint64_t released = 0;  // frames, if that is the user's to say
+  std::uint64_t links = 0;     // how often it was connected
+  std::uint64_t released = 0;  // frames, if the user releases them
   frame_marks marks;
 
-  line_place<connection_entry> turn;  // in the line of those to be read
+  line_place<connection_entry> turn;  // in the line of connections to be read
 
-  // Bytes that were accepted and are not released.
+  // Bytes accepted and not released.
   [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + chunk.appended(); }
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }
 };

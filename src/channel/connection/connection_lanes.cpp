@@ -21,7 +21,7 @@ bool connection_core::pair_lanes(connection_entry& c) noexcept {
   if (c.pairing.undecided())
     c.pairing.go_on(*c.link);
   if (c.pairing.now() == lane_pairing::state::broken) {
-    c.link->close({errc::protocol_error, "it does not keep to the order of an opening with lanes"});
+    c.link->close({errc::protocol_error, "the peer violated the order of an opening with lanes"});
     report_fault(c);
     link_ended(c);
   } else if (c.pairing.undecided()) {

@@ -29,7 +29,7 @@ result<address> parse_stream(std::string_view text, const connection_options& op
 
 }  // namespace
 
-// --- they come
+// --- opening
 
 result<std::string> connection_core::listen(std::string_view text, const listen_options& options) {
   if (auto s = usable(); !s)
@@ -38,9 +38,8 @@ result<std::string> connection_core::listen(std::string_view text, const listen_
   if (!where)
     return where.error();
   if (where->kind() == address_kind::dns) {
-    return error{
-        errc::invalid_argument,
-        std::string{text} + ": a name is to connect to; listen on an address of this host"};
+    return error{errc::invalid_argument,
+                 std::string{text} + ": can't listen on a DNS name; use an address of this host"};
   }
   const fork_pause no_fork;
   auto socket = listening_socket::open(*where, options.backlog,
@@ -93,13 +92,15 @@ void connection_core::accept_some(listener_entry& from) noexcept {
     }
     if (goes != nullptr) {
       ++dropped_;
-      end(*goes, {errc::timed_out, goes->peer + ": too many are unconfirmed, most of its address"});
+      end(*goes,
+          {errc::timed_out,
+           goes->peer + ": too many unconfirmed connections, most of them from its address"});
     }
     add_accepted(from, std::move(socket));
   }
 }
 
-// Unconfirmed ones of an address that has several never keep others out.
+// Several unconfirmed connections of one address never keep others out: one of them is closed.
 bool connection_core::has_room(listener_entry& at, connection_entry*& goes) noexcept {
   const bool is_full = at.connections >= at.options.connections;
   if (size() >= slots_max || (is_full && at.unconfirmed.most_of_one() < 2)) {
@@ -128,7 +129,7 @@ void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   from.unconfirmed.join(c, *c.link);
   linked(c);
   if (c.now == phase::linked)
-    busy_.join(c);  // who dials mostly has said something already
+    busy_.join(c);  // a dialling peer has usually sent its hello already
 }
 
 void connection_core::configure(connection_entry& c, const connection_options& options,
@@ -216,7 +217,7 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   hello own = c.own;
   own.session = random_word();
   c.limit = own.payload_max;
-  settle(c);  // the link sees to their checksums
+  settle(c);  // the link fills in the checksums of these frames
   c.chunk.checked = true;
   c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
   c.link->stop_when_opened();
@@ -244,11 +245,11 @@ void connection_core::linked(connection_entry& c) noexcept {
   if (c.closing)
     return say_goodbye(c);
   if (c.dial != nullptr)
-    write(c);  // who accepts says hello when the other's is there
+    write(c);  // an accepting end says hello after the dialling one
   watch(c);
 }
 
-// --- they go
+// --- ending
 
 void connection_core::leave_unconfirmed(connection_entry& c) noexcept {
   if (c.listener != nullptr)
@@ -284,7 +285,7 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   pay_release_debt(c);
 }
 
-// All that was accepted has been written, our half is closed, and the other end just closed its own.
+// True if everything accepted was written, this half is closed, and the peer has just closed its half.
 bool connection_core::succeeded(const connection_entry& c, const error& why) const noexcept {
   return c.closing && c.goodbye && !c.link->has_unwritten() && !c.link->writes_no_more() &&
          why == errc::peer_closed && why.system_code() == 0;
@@ -330,7 +331,7 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   due(c);
 }
 
-// Its slot says closed.
+// The claimed slot then returns `closed`.
 void connection_core::give_up_claim(connection_entry& c) noexcept {
   c.chunk.frame = nullptr;
   settle(c);
@@ -366,7 +367,7 @@ void connection_core::close(connection_entry& c, std::chrono::nanoseconds linger
 }
 
 void connection_core::abort(connection_entry& c) noexcept {
-  end(c, {errc::closed, c.peer + ": it was closed here at once"});
+  end(c, {errc::closed, c.peer + ": closed by this end without linger"});
 }
 
 // --- the rest

@@ -9,14 +9,14 @@
 namespace atbus::detail {
 namespace {
 
-// Turns of a poll without a message: peers that send nothing but crumbs can't keep it from
-// returning.
+// Most turns of a poll that find no message: peers that send only small parts of messages can't keep poll
+// from returning.
 constexpr int idle_turns_max = 64;
 constexpr std::size_t messages_per_clock = 32;
 constexpr std::uint64_t slot_bits = 20;
 constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
 
-// Of all connections of the process, so that no handle ever speaks of another one.
+// Counts all connections of the process, so that no handle ever refers to another connection.
 std::atomic<std::uint64_t> serials{1};
 
 struct anchor_pool {
@@ -49,7 +49,7 @@ struct connection_core::budget {
     return delivered < messages && (deadline == std::chrono::nanoseconds{0} ||
                                     delivered % messages_per_clock != 0 || now() < deadline);
   }
-  // So many may be told before that is asked again.
+  // How many messages may be handed out before the deadline is checked again.
   [[nodiscard]] std::size_t until_asked() const noexcept {
     const std::size_t all = messages - delivered;
     return deadline == std::chrono::nanoseconds{0}
@@ -81,7 +81,8 @@ connection_core::connection_core(connection_handlers handlers,
       spin_(options.spin),
       flush_in_poll_(options.flush_in_poll) {
   set_handlers(std::move(handlers));
-  // Pairs with the loads in find: who sees this set's address also sees which ids are older.
+  // Release: pairs with the acquire loads in find. A thread that sees this set's address also sees the first
+  // id that belongs to it.
   anchor_->first_id.store(serials.load(std::memory_order_relaxed) << slot_bits,
                           std::memory_order_relaxed);
   anchor_->core.store(this, std::memory_order_release);
@@ -103,7 +104,7 @@ void connection_core::stop() noexcept {
     if (c->dial != nullptr)
       c->dial->stop();
   }
-  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  // Nothing is left in the epoll instance, so no duplicate of the descriptor becomes readable.
   epoll_.reset();
 }
 
@@ -115,7 +116,7 @@ void connection_core::destroy() noexcept {
     const std::lock_guard lock{pool.mutex};
     pool.unused.push_back(anchor_);
   }
-  // The user's: they end outside of the pause.
+  // User code: destroyed outside of the fork_pause.
   const auto handlers = std::move(handlers_);
   const auto next_handlers = std::move(next_handlers_);
   const fork_pause no_fork;
@@ -271,7 +272,7 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
   return walk(c, left);
 }
 
-// Until they stop, or something else comes.
+// Hands out messages until they end or another kind of frame follows.
 walk_end connection_core::tell_messages(connection_entry& c, budget& left) {
   stream_link& link = *c.link;
   for (;;) {
@@ -363,7 +364,7 @@ bool connection_core::tell_opened(connection_entry& c) {
   c.limit = std::min(c.limit, c.link->send_limit());
   c.chunk.checked = c.link->checks();
   if (c.limit < c.own.payload_max) {
-    // What was queued before the other end said how long a message it takes.
+    // Messages may have been queued before the peer announced its limit.
     settle(c);
     const error too_long = check_queued_lengths(*c.queue, c.limit);
     if (!too_long) {
@@ -382,7 +383,7 @@ bool connection_core::tell_opened(connection_entry& c) {
 }
 
 bool connection_core::tell_all_due() {
-  // What handlers cause meanwhile is told the next time.
+  // Connections that handlers add meanwhile have to wait for the next poll.
   for (std::size_t left = due_.size(); left != 0; --left) {
     connection_entry* const c = find(due_.front());
     due_.pop_front();

@@ -1,14 +1,15 @@
-// What `atbus::connection_set` and `atbus::connection` stand on.
+// The implementation behind `atbus::connection_set` and `atbus::connection`.
 //
-//    look      asks the kernel: dials on, accepts, marks who can be read, writes where there is room
-//    poll      reads those marked, in turns, and tells handlers; the only place where user code runs
-//    verbs     change a connection at once; what has to be told is kept for poll
+//    look      asks the kernel: continues dials, accepts, marks readable connections, writes where there
+//              is room
+//    poll      reads the marked connections in turns and calls handlers; only here does user code run
+//    verbs     change a connection at once, and leave calls of handlers to poll
 //
 // Guarantees:
 //  - A connection's entry, link and queue live until on_close has returned; nothing is freed while
 //    a handler, an event list or a walk may refer to it.
-//  - One function each ends an attempt (lost) and a connection (end). After `end` nothing is told
-//    but on_close.
+//  - One function ends an attempt (lost), and one ends a connection (end). After `end`, on_close is the only
+//    handler that is called.
 //
 // One thread.
 #pragma once
@@ -36,8 +37,8 @@
 
 namespace atbus::detail {
 
-// How a connection finds its set, or that it is gone. Never freed, but used again by later sets: no
-// id of an earlier one is at or above `first_id`.
+// Tells a connection handle where its set is, or that the set is gone. Anchors are never freed; later sets
+// use them again. Ids of earlier sets lie below `first_id`.
 struct connection_anchor {
   std::atomic<connection_core*> core{nullptr};
   std::atomic<std::uint64_t> first_id{0};
@@ -72,17 +73,17 @@ class connection_core final : public dispatcher, public fork_guard {
 
   // --- of a connection
 
-  // Null, and why: closed or used_after_fork.
+  // Null with `why` set to closed or used_after_fork on an error.
   [[nodiscard]] static connection_entry* find(connection_anchor* anchor, std::uint64_t id,
                                               connection_core*& core, status& why) noexcept;
-  // For who goes to one connection for each message: good until its on_close has returned, and as
-  // long as the set lives. Verbs that are reached so have to ask usable() themselves.
+  // For a caller that uses one connection for every message. Valid until its on_close has returned, and as
+  // long as the set lives. The caller has to check usable() itself.
   [[nodiscard]] static connection_entry* find(const connection& at,
                                               connection_core*& core) noexcept {
     status why;
     return find(at.anchor_, at.id_, core, why);
   }
-  // Another claim of the same connection takes an open one away.
+  // A new claim of the same connection discards an open one.
   [[nodiscard]] std::byte* claim(connection_entry& c, std::size_t length, status& why) noexcept {
     if (length > c.limit || frame_size(length) > c.chunk.room()) [[unlikely]]
       return claim_in_new_chunk(c, length, why);
@@ -95,7 +96,7 @@ class connection_core final : public dispatcher, public fork_guard {
     if (c.queue->committed() + c.chunk.appended() >= c.write_at && !c.blocked) [[unlikely]]
       write(c);
   }
-  // What was appended joins the queue; an open claim stays where it is.
+  // Adds the chunk's frames to the queue; an open claim stays where it is.
   void settle(connection_entry& c) noexcept;
   [[nodiscard]] status flush(connection_entry& c) noexcept;
   void pause(connection_entry& c) noexcept;
@@ -111,9 +112,9 @@ class connection_core final : public dispatcher, public fork_guard {
 
  private:
   using phase = connection_entry::phase;
-  // Of a moment or a timeout.
+  // A time that never comes, or no timeout.
   static constexpr std::chrono::nanoseconds never{0};
-  // What is queued leaves at the end of the turn, but not later than with so many bytes.
+  // Queued bytes are written at the end of the turn, or earlier when they reach this size.
   static constexpr std::uint64_t write_size = 256 * 1024;
 
   connection_core(connection_handlers handlers, const connection_set_options& options);
@@ -122,22 +123,22 @@ class connection_core final : public dispatcher, public fork_guard {
   void stop() noexcept override;
   void destroy() noexcept override;
 
-  // Connections come and go.
+  // Opening and ending connections.
   [[nodiscard]] connection_entry& add();
   void configure(connection_entry& c, const connection_options& options, bool local);
   [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
   void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
-  // True: one more is welcome, if `goes` makes room for it where that is not null.
+  // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
   void add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
   void dial_next(connection_entry& c) noexcept;
   void linked(connection_entry& c) noexcept;
   [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
-  // The attempt or the link is over.
+  // Ends the attempt or the link.
   void lost(connection_entry& c, error why) noexcept;
-  void link_ended(connection_entry& c) noexcept;  // and says why
+  void link_ended(connection_entry& c) noexcept;  // the link has closed itself and has the reason
   void end(connection_entry& c, error why) noexcept;
   void unlink(connection_entry& c, const error& why) noexcept;
   void forget(connection_entry& c) noexcept;
@@ -149,7 +150,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void report_fault(const connection_entry& c) noexcept;
 
   // Writing.
-  // Room for a message of that length and, if there is more, for others behind it.
+  // Makes room for a message of that length, and for further ones if there is more.
   [[nodiscard]] status new_chunk(connection_entry& c, std::size_t length) noexcept;
   [[nodiscard]] std::byte* claim_in_new_chunk(connection_entry& c, std::size_t length,
                                               status& why) noexcept;
@@ -167,26 +168,26 @@ class connection_core final : public dispatcher, public fork_guard {
 
   // Waiting.
   void look(std::int64_t timeout_ns) noexcept;
-  // Finds out who can be read, without asking the kernel where a read tells as well.
+  // Finds readable connections, without asking the kernel where a read answers as well.
   void find_busy() noexcept;
   void look_at_clock() noexcept;
-  // libuv watches for an answer only once it has been asked for it.
+  // Polls name lookups once: only then does libuv watch for an answer.
   void look_at_questions() noexcept;
   void ready(connection_entry& c, std::uint32_t events) noexcept;
   void time_is_up(connection_entry& c) noexcept;
-  // False: the kernel refuses, and the link is lost.
+  // False: the kernel refused, and the link is lost.
   bool watch(connection_entry& c) noexcept;
   void set_timer(connection_entry& c) noexcept;
   [[nodiscard]] bool anything() const noexcept {
     return !busy_.empty() || !due_.empty() || has_problems();
   }
 
-  // Telling. False: the set has been let go, or this is a forked child now.
+  // Calling handlers. False: the set has closed, or this is a forked child.
   struct budget;
   [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
   [[nodiscard]] walk_end tell_messages(connection_entry& c, budget& left);
-  // Whether the opening goes on, or has failed.
+  // False: the opening has failed.
   [[nodiscard]] bool pair_lanes(connection_entry& c) noexcept;
   [[nodiscard]] bool tell_opened(connection_entry& c);
   [[nodiscard]] bool tell_due() { return due_.empty() || tell_all_due(); }
@@ -199,9 +200,9 @@ class connection_core final : public dispatcher, public fork_guard {
 
   connection_anchor* anchor_;
   file epoll_;
-  lane_exchange* lanes_;  // null: its connections use none
+  lane_exchange* lanes_;  // null: connections use no lanes
   connection_handlers handlers_;
-  std::optional<connection_handlers> next_handlers_;  // set by one of them, for the next poll
+  std::optional<connection_handlers> next_handlers_;  // set by a handler, for the next poll
   read_space space_;
   spin_budget spin_;
   bool flush_in_poll_;
@@ -211,12 +212,12 @@ class connection_core final : public dispatcher, public fork_guard {
   std::vector<std::uint32_t> free_;
   std::vector<std::unique_ptr<listener_entry>> listeners_;
   std::set<std::pair<std::chrono::nanoseconds, connection_entry*>> timers_;
-  line<connection_entry, &connection_entry::turn> busy_;  // those to be read
+  line<connection_entry, &connection_entry::turn> busy_;  // connections to be read
   std::vector<std::uint64_t> dirty_;
-  std::vector<std::uint64_t> asked_;  // for a name, since the last look
+  std::vector<std::uint64_t> asked_;  // connections that began a name lookup since the last look
   std::deque<std::uint64_t> due_;
 
-  message_run lent_;  // to whoever is told them
+  message_run lent_;  // lent to the handler
 
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;

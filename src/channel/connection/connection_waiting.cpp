@@ -1,5 +1,4 @@
-// The part of a connection_set that waits: epoll, what it says of listeners and connections, timers
-// and sleep.
+// The part of a connection_set that waits: epoll and its events, timers and sleep.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -110,7 +109,7 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
   }
   if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
     if (c.closing)
-      return end(c, {errc::timed_out, c.peer + ": the linger time is over"});
+      return end(c, {errc::timed_out, c.peer + ": the linger time has passed"});
     return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
   }
   switch (c.now) {
@@ -143,7 +142,8 @@ void connection_core::set_timer(connection_entry& c) noexcept {
   c.timer_at = at;
 }
 
-// Not at all when there is nothing to watch for: an end of the other side would wake us for ever.
+// Removes the socket from epoll when there is nothing to watch for: epoll always reports the end of a
+// connection, which would wake this process again and again.
 bool connection_core::watch(connection_entry& c) noexcept {
   std::uint32_t wanted = 0;
   if (c.now == phase::connecting)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t no_end = static_cast<std::size_t>(-1);
 
-// Bytes still to be written of the frame of which a part is.
+// The bytes left to write of a partly written frame.
 std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found) {
   return found.written_bytes + found.begun - c.queue->in_flight();
 }
@@ -20,7 +20,7 @@ std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found)
 }  // namespace
 
 status connection_core::new_chunk(connection_entry& c, std::size_t length) noexcept {
-  c.chunk.frame = nullptr;  // the open one is taken away
+  c.chunk.frame = nullptr;  // discard an open claim
   if (c.now == phase::closed || c.ending())
     return errc::closed;
   if (length > c.limit)
@@ -87,7 +87,8 @@ void connection_core::flush() noexcept {
       return true;
     if (!c->blocked)
       write(*c);
-    c->dirty = c->chunk.frame != nullptr;  // nobody tells us when it is appended
+    c->dirty =
+        c->chunk.frame != nullptr;  // stay in the list: appending an open claim reports nothing
     return !c->dirty;
   });
 }
@@ -118,7 +119,7 @@ void connection_core::wrote(connection_entry& c) noexcept {
   pay_release_debt(c);
   tell_writable_soon(c);
   if (c.link->now() == stream_link::state::closed) {
-    // What has been read is handed out first; if it is paused, when it goes on.
+    // Messages that have been read are handed out first, for a paused connection after it resumes.
     if (!c.more)
       return link_ended(c);
     if (!c.paused)
@@ -136,7 +137,7 @@ void connection_core::wrote(connection_entry& c) noexcept {
   watch(c);
 }
 
-// Nobody tells when the kernel has memory again.
+// The kernel does not report when it has memory again, so a timer retries.
 void connection_core::note_starved(connection_entry& c) noexcept {
   if (!c.link->starved() || c.starved_until != never)
     return;
@@ -153,7 +154,7 @@ void connection_core::tell_writable_soon(connection_entry& c) noexcept {
   due(c);
 }
 
-// A frame of which a part is written is completed before it goes.
+// A partly written frame is completed before it is released.
 void connection_core::pay_release_debt(connection_entry& c) noexcept {
   if (c.release_debt != 0)
     (void)release(c, 0);
@@ -169,7 +170,7 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
                     !c.link->writes_no_more();
   const std::uint64_t before = c.released;
   const std::uint64_t until = wanted == no_end ? c.chunk.frames : c.released + wanted;
-  // Most of them by a mark, the rest one by one.
+  // Release most frames by a mark, the rest one by one.
   const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
   if (mark.bytes > c.queue->released()) {
     c.queue->release(static_cast<std::size_t>(mark.bytes - c.queue->released()));

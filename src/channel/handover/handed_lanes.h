@@ -1,7 +1,7 @@
-// Both ends of a handed segment: whoever receives makes it and hands its lanes out, one for each
-// sender, through a socket.
+// Both ends of a handed segment. The receiver makes it and hands out its lanes through a socket, one for
+// each sender.
 //
-// The caller keeps forks away (fork_pause).
+// The caller blocks forks (fork_pause).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace atbus::detail {
 
-// Its receiver, with nothing handed out; `text` names it in errors.
+// Makes the segment and its receiver, with no lane handed out; `text` names it in errors.
 [[nodiscard]] result<receiver_state*> make_handed_receiver(const std::string& text,
                                                            const receiver_options& options);
 
-// The sender in a lane that was handed over. It has not announced itself: start() does.
+// Makes a sender in a lane that was handed over. start() announces it in the lane.
 [[nodiscard]] result<sender_state*> make_handed_sender(file segment, file bell, std::string text,
                                                        std::uint32_t lane,
                                                        const sender_options& options,

@@ -26,7 +26,7 @@ void lane_pairing::go_on(stream_link& link) noexcept {
   if (*said == no_lane)
     return use_socket(link, {});
   if (awaits_switch)
-    return break_off();  // one lane for each
+    return break_off();  // a second offer violates the protocol
   if (!take(link, *said))
     return;
   if (dialled_)

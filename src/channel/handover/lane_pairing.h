@@ -1,5 +1,5 @@
-// How the two ends of a Unix connection come to use a lane in each direction: agreed on in its
-// opening, before anybody is told that it is open.
+// Agrees on a lane in each direction for a Unix connection. This is part of the opening, before on_open is
+// called.
 //
 //   initiator                                          acceptor
 //     hello ----------------------------------------->
@@ -8,8 +8,8 @@
 //     lanes {m, segment, bell} ------------------------>   takes it
 //           <--------------------------------------- switch
 //
-// Whoever can't says lanes {none} in its turn, and the socket carries everything. What is decided is
-// the same at both ends. doc/design/frame.md has the bytes.
+// An end that can't use lanes sends lanes {none} in its turn, and the socket carries everything. Both ends
+// come to the same decision. doc/design/frame.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@
 
 namespace atbus::detail {
 
-// Whoever has lanes for connections, each named by its id. It never tells its user anything from
-// within.
+// Provides lanes for connections, which it names by their ids. Its functions never call user code.
 class lane_exchange {
  public:
   struct ends {
@@ -30,26 +29,26 @@ class lane_exchange {
     file segment;
     file bell;
   };
-  // One of ours for the other end.
+  // A lane of this end, for the other end.
   [[nodiscard]] virtual result<ends> offer_lane(std::uint64_t connection) noexcept = 0;
-  // The one that the other end has offered.
+  // Takes the lane that the other end offered.
   [[nodiscard]] virtual error take_lane(std::uint64_t connection, ends theirs) noexcept = 0;
-  // Nothing comes of it. If `why` is an error: what has kept a connection from using lanes.
+  // The connection does not use lanes. `why` has the reason if it is an error.
   virtual void give_up(std::uint64_t connection, const error& why) noexcept = 0;
 
  protected:
   ~lane_exchange() = default;
 };
 
-// Of one connection.
+// The state of one connection.
 class lane_pairing {
  public:
   enum class state : std::uint8_t {
-    socket,  // it carries the messages
+    socket,  // the socket carries the messages
     greeting,
-    offered,  // to the other end, whose word is awaited
-    lanes,    // they carry the messages
-    broken,   // the other end has said what it must not say now
+    offered,  // offered to the other end, whose answer is awaited
+    lanes,    // lanes carry the messages
+    broken,   // the other end violated the order of the opening
   };
 
   lane_pairing() = default;
@@ -60,19 +59,19 @@ class lane_pairing {
   [[nodiscard]] bool undecided() const noexcept {
     return now_ == state::greeting || now_ == state::offered;
   }
-  // Whether a lane of ours is the other end's to take.
+  // Whether the other end may take an offered lane.
   [[nodiscard]] bool offered() const noexcept { return now_ == state::offered; }
-  // Goes on with what the other end has said; what is to be said is in the link then. To be called
-  // when its hello is there, and after each frame until it is decided.
+  // Handles what the other end has sent, and queues the answer in the link. Called when the hello has
+  // arrived, and after each frame until the decision.
   void go_on(stream_link& link) noexcept;
-  // A message came, which has to wait until it is decided.
+  // A message arrived before the decision.
   void break_off() noexcept;
   // The connection has ended.
   void end() noexcept;
 
  private:
   void offer(stream_link& link) noexcept;
-  // False: there is none, or it is of no use.
+  // False: there is no lane, or it can't be used.
   [[nodiscard]] bool take(stream_link& link, std::uint32_t lane) noexcept;
   void refuse(stream_link& link, const error& why) noexcept;
   void use_socket(stream_link& link, const error& why) noexcept;

@@ -17,8 +17,8 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::size_t read_space_size = 512 * 1024;
-// Reads of one fill without a message: a peer that sends nothing but control frames, or its message
-// in crumbs, can't keep poll from returning.
+// Most reads of one fill that find no message: a peer that sends only control frames, or its message byte by
+// byte, can't keep poll from returning.
 constexpr int most_reads = 16;
 constexpr std::chrono::nanoseconds never{0};
 
@@ -29,7 +29,7 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   if (where.kind() == address_kind::dns) {
     return error{errc::invalid_argument,
                  where.to_string() +
-                     ": a name is to connect to; listen on an address of this host, "
+                     ": can't listen on a DNS name; use an address of this host, "
                      "such as ipv6://[::]:" +
                      std::to_string(where.port())};
   }
@@ -113,11 +113,11 @@ bool stream_receiver::fill(bool quick) noexcept {
       continue;
     }
     if (c.has_read) {
-      // Its turn is over, and comes again if more is there.
+      // Its turn is over; it gets another one if there is more.
       busy_.leave(c);
       if (!c.link.drained()) {
         busy_.join(c);
-        // It may go on so for ever: others that have become ready join the line.
+        // This connection may stay busy for ever, so let others that have become ready join the line.
         look_due_ = true;
       }
       current_ = nullptr;
@@ -166,7 +166,7 @@ void stream_receiver::found_faulty(connection& which) noexcept {
                                        " is closed, " + which.link.why().text()});
 }
 
-// The other end has said hello: ours is the answer.
+// The peer's hello has arrived: answers with this end's hello.
 void stream_receiver::opening_moved(connection& of) noexcept {
   of.confirmed = true;
   unconfirmed_.leave(of);
@@ -227,7 +227,7 @@ void stream_receiver::move_on_to_lane(connection& from) noexcept {
 }
 
 void stream_receiver::write_controls(connection& of) noexcept {
-  if (of.confirmed)  // a stranger is told nothing
+  if (of.confirmed)  // an unproven peer gets no reply
     (void)of.link.flush();
   watch(of);
 }
@@ -283,7 +283,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
     if (of == nullptr)
       newcomers = true;
     if (of == nullptr || of == lanes_)
-      continue;  // lanes read their bells themselves
+      continue;  // the lanes read their own bells
     const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
     const std::uint64_t number = tag >> 1U & 0xffffffffU;
     connection* const c = number < slots_.size() ? slots_[number].get() : nullptr;
@@ -293,7 +293,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       write_controls(*c);
     busy_.join(*c);
   }
-  // Last: it may end connections that events speak of.
+  // Last, because it may end connections that these events refer to.
   if (newcomers)
     accept_some();
 }
@@ -337,7 +337,7 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
 }
 
 bool stream_receiver::prepare_sleep() {
-  // What comes from now on makes the descriptor readable; what was read has to be handed out first.
+  // New bytes make the descriptor readable; messages that were read already do not, so hand them out first.
   return interrupted_ == interruption::none && !dispatching_ && !anything(false) &&
          (lanes_ == nullptr || own_lanes().prepare_sleep());
 }
@@ -376,7 +376,7 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
   return {};
 }
 
-// --- connections come and go
+// --- accepting and ending connections
 
 void stream_receiver::accept_some() noexcept {
   const fork_pause no_fork;
@@ -399,7 +399,7 @@ void stream_receiver::accept_some() noexcept {
   }
 }
 
-// Unconfirmed ones of an address that has several never keep others out.
+// Several unconfirmed connections of one address never keep others out: one of them is closed.
 bool stream_receiver::has_room(connection*& goes) noexcept {
   const bool is_full = open_.size() >= most_connections_;
   if (is_full && newcomers_.most_of_one() < 2) {
@@ -417,7 +417,7 @@ void stream_receiver::add(file socket) noexcept {
   if (free_.empty()) {
     number = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
-    // So that the lists never have to grow where that could fail.
+    // Reserve here, so that the lists never grow in functions that must not fail.
     const std::size_t most = slots_.size();
     free_.reserve(most);
     open_.reserve(most);
@@ -439,12 +439,12 @@ void stream_receiver::add(file socket) noexcept {
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
     return drop(c);
-  busy_.join(c);  // who dials mostly has said something already
+  busy_.join(c);  // a dialling peer has usually sent its hello already
 }
 
 void stream_receiver::drop(connection& ended) noexcept {
   busy_.leave(ended);
-  // Its sender may be gone; what it left in its lane is still delivered.
+  // The sender may be gone, but messages in its lane are still delivered.
   if (ended.has_lane) {
     own_lanes().open_gate(ended.number);
     moved_on_ = true;
@@ -485,19 +485,20 @@ error stream_receiver::remove() {
 void stream_receiver::stop() noexcept {
   const fork_pause no_fork;
   door_.close();
-  // The lanes before the connections: who hears the goodbye finds the lock of their receiver free.
+  // End the lanes before the connections: a sender that reads the goodbye then finds the receiver's lock
+  // free.
   if (lanes_ != nullptr) {
     (void)own_lanes().remove();
     std::exchange(lanes_, nullptr)->release();
   }
   for (connection* c : open_) {
-    if (c->confirmed) {  // a stranger is told nothing
+    if (c->confirmed) {  // an unproven peer gets no reply
       c->link.say_goodbye(errc::closed);
       (void)c->link.flush();
     }
     c->link.close({errc::closed});
   }
-  // Nothing is left in it that could become readable for whoever holds a duplicate.
+  // Nothing is left in the epoll instance, so no duplicate of the descriptor becomes readable.
   epoll_.reset();
 }
 

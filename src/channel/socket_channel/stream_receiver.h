@@ -1,16 +1,16 @@
 // A listener and the connections it accepted, as one receiver.
 //
-// One epoll instance watches everything; its descriptor is the receiver's. Connections that have
-// something to read are on a list of busy ones and take turns, one read each.
+// One epoll instance watches everything; its descriptor is the receiver's. Readable connections are on a
+// list of busy ones and take turns, one read each.
 //
 // Guarantees:
-//  - A peer costs at most: its slot, a partial frame (read_buffer.h), one read of its turn. What it
-//    announces reserves nothing.
-//  - Who says nothing is closed after the confirm timeout, or earlier when others want in: beyond
-//    `most_unconfirmed` one of the address that has most of them (newcomers.h).
-//  - Impossible bytes end their connection, are counted and reported (at most once a second); the
-//    others go on.
-//  - Out of descriptors: accepting pauses for a moment, what is connected goes on.
+//  - A peer costs at most its slot, a partial frame (read_buffer.h) and one read per turn. An announced
+//    length reserves no memory.
+//  - A silent connection is closed after the confirm timeout. Above `most_unconfirmed` connections, one is
+//    closed earlier, of the address that has the most (newcomers.h).
+//  - Impossible bytes end their connection; they are counted, and reported at most once a second. Other
+//    connections continue.
+//  - Without free descriptors, accepting pauses for a moment; existing connections continue.
 //
 // Threads: the receiver's one.
 #pragma once
@@ -63,21 +63,21 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
     stream_link link;
     std::uint32_t number = 0;
-    // What epoll is told of it: odd, and never the same again. A child forked a moment ago may still
-    // hold the socket of one that is gone, and then epoll still speaks of it.
+    // The epoll tag: odd and never used again. A forked child may still hold the socket of a connection that
+    // is gone, and then epoll still reports it.
     std::uint64_t tag = 0;
     std::size_t open_at = 0;           // in open_
-    line_place<connection> turn;       // among the busy ones
-    line_place<connection> probation;  // among the unconfirmed ones, for its time
+    line_place<connection> turn;       // in the line of busy connections
+    line_place<connection> probation;  // in the line of unconfirmed connections
     bool confirmed = false;
     bool more = false;                     // complete frames may be left from the last read
     bool has_read = false;                 // in this turn
-    bool on_chance = false;                // its turn: nobody has said that something is there
-    bool brings_one = false;               // short message at a time
+    bool on_chance = false;                // in this turn it is read without an event from epoll
+    bool brings_one = false;               // it sends one short message at a time
     std::uint32_t watched = EPOLLIN;       // epoll's events for the socket
     bool faulty = false;                   // impossible bytes have come
-    bool has_lane = false;                 // was offered one
-    bool uses_lane = false;                // what is in it is delivered
+    bool has_lane = false;                 // a lane was offered
+    bool uses_lane = false;                // messages of its lane are delivered
     std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
   };
 
@@ -89,7 +89,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
   bool fill(bool quick) noexcept override;
   void reject(bytes_view message) noexcept override;
-  // `quick`: without asking the kernel who has become ready.
+  // `quick`: without asking the kernel for new events.
   [[nodiscard]] bool anything(bool quick) noexcept {
     return some_lane_has_messages() || fill(quick) || (moved_on_ && some_lane_has_messages());
   }
@@ -99,28 +99,28 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   [[nodiscard]] receiver_state& own_lanes() noexcept {
     return static_cast<receiver_state&>(*lanes_);
   }
-  // Who looks again and again need not ask the kernel each time which connections have something: a
-  // read of each, if they are few, costs less and finds it sooner.
+  // Finds readable connections. A program that polls in a loop need not ask epoll each time: with few
+  // connections, a read of each costs less and finds a message sooner.
   void find_busy() noexcept;
-  // Asks the kernel who is ready, and waits for it so long (negative: for ever).
+  // Asks the kernel for events and waits for them up to `timeout_ns` (negative: no limit).
   void look(std::int64_t timeout_ns) noexcept;
   void look_at_clock() noexcept;
 
   void accept_some() noexcept;
-  // True: one more is welcome, if `goes` makes room for it where that is not null.
+  // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(connection*& goes) noexcept;
   void add(file socket) noexcept;
-  // Finds the messages that are there.
+  // Finds the messages that have been read.
   void collect(connection& from) noexcept;
   void found_faulty(connection& which) noexcept;
   void opening_moved(connection& of) noexcept;
   void write_controls(connection& of) noexcept;
   void watch(connection& of) noexcept;
-  void look_at_starved() noexcept;  // who found no memory tries again
-  // Lanes of shared memory for a peer of this host that wants them.
+  void look_at_starved() noexcept;  // retries connections that found no memory
+  // Offers a lane of shared memory to a peer on this host that asks for one.
   void offer_lane(connection& to) noexcept;
   [[nodiscard]] error make_lanes();
-  // What the peer sent through its socket has been handed out: its lane's turn.
+  // Called after all messages of the peer's socket are handed out: opens its lane.
   void move_on_to_lane(connection& from) noexcept;
   void drop(connection& ended) noexcept;
 
@@ -139,16 +139,16 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
   std::vector<std::uint32_t> free_;                 // numbers
   std::vector<connection*> open_;
-  receiver_options lane_options_;                         // of the lanes, when they are made
-  bool lanes_refused_ = false;                            // the kernel has: not asked again
-  line<connection, &connection::turn> busy_;              // whose turn it is, or comes
+  receiver_options lane_options_;                         // for making the lanes
+  bool lanes_refused_ = false;                            // the kernel refused: do not ask again
+  line<connection, &connection::turn> busy_;              // the connections to read, in order
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
-  newcomers newcomers_;                                   // the same
-  std::vector<std::unique_ptr<connection>> ended_;        // until nothing can refer to them
-  connection* current_ = nullptr;                         // whose run it is, or whose turn
-  bool look_due_ = false;  // who is ready besides the busy ones has not been asked for long enough
+  newcomers newcomers_;                                   // the same connections, by address
+  std::vector<std::unique_ptr<connection>> ended_;        // kept until nothing can refer to them
+  connection* current_ = nullptr;                         // the connection that is being read
+  bool look_due_ = false;  // it is time to ask epoll for more connections
   poll_rhythm rhythm_;
-  std::chrono::nanoseconds starved_until_{0};  // 0: nobody is
+  std::chrono::nanoseconds starved_until_{0};  // 0: no connection is starved of memory
   std::uint64_t faulty_ = 0;
   std::uint64_t accepted_ = 0;
   std::uint64_t dropped_ = 0;

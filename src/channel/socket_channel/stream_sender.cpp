@@ -14,19 +14,18 @@
 namespace atbus::detail {
 namespace {
 
-// What a write takes at a time while more is being queued (doc/design/stream.md has the figures).
+// The size of one write while more is being queued (doc/design/stream.md has the figures).
 constexpr std::uint64_t write_size = 256 * 1024;
 constexpr std::uint64_t write_size_on_loop = 128 * 1024;
 // Only control frames come back.
 constexpr std::size_t control_read_size = 4096;
-// An end that keeps reading, or something in between that does, lets every write succeed: only
-// reading tells that the other end is through. One that never waits looks each time it has written
-// so often.
+// While the other end, or a proxy, keeps reading, every write succeeds; only a read tells that the other end
+// has said goodbye. A sender that never waits reads once after so many writes.
 constexpr unsigned writes_per_read = 16;
-// Reads in a row: the other end may send control frames as fast as they are read.
+// Most reads in a row: the other end may send control frames as fast as they are read.
 constexpr int reads_per_turn = 16;
 constexpr std::chrono::nanoseconds look_at_acknowledgement = std::chrono::milliseconds{1};
-// How often we look for the end of a dead receiver's lock.
+// The interval between checks whether a dead receiver's lock has ended.
 constexpr std::chrono::nanoseconds look_at_lock = std::chrono::milliseconds{5};
 
 }  // namespace
@@ -94,7 +93,7 @@ status stream_sender::usable() const noexcept {
 // --- sending
 
 status stream_sender::new_chunk(std::size_t length) noexcept {
-  chunk_.frame = nullptr;  // what was not committed when the next claim begins was never sent
+  chunk_.frame = nullptr;  // a new claim discards an uncommitted one
   commit_chunk();
   if (left_memory_ != nullptr) [[unlikely]] {
     const fork_pause no_fork;
@@ -118,11 +117,11 @@ status stream_sender::new_chunk(std::size_t length) noexcept {
   return claimed;
 }
 
-// Room for many messages at a time, if it is there, up to where the next write is due.
+// Claims room for many messages at once, if there is any, up to the next write.
 status stream_sender::claim_chunk(std::size_t length) noexcept {
   if (phase_ == phase::ended)
     return usable();
-  // First what is queued has to leave, or what is in the lane to come back.
+  // First the queue has to be written, or the lane's messages have to be taken back.
   if (lane_ != nullptr)
     return errc::would_block;
   const std::uint64_t due = write_at_ > queue_->committed() ? write_at_ - queue_->committed() : 0;
@@ -133,7 +132,7 @@ status stream_sender::claim_chunk(std::size_t length) noexcept {
   return claimed;
 }
 
-// What was appended joins the queue; an open frame stays where it is.
+// Adds the chunk's frames to the queue; an open frame stays where it is.
 void stream_sender::commit_chunk() noexcept {
   const std::size_t bytes = chunk_.appended();
   if (chunk_.begin == nullptr || (bytes == 0 && chunk_.frame != nullptr))
@@ -175,16 +174,16 @@ void stream_sender::read_controls() noexcept {
   for (int left = reads_per_turn; left != 0 && link_->receive(); --left) {
     frame_run messages;
     const walk_end ended = link_->lend(messages);
-    // Messages, or the word that they go through a lane.
+    // A message, or the switch to a lane.
     if (ended == walk_end::stopped)
-      link_->close({errc::protocol_error, "it sends messages where none are expected"});
+      link_->close({errc::protocol_error, "the receiver sent messages, but none are expected"});
     if (ended != walk_end::needs_more || link_->drained())
       break;
   }
   if (!was_opened && link_->opened()) {
     message_limit_ = link_->send_limit();
     offer_awaited_ = link_->agreed_lanes();
-    dialler_.connected();  // not before: who refuses us may accept each connection
+    dialler_.connected();  // not before: a host may accept each connection and then refuse it
     chunk_.checked = link_->checks();
     if (message_limit_ < own_.payload_max) {
       commit_chunk();
@@ -208,7 +207,7 @@ status stream_sender::flush(std::chrono::nanoseconds timeout) {
   if (forked_)
     return errc::used_after_fork;
   if (!through_stream_) {
-    look(0);  // is anybody there?
+    look(0);  // check whether the receiver is alive
     if (!through_stream_) {
       const status rung = lane_->flush(timeout);
       return rung == errc::would_block ? rung : usable();
@@ -238,7 +237,7 @@ bool stream_sender::has_unwritten() const noexcept {
 bool stream_sender::fits(std::size_t length) noexcept {
   commit_chunk();
   if (chunk_.frame != nullptr)
-    return true;  // in a place of its own
+    return true;  // a frame is open, with room of its own
   if (lane_ != nullptr)
     return !through_stream_ || (phase_ == phase::linked && move_on_to_lane());
   mutable_bytes place;
@@ -282,7 +281,7 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
 bool stream_sender::poll_writable() {
   if (forked_)
     return false;
-  // For some programs this is the only call between a refused send and the next one.
+  // Write now: some programs make no other call between a refused send and the next one.
   if (through_stream_)
     write_now();
   else if (lane_->wants_room() || is_look_due())
@@ -291,8 +290,8 @@ bool stream_sender::poll_writable() {
     return lane_->poll_writable();
   if (refused_length_ == no_length)
     return false;
-  // A channel that has ended counts as writable: the next send says why. Else it is told when there
-  // is room for more than a few.
+  // A channel that has ended counts as writable: the next send returns the reason. Otherwise the sender is
+  // writable when half of the queue is free.
   if (phase_ != phase::ended &&
       (queue_->size() > queue_->byte_limit() / 2 || !fits(refused_length_))) {
     return false;
@@ -405,7 +404,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
 }
 
 bool stream_sender::receiver_alive() noexcept {
-  // Twice: its end may lie behind what it has said.
+  // Read twice: the end of the connection may follow its last bytes.
   for (int i = 0; i != 2 && phase_ == phase::linked; ++i)
     look(0);
   return phase_ == phase::linked;
@@ -428,8 +427,9 @@ channel_stats stream_sender::stats() const {
   return sum;
 }
 
-// Everything accepted is written. If the other's hello has not come, the other host's kernel has to
-// have it too: a hello that finds the socket closed would take what is still on its way with it.
+// Waits until everything accepted is written. If the peer's hello has not arrived, also waits until the
+// other host's kernel has the bytes: a hello that arrives at a closed socket resets the connection, which
+// would lose bytes in flight.
 void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   const wait_deadline deadline{now(), longest};
   chunk_.frame = nullptr;
@@ -451,8 +451,8 @@ void stream_sender::linger(std::chrono::nanoseconds longest) noexcept {
   }
 }
 
-// The connections of a dying receiver may end a moment before its lock. Until then it can't be told from
-// one that lives and handles what is in the lane.
+// The connections of a dying receiver may end shortly before its lock. Until then it looks like a living
+// receiver that handles the messages of the lane.
 void stream_sender::wait_for_lock() const noexcept {
   while (lane_ != nullptr && through_stream_ && phase_ != phase::linked &&
          lane_->holds_messages() && lane_->receiver_alive() && now() - lane_left_at_ < dying_time)
@@ -476,8 +476,8 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
-    // Refused while its receiver lives, which hands out what is there. What a handler had begun with
-    // was sent.
+    // Refused while the receiver lives, because it still delivers these messages. A message whose handler
+    // had begun counts as sent.
     (void)lane_->take_back([&](bytes_view m, errc outcome) {
       if (outcome != errc::not_delivered)
         return;

@@ -1,21 +1,21 @@
-// A dialled connection as a sender: resolving, dialling, the queue, what becomes of it when the
+// A dialled connection as a sender: resolving, dialling, the queue, and what happens to the queue when the
 // connection is lost.
 //
 //    resolving -> connecting -> linked -> ended
 //        ^            |           |
-//        '--- waiting <-----------'      only if it is to dial again
+//        '--- waiting <-----------'      only if it dials again
 //
-// Through a Unix socket the receiver may offer a lane of shared memory. Then the socket carries what
-// was sent so far and the word that nothing follows (switch); all further messages go through the
-// lane, by the code of shm:// (sender_state), and the socket tells of the other's end: it is looked at
-// now and then, behind a message.
+// Through a Unix socket the receiver may offer a lane of shared memory. Then the socket carries the earlier
+// messages and a switch frame, and all later messages go through the lane, by the code of shm://
+// (sender_state). The socket reports the death of the receiver: the sender reads it from time to time, after
+// a message.
 //
 // Guarantees:
-//  - What was accepted leaves in order and whole, or is in the queue when the sender ends: to be
-//    taken back, or reported by close. A message of which a part was written when the connection was
-//    lost goes out again whole; one that was written is the receiver's or lost with it.
-//  - Nothing blocks but open, flush, wait_writable and close, each to its deadline; and for at most
-//    `dying_time`, beside a receiver that is just dying, take_back and a close that reports.
+//  - Accepted messages leave in order and whole. Those still in the queue when the sender ends are taken
+//    back, or reported by close. A message that was partly written when the connection was lost is sent
+//    again whole. A message that was written completely is handled, or lost with the receiver.
+//  - Only open, flush, wait_writable and close block, each until its deadline. While a receiver is dying,
+//    take_back and a close that reports block for at most `dying_time`.
 //
 // Threads: the sender's one.
 #pragma once
@@ -72,7 +72,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] bool has_left_lane() noexcept;
   [[nodiscard]] bool leave_ended_lane() noexcept;
   void answer_alert() noexcept override;
-  // A sender in its lane asks its socket once a millisecond whether the receiver lives.
+  // Once a millisecond, a sender in a lane checks its socket for the death of the receiver.
   [[nodiscard]] bool is_look_due() noexcept;
   [[nodiscard]] status new_chunk(std::size_t length) noexcept override;
   [[nodiscard]] status claim_chunk(std::size_t length) noexcept;
@@ -81,41 +81,41 @@ class stream_sender final : public sender_backend, public fork_guard {
   void stop() noexcept override;
   void destroy() noexcept override;
 
-  // Begins anew: asks for the name, or dials.
+  // Begins a new attempt: looks up the name, or dials.
   void begin() noexcept;
   void take_answer() noexcept;
   void dial_next() noexcept;
   void attempt_ended(error how) noexcept;
   [[nodiscard]] error no_answer() const;
   void connected() noexcept;
-  // This attempt or connection has failed.
+  // Ends a failed attempt or connection.
   void lost(error why) noexcept;
-  void link_ended() noexcept;  // and says why
+  void link_ended() noexcept;  // the link has closed itself and has the reason
   void end(error why) noexcept;
   [[nodiscard]] status usable() const noexcept;
   [[nodiscard]] status wait_connected(std::chrono::nanoseconds timeout) noexcept;
 
-  // Hands the kernel what it takes.
+  // Writes as much as the kernel takes.
   void write_now() noexcept;
   void read_controls() noexcept;
-  // Does what is due, waiting so long for it (negative: for ever).
+  // Waits for events up to `timeout_ns` (negative: no limit) and handles them.
   void look(std::int64_t timeout_ns) noexcept;
-  // False: it could not, and the connection is lost.
+  // False: the kernel refused, and the connection is lost.
   bool set_interest() noexcept;
   [[nodiscard]] bool fits(std::size_t length) noexcept;
   [[nodiscard]] bool has_unwritten() const noexcept;
   void linger(std::chrono::nanoseconds longest) noexcept;
 
-  // The receiver's word about lanes has come.
+  // Handles the receiver's offer of a lane, or its refusal.
   void take_offer() noexcept;
-  // Sends what is left through the socket and goes over to the lane. True: done.
+  // Writes the rest of the queue through the socket, then moves on to the lane. True: done.
   bool move_on_to_lane() noexcept;
-  // Its receiver is gone.
+  // Called when the lane's receiver is gone.
   void leave_lane() noexcept;
-  // Blocks until a receiver that has just died has lost its lock too, or is known to live, if there is
-  // something to take back from its lane.
+  // If the lane holds messages to take back: blocks until the lock of a dying receiver is free, or the
+  // receiver is known to live.
   void wait_for_lock() const noexcept;
-  // True: nothing of it is left to do.
+  // Takes the lane's messages back into the queue. False: the receiver's lock has not ended yet.
   bool empty_lane() noexcept;
 
   bool local_;  // through a Unix socket
@@ -128,17 +128,17 @@ class stream_sender final : public sender_backend, public fork_guard {
   dialler dialler_;
   std::chrono::nanoseconds attempt_time_;
   std::chrono::nanoseconds lane_left_at_{0};
-  std::chrono::nanoseconds looked_at_{0};  // the socket, from the lane
+  std::chrono::nanoseconds looked_at_{0};  // last look at the socket while in the lane
   std::uint64_t step_ = 0;                 // bytes of the lane until the next look
   sender_state* lane_ = nullptr;           // taken; in use once through_stream_ is false
   std::shared_ptr<mapping> left_memory_;   // of a lane that was left, until the next claim
   file epoll_;
   phase phase_ = phase::ended;
-  error why_;                   // of the end, or of the last attempt that failed
+  error why_;                   // why it ended, or why the last attempt failed
   std::uint32_t watched_ = 0;   // epoll's events for the socket
-  std::uint64_t write_at_ = 0;  // in the queue's count of committed bytes: write when it is reached
+  std::uint64_t write_at_ = 0;  // write when the queue's count of committed bytes reaches this
   std::size_t refused_length_ = no_length;
-  std::chrono::nanoseconds due_{0};  // connecting: to give up; waiting: to dial again
+  std::chrono::nanoseconds due_{0};  // connecting: when to give up; waiting: when to dial again
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
   unsigned writes_ = 0;  // while it is open

@@ -1,4 +1,4 @@
-// A sender's way to its connection, and away from it.
+// Dialling and losing a sender's connection.
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
@@ -22,7 +22,7 @@ void stream_sender::begin() noexcept {
   epoll_event interest{.events = EPOLLIN, .data = {.fd = dialler_.descriptor()}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, dialler_.descriptor(), &interest) != 0)
     return lost({errc::system_error, text_ + ": can't wait for its name", errno});
-  take_answer();  // one that is there already wakes nobody
+  take_answer();  // an answer that is already there causes no event
 }
 
 void stream_sender::take_answer() noexcept {
@@ -40,7 +40,7 @@ void stream_sender::dial_next() noexcept {
   auto dialled = dialler_.next();
   if (!dialled)
     return lost(std::move(dialled).error());
-  commit_chunk();  // its frames may have no checksums
+  commit_chunk();  // frames in the chunk may have no checksums
   hello own = own_;
   own.session = random_word();
   const int fd = dialled->fd.get();
@@ -49,13 +49,13 @@ void stream_sender::dial_next() noexcept {
   if (own.offers_lanes)
     link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
-  chunk_.checked = true;  // until the other end has said that it wants none
+  chunk_.checked = true;  // until the peer's hello says that it wants none
   watched_ = EPOLLIN | EPOLLOUT;
   epoll_event interest{.events = watched_, .data = {.fd = fd}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
     return lost({errc::system_error, text_ + ": can't watch its socket", errno});
   phase_ = phase::connecting;
-  // The kernel waits for minutes. All answers for a name share the time, so that each is tried.
+  // The kernel would wait for minutes. All addresses of a name share the time, so that each is tried.
   due_ = moment_after(now(), attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left()));
   if (dialled->connected)
     connected();
@@ -90,7 +90,7 @@ void stream_sender::lost(error why) noexcept {
     link_->close(why);
   dialler_.stop();
   leave_lane();
-  // The kernel tells nobody when a Unix listener's backlog has room again.
+  // The kernel does not report when a Unix listener's backlog has room again.
   const bool ask_again = why.code() == errc::would_block;
   if (!dialler_.dials_again() && !ask_again)
     return end(std::move(why));

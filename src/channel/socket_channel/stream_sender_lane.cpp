@@ -1,5 +1,4 @@
-// A sender of a Unix socket that goes over to a lane of shared memory, and back when the receiver
-// has gone.
+// A sender of a Unix socket moves on to a lane of shared memory, and back when the receiver is gone.
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +12,8 @@
 namespace atbus::detail {
 namespace {
 
-// A lane's room is given in steps of so many bytes; a record always fits. A step costs a look at the
-// receiver's `head`, which may be in another core's cache.
+// The writer gets the lane's room in steps of this many bytes; a record always fits. Each step costs a load
+// of the receiver's `head`, which may be in another core's cache.
 constexpr std::uint64_t smallest_step = 64;
 constexpr std::uint64_t largest_step = 32 * 1024;
 constexpr std::chrono::nanoseconds look_at_socket = std::chrono::milliseconds{1};
@@ -27,7 +26,7 @@ void stream_sender::take_offer() noexcept {
   file bell = link_->take_bell();
   if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
     return;
-  // Whatever is wrong with it: then the socket it is.
+  // On any error the socket stays in use.
   auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
                                   *link_->offered_lane(), options_, &writer_);
   if (!taken)
@@ -52,7 +51,7 @@ bool stream_sender::move_on_to_lane() noexcept {
     return false;
   test_hook(step::switch_written);
   through_stream_ = false;
-  writer_.close_window();  // make_room gives it in steps
+  writer_.close_window();  // make_room opens it in steps
   return true;
 }
 
@@ -62,28 +61,27 @@ void stream_sender::leave_lane() noexcept {
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
   if (lane_->wants_room())
-    refused_length_ = 0;  // there will be some, but not there
+    refused_length_ = 0;  // there will be room, but in the queue
   lane_left_at_ = now();
   if (dialler_.dials_again())
     (void)empty_lane();
 }
 
-// What the receiver has not come to goes to its successor, ahead of what is sent from now on.
+// Messages that the receiver has not handled go to the next receiver, ahead of all later messages.
 bool stream_sender::empty_lane() noexcept {
   if (lane_ == nullptr)
     return true;
   const fork_pause no_fork;
-  // A lane that was used may hold more than our queue, which was empty then. Its records are as long
-  // as frames.
+  // The lane may hold more than the queue, which is empty. A record is as long as a frame.
   const std::uint64_t most =
       lane_->capacity() + 2 * frame_size(static_cast<std::size_t>(message_limit_));
   if (queue_->byte_limit() < most && queue_->size() == 0) {
-    link_.reset();  // it has ended, and knows the old one
+    link_.reset();  // the link has ended, and refers to the old queue
     queue_ = make_frame_queue(
         {.buffer = send_buffer_kind::growing, .bytes = most, .message_limit = message_limit_});
   }
   const auto taken = lane_->take_back([this](bytes_view message, errc outcome) {
-    // The one that the receiver was handling when it died may have been handled: not again.
+    // Do not send again the message that the receiver was handling when it died: it may have been handled.
     mutable_bytes frame;
     if (outcome != errc::not_delivered || !queue_->claim(frame_size(message.size()), frame))
       return;
@@ -91,33 +89,32 @@ bool stream_sender::empty_lane() noexcept {
                  message.size());
     queue_->commit(frame_size(message.size()));
   });
-  // A receiver's connections may end a moment before its locks do. One that is still alive after that
-  // has only closed the connection, and hands out what is in the lane itself.
+  // The connections of a dying receiver may end shortly before its locks. A receiver that is still alive
+  // after `dying_time` has only closed the connection, and delivers the lane's messages itself.
   if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
     return false;
-  // An open slot lies in it. Its lane may soon be another sender's.
+  // An open slot may lie in this memory, and another sender may soon get the lane: detach it.
   left_memory_ = lane_->memory();
   left_memory_->detach();
   std::exchange(lane_, nullptr)->release();
   return true;
 }
 
-// Is anybody there? What is sent goes into the queue, if not.
+// Checks whether the receiver is gone. If so, later messages go into the queue.
 bool stream_sender::has_left_lane() noexcept {
   look(0);
   return through_stream_;
 }
 
-// The same, after the receiver has ended the lane. Its socket may not say so yet.
+// As above, after the receiver has ended the lane. The socket may not report it yet.
 bool stream_sender::leave_ended_lane() noexcept {
   if (!has_left_lane() && phase_ == phase::linked)
     lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
   return through_stream_;
 }
 
-// Nothing in the lane tells of its receiver's death. So room is given in steps, and the publish that
-// follows each of them looks at the socket: the messages are where they should be, and nobody waits for
-// them while we look.
+// The lane does not show its receiver's death. So room is given in steps, and the publish after each step
+// looks at the socket. By then the messages are visible, so the look does not delay them.
 status stream_sender::make_room(std::uint64_t size) noexcept {
   const status made = lane_->make_room(size);
   if (made) {
@@ -129,7 +126,7 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
   if (auto s = usable(); !s)
     return s;
   if (left) {
-    // It will dial again; until then there is room, but not here.
+    // The sender dials again. Until then there is room in the queue, not in the lane.
     refused_length_ = 0;
     ++full_;
     return errc::would_block;
@@ -137,8 +134,8 @@ status stream_sender::make_room(std::uint64_t size) noexcept {
   return made;
 }
 
-// Who is slow looks with each message. The steps of a fast one double, so that it looks once a
-// millisecond, or as often as the coarse clock ticks.
+// A slow sender looks at the socket with each message. The steps of a fast sender double until it looks
+// once per millisecond, or per tick of the coarse clock.
 void stream_sender::answer_alert() noexcept {
   lane_->answer_alert();
   if (!is_look_due()) {

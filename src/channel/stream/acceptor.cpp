@@ -10,7 +10,7 @@
 namespace atbus::detail {
 namespace {
 
-// When the kernel has no descriptors, or no memory.
+// The pause after the kernel had no descriptors or no memory.
 constexpr std::chrono::nanoseconds refused_pause = std::chrono::milliseconds{100};
 
 }  // namespace
@@ -35,7 +35,7 @@ void acceptor::go_on(std::chrono::nanoseconds time) noexcept {
     until_ = time + refused_pause;
 }
 
-// A child that was forked a moment ago may hold a copy of the socket: epoll would go on to watch it.
+// Removes the socket from epoll explicitly: a forked child may hold a copy, and epoll would still watch it.
 void acceptor::close() noexcept {
   rest({});
   socket_.close();
@@ -52,7 +52,7 @@ file acceptor::next(error& refused) noexcept {
       const int code = errno;
       rest(now() + refused_pause);
       refused = {errc::system_error,
-                 address() + ": can't accept connections for now, what is connected goes on" +
+                 address() + ": can't accept connections for now; existing ones continue" +
                      (code == EMFILE || code == ENFILE
                           ? "; close something, or raise the limit (ulimit -n)"
                           : ""),

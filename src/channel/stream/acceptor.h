@@ -1,9 +1,9 @@
-// A listening socket in an epoll instance: accepts newcomers, and rests when it has to.
+// A listening socket in an epoll instance. It accepts connections, and rests when it can't.
 //
-// Guarantee: while it rests, and from its end on, it wakes nobody, however many wait in the kernel's
-// backlog.
+// Guarantee: while it rests, and after its end, it causes no wake-up, however many connections wait in the
+// kernel's backlog.
 //
-// One thread. Its owner keeps forks away (fork_pause) while it accepts.
+// One thread. Its owner blocks forks (fork_pause) while it accepts.
 #pragma once
 
 #include <chrono>
@@ -16,12 +16,12 @@
 
 namespace atbus::detail {
 
-// So many newcomers are taken before those that are there have their turn.
+// Most connections accepted before existing ones get their turn.
 inline constexpr int accepts_per_look = 64;
 
 class acceptor {
  public:
-  // `epoll` outlives it. `tag` is what epoll says when somebody waits.
+  // `epoll` outlives it. epoll reports `tag` when a connection waits.
   acceptor(listening_socket socket, int epoll, void* tag) noexcept
       : socket_(std::move(socket)), epoll_(epoll), tag_(tag) {}
   acceptor(const acceptor&) = delete;
@@ -33,19 +33,19 @@ class acceptor {
 
   // False: the kernel refuses.
   bool watch() noexcept;
-  // Until then; 0: until its owner has it go on.
+  // Stops accepting until then; 0: until go_on is called.
   void rest(std::chrono::nanoseconds until) noexcept;
-  // Watches again if its rest is over. If the kernel refuses it rests for a while longer.
+  // Watches again if its rest is over. If the kernel refuses, it rests longer.
   void go_on(std::chrono::nanoseconds time) noexcept;
   [[nodiscard]] bool watching() const noexcept { return watching_; }
   [[nodiscard]] std::chrono::nanoseconds rests_until() const noexcept { return until_; }
 
-  // The next one who waits; no file: nobody does. If the kernel can't hand over anybody it rests for
-  // a while, and `refused` says why.
+  // The next waiting connection; no file if none waits. If the kernel can't accept, it rests for a while, and
+  // `refused` has the reason.
   [[nodiscard]] file next(error& refused) noexcept;
 
   void close() noexcept;
-  // In a forked child: what epoll watches is the parent's.
+  // For a forked child: the epoll entry belongs to the parent.
   void abandon() noexcept {
     watching_ = false;
     socket_.abandon();

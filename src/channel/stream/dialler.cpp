@@ -11,7 +11,7 @@ namespace atbus::detail {
 error check_dialled(const address& where) {
   if (where.kind() != address_kind::unix_socket && where.port() == 0) {
     return {errc::invalid_address,
-            where.to_string() + ": port 0 can be listened on, not connected to"};
+            where.to_string() + ": can't connect to port 0, only listen on it"};
   }
   return {};
 }
@@ -47,7 +47,7 @@ bool dialler::answered(error& why) {
 }
 
 result<dialled_socket> dialler::next() {
-  error last{errc::not_found, text_ + ": it has no address"};
+  error last{errc::not_found, text_ + ": the name has no address"};
   while (has_next()) {
     auto dialled = dial_socket(targets_[next_++], text_, sockets_);
     if (dialled)

@@ -1,9 +1,9 @@
-// The way to an address that is connected to: asks for its name, dials one answer after the other,
-// says how long to wait before all of that begins anew.
+// Dials an address: looks up its name, dials one result after the other, and tells the backoff before the
+// next round.
 //
-// Knows no loop: its owner watches the descriptors and calls when they are ready.
+// Has no event loop: its owner watches the descriptors and calls when they are ready.
 //
-// One thread. Its owner keeps forks away (fork_pause) while it calls begin, answered, next, stop.
+// One thread. Its owner blocks forks (fork_pause) while it calls begin, answered, next, stop.
 #pragma once
 
 #include <chrono>
@@ -19,48 +19,47 @@
 
 namespace atbus::detail {
 
-// A Unix socket does not let whoever dials wait for a full backlog.
+// The pause before dialling a Unix listener again whose backlog is full: the kernel does not wait.
 inline constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::milliseconds{2};
 
-// ok, or what an address that nobody can dial lacks.
+// ok, or why the address can't be dialled.
 [[nodiscard]] error check_dialled(const address& where);
 
 class dialler {
  public:
-  // `reconnect_min` 0: never again.
+  // `reconnect_min` 0: only one round.
   dialler(const address& where, const stream_options& sockets,
           std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
-  // A new round. Then asking() says whether an answer is waited for first; else next() has sockets.
+  // Begins a round. Then asking() tells whether a lookup has to finish first; else next() has sockets.
   [[nodiscard]] error begin();
   [[nodiscard]] bool asking() const noexcept { return lookup_ != nullptr; }
   // Becomes readable when there is an answer.
   [[nodiscard]] int descriptor() const noexcept { return lookup_->descriptor(); }
-  // True: the answer is there; `why` says if it is none.
+  // True: the lookup has finished; `why` is set if it failed.
   [[nodiscard]] bool answered(error& why);
 
-  // A socket on its way to the next address that can be dialled at all; the last one's error if
-  // there is none.
+  // A connecting socket to the next address that can be dialled; the error of the last one if none can.
   [[nodiscard]] result<dialled_socket> next();
   [[nodiscard]] bool has_next() const noexcept { return left() != 0; }
-  // How many addresses it has not come to.
+  // The number of addresses not tried yet.
   [[nodiscard]] std::size_t left() const noexcept { return targets_.size() - next_; }
 
-  // Whether another round is wanted, and when it is due: each time about twice as late, by chance up
-  // to a quarter longer or shorter, so that many that lost the same end don't come back together.
+  // Whether there is another round, and when. The backoff doubles each time, with a jitter of up to a
+  // quarter, so that many peers that lost the same end don't come back together.
   [[nodiscard]] bool dials_again() const noexcept {
     return reconnect_min_ > std::chrono::nanoseconds{0};
   }
   [[nodiscard]] std::chrono::nanoseconds next_round() noexcept;
-  // The other end wants us: the next wait is a short one.
+  // The peer has answered: resets the backoff.
   void connected() noexcept { backoff_ = reconnect_min_; }
   void never_again() noexcept { reconnect_min_ = std::chrono::nanoseconds{0}; }
 
-  // Ends a question that is under way.
+  // Cancels a running lookup.
   void stop() noexcept { lookup_.reset(); }
-  // In a forked child.
+  // For a forked child.
   void abandon() noexcept {
     if (lookup_ != nullptr)
       lookup_->abandon();

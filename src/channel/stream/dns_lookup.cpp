@@ -18,14 +18,14 @@ struct dns_lookup::request {
   int code = 0;
   bool done = false;
 
-  // Runs what is ready. True: libuv is through with it.
+  // Runs ready callbacks. True: libuv has finished.
   bool run() noexcept { return uv_run(&loop, UV_RUN_NOWAIT) == 0; }
 };
 
 namespace {
 
-// Requests whose lookup was destroyed while a worker thread was at them. Looked after when the next
-// one ends; what is there at the end of the process ends with it.
+// Requests whose lookup was destroyed while a worker thread still used them. They are freed when a later
+// lookup ends, or at the end of the process.
 struct orphans {
   std::mutex mutex;
   std::vector<void*> requests;
@@ -42,7 +42,8 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
   made->host = host;
   if (const int code = uv_loop_init(&made->loop); code != 0) {
     return error{errc::system_error,
-                 "dns://" + host + ": can't make a loop to ask with: " + uv_strerror(code), -code};
+                 "dns://" + host + ": can't make a loop for the lookup: " + uv_strerror(code),
+                 -code};
   }
   made->asked.data = made.get();
   addrinfo hints{};
@@ -69,10 +70,10 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
       host.c_str(), service.c_str(), &hints);
   if (code != 0) {
     uv_loop_close(&made->loop);
-    return error{errc::system_error, "dns://" + host + ": can't ask for it: " + uv_strerror(code),
-                 -code};
+    return error{errc::system_error,
+                 "dns://" + host + ": can't start the lookup: " + uv_strerror(code), -code};
   }
-  made->run();  // only now does the loop's descriptor watch for the answer
+  made->run();  // the loop's descriptor reports the answer only after one run
   return std::unique_ptr<dns_lookup>{new dns_lookup{made.release()}};
 }
 
@@ -114,7 +115,7 @@ bool dns_lookup::poll(std::vector<socket_address>& found, error& why) {
 }
 
 void dns_lookup::abandon() noexcept {
-  // Its worker thread does not exist here, and nobody must run or free what it held.
+  // The worker thread does not exist in the child. Neither run nor free what it uses.
   request_ = nullptr;
 }
 

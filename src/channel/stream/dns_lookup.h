@@ -1,7 +1,7 @@
-// Asks for a host's addresses without blocking: libuv's worker threads do the waiting.
+// Looks up a host's addresses without blocking: libuv's worker threads wait.
 //
-// One thread; another object, another loop. Destroying it in the middle is safe and does not wait:
-// what libuv still works on lives until it is done.
+// One thread; each object has a loop of its own. Destroying it early is safe and does not wait: memory that
+// libuv still uses lives until libuv has finished.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace atbus::detail {
 
 class dns_lookup {
  public:
-  // Begins. Errors: system_error (no descriptors, libuv's reason).
+  // Starts the lookup. Errors: system_error (no descriptors, or libuv's reason).
   [[nodiscard]] static result<std::unique_ptr<dns_lookup>> start(const std::string& host,
                                                                  std::uint16_t port);
   dns_lookup(const dns_lookup&) = delete;
@@ -24,10 +24,10 @@ class dns_lookup {
 
   // Becomes readable when there is an answer.
   [[nodiscard]] int descriptor() const noexcept;
-  // True: done; `found` has the addresses in the order to be tried, or `why` says why there are
-  // none (not_found, or system_error for a resolver that does not answer).
+  // True: finished. `found` has the addresses in the order to be tried, or `why` has the error (not_found, or
+  // system_error if the resolver does not answer).
   [[nodiscard]] bool poll(std::vector<socket_address>& found, error& why);
-  // In a forked child.
+  // For a forked child.
   void abandon() noexcept;
 
  private:

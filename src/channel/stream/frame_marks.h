@@ -1,5 +1,5 @@
-// Where frames begin in a queue of them, now and then: whoever lets go of many frames goes from mark
-// to mark instead of from frame to frame, each of which would be a line fetched again.
+// Positions of some frame boundaries in a queue. To release many frames, the owner goes from mark to mark
+// instead of from frame to frame, which would load a cache line for each frame.
 //
 // Pure book-keeping; the queue's thread.
 #pragma once
@@ -21,19 +21,18 @@ class frame_marks {
   static constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
 
   frame_marks() = default;
-  // Of a queue that holds so many bytes at most.
+  // For a queue with this limit in bytes.
   explicit frame_marks(std::size_t byte_limit) noexcept
       : spacing_(byte_limit / (most / 2 - 1) + 1) {}
 
-  // All before it is whole frames. While there are many, one that is close to the last is not kept.
+  // Adds a frame boundary. While there are many marks, one close to the last is dropped.
   void add(mark at) noexcept {
     if (count_ == most || (count_ >= most / 2 && at.bytes - newest_ < spacing_))
       return;
     marks_[(first_ + count_++) % most] = at;
     newest_ = at.bytes;
   }
-  // The last one that is not beyond; bytes of 0 if there is none. It and those before it are
-  // forgotten.
+  // Removes all marks up to these counts and returns the last of them; its `bytes` are 0 if there is none.
   mark take(std::uint64_t bytes, std::uint64_t frames) noexcept {
     mark last;
     for (; count_ != 0; --count_, first_ = (first_ + 1) % most) {

@@ -8,8 +8,6 @@
 #include "atbus/detail/malloc_queue.hpp"
 
 namespace atbus::detail {
-namespace {}  // namespace
-
 error check_frame_queue(const frame_queue_options& options, const std::string& text) {
   if (options.message_limit > frame_payload_max) {
     return {errc::invalid_argument, text + ": a message limit of " +
@@ -45,7 +43,7 @@ error check_queued_lengths(const send_queue& queue, std::uint64_t limit) {
                  [&](bytes_view m, bool) { longest = std::max<std::uint64_t>(longest, m.size()); });
   if (longest <= limit)
     return {};
-  return {errc::message_too_large, "it takes messages of up to " + std::to_string(limit) +
+  return {errc::message_too_large, "the peer takes messages of up to " + std::to_string(limit) +
                                        " bytes, and one of " + std::to_string(longest) +
                                        " is queued; raise its limit"};
 }

@@ -1,4 +1,4 @@
-// A send queue whose bytes are frames: made as the options say, measured, listed.
+// Send queues of frames: making, measuring and listing them.
 //
 // Pure book-keeping; the queue's thread.
 #pragma once
@@ -20,19 +20,19 @@
 
 namespace atbus::detail {
 
-// Of a queue whose user names no size; bytes.
+// The default size of a queue, in bytes.
 inline constexpr std::uint64_t frame_queue_size_default = std::uint64_t{4} << 20;
-// Of a queue in blocks; bytes of each.
+// The size of a block of a fixed queue, in bytes.
 inline constexpr std::uint64_t frame_block_size = build_settings::data_node_size;
 
 struct frame_queue_options {
   send_buffer_kind buffer = send_buffer_kind::fixed;
-  std::uint64_t bytes = 0;   // of a growing one; 0: 4 MiB
-  std::uint64_t blocks = 0;  // of a fixed one; 0: as many as make 4 MiB
+  std::uint64_t bytes = 0;   // growing queue; 0: 4 MiB
+  std::uint64_t blocks = 0;  // fixed queue; 0: blocks for 4 MiB
   std::uint64_t message_limit = 0;
 };
 
-// Of a sender's options, or of a connection's.
+// From the options of a sender or of a connection.
 template <class Options>
 [[nodiscard]] frame_queue_options queue_options(const Options& of) {
   return {.buffer = of.buffer,
@@ -43,8 +43,8 @@ template <class Options>
                                : of.message_limit};
 }
 
-// Room for a message of that length and, if there is more, for others behind it: up to where the next
-// write is due, in `due` bytes, and as much as a chunk of a growing queue has.
+// Claims room for a message of that length and for further ones: at most up to the next write, in `due`
+// bytes, and up to the end of the queue's chunk.
 [[nodiscard]] inline status claim_frames(send_queue& queue, std::size_t length, std::uint64_t due,
                                          mutable_bytes& place) noexcept {
   constexpr std::uint64_t most = 64 * 1024;
@@ -54,16 +54,16 @@ template <class Options>
       place);
 }
 
-// invalid_argument if no memory could hold it, or no frame a message of the limit.
+// invalid_argument if the queue is larger than any memory, or the message limit larger than any frame.
 [[nodiscard]] error check_frame_queue(const frame_queue_options& options, const std::string& text);
-// The longest message always finds room beside what is half written. `shared`: whose chunks a
-// growing queue uses, or null.
+// Makes a queue in which the longest message fits beside a partly written one. `shared`: the cache of chunks
+// for a growing queue, or null.
 [[nodiscard]] std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& options,
                                                            chunk_cache* shared = nullptr);
 
-// Hands over the messages that the queue holds, in order: `each(bytes_view, bool written)`. A frame
-// counts as written once all of it was, over whichever link; the queue begins with a frame, since only whole ones are
-// released. Returns how many there are.
+// Passes the messages in the queue, in order, to `each(bytes_view, bool written)`, and returns their number.
+// A frame counts as written when all its bytes were, over any link. The queue begins with a frame, because
+// only whole frames are released.
 template <class Each>
 std::size_t for_each_frame(const send_queue& queue, Each&& each) {
   std::vector<bytes_view> runs(64);
@@ -88,19 +88,18 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
   return count;
 }
 
-// message_too_large, and says so, if the queue holds a message longer than the other end takes: that
-// one would refuse it for ever.
+// message_too_large if the queue holds a message above the peer's limit: the peer would always refuse it.
 [[nodiscard]] error check_queued_lengths(const send_queue& queue, std::uint64_t limit);
 
 // The oldest frames of a queue, in bytes.
 struct frame_measure {
   std::size_t messages = 0;
   std::size_t bytes = 0;
-  std::size_t written_messages = 0;  // of them, completely written
+  std::size_t written_messages = 0;  // completely written ones
   std::size_t written_bytes = 0;
-  std::size_t begun = 0;  // bytes of the one of which a part is written; 0: there is none
+  std::size_t begun = 0;  // bytes of a partly written frame; 0: none
 };
-// Of at most so many messages.
+// Measures at most so many messages.
 [[nodiscard]] frame_measure measure_frames(const send_queue& queue, std::size_t messages_max);
 
 }  // namespace atbus::detail

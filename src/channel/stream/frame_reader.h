@@ -2,14 +2,13 @@
 //
 // Guarantees:
 //  - Each complete frame is handed out once, in order, in place: no copy, no allocation.
-//  - A frame's length is checked against the limit as soon as its header is there, before anyone
-//    waits or reserves memory for the rest; the payload of a checked frame is handed out only after
-//    its checksum held. If checksums are agreed on, no other frame is.
-//  - How the bytes were split into calls makes no difference to what is handed out and which fault
-//    is found.
-//  - The first frame is the other end's hello. What follows from it and from our own (checksums,
-//    version) holds for every later frame of this direction.
-//  - After a fault nothing is handed out any more.
+//  - A frame's length is checked against the limit as soon as its header has arrived, before memory is
+//    reserved for the rest. The payload of a checked frame is handed out only if its checksum is right. With
+//    agreed checksums, only checked frames are handed out.
+//  - The result does not depend on how the bytes are split into calls.
+//  - The first frame is the other end's hello. The agreement of both hellos (checksums, version) holds for
+//    every later frame of this direction.
+//  - After a fault no frame is handed out.
 //
 // One thread. A handler may throw: the frame it was given counts as handed out. It must not destroy
 // the reader, and must leave the memory alone until walk() has returned.
@@ -28,17 +27,17 @@
 
 namespace atbus::detail {
 
-// What a handler says after each frame.
+// A handler's answer after each frame.
 enum class frame_flow : std::uint8_t { go_on, stop };
 
 enum class walk_end : std::uint8_t {
-  needs_more,  // what is left is no complete frame: needed() says how much it takes
+  needs_more,  // the rest is not a complete frame: needed() tells its size
   stopped,     // the handler asked for it
   failed,      // fault() says why
 };
 
-// When the checksum of a data frame is compared: before it is handed out, or by whoever gets it
-// (checksum_holds, and reject if it does not).
+// When the checksum of a data frame is verified: before it is handed out, or later by its user
+// (checksum_holds, then reject if it is wrong).
 enum class checksums : std::uint8_t { now, later };
 
 class frame_reader {
@@ -48,43 +47,42 @@ class frame_reader {
     assert(own.payload_max <= frame_payload_max);
   }
 
-  // Hands out the complete frames from `at` on, which is moved past each before the handler sees
-  // it. `handler(frame_kind, bytes_view payload)` returns a frame_flow. Of control frames it gets
-  // those that are valid and known; opened() and goodbye() already speak of them.
+  // Hands out the complete frames from `at` on, and moves `at` past each before the call.
+  // `handler(frame_kind, bytes_view payload)` returns a frame_flow. It gets only valid and known control
+  // frames; opened() and goodbye() are already up to date.
   //
   // `at` keeps its place modulo 8 from frame to frame: aligned frames stay aligned.
   template <checksums When = checksums::now, class Handler>
   walk_end walk(const std::byte*& at, const std::byte* end, Handler&& handler);
 
-  // A message that was handed out has the wrong checksum: ends the stream as walk() would have.
+  // The handed-out message has a wrong checksum: ends the stream as walk() would.
   void reject(bytes_view message) noexcept { fail_checksum(message.data() - frame_header_size); }
 
-  // The data frames from `at` on, of which walk() has seen the first.
+  // The data frames from `at` on; walk() has checked the first.
   [[nodiscard]] frame_run run(const std::byte* at, const std::byte* end) const noexcept {
     return {.at = at, .end = end, .limit = limit_, .checked = in_checked_run_};
   }
 
-  // Bytes from `at` that the next frame needs at least; more than there were, and at most
-  // frame_size() of the limit. Of meaning after needs_more.
+  // After needs_more: the bytes from `at` that the next frame needs at least. More than there were, and at
+  // most frame_size() of the limit.
   [[nodiscard]] std::size_t needed() const noexcept { return needed_; }
 
-  // The limit of the data frames it accepts, in payload bytes; from the next walk() on at most so
-  // much, and never more than our hello says.
+  // The limit of data frames in payload bytes, from the next walk() on. Never above this end's hello.
   [[nodiscard]] std::uint32_t payload_max() const noexcept { return limit_; }
   void set_limit(std::uint32_t payload_max) noexcept {
     limit_ = std::min(payload_max, own_.payload_max);
   }
 
-  // The other end's hello has arrived and fits ours: agreed() holds.
+  // The other end's hello has arrived and is compatible: agreed() is valid.
   [[nodiscard]] bool opened() const noexcept { return state_ != state::opening; }
   [[nodiscard]] const agreement& agreed() const noexcept { return agreed_; }
 
-  // The other end said that nothing follows, and why. An end of file without it is a loss.
+  // The other end has said goodbye. An end of file without a goodbye is a loss.
   [[nodiscard]] bool goodbye() const noexcept { return state_ == state::ended; }
   [[nodiscard]] errc goodbye_reason() const noexcept { return goodbye_reason_; }
 
   [[nodiscard]] frame_fault fault() const noexcept { return fault_; }
-  // For logs and people: what was found and what was expected. No error unless there is a fault.
+  // The found and the expected values, as text. No error unless there is a fault.
   [[nodiscard]] error problem() const;
 
  private:
@@ -108,7 +106,7 @@ class frame_reader {
   template <bool Checked, checksums When, class Handler>
   run_end walk_data(const std::byte*& place, const std::byte* end, Handler& handler);
 
-  // Everything that is not a data frame as it should be. `left` bytes are there.
+  // Handles everything but an expected data frame. `left` bytes are available.
   step other_frame(const std::byte* at, std::size_t left) noexcept;
   // Without an agreement on checksums: turns from checked to unchecked frames or back when the next
   // frame, which begins with `word`, is of the other sort.
@@ -131,7 +129,7 @@ class frame_reader {
   hello theirs_;
   agreement agreed_;
   std::size_t needed_ = frame_header_size;
-  std::uint64_t found_ = 0;  // what problem() speaks of
+  std::uint64_t found_ = 0;  // for problem()
   std::uint64_t expected_ = 0;
   errc goodbye_reason_ = errc::ok;
   state state_ = state::opening;

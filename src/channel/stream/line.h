@@ -1,5 +1,5 @@
-// Items in a row, first come first served: joins at the end, leaves from anywhere. The places are in
-// the items themselves, so nothing here can fail.
+// An intrusive list, first in first out: items join at the end and leave from anywhere. The links are in the
+// items, so no function can fail.
 //
 // An item is in a line at most once, and outlives its place there.
 #pragma once
@@ -24,7 +24,7 @@ class line {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] static bool holds(const Item& item) noexcept { return (item.*Place).taken; }
 
-  // Who is in it keeps its place.
+  // An item that is already in the line keeps its place.
   void join(Item& item) noexcept {
     line_place<Item>& place = item.*Place;
     if (std::exchange(place.taken, true))

@@ -1,8 +1,6 @@
-// The messages of one stream that lie one behind the other where they were read, lent to whoever tells
-// them.
+// Consecutive messages of one stream in its read buffer, lent to the code that calls handlers.
 //
-// A handler that is told one may bring about that no other is to follow: the lender ends the run then, and
-// lends what is left another time.
+// A handler may stop the delivery. Then the lender ends the run, and lends the rest another time.
 #pragma once
 
 #include "atbus/bytes.hpp"
@@ -12,8 +10,7 @@ namespace atbus::detail {
 
 class message_run {
  public:
-  // Calls `tell` with one after the other, at most so many; each counts as told before it is. Returns how
-  // many.
+  // Calls `tell` with each message, at most `most`. A message counts before its call. Returns how many.
   template <class Tell>
   std::size_t tell(std::size_t most, Tell&& tell) {
     return frames_.checked ? tell_frames<true>(most, tell) : tell_frames<false>(most, tell);
@@ -26,7 +23,7 @@ class message_run {
   }
   void end() noexcept { frames_.end = frames_.at; }
   [[nodiscard]] const frame_run& rest() const noexcept { return frames_; }
-  // At which it ended for its wrong checksum; without data: none.
+  // The message with a wrong checksum that ended the run; empty if there is none.
   [[nodiscard]] bytes_view wrong() const noexcept { return wrong_; }
 
  private:

@@ -1,13 +1,13 @@
-// Connections of a listener that have not been confirmed, by where they come from, and which of them
-// makes room for another one.
+// The unconfirmed connections of a listener, grouped by origin. Chooses the one that is closed to make room
+// for a new connection.
 //
 // Guarantees:
-//  - The address that has most of them loses one. An address with thousands of connections a second
-//    pushes out its own, and no handshake of an address that has fewer.
-//  - Of one address the oldest that has not said a word goes first. None goes before it was read
-//    once, and one whose bytes wait to be read is passed over once.
-//  - An entry for each connection, none for those that are gone. Choosing costs a few steps and no
-//    more system calls than there were connections.
+//  - The origin with the most connections loses one. An origin that opens thousands of connections per
+//    second closes its own ones, never those of an origin with fewer.
+//  - Of one origin, the oldest silent connection is closed first. No connection is closed before it was read
+//    once, and one with unread bytes is spared once.
+//  - Memory is one entry per connection. A choice takes a few steps; system calls are at most one per
+//    accepted connection.
 //
 // One thread.
 #pragma once
@@ -23,8 +23,8 @@
 
 namespace atbus::detail {
 
-// An IPv4 address, the first 64 bits of an IPv6 address (what one host or site may choose the rest
-// of), the user at the other end of a Unix socket.
+// An IPv4 address; the first 64 bits of an IPv6 address, because a host or site chooses the rest; or the user
+// at the other end of a Unix socket.
 struct peer_origin {
   int family = 0;
   std::uint64_t value = 0;
@@ -35,20 +35,20 @@ struct peer_origin {
 
 struct newcomer_group;
 
-// What the owner's record of a connection is derived from.
+// The base class of the owner's record of a connection.
 struct newcomer {
   stream_link* newcomer_link = nullptr;
-  newcomer_group* group = nullptr;  // null: it is not among newcomers
+  newcomer_group* group = nullptr;  // null: not in the set
   bool has_spoken = false;
   bool was_spared = false;
   line_place<newcomer> place;
 };
 
 struct newcomer_group {
-  line<newcomer, &newcomer::place> silent;  // the oldest first; also those not known to have spoken
-  line<newcomer, &newcomer::place> spoken;  // the same
+  line<newcomer, &newcomer::place> silent;  // oldest first; not known to have sent anything
+  line<newcomer, &newcomer::place> spoken;  // oldest first
   peer_origin from;
-  std::pair<std::size_t, std::uint64_t> rank;  // size; among equals the one that has it longest
+  std::pair<std::size_t, std::uint64_t> rank;  // size, then the time of its last change
 };
 
 class newcomers {
@@ -59,7 +59,7 @@ class newcomers {
 
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  // How many the address has that has most.
+  // The number of connections of the largest group.
   [[nodiscard]] std::size_t most_of_one() const noexcept {
     return empty() ? 0 : ranked_.rbegin()->first.first;
   }
@@ -68,7 +68,7 @@ class newcomers {
   void join(newcomer& who, stream_link& over) noexcept;
   void leave(newcomer& who) noexcept;
 
-  // Which one is to make room. Null: some have to be read first. Not to be asked when empty.
+  // The connection to close. Null: some connections have to be read first. The set must not be empty.
   [[nodiscard]] newcomer* next_to_go() noexcept;
 
  private:

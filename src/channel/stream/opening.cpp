@@ -26,7 +26,7 @@ constexpr std::size_t goodbye_reserved_at = 6;
 // Offset in the payload of lanes.
 constexpr std::size_t lane_at = 4;
 
-// A control frame with nothing but its type in the payload.
+// A control frame whose payload has only the type.
 template <std::size_t PayloadSize>
 std::array<std::byte, frame_size(PayloadSize)> blank_frame(control_type type) noexcept {
   std::array<std::byte, frame_size(PayloadSize)> frame{};
@@ -105,7 +105,7 @@ frame_fault read_hello(bytes_view payload, hello& theirs) noexcept {
     return frame_fault::bad_opening;
   if (has_reserved_bits(payload))
     return frame_fault::reserved_bits;
-  // Flags that we don't know are offers that we don't take.
+  // Unknown flags are offers that this version does not take.
   const auto flags = load_little_endian<std::uint32_t>(at + flags_at);
   theirs.wants_checksums = (flags & flag_wants_checksums) != 0;
   theirs.offers_lanes = (flags & flag_offers_lanes) != 0;

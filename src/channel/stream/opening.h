@@ -1,4 +1,4 @@
-// Control frames, and what two ends agree on when they open a channel over a stream.
+// Control frames, and the agreement of two ends that open a channel over a stream.
 //
 // Pure: bytes in, values out. frame_reader applies it; doc/design/frame.md has the bytes.
 #pragma once
@@ -19,19 +19,19 @@ enum class control_type : std::uint16_t {
   hello = 1,            // the opening, both directions, first and once
   switch_to_lanes = 2,  // from here on this direction's data goes through the lanes
   goodbye = 3,          // nothing follows
-  lanes = 4,            // which lane the other end may use; with the descriptors it takes
+  lanes = 4,            // the lane that the other end may use, with its descriptors
 };
 inline constexpr std::uint16_t control_ignorable = 0x8000;
 
 inline constexpr std::uint16_t stream_version = 1;
 inline constexpr char stream_magic[8] = {'a', 't', 'b', 'u', 's', 'S', 'T', 'R'};
 
-// What one end says of itself. Its frame is always checked.
+// One end's announcement. Its frame is always checked.
 struct hello {
   std::uint16_t version_min = stream_version;
   std::uint16_t version_max = stream_version;
   bool wants_checksums = true;
-  bool offers_lanes = false;              // one, in the direction of whoever sends
+  bool offers_lanes = false;              // one lane, from the sender to the receiver
   bool offers_lane_pair = false;          // one in each direction
   std::uint32_t payload_max = 64 * 1024;  // bytes of the longest message it accepts
   std::uint64_t session = 0;              // random, new for each connection
@@ -39,7 +39,7 @@ struct hello {
   friend bool operator==(const hello&, const hello&) = default;
 };
 
-// What follows from both.
+// The result of both hellos.
 struct agreement {
   std::uint16_t version = 0;
   bool checksums = true;
@@ -53,11 +53,11 @@ struct agreement {
 
 // Payload bytes.
 inline constexpr std::size_t control_head_size = 4;
-inline constexpr std::size_t hello_size = 32;  // later versions may append; that is passed over
+inline constexpr std::size_t hello_size = 32;  // later versions may append bytes, which are ignored
 inline constexpr std::size_t switch_size = 4;
 inline constexpr std::size_t goodbye_size = 8;
 inline constexpr std::size_t lanes_size = 8;
-inline constexpr std::uint32_t no_lane = 0xffffffff;  // it may use none
+inline constexpr std::uint32_t no_lane = 0xffffffff;  // the other end may use no lane
 
 // Complete frames. A hello is always checked; the last two are if `checked`.
 [[nodiscard]] std::array<std::byte, frame_size(hello_size)> hello_frame(const hello& own) noexcept;

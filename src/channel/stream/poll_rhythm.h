@@ -1,5 +1,5 @@
-// Whether who polls again and again may read from connections on the chance that something is there,
-// instead of asking epoll first each time. Not for longer than a moment: somebody new may have come.
+// Tells whether a program that polls in a loop may read its connections directly instead of asking epoll
+// first. Only for a moment at a time, because new connections may be waiting.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@ namespace atbus::detail {
 
 class poll_rhythm {
  public:
-  // Of more connections than these epoll is asked.
+  // With more connections than this, epoll is always asked.
   static constexpr std::size_t few_connections = 4;
 
-  // Told of each poll that looks for something to read.
+  // Called at each poll that looks for something to read.
   [[nodiscard]] bool may_skip_look(std::chrono::nanoseconds time) noexcept {
     in_a_row_ = time - polled_at_ < between_looks ? in_a_row_ + 1 : 0;
     polled_at_ = time;

@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-// A frame up to this size returns to the space with its tail; the copying that a peer can cause by
-// sending it byte by byte is bounded by it. Memory up to this size is kept.
+// A partial frame up to this size moves back to the space. This bounds the copying that a peer can cause by
+// sending byte by byte. Own memory up to this size is kept.
 constexpr std::size_t small_frame = 4096;
 
-// What is allocated at least: what a read gets when the space can't be had.
+// The least allocation: the size of a read when the space is not available.
 constexpr std::size_t smallest_step = 16 * 1024;
 
 }  // namespace
@@ -64,7 +64,7 @@ void read_buffer::received(std::size_t bytes) noexcept {
   prepared_ = 0;
 }
 
-// As much as has arrived already, so that memory follows what the peer has really sent.
+// Grows with the bytes that have arrived, so that memory follows what the peer has really sent.
 std::size_t read_buffer::own_capacity_for(std::size_t needed) const noexcept {
   return std::max({std::min(needed, 2 * pending()), smallest_step, own_capacity_});
 }
@@ -81,7 +81,7 @@ void read_buffer::settle_at(std::byte* base, std::size_t capacity, std::size_t k
 void read_buffer::make_room_in_space() noexcept {
   const std::size_t kept = pending();
   const auto room = static_cast<std::size_t>(base_ + capacity_ - end_);
-  // A short tail is moved in any case: reads that stay in front stay in the cache.
+  // Always move a short tail: reads at the front of the space stay in the cache.
   if (kept <= small_frame || room < std::max(reader_.needed() - kept, capacity_ / 2))
     settle_at(base_, capacity_, kept);
 }
@@ -102,7 +102,7 @@ bool read_buffer::move_to_own(std::size_t capacity) noexcept {
   const std::size_t kept = pending();
   const bool were_there = base_ != nullptr && base_ == own_.get();
   if (were_there)
-    settle_at(base_, capacity_, kept);  // to the front, before realloc takes it along
+    settle_at(base_, capacity_, kept);  // to the front, because realloc copies from there
   if (own_capacity_ < capacity) {
     auto* const larger = static_cast<std::byte*>(std::realloc(own_.get(), capacity));
     if (larger == nullptr)

@@ -1,18 +1,18 @@
-// Where the bytes of a stream wait between the kernel and the handler.
+// Holds the bytes of a stream between the kernel and the handler.
 //
-// One read_space per loop is what sockets read into; each connection has a read_buffer, which
-// borrows the space for its turn. What is left behind the last complete frame stays there as long
-// as nobody else wants the space, and only then goes to memory of the connection's own, so that an
-// idle connection holds next to nothing and a busy one moves nothing but partial tails.
+// Sockets read into one read_space per loop. Each connection has a read_buffer, which borrows the space for
+// its turn. A partial frame at the end stays there until another connection needs the space; only then it
+// moves to memory of its own. So an idle connection holds almost no memory, and a busy one moves only
+// partial tails.
 //
 //    | handed out | complete frames ... | partial tail |  room for the next read  |
 //    base         next                                 end                        base + capacity
 //
 // Guarantees:
-//  - Frames are handed out where they were read, and lie on multiples of 8.
-//  - A frame that fits the space is assembled there. A larger one, or one of more than 4 KiB whose
-//    tail had to give way, is assembled once, in memory of its own that grows as its bytes arrive:
-//    a length alone reserves nothing, and a peer that sends byte by byte causes no copying.
+//  - Frames are handed out in place, at multiples of 8.
+//  - A frame that fits the space is assembled there. A larger frame, or one above 4 KiB whose tail had to
+//    leave the space, is assembled once, in memory of its own that grows as its bytes arrive. So an announced
+//    length reserves nothing, and a peer that sends byte by byte causes no copying.
 //  - memory() never exceeds memory_limit().
 //
 // One thread for a space and all its buffers. The space outlives them. A handler may throw, and may
@@ -51,7 +51,7 @@ class read_space {
  private:
   friend class read_buffer;
 
-  // Null if it can't be had now: its user is inside a handler, or there is no memory.
+  // Null if the space is not available: its user is inside a handler, or there is no memory.
   std::byte* take(read_buffer& user) noexcept;
   void leave(const read_buffer& user) noexcept {
     if (user_ == &user)
@@ -71,15 +71,15 @@ class read_buffer {
   ~read_buffer() { space_.leave(*this); }
 
   // Where the next read goes: at least one byte. Valid until any buffer of the space is prepared.
-  // Errors: out_of_memory (wanted), after which a later call may succeed; invalid_argument unless
-  // the last walk() ended with needs_more, which would mean to read on while messages wait.
+  // Errors: out_of_memory (wanted), after which a later call may succeed; invalid_argument unless the last
+  // walk() ended with needs_more, because messages are waiting.
   [[nodiscard]] status prepare(mutable_bytes& place) noexcept;
 
   // The read has put `bytes` at the beginning of the place.
   void received(std::size_t bytes) noexcept;
 
-  // Hands out every complete frame, see frame_reader::walk. From inside its own handler it hands
-  // out nothing and says `stopped`.
+  // Hands out every complete frame, see frame_reader::walk. Called from inside its own handler, it hands out
+  // nothing and returns `stopped`.
   template <checksums When = checksums::now, class Handler>
   walk_end walk(Handler&& handler) {
     if (walking_)
@@ -90,9 +90,9 @@ class read_buffer {
     return ended;
   }
 
-  // Hands out the control frames in front of the next message and lends the run of messages that
-  // begins there, whose checksums are not compared: `stopped`. Whoever has it gives it back before
-  // anything else is done with the buffer, and before any buffer of the space is prepared.
+  // Hands out the control frames before the next message, then lends the run of messages that begins there
+  // and returns `stopped`. Their checksums are not verified. The borrower gives the run back before any other
+  // call to this buffer, and before any buffer of the space is prepared.
   template <class Handler>
   walk_end lend(frame_run& run, Handler&& handler) {
     run = {};
@@ -105,7 +105,7 @@ class read_buffer {
     give_back(run);
     return ended;
   }
-  // What is left of it.
+  // Returns the rest of a run.
   void give_back(const frame_run& run) noexcept {
     if (run.at != nullptr)
       next_ = run.at;
@@ -116,13 +116,13 @@ class read_buffer {
   void set_limit(std::uint32_t payload_max) noexcept { reader_.set_limit(payload_max); }
   void reject(bytes_view message) noexcept { reader_.reject(message); }
 
-  // Bytes received and not handed out. At an end of file: what is lost of a broken frame.
+  // Bytes received and not handed out. At an end of file: the bytes of an incomplete frame.
   [[nodiscard]] std::size_t pending() const noexcept {
     return static_cast<std::size_t>(end_ - next_);
   }
 
-  // Bytes of memory of its own, and their bound: the largest frame it accepts, or the space if that
-  // is larger (when a handler has stopped and another connection wants the space).
+  // Bytes of memory of its own, and their bound: the largest frame it accepts, or the size of the space if
+  // that is larger (after a handler stopped and another connection took the space).
   [[nodiscard]] std::size_t memory() const noexcept { return own_capacity_; }
   [[nodiscard]] std::size_t memory_limit() const noexcept;
 
@@ -138,7 +138,7 @@ class read_buffer {
   };
 
   [[nodiscard]] bool in_space() const noexcept { return space_.user_ == this; }
-  // Gives way to another user of the space. False: not now.
+  // Leaves the space to another user. False: not possible now.
   bool give_way() noexcept;
   bool move_to_space() noexcept;
   bool move_to_own(std::size_t capacity) noexcept;
@@ -148,7 +148,7 @@ class read_buffer {
 
   read_space& space_;
   frame_reader reader_;
-  // In the space if we are its user, else in `own_`, else null.
+  // Points into the space while this buffer uses it, else to `own_`, else null.
   std::byte* base_ = nullptr;
   std::size_t capacity_ = 0;
   const std::byte* next_ = nullptr;

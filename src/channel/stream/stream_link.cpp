@@ -17,7 +17,7 @@
 namespace atbus::detail {
 namespace {
 
-// Pieces of a gather list. A ring has at most two; chunks of 64 KiB make a write of 1 MiB of these.
+// Pieces of a gather list. A ring has at most two; 16 chunks of 64 KiB make a write of 1 MiB.
 constexpr std::size_t most_pieces = 16;
 
 error broken(const char* what, int code) {
@@ -29,7 +29,7 @@ error broken(const char* what, int code) {
 }
 
 mutable_bytes writable(bytes_view queued) noexcept {
-  // The queue's memory is ours; only its listing is for reading.
+  // The link may write to the queue's memory; only gather() returns it as read-only.
   return {const_cast<std::byte*>(queued.data()), queued.size()};
 }
 
@@ -47,7 +47,7 @@ stream_link::stream_link(file socket, bool connected, const hello& own, send_que
   std::copy(frame.begin(), frame.end(), opening_.begin());
   if (queue_ == nullptr)
     return;
-  queue_->rewind();  // what another link has written a part of goes out again whole
+  queue_->rewind();  // messages that an earlier link wrote in part are sent again whole
   marks_ = frame_marks{queue_->byte_limit()};
   marks_.add({.bytes = queue_->committed(), .frames = 0});
   backlog_end_ = queue_->committed();
@@ -62,7 +62,7 @@ void stream_link::close(error why) noexcept {
     release_all();
   given_ = {};
   taken_ = {};
-  (void)take_peeked();  // or the other end is told that bytes were thrown away
+  (void)take_peeked();  // unread bytes at close would reset the connection
   socket_.reset();
 }
 
@@ -80,8 +80,7 @@ void stream_link::abandon() noexcept {
 
 void stream_link::seal_committed() noexcept {
   const std::uint64_t committed = queue_->committed();
-  sealed_ =
-      std::max(sealed_, queue_->written());  // what was taken back or released needs no checksum
+  sealed_ = std::max(sealed_, queue_->written());  // bytes taken back or released need no checksum
   if (!checksums_) {
     sealed_ = committed;
     return;
@@ -98,7 +97,7 @@ void stream_link::seal_committed() noexcept {
     }
     at += run.size();
   }
-  // What the list had no room for is sealed when this is written.
+  // The rest is sealed after this part is written.
 }
 
 void stream_link::release_most() noexcept {
@@ -110,7 +109,7 @@ void stream_link::release_most() noexcept {
   if (whole > queue_->released())
     queue_->release(static_cast<std::size_t>(whole - queue_->released()));
   else if (queue_->released() < backlog_end_)
-    release_all();  // each frame of the backlog is looked at once
+    release_all();  // visits each frame of the backlog once
 }
 
 void stream_link::release_all() noexcept {
@@ -126,7 +125,7 @@ void stream_link::release_all() noexcept {
                 ? left + 1
                 : frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
         if (size > left)
-          return queue_->release(whole);  // only a part of it is written
+          return queue_->release(whole);  // this frame is only partly written
         whole += size;
         at += size;
       }
@@ -181,8 +180,8 @@ bool stream_link::flush() noexcept {
     if (n < 0) {
       if (errno == EINTR)
         continue;
-      // Too many descriptors are under way already, or the other end takes none of ours: an offer
-      // without any is none.
+      // Too many descriptors are in flight, or the other end accepts none: send the offer without
+      // descriptors, which counts as no offer.
       if ((errno == ETOOMANYREFS || errno == EPERM) && given_[0]) {
         given_ = {};
         continue;
@@ -193,9 +192,9 @@ bool stream_link::flush() noexcept {
       fail_writing(errno);
       return true;
     }
-    given_ = {};  // they are with the first byte
+    given_ = {};  // the descriptors went with the first byte
     written(static_cast<std::size_t>(n));
-    // It took less than there was: it is full.
+    // A short write: the socket is full.
     if (static_cast<std::size_t>(n) < total)
       return false;
     if (stopped_)
@@ -204,8 +203,7 @@ bool stream_link::flush() noexcept {
   return true;
 }
 
-// Who only reads has nothing to lose, and some want to: what came before the other end's end is read
-// first.
+// If reads_on_ is set, the link lives on and reads what the other end sent before it ended.
 void stream_link::fail_writing(int code) noexcept {
   error why = broken("can't write to the connection", code);
   if (queue_ != nullptr && !(reads_on_ && why == errc::peer_closed))
@@ -303,7 +301,7 @@ ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t n = kernel().recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  // At most two fit; the kernel drops the others. Those of an earlier message end here.
+  // At most two descriptors fit; the kernel drops others. Those of an earlier message are closed here.
   for (cmsghdr* head = n < 0 ? nullptr : CMSG_FIRSTHDR(&message); head != nullptr;
        head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
@@ -320,7 +318,7 @@ ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
 
 void stream_link::reject(bytes_view message) noexcept {
   reader_.reject(message);
-  state_ = state::open;  // whatever has ended it meanwhile: this is why
+  state_ = state::open;  // so that this reason replaces one that came meanwhile
   close(reader_.reader().problem());
 }
 
@@ -348,7 +346,7 @@ bool stream_link::receive(bool peek) noexcept {
   const status prepared = reader_.prepare(place);
   starved_reading_ = prepared == errc::out_of_memory;
   if (!prepared)
-    return false;  // no memory, or messages wait: later
+    return false;  // no memory, or messages are waiting
   place = place.first(std::min(place.size(), peek ? most_peeked : most_read_));
   ssize_t n = 0;
   do {
@@ -377,8 +375,8 @@ bool stream_link::receive(bool peek) noexcept {
   return false;
 }
 
-// After impossible bytes. Without a common version the other end is told ours, and who sends longer
-// messages than we take, how long they may be.
+// Ends the link after impossible bytes. If the versions differ or a message is too long, first sends this
+// end's hello, which has the version and the limit.
 void stream_link::end_badly() noexcept {
   const frame_fault fault = reader_.reader().fault();
   if (fault == frame_fault::no_common_version || fault == frame_fault::too_large)

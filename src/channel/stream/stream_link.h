@@ -1,13 +1,13 @@
-// One socket that carries frames both ways: what it reads, what it writes, its opening.
+// One socket that carries frames both ways: opening, reading and writing.
 //
-// Knows no loop and no user: whoever owns it calls it when the socket is ready, hands the frames on
+// Has no event loop and calls no user code. Its owner calls it when the socket is ready, passes the frames on
 // and decides what a failure means. doc/design/connection.md has the states and rules.
 //
 // Guarantees:
-//  - Our hello goes first, a goodbye last. Between them what is committed to the queue leaves in
-//    order and whole, or is still in the queue when the link ends.
-//  - Data follows our hello at once. It carries checksums until the other's hello has told that
-//    none are wanted.
+//  - This end's hello is sent first, a goodbye last. Between them, bytes committed to the queue leave in
+//    order and whole, or are still in the queue when the link ends.
+//  - Data follows this end's hello at once. It carries checksums until the peer's hello says that none are
+//    wanted.
 //  - Writing never raises SIGPIPE, never blocks and allocates nothing.
 //
 // One thread.
@@ -34,13 +34,13 @@ namespace atbus::detail {
 class stream_link {
  public:
   enum class state : std::uint8_t {
-    connecting,  // the kernel has not decided yet
+    connecting,  // the kernel is connecting
     open,        // bytes may flow; see opened()
-    closed,      // why() says what ended it
+    closed,      // why() has the reason
   };
 
-  // `connected`: the socket is. `queue` outlives the link and is written by nobody else; what is in
-  // it leaves first. Null: this end sends nothing.
+  // `connected`: the socket is connected. `queue` outlives the link, and only the link writes it to a
+  // socket. Bytes already in it leave first. Null: this end sends nothing.
   stream_link(file socket, bool connected, const hello& own, send_queue* queue,
               read_space& space) noexcept;
   stream_link(const stream_link&) = delete;
@@ -51,9 +51,9 @@ class stream_link {
   // The other end's hello has arrived.
   [[nodiscard]] bool opened() const noexcept { return reader_.reader().opened(); }
   [[nodiscard]] const error& why() const noexcept { return why_; }
-  // Ends it. The queue keeps what was not written; the first reason stays.
+  // Ends the link. The queue keeps unwritten bytes. The first reason stays.
   void close(error why) noexcept;
-  // In a forked child.
+  // For a forked child.
   void abandon() noexcept;
 
   // The socket has become writable for the first time.
@@ -61,25 +61,24 @@ class stream_link {
 
   // --- sending
 
-  // Whether frames that are queued now need checksums: until the other's hello has come, and then if
-  // they are agreed on.
+  // Whether frames queued now need checksums: yes until the peer's hello arrives, then as agreed.
   [[nodiscard]] bool checks() const noexcept { return checksums_; }
-  // The latest `bytes` of the queue are whole frames. `sealed`: with their checksums filled in; else
-  // flush() does it.
+  // The latest `bytes` of the queue are whole frames. `sealed`: their checksums are filled in; otherwise
+  // flush() does that.
   void joined(std::size_t bytes, bool sealed) noexcept {
     if (sealed && sealed_ + bytes == queue_->committed())
       sealed_ += bytes;
     marks_.add({.bytes = queue_->committed(), .frames = 0});
   }
-  // Writes as much as the socket takes. True: nothing is left to write, or ever will be, or it has
-  // stopped where stop_behind said.
+  // Writes as much as the socket takes. True: nothing is left to write, the link has ended, or writing has
+  // stopped as stop_behind asked.
   bool flush() noexcept;
-  // The latest read or write found no memory. Nobody tells when there is some: whoever owns the link
-  // tries again after starved_pause, and watches the socket edge-triggered meanwhile, since what is
-  // there already would wake it for ever.
+  // The latest read or write found no memory. The kernel does not report when it has memory again: the owner
+  // retries after starved_pause. Meanwhile it watches the socket edge-triggered, because waiting bytes would
+  // wake it again and again.
   [[nodiscard]] bool starved() const noexcept { return starved_reading_ || starved_writing_; }
   static constexpr std::chrono::nanoseconds starved_pause = std::chrono::milliseconds{1};
-  // What epoll is to watch the socket for.
+  // The events for which epoll watches the socket.
   [[nodiscard]] std::uint32_t interest() const noexcept {
     return EPOLLIN | (has_unwritten() ? EPOLLOUT : 0U) | (starved() ? EPOLLET : 0U);
   }
@@ -87,62 +86,59 @@ class stream_link {
     return opening_written_ != opening_size_ || unwritten() != 0 ||
            closing_written_ != closing_size_;
   }
-  // Which lane the other end may use, ahead of what is queued, of which nothing is written yet;
-  // flush() sends it, behind our hello. Without descriptors: none.
+  // Offers a lane to the other end, or none if there are no descriptors. flush() sends the offer after the
+  // hello and before the queue, of which nothing may be written yet.
   void offer_lane(std::uint32_t lane, file segment, file bell) noexcept;
-  // Says that no data follows, because it goes through the lane; flush() writes it behind what is
-  // queued.
+  // Queues a switch: later data goes through the lane. flush() writes it after the queue.
   void say_switch() noexcept;
-  // Says that nothing follows; flush() writes it behind what is queued.
+  // Queues a goodbye. flush() writes it after the queue.
   void say_goodbye(errc reason) noexcept;
-  // Nothing more is written (the other end reads an end of file behind what was).
+  // Ends writing. The other end reads an end of file.
   void shut_down() noexcept;
-  // What is written stays in the queue until its owner releases it: whole frames, and none of which
-  // only a part is written.
+  // Written frames stay in the queue until the owner releases them: whole frames, never a partly written one.
   void keep_written() noexcept { keeps_written_ = true; }
-  // Writing stops once so many more bytes of the queue are written: the rest of the frame of which a
-  // part is. Whoever waits for its end asks `take_stop` after each flush, and flushes again.
+  // Stops writing after `bytes` more bytes of the queue: the rest of a partly written frame. The owner calls
+  // `take_stop` after each flush, and then flushes again.
   void stop_behind(std::size_t bytes) noexcept { stop_behind_ = bytes; }
   [[nodiscard]] bool take_stop() noexcept { return std::exchange(stopped_, false); }
-  // Who finds nobody to write to goes on reading: what the other end sent before it went is there.
+  // Keeps reading after a write has failed: the other end may have sent messages before it ended.
   void read_on() noexcept { reads_on_ = true; }
   // Writing has failed; the link lives until reading ends too.
   [[nodiscard]] bool writes_no_more() const noexcept { return !write_failure_; }
-  // Bytes that the other end's kernel has not acknowledged; 0 where there is no such thing.
+  // Bytes that the other end's kernel has not acknowledged; 0 if the socket has no acknowledgements.
   [[nodiscard]] std::size_t unacknowledged() const noexcept;
 
-  // The most the other end takes, in payload bytes; our own limit until it has said so.
+  // The peer's message limit in payload bytes; this end's own limit until the peer's hello arrives.
   [[nodiscard]] std::size_t send_limit() const noexcept { return send_limit_; }
 
   // --- receiving
 
-  // One read. False: nothing was there, or the link has ended (now() tells), or what is there has to
-  // be walked first. `peek`: of the first most_peeked bytes, which the kernel keeps until the next read
-  // or the end; a TCP one acknowledges them only then, which takes longer than to hand out a message
-  // and to answer it. For whoever reads again soon: until then epoll says that something is there.
+  // Reads once. False: nothing was there, the link has ended (now() tells), or received bytes have to be
+  // walked first. `peek`: copies only the first most_peeked bytes, and the kernel keeps them until the next
+  // read or the end. TCP then acknowledges them later, so the acknowledgement does not delay the message and
+  // its answer. Only for an owner that reads again soon: until then epoll reports the socket as readable.
   bool receive(bool peek = false) noexcept;
   static constexpr std::size_t most_peeked = 4096;
-  // Whether that read took less than it had room for: most likely nothing more is there.
+  // Whether that read was short: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
   [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
-  // Whether there was a read at all, also one that found nothing.
+  // Whether there was a read at all, even one that found nothing.
   [[nodiscard]] bool was_read() const noexcept { return drained_ || bytes_read_ != 0; }
-  // Bytes that the kernel has for us.
+  // Bytes that wait in the kernel.
   [[nodiscard]] std::size_t unread() const noexcept;
-  // Lends the messages that come next: `stopped` if there are any. Whoever has them asks
-  // checksum_holds before believing a checked one, else calls reject, and gives the run back before
-  // the next call of any kind.
+  // Lends the next messages; returns `stopped` if there are any. The borrower calls checksum_holds for each
+  // checked message, and reject if it is wrong. It gives the run back before any other call.
   walk_end lend(frame_run& run) noexcept {
     return walked(reader_.lend(
         run, [&](frame_kind /*control*/, bytes_view payload) { return control_seen(payload); }));
   }
   void give_back(const frame_run& run) noexcept { reader_.give_back(run); }
   void reject(bytes_view message) noexcept;
-  // lend() stops behind the other end's hello, and behind what it says of lanes, so that its user
-  // hears of it before the messages.
+  // Makes lend() stop after the peer's hello and after its offer of lanes, so that the owner handles these
+  // before messages.
   void stop_when_opened() noexcept { stops_when_opened_ = true; }
-  // Of an end that has proven nothing yet: its messages have at most so many payload bytes, and one
-  // read takes little more than such a message.
+  // For an unproven peer: limits its messages to so many payload bytes, and a read to little more than such
+  // a message.
   void limit_reading(std::uint32_t payload_max) noexcept {
     reader_.set_limit(payload_max);
     most_read_ = frame_size(payload_max);
@@ -151,28 +147,28 @@ class stream_link {
     reader_.set_limit(frame_payload_max);
     most_read_ = static_cast<std::size_t>(-1);
   }
-  // Whether descriptors that the other end sends are taken: those of a process of the same user only.
+  // Whether to accept descriptors from the other end, which must be a process of the same user.
   void take_descriptors(bool wanted) noexcept;
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
-  // What the other end has said of lanes: nothing yet, or one of them, or no_lane.
+  // The lane that the other end has offered: nothing yet, a lane, or no_lane.
   [[nodiscard]] std::optional<std::uint32_t> offered_lane() const noexcept { return offered_; }
   [[nodiscard]] bool agreed_lane_pair() const noexcept {
     return reader_.reader().agreed().lane_pair;
   }
-  // The same, once.
+  // As above, only once.
   [[nodiscard]] std::optional<std::uint32_t> take_offered_lane() noexcept {
     return std::exchange(offered_, std::nullopt);
   }
-  // Those that came with it, each once.
+  // The descriptors of the offer, each once.
   [[nodiscard]] file take_segment() noexcept { return std::move(taken_[0]); }
   [[nodiscard]] file take_bell() noexcept { return std::move(taken_[1]); }
-  // The other end's data goes through its lane from here on: lend() has stopped there.
+  // The other end has switched to its lane; lend() has stopped there.
   [[nodiscard]] bool switched() const noexcept { return switched_; }
-  // The other end has said that nothing follows.
+  // The other end has said goodbye.
   [[nodiscard]] bool ended_by_goodbye() const noexcept { return reader_.reader().goodbye(); }
 
  private:
-  // What follows from the frames that were walked.
+  // Applies the frames that were walked.
   walk_end walked(walk_end ended) noexcept {
     if (!settled_ && opened()) [[unlikely]]
       settle_opening();
@@ -183,19 +179,19 @@ class stream_link {
   void settle_opening() noexcept;
   [[nodiscard]] frame_flow control_seen(bytes_view payload) noexcept;
   [[nodiscard]] ssize_t receive_into(mutable_bytes place, bool peek) noexcept;
-  // Takes what was only looked at. As recv: what is not positive says that some of it is left.
+  // Removes peeked bytes from the kernel. Returns as recv does: not positive if some are left.
   ssize_t take_peeked() noexcept;
   void say(bytes_view frame) noexcept;
   [[gnu::cold]] void end_badly() noexcept;
-  // Of the queue. Behind the first byte of a switch or a goodbye nothing of it follows.
+  // Unwritten bytes of the queue; 0 after the first byte of a switch or a goodbye.
   [[nodiscard]] std::size_t unwritten() const noexcept {
     return queue_ == nullptr || closing_written_ != 0 || !write_failure_ ? 0 : queue_->unwritten();
   }
   void fail_writing(int code) noexcept;
-  // Makes ready what was committed since the last time: fills in checksums. What is sealed stays.
+  // Fills in the checksums of frames committed since the last call.
   void seal_committed() noexcept;
   void written(std::size_t bytes) noexcept;
-  // Lets go of frames that are completely written: of most of them, or of all.
+  // Release completely written frames: most of them, or all.
   void release_most() noexcept;
   void release_all() noexcept;
 
@@ -203,8 +199,8 @@ class stream_link {
   send_queue* queue_;
   read_buffer reader_;
   frame_marks marks_;
-  // Ahead of the queue: hello, offer of lanes. Behind it: switch, goodbye.
-  // An offer may be followed by word that nothing came of it.
+  // Sent before the queue: hello and the offer of lanes, which may be followed by its withdrawal. After the
+  // queue: switch, goodbye.
   std::array<std::byte, frame_size(hello_size) + 2 * frame_size(lanes_size)> opening_;
   std::size_t opening_size_ = frame_size(hello_size);
   std::size_t opening_written_ = 0;
@@ -212,11 +208,12 @@ class stream_link {
   std::size_t closing_size_ = 0;
   std::size_t closing_written_ = 0;
   std::size_t send_limit_;  // payload bytes
-  // What was queued when the link began, which has no marks; in the queue's count of committed bytes.
+  // The end of the bytes queued before the link began, which have no marks; in committed bytes.
   std::uint64_t backlog_end_ = 0;
-  std::uint64_t sealed_ = 0;  // ready to be written, in the queue's count of committed bytes
-  bool checksums_ = true;     // of what we send
-  bool settled_ = false;      // what was agreed on is in force
+  std::uint64_t sealed_ =
+      0;                   // the end of the sealed frames, in the queue's count of committed bytes
+  bool checksums_ = true;  // sent frames carry checksums
+  bool settled_ = false;   // the agreement is in force
   bool drained_ = false;
   std::uint64_t bytes_read_ = 0;
   bool starved_reading_ = false;
@@ -227,13 +224,13 @@ class stream_link {
   bool keeps_written_ = false;
   bool reads_on_ = false;
   bool stops_when_opened_ = false;
-  std::size_t stop_behind_ = 0;  // bytes still to be written before writing stops; 0: it does not
+  std::size_t stop_behind_ = 0;  // bytes to write before writing stops; 0: it does not stop
   bool stopped_ = false;
-  std::size_t most_read_ = static_cast<std::size_t>(-1);  // bytes at a time
-  std::size_t peeked_ = 0;  // bytes that the kernel has and reader_ too
+  std::size_t most_read_ = static_cast<std::size_t>(-1);  // most bytes of one read
+  std::size_t peeked_ = 0;  // bytes that are both in the kernel and in reader_
   error write_failure_;
   std::optional<std::uint32_t> offered_;
-  std::array<file, 2> given_;  // segment and bell, on their way out
+  std::array<file, 2> given_;  // segment and bell to be sent
   std::array<file, 2> taken_;
   state state_;
   error why_;
