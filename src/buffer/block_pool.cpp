@@ -95,7 +95,7 @@ block_pool::block_pool(options chosen, std::unique_ptr<state> made) noexcept
                        .infos = reinterpret_cast<detail::cell_region*>(base_ + tables.infos_at),
                        .classes = classes,
                        .runs = &state_->runs});
-  // Sizes: every step up to a block, then whole blocks. A region holds 2048 cells at most.
+  // Cell sizes: every step up to one block, then whole blocks. A region holds at most 2048 cells.
   const std::size_t smallest = std::max<std::size_t>(16, block_size / 8);
   std::uint8_t cell_class = 0;
   std::size_t steps = 0;
@@ -157,7 +157,7 @@ void block_pool::deallocate_run(std::byte* piece) noexcept {
 }
 
 void block_pool::empty_half(magazine& cells) noexcept {
-  // The older half: the younger is likelier to be in the cache when it is asked for.
+  // Give back the older half: the newer cells are more likely to be in the cache.
   constexpr std::size_t half = magazine_size / 2;
   for (std::size_t i = 0; i < half; ++i) {
     if (!state_->cells.give(cells.addresses[i]))

@@ -54,8 +54,8 @@ status block_ring::claim_elsewhere(std::size_t bytes, mutable_bytes& place) noex
 }
 
 void block_ring::claim_abandoned() noexcept {
-  // Wrapped for this claim alone: go back, or the bytes before the end would be lost to smaller
-  // messages.
+  // The ring wrapped only for this claim: undo that, so that smaller messages can use the bytes before the
+  // end.
   if (!wrapped_at_ || cursor_ != base_.get())
     return;
   cursor_ = wrapped_at_;
@@ -76,7 +76,7 @@ void block_ring::release(std::size_t bytes) noexcept {
     return;
   released_ += bytes;
   written_ = std::max(written_, released_);
-  // An open claim has to stay where it is; the ring then starts again at the next chance.
+  // An open claim must not move; the ring starts again at its base later.
   if (empty() && claimed_ == 0)
     return restart();
   if (wrapped_at_) {

@@ -117,8 +117,7 @@ bool cell_regions::give(std::byte* cell) noexcept {
     link(list, at.region);
   info.free[at.index / 64] |= bit;
   info.free_words |= 1U << (at.index / 64);
-  // One empty region stays, or a program that takes and gives one cell would make it anew each
-  // time.
+  // Keep one empty region: otherwise a program that takes and gives one cell would make a region each time.
   if (--info.taken == 0 && list.count > 1)
     release(list, at.region);
   return true;

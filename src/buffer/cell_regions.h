@@ -1,6 +1,6 @@
 // Regions of 256 blocks, each cut into cells of one size, with a bitmap of what is free.
 //
-// One thread. A region that becomes wholly free goes back to the runs, but for one of each class.
+// One thread. A free region goes back to the run allocator, except for one of each class.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ inline constexpr std::uint32_t region_blocks = 256;
 inline constexpr std::uint32_t no_region = 0xffffffffU;
 inline constexpr std::uint8_t no_class = 0xff;
 
-// What is known about a region of cells. A cell in a magazine counts as taken.
+// The state of a region of cells. A cell in a magazine counts as taken.
 struct alignas(64) cell_region {
   std::uint32_t taken;  // cells
   std::uint32_t cells;
@@ -52,16 +52,16 @@ class cell_regions {
   }
 
   // Takes up to out.size() free cells of the class, from one region, ordered so that the last has
-  // the lowest address. 0 if there is none and no region to be had.
+  // the lowest address. 0 if there is no free cell and no region is available.
   [[nodiscard]] std::size_t take(std::uint8_t cell_class, std::span<std::byte*> out) noexcept;
 
-  // Gives back a cell. False if it is no cell of ours or free already; nothing changes then.
+  // Gives back a cell. False, without effect, if the address is not a cell of this object or is free.
   bool give(std::byte* cell) noexcept;
 
   // Whether the address is the start of a cell that is not free here.
   [[nodiscard]] bool is_taken(const std::byte* cell) const noexcept;
 
-  // Gives regions without a taken cell back to the runs.
+  // Gives regions without a taken cell back to the run allocator.
   void release_empty() noexcept;
 
   // Bytes in free cells.

@@ -18,7 +18,7 @@ chunk_cache::chunk_cache(options chosen) noexcept : options_{chosen} {
 void* chunk_cache::take() noexcept {
   if (!idle_)
     return std::malloc(options_.chunk_bytes);
-  // The one given back last: its lines are the likeliest to be in the cache.
+  // Take the chunk given back last: its lines are the most likely to be in the cache.
   idle_chunk* const chunk = idle_;
   idle_ = chunk->next;
   idle_bytes_ -= options_.chunk_bytes;

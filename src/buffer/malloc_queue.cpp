@@ -8,13 +8,13 @@
 namespace atbus {
 
 namespace {
-// So that no sum of sizes below overflows.
+// A limit that keeps all sums of sizes below from overflowing.
 constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 8;
 }  // namespace
 
 struct alignas(16) malloc_queue::chunk {
   chunk* next;
-  std::byte* end;        // of its bytes, once it is no longer the tail
+  std::byte* end;        // end of its bytes, once it is no longer the tail
   std::size_t capacity;  // bytes it has room for
 
   std::byte* begin() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
@@ -59,8 +59,7 @@ status malloc_queue::claim_elsewhere(std::size_t bytes, mutable_bytes& place) no
     if (!append_chunk(bytes))
       return {errc::out_of_memory, bytes};
   }
-  // The budget only grows until the cursor gets there, so what the fast path allows stays within
-  // the limit.
+  // The budget only grows until the cursor gets there, so the fast path stays within the limit.
   const auto left = static_cast<std::size_t>(tail_->begin() + tail_->capacity - cursor_);
   run_end_ = cursor_ + std::min(left, budget);
   return open_claim(bytes, place);
@@ -115,7 +114,7 @@ void malloc_queue::claim_abandoned() noexcept {
     return;
   if (empty())
     return become_empty();
-  // A chunk fetched for this claim alone goes back; the older one may have room for smaller
+  // Give back a chunk that was taken only for this claim: the previous one may have room for smaller
   // messages.
   if (cursor_ != tail_->begin())
     return;
@@ -157,7 +156,7 @@ void malloc_queue::release(std::size_t bytes) noexcept {
   }
   if (head_.in == tail_)
     before_tail_ = nullptr;
-  // Also where the first unwritten byte was at the end of a chunk that is gone now.
+  // Also if the first unwritten byte was at the end of a chunk that is gone now.
   if (written_ <= released_) {
     written_ = released_;
     written_to_ = head_;

@@ -41,14 +41,14 @@ std::string first_line(const char* path) {
   return line;
 }
 
-// "Name:   123 kB" in bytes; 0 if the line is another one.
+// "Name:   123 kB" in bytes; 0 for any other line.
 std::size_t kib_field(const std::string& line, std::string_view name) {
   if (line.compare(0, name.size(), name) != 0)
     return 0;
   return static_cast<std::size_t>(std::strtoull(line.c_str() + name.size(), nullptr, 10)) * 1024;
 }
 
-// The kernel's default size of explicit huge pages; 0 if it knows none.
+// The kernel's default size of explicit huge pages; 0 if it has none.
 std::size_t default_hugetlb_page() {
   std::ifstream in{"/proc/meminfo"};
   for (std::string line; std::getline(in, line);) {
@@ -82,7 +82,7 @@ std::size_t transparent_bytes(const std::byte* base, std::size_t bytes) {
   return std::min(found, bytes);
 }
 
-// For people: "64 MiB", "96 KiB".
+// Readable text: "64 MiB", "96 KiB".
 std::string size_text(std::size_t bytes) {
   if (bytes >= (std::size_t{1} << 20) && bytes % (std::size_t{1} << 20) == 0) {
     return std::to_string(bytes >> 20) + " MiB";
@@ -131,8 +131,8 @@ bool page_mapping::map_explicit_huge(std::size_t bytes) {
   const std::size_t rounded = round_up(bytes, hugetlb_size);
   constexpr int protection = PROT_READ | PROT_WRITE;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB;
-  // Pages of the size the build settings name, if the machine knows such; else its default size.
-  // Without MAP_NORESERVE: the kernel sets them aside now or refuses, it never raises SIGBUS later.
+  // Pages of the size in the build settings if the machine has such pages; else of its default size. Without
+  // MAP_NORESERVE, so that the kernel reserves them now or refuses, and never raises SIGBUS later.
   const int size_flag = std::countr_zero(hugetlb_size) << MAP_HUGE_SHIFT;
   void* memory = kernel().mmap(nullptr, rounded, protection, flags | size_flag, -1, 0);
   std::size_t page = hugetlb_size;
@@ -163,7 +163,7 @@ bool page_mapping::map_transparent_huge(std::size_t bytes) {
   }
   const std::size_t page = transparent_page();
   const std::size_t rounded = round_up(bytes, std::max(hugetlb_size, page));
-  // One page more than needed, to cut an aligned piece out of it.
+  // Map one page more than needed, to cut an aligned piece out of it.
   void* const memory = kernel().mmap(nullptr, rounded + page, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -205,7 +205,7 @@ void page_mapping::prefault() {
   if (kernel().madvise(base_, obtained_.bytes, populate_write) == 0) {
     obtained_.prefaulted_bytes = obtained_.bytes;
   } else if (errno == EINVAL || errno == ENOSYS) {
-    // An older kernel: touch every page ourselves. Volatile, or the writes would be dropped.
+    // An older kernel: touch every page here. Volatile, so that the compiler keeps the writes.
     const std::size_t step = ordinary_page_size();
     for (std::size_t at = 0; at < obtained_.bytes; at += step) {
       *static_cast<volatile std::byte*>(base_ + at) = std::byte{0};

@@ -10,7 +10,7 @@ void run_allocator::start(run_tag* tags, long_run* long_runs, std::uint32_t bloc
   long_runs_ = long_runs;
   blocks_ = blocks;
   lists_.fill(no_block);
-  // A taken run of one block behind the last: nothing ever coalesces with it.
+  // A taken run of one block behind the last one as a sentinel: no run coalesces with it.
   tags_[blocks].head = (1U << flag_bits) | taken_flag;
   free_blocks_ = blocks;
   if (blocks > 0)
@@ -25,7 +25,7 @@ std::uint32_t run_allocator::list_of(std::uint32_t length) noexcept {
   return ((power - fine_bits + 1) << fine_bits) + fine;
 }
 
-// The first list of which every run is at least that long.
+// The first list whose runs are all at least that long.
 std::uint32_t run_allocator::list_that_fits(std::uint32_t length) noexcept {
   if (length < exact_lists)
     return length;
@@ -83,8 +83,7 @@ void run_allocator::unlink(block_index block) noexcept {
 }
 
 block_index run_allocator::find(std::uint32_t length) const noexcept {
-  // The newest of the runs that are nearly this long, if it will do: a pool of one size of message
-  // then never cuts up longer runs.
+  // Try the newest run of about this length first: a pool of one message size then never splits longer runs.
   const std::uint32_t own = list_of(length);
   const block_index first = lists_[own];
   if (first != no_block && tagged_length(first) >= length)

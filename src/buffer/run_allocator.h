@@ -2,11 +2,11 @@
 // coalescing (the idea is TLSF's: Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory
 // allocator for real-time systems", ECRTS 2004), with its tags beside the memory instead of in it.
 //
-// Speaks of blocks by their index; never touches the memory it manages. take() and give() take
-// constant time, except for a bounded look at more candidates when the pool is nearly full.
+// Refers to blocks by their index and never touches the memory it manages. take() and give() take
+// constant time, except for a bounded search when the pool is nearly full.
 //
 // One thread. Invariants: tags[b].head is 0 unless a run starts at b; no two free runs are
-// neighbours; the run after a free one says so and knows its length.
+// neighbours; the tag of the run after a free one has a flag for that and the free run's length.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct run_tag {
   block_index prev;    // of a free run: its list; of the run after a free one: that one's length
 };
 
-// A taken run that is so long that no other can start among the same `long_run_blocks` blocks.
-// These entries lie close together, where the tags of long runs lie a page and more apart each.
+// A taken run so long that no other run can start in the same `long_run_blocks` blocks. These entries lie
+// close together, while the tags of long runs lie at least a page apart.
 struct long_run {
   block_index block;
   std::uint32_t state;  // length << 3 | flags as in a tag, or 0
@@ -43,8 +43,8 @@ class run_allocator {
   // Both outlive the allocator.
   void start(run_tag* tags, long_run* long_runs, std::uint32_t blocks) noexcept;
 
-  // A run of `length` blocks, 1 or more; no_block if there is none. Its place is at the far end of
-  // a free run, so that the near ends stay aligned for take_aligned.
+  // A run of `length` blocks, at least 1; no_block if there is none. It is cut from the far end of a free
+  // run, so that the near ends stay aligned for take_aligned.
   [[nodiscard]] block_index take(std::uint32_t length) noexcept {
     kept_runs& kept = kept_for(length);
     if (kept.count > 0 && kept.length == length) [[likely]] {
@@ -55,10 +55,10 @@ class run_allocator {
     }
     return take_from_lists(length);
   }
-  // The same, starting at a multiple of `length`, a power of two.
+  // As take, starting at a multiple of `length`, which is a power of two.
   [[nodiscard]] block_index take_aligned(std::uint32_t length) noexcept;
 
-  // Whether a run that was taken starts at `block`; false for one given back already.
+  // Whether a taken run starts at `block`.
   [[nodiscard]] bool is_taken(block_index block) const noexcept {
     return (state_of(block) & (taken_flag | kept_flag)) == taken_flag;
   }
@@ -83,19 +83,19 @@ class run_allocator {
     release(block);
   }
 
-  // Runs given back lately, kept whole for the next taker of the same length: it finds them without
-  // a search, and their memory still in the cache. take() and give() know them; this forgets them.
+  // Runs given back lately are kept whole: the next take() of the same length finds one without a search,
+  // with its memory still in the cache. This function returns them to the free lists.
   void coalesce_kept() noexcept;
 
   [[nodiscard]] std::uint32_t free_blocks() const noexcept { return free_blocks_; }
   [[nodiscard]] std::uint32_t blocks() const noexcept { return blocks_; }
-  // Of the free runs that are not kept; looks at one list.
+  // The longest free run that is not kept. Looks at one list.
   [[nodiscard]] std::uint32_t longest() const noexcept;
 
  private:
   static constexpr std::uint32_t flag_bits = 3;
   static constexpr std::uint32_t taken_flag = 1;
-  static constexpr std::uint32_t kept_flag = 2;        // taken as far as its neighbours know
+  static constexpr std::uint32_t kept_flag = 2;        // kept: looks taken to its neighbours
   static constexpr std::uint32_t after_free_flag = 4;  // the run before is free
   static constexpr unsigned fine_bits = 4;             // 16 lists for each power of two
   static constexpr std::uint32_t exact_lists = 1U << (fine_bits + 1);  // shorter runs: a list each
@@ -111,8 +111,8 @@ class run_allocator {
     std::array<block_index, 62> blocks{};
   };
 
-  // Where the taken and kept flags of a taken run are: with its long_run if it has one, else in its
-  // tag. Neighbours look at the tag alone, where a kept run is a taken one.
+  // The word with the taken and kept flags of a taken run: in its long_run if it has one, else in its tag.
+  // Neighbours look only at the tag, which shows a kept run as taken.
   [[nodiscard]] const std::uint32_t& state_of(block_index block) const noexcept {
     const long_run& entry = long_runs_[block >> long_run_shift];
     return entry.block == block && entry.state != 0 ? entry.state : tags_[block].head;

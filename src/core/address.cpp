@@ -12,7 +12,7 @@ namespace {
 using detail::address_place;
 using detail::in_quotes;
 
-// shm:// alone is an address whose name the node makes up.
+// In the address `shm://` the name is missing: the node chooses one.
 result<address_place> parse_optional_name(std::string_view text) {
   return text.empty() ? address_place{} : detail::parse_channel_name(text);
 }
@@ -54,7 +54,7 @@ bool is_control(char c) {
   return value < 0x20 || value == 0x7f;
 }
 
-// What holds for every kind, before anything is looked at more closely.
+// The checks that are common to all kinds of address.
 error check_bytes(std::string_view text) {
   if (text.size() > address_length_max) {
     return at_fault(text, errc::invalid_address,

@@ -1,11 +1,11 @@
-// What kinds of address have in common.
+// Properties of the kinds of address.
 #pragma once
 
 #include "atbus/address.hpp"
 
 namespace atbus::detail {
 
-// Whether channels there go through sockets; else through a segment.
+// Whether channels of this kind go through sockets; otherwise through a segment.
 [[nodiscard]] constexpr bool is_stream(address_kind kind) noexcept {
   return kind != address_kind::mem && kind != address_kind::shm;
 }

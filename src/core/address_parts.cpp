@@ -46,7 +46,7 @@ result<host_and_port> split_port(std::string_view text) {
   return host_and_port{text.substr(0, colon), static_cast<std::uint16_t>(*port)};
 }
 
-// The literal as inet_ntop writes it, or nothing if it is none. The text holds no NUL (checked by
+// The IP address as inet_ntop writes it; empty if the text is not one. The text holds no NUL (checked by
 // address::parse).
 std::optional<std::string> canonical_ip(int family, std::string_view text) {
   std::array<unsigned char, sizeof(in6_addr)> binary{};

@@ -1,5 +1,5 @@
-// The parts of an address, one pure function each. Errors are clauses about the part alone ("port:
-// ..."); the caller puts the whole address in front.
+// Parsers for the parts of an address, all pure. An error text covers one part ("port: ..."); the caller
+// puts the whole address in front.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace atbus::detail {
 
-// What stands between "scheme://" and the options.
+// The part between "scheme://" and the options.
 struct address_place {
   std::string name;
   std::uint16_t port = 0;
@@ -30,9 +30,9 @@ result<address_place> parse_dns(std::string_view text);
 
 using address_options = std::array<std::optional<std::uint64_t>, address_option_count>;
 
-// "key=value&key=value", what follows the '?'.
+// "key=value&key=value", the part after the '?'.
 result<address_options> parse_address_options(address_kind kind, std::string_view text);
-// The same with the '?', in the order of address_option; empty if there are none.
+// The options as text with the '?', in the order of address_option; empty without options.
 std::string format_address_options(const address_options& options);
 
 }  // namespace atbus::detail

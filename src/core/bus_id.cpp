@@ -33,8 +33,7 @@ std::size_t count_parts(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count(text, '.')) + 1;
 }
 
-// The text holds a dot, so the layout that fits has two parts or more, and no shift is by all 64
-// bits.
+// The text holds a dot, so a matching layout has at least two parts, and no shift is by 64 bits.
 result<bus_id> parse_dotted(std::string_view text, const bus_id_layout& layout) {
   if (const auto parts = count_parts(text); parts != layout.part_count()) {
     return at_fault("bus id", text,

@@ -18,8 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are read as they lie in memory");
 
-// Inside this file a checksum is the register of the shift circuit: what is stored is its
-// complement.
+// In this file a checksum is the register of the shift circuit; the stored checksum is its complement.
 using crc_register = std::uint32_t;
 
 constexpr crc_register polynomial = 0x82f63b78;  // reflected
@@ -127,7 +126,7 @@ bool has_instruction() noexcept {
 
 #endif
 
-// of[k][b]: what byte k of the register, being b, has become after a stream's length of zeroes.
+// of[k][b]: the register after one stream's length of zeroes, if its byte k was b and all others 0.
 struct shift_tables {
   crc_register of[4][256];
 };
@@ -161,8 +160,8 @@ std::uint64_t shifted(std::uint64_t state) noexcept {
          tables[2][(state >> 16) & 0xff] ^ tables[3][(state >> 24) & 0xff];
 }
 
-// Takes three neighbouring pieces of `Bytes` each while there are as many; the instruction's
-// latency is hidden behind the other two.
+// Processes three neighbouring pieces of `Bytes` each, as long as there are so many bytes: each stream hides
+// the latency of the others.
 template <std::size_t Bytes>
 ATBUS_CRC_TARGET std::uint64_t three_streams(std::uint64_t state, const std::byte*& data,
                                              std::size_t& words) noexcept {
@@ -184,7 +183,7 @@ ATBUS_CRC_TARGET std::uint64_t three_streams(std::uint64_t state, const std::byt
 constexpr std::size_t long_stream = 1024;
 constexpr std::size_t short_stream = 128;
 
-// Kept out of the callers so that these stay small for short inputs.
+// Not inlined, so that the callers stay small for short inputs.
 [[gnu::noinline]] ATBUS_CRC_TARGET std::uint64_t many_words(std::uint64_t state,
                                                             const std::byte* data,
                                                             std::size_t words) noexcept {
@@ -203,9 +202,9 @@ ATBUS_CRC_TARGET std::uint32_t extend_by_hardware(std::uint32_t crc, const std::
   return ~static_cast<std::uint32_t>(state);
 }
 
-// The words of a short input. Lengths are random in mixed traffic, so a wrongly predicted branch
-// costs more than the work: up to three words are taken by selection, only the 32-byte steps are a
-// loop (measured: doc/design/frame.md). `readable` is any eight bytes that may be read.
+// The words of a short input. In mixed traffic lengths are random, and a mispredicted branch costs more than
+// the work. So up to three words are added without branches, and only the 32-byte steps are a loop
+// (measured: doc/design/frame.md). `readable` points to any eight readable bytes.
 ATBUS_CRC_TARGET inline std::uint64_t few_words(std::uint64_t state, const std::byte* data,
                                                 std::size_t words,
                                                 const std::byte* readable) noexcept {
@@ -226,9 +225,8 @@ ATBUS_CRC_TARGET inline std::uint64_t few_words(std::uint64_t state, const std::
   return state;
 }
 
-// The bytes beyond a multiple of 8 are taken first, together with the header's word and without a
-// branch: zeroes in front of a message leave a register of 0 alone, so both go to the end of 16
-// bytes.
+// The bytes beyond a multiple of 8 come first, together with the header's word and without a branch. Leading
+// zeroes do not change a register of 0, so both are placed at the end of 16 bytes.
 ATBUS_CRC_TARGET std::uint32_t frame_by_hardware(const std::byte* frame,
                                                  std::size_t length) noexcept {
   __extension__ using sixteen_bytes = unsigned __int128;

@@ -1,5 +1,4 @@
-// How many lines a log has for each of many causes, however often they come about: so many in an
-// interval, which is the same for all of them.
+// Limits log lines: each cause gets a fixed number of lines per interval. All causes share the interval.
 //
 // One thread.
 #pragma once
@@ -13,13 +12,13 @@ namespace atbus::detail {
 
 class log_limit {
  public:
-  // Further ones have no lines in that interval.
+  // Causes beyond this number get no lines in an interval.
   static constexpr std::size_t causes_max = 16 * 1024;
 
   log_limit(std::chrono::nanoseconds interval, unsigned lines) noexcept
       : interval_(interval), lines_(lines) {}
 
-  // How many lines there are left for that cause, this one counted. 0: it is left out.
+  // The number of lines left for that cause, including this one. 0: do not log it.
   [[nodiscard]] unsigned take(std::uint64_t cause, std::chrono::nanoseconds now) {
     if (now - since_ >= interval_) {
       since_ = now;

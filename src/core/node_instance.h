@@ -1,4 +1,4 @@
-// Which node, and which of its lives: a process that is started again is another one.
+// Identifies a node and its incarnation: a process that is started again is another incarnation.
 #pragma once
 
 #include <cstdint>

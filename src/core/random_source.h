@@ -1,5 +1,5 @@
-// Where a node's randomness comes from: incarnations, nonces, the waits before it dials again. The
-// simulator hands it numbers that follow from a seed.
+// A node's source of random numbers: for incarnations, nonces and the backoff of dials. The simulator derives
+// them from a seed.
 #pragma once
 
 #include <cstdint>

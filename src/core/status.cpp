@@ -241,7 +241,7 @@ std::string describe_facts(const status& of) {
 
 void print_line(errc code, const std::string& text) {
   const std::string line = "atbus: " + std::string{name(code)} + ": " + text + '\n';
-  std::fputs(line.c_str(), stderr);  // one call, so that lines of several threads stay whole
+  std::fputs(line.c_str(), stderr);  // one call, so that lines of several threads do not mix
 }
 
 class atbus_category final : public std::error_category {

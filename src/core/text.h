@@ -1,8 +1,7 @@
-// Reading and showing small pieces of text: what bus ids, ranges and addresses have in common.
+// Parsing and printing small pieces of text, for bus ids, ranges and addresses.
 //
-// All functions are pure. The parsers are strict (no spaces, no signs, no leading zeros in decimal
-// numbers, nothing left over) and their errors quote the text at fault, made safe for logs; the
-// caller puts in front where it stands.
+// All functions are pure. The parsers are strict: no spaces, signs, leading zeros or trailing text. Their
+// errors quote the text, made safe for logs; the caller adds where it stands.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +14,13 @@
 
 namespace atbus::detail {
 
-// How much of a text in_quotes() shows before it ends in "...".
+// The most of a text that in_quotes() shows; it cuts off the rest with "...".
 inline constexpr std::size_t quoted_bytes_max = 120;
 
 // The character in quotes, or its value as 0x.. if it can't be printed.
 std::string shown(char character);
 
-// The text in quotes, other than printable ASCII as \x.., long text cut off.
+// The text in quotes; bytes other than printable ASCII become \x.., and long text is cut off.
 std::string in_quotes(std::string_view text, std::size_t most = quoted_bytes_max);
 
 // "'a/b': character 2, '/', is not allowed (<allowed>)", counted from 1.
@@ -40,8 +39,8 @@ std::string format_size(std::uint64_t bytes);
 // true, false, 1 or 0.
 result<bool> parse_flag(std::string_view text);
 
-// Takes what stands before the first `separator` off the front of `rest`, and the separator with
-// it; all if there is none.
+// Removes and returns the part of `rest` before the first `separator`, and removes the separator too. Takes
+// all of `rest` if there is none.
 std::string_view take_part(std::string_view& rest, char separator) noexcept;
 
 // Independent of the locale, unlike <cctype>.

@@ -1,6 +1,7 @@
-// What is due when: of a node's endpoints and links. On the node's clock, whatever that is.
+// The timers of a node's endpoints and links, on the node's clock.
 //
-// A timer is a member of what it belongs to and leaves the queue with it. One thread.
+// A timer is a member of the object that it serves, and leaves the queue when that object is destroyed. One
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +19,14 @@ class timer_queue;
 
 class timer {
  public:
-  // `run` is called when it is due; it may set the timer again, and destroy what it is a member of.
+  // `run` is called when the timer is due. It may set the timer again, and destroy the timer's owner.
   timer(timer_queue& queue, std::function<void()> run);
   timer(const timer&) = delete;
   timer& operator=(const timer&) = delete;
   ~timer();
 
   void replace(std::function<void()> run) { run_ = std::move(run); }
-  // Replaces the time it had. There is memory for that.
+  // Sets or replaces the time. Never allocates.
   void set(std::chrono::nanoseconds due) noexcept;
   void cancel() noexcept;
   [[nodiscard]] bool pending() const noexcept { return place_ != nowhere; }
@@ -47,13 +48,13 @@ class timer_queue {
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
     return heap_.empty() ? never : heap_.front().due;
   }
-  // Runs those that are due; none of them twice, so that it ends.
+  // Runs the timers that are due, each at most once, so that the call ends.
   void run(std::chrono::nanoseconds now) {
     std::size_t most = heap_.size();
     while (most-- != 0 && next() <= now) {
       timer& due = *heap_.front().of;
       remove(due);
-      // A copy: it may destroy its owner.
+      // A copy, because the call may destroy the timer.
       if (const auto run = due.run_; run)
         run();
     }
@@ -63,7 +64,7 @@ class timer_queue {
   friend class timer;
   struct entry {
     std::chrono::nanoseconds due;
-    std::uint64_t order;  // among those that are due at a time
+    std::uint64_t order;  // order of timers that are due at the same time
     timer* of;
 
     bool operator<(const entry& other) const noexcept {
@@ -113,7 +114,7 @@ class timer_queue {
     put(place, what);
   }
 
-  std::vector<entry> heap_;  // the next one in front; with room for all timers
+  std::vector<entry> heap_;  // the next timer in front; has room for all timers
   std::size_t timers_ = 0;
   std::uint64_t order_ = 0;
 };

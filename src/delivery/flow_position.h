@@ -1,4 +1,4 @@
-// How far a destination has come with a flow: what it tells the sender when a path opens.
+// The position of a destination in a flow, which it tells the sender when a path opens.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 namespace atbus::detail {
 
 struct flow_position {
-  // Which memory of the flow it speaks of: counted from 1 in each incarnation of the destination. One that
-  // it forgot never comes back; the flow gets a new one. Without this number a sender that missed
-  // the answer after a forgotten one would take the new memory for the old.
+  // The session of the flow, counted from 1 in each incarnation of the destination. If the destination
+  // forgets a session, the flow gets a new one, and the number is not used again. Without this number, a
+  // sender that missed an answer could mistake a new session for the forgotten one.
   std::uint64_t session = 0;
-  // The highest number that it has handed to a handler or was told to pass over.
+  // The highest number that the destination has handed to a handler or was told to skip.
   std::uint64_t last = 0;
   friend bool operator==(const flow_position&, const flow_position&) = default;
 };

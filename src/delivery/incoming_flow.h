@@ -1,8 +1,8 @@
-// The messages from one incarnation of another node: which number comes next, and which were handled.
-// Duplicate suppression is this one number. A pure state machine.
+// The messages from one incarnation of another node: which number comes next, and which were handled. This
+// one number suppresses duplicates. A pure state machine.
 //
-// Guarantees: the numbers of messages it lets through only grow, so each is handled once; and no
-// message gets a number before its path has said where it goes on.
+// Guarantees: the numbers of accepted messages only grow, so each message is handled once. No message gets a
+// number before its path has announced one.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@ class incoming_flow {
   enum class verdict : std::uint8_t { deliver, duplicate, violation };
 
   incoming_flow() = default;
-  // A new one; session_table says which session.
+  // A new flow; session_table assigns the session.
   explicit incoming_flow(std::uint64_t session) noexcept : position_{.session = session} {}
 
-  // A new path: it has to announce a number before the first message. `turn` orders announcements by
-  // when they were sent; 0: the sender does not say. False: the flow has moved on since.
+  // Moves to a new path, which has to announce a number before its first message. `turn` orders
+  // announcements by the time of sending; 0: unknown. False: the flow has moved to a later path.
   [[nodiscard]] bool move_to_path(std::uint64_t turn) noexcept {
     if (turn != 0 && turn < turn_)
       return false;
     next_ = 0;
     return true;
   }
-  // The next message of the path has this number; those up to it that were not handled never come.
-  // False: no sender may say that.
+  // The next message of the path has this number; earlier ones that were not handled never come. False: the
+  // announcement violates the protocol.
   [[nodiscard]] bool announce(std::uint64_t next, std::uint64_t turn) noexcept {
     if (next == 0 || next < next_)
       return false;
@@ -38,16 +38,16 @@ class incoming_flow {
     position_.last = std::max(position_.last, next - 1);
     return true;
   }
-  // Whether the next message of the path is one that was announced and not handled yet.
+  // Whether the next message of the path was announced and not handled yet.
   [[nodiscard]] bool is_next_new() const noexcept { return next_ > position_.last; }
-  // So many messages have come, the first of which is_next_new().
+  // So many messages have arrived; is_next_new() was true for the first.
   void arrived_new(std::uint64_t messages) noexcept {
     if (messages == 0)
       return;
     next_ += messages;
     position_.last = next_ - 1;
   }
-  // A message has come.
+  // A message has arrived.
   [[nodiscard]] verdict arrived() noexcept {
     if (next_ == 0)
       return verdict::violation;
@@ -58,11 +58,11 @@ class incoming_flow {
     return verdict::deliver;
   }
 
-  // Whether the sender has said where it goes on, on any path.
+  // Whether the sender has announced a number on any path.
   [[nodiscard]] bool has_begun() const noexcept { return next_ != 0 || position_.last != 0; }
 
-  // What to tell the sender, once every earlier path is dropped: nothing may come from one of them
-  // after that.
+  // The position to tell the sender. Only after every earlier path is dropped: no message may arrive from one
+  // of them afterwards.
   [[nodiscard]] const flow_position& position() const noexcept { return position_; }
 
  private:

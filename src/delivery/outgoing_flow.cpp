@@ -70,8 +70,8 @@ bool outgoing_flow::resume(const node_instance& instance, const flow_position& p
     if (!at->may_have_arrived) {
       ++at;
     } else if (same_life || policy == restart_policy::report || at->may_be_inherited) {
-      // The same incarnation has forgotten what it had: it would take this one for new. An incarnation that has
-      // inherited it would have it twice.
+      // The same incarnation has forgotten its position, and would take this message for a new one. An
+      // incarnation that has inherited the message would get it twice.
       at = move_out(at, given_up);
     } else {
       at->may_have_arrived = false;

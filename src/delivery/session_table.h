@@ -1,6 +1,5 @@
-// What a node remembers of flows whose sender is away: how far each had come. Bounded: the one that
-// went away first is forgotten first. A sender whose flow was forgotten gets a new session when it
-// comes back, and knows by its number.
+// The positions of flows whose sender is away. Bounded: the sender that left first is forgotten first. A
+// sender whose flow was forgotten gets a new session when it comes back; the session's number tells it.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +16,20 @@ class session_table {
  public:
   explicit session_table(std::size_t most) noexcept : most_(most) {}
 
-  // The sender of this flow is away. A flow of which nothing has come takes no place: a new one is the
-  // same. So handshakes that come to nothing push nothing out.
-  // `silent`: it was taken for dead only because it did not answer.
+  // The sender of this flow is away. A flow without a message takes no place, because a new flow is equal: so
+  // failed handshakes push no other flow out. `silent`: the sender was declared dead only because it did not
+  // answer.
   void remember(const node_instance& sender, const incoming_flow& flow, bool silent = false);
-  // A flow that is not to be remembered, as those of clients are not.
+  // Ends a flow that is not remembered, such as that of a client.
   void lose(const incoming_flow& flow) noexcept { lost_ += flow.has_begun() ? 1 : 0; }
-  // It is back: its flow as it was remembered, or a new one. A new session is higher than all that were
-  // forgotten or lost.
+  // The sender is back: returns its flow as remembered, or a new one. A new session is higher than all that
+  // were forgotten or lost.
   [[nodiscard]] incoming_flow take(const node_instance& sender);
-  // What is remembered of it; null: nothing.
+  // The remembered flow; null if there is none.
   [[nodiscard]] const incoming_flow* find(const node_instance& sender) const;
-  // Another incarnation of that id has come: those before it that were silent must not come back.
+  // Another incarnation of that id has registered: earlier ones that were silent must not come back.
   void supersede(const node_instance& by) noexcept;
-  // The flow of an incarnation that must not come back; null: it may, as far as is remembered.
+  // The flow of an incarnation that must not come back; null if it may, as far as is remembered.
   [[nodiscard]] const incoming_flow* superseded(const node_instance& sender) const;
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::uint64_t forgotten() const noexcept { return forgotten_; }

@@ -1,4 +1,4 @@
-// What src/testing needs of a node beside its verbs. Exported, because that is a library of its own.
+// Access of src/testing to a node beyond its verbs. Exported, because src/testing is a library of its own.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a node of a user stands on: this machine, or a simulated one (src/testing).
+// The platform of a node: this machine, or a simulated one (src/testing).
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ class node_platform {
 
   // The same for as long as this lives.
   [[nodiscard]] virtual node_environment environment() noexcept = 0;
-  // Sleeps for at most so long, negative: for ever, until the channels may have something to tell: true.
+  // Sleeps for at most `longest` (negative: no limit). True: the channels may have events.
   virtual bool sleep(std::chrono::nanoseconds longest) = 0;
   // How long to spin before that.
   [[nodiscard]] virtual std::chrono::nanoseconds spin() const noexcept = 0;

@@ -1,7 +1,7 @@
-// What other threads send through a node: a lane in memory for each node_sender.
+// Messages that other threads send through a node: one lane in memory for each node_sender.
 //
-// The lanes do the synchronizing; everything here belongs to the node's thread. A message that its
-// destination has no room for holds up its own lane, no other one.
+// The lanes synchronize; everything else here belongs to the node's thread. A message whose destination has
+// no room blocks only its own lane.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Reads the body of a control message, which a stranger may have made, without trusting a number in
-// it: what is announced reserves nothing, and what exceeds a limit of control.h ends the reading.
+// Reads the body of a control message without trusting it, because an unproven peer may have made it. An
+// announced length reserves no memory, and a value above a limit of control.h ends the reading.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace atbus::detail {
 
-// Where a value goes; its type says what the value has to be. Bytes have their exact number.
+// The destination of a value; its type is the type of the value. Byte arrays must have the exact size.
 using field_target =
     std::variant<bool*, std::uint8_t*, std::uint16_t*, std::uint64_t*, bus_id*, errc*, relation*,
                  mutable_bytes, std::string*, std::vector<std::string>*>;
@@ -29,11 +29,11 @@ struct body_field {
   bool found = false;
 };
 
-// Every field has to be there, once; other keys are passed over. The error names the field.
+// Each field has to occur exactly once; unknown keys are skipped. The error names the field.
 [[nodiscard]] error read_body(bytes_view body, std::span<body_field> fields);
 
-// The number in a body that holds nothing but field 1, written as encode() does. What nodes tell each
-// other all the time is read so, because msgpack-c allocates; nothing for any other body.
+// The number in a body that holds only field 1, written as by encode(); empty for any other body. For
+// frequent messages, because msgpack-c allocates.
 [[nodiscard]] std::optional<std::uint64_t> read_lone_number(bytes_view body) noexcept;
 
 }  // namespace atbus::detail

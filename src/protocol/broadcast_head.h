@@ -3,8 +3,8 @@
 //   0                  8         16         24         32       33     34        35      40
 //   | head of the link | prefix  | source   | number   | length | hops | answers |   0   |  payload
 //
-// The first 8 bytes (with the user's type) and the hops left are written anew for each link. `answers`
-// is 1 where each node that is reached says so to the source.
+// The first 8 bytes (with the user's type) and the hops left are rewritten for each link. `answers` is 1 if
+// each reached node reports to the source.
 //
 // Pure. Nothing here allocates. doc/design/routing.md has the bytes.
 #pragma once
@@ -46,7 +46,7 @@ inline void encode(const broadcast_head& head, std::byte* to) noexcept {
   to[34] = static_cast<std::byte>(head.answers);
 }
 
-// Reads the head of a whole message of kind `broadcast`. False: no node writes such a one.
+// Reads the head of a whole message of kind `broadcast`. False if it is malformed.
 [[nodiscard]] inline bool decode(bytes_view message, broadcast_head& head) noexcept {
   message_head outer;
   if (message.size() < broadcast_head_size || decode(message, outer) != head_fault::none ||

@@ -1,4 +1,4 @@
-// What msgpack-c writes to.
+// The output of msgpack-c.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,14 @@
-// What is in a command and in its reply: a number, a deadline, and words.
+// The payload of a command and of its reply: a number, a deadline, and words.
 //
 //   0                        8                          16
 //   | number, little endian  |  deadline, little endian  |  msgpack array of strings
 //
-// The strings are the command's name and arguments, or the reply. The deadline is the time of the sender's
-// monotonic clock in nanoseconds when nobody waits for the reply any more; 0 in replies. It means something
-// on the sender's host only: to the next incarnation of a receiver, which finds the command in shared memory.
+// The strings are the command's name and arguments, or the reply. The deadline is the time, in nanoseconds of
+// the sender's monotonic clock, when the sender stops waiting for the reply; 0 in replies. It is valid only
+// on the sender's host: the next incarnation of a receiver checks it when it finds the command in shared
+// memory.
 //
-// Pure. A stranger may have made the bytes: nothing is reserved for what they announce.
+// Pure. An unproven peer may have made the bytes: an announced length reserves no memory.
 #pragma once
 
 #include <chrono>
@@ -32,7 +33,7 @@ struct command_body {
 // Replaces what is in `payload`. At most command_words_max words.
 void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload,
             std::chrono::nanoseconds deadline = {});
-// False: it is not as above. `body` is only good otherwise.
+// False if the payload is malformed; then `body` is not valid.
 [[nodiscard]] bool decode(bytes_view payload, command_body& body);
 
 }  // namespace atbus::detail

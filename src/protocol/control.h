@@ -1,9 +1,9 @@
 // The control messages of two nodes: what is in each, and their bytes.
 //
 // A control message is a head and a body; the body is a msgpack map with small whole numbers as keys.
-// Keys that a reader does not know are passed over, whatever their values are; everything else that
-// is not as written here is refused with an error (protocol_error) that names the field. Reading
-// keeps no more than what a body below can hold, whatever a peer announces.
+// Unknown keys are skipped, whatever their values are. Any other deviation is refused with an error
+// (protocol_error) that names the field. Reading keeps no more than a body below can hold, whatever a peer
+// announces.
 //
 // Pure. doc/design/protocol.md has the keys.
 #pragma once
@@ -36,30 +36,30 @@ using host_identity = std::array<std::byte, 16>;
 using message_mac = std::array<std::byte, 32>;
 using byte_buffer = std::vector<std::byte>;
 
-// What a node says of itself.
+// A node's introduction of itself.
 struct introduction {
   std::uint16_t version_min = protocol_version;
   std::uint16_t version_max = protocol_version;
-  std::uint64_t capabilities = 0;  // one bit each; what both have is used
+  std::uint64_t capabilities = 0;  // one bit each; those that both ends have are used
   bus_id id;
   std::uint64_t incarnation = 0;
   handshake_nonce nonce{};               // random, new for each handshake
-  std::vector<std::string> addresses{};  // where it listens; what is above a limit is not told
+  std::vector<std::string> addresses{};  // where it listens; addresses above a limit are left out
   host_identity host{};                  // the same on both sides: one host and one network
   std::uint64_t message_limit = 0;       // payload bytes of the longest message it accepts
   bus_id range_first{};                  // of the ids of its children, where it may have any
   std::uint8_t range_length = 0;         // of the prefix that they share, in bits; 0: it has none
-  relation as = relation::peer;          // what it is to the other end
+  relation as = relation::peer;          // its relation to the other end
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };
 
-// How far the sender of this has come with the flow of the node that it tells it to.
+// The sender's position in the flow of the node that receives this.
 struct resume_point {
-  std::uint64_t session = 0;  // which memory of that flow it speaks of; never 0
+  std::uint64_t session = 0;  // the session of that flow; never 0
   std::uint64_t last = 0;     // the highest number it has handled
   bool sole = false;          // it has no other link to that node any more
-  // Another incarnation of that node has taken its place here: nothing more of this one's is taken, ever.
+  // Another incarnation of that node has taken its place: messages of this one are never accepted again.
   bool superseded = false;
 
   friend bool operator==(const resume_point&, const resume_point&) = default;
@@ -68,18 +68,18 @@ struct resume_point {
 struct hello_body {
   static constexpr auto kind = message_kind::hello;
   introduction self;
-  bus_id expected;  // who is dialled; 0: whoever it is
+  bus_id expected;  // the id that is dialled; 0: any node
   friend bool operator==(const hello_body&, const hello_body&) = default;
 };
 
 struct welcome_body {
   static constexpr auto kind = message_kind::welcome;
   introduction self;
-  std::uint16_t version = 0;  // chosen: the highest that both speak
+  std::uint16_t version = 0;  // the highest common version
   friend bool operator==(const welcome_body&, const welcome_body&) = default;
 };
 
-// The last two of a handshake end in a MAC behind the body, all zeroes where there is no token.
+// The last two messages of a handshake end in a MAC behind the body; it is all zeroes without a token.
 struct proof_body {
   static constexpr auto kind = message_kind::proof;
   resume_point resume;
@@ -94,8 +94,8 @@ struct accept_body {
   friend bool operator==(const accept_body&, const accept_body&) = default;
 };
 
-// The handshake has failed; nothing follows. A reason may have no name here, and the text is the
-// peer's: show it with in_quotes(). What is longer than text_size_max is cut off when written.
+// The handshake has failed; nothing follows. The reason may be unknown to this version, and the text is the
+// peer's: print it with in_quotes(). Writing cuts off text beyond text_size_max.
 struct refuse_body {
   static constexpr auto kind = message_kind::refuse;
   errc reason = errc::denied;
@@ -125,11 +125,11 @@ struct flow_body {
   static constexpr auto kind = message_kind::flow;
   std::uint64_t next = 0;    // number of the next data message
   std::uint64_t before = 0;  // and of the last one before it on this link
-  std::uint64_t turn = 0;    // counts what this incarnation announces, on all links; 0: not said
+  std::uint64_t turn = 0;  // counts the announcements of this incarnation on all links; 0: unknown
   friend bool operator==(const flow_body&, const flow_body&) = default;
 };
 
-// The sender leaves; nothing follows. Of reason and text see refuse_body.
+// The sender leaves; nothing follows. For reason and text see refuse_body.
 struct bye_body {
   static constexpr auto kind = message_kind::bye;
   errc reason = errc::ok;
@@ -144,7 +144,7 @@ struct addresses_body {
   friend bool operator==(const addresses_body&, const addresses_body&) = default;
 };
 
-// From a child to its parent: which of its children is that id, or has it below?
+// From a child to its parent: asks which of its children has that id, or has it below.
 struct where_body {
   static constexpr auto kind = message_kind::where;
   bus_id id;
@@ -161,13 +161,13 @@ struct found_body {
   friend bool operator==(const found_body&, const found_body&) = default;
 };
 
-// Replaces what is in `message` by a whole message, head and all. Never more than control_size_max.
+// Replaces the contents of `message` by a whole message with its head, at most control_size_max bytes.
 // Allocates nothing if `message` has the room.
 template <class Body>
 void encode(const Body& body, byte_buffer& message);
 
-// Reads a whole message of that kind; `body` is only good if there is no error. Bodies of one number,
-// written as encode() does it, are read without allocating.
+// Reads a whole message of that kind; `body` is valid only without an error. Does not allocate for a body of
+// one number, written as by encode().
 template <class Body>
 [[nodiscard]] error decode(bytes_view message, Body& body);
 

@@ -19,8 +19,8 @@ std::array<std::byte, 4> length_bytes(std::size_t length) noexcept {
           static_cast<std::byte>(length >> 16U), static_cast<std::byte>(length >> 24U)};
 }
 
-// The key of who has no token. It proves nothing, but that both ends speak of the same messages; it is
-// too short to be a token.
+// The key of a node without a token. It only shows that both ends have the same messages. It is too short to
+// be a token.
 constexpr std::string_view no_token = "no token";
 static_assert(no_token.size() < token_size_min);
 
@@ -148,7 +148,7 @@ bool handshake::is_proven(bytes_view message, std::string_view label,
     const std::optional<message_mac> wanted = mac_of(message, label, nullptr);
     return wanted && equal_in_constant_time(theirs, *wanted);
   }
-  // All of them, so that the time it takes does not tell which one fits.
+  // Try all of them, so that the time does not reveal which one matches.
   for (const token& candidate : candidates) {
     const std::optional<message_mac> wanted = mac_of(message, label, &candidate);
     if (wanted && equal_in_constant_time(theirs, *wanted))

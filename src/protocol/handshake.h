@@ -1,23 +1,23 @@
-// How two nodes make sure of each other when a link between them has opened: a state machine for
-// each role. The initiator is who dialled.
+// The handshake with which two nodes authenticate each other after a link has opened: a state machine for
+// each role. The initiator is the node that dialled.
 //
 //   initiator                acceptor
 //        hello     ------>
 //                  <------   welcome
-//        proof     ------>                 here the acceptor asks whether the peer is wanted
+//        proof     ------>                 here the acceptor decides whether it admits the peer
 //                  <------   accept
 //
 // Guarantees, where this node has tokens:
-// - Done means that the other end has one of them, and has proven it over everything that was said,
-//   with a fresh nonce of ours in it: ids, incarnations, versions, capabilities, addresses and
-//   resume points are its own words, and it heard ours.
-// - Nothing recorded of one handshake is of use in another, in the other role, or sent back.
-// - Who has no token learns from the refusal only that it was refused.
-// Without tokens on both sides nothing is proven, and who admits is told so. With tokens on one side
-// only, the handshake fails.
+// - `done` means that the other end has one of the tokens, and has proven it over the whole handshake,
+//   including a fresh nonce of this end. So ids, incarnations, versions, capabilities, addresses and resume
+//   points of both ends are authentic.
+// - Recorded messages are useless in another handshake, in the other role, or if reflected.
+// - A peer without a token learns from the refusal only that it was refused.
+// If neither side has tokens, nothing is proven, and the admission callback is told so. If only one side has
+// tokens, the handshake fails.
 //
-// Pure: no clock and no randomness of its own. The node closes the link when the state is `failed`,
-// after what there is to send, and ends handshakes that take too long. One thread.
+// Pure: no clock, no random numbers of its own. In the state `failed`, the node sends the last message and
+// closes the link. It also ends handshakes that take too long. One thread.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,12 @@
 
 namespace atbus::detail {
 
-// Who is at the other end.
+// The identity of the other end.
 struct peer_identity {
   bus_id id;
   std::uint64_t incarnation = 0;
-  std::uint16_t version = 0;       // the one that both use
-  std::uint64_t capabilities = 0;  // what both have
+  std::uint16_t version = 0;       // the common version
+  std::uint64_t capabilities = 0;  // those that both have
   std::vector<std::string> addresses;
   host_identity host{};
   std::uint64_t message_limit = 0;
@@ -53,8 +53,8 @@ struct peer_identity {
               // initiator only when all is done
 };
 
-// Asked once, before the proof or the accept is sent: how far this node has come with the peer's
-// flow, or why the peer is not wanted; code and text of such an error go to the peer.
+// Called once, before the proof or the accept is sent. Returns this node's position in the peer's flow, or an
+// error that refuses the peer; its code and text are sent to the peer.
 using admission = std::function<result<resume_point>(const peer_identity&)>;
 
 enum class handshake_state : std::uint8_t { going_on, done, failed };
@@ -64,22 +64,22 @@ struct handshake_step {
   bytes_view send;  // one message for the peer, if not empty; valid until the next call
 };
 
-// What both roles have in common.
+// The common base of both roles.
 class handshake {
  public:
   handshake(const handshake&) = delete;
   handshake& operator=(const handshake&) = delete;
   virtual ~handshake() = default;
 
-  // A whole message of the peer's, of any kind. A refusal is sent once; then nothing more is said.
+  // Handles a whole message of the peer, of any kind. A refusal is sent once, and nothing after it.
   [[nodiscard]] handshake_step receive(bytes_view message);
 
   [[nodiscard]] handshake_state state() const noexcept { return state_; }
   // Once done.
   [[nodiscard]] const peer_identity& peer() const noexcept { return peer_; }
-  // Once done: how far the peer has come with our flow.
+  // Once done: the peer's position in this node's flow.
   [[nodiscard]] const resume_point& resume() const noexcept { return resume_; }
-  // Once failed. Says more than the peer is told.
+  // Once failed. Has more detail than the refusal sent to the peer.
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
   // Failed, because the other end did not prove that it has a token that counts here.
   [[nodiscard]] bool lacks_proof() const noexcept { return lacks_proof_; }
@@ -95,8 +95,8 @@ class handshake {
 
   template <class Body>
   handshake_step say(const Body& body, message_kind then_await);
-  // Asks who admits, and answers with the resume point and a MAC made with `with`, or refuses.
-  // `then_await` nothing: done.
+  // Calls the admission callback, and answers with the resume point and a MAC made with `with`, or refuses.
+  // Without `then_await` the handshake is done.
   template <class Body>
   handshake_step say_proven(std::string_view label, const token* with,
                             std::optional<message_kind> then_await);
@@ -105,20 +105,20 @@ class handshake {
   // Tells the peer nothing but `denied`.
   handshake_step deny(std::string_view why);
 
-  // How far the peer has come with our flow; an error if it can't have.
+  // Takes the peer's position in this node's flow; an error if it is impossible.
   [[nodiscard]] error take_resume(const resume_point& theirs);
   // Puts a whole message into the transcript.
   void record(bytes_view message);
-  // Takes what the peer says of itself, or says what is wrong with it.
+  // Takes the peer's introduction, or returns what is wrong with it.
   [[nodiscard]] error meet(introduction theirs);
   // Whether the MAC at the end of `message`, which is not recorded yet, was made with one of
-  // `candidates`, which is left in `with`; where there are no candidates, with the key of who has none.
+  // `candidates`, which is stored in `with`. Without candidates, uses the key of a node without a token.
   [[nodiscard]] bool is_proven(bytes_view message, std::string_view label,
                                std::span<const token> candidates, const token*& with) const;
 
   [[nodiscard]] const introduction& self() const noexcept { return self_; }
   [[nodiscard]] std::span<const token> tokens() const noexcept { return tokens_; }
-  // The one that we prove ourselves with, if there are any.
+  // The token that this end uses for its proof, if there is one.
   [[nodiscard]] std::span<const token> first_token() const noexcept;
 
  private:
@@ -143,9 +143,8 @@ class handshake {
 
 class handshake_initiator final : public handshake {
  public:
-  // `expected` is who has to answer; 0: whoever it is. It has to answer as what it is to us if we are
-  // to it what `self` says. The nonce in `self` is random and was never
-  // used before.
+  // `expected` is the id that has to answer; 0: any. Its relation has to be the opposite of the one in
+  // `self`. The nonce in `self` is random and was never used before.
   handshake_initiator(introduction self, bus_id expected, const token_list& tokens,
                       admission admit);
 
@@ -162,7 +161,7 @@ class handshake_initiator final : public handshake {
 
 class handshake_acceptor final : public handshake {
  public:
-  // Of `self` see the initiator; it answers as what we are to who dialled.
+  // For `self` see the initiator. The answer has this node's relation to the dialling one.
   handshake_acceptor(introduction self, const token_list& tokens, admission admit);
 
  private:

@@ -18,7 +18,7 @@
 
 namespace atbus::detail {
 
-// 0 is a message of the user's; all others are between the two nodes.
+// 0 is a user's message; all others are between the two nodes.
 enum class message_kind : std::uint8_t {
   data,
   hello,
@@ -34,14 +34,14 @@ enum class message_kind : std::uint8_t {
   addresses,
   routed,     // passes through other nodes: routed_head.h
   broadcast,  // to all nodes of a range: broadcast_head.h
-  // Passed over by who does not know them.
+  // Ignored by nodes that do not know them.
   where = 0x80,
   found,
 };
 inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
 
-// As written above; of known kinds only.
+// The name of the enumerator; only for known kinds.
 [[nodiscard]] constexpr std::string_view name(message_kind kind) noexcept {
   constexpr std::array<std::string_view, message_kind_count> names{
       "data", "hello", "welcome", "proof", "accept",    "refuse", "acknowledge",
@@ -58,7 +58,7 @@ inline constexpr std::size_t message_kind_count =  // of those below 0x80
          kind == message_kind::found;
 }
 
-// An unknown kind that is passed over; any other is a breach of protocol.
+// Unknown kinds with this bit are ignored; any other unknown kind violates the protocol.
 inline constexpr std::uint8_t ignorable_kind = 0x80;
 [[nodiscard]] constexpr bool is_ignorable(message_kind kind) noexcept {
   return (static_cast<std::uint8_t>(kind) & ignorable_kind) != 0 && !is_known(kind);
@@ -70,12 +70,12 @@ inline constexpr std::size_t control_size_max = std::size_t{16} * 1024;
 // Of data only; routed messages and broadcasts have those of routed_flags.
 inline constexpr std::uint8_t flag_redelivered = 1;
 inline constexpr std::uint8_t flag_require_delivery = 2;
-inline constexpr std::uint8_t flag_acknowledge = 4;  // what is handled is to be said at once
+inline constexpr std::uint8_t flag_acknowledge = 4;  // acknowledge at once
 inline constexpr std::uint8_t flag_command = 8;      // the payload is a command (command_body.h)
 inline constexpr std::uint8_t flag_reply = 16;       // it is the reply to one; the type is a result
 inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
-// Of routed messages and broadcasts: on the way was a link without tokens whose other end the kernel
-// could not vouch for.
+// For routed messages and broadcasts: one link on the path had no tokens, and the kernel could not
+// authenticate its other end.
 inline constexpr std::uint8_t flag_unproven = 32;
 inline constexpr std::uint8_t routed_flags = flag_acknowledge | flag_unproven;
 inline constexpr std::uint8_t known_flags =
@@ -103,7 +103,7 @@ enum class head_fault : std::uint8_t {
   type_in_control,  // a control message with a user's type
 };
 
-// A sentence for logs and people.
+// One sentence for logs and error texts.
 [[nodiscard]] constexpr std::string_view explain(head_fault fault) noexcept {
   switch (fault) {
     case head_fault::none:
@@ -158,7 +158,7 @@ constexpr void encode(const message_head& head, std::byte* to) noexcept {
     return head_fault::truncated;
   message_head_bytes bytes{};
   std::copy_n(message.begin(), message_head_size, bytes.begin());
-  // Turning twice is turning back.
+  // Swapping the byte order twice restores it.
   head = std::bit_cast<message_head>(head_bytes(std::bit_cast<message_head>(bytes)));
   if (is_ignorable(head.kind))
     return head_fault::none;

@@ -1,4 +1,4 @@
-// What two linked nodes are to each other.
+// The relation of a node to the node it is linked to.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline constexpr std::uint8_t relation_max = 3;
   return "sibling";
 }
 
-// What we are to whom is that to us.
+// The other node's relation to this one.
 [[nodiscard]] constexpr relation opposite(relation of) noexcept {
   switch (of) {
     case relation::child:

@@ -25,27 +25,27 @@ namespace atbus::detail {
 
 inline constexpr std::uint8_t hops_max = 16;
 
-// What it says of its circuit.
+// The meaning of a routed message for its circuit.
 enum class circuit_step : std::uint8_t {
   carry,    // here is batch `number`
-  expects,  // `number` is the one that is taken next: those before it have come
-  misses,   // the same, and later ones have come
-  failed,   // `number` has gone no further, for `reason`: from a relay, in the destination's name
+  expects,  // `number` is the batch accepted next: all before it have arrived
+  misses,   // as expects, and later batches have arrived
+  failed,   // a relay dropped batch `number` because of `reason`; sent in the destination's name
   ended,    // there is no such circuit
-  reached,  // a broadcast has come; its number is in `circuit`
+  reached,  // a broadcast has arrived; its number is in `circuit`
 };
 
 struct routed_head {
   std::uint8_t flags = 0;  // routed_flags; flag_acknowledge is of this link
   std::uint8_t hops_left = hops_max;
   circuit_step step = circuit_step::carry;
-  bool asks = false;       // how far the other end has come is to be said at once
+  bool asks = false;       // asks the other end for its position at once
   errc reason = errc::ok;  // of failed
   std::uint16_t messages =
       0;  // that end in the batch, of carry. 0: it is a fragment, not the last one
   bus_id destination;
   bus_id source;
-  std::uint64_t circuit = 0;  // drawn by who opens it
+  std::uint64_t circuit = 0;  // random, chosen by the node that opens it
   std::uint64_t number = 0;   // in its direction of the circuit, from 1
 
   friend bool operator==(const routed_head&, const routed_head&) = default;
@@ -87,7 +87,7 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
   store_little_endian(to + 32, head.number);
 }
 
-// Reads the head of a whole message of kind `routed`. False: no node writes such a one.
+// Reads the head of a whole message of kind `routed`. False if it is malformed.
 [[nodiscard]] inline bool decode(bytes_view message, routed_head& head) noexcept {
   message_head outer;
   if (message.size() < routed_head_size || decode(message, outer) != head_fault::none ||

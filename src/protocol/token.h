@@ -1,4 +1,4 @@
-// The shared secrets by which nodes know each other, and what is proven with them.
+// The shared secrets with which nodes authenticate each other.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class token {
   std::vector<std::byte> secret_;
 };
 
-// The first is the one that a node proves itself with; a peer may use any.
+// A node uses the first one for its proof; a peer may use any.
 using token_list = std::vector<token>;
 
 // HMAC-SHA-256 (RFC 2104, FIPS 180-4) of all parts in a row; nothing if the library that computes it
@@ -42,7 +42,7 @@ using token_list = std::vector<token>;
 [[nodiscard]] std::optional<message_mac> hmac_sha256(bytes_view key,
                                                      std::initializer_list<bytes_view> parts);
 
-// Takes the same time wherever they differ.
+// The time does not depend on where they differ.
 [[nodiscard]] bool equal_in_constant_time(const message_mac& left,
                                           const message_mac& right) noexcept;
 

@@ -21,7 +21,7 @@ struct fork_list {
   static void in_parent();
   static void in_child();
 
-  std::mutex gate;  // held across fork, passed by pauses: those to come don't keep a fork waiting
+  std::mutex gate;  // held across fork, passed by pauses: later pauses don't delay a waiting fork
   std::shared_mutex mutex;  // held across fork, shared by pauses
   std::mutex list_mutex;    // taken inside a pause only, so free in every child
   fork_guard* first = nullptr;
@@ -30,13 +30,13 @@ struct fork_list {
 namespace {
 
 thread_local int pauses = 0;
-// Made when the library is loaded: a fork in the middle of making it would leave half of it.
+// Constructed when the library is loaded: a fork during its construction would leave it half made.
 [[maybe_unused]] const fork_list& made_early = fork_list::instance();
 
 }  // namespace
 
-// A signal handler that forks in the middle of a pause of its own thread must not wait for its end.
-// What its child then finds may be half made: it is left alone until exec closes it.
+// A signal handler that forks during a pause of its own thread must not wait for the pause to end. Objects
+// may be half made in that child, so it leaves them alone until exec closes them.
 
 void fork_list::before_fork() {
   if (pauses != 0)
@@ -55,7 +55,7 @@ void fork_list::in_parent() {
 void fork_list::in_child() {
   if (pauses != 0)
     return;
-  // They are held by a thread id that is not ours here.
+  // The mutexes are held by a thread of the parent, so make new ones.
   new (&instance().gate) std::mutex;
   new (&instance().mutex) std::shared_mutex;
   for (fork_guard* g = instance().first; g != nullptr; g = g->next_)

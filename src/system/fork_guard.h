@@ -1,17 +1,16 @@
-// Keeps a forked child from speaking for its parent.
+// Keeps a forked child from acting for its parent.
 //
-// Kernel locks and connections belong to open file descriptions, which fork shares: a child that
-// kept them would make a dead parent look alive. So in the child every guarded object closes its
-// descriptors (closing never drops the parent's lock, unlocking would) and forgets its mappings,
-// which are MADV_DONTFORK and do not exist there. A fork_pause keeps forks away from moments in
-// which a descriptor is open and no guarded object knows it.
+// Kernel locks and connections belong to open file descriptions, which fork shares. A child that kept them
+// would make a dead parent look alive. So in the child every guarded object closes its descriptors (closing
+// keeps the parent's lock; unlocking would drop it) and forgets its mappings, which are MADV_DONTFORK and do
+// not exist there. A fork_pause blocks forks while a descriptor is open that no guarded object holds.
 #pragma once
 
 namespace atbus::detail {
 
-// While one lives, other threads that fork wait; threads with pauses of their own don't. Nests. A
-// fork that waits goes before pauses that begin later. No code of the user's runs inside one, a
-// signal handler excepted: the child of one that forks there can only exec or exit.
+// While one exists, forks in other threads wait; other pauses do not. Pauses nest. A waiting fork goes before
+// pauses that begin later. No user code runs inside a pause, except for signal handlers: if one forks there,
+// its child may only exec or exit.
 class fork_pause {
  public:
   fork_pause() noexcept;
@@ -20,8 +19,8 @@ class fork_pause {
   ~fork_pause();
 };
 
-// Base of every object that holds descriptors or mappings. Made and destroyed inside a fork_pause:
-// half an object can't be abandoned.
+// Base of every object that holds descriptors or mappings. Constructed and destroyed inside a fork_pause,
+// because a half-made object can't be abandoned.
 class fork_guard {
  public:
   fork_guard() noexcept;

@@ -27,14 +27,14 @@ int epoll_wait_in_ns(int epoll, epoll_event* events, int count, std::int64_t tim
 #endif
 }
 
-// The kernel refuses waits in nanoseconds. Remembered, so that a wait is one system call.
+// Set when the kernel refuses waits in nanoseconds, so that later waits need one system call.
 std::atomic<bool> waits_in_ms{false};
 
 int epoll_wait_ns(int epoll, epoll_event* events, int count, std::int64_t timeout_ns) {
   if (timeout_ns > 0 && !waits_in_ms.load(std::memory_order_relaxed)) {
     const int n = kernel().epoll_wait_in_ns(epoll, events, count, timeout_ns);
-    // ENOSYS: a kernel before 5.11. EPERM and others: a seccomp filter that does not know the call.
-    // Errors of the arguments come from the call below as well.
+    // ENOSYS: a kernel before 5.11. EPERM and others: a seccomp filter that does not know the call. If the
+    // arguments are wrong, the call below fails as well.
     if (n >= 0 || errno == EINTR)
       return n;
     if (errno == ENOSYS || errno == EPERM || errno == EACCES)
@@ -46,7 +46,7 @@ int epoll_wait_ns(int epoll, epoll_event* events, int count, std::int64_t timeou
                                    ms > 0x7fffffff ? 0x7fffffff : static_cast<int>(ms));
 }
 
-// What is in one piece the kernel takes faster from send: there is no list to copy.
+// send is faster for a single piece, because the kernel has no list to copy.
 ssize_t send_pieces(int fd, const msghdr* message, int flags) {
   if (message->msg_iovlen == 1 && message->msg_controllen == 0 && message->msg_namelen == 0)
     return ::send(fd, message->msg_iov->iov_base, message->msg_iov->iov_len, flags);
@@ -134,8 +134,8 @@ lock_state query_byte(int fd, std::uint64_t byte) noexcept {
 }
 
 void unlock_byte(int fd, std::uint64_t byte) noexcept {
-  // Even this needs memory of the kernel's, and may fail for want of it. Whoever gives a byte up
-  // goes on without it: a lock that stayed would look like a living holder.
+  // Even unlocking needs kernel memory and may fail. The caller goes on without the lock, so it must not
+  // stay: it would look like a living holder.
   constexpr int tries = 3;
   struct flock lock = one_byte(F_UNLCK, byte);
   for (int i = 0; i < tries && kernel().lock(fd, F_OFD_SETLK, &lock) != 0; ++i) {
@@ -143,8 +143,7 @@ void unlock_byte(int fd, std::uint64_t byte) noexcept {
 }
 
 bool register_for_barriers() noexcept {
-  // Asked anew each time: after fork the registration is inherited, after exec it is gone, and it
-  // costs only at open.
+  // Registers at each open: a fork keeps the registration, an exec drops it, and the call is cheap.
   return kernel().membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0) == 0;
 }
 

@@ -1,8 +1,8 @@
-// The one seam between atbus and the kernel for everything that is not on the per-message path.
+// The interface to the kernel for everything off the per-message path.
 //
-// Code above this floor calls `kernel().fallocate(...)`, never the C library directly, so that a
-// test can replace any call by one that fails the way real kernels fail (no space, no descriptors,
-// no membarrier). Each entry behaves as the system call of its name: -1 (or MAP_FAILED) and errno.
+// All other code calls `kernel().fallocate(...)`, never the C library directly. So a test can replace any
+// call by one that fails as real kernels fail (no space, no descriptors, no membarrier). Each entry behaves
+// like the system call of its name: -1 (or MAP_FAILED) and errno.
 #pragma once
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ struct kernel_calls {
   int (*linkat)(int old_directory, const char* old_path, int directory, const char* path,
                 int flags);
   int (*renameat)(int old_directory, const char* old_path, int directory, const char* path);
-  // renameat2 with RENAME_EXCHANGE: the two names change places.
+  // renameat2 with RENAME_EXCHANGE: exchanges the two names.
   int (*exchangeat)(int directory, const char* one, const char* other);
   int (*unlinkat)(int directory, const char* path, int flags);
   int (*memfd_create)(const char* name, unsigned flags);
@@ -60,9 +60,9 @@ struct kernel_calls {
   int (*setsockopt)(int fd, int level, int option, const void* value, socklen_t length);
   int (*epoll_create)(int flags);
   int (*epoll_ctl)(int epoll, int operation, int fd, epoll_event* event);
-  // Timeout in nanoseconds; negative waits for ever.
+  // Timeout in nanoseconds; negative: no limit.
   int (*epoll_wait)(int epoll, epoll_event* events, int count, std::int64_t timeout_ns);
-  // What that one is made of: epoll_pwait2, which is newer than many seccomp filters, and epoll_wait.
+  // The calls behind epoll_wait: epoll_pwait2, which is newer than many seccomp filters, and epoll_wait.
   int (*epoll_wait_in_ns)(int epoll, epoll_event* events, int count, std::int64_t timeout_ns);
   int (*epoll_wait_in_ms)(int epoll, epoll_event* events, int count, int timeout_ms);
   int (*inotify_init)(int flags);
@@ -72,7 +72,7 @@ struct kernel_calls {
 // The table in force. Tests may change entries while no other thread uses the library.
 ATBUS_API kernel_calls& kernel() noexcept;
 
-// Of a failed call on a socket: the kernel has no memory just now, and may have some in a moment.
+// Whether a socket call failed because the kernel has no memory at the moment.
 [[nodiscard]] inline bool is_out_of_memory(int code) noexcept {
   return code == ENOBUFS || code == ENOMEM;
 }
@@ -111,19 +111,17 @@ class file {
   int fd_ = -1;
 };
 
-// Open-file-description locks on single bytes of a file: the kernel's own proof of life. They
-// belong to the open file description, not to the process, so two openers in one process exclude
-// each other as two processes would.
+// Open-file-description locks on single bytes of a file prove that a process is alive. They belong to the
+// open file description, not to the process, so two openers in one process exclude each other as two
+// processes do.
 enum class lock_state : std::uint8_t { taken, held_elsewhere, failed /* errno says why */ };
 [[nodiscard]] lock_state try_lock_byte(int fd, std::uint64_t byte) noexcept;
-// Asks without taking: `held_elsewhere` if another description holds the byte, `taken` if nobody
-// else does.
+// Queries without locking: `held_elsewhere` if another description holds the byte, else `taken`.
 [[nodiscard]] lock_state query_byte(int fd, std::uint64_t byte) noexcept;
 void unlock_byte(int fd, std::uint64_t byte) noexcept;
 
-// Asymmetric fence: the rare side calls `barrier_on_every_core`, the frequent side only keeps the
-// compiler in order. Register before relying on it; false if the kernel or a seccomp filter
-// refuses.
+// Asymmetric fence: the rare side calls `barrier_on_every_core`, the frequent side needs only a compiler
+// fence. Register before use; false if the kernel or a seccomp filter refuses.
 [[nodiscard]] bool register_for_barriers() noexcept;
 [[nodiscard]] bool barrier_on_every_core() noexcept;
 

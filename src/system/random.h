@@ -1,11 +1,11 @@
-// Numbers that nobody else draws, and the time of day.
+// Random numbers, and the time of day.
 #pragma once
 
 #include <cstdint>
 
 namespace atbus::detail {
 
-// Of the kernel; without it, of the time.
+// From the kernel; if that fails, from the time.
 [[nodiscard]] std::uint64_t random_word() noexcept;
 // Nanoseconds since 1970.
 [[nodiscard]] std::uint64_t wall_clock_ns() noexcept;

@@ -29,11 +29,11 @@
 namespace atbus::detail {
 namespace {
 
-// A name changes hands while we look at it; each round ends in success, an error, or a name that
-// has changed.
+// Most attempts to bind a name that other processes change at the same time. Each round ends in success, an
+// error, or a changed name.
 constexpr int listen_rounds_max = 100;
 constexpr std::chrono::nanoseconds longest_work_of_others = std::chrono::seconds{1};
-// Where another user may have the lock for as long as it likes.
+// The longest wait for a lock that another user's process may hold for any time.
 constexpr std::chrono::nanoseconds longest_wait_for_strangers = std::chrono::milliseconds{20};
 constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
@@ -81,7 +81,7 @@ error bind_error(const std::string& text, int code) {
   }
 }
 
-// Of a socket that is bound and listens, and does not get its name: one more, or in exchange.
+// The error for a listening socket that can't get its name, by a link or by an exchange.
 error name_error(const std::string& text, int code, bool is_exchange) {
   switch (code) {
     case EPERM:
@@ -122,11 +122,12 @@ error dial_error(const std::string& text, int code) {
   }
 }
 
-// Of the names under which sockets listen before they get their own.
+// The prefix of the names under which sockets listen before they get their final name.
 constexpr std::string_view first_name_prefix = ".atbus-";
-// A process is between bind and listen for microseconds. After so long it has been killed there.
+// A process needs microseconds from bind to listen. A socket that does not listen after this time was left by
+// a killed process.
 constexpr std::time_t longest_between_bind_and_listen_s = 60;
-// A directory may be full of what somebody else has put there.
+// Limits the search, because a directory may be full of other files.
 constexpr int entries_looked_at_max = 4096;
 constexpr int sockets_asked_max = 64;
 
@@ -147,8 +148,8 @@ result<place_in_directory> find_place(const std::string& path, const std::string
   return place;
 }
 
-// Of what a descriptor of ours is open on, or of `rest` below it. However long its own path is, this
-// one fits into sun_path.
+// The address of an open file, or of `rest` below an open directory, through its descriptor. It fits into
+// sun_path however long the real path is.
 socket_address path_through(int fd, const std::string& rest) {
   socket_address to;
   sockaddr_un un{};
@@ -186,7 +187,7 @@ socket_address to_socket_address(const address& of) noexcept {
   } else if (of.kind() == address_kind::unix_socket) {
     sockaddr_un un{};
     un.sun_family = AF_UNIX;
-    // An abstract name begins with a NUL and has no end but its length.
+    // An abstract name begins with a NUL and ends only by its length.
     const std::size_t begin = of.is_abstract() ? 1 : 0;
     const std::size_t n = std::min(of.name().size(), sizeof un.sun_path - 1);
     std::memcpy(un.sun_path + begin, of.name().data(), n);
@@ -240,7 +241,7 @@ void set_stream_options(int fd, const stream_options& wanted) noexcept {
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, wanted.keepalive ? 1 : 0);
   }
-  // Beyond the system's limit only with rights; without them up to the limit.
+  // A privileged process may exceed the system's limit; others get at most the limit.
   const auto set_buffer = [fd](int forced, int usual, int bytes) {
     if (bytes > 0 && !set_int(fd, SOL_SOCKET, forced, bytes))
       (void)set_int(fd, SOL_SOCKET, usual, bytes);
@@ -252,7 +253,7 @@ void set_stream_options(int fd, const stream_options& wanted) noexcept {
 std::uint64_t granted_buffer(int fd, int option) noexcept {
   int bytes = 0;
   socklen_t length = sizeof bytes;
-  // The kernel doubles what was asked for, for its own book-keeping, and reports the double.
+  // The kernel doubles the requested size for its bookkeeping, and reports the double.
   return getsockopt(fd, SOL_SOCKET, option, &bytes, &length) == 0
              ? static_cast<std::uint64_t>(bytes) / 2
              : 0;
@@ -275,7 +276,8 @@ result<listening_socket> listening_socket::open(const address& where, int backlo
       return e;
     return opened;
   }
-  // Without these its address would stay taken for a while after it has ended, or IPv4 be taken too.
+  // Without these options, the address would stay taken for a while after the end, or IPv4 would be taken
+  // too.
   if ((to.family() != AF_UNIX && !set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1)) ||
       (to.family() == AF_INET6 && !set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)))
     return socket_error(text, errno);
@@ -294,10 +296,9 @@ result<listening_socket> listening_socket::open(const address& where, int backlo
   return opened;
 }
 
-// Who replaces a dead one's name does it alone in that directory: an exchange that has to be taken
-// back must not meet another. Not for ever, because a stopped process may have the lock; without it
-// two are still safe from each other.
-// Any user who may read a directory can have its lock.
+// Locks a directory while a process replaces a dead listener's name, so that an exchange that is undone
+// does not meet another one. Waits only for a bounded time, because a stopped process, or any user who may
+// read the directory, may hold the lock. Two processes without the lock are still safe from each other.
 file work_alone_in(int directory) noexcept {
   file lock{kernel().openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
   struct stat about {};
@@ -311,7 +312,7 @@ file work_alone_in(int directory) noexcept {
   return lock;
 }
 
-// Tells a living one from a dead one: not_found.
+// Dials a listener to find out whether it is alive; not_found if it is dead.
 result<dialled_socket> dial_in(const place_in_directory& place, const char* name,
                                const std::string& text) {
   const file named{
@@ -325,9 +326,9 @@ struct close_directory {
   void operator()(DIR* which) const noexcept { closedir(which); }
 };
 
-// Removes the first names of listeners of our user that were killed before they had their own: sockets
-// that are old, and that nobody listens on. A living one is never removed: whoever is between bind and
-// listen is there for microseconds.
+// Removes temporary names of this user's listeners that were killed before they got their final name: old
+// sockets without a listener. A living listener is never removed, because it is only microseconds old between
+// bind and listen.
 void remove_stale_first_names(const place_in_directory& place, const std::string& text) {
   const int fd = kernel().openat(place.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   const std::unique_ptr<DIR, close_directory> listing{fd < 0 ? nullptr : fdopendir(fd)};
@@ -356,9 +357,9 @@ void remove_stale_first_names(const place_in_directory& place, const std::string
   }
 }
 
-// The socket listens under a second name before it gets its own, so that whoever finds the name
-// finds a living listener. A name that is taken is asked: if nobody listens there, the two names
-// change places, and what came to us has to be what was asked, or they change back.
+// The socket listens under a temporary name before it gets its final name, so that a process that finds the
+// name finds a living listener. If the name is taken, this function dials it. If it is dead, the names are
+// exchanged. The file that comes back has to be the one that was dialled; otherwise they are exchanged back.
 error listening_socket::bind_path(const address& where, int backlog) {
   const std::string text = where.to_string();
   auto place = find_place(where.name(), text);
@@ -393,7 +394,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
       return give_up(name_error(text, errno, false));
     struct stat asked {};
     if (kernel().fstatat(directory, name.c_str(), &asked, AT_SYMLINK_NOFOLLOW) != 0)
-      continue;  // gone meanwhile
+      continue;  // removed meanwhile
     if (!S_ISSOCK(asked.st_mode)) {
       return give_up({errc::receiver_exists,
                       text + ": something that is no socket has that name; remove it, or choose "
@@ -404,7 +405,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
       return give_up(bind_error(text, EADDRINUSE));
     if (!alone) {
       alone = work_alone_in(directory);
-      continue;  // it may live by now
+      continue;  // it may listen by now
     }
     if (kernel().exchangeat(directory, first_name.c_str(), name.c_str()) != 0) {
       if (errno == ENOENT)
@@ -414,7 +415,7 @@ error listening_socket::bind_path(const address& where, int backlog) {
     struct stat came {};
     if (kernel().fstatat(directory, first_name.c_str(), &came, AT_SYMLINK_NOFOLLOW) == 0 &&
         !is_same(came, asked)) {
-      // Somebody was faster with the dead one: theirs is alive.
+      // Another process has already replaced the dead listener by its own.
       (void)kernel().exchangeat(directory, first_name.c_str(), name.c_str());
       continue;
     }

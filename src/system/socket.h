@@ -1,7 +1,7 @@
-// Sockets of stream channels before and beside their bytes: addresses, listening, dialling, options.
+// Sockets of stream channels: addresses, listening, dialling, options.
 //
-// All sockets are non-blocking and close-on-exec. The caller keeps forks away (fork_pause) until an
-// object that closes them in a forked child holds them.
+// All sockets are non-blocking and close-on-exec. The caller blocks forks (fork_pause) until a guarded object
+// holds them.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@
 
 namespace atbus::detail {
 
-// Where a socket is bound or connected to, as the kernel wants it.
+// The address of a socket in the kernel's form.
 struct socket_address {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -28,31 +28,31 @@ struct socket_address {
   [[nodiscard]] int family() const noexcept { return storage.ss_family; }
 };
 
-// Of an ipv4, ipv6 or unix address; a dns address has to be asked for first.
+// Accepts ipv4, ipv6 and unix addresses; a dns address has to be looked up first.
 [[nodiscard]] socket_address to_socket_address(const address& of) noexcept;
 
 // "ipv6://[::1]:4711", "unix:///run/x.sock"; for a Unix socket that was never bound "unix://".
 [[nodiscard]] std::string describe_peer(int fd);
 
-// Whether the other end of a connected Unix socket belongs to a process of our user, as the kernel
-// noted when it connected or listened. False of TCP.
+// Whether the other end of a connected Unix socket belongs to a process of the same user, as the kernel noted
+// when it connected or listened. False for TCP.
 [[nodiscard]] bool is_of_our_user(int fd) noexcept;
-// Whether descriptors may come through this Unix socket (SO_PASSRIGHTS, Linux 6.16; else they may).
-// Accepted sockets inherit it. Nobody else's may: who closes the last one waits for what that closes,
-// such as a TCP socket that lingers.
+// Allows or refuses descriptors through this Unix socket (SO_PASSRIGHTS, Linux 6.16; older kernels allow
+// them). Accepted sockets inherit the setting. Descriptors of other users are refused, because closing the
+// last copy may block, such as for a TCP socket that lingers.
 void let_descriptors_through(int fd, bool allowed) noexcept;
 
 struct stream_options {
-  int send_buffer = 0;     // of the kernel, in bytes; 0: what the kernel chooses
-  int receive_buffer = 0;  // the same
+  int send_buffer = 0;     // the kernel's buffer in bytes; 0: the kernel's default
+  int receive_buffer = 0;  // likewise
   bool keepalive = true;   // TCP only
 };
-// TCP_NODELAY, keepalive, buffers. What the kernel refuses stays as it was.
+// Sets TCP_NODELAY, keepalive and buffers. Options that the kernel refuses keep their values.
 void set_stream_options(int fd, const stream_options& wanted) noexcept;
-// What it granted, in bytes of payload as it counts them; 0: it does not say.
+// The size that the kernel granted, in bytes of payload as it counts them; 0: unknown.
 [[nodiscard]] std::uint64_t granted_buffer(int fd, int option) noexcept;
 
-// A listening socket and its name, which it takes away when it ends.
+// A listening socket and its name, which it removes when it ends.
 class listening_socket {
  public:
   listening_socket() = default;
@@ -72,11 +72,10 @@ class listening_socket {
   listening_socket& operator=(const listening_socket&) = delete;
   ~listening_socket() { close(); }
 
-  // Binds and listens. `where.port()` 0 takes a free one. A Unix socket that a dead process left is
-  // replaced, one that somebody listens on is not.
-  // Errors: receiver_exists (somebody listens there), invalid_argument (the address is not of this
-  // host), denied, not_found (no such directory), no_space, not_supported (the file system can't give
-  // a socket its name), system_error.
+  // Binds and listens. `where.port()` 0 takes a free port. Replaces a Unix socket that a dead process left,
+  // but not one with a living listener. Errors: receiver_exists (another process listens there),
+  // invalid_argument (the address is not of this host), denied, not_found (no such directory), no_space,
+  // not_supported (the file system can't give a socket its name), system_error.
   [[nodiscard]] static result<listening_socket> open(const address& where, int backlog,
                                                      const stream_options& options);
 

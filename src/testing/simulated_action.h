@@ -1,4 +1,4 @@
-// Something that is done once, kept in place: there are millions of them in a run, nearly all small.
+// A callable that runs once, stored in place: a run has millions of them, nearly all small.
 #pragma once
 
 #include <cstddef>

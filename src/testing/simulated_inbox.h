@@ -1,6 +1,5 @@
-// Inboxes with a name, shm://, of simulated_network.h. They outlive the processes that hold them: what
-// waits in a lane is inherited by the next one, and a sender that lives calls that, behind what it has
-// left there.
+// Named inboxes (shm://) of simulated_network.h. They outlive the processes that hold them: the next process
+// inherits the messages in a lane, and a living sender calls it behind these messages.
 #pragma once
 
 #include <cstddef>

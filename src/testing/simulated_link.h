@@ -1,4 +1,4 @@
-// A link of simulated_network.h: two ends and what lies between them.
+// A link of simulated_network.h: two ends and the wire between them.
 #pragma once
 
 #include <array>

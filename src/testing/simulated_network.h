@@ -1,5 +1,5 @@
-// A network, a clock and processes that exist in one thread only: the node runs on them as it is, and
-// all that happens follows from a seed.
+// A simulated network, clock and processes in one thread. Unmodified nodes run on them, and a seed determines
+// everything that happens.
 //
 // What is simulated: links of two sorts. Those that keep (sockets): messages lie in a queue until they
 // are released, leave it for a kernel that holds so many bytes, travel, and are handled when the

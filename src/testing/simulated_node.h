@@ -1,5 +1,4 @@
-// A process with a node in it, on a simulated network: polled when something comes and when its timers
-// are due.
+// A simulated process with a node: it is polled when something arrives and when its timers are due.
 #pragma once
 
 #include <chrono>

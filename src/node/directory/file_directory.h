@@ -1,10 +1,9 @@
-// A directory that is a file: a list of nodes which people or their tools edit (nodes_file.h), and
-// which is never written here.
+// A directory in a file: a list of nodes that people or their tools edit (nodes_file.h). This class never
+// writes it.
 //
-// poll() looks at the file's name, size and times; that finds what was edited in place, replaced, or
-// reached through another link. What has changed is read at the first look at which it has not
-// changed again, so that no file is read while it is being written. A file that is missing or can't be
-// used leaves all as it was.
+// poll() checks the file's name, size and times, which shows an edit, a replacement and a changed link. A
+// changed file is read at the first look that finds no further change, so that it is not read while it is
+// being written. If the file is missing or invalid, the last valid contents stay in use.
 //
 // One thread.
 #pragma once

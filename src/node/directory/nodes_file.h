@@ -1,7 +1,6 @@
-// The text of a nodes file: who listens where. doc/nodes.md says what may be in it.
+// Parses the text of a nodes file: the addresses of nodes. doc/nodes.md has the format.
 //
-// Limits are for the file of a person who erred, or of somebody who means harm: beyond them it is
-// refused, and nothing of it is used.
+// A file beyond the limits, by mistake or on purpose, is refused as a whole.
 #pragma once
 
 #include <cstddef>

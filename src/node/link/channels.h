@@ -1,4 +1,4 @@
-// All ways of a node as one: sockets and lanes, by the kind of the address.
+// One transport over all channels of a node: sockets and lanes, by the kind of the address.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
-// Where nearly all messages of a node come from: the link that the last one came from, as the next ones of
-// that flow, for the user's handler and with nothing to tell him before.
+// The receive path of nearly all messages of a node: from the link of the last message straight to the user's
+// handler, if they are the next ones of that flow and no event has to be reported before.
 //
-// The node's core opens the receive path when such a message has come, adds what came to its counts, and closes it
-// before anything that may change what it stands on. One thread.
+// The core opens the receive path after such a message, adds the messages to its counts, and closes the path
+// before anything that may change its conditions. One thread.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,9 @@ struct direct_receive_path {
   std::size_t most = 0;
   std::uint64_t bytes = 0;
 
-  // False: the core is to look at this one.
+  // False: the core has to handle this message.
   bool take(const link& at, bytes_view whole, bool redelivered) {
-    // What is shorter than its head is too long then.
+    // A message shorter than its head wraps around, so it counts as too long.
     if (&at != from || whole.size() - message_head_size > longest || redelivered || left == 0)
         [[unlikely]]
       return false;
@@ -40,7 +40,7 @@ struct direct_receive_path {
     if (!is_plain_data(whole.data(), type)) [[unlikely]]
       return false;
     const bytes_view payload = payload_of(whole);
-    // Before the handler, so that one that throws leaves its message counted as handled.
+    // Counted before the call: a message whose handler throws counts as handled.
     --left;
     bytes += payload.size();
     (*handler)(message{source, destination, type, payload, false});

@@ -1,20 +1,20 @@
 // Links through shared memory, shm:// and mem://: pairs of lanes. And those that begin at a socket,
 // unix://.
 //
-// A node has an inbox (a receiver) for each kind: what it listens on or, from the first time that it
-// dials, a private one. A link is a lane of ours in the other's inbox and one of its lanes in ours.
-// Who dials writes a call into its lane, which says where its inbox is; the other end opens a lane
-// there and answers (pairing_record.h). Where a Unix connection opens, each end hands the other a lane
-// of an inbox that has no name (lane_pairing.h), and the link is open at once.
+// A node has an inbox (a receiver) for each kind: the one it listens on, or a private one that is made at the
+// first dial. A link is a lane of this node in the other's inbox, and a lane of the other in this node's
+// inbox. The dialling node writes a call into its lane, with the address of its inbox; the other end opens a
+// lane there and answers (pairing_record.h). For a Unix connection, each end passes the other a lane of an
+// inbox without a name (lane_pairing.h), and the link is open at once.
 //
 // What ends a link:
 //  - close() and abort() drop the other end's lane in our inbox, then end our own lane in theirs: it
 //    sees the end of our lane, and that its own was dropped.
-//  - A process that ends drops nothing. Is its inbox private, the link is closed, and whoever sees
-//    that removes the inbox. Is it one that outlives its process, the link has `left` until another
-//    process holds the inbox: then it calls again, behind what waits in its lane.
-// A lane says which of its messages were handled, so that what was not is known exactly; but for a link
-// that is aborted while the other end lives and may be at it.
+//  - A process that dies drops nothing. If its inbox is private, the link is closed, and the other end
+//    removes the inbox. If the inbox outlives its process, the link has `left` until another process holds
+//    the inbox. Then the link calls again, behind the messages that wait in its lane.
+// A lane shows which of its messages were handled, so the others are known exactly. The exception is a link
+// that is aborted while the other end is alive and may be handling a message.
 //
 // doc/design/node_channels.md has the states.
 #pragma once

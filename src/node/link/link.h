@@ -1,10 +1,10 @@
-// What a node needs of the channels below it: ways to other nodes, over which whole messages travel
-// in both directions and in order while they live. The node reaches channels through this alone, so
-// that the same node code runs over sockets, over shared memory and over a simulated network.
+// The interface between a node and the channels below it. A link carries whole messages, in order, in both
+// directions. The node uses channels only through this interface, so the same code runs over sockets, shared
+// memory and a simulated network.
 //
 // Ownership: a transport owns its links. A link is valid until `link_events::closed` of it returns.
 // Threads: the node's one.
-// Events are told from transport::poll alone, never inside one another and never inside a verb.
+// Events are called only from transport::poll, never inside one another and never inside a verb.
 // Inside an event any verb may be used.
 #pragma once
 
@@ -26,9 +26,9 @@
 
 namespace atbus::detail {
 
-// Best first: a node prefers the way with the lowest value.
+// Best first: a node prefers the link with the lowest value.
 enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp, relayed };
-// Whether only time tells that the other end is gone.
+// Whether only a timeout shows that the other end is gone.
 [[nodiscard]] constexpr bool is_remote(link_kind kind) noexcept {
   return kind >= link_kind::tcp;
 }
@@ -75,13 +75,13 @@ class link {
   // The same, but the other end need not see it before the next commit(), flush() or transport::flush():
   // for many messages of which none has to leave before the others.
   virtual void append(std::size_t length) noexcept { commit(length); }
-  // Hands over what waits here: to the kernel what it takes now, in a lane what was appended.
+  // Writes queued bytes to the kernel, as many as it takes; in a lane, publishes appended messages.
   virtual void flush() noexcept = 0;
 
   // While half of the room for data is free: a quarter of all of it, in bytes; else 0.
   [[nodiscard]] virtual std::size_t share() const noexcept = 0;
-  // Where data may be put without a call of this link, once one claim has succeeded: until the next
-  // event or verb of the link.
+  // Where data may be written without calling this link, after a successful claim and until the next event or
+  // verb of the link.
   [[nodiscard]] virtual direct_place place() noexcept { return {}; }
   // Whether messages stay here until release(), because a peer that has read them may not have
   // handled them. Not so lanes, which know what was handled.
@@ -141,7 +141,7 @@ class link_events {
   }
   // There is room again after a would_block.
   virtual void writable(link& at) = 0;
-  // Last thing told of a link, also of one that never opened, also after close() and abort().
+  // The last event of a link, even of one that never opened, and after close() and abort().
   virtual void closed(link& at, const error& why) = 0;
   // The process at the other end is gone; what was committed waits for its successor, and more can
   // be. Of shared memory with a name. Then `recalling`: a successor is there and is called; no data
@@ -155,7 +155,7 @@ class link_events {
   // of `received`.
   virtual bool inherited(const node_instance& source, bytes_view message, bool redelivered,
                          bool awaited) = 0;
-  // What concerns no link that was told of; as often as it comes about.
+  // A problem that belongs to no opened link. Called each time it occurs.
   virtual void problem(const error& what) = 0;
 
  protected:

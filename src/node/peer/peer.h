@@ -1,4 +1,4 @@
-// What a node knows of another node: the flows both ways, the links, the wishes to be connected.
+// A node's state of another node: the flows in both directions, the links and the dials.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,26 @@ namespace atbus::detail {
 
 struct peer;
 
-// A wish to be connected to an address, or over other nodes. It lasts, and is tried again, until it is
-// taken back.
+// A dial to an address, or over other nodes. It is repeated until it is cancelled.
 struct dial {
   dial(peer* whom, timer_queue& timers, std::optional<address> where, bool by_offer)
       : of(whom), to(std::move(where)), again(timers, nullptr), offered(by_offer) {}
 
-  // For people.
+  // For log lines.
   [[nodiscard]] std::string where() const { return to ? to->to_string() : "other nodes"; }
   [[nodiscard]] bool is_relayed() const noexcept { return !to; }
-  // Of these nothing is told but that none of them has led there.
+  // Failures of these are not reported one by one, but only if all have failed.
   [[nodiscard]] bool is_to_sibling() const noexcept { return as == relation::sibling; }
 
-  peer* of;                   // null: the parent, whoever answers
+  peer* of;                   // null: the parent, with any id
   std::optional<address> to;  // none: over other nodes
   session* at = nullptr;      // under way, or up
   timer again;
   unsigned failures = 0;         // in a row
   unsigned denials = 0;          // among them, in a row
   errc told = errc::ok;          // the failure that was logged last
-  bool offered;                  // by the peer or the parent: not the user's wish
-  bool listed = false;           // it stands in the directory, and connect() has not named it
+  bool offered;                  // the peer or the parent named the address, not the user
+  bool listed = false;           // the directory names it, and connect() has not
   relation as = relation::peer;  // sibling: the parent has told of it
 };
 
@@ -58,7 +57,7 @@ struct peer {
   std::vector<std::string> addresses{};  // where it listens, as it said last
   host_identity host{};
   peer_policy policy;   // of what is sent to it
-  bool silent = false;  // it did not answer when another one wanted in
+  bool silent = false;  // it did not answer when another incarnation asked to register
   outgoing_flow out;
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old
@@ -73,7 +72,7 @@ struct peer {
 
   std::list<dial> dials;
   bool wanted = false;  // connect() or the directory names it, until disconnect()
-  // Of a peer that is not wanted for: when what it has not got is given up.
+  // For a peer that is not wanted: when to give up its messages.
   timer forget;
   timer expiry;  // of what is held
   // Told to on_endpoint.

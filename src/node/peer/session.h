@@ -1,5 +1,4 @@
-// One link as the node sees it: from its opening through the handshake until it has gone, and what
-// came and went over it.
+// A node's state of one link, from its opening through the handshake to its end, with its counts.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +21,8 @@ enum class session_stage : std::uint8_t {
   opening,      // the channel is not open yet
   registering,  // the handshake goes on
   registered,
-  away,     // the process at the other end has gone; its successor finds what is sent
-  dropped,  // ends next; what still comes is not looked at
+  away,     // the process at the other end is gone; the next incarnation finds the messages
+  dropped,  // ends next; further messages are ignored
 };
 
 struct session {
@@ -35,7 +34,7 @@ struct session {
   link& at;
   const bool is_direct;  // not over other nodes
   session_stage stage = session_stage::opening;
-  dial* dialled = nullptr;  // by us, for that wish; null: accepted, or the wish is gone
+  dial* dialled = nullptr;  // the dial that opened it; null: accepted, or the dial was cancelled
   bool by_us = false;
   std::unique_ptr<handshake> shake;
   peer* of = nullptr;            // once registered
@@ -103,7 +102,7 @@ struct session {
   std::chrono::nanoseconds active_at{0};  // when a ping found that there had been some
   unsigned unanswered = 0;
   unsigned pings_spared = 0;  // in a row: the other end was heard
-  bool probed = false;        // somebody else with its id wants in: it has `probe_time` to be heard
+  bool probed = false;  // another node with its id asks to register: it has `probe_time` to answer
   std::uint64_t ping_number = 0;
   std::chrono::nanoseconds ping_sent{0};
 };

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Bytes that are under way before anything was acknowledged, and when relays refuse.
+// The window in bytes before the first acknowledgement, and while relays refuse.
 constexpr std::size_t window_first = std::size_t{64} * 1024;
 constexpr std::size_t window_least = std::size_t{16} * 1024;
 // Bytes of the queue that data never fills: acknowledgements find room.
@@ -27,7 +27,7 @@ constexpr std::chrono::nanoseconds patience_longest = 4s;
 constexpr std::chrono::nanoseconds answer_delay = 20ms;
 // While fragments come: the sender hears that they do.
 constexpr std::chrono::nanoseconds fragment_answer_delay = 100ms;
-// The same wish again within this time is about what is under way.
+// A repeated request within this time concerns batches that are already in flight.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
 // The most that a batch of several messages has.
 constexpr std::size_t batch_most = 4 * 1024;
@@ -39,7 +39,7 @@ constexpr std::size_t batches_of_stretch = 2;
 // Messages of batches between two looks at the clock.
 constexpr std::size_t messages_per_clock = 32;
 
-// Will do better later: a queue is full, or a node on the way is just connecting again.
+// Whether the error is temporary: a queue is full, or a node on the path is reconnecting.
 constexpr bool is_passing(errc why) noexcept {
   return why == errc::would_block || why == errc::not_connected;
 }
@@ -378,7 +378,7 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
   const std::size_t first =
       frame_size(frame_length(load_little_endian<std::uint32_t>(batch.data())));
   if (batch.size() > batch_most && batch.size() != first)
-    owner_.events_.received(*this, {}, false);  // no node sends that
+    owner_.events_.received(*this, {}, false);  // reports a malformed message
   else
     hand_up(batch);
 }
@@ -389,7 +389,7 @@ void circuit::take_fragment(bool is_last, bytes_view fragment) {
   const std::size_t left = frame_size(length) - std::min(frame_size(length), fragments_.size());
   if (length > longest_message_ || (is_last ? fragment.size() != left : fragment.size() >= left)) {
     fragments_ = {};
-    owner_.events_.received(*this, {}, false);  // no node sends that
+    owner_.events_.received(*this, {}, false);  // reports a malformed message
     return;
   }
   try {

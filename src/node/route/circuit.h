@@ -1,11 +1,9 @@
-// A link to a node through other nodes: its messages travel in batches, which are numbered and kept at
-// their origin, and passed on by relays that keep nothing and may drop any of them
-// (doc/design/routing.md).
+// A link to a node through other nodes. Its messages travel in numbered batches. The origin keeps them;
+// relays only pass them on, and may drop any (doc/design/routing.md).
 //
-// Each direction goes back to the first batch that is missing: the sender keeps what was not
-// released, the receiver takes the next number only and says now and then how far it has come. So the
-// session above sees a link that loses nothing and keeps order, also when the way changes in mid
-// traffic.
+// Each direction uses go-back-n: the sender keeps unreleased batches; the receiver accepts only the next
+// number and acknowledges from time to time. So the session above sees a link without loss and in order, even
+// when the route changes during traffic.
 //
 // `circuits` are those of one node. One thread; events are told from poll() and from arrived().
 #pragma once

@@ -1,4 +1,4 @@
-// Whether two nodes can be to each other what they say they are: doc/design/routing.md. Pure.
+// Checks the relation that two nodes claim to have: doc/design/routing.md. Pure.
 #pragma once
 
 #include "atbus/status.hpp"

@@ -1,5 +1,5 @@
-// Which of the nodes that this one is linked to is the next on the way to an id, and which may speak
-// for whom: doc/design/routing.md. Knows the peers that have a registered link.
+// The next hop for an id, and the sources that each linked node may send for: doc/design/routing.md. Holds
+// the peers that have a registered link.
 //
 // Guarantee: looking up allocates nothing and takes the time of two binary searches. One thread.
 #pragma once

@@ -61,7 +61,7 @@ error problem_of(const std::string& text) {
   }
   if (parsed->kind() == address_kind::dns) {
     return {errc::invalid_address,
-            "a name is to connect to; use an address of this host, such as ipv6://[::1]:0"};
+            "can't listen on a DNS name; use an address of this host, such as ipv6://[::1]:0"};
   }
   if (parsed->kind() == address_kind::mem || parsed->kind() == address_kind::shm) {
     const auto segment = atbus::detail::parse_segment_address(text, receiver_options{}.directory);
