@@ -110,7 +110,7 @@ std::size_t node_state::poll(const poll_limits& limits) {
   const use in_here{*this};
   unfinished_ = true;
   const std::size_t told = core_.poll(limits);
-  // Afterwards: what finds no room now is woken by whoever makes some.
+  // Afterwards: a message that finds no room now is woken by the event that makes room.
   if (threads_.pass_on(core_, limits.messages))
     core_.flush();
   unfinished_ = false;

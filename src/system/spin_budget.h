@@ -1,7 +1,7 @@
 // How long to spin before sleeping: as long as spinning has been paying lately, within a bound.
 //
 // Waking a halted core costs tens of microseconds on a virtual machine. If what one waits for comes
-// sooner than that, spinning is cheaper; if not, it is waste. Nobody knows in advance, so: after
+// sooner than that, spinning is cheaper; if not, it is waste. This is not known in advance, so: after
 // each wait, look how long it took.
 #pragma once
 

@@ -6,7 +6,7 @@
 namespace atbus::detail {
 namespace {
 
-// How late it is seen that somebody holds the inbox again.
+// The longest delay until a sender sees that another process holds the inbox.
 constexpr std::chrono::nanoseconds look_for_successor_within = std::chrono::milliseconds{250};
 
 }  // namespace
@@ -34,7 +34,7 @@ std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std:
   std::size_t count = 0;
   while (count < most && way.handled < way.committed && !way.dropped && holder != nullptr &&
          (count == 0 || !holder->poll_ends_)) {
-    if (!way.note || way.note_by != holder->self_) {  // nobody knows whose these are, or for whom
+    if (!way.note || way.note_by != holder->self_) {  // their source or destination is unknown
       way.dropped = true;
       if (simulated_link* const writer = from.wire->ends[1 - from.reader]; writer != nullptr)
         writer->end_now(errc::peer_closed);

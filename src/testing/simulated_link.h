@@ -39,7 +39,7 @@ struct simulated_way {
   std::optional<node_instance> note;  // its writer, once its reader has made sure of it,
   bus_id note_by;                     // and that reader
   bool begun = false;    // the reader's process ended within the handler of message `handled`
-  bool dropped = false;  // nobody will read what is left
+  bool dropped = false;  // the rest is never read
 
   [[nodiscard]] const std::vector<std::byte>& at(std::uint64_t number) const {
     return queue[static_cast<std::size_t>(number - first)];

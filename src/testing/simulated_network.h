@@ -54,13 +54,13 @@ class simulated_network {
   std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
   std::chrono::nanoseconds draw_delay();
 
-  // What is under way happens then,
+  // Runs an action at that time.
   template <class What>
   void at(std::chrono::nanoseconds when, What what) {
     ++under_way_;
     push(when, false).set(std::move(what));
   }
-  // or what somebody waits for, who has nothing to do.
+  // As above, for a timer: an action that only waits, without anything under way.
   template <class What>
   void timer(std::chrono::nanoseconds when, What what) {
     push(when, true).set(std::move(what));
@@ -84,7 +84,7 @@ class simulated_network {
   void cut(std::size_t nth, seen_by who);
   // All of them between two nodes.
   void cut(bus_id one, bus_id other, seen_by who);
-  // No TCP between the two, and nobody sees it, until they are joined.
+  // Silently blocks TCP between the two until they are joined.
   void separate(bus_id one, bus_id other);
   void join(bus_id one, bus_id other) { separated_.erase(pair_of(one, other)); }
   [[nodiscard]] link_kind kind_of(std::size_t nth) const;

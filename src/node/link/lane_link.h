@@ -19,7 +19,7 @@ namespace atbus::detail {
 [[nodiscard]] inline lane_note to_note(const node_instance& sender, bus_id reader) noexcept {
   return {sender.id.value(), sender.incarnation, reader.value()};
 }
-// 0: nobody.
+// 0: no reader.
 [[nodiscard]] inline bus_id reader_of(const lane_note& note) noexcept {
   return bus_id{note[2]};
 }
@@ -94,7 +94,7 @@ class lane_link final : public link {
   phase now_ = phase::calling;
   error why_;                  // of the end
   bool peer_durable_ = false;  // its inbox outlives its process
-  bool orphaned_ = false;      // its process has ended, and nobody will take its inbox over
+  bool orphaned_ = false;      // its process has ended, and its inbox will have no other holder
   bool call_due_ = false;      // there was no room for it
   bool left_due_ = false;      // to be told
   bool paused_ = false;

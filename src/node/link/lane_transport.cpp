@@ -46,7 +46,8 @@ void lane_transport::close() noexcept {
   problems_.clear();
   exchanges_.clear();
   flush();
-  // Before our own lanes end: whoever sees that finds out why.
+  // Drop the other ends' lanes before this node's own lanes end: a peer that sees the end then finds the
+  // reason.
   for (const auto& at : inboxes_) {
     if (at->durable)
       at->in.close();
@@ -99,7 +100,7 @@ std::uint64_t lane_transport::message_limit() const noexcept {
 }
 
 address lane_transport::private_address(address_kind kind) const {
-  const bool handed = kind == address_kind::unix_socket;  // nobody ever listens there
+  const bool handed = kind == address_kind::unix_socket;  // no node listens there
   return *address::parse(std::string{name(kind)} + (handed ? "://@" : "://") +
                          private_prefix(self_.id) + bus_id{self_.incarnation}.to_hex());
 }
@@ -139,7 +140,7 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   inboxes_.push_back(std::make_unique<inbox>(inbox{std::move(*opened), at, durable}));
   inbox& made = *inboxes_.back();
   made.lanes.resize(made.in.lane_count());
-  // What waits for another node that had this name goes back to its senders.
+  // Messages for another node that had this name before go back to their senders.
   for (std::uint32_t lane = 0; lane != made.in.lane_count(); ++lane) {
     const bus_id reader = reader_of(made.in.note(lane));
     if (reader != bus_id{} && reader != self_.id)
@@ -149,7 +150,7 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   return &made;
 }
 
-// What an incarnation of this node that was killed has left, unless somebody still sends to it.
+// Removes the inboxes that killed incarnations of this node left, unless a peer still sends to one.
 void lane_transport::clean_earlier_lives() const {
   const auto names = names_in(options_.directory, segment_prefix);
   if (!names)

@@ -72,8 +72,8 @@ class lane_transport final : public transport, public lane_exchange {
   result<ends> offer_lane(std::uint64_t connection) noexcept override;
   error take_lane(std::uint64_t connection, ends theirs) noexcept override;
   void give_up(std::uint64_t connection, const error& why) noexcept override;
-  // The link over the lanes that were exchanged for that connection; whoever asks tells that it is
-  // open. `peer` is for people. Null: the other end has not announced itself in its lane.
+  // The link over the lanes that were exchanged for that connection; the caller reports that it is open.
+  // `peer` is for texts. Null: the other end has not announced itself in its lane.
   [[nodiscard]] link* join(std::uint64_t connection, const std::string& peer);
 
  private:

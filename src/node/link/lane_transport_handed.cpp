@@ -70,7 +70,7 @@ error lane_transport::take_lane(std::uint64_t connection, ends theirs) noexcept 
 
 void lane_transport::give_up(std::uint64_t connection, const error& why) noexcept {
   std::erase_if(exchanges_, [&](const exchange& one) {
-    // Whatever its sender has written, if it took it, is nobody's: refused, and then it is free.
+    // Refuse messages that its sender may have written. Then the lane becomes free.
     if (one.connection == connection && one.lane)
       lane_handles::state_of((*own_inbox(address_kind::unix_socket))->in).open_gate(*one.lane);
     return one.connection == connection;

@@ -13,7 +13,7 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds look_for_life = std::chrono::milliseconds{10};
-// How rarely it is looked whether somebody holds the inbox of a process that has ended.
+// The longest interval between checks whether another process holds the inbox of a dead process.
 constexpr std::chrono::nanoseconds look_for_successor = std::chrono::milliseconds{250};
 
 bool is_wrong_address(const error& e) {
@@ -23,7 +23,7 @@ bool is_wrong_address(const error& e) {
 
 }  // namespace
 
-// --- they come
+// --- opening
 
 lane_link& lane_transport::add(inbox& own, std::string peer) {
   unpublished_.reserve(links_.size() + 1);
@@ -65,7 +65,7 @@ result<link*> lane_transport::connect(const address& to) {
   return &made;
 }
 
-// Written behind what waits in the lane.
+// Writes a call, behind the messages that wait in the lane.
 void lane_transport::call(lane_link& of) {
   of.token_ = std::max<std::uint64_t>(random_word(), 1);
   const auto bytes = to_bytes({.kind = pairing_kind::call,
@@ -117,7 +117,7 @@ void lane_transport::answered(inbox& from, const received_message& message,
   if (from.lanes[message.lane].link != nullptr)
     return refuse(from, message.lane, "it answers again");
   if (at == watched_.end())
-    return from.in.drop(message.lane);  // whoever called has given up
+    return from.in.drop(message.lane);  // the caller has given up
   lane_link& of = **at;
   const bool again = of.now_ == lane_link::phase::recalling;
   of.peer_durable_ = answer.durable;
@@ -138,9 +138,9 @@ void lane_transport::attach(lane_link& of, std::uint32_t lane, std::uint64_t ses
     of.own_.in.pause(lane);
 }
 
-// --- they go
+// --- ending
 
-// Everything that came through it has been told.
+// Called after all messages of the lane have been handed out.
 void lane_transport::lane_ended(lane_link& of) {
   of.own_.lanes[of.lane_] = {};
   of.session_ = 0;
@@ -167,7 +167,7 @@ void lane_transport::judge_end(lane_link& of) {
   end(of, {errc::peer_closed, of.peer() + ": the process at the other end has ended"});
 }
 
-// Nothing tells of what it waits for.
+// Polls conditions that cause no event.
 void lane_transport::tend(lane_link& of) {
   using phase = lane_link::phase;
   switch (of.now_) {
@@ -239,7 +239,7 @@ void lane_transport::due(lane_link& of) {
 }
 
 void lane_transport::tell_due() {
-  // What handlers cause meanwhile is told the next time.
+  // Links that handlers end meanwhile have to wait for the next poll.
   for (std::size_t left = due_.size(); left != 0 && !closed_; --left) {
     lane_link& of = *due_.front();
     due_.pop_front();
@@ -266,7 +266,7 @@ void lane_transport::tell_due() {
   }
 }
 
-// --- they wait
+// --- waiting
 
 void lane_transport::watch(lane_link& of, std::chrono::nanoseconds again_in) {
   of.look_again_in_ = again_in;

@@ -128,11 +128,11 @@ class link {
 
 class link_events {
  public:
-  // A link is open: one that connect() began, or `accepted`, one that somebody else did. In place of
+  // A link is open: one that connect() began, or, if `accepted`, one that another node began. In place of
   // what connect() has returned it may be another one, with the context of that, which is gone.
   virtual void opened(link& at, bool accepted) = 0;
   // In place: the bytes are valid until it returns. `redelivered`: an earlier incarnation of this node died
-  // while it handled this message. False: nobody was told of it, and nobody will be. A lane does not
+  // while it handled this message. False: the message was not handled, and will not be. A lane does not
   // count it as handled; a link that keeps messages need not look.
   bool received(link& from, bytes_view message, bool redelivered) {
     if (receive_path_.take(from, message, redelivered)) [[likely]]
@@ -194,7 +194,7 @@ class transport {
   // As link::flush, of all links.
   virtual void flush() noexcept = 0;
 
-  // As of a receiver: for whoever sleeps.
+  // As of a receiver: for a caller that sleeps.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
   virtual bool prepare_sleep() = 0;
   virtual void finish_sleep() = 0;

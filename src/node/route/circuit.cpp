@@ -171,7 +171,7 @@ void circuit::take_in() noexcept {
 }
 
 void circuit::flush() noexcept {
-  chunk_.frame = nullptr;  // given up: nobody flushes while a claim is open
+  chunk_.frame = nullptr;  // discarded: a flush never happens while a claim is open
   take_in();
   if (!blocked_)
     pump();
@@ -367,7 +367,8 @@ void circuit::carried(const routed_head& head, bytes_view batch) {
     return;
   }
   ++expected_;
-  // Whoever answers has the call. It must not come again: another incarnation would take it for a new one.
+  // An answer shows that the call has arrived. Never send it again: another incarnation would take it for a
+  // new call.
   if (!accepted_ && committed_ != 0)
     has_received(1);
   if (head.asks)
@@ -426,8 +427,8 @@ void circuit::hand_up(bytes_view batch) {
     if (run.has_next(length) && length >= message_head_size) [[likely]] {
       message = {run.at + frame_header_size, static_cast<std::size_t>(length)};
       run.at += frame_size(length);
-      // What is not data is not acknowledged by the session. Nobody waits for that: each word on its
-      // own may wake all nodes on the way.
+      // The session does not acknowledge control messages. Delay the answer: each separate message may wake
+      // all nodes on the path.
       if (message[0] != std::byte{0} && !answer_.pending())
         answer_.set(owner_.clock_.now() + answer_delay);
     } else {

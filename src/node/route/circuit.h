@@ -123,7 +123,7 @@ class circuit final : public link {
   void carried(const routed_head& head, bytes_view batch);
   // The next fragment of a message.
   void take_fragment(bool is_last, bytes_view fragment);
-  // Hands up messages until this poll has told enough, or nobody wants them now; the others are kept.
+  // Hands up messages until this poll has reached its limit, or the circuit is paused; keeps the others.
   void hand_up(bytes_view batch);
   void keep(bytes_view rest) noexcept;
   [[nodiscard]] bool listens() const noexcept { return !over_ && !closing_ && !paused_; }
@@ -196,7 +196,7 @@ class circuits {
   circuits(const circuits&) = delete;
   circuits& operator=(const circuits&) = delete;
 
-  // Begins one; told as opened() by the next poll, though nobody has answered yet. Then as a link.
+  // Begins a circuit. The next poll reports opened(), before the other end has answered. Then as a link.
   link* open(bus_id to);
   // A routed message for this node has come. `events.received` may be the last thing it does.
   void arrived(const routed_head& head, bytes_view message, link_trust from);

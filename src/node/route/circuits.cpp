@@ -79,7 +79,8 @@ void circuits::say(bus_id to, std::uint64_t number, circuit_step step,
   (void)hops_.pass_on(head, {});  // lost: it is asked again, or said again
 }
 
-// Relays vouch for the source: nobody ends those of others before there are too many of all.
+// Relays authenticate the source, so one node can't end the circuits of others until there are too many in
+// total.
 bool circuits::make_room_for_call(bus_id from) {
   if (accepted_ >= accepted_max) {
     ++refused_;

@@ -58,7 +58,7 @@ peer* route_table::by_range(bus_id id) const noexcept {
   return is_in(found->range, id) ? found : nullptr;
 }
 
-// Only what is ours or a child's leaves to others than children, and only what is ours to peers.
+// Only messages of this node or a child go to nodes other than children, and only this node's to peers.
 peer* route_table::next(bus_id destination, const peer* from) const noexcept {
   const auto is_good = [from](const peer* to) {
     if (to == nullptr || to == from)
@@ -73,13 +73,13 @@ peer* route_table::next(bus_id destination, const peer* from) const noexcept {
     return linked;
   if (peer* const near = by_range(destination); is_good(near))
     return near;
-  // Nobody above knows better what is below this node.
+  // Nodes above do not know more about the nodes below this one.
   return is_good(parent_) && !is_ours(destination) ? parent_ : nullptr;
 }
 
 bool route_table::may_come_from(bus_id source, const peer& from) const noexcept {
   if (source == bus_id{})
-    return false;  // a client speaks with who is there, and nobody else
+    return false;  // a client exchanges messages only with the node it is linked to
   if (source == from.id)
     return true;
   switch (from.as) {
