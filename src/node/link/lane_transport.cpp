@@ -46,8 +46,7 @@ void lane_transport::close() noexcept {
   problems_.clear();
   exchanges_.clear();
   flush();
-  // Drop the other ends' lanes before this node's own lanes end: a peer that sees the end then finds the
-  // reason.
+  // Close the inboxes before this node's own lanes end: a peer that sees such an end then finds the reason.
   for (const auto& at : inboxes_) {
     if (at->durable)
       at->in.close();
