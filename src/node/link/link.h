@@ -49,7 +49,7 @@ enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket,
   return link_kind::tcp;
 }
 
-// What is known of the other end without asking it.
+// Trust in the other end, as known without its help.
 enum class link_trust : std::uint8_t {
   same_process,
   same_user,  // a process of this host and this user: the kernel says so
@@ -66,14 +66,14 @@ class link {
   link(const link&) = delete;
   link& operator=(const link&) = delete;
 
-  // `length` bytes for one message, 8-byte aligned; null and why: would_block (link_events::writable
-  // tells when to go on), message_too_large, closed. A second claim takes the first one away.
+  // `length` bytes for one message, 8-byte aligned. Null on an error: would_block (link_events::writable
+  // follows), message_too_large, closed. A new claim discards an open one.
   [[nodiscard]] virtual std::byte* claim(std::size_t length, message_purpose purpose,
                                          status& why) noexcept = 0;
-  // Sends the first `length` bytes of what was claimed; no more than that.
+  // Sends the first `length` bytes of the claim; `length` must not exceed it.
   virtual void commit(std::size_t length) noexcept = 0;
-  // The same, but the other end need not see it before the next commit(), flush() or transport::flush():
-  // for many messages of which none has to leave before the others.
+  // As commit, but the message may stay invisible until the next commit(), flush() or transport::flush(). For
+  // many messages that may leave together.
   virtual void append(std::size_t length) noexcept { commit(length); }
   // Writes queued bytes to the kernel, as many as it takes; in a lane, publishes appended messages.
   virtual void flush() noexcept = 0;
@@ -98,7 +98,7 @@ class link {
   // them, if that ends before it has handled them.
   [[nodiscard]] virtual bool may_be_inherited() const noexcept { return false; }
 
-  // Of the other end's, also of a message that has not come in full. 0 where messages come whole.
+  // Bytes received, including those of incomplete messages. 0 for links that receive only whole messages.
   [[nodiscard]] virtual std::uint64_t bytes_read() const noexcept { return 0; }
   // Stops and goes on reading.
   virtual void pause() noexcept = 0;
@@ -139,7 +139,7 @@ class link_events {
       return true;
     return received_other(from, message, redelivered);
   }
-  // There is room again after a would_block.
+  // There is room again after would_block.
   virtual void writable(link& at) = 0;
   // The last event of a link, even of one that never opened, and after close() and abort().
   virtual void closed(link& at, const error& why) = 0;

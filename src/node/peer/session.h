@@ -32,7 +32,7 @@ struct session {
         clock(timers, std::move(on_timer)) {}
 
   link& at;
-  const bool is_direct;  // not over other nodes
+  const bool is_direct;  // false: over other nodes
   session_stage stage = session_stage::opening;
   dial* dialled = nullptr;  // the dial that opened it; null: accepted, or the dial was cancelled
   bool by_us = false;
@@ -45,31 +45,31 @@ struct session {
   // When its handshake began, and when it was registered: counted in registrations of the node's.
   std::uint64_t began_after = 0;
   std::uint64_t registration = 0;
-  // What is said in a handshake can be older than a link that was registered since it began.
+  // The positions in a handshake may be older than a link that registered after the handshake began.
   [[nodiscard]] bool is_newer_than(const session& other) const noexcept {
     return other.registration <= began_after;
   }
   bool said_sole = false;  // this link was the only one of ours when the answer was given
-  // While registering: how far we have come with the flow of that incarnation.
+  // While registering: this node's position in the flow of that incarnation.
   bool has_flow = false;
   node_instance flow_of;
   node_instance told_position;  // to this incarnation, in this handshake
   incoming_flow flow;
 
-  // Whether the other end has handled all messages of the user's.
+  // Whether the other end has handled all user messages.
   [[nodiscard]] bool settled() const noexcept {
     return keeps ? released >= last_data : at.settled();
   }
-  resume_point answer;  // what it said of our flow
-  // Whether nothing that was sent to it before can arrive any more: neither end knew of another link.
+  resume_point answer;  // its position in this node's flow
+  // Whether earlier messages can no longer arrive, because neither end knew of another link.
   [[nodiscard]] bool is_answer_final() const noexcept { return said_sole && answer.sole; }
   errc failure = errc::ok;  // why it did not register
-  byte_buffer refusal;      // to be said when the clock is due
+  byte_buffer refusal;      // sent when the clock is due
   bool superseded =
       false;  // another incarnation of its id has come since: it is told so, and no more
-  bool too_slow = false;        // its queue was full, and is to be ended for that
-  bool owes_addresses = false;  // of this node's: there was no room for them
-  bool given_up = false;        // disconnect() ends it: what it leaves is reported
+  bool too_slow = false;        // its queue was full: the link has to be ended
+  bool owes_addresses = false;  // there was no room to send this node's addresses
+  bool given_up = false;        // disconnect() ends it: unsettled messages are reported
   std::chrono::nanoseconds registered_at{0};
 
   // Counted since the link opened, messages of every kind.
@@ -80,8 +80,8 @@ struct session {
   std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
   std::size_t unasked_bytes = 0;  // sent since we asked for an acknowledgement
   bool keeps = false;             // link::keeps
-  // Batches of circuits have found no room beside what this node sends there itself. While that is so,
-  // it sends so many bytes more (node_sharing.cpp).
+  // Batches of circuits found no room beside this node's own messages. While `shared` is set, the node may
+  // send `share_left` more bytes of its own (node_sharing.cpp).
   bool shared = false;
   std::size_t share_left = 0;
   bool wants_share = false;  // its node's user does
@@ -94,7 +94,7 @@ struct session {
   bool acknowledge_now = false;
   std::uint64_t committed_at_flush = 0;
 
-  // Registration time at first, then pings.
+  // First the registration timeout, then pings.
   timer clock;
   std::uint64_t handled_at_ping = 0;
   std::uint64_t bytes_read_at_ping = 0;

@@ -15,26 +15,26 @@ using namespace std::chrono_literals;
 // The window in bytes before the first acknowledgement, and while relays refuse.
 constexpr std::size_t window_first = std::size_t{64} * 1024;
 constexpr std::size_t window_least = std::size_t{16} * 1024;
-// Bytes of the queue that data never fills: acknowledgements find room.
+// Bytes of the queue that data never fills, so that acknowledgements find room.
 constexpr std::size_t control_reserve = std::size_t{16} * 1024;
-// After a refusal of a relay's, doubled while they go on.
+// The first pause after a relay has refused a batch; it doubles with each further refusal.
 constexpr std::chrono::nanoseconds pause_first = 1ms;
 constexpr std::chrono::nanoseconds pause_longest = 1s;
-// For an answer.
+// The first timeout for an answer.
 constexpr std::chrono::nanoseconds patience_first = 200ms;
 constexpr std::chrono::nanoseconds patience_longest = 4s;
-// That an answer to what is not data waits for others: well within patience_first.
+// The delay of an answer to control messages, to send several at once: well within patience_first.
 constexpr std::chrono::nanoseconds answer_delay = 20ms;
-// While fragments come: the sender hears that they do.
+// The interval of answers while fragments arrive.
 constexpr std::chrono::nanoseconds fragment_answer_delay = 100ms;
 // A repeated request within this time concerns batches that are already in flight.
 constexpr std::chrono::nanoseconds go_back_interval = 20ms;
-// The most that a batch of several messages has.
+// The size limit of a batch with several messages.
 constexpr std::size_t batch_most = 4 * 1024;
 static_assert(batch_most <= batch_max);
 static_assert(batch_most / frame_size(message_head_size) <
               std::numeric_limits<std::uint16_t>::max());
-// Batches that may come of one chunk: a claim stays open while what is before it is sent.
+// Most batches from one chunk: messages before an open claim may be sent first.
 constexpr std::size_t batches_of_stretch = 2;
 // Messages of batches between two looks at the clock.
 constexpr std::size_t messages_per_clock = 32;
@@ -162,7 +162,7 @@ void circuit::take_in() noexcept {
   }
   queue_.commit(bytes);
   mutable_bytes place;
-  // It goes on where the queue ends.
+  // An open claim continues at the end of the queue.
   if (chunk_.frame != nullptr && queue_.claim(frame_size(chunk_.claimed()), place)) {
     for_one_ = true;
     return chunk_.start(place.data(), place.size());
@@ -210,7 +210,7 @@ void circuit::pump() noexcept {
 
 status circuit::pass_on(std::uint64_t index) noexcept {
   const sent_batch& which = at(index);
-  // Some times in each window, so that it does not come to an end.
+  // Ask several times per window, so that the window does not run out.
   unasked_ += which.whole();
   const bool asks = unasked_ >= window_ / 4;
   if (asks)

@@ -33,18 +33,17 @@ namespace atbus::detail {
 
 class circuits;
 
-// What carries the messages of circuits to the next node: the links of a node.
+// Passes the messages of circuits to the next node. The node implements it with its links.
 class next_hops {
  public:
-  // Sends that head and a copy of the batch it carries on their way. would_block: circuits::writable() is
-  // called when to go on. no_route: there is no next node. message_too_large: that is what its link
-  // says.
+  // Sends that head with a copy of the batch. would_block: circuits::writable() is called when there is room.
+  // no_route: there is no next node. message_too_large: its link refuses the message.
   virtual status pass_on(const routed_head& head, bytes_view batch) noexcept = 0;
-  // Of the link to the next node on the way there.
+  // The trust of the link to the next node on the path.
   [[nodiscard]] virtual link_trust trust_towards(bus_id destination) const noexcept = 0;
-  // From where messages come, no more are to come in this poll.
+  // Ends the poll of the link that delivers messages to circuits.
   virtual void end_poll() noexcept = 0;
-  // For people.
+  // For log lines.
   [[nodiscard]] virtual std::string way_to(bus_id destination) const = 0;
 
  protected:
@@ -52,7 +51,7 @@ class next_hops {
 };
 
 struct circuit_options {
-  std::size_t message_limit = 0;  // of a message of the circuit, with its head
+  std::size_t message_limit = 0;  // bytes of a message of the circuit, with its head
   std::size_t queue_size = 0;     // bytes of data; control messages find some more
 };
 
@@ -88,7 +87,7 @@ class circuit final : public link {
  private:
   friend class circuits;
 
-  // What was in the chunk when it was sent: frames with a message each, or a fragment of one frame.
+  // A batch that was sent from the chunk: frames with a message each, or a fragment of one frame.
   struct sent_batch {
     const std::byte* at;
     std::size_t size;
@@ -106,20 +105,20 @@ class circuit final : public link {
   }
   [[nodiscard]] bool make_room_in_ring(std::size_t batches) noexcept;
   [[nodiscard]] status new_chunk(std::size_t length, message_purpose purpose) noexcept;
-  // What was appended to the chunk becomes a batch. A message that is only claimed stays where it is.
+  // Turns the appended frames of the chunk into a batch. An open claim stays where it is.
   void take_in() noexcept;
-  // Sends what the window lets through.
+  // Sends batches as far as the window allows.
   void pump() noexcept;
   [[nodiscard]] status pass_on(std::uint64_t index) noexcept;
-  // The next one to send is this one.
+  // Continues sending with this batch.
   void go_back(std::uint64_t index) noexcept;
   void tick();
 
   void has_received(std::uint64_t index) noexcept;
-  // Says when it is looked at next how far we have come, or that something is missing.
+  // Schedules an acknowledgement, or a report of a gap, for the next look at this circuit.
   void owe(circuit_step step) noexcept;
 
-  // What the other end or a relay says.
+  // Handles a message of the other end or of a relay.
   void carried(const routed_head& head, bytes_view batch);
   // The next fragment of a message.
   void take_fragment(bool is_last, bytes_view fragment);
@@ -138,15 +137,15 @@ class circuit final : public link {
   const bus_id peer_;
   link_trust trust_;
   const bool accepted_;
-  bool open_due_ = false;  // to be told
+  bool open_due_ = false;  // opened() has to be called
   bool paused_ = false;
-  bool blocked_ = false;     // the next link has no room, or there is none for a while
+  bool blocked_ = false;     // the next link has no room, or there is no next link for a while
   bool listed_ = false;      // poll() looks at it
   bool unflushed_ = false;   // flush() does
   bool resting_ = false;     // poll_rests() does
   bool wants_room_ = false;  // the session above
   bool closing_ = false;
-  bool over_ = false;                        // to be told
+  bool over_ = false;                        // closed() has to be called
   circuit_step owed_ = circuit_step::carry;  // nothing
   errc why_ = errc::ok;
 
@@ -154,7 +153,7 @@ class circuit final : public link {
   const std::size_t data_limit_;  // bytes of the queue that data may fill
   malloc_queue queue_;            // of frames
   frame_chunk chunk_;
-  bool for_one_ = false;     // the chunk: what else is sent may not have its room
+  bool for_one_ = false;     // the chunk is for one message: others must not use its room
   std::uint64_t taken_ = 0;  // of the chunk's frames
   std::vector<sent_batch> ring_;
   std::uint64_t committed_ = 0;
@@ -165,11 +164,11 @@ class circuit final : public link {
   std::uint64_t left_here_ = 0;  // the first one that never was sent
   std::size_t under_way_ = 0;    // bytes of [received_, next_)
   std::size_t window_;
-  std::size_t threshold_;    // from here on the window grows slowly: a relay had no room for more
+  std::size_t threshold_;  // above it the window grows slowly, because a relay had no room for more
   std::size_t unasked_ = 0;  // bytes sent since the other end was asked how far it has come
   std::uint64_t went_back_to_ = 0;
   std::chrono::nanoseconds went_back_at_{0};
-  std::chrono::nanoseconds held_until_{0};  // 0: it is not
+  std::chrono::nanoseconds held_until_{0};  // 0: not held back
   std::chrono::nanoseconds closes_at_{0};
   std::chrono::nanoseconds pause_;
   std::chrono::nanoseconds patience_;
@@ -179,10 +178,10 @@ class circuit final : public link {
   // In.
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
-  std::size_t longest_message_;       // that is taken now: few bytes before the peer has registered
-  std::vector<std::byte> fragments_;  // of a message that has not come in full
-  std::vector<std::byte> rest_;       // of a batch: not handed up yet
-  bool passed_over_ = false;          // a batch came meanwhile
+  std::size_t longest_message_;       // accepted now: small until the peer has registered
+  std::vector<std::byte> fragments_;  // of an incomplete message
+  std::vector<std::byte> rest_;       // messages of a batch that are not handed up yet
+  bool passed_over_ = false;          // a batch was skipped meanwhile
   std::uint64_t bytes_read_ = 0;
   timer answer_;  // to what is not data
 };
@@ -198,20 +197,20 @@ class circuits {
 
   // Begins a circuit. The next poll reports opened(), before the other end has answered. Then as a link.
   link* open(bus_id to);
-  // A routed message for this node has come. `events.received` may be the last thing it does.
+  // Handles a routed message for this node. Calls `events.received` last, if at all.
   void arrived(const routed_head& head, bytes_view message, link_trust from);
-  // Links have room again, or there are others.
+  // Called when links have room again, or other links are in use.
   void writable() noexcept;
-  // The ways have changed: what is under way may be lost.
+  // Called when routes have changed: batches in flight may be lost.
   void ways_changed() noexcept;
 
-  // Tells what is left of batches. While there is something left, others may not come.
+  // Hands up the rests of batches. No further batch is accepted before that.
   void poll_rests() {
     if (has_rests())
       tell_rests();
   }
   [[nodiscard]] bool has_rests() const noexcept { return !resting_.empty(); }
-  // Tells what else there is to tell.
+  // Calls all other events.
   void poll() {
     if (!due_.empty() || writable_)
       tell_due();
@@ -227,18 +226,18 @@ class circuits {
   }
   void close() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
-  // Calls of others' that were refused because there were too many circuits.
+  // Calls from other nodes that were refused because there were too many circuits.
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
 
  private:
   friend class circuit;
-  // Of those that others have opened. While there are too many, further ones are refused.
+  // Most circuits opened by other nodes. Further calls are refused.
   static constexpr std::size_t accepted_max = 16 * 1024;
-  // Of these not registered; then the oldest ends.
+  // Most of these that have not registered. Above it, the oldest ends.
   static constexpr std::size_t unconfirmed_max = 1024;
   static constexpr std::size_t unconfirmed_of_one_max = 16;
 
-  // What lies in lanes is not there in a forked child, and all circuits are the parent's.
+  // In a forked child lanes are not mapped, and all circuits belong to the parent.
   struct child_guard final : fork_guard {
     explicit child_guard(circuits& guarded) noexcept : of(guarded) {}
     void abandon_in_child() noexcept override { of.closed_ = true; }
