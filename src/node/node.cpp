@@ -35,13 +35,14 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 }
 
 bool command_awaitable::await_suspend(std::coroutine_handle<> waiting) {
-  how_ = core_ == nullptr ? status{errc::closed}
-                          : core_->commands().ask(to_, words_.all(), timeout_,
-                                       [this, waiting](status how, const command_reply& reply) {
-                                         how_ = how;
-                                         reply_ = reply;
-                                         waiting.resume();
-                                       });
+  how_ = core_ == nullptr
+             ? status{errc::closed}
+             : core_->commands().ask(to_, words_.all(), timeout_,
+                                     [this, waiting](status how, const command_reply& reply) {
+                                       how_ = how;
+                                       reply_ = reply;
+                                       waiting.resume();
+                                     });
   return static_cast<bool>(how_);
 }
 
@@ -155,7 +156,8 @@ status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
 }
 
 status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes) {
-  return state_ != nullptr ? state_->core().broadcast().send(to, type, bytes) : status{errc::closed};
+  return state_ != nullptr ? state_->core().broadcast().send(to, type, bytes)
+                           : status{errc::closed};
 }
 
 status node::broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
@@ -184,8 +186,9 @@ node_slot::core_claim node::claim_elsewhere(bus_id to, std::uint32_t type,
 
 status node::command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                      std::function<void(status, const command_reply&)> call) {
-  return state_ != nullptr ? state_->core().commands().ask(to, words.all(), timeout, std::move(call))
-                           : status{errc::closed};
+  return state_ != nullptr
+             ? state_->core().commands().ask(to, words.all(), timeout, std::move(call))
+             : status{errc::closed};
 }
 
 command_awaitable node::command(bus_id to, command_words words, std::chrono::nanoseconds timeout) {
