@@ -71,6 +71,7 @@ class message_slot {
   message_slot(message_slot&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)),
         bytes_(other.bytes_),
+        place_(other.place_),
         why_(other.why_),
         publish_(other.publish_) {}
   message_slot& operator=(message_slot&&) = delete;
@@ -89,16 +90,14 @@ class message_slot {
   message_slot* operator->() noexcept { return this; }
 
   /// Sends the first `length` bytes, by default all that were claimed. Does nothing if `length` is
-  /// larger than the claim, or on a second commit.
+  /// larger than the claim, on a second commit, and once another message was claimed or sent.
   void commit() noexcept { commit(bytes_.size()); }
   /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
-    if (backend_ == nullptr || length > bytes_.size())
+    if (backend_ == nullptr || length > bytes_.size() ||
+        !backend_->is_open(bytes_.data(), bytes_.size(), place_)) [[unlikely]]
       return;
-    backend_->append(bytes_.size(), length);
-    if (publish_)
-      backend_->publish();
-    backend_ = nullptr;
+    commit_at_once(length);
   }
 
  private:
@@ -115,10 +114,20 @@ class message_slot {
       return;
     backend_ = backend;
     bytes_ = {at, length};
+    place_ = backend->place();
+  }
+
+  // Nothing else was claimed or sent meanwhile.
+  void commit_at_once(std::size_t length) noexcept {
+    backend_->append(bytes_.size(), length);
+    if (publish_)
+      backend_->publish();
+    backend_ = nullptr;
   }
 
   detail::sender_backend* backend_ = nullptr;
   mutable_bytes bytes_;
+  std::uint64_t place_ = 0;
   status why_;
   bool publish_ = true;
 };
@@ -140,7 +149,7 @@ class message_batch {
     if (!slot) [[unlikely]]
       return slot.why();
     detail::copy_payload(slot.bytes().data(), message.data(), message.size());
-    slot.commit();
+    slot.commit_at_once(slot.bytes().size());
     return {};
   }
   /// A slot as of sender::claim; its commit adds the message to the batch.
@@ -193,7 +202,7 @@ class ATBUS_API sender {
     if (!slot) [[unlikely]]
       return slot.why();
     detail::copy_payload(slot.bytes().data(), message.data(), message.size());
-    slot.commit();
+    slot.commit_at_once(slot.bytes().size());
     return {};
   }
 
@@ -215,7 +224,7 @@ class ATBUS_API sender {
       std::memcpy(at, piece.data(), piece.size());
       at += piece.size();
     }
-    slot.commit();
+    slot.commit_at_once(slot.bytes().size());
     return {};
   }
   /// Sends the pieces, one behind the other, as one message.

@@ -201,37 +201,37 @@ node_sender node::sender() {
 
 void node::on_message(std::function<void(const message&)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_message = std::move(handler);
+    state_->core().events().set(&detail::node_handlers::on_message, std::move(handler));
 }
 
 void node::on_command(std::function<void(atbus::command&)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_command = std::move(handler);
+    state_->core().events().set(&detail::node_handlers::on_command, std::move(handler));
 }
 
 void node::on_command(std::string_view name, std::function<void(atbus::command&)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_command_named[std::string{name}] = std::move(handler);
+    state_->core().events().set_command(std::string{name}, std::move(handler));
 }
 
 void node::on_undelivered(std::function<void(const undelivered&)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_undelivered = std::move(handler);
+    state_->core().events().set(&detail::node_handlers::on_undelivered, std::move(handler));
 }
 
 void node::on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_endpoint = std::move(handler);
+    state_->core().events().set(&detail::node_handlers::on_endpoint, std::move(handler));
 }
 
 void node::on_writable(std::function<void(bus_id)> handler) {
   if (state_ != nullptr)
-    state_->core().handlers().on_writable = std::move(handler);
+    state_->core().events().set(&detail::node_handlers::on_writable, std::move(handler));
 }
 
 void node::on_log(std::function<void(std::string_view)> sink) {
   if (state_ != nullptr)
-    state_->core().handlers().on_log = std::move(sink);
+    state_->core().events().set(&detail::node_handlers::on_log, std::move(sink));
 }
 
 error node::on_ready(bus_id id, std::chrono::nanoseconds timeout,

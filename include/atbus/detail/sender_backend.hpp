@@ -51,6 +51,15 @@ class ATBUS_API sender_backend {
     return writer_.begin(record_kind::message, length);
   }
 
+  // The place of the next message, which no later message of the lane has again. 0 in a stream.
+  [[nodiscard]] std::uint64_t place() const noexcept { return writer_.position(); }
+  // Whether `claimed` bytes at `at`, claimed at that place, still wait for their append: no other claim, and
+  // no verb that moves the writer, has come in between.
+  [[nodiscard]] bool is_open(const std::byte* at, std::size_t claimed,
+                             std::uint64_t place) const noexcept {
+    return through_stream_ ? chunk_.is_open(at, claimed)
+                           : writer_.is_begun(at, record_kind::message, claimed, place);
+  }
   // Sends the first `length` of the `claimed` bytes.
   void append(std::size_t claimed, std::size_t length) noexcept {
     if (through_stream_)

@@ -69,18 +69,28 @@ status command_exchange::ask(bus_id to, const std::vector<std::string>& words,
   if (last_asked_ == 0)
     last_asked_ = node_.on.random.word();
   const std::uint64_t number = ++last_asked_;
-  const std::chrono::nanoseconds deadline = moment_after(node_.now(), timeout);
+  status sent;
+  try {
+    sent = send_question(to, number, words, moment_after(node_.now(), timeout), std::move(call));
+  } catch (const std::bad_alloc&) {
+    sent = errc::out_of_memory;
+  }
+  if (!sent)
+    asked_.erase(number);
+  return sent;
+}
+
+status command_exchange::send_question(bus_id to, std::uint64_t number,
+                                       const std::vector<std::string>& words,
+                                       std::chrono::nanoseconds deadline, command_call call) {
+  peer* const in = directory_.find_or_look_up(to);
   byte_buffer payload;
   encode(number, words, payload, deadline);
   auto clock =
       std::make_unique<timer>(node_.timers, [this, number] { end(number, errc::timed_out); });
   clock->set(deadline);
   asked_.emplace(number, asked{to, std::move(call), std::move(clock)});
-  const status sent =
-      outbox_.send_command(directory_.find_or_look_up(to), to, 0, flag_command, payload, deadline);
-  if (!sent)
-    asked_.erase(number);
-  return sent;
+  return outbox_.send_command(in, to, 0, flag_command, payload, deadline);
 }
 
 status command_exchange::answer(const node_instance& to, std::uint64_t number, errc how,

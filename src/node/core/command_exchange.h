@@ -61,6 +61,8 @@ class command_exchange {
   };
   using asked_map = std::map<std::uint64_t, asked>;  // by number
 
+  status send_question(bus_id to, std::uint64_t number, const std::vector<std::string>& words,
+                       std::chrono::nanoseconds deadline, command_call call);
   void deliver_reply(bus_id source, errc how, std::uint64_t number,
                      std::vector<std::string> values);
   // The call is made with the next events, unless it was made before.

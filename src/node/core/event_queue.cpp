@@ -13,18 +13,23 @@ constexpr std::size_t untold_drops_least = std::size_t{1024} * 1024;
 
 }  // namespace
 
-node_handlers& event_queue::handlers_to_set() {
-  if (!polling_)
-    return handlers_;
-  if (!next_handlers_)
-    next_handlers_ = handlers_;
-  return *next_handlers_;
+void event_queue::set_command(std::string name, std::function<void(command&)> handler) {
+  std::map<std::string, std::function<void(command&)>, std::less<>> one;
+  one.emplace(std::move(name), std::move(handler));
+  const auto change = [this, one = std::move(one)]() mutable {
+    handlers_.on_command_named.erase(one.begin()->first);
+    handlers_.on_command_named.merge(one);  // takes no memory
+  };
+  if (polling_)
+    changes_.emplace_back(change);
+  else
+    std::function<void()>{change}();
 }
 
 void event_queue::end_poll() noexcept {
   polling_ = false;
-  if (next_handlers_)
-    handlers_ = *std::exchange(next_handlers_, std::nullopt);
+  for (const auto changes = std::exchange(changes_, {}); const auto& change : changes)
+    change();
 }
 
 void event_queue::add(event what) {
@@ -60,7 +65,7 @@ outgoing_flow::sink event_queue::reporter(peer& of) {
 // What is dropped for want of room is reported as often as something is sent, however seldom the node is
 // polled. All else is reported from poll, or was held before.
 void event_queue::tell_undelivered(bus_id about, held_message&& what, errc reason) {
-  if (!handlers_.on_undelivered && !(next_handlers_ && next_handlers_->on_undelivered))
+  if (!handlers_.on_undelivered && changes_.empty())
     return;
   if (reason != errc::would_block)
     return add({.kind = event::what::undelivered,

@@ -10,10 +10,10 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "atbus/command.hpp"
 #include "atbus/endpoint.hpp"
@@ -48,9 +48,20 @@ class event_queue {
   };
   void ask(questions whom) { ask_ = std::move(whom); }
 
-  // The handlers to be set. What is set while a handler runs holds from the next poll on.
-  [[nodiscard]] node_handlers& handlers_to_set();
-  [[nodiscard]] const node_handlers& handlers() const noexcept { return handlers_; }
+  // Sets one of the handlers. What is set while a handler runs holds from the next poll on; all others keep
+  // their state.
+  template <class Handler>
+  void set(Handler node_handlers::*which, Handler handler) {
+    if (polling_)
+      changes_.push_back([this, which, handler = std::move(handler)]() mutable {
+        handlers_.*which = std::move(handler);
+      });
+    else
+      handlers_.*which = std::move(handler);
+  }
+  void set_command(std::string name, std::function<void(command&)> handler);
+  // To be changed between polls only.
+  [[nodiscard]] node_handlers& handlers() noexcept { return handlers_; }
   // A poll begins and ends.
   void begin_poll() noexcept { polling_ = true; }
   void end_poll() noexcept;
@@ -115,7 +126,7 @@ class event_queue {
   receive_path& receive_;
   questions ask_;
   node_handlers handlers_;
-  std::optional<node_handlers> next_handlers_;
+  std::vector<std::function<void()>> changes_;  // of handlers, for the end of this poll
   bool polling_ = false;
 
   std::deque<event> events_;

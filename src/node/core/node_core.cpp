@@ -182,9 +182,9 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
     return errc::closed;
   if (!node_.fault)
     return node_.fault;
+  const peer* const known = directory_.find_or_look_up(id);
   if (error bad = ready_.add(id, timeout, std::move(call)); !bad)
     return bad;
-  const peer* const known = directory_.find_or_look_up(id);
   if (known != nullptr && known->current != nullptr)
     ready_.tell(id, {});
   return {};

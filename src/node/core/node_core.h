@@ -60,8 +60,9 @@ class node_core final : private link_events {
   [[nodiscard]] const node_instance& self() const noexcept { return node_.self; }
   [[nodiscard]] bool is_client() const noexcept { return node_.is_client(); }
   [[nodiscard]] const clock_source& clock() const noexcept { return node_.on.clock; }
-  // The handlers to be set. What is set within a handler holds from the next poll on.
-  [[nodiscard]] node_handlers& handlers() { return events_.handlers_to_set(); }
+  // Handlers are set here; between polls also through handlers().
+  [[nodiscard]] event_queue& events() noexcept { return events_; }
+  [[nodiscard]] node_handlers& handlers() noexcept { return events_.handlers(); }
   // Why this node can't be used at all; no error: it can.
   [[nodiscard]] const error& fault() const noexcept { return node_.fault; }
   void fail(error why) { node_.fault = std::move(why); }

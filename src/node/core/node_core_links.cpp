@@ -325,8 +325,12 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
   message_head head;
   if (node_.closed || decode(message, head) != head_fault::none || head.kind != message_kind::data)
     return true;  // control messages of an earlier incarnation mean nothing to this one
-  // Later ones can have come only if the sender is gone, or has given these up.
-  if (!awaited && sessions_.has_heard_of(source)) {
+  // Later ones can have come only if the sender is gone, or has given these up. Also if its old lane seems
+  // to have a sender: a process has one lane in a segment, so another one has taken it over.
+  const peer* const of = peers_.find(source);
+  const bool has_other_lane = of != nullptr && of->instance == source && of->in_from != nullptr &&
+                              of->in_from->at.kind() == link_kind::shared_memory;
+  if ((!awaited || has_other_lane) && sessions_.has_heard_of(source)) {
     events_.log_cause(errc::superseded,
                       "messages of " + source.id.to_string() +
                           " to an earlier incarnation of this node are left out: later ones " +

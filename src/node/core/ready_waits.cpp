@@ -32,7 +32,8 @@ void ready_waits::tell(bus_id id, status how) {
       ++at;
       continue;
     }
-    events_.tell_call(std::move((*at)->call), how);
+    events_.tell_call((*at)->call,
+                      how);  // a copy: without memory for the event, the call still waits
     at = waits_.erase(at);
   }
 }

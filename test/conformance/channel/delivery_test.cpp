@@ -74,6 +74,44 @@ TEST_P(Delivery, CommitsOfTooMuchAndSecondOnesSendNothing) {
   EXPECT_EQ(drain(inbox), (std::vector<std::string>{"twice", "next"}));
 }
 
+TEST_P(Delivery, ASlotThatWasReplacedSendsNothing) {
+  auto inbox = open_receiver();
+  auto out = open_sender();
+  auto before_a_send = out.claim(5);
+  ASSERT_TRUE(before_a_send);
+  ASSERT_TRUE(out.send(as_bytes("sent")));
+  before_a_send.commit();
+  auto before_a_claim = out.claim(10);
+  auto last = out.claim(4);
+  ASSERT_TRUE(before_a_claim && last);
+  std::memcpy(last.bytes().data(), "last", 4);
+  before_a_claim.commit();
+  last.commit();
+  before_a_claim.commit();
+  ASSERT_TRUE(out.send(as_bytes("next")));
+  EXPECT_EQ(drain(inbox), (std::vector<std::string>{"sent", "last", "next"}));
+}
+
+TEST_P(Delivery, ASlotOfAnEarlierLapSendsNothing) {
+  auto inbox = open_receiver({.lanes = 1, .lane_size = 4096, .message_limit = 1024});
+  auto out = open_sender({.send_buffer_size = 4096});
+  const std::string message(500, 'm');
+  std::size_t sent = 0;
+  std::size_t got = 0;
+  for (int i = 0; i != (GetParam().stream ? 4 : 100); ++i) {
+    auto old = out.claim(message.size());
+    ASSERT_TRUE(old);
+    for (int others = 0; others != 8; ++others) {  // then the writer is where it was
+      const status how = out.send(as_bytes(message));
+      sent += how ? 1 : 0;
+      got += drain(inbox).size();
+    }
+    old.commit();
+    got += drain(inbox).size();
+  }
+  EXPECT_EQ(got, sent);
+}
+
 TEST_P(Delivery, AHandlerMayEndThePollThatCalledIt) {
   auto inbox = open_receiver();
   auto out = open_sender();

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "atbus/clock.hpp"
+#include "atbus/directory.hpp"
 #include "atbus/node.hpp"
 #include "counting_allocator.h"
 #include "test.h"
@@ -51,6 +52,40 @@ class NodeOutOfMemory : public ::testing::Test {
     EXPECT_EQ(reported + (to != nullptr ? to->stats().delivered : 0), from.stats().accepted);
   }
 };
+
+// Knows every node, at an address where nothing listens.
+struct full_directory final : directory {
+  std::vector<std::string> lookup(bus_id) override {
+    return {"mem://memory-test-directory-" + std::to_string(getpid())};
+  }
+  watch_id watch(std::function<void(bus_id)>) override { return 1; }
+  void unwatch(watch_id) override {}
+  error announce(bus_id, const std::vector<std::string>&) override { return errc::not_supported; }
+  error poll() override { return {}; }
+};
+
+TEST_F(NodeOutOfMemory, IsSaidOfACommandThatIsNotSent) {
+  bool failed = true;
+  for (std::uint64_t good = 0; failed; ++good) {
+    ASSERT_LT(good, 1000U);
+    node one{1, node_options{}.directory(std::make_shared<full_directory>())};
+    one.on_log([](std::string_view) {});
+    int told = 0;
+    std::function<void(status, const command_reply&)> call = [&](status, const command_reply&) {
+      ++told;
+    };
+    const command_words words{"look"};
+    status how;
+    {
+      const test::allocation_failure none{good};
+      how = one.command(2, words, 1ms, std::move(call));
+      failed = test::allocation_failure::happened();
+    }
+    for (const auto end = now() + 10ms; now() < end;)
+      one.poll();
+    EXPECT_EQ(told, how ? 1 : 0) << good << ": " << how.text();
+  }
+}
 
 TEST_F(NodeOutOfMemory, IsSaidOfWhatIsHeld) {
   node from{1};
