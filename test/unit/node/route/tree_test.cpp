@@ -274,7 +274,8 @@ TEST_F(NodeTree, WhatWaitsForAParentIsNotGivenUpForAnAnswerToIt) {
   std::optional<command> asked;
   child.core().handlers().on_command = [&](command& what) { asked.emplace(std::move(what)); };
   ASSERT_TRUE(until([&] { return child.core().parent() == bus_id{80}; }));
-  ASSERT_TRUE(parent->core().commands().ask(81, {"do it"}, 60s, [](status, const command_reply&) {}));
+  ASSERT_TRUE(
+      parent->core().commands().ask(81, {"do it"}, 60s, [](status, const command_reply&) {}));
   parent->node.wake();
   ASSERT_TRUE(until([&] { return asked.has_value(); }));
   parent.reset();
