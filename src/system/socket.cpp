@@ -60,7 +60,7 @@ error bind_error(const std::string& text, int code) {
   switch (code) {
     case EADDRINUSE:
       return {errc::receiver_exists, text +
-                                         ": somebody listens there already; stop that one, or "
+                                         ": another process listens there already; stop it, or "
                                          "choose another port or name"};
     case EADDRNOTAVAIL:
       return {errc::invalid_argument, text + ": no interface of this host has that address"};
@@ -109,7 +109,7 @@ error dial_error(const std::string& text, int code) {
   switch (code) {
     case ECONNREFUSED:
     case ENOENT:
-      return {errc::not_found, text + ": nobody listens there (yet)"};
+      return {errc::not_found, text + ": nothing listens there yet"};
     case EAGAIN:
       return {errc::would_block, text + ": more dial than it accepts; try again"};
     case EACCES:

@@ -103,7 +103,7 @@ struct dialled_socket {
   file fd;
   bool connected = false;  // else it will be when it becomes writable, or dial_result says why not
 };
-// Errors: not_found (nobody listens there), would_block (a Unix listener's backlog is full), denied,
+// Errors: not_found (nothing listens there), would_block (a Unix listener's backlog is full), denied,
 // system_error.
 [[nodiscard]] result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
                                                  const stream_options& options);

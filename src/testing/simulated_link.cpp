@@ -289,7 +289,7 @@ error simulated_link::reason_of_end() const {
   if (closing_ && !ended_ && out().written == out().committed)
     return {};
   const errc why = why_ == errc::ok ? errc::closed : why_;
-  return why == errc::not_found ? error{why, wire_->to + ": nobody listens there"} : error{why};
+  return why == errc::not_found ? error{why, wire_->to + ": nothing listens there"} : error{why};
 }
 
 std::size_t simulated_link::tell(link_events& events, std::size_t most) {

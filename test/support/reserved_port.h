@@ -1,4 +1,4 @@
-// A TCP port of the loopback address that stays free while nobody listens there.
+// A TCP port of the loopback address that stays free while nothing listens there.
 #pragma once
 
 #include <sys/socket.h>

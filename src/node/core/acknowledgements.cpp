@@ -3,11 +3,12 @@
 namespace atbus::detail {
 namespace {
 
-// Control messages alone are acknowledged when there are so many.
+// So many control messages are acknowledged although no data has come.
 constexpr std::uint64_t unacknowledged_controls = 32;
-// Acknowledgements that nobody has asked for wait so long for company.
+// How long an acknowledgement that the other end has not requested waits for a message to leave with.
 constexpr std::chrono::nanoseconds acknowledge_delay = std::chrono::milliseconds{20};
-// And go with it no more often than this: questions and answers in quick turns need not carry one each.
+// The shortest time between two that leave with other messages: quick questions and answers need not carry one
+// each.
 constexpr std::chrono::nanoseconds acknowledge_interval = std::chrono::microseconds{100};
 
 }  // namespace
@@ -47,7 +48,7 @@ void acknowledgements::acknowledge_due(std::chrono::nanoseconds now) {
       by->acknowledge_listed = by->acknowledge_now = false;
       continue;
     }
-    // Company: something else leaves with it.
+    // Something else leaves on this link.
     const bool company = by->committed != by->committed_at_flush;
     by->committed_at_flush = by->committed;
     if ((all || by->acknowledge_now ||

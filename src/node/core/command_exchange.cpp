@@ -37,7 +37,7 @@ void command::give_up() noexcept {
     return;
   try {
     (void)fail("the command was given up without an answer");
-  } catch (const std::bad_alloc&) {  // who asks is told when its time is over
+  } catch (const std::bad_alloc&) {  // the asking node is told when its deadline passes
   }
 }
 
@@ -46,7 +46,7 @@ void command::give_up() noexcept {
 namespace atbus::detail {
 namespace {
 
-// Commands of this node's that are not answered.
+// Commands of this node that wait for a reply.
 constexpr std::size_t asked_max = 4096;
 
 }  // namespace
@@ -65,7 +65,7 @@ status command_exchange::ask(bus_id to, const std::vector<std::string>& words,
     return errc::would_block;
   }
   outbox_.give_up_claim();
-  // Unlike those of an earlier incarnation of this node's, which may still be answered.
+  // Begins at random: commands of an earlier incarnation may still be answered.
   if (last_asked_ == 0)
     last_asked_ = node_.on.random.word();
   const std::uint64_t number = ++last_asked_;
@@ -109,13 +109,13 @@ status command_exchange::answer(const node_instance& to, std::uint64_t number, e
     in = &peers_.find_or_make(to.id);
     if (in->instance.incarnation != 0 && in->instance != to)
       return {errc::peer_closed, to.id.value()};
-    // It may be back soon, for what its link or an earlier incarnation of this node has left.
+    // The peer may be back soon, for what its link or an earlier incarnation of this node has left.
     if (in->sessions.empty() && !retention_.is_wanted(*in) && !in->forget.pending())
       in->forget.set(node_.idle_deadline());
   }
   byte_buffer payload;
   encode(number, values, payload);
-  // Found out later it would end with nobody being told.
+  // Refused later, no call would be made.
   if (in != nullptr && payload.size() > in->message_limit)
     return {errc::message_too_large, payload.size(), in->message_limit};
   return outbox_.send_command(in, to.id, static_cast<std::uint32_t>(how), flag_reply, payload, {});

@@ -49,7 +49,7 @@ class command_exchange {
   [[nodiscard]] bool has_expired(const message_head& head, bytes_view payload) const;
   // A command or a reply of this node's does not get there.
   void undelivered(const held_message& what, errc reason);
-  // When the time of the command in that message is over; none: whoever asked was told what became of it.
+  // When the time of the command in that message is over; none: its call was made already.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent) const;
   void close() noexcept;
 

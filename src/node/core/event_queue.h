@@ -43,7 +43,7 @@ class event_queue {
   // What the queue asks of the node's other parts; set once, before the first event.
   struct questions {
     std::function<endpoint(bus_id)> endpoint_of;
-    // The message was a command or a reply: whoever asked is told, instead of on_undelivered.
+    // The message was a command or a reply: its call is made, instead of on_undelivered.
     std::function<void(const held_message&, errc)> command_undelivered;
   };
   void ask(questions whom) { ask_ = std::move(whom); }

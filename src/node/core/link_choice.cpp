@@ -80,7 +80,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
   output_.drain(of);
 }
 
-// Another process has taken our place there, for good.
+// Another process has registered there with this node's id, for good.
 void link_choice::superseded(peer& of, session& path) {
   events_.log(of.id.to_string() +
               " takes nothing more from this process: another one has its bus id");
@@ -142,7 +142,7 @@ void link_choice::path_ended(peer& of, session& gone) {
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
   if (of.current != nullptr || gone.given_up) {
-    // Later ones are on their way already, or nobody wants these to get there.
+    // Later ones are on their way already, or the user has given these up.
     const errc reason = gone.given_up ? errc::closed : errc::peer_closed;
     const auto report = events_.reporter(of);
     for (held_message& message : left)

@@ -38,8 +38,8 @@ class link_choice {
   void use(peer& of, session& path, bool settled);
   // That link has ended: what it leaves is sent again over the next one, or reported.
   void path_ended(peer& of, session& gone);
-  // Moves each peer to its next link, once all of the current one is settled; then ends the links that
-  // nobody uses.
+  // Moves each peer to its next link, once all of the current one is settled; then ends the links
+  // that are not used.
   void move_settled();
   // When to look at these again; `never`: there is no need, an event tells.
   [[nodiscard]] std::chrono::nanoseconds next_look() const noexcept;

@@ -2,7 +2,7 @@
 // where the one before went.
 //
 // One claim is open at a time. The direct path is closed before each event and each verb that may change
-// where messages go, or that asks how many have gone; whoever sends twice to one peer opens it anew.
+// where messages go, or that asks how many have gone; the second message in a row to one peer opens it.
 // One thread.
 #pragma once
 

@@ -40,7 +40,7 @@ void liveness::timer_due(session& of) {
   // Of a message that takes long to come only bytes are there.
   const bool heard =
       of.handled != of.handled_at_ping || of.at.bytes_read() != of.bytes_read_at_ping;
-  // Over other nodes each ping is many messages: who was heard is asked for the round trip only.
+  // Over other nodes each ping is many messages: a peer that was heard is pinged for the round trip only.
   const bool asks = of.is_direct || !heard || of.probed || of.ping_number == 0 ||
                     of.pings_spared == pings_spared_max;
   if (heard) {

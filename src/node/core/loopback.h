@@ -34,7 +34,7 @@ class loopback {
     tell_room();
     return true;
   }
-  // The node leaves: those that are left, which nobody gets.
+  // The node leaves: returns the messages that are not delivered.
   [[nodiscard]] std::list<held_message> take_all() noexcept;
 
  private:

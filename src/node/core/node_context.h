@@ -1,4 +1,4 @@
-// What every part of a node reads and none of them owns: who the node is, its options, its environment, its
+// What every part of a node reads and none of them owns: its ids, its options, its environment, its
 // timers and its counters.
 //
 // One thread.

@@ -89,7 +89,7 @@ result<std::string> node_core::listen(std::string_view text) {
     return where.error();
   if (!node_.options.lets_through(*where)) {
     return error{errc::denied, std::string{text} +
-                                   " can be reached by anybody: give the node a token, or set "
+                                   " can be reached by any process: give the node a token, or set "
                                    "allow_unauthenticated"};
   }
   constexpr std::uint64_t least = routed_size(control_size_max);
@@ -112,7 +112,8 @@ error node_core::connect(bus_id id, std::string_view text) {
   if (!node_.fault)
     return node_.fault;
   if (node_.is_client() && id != bus_id{})
-    return {errc::invalid_argument, "a node without a bus id connects to 0: to whoever is there"};
+    return {errc::invalid_argument,
+            "a node without a bus id connects to 0, whatever node is there"};
   if (!node_.is_client() && (id == node_.self.id || id == bus_id{}))
     return {errc::invalid_argument, "a node can't connect to bus id " + id.to_string() +
                                         (id == node_.self.id ? ": it is its own" : "")};
@@ -121,7 +122,7 @@ error node_core::connect(bus_id id, std::string_view text) {
     return where.error();
   if (!node_.options.lets_through(*where)) {
     return {errc::denied, std::string{text} +
-                              " may be anybody: give the node a token, or set "
+                              " may be any process: give the node a token, or set "
                               "allow_unauthenticated"};
   }
   peer& to = peers_.find_or_make(id);

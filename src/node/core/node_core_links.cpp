@@ -49,7 +49,7 @@ bool node_core::received_special(link& from, bytes_view message, bool redelivere
   session* const by = session_of(from);
   if (node_.closed || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return true;
-  // Most of these; their heads are read there.
+  // The most frequent kind; relay reads the head.
   if (!message.empty() && message[0] == static_cast<std::byte>(message_kind::routed)) {
     relay_.take(*by, message);
     return true;
@@ -286,9 +286,9 @@ void node_core::left(link& at) {
     return;
   outbox_.close_paths();
   if (node_.is_client(*of->of))
-    return sessions_.drop(*of, false, errc::peer_closed, {});  // whose successor would be anybody
+    return sessions_.drop(*of, false, errc::peer_closed, {});  // its successor could be any process
   of->stage = session_stage::away;
-  of->shared = of->wants_share = false;  // no batches go there: nobody would hand out shares
+  of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
   events_.tell_endpoint(of->of->id, endpoint_event::away);
   of->of->told_connected = false;
 }

@@ -91,8 +91,8 @@ void peer_retention::ways_changed() {
   }
 }
 
-// A circuit has not come to be. Who was never seen and can't be reached now is nobody: what waits for
-// it is reported. Who was is dialled again until it is forgotten.
+// A circuit was not established. What waits for a peer that was never seen is reported. A peer that was seen
+// is dialled again until it is forgotten.
 void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
   // A restart of the other end in the middle of a handshake looks like that, once or twice.
   constexpr unsigned denials_max = 3;

@@ -11,7 +11,7 @@
 
 namespace atbus::detail {
 
-// How this node looks for its parent, whoever that is.
+// How this node looks for its parent, whose id is not known in advance.
 struct parent_search {
   std::list<dial> dials;  // one for each address in the options
   peer* last = nullptr;   // the parent, or the last one: it stays wanted while it is away

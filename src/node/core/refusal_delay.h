@@ -1,5 +1,5 @@
 // How long a refusal is held back from an address that keeps coming with wrong tokens: not the first
-// time, then longer each time. Who has a token is never made to wait, wherever he comes from.
+// time, then longer each time. A peer with a token never waits, whatever its address.
 //
 // One thread. What is remembered is limited, however many addresses there are.
 #pragma once

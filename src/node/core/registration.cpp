@@ -43,7 +43,7 @@ void registration::begin_handshake(session& on) {
         std::make_unique<handshake_acceptor>(introduce(relation::peer), node_.tokens, admission_of);
     return;
   }
-  // One that returns stays the same peer's, also the parent's, whom nobody has named.
+  // A link that returns stays its peer's, also if that is the parent, whose id was never named.
   const peer* const whom = on.of == nullptr && on.dialled != nullptr ? on.dialled->of : on.of;
   auto role = std::make_unique<handshake_initiator>(introduce(opposite(tree_.dialled_as(on))),
                                                     whom != nullptr ? whom->id : bus_id{},
@@ -93,7 +93,7 @@ result<resume_point> registration::admit(session& on, const peer_identity& who) 
       }
       if (is_remote(other->at.kind())) {
         if (!on.by_us)
-          liveness_.probe(*other);  // who dialled has proven itself, who answers has not
+          liveness_.probe(*other);  // only a node that dialled has proven itself
         return error{errc::receiver_exists, "bus id " + who.id.to_string() +
                                                 " is taken, or was until a moment ago: try again"};
       }
@@ -101,7 +101,7 @@ result<resume_point> registration::admit(session& on, const peer_identity& who) 
                    "bus id " + who.id.to_string() + " is taken by a living process"};
     }
   }
-  // Whoever has two answers must not take the older one for the last word.
+  // A node that has two answers must not take the older one for the last word.
   for (const auto& other : sessions_.all()) {
     if (other.get() != &on && other->stage == session_stage::registering &&
         other->told_position == instance) {
@@ -119,7 +119,7 @@ result<resume_point> registration::admit(session& on, const peer_identity& who) 
   return answer;
 }
 
-// Who comes with wrong tokens again and again waits longer each time, and others do not.
+// An address that sends wrong tokens again and again waits longer each time.
 std::chrono::nanoseconds registration::delay_of_refusal(const session& on) {
   if (on.by_us || !on.shake->lacks_proof())
     return {};
@@ -127,7 +127,8 @@ std::chrono::nanoseconds registration::delay_of_refusal(const session& on) {
   const bool has_port = on.at.kind() == link_kind::tcp;
   const std::chrono::nanoseconds delay =
       refusal_delay_.of_next(has_port ? from.substr(0, from.rfind(':')) : from, node_.now());
-  return std::min(delay, node_.options.first_idle_timeout() / 2);  // afterwards nobody listens
+  return std::min(delay,
+                  node_.options.first_idle_timeout() / 2);  // later the other end has given up
 }
 
 void registration::advance(session& on, bytes_view message) {
@@ -186,7 +187,7 @@ void registration::registered(session& on) {
   if (on.shake->resume().superseded &&
       peers_.find(node_instance{who.id, who.incarnation}) == nullptr)
     return sessions_.drop(on, false, errc::superseded,
-                          {});  // that is known, and nobody wants anything of it
+                          {});  // the peer is known here, and nothing waits for it
   // Others may have registered since it was admitted.
   if (error bad = tree_.check_place(on, who); !bad) {
     ++node_.stats.registrations_failed;

@@ -68,7 +68,7 @@ void sibling_links::dial_sibling(session& from, const found_body& answer) {
                                                                 " can't be another child of it"});
   }
   peer& of = peers_.find_or_make(answer.id);
-  // Who is connected as a peer, or is to be, stays one.
+  // A node that is connected as a peer, or is to be, stays one.
   if (of.wanted || reach_.link_to(of) != nullptr)
     return;
   const bool same_host = answer.host == node_.on.host && answer.host != host_identity{};

@@ -58,7 +58,7 @@ error tree_membership::check_place(const session& on, const peer_identity& who) 
 }
 
 void tree_membership::place(peer& of, const peer_identity& who) {
-  // Of a peer nobody has checked the range: beside another link it must not widen what that one said.
+  // The range of a peer was not checked: beside another link it must not widen what that one said.
   const bool is_beside = who.as == relation::peer && of.as != relation::peer &&
                          of.instance.incarnation == who.incarnation;
   const bool was_parent = of.as == relation::parent;

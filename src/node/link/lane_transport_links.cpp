@@ -37,7 +37,7 @@ result<link*> lane_transport::connect(const address& to) {
   if (to.kind() != address_kind::mem && to.kind() != address_kind::shm)
     return error{errc::not_supported, text + ": links over lanes are at shm:// or mem://"};
   if (to.name().empty())
-    return error{errc::invalid_address, text + ": it names nobody"};
+    return error{errc::invalid_address, text + ": it names no segment"};
   if (closed_)
     return error{errc::closed, text + ": the transport is closed"};
   auto own = own_inbox(to.kind());
@@ -56,7 +56,7 @@ result<link*> lane_transport::connect(const address& to) {
   made.out_.emplace(std::move(*opened));
   made.generation_ = made.out_->receiver_generation();
   if (made.generation_ == 0) {
-    end(made, {errc::not_found, text + ": nobody receives there at present"});
+    end(made, {errc::not_found, text + ": no receiver is there now"});
   } else {
     made.phase_ends_at_ = moment_after(now(), options_.connect_timeout);
     call(made);

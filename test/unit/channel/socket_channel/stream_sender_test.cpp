@@ -145,7 +145,7 @@ TEST(StreamSenderDns, FindsALocalListener) {
     auto inbox = receiver::open("ipv4://127.0.0.1:0");
     ASSERT_TRUE(inbox);
     const std::string at = inbox->address();
-    // Also where localhost is ::1 first: nobody listens there.
+    // Also where localhost is ::1 first: nothing listens there.
     auto out =
         sender::open("dns://localhost" + at.substr(at.rfind(':')), {.connect_timeout = patience});
     ASSERT_TRUE(out) << out.error().text();
