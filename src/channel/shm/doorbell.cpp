@@ -206,6 +206,8 @@ void bell_server::read_file_watch(events& seen) noexcept {
 }
 
 bool bell_server::accept_all(events& seen) noexcept {
+  if (!spare_)  // the process had no descriptors when this one was to come back
+    spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
   bool any = false;
   // Accept all of them before the caller looks at the lanes: a sender that finds the backlog full relies on
   // that. The loop is bounded; the listener is level-triggered, so the next look sees the rest.
