@@ -50,8 +50,8 @@ bool outgoing_flow::is_possible(const flow_position& position, bool remembered) 
 
 bool outgoing_flow::resume(const node_instance& instance, const flow_position& position,
                            restart_policy policy, const sink& report) {
-  const bool same_life = instance == sent_to_;
-  const bool remembered = same_life && position.session == session_;
+  const bool same_incarnation = instance == sent_to_;
+  const bool remembered = same_incarnation && position.session == session_;
   if (!is_possible(position, remembered))
     return false;
   sent_to_ = instance;
@@ -69,7 +69,7 @@ bool outgoing_flow::resume(const node_instance& instance, const flow_position& p
   for (auto at = held_.begin(); at != held_.end();) {
     if (!at->may_have_arrived) {
       ++at;
-    } else if (same_life || policy == restart_policy::report || at->may_be_inherited) {
+    } else if (same_incarnation || policy == restart_policy::report || at->may_be_inherited) {
       // The same incarnation has forgotten its position, and would take this message for a new one. An
       // incarnation that has inherited the message would get it twice.
       at = move_out(at, given_up);
@@ -80,7 +80,7 @@ bool outgoing_flow::resume(const node_instance& instance, const flow_position& p
     }
   }
   for (held_message& message : given_up)
-    report(std::move(message), same_life ? errc::superseded : errc::peer_closed);
+    report(std::move(message), same_incarnation ? errc::superseded : errc::peer_closed);
   return true;
 }
 

@@ -41,7 +41,7 @@ class session_table {
     bool silent;
     bool superseded = false;
   };
-  struct life_hash {
+  struct instance_hash {
     std::size_t operator()(const node_instance& instance) const noexcept {
       return static_cast<std::size_t>(instance.incarnation ^
                                       (instance.id.value() * 0x9e3779b97f4a7c15U));
@@ -55,7 +55,7 @@ class session_table {
   std::uint64_t forgotten_ = 0;
   std::uint64_t lost_ = 0;
   session_list sessions_;  // the one that left first is in front
-  std::unordered_map<node_instance, session_list::iterator, life_hash> places_;
+  std::unordered_map<node_instance, session_list::iterator, instance_hash> places_;
 };
 
 }  // namespace atbus::detail

@@ -34,7 +34,7 @@ namespace {
 constexpr int listen_rounds_max = 100;
 constexpr std::chrono::nanoseconds longest_work_of_others = std::chrono::seconds{1};
 // The longest wait for a lock that another user's process may hold for any time.
-constexpr std::chrono::nanoseconds longest_wait_for_strangers = std::chrono::milliseconds{20};
+constexpr std::chrono::nanoseconds longest_wait_for_unproven = std::chrono::milliseconds{20};
 constexpr std::chrono::nanoseconds between_tries = std::chrono::milliseconds{1};
 
 file stream_socket(int family) {
@@ -304,7 +304,7 @@ file work_alone_in(int directory) noexcept {
   struct stat about {};
   const bool is_private = lock && fstat(lock.get(), &about) == 0 && about.st_uid == geteuid() &&
                           (about.st_mode & (S_IRGRP | S_IROTH)) == 0;
-  const auto deadline = now() + (is_private ? longest_work_of_others : longest_wait_for_strangers);
+  const auto deadline = now() + (is_private ? longest_work_of_others : longest_wait_for_unproven);
   while (lock && kernel().flock(lock.get(), LOCK_EX | LOCK_NB) != 0 &&
          (errno == EWOULDBLOCK || errno == EINTR) && now() < deadline) {
     std::this_thread::sleep_for(between_tries);

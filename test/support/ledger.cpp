@@ -43,10 +43,10 @@ void ledger::killed(const node_instance& who) {
   seemed_dead(who.id);
 }
 
-void ledger::wished(const node_instance& from, bus_id to, bool wish) {
+void ledger::wanted(const node_instance& from, bus_id to, bool wants) {
   flow& in = lives_[index_of(from)].flows[to.value()];
-  in.wished = wish;
-  in.was_ended = in.was_ended || !wish;
+  in.wanted = wants;
+  in.was_ended = in.was_ended || !wants;
 }
 
 ledger_message ledger::make(const stamp& of, std::uint32_t type, std::size_t size) {
@@ -216,7 +216,7 @@ bool ledger::may_report(const instance& sender, const flow& in, const record& of
   const ledger_rules& rules = sender.rules;
   switch (reason) {
     case errc::peer_closed:
-      return !in.wished || sender.leaving || deaths_.contains(to.value());
+      return !in.wanted || sender.leaving || deaths_.contains(to.value());
     case errc::closed:
       return in.was_ended || sender.leaving;
     case errc::no_route:

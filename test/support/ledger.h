@@ -43,7 +43,7 @@ class ledger {
   void killed(const node_instance& instance);
   // It may have seemed dead to others.
   void seemed_dead(bus_id id) { ++deaths_[id.value()]; }
-  void wished(const node_instance& from, bus_id to, bool wish);
+  void wanted(const node_instance& from, bus_id to, bool wants);
   // It gives up what is not settled.
   void leaves(const node_instance& who) { lives_[index_of(who)].leaving = true; }
 
@@ -111,7 +111,7 @@ class ledger {
   struct flow {
     std::vector<record> records;                   // of messages 1, 2...
     std::map<std::size_t, std::uint64_t> highest;  // handled by each incarnation
-    bool wished = false;
+    bool wanted = false;
     bool was_ended = false;  // by its sender
     std::size_t settled = 0;
     // Of these, how many were reported together: nobody says which they are.

@@ -21,7 +21,7 @@ bool is_open(const ledger_memory::message_record& of) {
 
 std::uint32_t node_ledger::born(std::uint32_t role) {
   const std::uint32_t instance = memory_->born.fetch_add(1) + 1;
-  if (instance >= most_lives)
+  if (instance >= most_incarnations)
     std::abort();  // the rounds are too long
   memory_->lives[instance].role.store(role + 1);
   return instance;
@@ -69,7 +69,7 @@ node_ledger::message_record* node_ledger::find(bytes_view bytes, std::uint64_t& 
 bool node_ledger::has_predecessor(std::uint32_t instance) const {
   const std::uint32_t role = memory_->lives[instance].role.load();
   return std::any_of(memory_->lives.begin(), memory_->lives.begin() + instance,
-                     [&](const life_record& other) { return other.role.load() == role; });
+                     [&](const lifecycle_record& other) { return other.role.load() == role; });
 }
 
 void node_ledger::delivered(std::uint32_t reader, const message& what) {
@@ -141,7 +141,7 @@ void node_ledger::reported(std::uint32_t instance, const undelivered& what, bool
 
 std::string node_ledger::story(const message_record& of) const {
   const std::uint32_t sender = of.sender.load();
-  std::string text = "\nlife " + std::to_string(sender) + " of node " +
+  std::string text = "\nincarnation " + std::to_string(sender) + " of node " +
                      std::to_string(role_of(sender)) + (was_killed(of) ? ", killed:" : ":");
   std::string last;
   for (std::uint32_t number = 1; number <= memory_->written.load(); ++number) {
@@ -160,7 +160,7 @@ std::string node_ledger::story(const message_record& of) const {
 
 void node_ledger::killed(std::uint32_t role) {
   for (std::uint32_t instance = 1; instance <= memory_->born.load(); ++instance) {
-    life_record& of = memory_->lives[instance];
+    lifecycle_record& of = memory_->lives[instance];
     if (of.role.load() == role + 1 && of.ended.load() == 0)
       of.killed.store(1);
   }

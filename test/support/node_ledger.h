@@ -22,7 +22,7 @@
 namespace atbus::test {
 
 inline constexpr std::uint32_t most_roles = 64;
-inline constexpr std::uint32_t most_lives = 1024;          // of all nodes, in one round
+inline constexpr std::uint32_t most_incarnations = 1024;   // of all nodes, in one round
 inline constexpr std::uint32_t most_messages = 2'000'000;  // of all lives, with those refused
 
 // Types of messages.
@@ -38,7 +38,7 @@ struct ledger_rules {
 };
 
 struct ledger_figures {
-  std::uint64_t lives = 0;
+  std::uint64_t incarnations = 0;
   // accepted = delivered + not_delivered + unknown + open: each message is in one of these.
   std::uint64_t accepted = 0;
   std::uint64_t delivered = 0;
@@ -67,14 +67,14 @@ struct ledger_memory {
     std::atomic<std::uint32_t> handled_by;  // the last incarnation that has; 0: none
     std::atomic<std::uint32_t> outcome;     // as reported: 0, or an errc
   };
-  struct life_record {
+  struct lifecycle_record {
     std::atomic<std::uint32_t> role;    // and 1; 0: it has not come to that
     std::atomic<std::uint32_t> ended;   // and has told everything
     std::atomic<std::uint32_t> killed;  // before that
   };
-  std::array<life_record, most_lives> lives;           // 1, 2...; 0 is none
-  std::array<message_record, most_messages> messages;  // the same
-  std::array<shared_counter, most_roles> handled;      // by role: messages
+  std::array<lifecycle_record, most_incarnations> lives;  // 1, 2...; 0 is none
+  std::array<message_record, most_messages> messages;     // the same
+  std::array<shared_counter, most_roles> handled;         // by role: messages
   std::atomic<std::uint32_t> born;
   std::atomic<std::uint32_t> written;  // messages
   std::atomic<std::uint64_t> marked;
@@ -111,7 +111,7 @@ class node_ledger {
   [[nodiscard]] ledger_figures figures() const;
 
  private:
-  using life_record = ledger_memory::life_record;
+  using lifecycle_record = ledger_memory::lifecycle_record;
   using message_record = ledger_memory::message_record;
 
   // Null and a violation if nobody has sent these bytes.

@@ -397,10 +397,10 @@ bool connection_core::tell_all_due() {
         return false;
       continue;
     }
-    struct end_of_life {
+    struct end_of_use {
       connection_core& core;
       connection_entry& of;
-      ~end_of_life() {
+      ~end_of_use() {
         if (core.interrupted_ == interruption::none)
           core.forget(of);
       }

@@ -23,8 +23,8 @@ namespace atbus::detail {
 [[nodiscard]] inline bus_id reader_of(const lane_note& note) noexcept {
   return bus_id{note[2]};
 }
-[[nodiscard]] inline std::optional<node_instance> to_life(const lane_note& note,
-                                                          bus_id reader) noexcept {
+[[nodiscard]] inline std::optional<node_instance> to_instance(const lane_note& note,
+                                                              bus_id reader) noexcept {
   if (reader == bus_id{} || reader_of(note) != reader)
     return std::nullopt;
   return node_instance{bus_id{note[0]}, note[1]};

@@ -119,7 +119,7 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
   if (!epoll_)
     return error{errc::system_error, at.to_string() + ": can't make an epoll instance", EMFILE};
   if (!durable && at.kind() == address_kind::shm)
-    clean_earlier_lives();
+    clean_earlier_incarnations();
   receiver_options options;
   options.lanes = options_.lanes;
   options.lane_size = options_.lane_size;
@@ -150,7 +150,7 @@ result<lane_transport::inbox*> lane_transport::open_inbox(const address& at, boo
 }
 
 // Removes the inboxes that killed incarnations of this node left, unless a peer still sends to one.
-void lane_transport::clean_earlier_lives() const {
+void lane_transport::clean_earlier_incarnations() const {
   const auto names = names_in(options_.directory, segment_prefix);
   if (!names)
     return;
@@ -232,7 +232,7 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
       answered(from, message, *record);
     return taken::yes;
   }
-  const auto source = to_life(from.in.note(message.lane), self_.id);
+  const auto source = to_instance(from.in.note(message.lane), self_.id);
   if (!source) {
     refuse(from, message.lane, "it sent messages before it said who it is");
     return taken::yes;

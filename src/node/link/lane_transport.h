@@ -105,7 +105,7 @@ class lane_transport final : public transport, public lane_exchange {
   [[nodiscard]] result<inbox*> open_inbox(const address& at, bool durable);
   [[nodiscard]] result<inbox*> own_inbox(address_kind kind);
   [[nodiscard]] address private_address(address_kind kind) const;
-  void clean_earlier_lives() const;
+  void clean_earlier_incarnations() const;
 
   // What comes through them.
   taken receive(inbox& from, const received_message& message);

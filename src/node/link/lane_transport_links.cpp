@@ -12,7 +12,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::chrono::nanoseconds look_for_life = std::chrono::milliseconds{10};
+constexpr std::chrono::nanoseconds look_interval = std::chrono::milliseconds{10};
 // The longest interval between checks whether another process holds the inbox of a dead process.
 constexpr std::chrono::nanoseconds look_for_successor = std::chrono::milliseconds{250};
 
@@ -156,12 +156,12 @@ void lane_transport::judge_end(lane_link& of) {
     return end(of, {errc::peer_closed, of.peer() + ": the other end has closed the link"});
   const bool lives = of.generation_ != 0 && of.out_->receiver_generation() == of.generation_;
   if (lives && now() < of.phase_ends_at_)
-    return watch(of, look_for_life);
+    return watch(of, look_interval);
   if (!lives && of.peer_durable_) {
     of.now_ = lane_link::phase::left;
     of.left_due_ = true;
     due(of);
-    return watch(of, look_for_life);
+    return watch(of, look_interval);
   }
   of.orphaned_ = !lives;
   end(of, {errc::peer_closed, of.peer() + ": the process at the other end has ended"});

@@ -159,7 +159,7 @@ TEST_P(Node, SaysWouldBlockWhenAllRoomIsTakenAndTellsWhenThereIsSome) {
   EXPECT_TRUE(turn({&*first, &*second}, [&] { return second_log.messages.size() == sent + 1; }));
 }
 
-TEST_P(Node, GoesOnWithALaterLifeOfThePeer) {
+TEST_P(Node, GoesOnWithALaterIncarnationOfThePeer) {
   connect_both();
   const std::string where = second->addresses().at(0);
   const std::uint64_t earlier = second->incarnation();
@@ -472,7 +472,7 @@ TEST_P(Node, AcceptsEachOfItsTokens) {
   EXPECT_TRUE(turn({&*first, &*second}, [&] { return second_log.messages.size() == 1; }));
 }
 
-TEST_P(Node, KeepsTheFirstOfTwoLivesOfOneId) {
+TEST_P(Node, KeepsTheFirstOfTwoIncarnationsOfOneId) {
   connect_both();
   node another{1, options()};
   node_log another_log;

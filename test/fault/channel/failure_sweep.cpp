@@ -24,12 +24,12 @@ std::vector<int> codes_of(const failing_entry& entry) {
 }
 
 // Returns what was called.
-std::vector<call_record> live_once(const failing_kernel& kernel, const life_script& live,
+std::vector<call_record> live_once(const failing_kernel& kernel, const lifecycle_script& live,
                                    const std::function<void()>& begin, std::string_view entry = {},
                                    int code = 0) {
   const std::size_t descriptors = open_descriptors();
   std::vector<call_record> seen;
-  life_report report;
+  lifecycle_report report;
   EXPECT_NO_THROW(report = live(begin));
   EXPECT_LT(failing_kernel::calls(), most_calls) << "somebody spins";
   for (const failing_entry& one : failing_entries())
@@ -48,7 +48,7 @@ std::vector<call_record> live_once(const failing_kernel& kernel, const life_scri
 
 }  // namespace
 
-void survive_each_failure(const failing_kernel& kernel, const life_script& live) {
+void survive_each_failure(const failing_kernel& kernel, const lifecycle_script& live) {
   const std::vector<call_record> usual = live_once(kernel, live, [&] { kernel.restart(); });
   ASSERT_FALSE(::testing::Test::HasFailure()) << "without any failing call";
   unsigned runs = 0;
@@ -70,7 +70,7 @@ void survive_each_failure(const failing_kernel& kernel, const life_script& live)
   EXPECT_GT(runs, 100U);
 }
 
-void survive_short_calls(const failing_kernel& kernel, const life_script& live) {
+void survive_short_calls(const failing_kernel& kernel, const lifecycle_script& live) {
   for (const std::size_t bytes : {5U, 100U, 513U}) {
     SCOPED_TRACE(bytes);
     live_once(kernel, live, [&] {

@@ -29,15 +29,15 @@ int status_of_fork(const std::function<void()>& in_child) {
 
 // A child that holds what it inherited, longer than its parent lives. It ends with the test, whose
 // end of the pipe closes then.
-class pipe_of_life {
+class lifetime_pipe {
  public:
-  pipe_of_life() { require(pipe2(ends_, O_CLOEXEC) == 0, "pipe"); }
-  ~pipe_of_life() {
+  lifetime_pipe() { require(pipe2(ends_, O_CLOEXEC) == 0, "pipe"); }
+  ~lifetime_pipe() {
     close(ends_[0]);
     close(ends_[1]);
   }
-  pipe_of_life(const pipe_of_life&) = delete;
-  pipe_of_life& operator=(const pipe_of_life&) = delete;
+  lifetime_pipe(const lifetime_pipe&) = delete;
+  lifetime_pipe& operator=(const lifetime_pipe&) = delete;
 
   // Returns when the child has come back from fork: until then it holds all that its parent holds.
   void leave_a_child_behind() const {
@@ -144,7 +144,7 @@ TEST(Fork, LetsTheChildUnwindAnOpenBatchAndAnOpenSlot) {
 }
 
 TEST(Fork, DoesNotHideTheDeathOfASender) {
-  const pipe_of_life instance;
+  const lifetime_pipe instance;
   drill world{1};
   child_process inbox = world.start_receiver(listener);
   ASSERT_TRUE(world.wait_opened(listener));
@@ -166,7 +166,7 @@ TEST(Fork, DoesNotHideTheDeathOfASender) {
 }
 
 TEST(Fork, DoesNotHideTheDeathOfAReceiver) {
-  const pipe_of_life instance;
+  const lifetime_pipe instance;
   drill world{1};
   child_process inbox = world.start(listener, [&world, &instance] {
     auto in = required(world.open_receiver());

@@ -45,7 +45,7 @@ class world {
   // Where a node of some id runs: one process after another.
   struct place {
     std::unique_ptr<simulated_node> process;
-    std::uint64_t lives = 0;
+    std::uint64_t incarnations = 0;
     bool doomed = false;  // its handler has ended it
     std::size_t message_limit = 0;
     std::uint64_t unproven_links = 0;  // links of theirs to any of its lives
@@ -126,7 +126,7 @@ void world::start(std::size_t index) {
   place& at = places_[index];
   host_identity host{};
   host[0] = static_cast<std::byte>(plan_.one_host ? 1 : index + 1);
-  ++at.lives;
+  ++at.incarnations;
   at.doomed = false;
   at.owed.clear();
   at.waiting.clear();
@@ -136,7 +136,7 @@ void world::start(std::size_t index) {
     forgetful = forgetful || one.sessions() < 16;
   node_options options = plan_.options[index];
   const auto& limits = plan_.message_limits[index];
-  at.message_limit = limits[at.lives % limits.size()];
+  at.message_limit = limits[at.incarnations % limits.size()];
   options.message_limit(at.message_limit);
   at.process = std::make_unique<simulated_node>(net_, id_of(index), options, host);
   node_core& core = at.process->core();
@@ -422,8 +422,8 @@ void world::listen(std::size_t index, const std::string& address) {
   at.process->wake();
   if (made || !(made.error() == errc::receiver_exists) || faults_are_over_)
     return;
-  net_.at(net_.now() + 500ms, [this, index, address, instance = at.lives] {
-    if (places_[index].lives == instance)
+  net_.at(net_.now() + 500ms, [this, index, address, instance = at.incarnations] {
+    if (places_[index].incarnations == instance)
       listen(index, address);
   });
 }
@@ -433,7 +433,7 @@ void world::connect(std::size_t from, std::size_t to, way by) {
   if (!at.process || at.doomed)
     return;
   at.dials[to] = true;
-  book_.wished(at.process->core().self(), id_of(to), true);
+  book_.wanted(at.process->core().self(), id_of(to), true);
   if (error bad = at.process->core().connect(id_of(to), address_of(to, by)); !bad)
     book_.fail("connect: " + bad.text());
   if (!at.process->core().dispatching())
@@ -449,14 +449,14 @@ void world::disconnect(std::size_t from, std::size_t to, std::chrono::nanosecond
   at.dials[to] = false;
   at.owed.erase(id_of(to).value());
   at.waiting.erase(id_of(to).value());
-  book_.wished(at.process->core().self(), id_of(to), false);
+  book_.wanted(at.process->core().self(), id_of(to), false);
   (void)at.process->core().disconnect(id_of(to));
   if (!at.process->core().dispatching())
     at.process->wake();
-  const std::uint64_t instance = at.lives;
+  const std::uint64_t instance = at.incarnations;
   if (dialled) {
     net_.at(std::min(net_.now() + back_after, 1s + plan_.faults_end), [this, from, to, instance] {
-      if (places_[from].lives == instance)
+      if (places_[from].incarnations == instance)
         connect(from, to, plan_.ways.front());
     });
   }

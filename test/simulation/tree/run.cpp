@@ -126,7 +126,7 @@ test::run_result tree_run::run() {
     world_.check_memory();
   }
   if (well())
-    world_.check_wishes();
+    world_.check_wanted();
   if (well())
     world_.check_broadcasts(4);
   if (well())

@@ -49,11 +49,11 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   tree_scenario made;
   made.seed = seed;
   const std::uint64_t most = test::from_environment("ATBUS_SIMULATION_NODES", 1000);
-  topology_wish wish;
-  wish.nodes = draw_size(draw, most);
-  wish.depth_max = 1 + static_cast<unsigned>(draw.below(4));
-  wish.shares_hosts = draw.one_in(3);
-  made.nodes = make_topology(draw, wish);
+  topology_options options;
+  options.nodes = draw_size(draw, most);
+  options.depth_max = 1 + static_cast<unsigned>(draw.below(4));
+  options.shares_hosts = draw.one_in(3);
+  made.nodes = make_topology(draw, options);
   made.calm = draw.one_in(8);
   made.crowded = !made.calm && draw.one_in(4);
   const bool tokens = draw.one_in(8);
@@ -103,9 +103,9 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   }
   // Drawn apart: the rest of a seed's scenario is what it was without these.
   dice apart{~seed};
-  const std::uint64_t wishes =
+  const std::uint64_t wanted =
       made.calm || apart.one_in(2) ? 0 : apart.below(4 + made.nodes.size() / 2);
-  for (std::uint64_t i = 0; i != wishes; ++i) {
+  for (std::uint64_t i = 0; i != wanted; ++i) {
     tree_event one;
     one.when = apart.time(made.faults_end);
     one.what = tree_happening::connect;

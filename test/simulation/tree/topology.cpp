@@ -65,8 +65,8 @@ void place_on_hosts(topology& all, dice& draw, bool shared) {
 
 }  // namespace
 
-topology make_topology(dice& draw, const topology_wish& wish) {
-  topology all(wish.nodes);
+topology make_topology(dice& draw, const topology_options& options) {
+  topology all(options.nodes);
   std::vector<std::size_t> relays{0};
   const std::uint64_t relay_each = draw.of<std::uint64_t>({2, 4, 16});
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -75,12 +75,12 @@ topology make_topology(dice& draw, const topology_wish& wish) {
     all[i].parent = parent;
     all[i].depth = all[parent].depth + 1;
     all[parent].children.push_back(i);
-    if (all[i].depth < wish.depth_max && draw.one_in(relay_each))
+    if (all[i].depth < options.depth_max && draw.one_in(relay_each))
       relays.push_back(i);
   }
   const unsigned length = 4 + static_cast<unsigned>(draw.below(8));
   settle(all, draw, 0, range_of(draw.word() | std::uint64_t{1} << 63, length));
-  place_on_hosts(all, draw, wish.shares_hosts);
+  place_on_hosts(all, draw, options.shares_hosts);
   return all;
 }
 

@@ -26,12 +26,12 @@ struct tree_node {
 // The first one is the root; parents come before their children.
 using topology = std::vector<tree_node>;
 
-struct topology_wish {
+struct topology_options {
   std::size_t nodes = 2;
   unsigned depth_max = 4;
   bool shares_hosts = false;
 };
 
-[[nodiscard]] topology make_topology(test::dice& draw, const topology_wish& wish);
+[[nodiscard]] topology make_topology(test::dice& draw, const topology_options& options);
 
 }  // namespace atbus::detail

@@ -47,8 +47,8 @@ void tree_world::start(std::size_t index) {
   host[0] = static_cast<std::byte>(self.host);
   host[1] = static_cast<std::byte>(self.host >> 8U);
   host[2] = std::byte{1};
-  ++at.lives;
-  at.wishes.clear();
+  ++at.incarnations;
+  at.wanted.clear();
   at.doomed = false;
   at.owed.clear();
   node_options options = options_[index];
@@ -215,17 +215,17 @@ void tree_world::connect(std::size_t from, std::size_t to) {
       nodes_[to].addresses[same_host ? draw.below(nodes_[to].addresses.size()) : 0];
   if (!process.core().connect(nodes_[to].id, where))
     return;
-  book.wished(process.core().self(), nodes_[to].id, true);
-  places_[from].wishes.insert(to);
+  book.wanted(process.core().self(), nodes_[to].id, true);
+  places_[from].wanted.insert(to);
   places_[from].partners.insert(to);
   places_[to].partners.insert(from);
   process.wake();
 }
 
-void tree_world::check_wishes() {
+void tree_world::check_wanted() {
   run_until(net.now() + 60s);
   for (std::size_t from = 0; from < size(); ++from) {
-    std::set<std::size_t> left = places_[from].wishes;
+    std::set<std::size_t> left = places_[from].wanted;
     for (const endpoint& one : places_[from].process->core().endpoints()) {
       if (one.connected())
         left.erase(by_id_.at(one.id().value()));
@@ -249,8 +249,8 @@ void tree_world::disconnect(std::size_t from, std::size_t to, std::uint64_t coun
     return;
   places_[from].owed.erase(nodes_[to].id.value());
   simulated_node& process = *places_[from].process;
-  book.wished(process.core().self(), nodes_[to].id, false);
-  places_[from].wishes.erase(to);
+  book.wanted(process.core().self(), nodes_[to].id, false);
+  places_[from].wanted.erase(to);
   (void)process.core().disconnect(nodes_[to].id);
   if (!process.core().dispatching())
     process.wake();

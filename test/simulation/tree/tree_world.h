@@ -58,7 +58,7 @@ class tree_world {
   [[nodiscard]] bool knows_its_children(std::size_t index) const;
   void connect(std::size_t from, std::size_t to);
   // Whoever is named with connect() is connected in the end.
-  void check_wishes();
+  void check_wanted();
   // And all that was accepted is settled.
   [[nodiscard]] bool is_quiet();
   // Runs until it is quiet and returns how long that took; a fault if it takes too long.
@@ -92,11 +92,11 @@ class tree_world {
   // Where a node of some id runs: one process after another.
   struct place {
     std::unique_ptr<simulated_node> process;
-    std::uint64_t lives = 0;
+    std::uint64_t incarnations = 0;
     bool doomed = false;           // it has been superseded
     std::set<std::uint64_t> owed;  // to whom on_writable is owed
     std::set<std::size_t> partners;
-    std::set<std::size_t> wishes;      // of this process: whom it has named with connect()
+    std::set<std::size_t> wanted;      // of this process: whom it has named with connect()
     std::uint64_t unproven_links = 0;  // links of theirs
   };
 

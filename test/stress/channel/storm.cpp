@@ -3,17 +3,17 @@
 namespace atbus::test {
 
 bool storm_world::all_delivered() const {
-  const std::uint32_t lives = memory_->sender_lives.load();
+  const std::uint32_t lives = memory_->sender_incarnations.load();
   for (std::uint32_t i = 1; i <= lives; ++i) {
-    const sender_life& instance = memory_->senders[i];
+    const sender_incarnation& instance = memory_->senders[i];
     if (instance.taking_back.load() == 0 && instance.delivered.load() < instance.accepted.load())
       return false;
   }
   return true;
 }
 
-std::string storm_world::account_life(std::uint32_t index) const {
-  const sender_life& instance = memory_->senders[index];
+std::string storm_world::account_incarnation(std::uint32_t index) const {
+  const sender_incarnation& instance = memory_->senders[index];
   const std::uint64_t delivered = instance.delivered.load();
   const std::uint64_t accepted = instance.accepted.load();
   const std::uint64_t attempted = instance.attempted.load();
@@ -41,8 +41,8 @@ std::string storm_world::account_life(std::uint32_t index) const {
 std::string storm_world::account() const {
   if (std::string what = memory_->violations.text(); !what.empty())
     return what;
-  for (std::uint32_t i = 1; i <= memory_->sender_lives.load(); ++i) {
-    if (std::string what = account_life(i); !what.empty())
+  for (std::uint32_t i = 1; i <= memory_->sender_incarnations.load(); ++i) {
+    if (std::string what = account_incarnation(i); !what.empty())
       return what;
   }
   return {};

@@ -14,11 +14,11 @@
 
 namespace atbus::test {
 
-inline constexpr std::uint32_t most_lives = 1 << 16;
+inline constexpr std::uint32_t most_incarnations = 1 << 16;
 inline constexpr std::uint32_t sender_count = 5;
 
 // One incarnation of a sender: from an open to its close or death. Numbers of messages count from 1.
-struct sender_life {
+struct sender_incarnation {
   // Written by the sender. `attempted` before anything can be visible, `accepted` after the call
   // that accepted it has returned: a kill between the two leaves them apart.
   std::atomic<std::uint64_t> attempted;
@@ -34,9 +34,9 @@ struct sender_life {
 };
 
 struct storm_memory {
-  std::array<sender_life, most_lives> senders;
-  std::atomic<std::uint32_t> sender_lives;
-  std::atomic<std::uint32_t> receiver_lives;
+  std::array<sender_incarnation, most_incarnations> senders;
+  std::atomic<std::uint32_t> sender_incarnations;
+  std::atomic<std::uint32_t> receiver_incarnations;
   std::atomic<std::uint64_t> deliveries;
   std::atomic<std::uint64_t> marks;
   shared_violations violations;
@@ -64,7 +64,7 @@ class storm_world {
   void violation(const std::string& what) const noexcept { memory_->violations.add(what); }
 
  private:
-  [[nodiscard]] std::string account_life(std::uint32_t index) const;
+  [[nodiscard]] std::string account_incarnation(std::uint32_t index) const;
 
   std::uint64_t seed_;
   scratch_directory directory_;

@@ -15,7 +15,7 @@ constexpr const char* address = "shm://storm?lanes=7&lane_size=16K&message_limit
 class storm_receiver {
  public:
   storm_receiver(const storm_world& world, std::uint32_t instance, std::uint64_t seed)
-      : world_(world), memory_(world.memory()), life_(instance), random_(seed) {}
+      : world_(world), memory_(world.memory()), incarnation_(instance), random_(seed) {}
 
   void run() {
     for (;;) {
@@ -27,10 +27,10 @@ class storm_receiver {
         return;
       }
       inbox->on_problem([this](const error& e) { world_.violation(e.text()); });
-      memory_.receiver_is_open.set(life_);
+      memory_.receiver_is_open.set(incarnation_);
       receive(*inbox);
       // Closed in an orderly way and opened again.
-      life_ = memory_.receiver_lives.fetch_add(1) + 1;
+      incarnation_ = memory_.receiver_incarnations.fetch_add(1) + 1;
     }
   }
 
@@ -53,11 +53,11 @@ class storm_receiver {
 
   void take(const received_message& m) {
     message_stamp stamp;
-    if (!read_message(m.bytes, stamp) || stamp.sender == 0 || stamp.sender >= most_lives) {
+    if (!read_message(m.bytes, stamp) || stamp.sender == 0 || stamp.sender >= most_incarnations) {
       world_.violation("a torn message was delivered");
       return;
     }
-    sender_life& sender = memory_.senders[stamp.sender];
+    sender_incarnation& sender = memory_.senders[stamp.sender];
     const std::uint64_t last = sender.delivered.load();
     const std::uint32_t last_receiver = sender.last_receiver.load();
     const auto complain = [&](const char* what) {
@@ -67,14 +67,14 @@ class storm_receiver {
     };
     if (m.redelivered) {
       memory_.marks.fetch_add(1);
-      if (last_receiver == life_)
+      if (last_receiver == incarnation_)
         complain("marked, though the same receiver had one before");
     }
     if (stamp.number == last && m.redelivered)
       sender.repeated.fetch_add(1);
     else if (stamp.number != last + 1)
       complain(stamp.number == last ? "again, without a mark" : "out of order");
-    sender.last_receiver.store(life_);
+    sender.last_receiver.store(incarnation_);
     sender.delivered.store(stamp.number);
     memory_.deliveries.fetch_add(1);
     if (pick(256) == 0) {
@@ -87,7 +87,7 @@ class storm_receiver {
 
   const storm_world& world_;
   storm_memory& memory_;
-  std::uint32_t life_;
+  std::uint32_t incarnation_;
   std::mt19937_64 random_;
 };
 

@@ -38,15 +38,15 @@ class storm_sender {
         nanosleep(&pause, nullptr);
         continue;
       }
-      id_ = memory_.sender_lives.fetch_add(1) + 1;
-      require(id_ < most_lives, "too many lives");
+      id_ = memory_.sender_incarnations.fetch_add(1) + 1;
+      require(id_ < most_incarnations, "too many lives");
       live(*out);
     }
   }
 
  private:
   std::uint64_t pick(std::uint64_t below) { return random_() % below; }
-  sender_life& mine() { return memory_.senders[id_]; }
+  sender_incarnation& mine() { return memory_.senders[id_]; }
 
   void live(sender& out) {
     const std::uint64_t most = 1 + pick(20'000);
@@ -145,7 +145,7 @@ class storm_sender {
 
   // True: it was taken back, and this incarnation is over.
   bool take_back(sender& out) {
-    sender_life& instance = mine();
+    sender_incarnation& instance = mine();
     instance.taking_back.store(1);
     auto back = out.take_back([this, &instance](bytes_view bytes, errc why) {
       message_stamp stamp;

@@ -83,8 +83,8 @@ class storm {
 
   [[nodiscard]] std::string summary() const {
     const storm_memory& m = world.memory();
-    return std::to_string(m.sender_lives.load()) + " sender lives, " +
-           std::to_string(m.receiver_lives.load()) + " receiver lives, " +
+    return std::to_string(m.sender_incarnations.load()) + " sender lives, " +
+           std::to_string(m.receiver_incarnations.load()) + " receiver lives, " +
            std::to_string(m.deliveries.load()) + " deliveries, " + std::to_string(m.marks.load()) +
            " marked";
   }
@@ -104,7 +104,7 @@ class storm {
         [this, slot, process = ++processes_] { return world.run_sender(slot, process); }};
   }
   void start_receiver() {
-    const std::uint32_t instance = world.memory().receiver_lives.fetch_add(1) + 1;
+    const std::uint32_t instance = world.memory().receiver_incarnations.fetch_add(1) + 1;
     receiver_ = child_process{[this, instance] { return world.run_receiver(instance); }};
   }
   void kill_receiver() {

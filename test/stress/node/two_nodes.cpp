@@ -21,7 +21,7 @@ crew_plan two_nodes(way through, std::mt19937_64& random, const std::string& dir
   const auto pick = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(random() % below);
   };
-  const std::array<bool, 2> wishes{true, pick(2) == 0};  // whether this node says connect
+  const std::array<bool, 2> wanted{true, pick(2) == 0};  // whether this node says connect
   std::set<errc> reasons;
   bool leaves_gaps = false;
   node_options options;
@@ -59,7 +59,7 @@ crew_plan two_nodes(way through, std::mt19937_64& random, const std::string& dir
     plan.entrances.emplace_back(through, id, directory);
     plan.rules.ids.push_back(id);
     plan.rules.reasons.push_back(reasons);
-    if (!wishes[role])
+    if (!wanted[role])
       plan.rules.reasons[role].insert(errc::peer_closed);
   }
   plan.rules.leaves_gaps = leaves_gaps;
@@ -70,9 +70,9 @@ crew_plan two_nodes(way through, std::mt19937_64& random, const std::string& dir
     member.id = plan.rules.ids[role];
     member.options = options;
     member.partners = {other};
-    if (wishes[other])
+    if (wanted[other])
       member.listens = plan.entrances[role].listens;
-    if (wishes[role])
+    if (wanted[role])
       member.connects = {{plan.rules.ids[other], plan.entrances[other].dials}};
   }
   return plan;

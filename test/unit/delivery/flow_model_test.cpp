@@ -23,7 +23,7 @@ TEST(FlowModel, KeepsEveryPromiseInRandomRuns) {
   EXPECT_GT(sights.delivered, 50'000U);
   EXPECT_GT(sights.delivered_by_answer, 100U);
   EXPECT_GT(sights.delivered_again, 100U);
-  EXPECT_GT(sights.by_old_life, 100U);
+  EXPECT_GT(sights.by_old_incarnation, 100U);
   EXPECT_GT(sights.after_loss, 100U);
   EXPECT_GT(sights.not_delivered, 1'000U);
   EXPECT_GT(sights.unknown_given_up, 100U);

@@ -12,7 +12,7 @@ using detail::outgoing_flow;
 
 namespace {
 
-constexpr node_instance sender_life{.id = 1, .incarnation = 100};
+constexpr node_instance sender_incarnation{.id = 1, .incarnation = 100};
 constexpr std::size_t path_room = 4;
 
 }  // namespace
@@ -177,7 +177,7 @@ void flow_world::dial() {
   lose(answered_);
   destination& there = lives_.back();
   if (there.from == nullptr)
-    there.flow = there.sessions.take(sender_life);
+    there.flow = there.sessions.take(sender_incarnation);
   check(there.flow.move_to_path(0), "a sender that says no turn may move");
   there.from = std::make_shared<path>();
   there.from->instance = lives_.size() - 1;
@@ -190,28 +190,28 @@ void flow_world::hear() {
     ++sights_.replaced;
   lose(current_);
   current_ = std::exchange(answered_, nullptr);
-  const bool same_life = current_->instance == heard_life_;
-  const bool remembered = same_life && current_->answer.session == heard_session_;
-  heard_life_ = current_->instance;
+  const bool same_incarnation = current_->instance == heard_incarnation_;
+  const bool remembered = same_incarnation && current_->answer.session == heard_session_;
+  heard_incarnation_ = current_->instance;
   heard_session_ = current_->answer.session;
   for (record& one : records_) {
     if (one.at != place::held)
       continue;
-    if (remembered && one.handled_in[heard_life_] == heard_session_) {
+    if (remembered && one.handled_in[heard_incarnation_] == heard_session_) {
       one.at = place::settled;
       ++sights_.delivered_by_answer;
     } else if (remembered) {
       one.doubt = false;
-    } else if (one.doubt && !same_life && policy_ == restart_policy::redeliver) {
+    } else if (one.doubt && !same_incarnation && policy_ == restart_policy::redeliver) {
       one.doubt = false;
       one.marked = true;
     }
   }
   resuming_ = true;
-  const bool possible = out_.resume(lives_[heard_life_].instance, current_->answer, policy_,
+  const bool possible = out_.resume(lives_[heard_incarnation_].instance, current_->answer, policy_,
                                     [&](const held_message& message, errc reason) {
                                       const errc expected =
-                                          same_life ? errc::superseded : errc::peer_closed;
+                                          same_incarnation ? errc::superseded : errc::peer_closed;
                                       check(reason == expected, "the reason is what happened");
                                       check(!remembered, "who remembers leaves no doubt");
                                       settled(message, reason);
@@ -299,7 +299,7 @@ void flow_world::deliver(std::size_t instance, const item& one) {
   known.handled_in[instance] = by.flow.position().session;
   ++sights_.delivered;
   sights_.delivered_again += again ? 1 : 0;
-  sights_.by_old_life += instance + 1 < lives_.size() ? 1 : 0;
+  sights_.by_old_incarnation += instance + 1 < lives_.size() ? 1 : 0;
   sights_.after_loss += by.from->lost ? 1 : 0;
 }
 
@@ -307,7 +307,7 @@ void flow_world::let_go(destination& by) {
   if (by.from == nullptr)
     return;
   by.from = nullptr;
-  by.sessions.remember(sender_life, by.flow);
+  by.sessions.remember(sender_incarnation, by.flow);
 }
 
 // Another sender comes and goes; the table has room for one.
@@ -321,7 +321,7 @@ void flow_world::meet_others() {
 
 // The incarnation before may be dead, or only out of reach.
 void flow_world::restart() {
-  if (lives_.size() == most_lives)
+  if (lives_.size() == most_incarnations)
     return;
   if (!lives_.empty() && pick(1) == 0)
     lives_.back().from = nullptr;

@@ -21,7 +21,7 @@ struct flow_sights {
   std::uint64_t delivered = 0;
   std::uint64_t delivered_by_answer = 0;  // the sender learnt of it when the next path opened
   std::uint64_t delivered_again = 0;      // marked, to a later incarnation
-  std::uint64_t by_old_life = 0;          // handled by one that has a successor
+  std::uint64_t by_old_incarnation = 0;   // handled by one that has a successor
   std::uint64_t after_loss = 0;           // handled from a path that the sender had lost
   std::uint64_t not_delivered = 0;
   std::uint64_t unknown_given_up = 0;
@@ -39,7 +39,7 @@ class flow_world {
   [[nodiscard]] const std::string& fault() const noexcept { return fault_; }
 
  private:
-  static constexpr std::size_t most_lives = 5;
+  static constexpr std::size_t most_incarnations = 5;
 
   // Of a path: a message, or {next, before} where numbers jump.
   struct item {
@@ -77,7 +77,7 @@ class flow_world {
     bool marked = false;  // in doubt of an earlier incarnation
     std::size_t bytes = 0;
     std::chrono::nanoseconds deadline{0};
-    std::array<std::uint64_t, most_lives>
+    std::array<std::uint64_t, most_incarnations>
         handled_in{};  // which session of each incarnation; 0: not
   };
 
@@ -120,7 +120,7 @@ class flow_world {
   detail::outgoing_flow out_;
   path_pointer current_;
   path_pointer answered_;  // the sender has not heard yet
-  std::size_t heard_life_ = most_lives;
+  std::size_t heard_incarnation_ = most_incarnations;
   std::uint64_t heard_session_ = 0;
   bool resuming_ = false;
   std::deque<destination> lives_;  // the last one answers

@@ -5,8 +5,8 @@
 namespace atbus::detail {
 namespace {
 
-constexpr node_instance first_life{.id = 2, .incarnation = 10};
-constexpr node_instance second_life{.id = 2, .incarnation = 11};
+constexpr node_instance first_incarnation{.id = 2, .incarnation = 10};
+constexpr node_instance second_incarnation{.id = 2, .incarnation = 11};
 
 class OutgoingFlow : public ::testing::Test {
  protected:
@@ -63,7 +63,7 @@ TEST_F(OutgoingFlow, CountsWhatItHolds) {
   EXPECT_TRUE(flow_.holds());
   EXPECT_EQ(flow_.held_messages(), 2U);
   EXPECT_EQ(flow_.held_bytes(), outgoing_flow::cost(10) + outgoing_flow::cost(5));
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   flow_.carried();
   EXPECT_EQ(flow_.held_bytes(), outgoing_flow::cost(5));
   EXPECT_EQ(flow_.front().number, 2U);
@@ -75,17 +75,17 @@ TEST_F(OutgoingFlow, CountsWhatEmptyMessagesCost) {
 }
 
 TEST_F(OutgoingFlow, AnnouncesTheFirstNumberOfAPathAndEachJump) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   EXPECT_FALSE(flow_.follows(1));
   send(1);
   EXPECT_TRUE(flow_.follows(2));
   EXPECT_FALSE(flow_.follows(3));
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 1}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 1}));
   EXPECT_FALSE(flow_.follows(2));
 }
 
 TEST_F(OutgoingFlow, AnnouncesANumberOnceHoweverOftenThePathIsFull) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   flow_.announced(5);
   EXPECT_TRUE(flow_.follows(5));
@@ -94,7 +94,7 @@ TEST_F(OutgoingFlow, AnnouncesANumberOnceHoweverOftenThePathIsFull) {
 }
 
 TEST_F(OutgoingFlow, HoldsWhatALostPathLeftBeforeWhatWaited) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(2);
   hold();
   lose(1, 2);
@@ -102,32 +102,32 @@ TEST_F(OutgoingFlow, HoldsWhatALostPathLeftBeforeWhatWaited) {
   EXPECT_EQ(flow_.front().number, 1U);
 }
 
-TEST_F(OutgoingFlow, TakesAsDeliveredWhatTheSameLifeHas) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, TakesAsDeliveredWhatTheSameIncarnationHas) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(4);
   lose(2, 4);
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 3}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 3}));
   EXPECT_EQ(flow_.held_messages(), 1U);
   EXPECT_EQ(flow_.front().number, 4U);
   EXPECT_FALSE(flow_.front().redelivered);
   EXPECT_TRUE(reports_.empty());
 }
 
-TEST_F(OutgoingFlow, CallsNotDeliveredWhatTheSameLifeHasNotGot) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, CallsNotDeliveredWhatTheSameIncarnationHasNotGot) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(2);
   lose(1, 2);
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 1}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 1}));
   flow_.drop_oldest(errc::would_block, sink());
   EXPECT_EQ(reports_, (std::vector<report>{{2, errc::not_delivered, errc::would_block}}));
 }
 
-TEST_F(OutgoingFlow, MarksForALaterLifeWhatTheOneBeforeMayHaveHandled) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, MarksForALaterIncarnationWhatTheOneBeforeMayHaveHandled) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   hold();
   lose(1, 1);
-  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(second_incarnation, {.session = 1, .last = 0}));
   EXPECT_TRUE(flow_.front().redelivered);
   flow_.carried();
   EXPECT_FALSE(flow_.front().redelivered);  // was never sent
@@ -135,92 +135,92 @@ TEST_F(OutgoingFlow, MarksForALaterLifeWhatTheOneBeforeMayHaveHandled) {
 }
 
 TEST_F(OutgoingFlow, ReportsInsteadIfThatIsThePolicy) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(2);
   hold();
   lose(1, 2);
-  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}, restart_policy::report));
+  ASSERT_TRUE(open(second_incarnation, {.session = 1, .last = 0}, restart_policy::report));
   EXPECT_EQ(reports_, (std::vector<report>{{1, errc::outcome_unknown, errc::peer_closed},
                                            {2, errc::outcome_unknown, errc::peer_closed}}));
   EXPECT_EQ(flow_.front().number, 3U);
 }
 
-TEST_F(OutgoingFlow, ReportsWhatALaterLifeMayHaveInherited) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, ReportsWhatALaterIncarnationMayHaveInherited) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   flow_.path_lost({{.number = 1, .may_have_arrived = true, .may_be_inherited = true, .bytes = {}}});
-  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(second_incarnation, {.session = 1, .last = 0}));
   EXPECT_EQ(reports_, (std::vector<report>{{1, errc::outcome_unknown, errc::peer_closed}}));
   EXPECT_FALSE(flow_.holds());
 }
 
-TEST_F(OutgoingFlow, SendsAgainWhatTheSameLifeCanStillLeaveBehind) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, SendsAgainWhatTheSameIncarnationCanStillLeaveBehind) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   flow_.path_lost({{.number = 1, .may_have_arrived = true, .may_be_inherited = true, .bytes = {}}});
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   EXPECT_TRUE(reports_.empty());
   EXPECT_FALSE(flow_.front().may_be_inherited);
 }
 
-TEST_F(OutgoingFlow, ReportsWhatTheSameLifeHasForgotten) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+TEST_F(OutgoingFlow, ReportsWhatTheSameIncarnationHasForgotten) {
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   hold();
   lose(1, 1);
-  ASSERT_TRUE(open(first_life, {.session = 2, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 2, .last = 0}));
   EXPECT_EQ(reports_, (std::vector<report>{{1, errc::outcome_unknown, errc::superseded}}));
   EXPECT_EQ(flow_.front().number, 2U);
 }
 
 TEST_F(OutgoingFlow, SendsAgainAllOfAFirstPathThatWasLost) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(3);
   lose(1, 3);
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   EXPECT_EQ(flow_.held_messages(), 3U);
   EXPECT_TRUE(reports_.empty());
 }
 
 TEST_F(OutgoingFlow, KeepsTheMarkUntilTheMessageIsSettled) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   lose(1, 1);
-  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}));
-  ASSERT_TRUE(open(second_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(second_incarnation, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(second_incarnation, {.session = 1, .last = 0}));
   EXPECT_TRUE(flow_.front().redelivered);
   flow_.abandon(errc::closed, sink());
   EXPECT_EQ(reports_, (std::vector<report>{{1, errc::outcome_unknown, errc::closed}}));
 }
 
 TEST_F(OutgoingFlow, RefusesAPositionBeyondWhatWasAccepted) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(2);
   lose(1, 2);
-  EXPECT_FALSE(open(first_life, {.session = 1, .last = 3}));
+  EXPECT_FALSE(open(first_incarnation, {.session = 1, .last = 3}));
   EXPECT_EQ(flow_.held_messages(), 2U);
 }
 
 TEST_F(OutgoingFlow, RefusesAPositionBeyondWhatWasSent) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   hold();
   lose(1, 1);
-  EXPECT_FALSE(open(first_life, {.session = 1, .last = 2}));
+  EXPECT_FALSE(open(first_incarnation, {.session = 1, .last = 2}));
   EXPECT_EQ(flow_.held_messages(), 2U);
 }
 
 TEST_F(OutgoingFlow, RefusesAPositionBeyondWhatAShorterPathGot) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(3);
   lose(1, 3);
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 1}));
-  EXPECT_FALSE(open(first_life, {.session = 1, .last = 3}));  // nothing went down this one
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 1}));
+  EXPECT_FALSE(open(first_incarnation, {.session = 1, .last = 3}));  // nothing went down this one
   EXPECT_EQ(flow_.held_messages(), 2U);
 }
 
 TEST_F(OutgoingFlow, RefusesAPositionWithoutASession) {
-  EXPECT_FALSE(open(first_life, {.session = 0, .last = 0}));
+  EXPECT_FALSE(open(first_incarnation, {.session = 0, .last = 0}));
 }
 
 TEST_F(OutgoingFlow, ReportsWhatWaitedForTooLong) {
@@ -240,7 +240,7 @@ TEST_F(OutgoingFlow, ReportsWhatWaitedForTooLong) {
 }
 
 TEST_F(OutgoingFlow, CallsUnknownWhatIsGivenUpBeforeItCouldAsk) {
-  ASSERT_TRUE(open(first_life, {.session = 1, .last = 0}));
+  ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);
   hold();
   lose(1, 1);

@@ -85,7 +85,7 @@ TEST(SessionTable, RemembersASenderOnce) {
   EXPECT_EQ(table.take(instance(1)).position().last, 20U);
 }
 
-TEST(SessionTable, LetsNoSilentLifeBackThatAnotherOneHasFollowed) {
+TEST(SessionTable, LetsNoSilentIncarnationBackThatAnotherOneHasFollowed) {
   session_table table(4);
   const node_instance other{.id = 9, .incarnation = 1};
   table.remember(instance(1), come_to(table, instance(1), 11), true);

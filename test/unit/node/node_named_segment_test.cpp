@@ -150,7 +150,7 @@ TEST(NodesAtTwoNamedSegments, MeetAgainWheneverOneOfThemDies) {
 
 using CommandsInASegment = NodeAtANamedSegment;
 
-TEST_F(CommandsInASegment, AreNotCarriedOutByALaterLifeOnceTheirTimeIsOver) {
+TEST_F(CommandsInASegment, AreNotCarriedOutByALaterIncarnationOnceTheirTimeIsOver) {
   start_both();
   sim.kill(2);
   sim.run_for(1s);

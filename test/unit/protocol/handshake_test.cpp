@@ -165,7 +165,7 @@ TEST(Handshake, IsDoneWithoutTokensIfNeitherSideHasAny) {
 }
 
 // As when a link over other nodes is open at two lives of the acceptor.
-TEST(Handshake, TakesNoProofForTheWelcomeOfAnotherLife) {
+TEST(Handshake, TakesNoProofForTheWelcomeOfAnotherIncarnation) {
   for (const bool with_tokens : {true, false}) {
     handshake_pair pair;
     if (!with_tokens) {

@@ -18,13 +18,13 @@
 namespace atbus::test::connection_kernel_failure {
 namespace {
 
-struct kind_of_life {
+struct lifecycle_kind {
   const char* name;
   bool local;
   bool on_loop;  // both sets sleep in one loop, for as long as they say
 };
 
-void PrintTo(const kind_of_life& kind, std::ostream* out) {
+void PrintTo(const lifecycle_kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
@@ -67,9 +67,9 @@ class flow {
 
 class instance {
  public:
-  explicit instance(const kind_of_life& kind) : kind_(kind) {}
+  explicit instance(const lifecycle_kind& kind) : kind_(kind) {}
 
-  life_report run() {
+  lifecycle_report run() {
     open();
     for (int i = 0; i < 3; ++i)
       carry();
@@ -251,7 +251,7 @@ class instance {
     }
   }
 
-  kind_of_life kind_;
+  lifecycle_kind kind_;
   scratch_directory directory_;
   flow out_flow_;
   flow back_flow_;
@@ -262,25 +262,25 @@ class instance {
   std::optional<connection_set> dialler_;
 };
 
-class ConnectionLife : public ::testing::TestWithParam<kind_of_life> {
+class ConnectionLifecycle : public ::testing::TestWithParam<lifecycle_kind> {
  protected:
   failing_kernel kernel_;
-  life_script live_ = [](const std::function<void()>& begin) {
+  lifecycle_script live_ = [](const std::function<void()>& begin) {
     instance one{GetParam()};
     begin();
     return one.run();
   };
 };
 
-TEST_P(ConnectionLife, SurvivesEachFailureOfEachCall) {
+TEST_P(ConnectionLifecycle, SurvivesEachFailureOfEachCall) {
   survive_each_failure(kernel_, live_);
 }
 
-TEST_P(ConnectionLife, GoesOnWhenCallsMoveLittle) {
+TEST_P(ConnectionLifecycle, GoesOnWhenCallsMoveLittle) {
   survive_short_calls(kernel_, live_);
 }
 
-TEST_P(ConnectionLife, SleepsUntilTheKernelHasMemory) {
+TEST_P(ConnectionLifecycle, SleepsUntilTheKernelHasMemory) {
   live_without_memory([this](const failing_entry& entry, int code) {
     instance one{GetParam()};
     const unsigned calls = one.go_short_of(kernel_, entry, code);
@@ -288,12 +288,12 @@ TEST_P(ConnectionLife, SleepsUntilTheKernelHasMemory) {
   });
 }
 
-constexpr kind_of_life kinds[] = {
+constexpr lifecycle_kind kinds[] = {
     {.name = "Ipv6", .local = false, .on_loop = true},
     {.name = "Unix", .local = true, .on_loop = false},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ConnectionLife, ::testing::ValuesIn(kinds),
+INSTANTIATE_TEST_SUITE_P(All, ConnectionLifecycle, ::testing::ValuesIn(kinds),
                          [](const auto& of) { return std::string{of.param.name}; });
 
 }  // namespace

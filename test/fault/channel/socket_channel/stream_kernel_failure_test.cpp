@@ -24,7 +24,7 @@ namespace atbus::test::stream_kernel_failure {
 namespace {
 
 constexpr std::uint64_t message_limit = 1000;
-struct kind_of_life {
+struct lifecycle_kind {
   const char* name;
   bool local;
   bool lanes;
@@ -32,19 +32,19 @@ struct kind_of_life {
   bool on_loop;      // both sleep in one loop, for as long as they say
 };
 
-void PrintTo(const kind_of_life& kind, std::ostream* out) {
+void PrintTo(const lifecycle_kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
 class instance {
  public:
-  explicit instance(const kind_of_life& kind) : kind_(kind) {
+  explicit instance(const lifecycle_kind& kind) : kind_(kind) {
     address_ = !kind.local  ? "ipv6://::1:0"
                : kind.lanes ? "unix://" + directory_.path() + "/life"
                             : "unix://" + directory_.path() + "/life?shm=0";
   }
 
-  life_report run() {
+  lifecycle_report run() {
     open_receiver();
     open_sender();
     for (int i = 0; i < 3; ++i)
@@ -268,7 +268,7 @@ class instance {
         << e.text();
   }
 
-  kind_of_life kind_;
+  lifecycle_kind kind_;
   scratch_directory directory_;
   std::string address_;
   std::optional<receiver> in_;
@@ -283,25 +283,25 @@ class instance {
   std::uint64_t generation_ = 0;  // so many connections have followed the first
 };
 
-class StreamLife : public ::testing::TestWithParam<kind_of_life> {
+class StreamLifecycle : public ::testing::TestWithParam<lifecycle_kind> {
  protected:
   failing_kernel kernel_;
-  life_script live_ = [](const std::function<void()>& begin) {
+  lifecycle_script live_ = [](const std::function<void()>& begin) {
     instance one{GetParam()};
     begin();
     return one.run();
   };
 };
 
-TEST_P(StreamLife, SurvivesEachFailureOfEachCall) {
+TEST_P(StreamLifecycle, SurvivesEachFailureOfEachCall) {
   survive_each_failure(kernel_, live_);
 }
 
-TEST_P(StreamLife, GoesOnWhenCallsMoveLittle) {
+TEST_P(StreamLifecycle, GoesOnWhenCallsMoveLittle) {
   survive_short_calls(kernel_, live_);
 }
 
-TEST_P(StreamLife, SleepsUntilTheKernelHasMemory) {
+TEST_P(StreamLifecycle, SleepsUntilTheKernelHasMemory) {
   live_without_memory([this](const failing_entry& entry, int code) {
     instance one{GetParam()};
     const unsigned calls = one.go_short_of(kernel_, entry, code);
@@ -310,7 +310,7 @@ TEST_P(StreamLife, SleepsUntilTheKernelHasMemory) {
   });
 }
 
-constexpr kind_of_life kinds[] = {
+constexpr lifecycle_kind kinds[] = {
     {.name = "Ipv6", .local = false, .lanes = false, .dials_again = true, .on_loop = true},
     {.name = "Unix", .local = true, .lanes = false, .dials_again = false, .on_loop = false},
     {.name = "Lanes", .local = true, .lanes = true, .dials_again = false, .on_loop = false},
@@ -321,7 +321,7 @@ constexpr kind_of_life kinds[] = {
      .on_loop = false},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StreamLife, ::testing::ValuesIn(kinds),
+INSTANTIATE_TEST_SUITE_P(All, StreamLifecycle, ::testing::ValuesIn(kinds),
                          [](const auto& of) { return std::string{of.param.name}; });
 
 }  // namespace

@@ -150,7 +150,7 @@ TEST_F(NodeAdmission, TakesNoMoreThanSixtyFourLinksOfOnePeer) {
   EXPECT_EQ(ended_links(), 70);
 }
 
-TEST_F(NodeAdmission, LetsANextLifeInBesideSixtyFourSilentLinks) {
+TEST_F(NodeAdmission, LetsANextIncarnationInBesideSixtyFourSilentLinks) {
   party one{net, 1};
   open_links(64);
   party nine{net, 9};
@@ -196,7 +196,7 @@ TEST_F(NodeAdmission, GivesAHolderOfAnIdThatIsFarAwayTimeToAnswer) {
   EXPECT_EQ(two.count(endpoint_event::superseded), 0);
 }
 
-TEST_F(NodeAdmission, LetsALaterLifeInWhenTheFormerAnswersNoProbe) {
+TEST_F(NodeAdmission, LetsALaterIncarnationInWhenTheFormerAnswersNoProbe) {
   party one{net, 1, plain().ping_interval(1h)};
   auto two = std::make_unique<party>(net, 2);
   connect(*two, one, 1);
@@ -208,7 +208,7 @@ TEST_F(NodeAdmission, LetsALaterLifeInWhenTheFormerAnswersNoProbe) {
   EXPECT_EQ(one.core().endpoints().at(0).incarnation(), later.core().self().incarnation);
 }
 
-TEST_F(NodeAdmission, TellsAFormerLifeThatAnotherOneHasItsPlaceForGood) {
+TEST_F(NodeAdmission, TellsAFormerIncarnationThatAnotherOneHasItsPlaceForGood) {
   party one{net, 1, plain().ping_interval(1h)};
   party two{net, 2};
   connect(two, one, 1);

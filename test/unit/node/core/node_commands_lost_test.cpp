@@ -98,7 +98,7 @@ TEST_F(NodeCommands, AreAnsweredThroughTheNextLinkWhenOneIsLost) {
   expect(answer, errc::ok, {"after all"});
 }
 
-TEST_F(NodeCommands, ReachALaterLifeMarked) {
+TEST_F(NodeCommands, ReachALaterIncarnationMarked) {
   connect();
   on_command = [](command& c) { EXPECT_FALSE(c.redelivered()); };
   net.conditions.delay_min = net.conditions.delay_max = 10ms;

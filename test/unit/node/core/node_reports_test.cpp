@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t queue_bytes = 64 * 1024;
 constexpr std::size_t reports_bytes = 1024 * 1024;
-constexpr std::uint64_t reports_wished = 100'000;
+constexpr std::uint64_t reports_wanted = 100'000;
 
 // Bytes that this program has allocated; 0 in a build that counts none.
 std::size_t allocated() {
@@ -24,7 +24,7 @@ class NodeReports : public ::testing::TestWithParam<overflow_policy> {
     EXPECT_TRUE(from.connect(2, "unix://@atbus-nobody-listens-here"));
     const std::string text(1000, 'x');
     const std::size_t before = allocated();
-    for (std::uint64_t i = 0; i != reports_wished; ++i)
+    for (std::uint64_t i = 0; i != reports_wanted; ++i)
       EXPECT_TRUE(from.send(2, 0, text));
     const std::size_t after = allocated();
     return after - std::min(after, before);
@@ -35,7 +35,7 @@ class NodeReports : public ::testing::TestWithParam<overflow_policy> {
 
 TEST_P(NodeReports, AreNotKeptWhereNobodyIsTold) {
   EXPECT_LT(send_many(), 2 * queue_bytes);
-  EXPECT_GT(from.stats().overflow_drops, reports_wished - 100);
+  EXPECT_GT(from.stats().overflow_drops, reports_wanted - 100);
   EXPECT_EQ(from.stats().not_delivered, from.stats().overflow_drops);
 }
 

@@ -76,7 +76,7 @@ TEST_F(UnprovenWelcome, StopsNoReadingOfTheLinkInUse) {
   EXPECT_EQ(there.ended, 0);
 }
 
-TEST_F(UnprovenWelcome, OfAnotherLifeLeavesTheLinkInUseItsTimeToAnswer) {
+TEST_F(UnprovenWelcome, OfAnotherIncarnationLeavesTheLinkInUseItsTimeToAnswer) {
   connect(two, one, 1);
   two.node.stop_until(net.now() + 6s);
   welcoming_peer there{net, 9, {2, two.core().self().incarnation + 1}};

@@ -306,7 +306,7 @@ TEST_F(LaneOfTheKilled, IsReadToItsEndFirstFork) {
   EXPECT_EQ(client.wait_end(), "signal 9");
 }
 
-TEST_F(LaneOfTheKilled, IsRemovedByItsNextLifeFork) {
+TEST_F(LaneOfTheKilled, IsRemovedByItsNextIncarnationFork) {
   test::child_process dead{[this] {
     auto own = make(2, 1);
     own->listen("shm://");

@@ -502,7 +502,7 @@ TEST_F(RoutedCommands, ToNobodySayThatThereIsNoWay) {
   EXPECT_TRUE(one->reports.empty());
 }
 
-TEST_F(RoutedCommands, AreNotAnsweredToALaterLife) {
+TEST_F(RoutedCommands, AreNotAnsweredToALaterIncarnation) {
   std::vector<command> kept;
   far->node.user().on_command([&](command& c) { kept.push_back(c.detach()); });
   told answer;

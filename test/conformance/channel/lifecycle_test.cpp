@@ -10,8 +10,8 @@ using Life = ChannelTest;
 INSTANTIATE_TEST_SUITE_P(Channel, Life, ::testing::ValuesIn(channel_kinds), kind_name);
 
 // What only shared memory promises: it outlives its receiver.
-class LaneLife : public ChannelTest {};
-INSTANTIATE_TEST_SUITE_P(Channel, LaneLife, ::testing::ValuesIn(lane_kinds), kind_name);
+class LaneLifecycle : public ChannelTest {};
+INSTANTIATE_TEST_SUITE_P(Channel, LaneLifecycle, ::testing::ValuesIn(lane_kinds), kind_name);
 
 TEST_P(Life, SenderWithoutReceiverIsToldSo) {
   if (GetParam().stream)
@@ -34,7 +34,7 @@ TEST_P(Life, SecondReceiverIsToldWhoTheFirstIs) {
       << second.error().text();
 }
 
-TEST_P(LaneLife, SuccessorGoesOnWhereTheReceiverStopped) {
+TEST_P(LaneLifecycle, SuccessorGoesOnWhereTheReceiverStopped) {
   auto first = open_receiver();
   auto out = open_sender();
   for (int i = 0; i < 10; ++i)
@@ -68,7 +68,7 @@ TEST_P(Life, ClosedSendersMessagesArriveAndItsLaneIsFreeAtOnce) {
     EXPECT_EQ(got[static_cast<std::size_t>(round)], std::to_string(round));
 }
 
-TEST_P(LaneLife, MoreSendersThanLanesIsAClearError) {
+TEST_P(LaneLifecycle, MoreSendersThanLanesIsAClearError) {
   auto inbox = open_receiver({.lanes = 3});
   auto a = open_sender();
   auto b = open_sender();
@@ -96,7 +96,7 @@ TEST_P(Life, RemovedSegmentTellsItsSendersAndFreesTheName) {
   EXPECT_EQ(drain(fresh), std::vector<std::string>{"new"});
 }
 
-TEST_P(LaneLife, AskingForAnotherGeometryThanTheSegmentHasIsAnError) {
+TEST_P(LaneLifecycle, AskingForAnotherGeometryThanTheSegmentHasIsAnError) {
   auto first = open_receiver({.lanes = 4, .message_limit = 1000});
   first.close();
   auto other = receiver::open(address, {.lanes = 5});
@@ -110,14 +110,14 @@ TEST_P(LaneLife, AskingForAnotherGeometryThanTheSegmentHasIsAnError) {
   EXPECT_EQ(same->message_limit(), 1000U);
 }
 
-TEST_P(LaneLife, AddressCarriesTheGeometry) {
+TEST_P(LaneLifecycle, AddressCarriesTheGeometry) {
   auto inbox = receiver::open(address + "?lanes=7&lane_size=256K&message_limit=100K");
   ASSERT_TRUE(inbox) << inbox.error().text();
   EXPECT_EQ(inbox->lane_count(), 7U);
   EXPECT_EQ(inbox->message_limit(), 100U * 1024);
 }
 
-TEST_P(LaneLife, DurabilityIsRefusedInsteadOfIgnored) {
+TEST_P(LaneLifecycle, DurabilityIsRefusedInsteadOfIgnored) {
   auto durable = receiver::open(address + "?durable=true");
   ASSERT_FALSE(durable);
   EXPECT_EQ(durable.error(), errc::not_supported);
@@ -128,7 +128,7 @@ TEST_P(LaneLife, DurabilityIsRefusedInsteadOfIgnored) {
   EXPECT_TRUE(plain->remove());
 }
 
-TEST_P(LaneLife, ImpossibleGeometryNamesTheNumberAtFault) {
+TEST_P(LaneLifecycle, ImpossibleGeometryNamesTheNumberAtFault) {
   EXPECT_EQ(receiver::open(address, {.lanes = 5000}).error(), errc::invalid_argument);
   EXPECT_EQ(receiver::open(address, {.lane_size = 64}).error(), errc::invalid_argument);
   EXPECT_EQ(receiver::open(address, {.lane_size = std::uint64_t{1} << 40}).error(),
@@ -228,7 +228,7 @@ TEST_P(Life, TakingBackNeedsAnAbsentReceiver) {
   EXPECT_EQ(drain(inbox), std::vector<std::string>{"mine"});
 }
 
-TEST_P(LaneLife, TakenBackMessagesAreNotDelivered) {
+TEST_P(LaneLifecycle, TakenBackMessagesAreNotDelivered) {
   auto inbox = open_receiver();
   auto out = open_sender();
   for (int i = 0; i < 5; ++i)
@@ -250,7 +250,7 @@ TEST_P(LaneLife, TakenBackMessagesAreNotDelivered) {
   EXPECT_EQ(drain(successor), (std::vector<std::string>{"new", "newer"}));
 }
 
-TEST_P(LaneLife, PredecessorsMessagesAreNotTakenBack) {
+TEST_P(LaneLifecycle, PredecessorsMessagesAreNotTakenBack) {
   auto inbox = open_receiver({.lanes = 1});
   {
     auto first = open_sender();
@@ -266,7 +266,7 @@ TEST_P(LaneLife, PredecessorsMessagesAreNotTakenBack) {
   EXPECT_EQ(drain(successor), std::vector<std::string>{"theirs"});
 }
 
-TEST_P(LaneLife, CountersSurviveTheReceiver) {
+TEST_P(LaneLifecycle, CountersSurviveTheReceiver) {
   auto first = open_receiver();
   auto out = open_sender();
   ASSERT_TRUE(out.send(as_bytes("12345678")));

@@ -12,9 +12,9 @@ namespace {
 using test::plain_listener;
 using test::plain_socket;
 
-using ConnectionLife = TwoSets;
+using ConnectionLifecycle = TwoSets;
 
-TEST_F(ConnectionLife, ResolvingEndsAtOnceWhenItIsClosed) {
+TEST_F(ConnectionLifecycle, ResolvingEndsAtOnceWhenItIsClosed) {
   for (const bool gracefully : {true, false}) {
     out = b.connect("dns://localhost:9");
     EXPECT_EQ(out.state(), connection_state::resolving);
@@ -26,7 +26,7 @@ TEST_F(ConnectionLife, ResolvingEndsAtOnceWhenItIsClosed) {
   }
 }
 
-TEST_F(ConnectionLife, ResolvesANameAndTriesItsAddresses) {
+TEST_F(ConnectionLifecycle, ResolvesANameAndTriesItsAddresses) {
   where = a.listen("ipv4://127.0.0.1:0");
   out = b.connect("dns://localhost" + where.substr(where.rfind(':')));
   EXPECT_TRUE(out.send(as_bytes("by name")));
@@ -34,7 +34,7 @@ TEST_F(ConnectionLife, ResolvesANameAndTriesItsAddresses) {
   EXPECT_EQ(out.state(), connection_state::open);
 }
 
-TEST_F(ConnectionLife, RefusedMeansClosedWithTheReasonAndTheMessages) {
+TEST_F(ConnectionLifecycle, RefusedMeansClosedWithTheReasonAndTheMessages) {
   out = b.connect(fresh_unix_address());
   EXPECT_EQ(out.send(as_bytes("x")), errc::closed);
   ASSERT_TRUE(until([&] { return b.closes == 1; }));
@@ -83,7 +83,7 @@ class full_backlog {
   std::vector<plain_socket> fillers_;
 };
 
-TEST_F(ConnectionLife, ConnectingEndsWithItsTimeout) {
+TEST_F(ConnectionLifecycle, ConnectingEndsWithItsTimeout) {
   const full_backlog nobody;
   out = b.connect(nobody.address(), {.connect_timeout = 20ms});
   EXPECT_EQ(out.state(), connection_state::connecting);
@@ -92,7 +92,7 @@ TEST_F(ConnectionLife, ConnectingEndsWithItsTimeout) {
   EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
-TEST_F(ConnectionLife, ConnectingEndsWhenItIsAborted) {
+TEST_F(ConnectionLifecycle, ConnectingEndsWhenItIsAborted) {
   const full_backlog nobody;
   out = b.connect(nobody.address(), {.connect_timeout = 0s});
   EXPECT_EQ(b.set->longest_sleep(), -1ns);
@@ -102,7 +102,7 @@ TEST_F(ConnectionLife, ConnectingEndsWhenItIsAborted) {
   EXPECT_EQ(b.whys.back(), errc::closed);
 }
 
-TEST_F(ConnectionLife, ConnectingClosedWithMessagesLingers) {
+TEST_F(ConnectionLifecycle, ConnectingClosedWithMessagesLingers) {
   const full_backlog nobody;
   out = b.connect(nobody.address(), {.connect_timeout = 0s});
   EXPECT_TRUE(out.send(as_bytes("x")));
@@ -113,7 +113,7 @@ TEST_F(ConnectionLife, ConnectingClosedWithMessagesLingers) {
   EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
-TEST_F(ConnectionLife, OpeningEndsWithTheConfirmTimeoutOfWhoDials) {
+TEST_F(ConnectionLifecycle, OpeningEndsWithTheConfirmTimeoutOfWhoDials) {
   const plain_listener mute{"ipv4://127.0.0.1:0"};
   out = b.connect(mute.address(), {.connection = {.confirm_timeout = 20ms}});
   ASSERT_TRUE(until([&] { return b.closes == 1; }));
@@ -121,7 +121,7 @@ TEST_F(ConnectionLife, OpeningEndsWithTheConfirmTimeoutOfWhoDials) {
   EXPECT_EQ(b.opens, 0);
 }
 
-TEST_F(ConnectionLife, OpeningEndsWhenTheOtherEndSpeaksAnotherProtocol) {
+TEST_F(ConnectionLifecycle, OpeningEndsWhenTheOtherEndSpeaksAnotherProtocol) {
   const plain_listener other{"ipv4://127.0.0.1:0"};
   out = b.connect(other.address());
   ASSERT_TRUE(until([&] { return out.state() == connection_state::opening; }));
@@ -131,7 +131,7 @@ TEST_F(ConnectionLife, OpeningEndsWhenTheOtherEndSpeaksAnotherProtocol) {
   EXPECT_EQ(b.whys.back(), errc::protocol_error);
 }
 
-TEST_F(ConnectionLife, OpeningClosedWaitsForTheOtherEnd) {
+TEST_F(ConnectionLifecycle, OpeningClosedWaitsForTheOtherEnd) {
   const plain_listener mute{"ipv4://127.0.0.1:0"};
   out = b.connect(mute.address());
   EXPECT_TRUE(out.send(as_bytes("x")));
@@ -152,7 +152,7 @@ TEST_F(ConnectionLife, OpeningClosedWaitsForTheOtherEnd) {
   EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
 }
 
-TEST_F(ConnectionLife, AnAttemptThatIsClosedEndsWithItsOwnTimeToo) {
+TEST_F(ConnectionLifecycle, AnAttemptThatIsClosedEndsWithItsOwnTimeToo) {
   const full_backlog nobody;
   out = b.connect(nobody.address(), {.connect_timeout = 20ms});
   EXPECT_TRUE(out.send(as_bytes("x")));
@@ -161,7 +161,7 @@ TEST_F(ConnectionLife, AnAttemptThatIsClosedEndsWithItsOwnTimeToo) {
   EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
-TEST_F(ConnectionLife, AFullBacklogOfAUnixSocketIsAskedAgainUntilTheTimeIsUp) {
+TEST_F(ConnectionLifecycle, AFullBacklogOfAUnixSocketIsAskedAgainUntilTheTimeIsUp) {
   const full_backlog nobody{fresh_unix_address()};
   out = b.connect(nobody.address(), {.connect_timeout = 20ms});
   EXPECT_EQ(out.state(), connection_state::connecting);
@@ -169,7 +169,7 @@ TEST_F(ConnectionLife, AFullBacklogOfAUnixSocketIsAskedAgainUntilTheTimeIsUp) {
   EXPECT_EQ(b.whys.back(), errc::would_block);
 }
 
-TEST_F(ConnectionLife, WaitingEndsWhenItIsClosedAndDialsAgainUntilThen) {
+TEST_F(ConnectionLifecycle, WaitingEndsWhenItIsClosedAndDialsAgainUntilThen) {
   where = fresh_unix_address();
   out = b.connect(where, {.reconnect_min = 1ms, .reconnect_max = 5ms});
   EXPECT_EQ(out.state(), connection_state::waiting);
@@ -191,7 +191,7 @@ TEST_F(ConnectionLife, WaitingEndsWhenItIsClosedAndDialsAgainUntilThen) {
   EXPECT_TRUE(b.whys.back());
 }
 
-TEST_F(ConnectionLife, OpenEndsWithTheOtherEnd) {
+TEST_F(ConnectionLifecycle, OpenEndsWithTheOtherEnd) {
   join();
   EXPECT_TRUE(in.send(as_bytes("last words")));
   in.flush();
@@ -202,7 +202,7 @@ TEST_F(ConnectionLife, OpenEndsWithTheOtherEnd) {
   EXPECT_EQ(b.events, (std::vector<std::string>{"open", "close peer_closed"}));
 }
 
-TEST_F(ConnectionLife, HearsTheLastWordsEvenIfItCanNotWriteAnyMore) {
+TEST_F(ConnectionLifecycle, HearsTheLastWordsEvenIfItCanNotWriteAnyMore) {
   join();
   EXPECT_TRUE(in.send(as_bytes("last words")));
   EXPECT_TRUE(in.flush());
@@ -214,7 +214,7 @@ TEST_F(ConnectionLife, HearsTheLastWordsEvenIfItCanNotWriteAnyMore) {
   EXPECT_EQ(b.whys.back(), errc::peer_closed);
 }
 
-TEST_F(ConnectionLife, APausedOneHearsOfTheEndWhenItGoesOn) {
+TEST_F(ConnectionLifecycle, APausedOneHearsOfTheEndWhenItGoesOn) {
   join();
   EXPECT_TRUE(out.pause());
   EXPECT_TRUE(in.send(as_bytes("last words")));
@@ -230,7 +230,7 @@ TEST_F(ConnectionLife, APausedOneHearsOfTheEndWhenItGoesOn) {
   EXPECT_EQ(b.messages, std::vector<std::string>{"last words"});
 }
 
-TEST_F(ConnectionLife, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
+TEST_F(ConnectionLifecycle, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
   where = a.listen("ipv4://127.0.0.1:0");
   plain_socket peer = plain_socket::connect(where);
   const auto hello = detail::hello_frame({.wants_checksums = true, .session = 1});
@@ -242,7 +242,7 @@ TEST_F(ConnectionLife, OpenEndsWhenTheOtherEndBreaksTheProtocol) {
   EXPECT_EQ(a.set->stats().quarantined, 1U);
 }
 
-TEST_F(ConnectionLife, OpenEndsAtAWrongChecksumBehindWhatIsRight) {
+TEST_F(ConnectionLifecycle, OpenEndsAtAWrongChecksumBehindWhatIsRight) {
   where = a.listen("ipv4://127.0.0.1:0");
   plain_socket peer = plain_socket::connect(where);
   detail::byte_string stream = detail::opened_stream(true);
@@ -258,7 +258,7 @@ TEST_F(ConnectionLife, OpenEndsAtAWrongChecksumBehindWhatIsRight) {
   EXPECT_EQ(a.set->stats().quarantined, 1U);
 }
 
-TEST_F(ConnectionLife, ClosingEndsWithTheLingerTimeAndSaysWhatWasNotSent) {
+TEST_F(ConnectionLifecycle, ClosingEndsWithTheLingerTimeAndSaysWhatWasNotSent) {
   join();
   EXPECT_TRUE(in.pause());
   const std::size_t count = fill(out);
@@ -273,7 +273,7 @@ TEST_F(ConnectionLife, ClosingEndsWithTheLingerTimeAndSaysWhatWasNotSent) {
       << b.whys.back().text();
 }
 
-TEST_F(ConnectionLife, ALaterCloseCanOnlyShortenTheLingerTime) {
+TEST_F(ConnectionLifecycle, ALaterCloseCanOnlyShortenTheLingerTime) {
   join();
   EXPECT_TRUE(in.pause());
   (void)fill(out);
@@ -283,7 +283,7 @@ TEST_F(ConnectionLife, ALaterCloseCanOnlyShortenTheLingerTime) {
   EXPECT_EQ(b.whys.back(), errc::timed_out);
 }
 
-TEST_F(ConnectionLife, ClosingEndsAPauseAndAllowsNone) {
+TEST_F(ConnectionLifecycle, ClosingEndsAPauseAndAllowsNone) {
   join();
   EXPECT_TRUE(in.send(as_bytes("before")));
   EXPECT_TRUE(in.flush());
@@ -347,7 +347,7 @@ TEST_F(ConnectionDeafPeer, ItsGoodbyeDoesNotChangeOurLingerTime) {
   EXPECT_GT(b.set->longest_sleep(), 30min);
 }
 
-TEST_F(ConnectionLife, ClosingByTheOtherEndHasALingerTimeToo) {
+TEST_F(ConnectionLifecycle, ClosingByTheOtherEndHasALingerTimeToo) {
   join({}, {.connection = {.linger = 20ms}});
   (void)fill(in);  // more than the sockets hold
   EXPECT_TRUE(out.close(1h));
@@ -358,7 +358,7 @@ TEST_F(ConnectionLife, ClosingByTheOtherEndHasALingerTimeToo) {
   EXPECT_EQ(a.whys.back(), errc::peer_closed);
 }
 
-TEST_F(ConnectionLife, ClosedMeansEveryVerbSaysSo) {
+TEST_F(ConnectionLifecycle, ClosedMeansEveryVerbSaysSo) {
   join();
   auto slot = out.claim(8);
   EXPECT_TRUE(out.abort());
