@@ -41,8 +41,8 @@
 
 namespace atbus {
 
-/// Maximum length of an address in bytes; longer texts are refused unread. The longest path with
-/// all options fits.
+/// Maximum length of an address in bytes. parse() refuses a longer text without reading it. The
+/// longest path with all options fits.
 inline constexpr std::size_t address_length_max = 512;
 
 /// Names of mem:// and shm:// have 1 to this many characters of A-Z a-z 0-9 _ . - and do not start
@@ -81,14 +81,14 @@ inline constexpr std::size_t address_option_count =
 
 class address {
  public:
-  /// Reads the whole text. Errors: invalid_name if the name (or path) is at fault, otherwise
+  /// Parses the whole text. Errors: invalid_name if the name (or path) is at fault, otherwise
   /// invalid_address; the error's text says which part and why.
   ATBUS_API static result<address> parse(std::string_view text);
 
   /// The canonical text of this address; parse() turns it into an equal address.
   ATBUS_API std::string to_string() const;
 
-  /// The kind of address, which its scheme names.
+  /// The kind of address, as its scheme says.
   address_kind kind() const noexcept { return kind_; }
 
   /// The name of what is addressed:

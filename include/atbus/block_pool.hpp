@@ -1,6 +1,7 @@
 /// @class atbus::block_pool
-/// A bounded memory pool: memory taken from the kernel once, handed out in pieces of any size,
-/// given back in any order. A full pool returns nullptr; it never asks the kernel for more.
+/// A bounded memory pool. It takes its memory from the kernel once, and allocates pieces of any
+/// size from it; they can be given back in any order. allocate of a full pool returns nullptr; a
+/// pool never asks the kernel for more.
 ///
 /// ```cpp
 /// auto pool = atbus::block_pool::create({.bytes = 1 << 20});
@@ -10,20 +11,20 @@
 /// ```
 ///
 /// The pool consists of blocks (build_settings::data_node_size bytes). A piece of up to 8 blocks is
-/// a *cell*: cells of one size share a region of 256 blocks, whose bitmap says what is free. A
-/// small magazine per size holds the addresses given back last, so that the common allocate and
-/// deallocate touch nothing else, not even the piece. Anything longer is a *run* of blocks, found
-/// through segregated free lists and joined with its free neighbours when it is given back.
-/// doc/design/buffers.md has the measurements.
+/// a *cell*: cells of one size share a region of 256 blocks, and a bitmap of the region says which
+/// cells are free. A *magazine* (a small stack) per size holds the addresses given back last, so
+/// that allocate and deallocate usually touch nothing else, not even the piece. A longer piece is a
+/// *run* of blocks. The pool finds it through segregated free lists, and joins it with its free
+/// neighbours when it is given back. doc/design/buffers.md has the measurements.
 ///
-/// Ownership: the pool owns all pieces; they end with it.
+/// Ownership: the pool owns all pieces; they become invalid when it is destroyed.
 ///
 /// Threads: one thread uses a pool. A piece may be filled or read by any thread that the owner
 /// hands it to; only the owner calls allocate, deallocate and trim.
 ///
 /// Errors: misuse (a pointer from elsewhere, a piece given back twice) is asserted. Without
-/// assertions, a misused run changes nothing and is counted in misuses(); a misused cell is noticed
-/// only when its magazine is emptied, and may have been handed out until then.
+/// assertions, misuse of a run has no effect and is counted in misuses(). Misuse of a cell is
+/// noticed only when its magazine is emptied; until then allocate may have returned the cell again.
 #pragma once
 
 #include <array>
@@ -41,17 +42,17 @@ namespace atbus {
 
 class ATBUS_API block_pool {
  public:
-  /// How large a pool is, and of what memory.
+  /// The size of a pool, and the kind of memory it uses.
   struct options {
     /// Bytes of the pool, rounded up to whole regions.
     std::size_t bytes = std::size_t{64} << 20;
     /// Bytes of a block: a power of two, 16 to 65536.
     std::size_t block_size = build_settings::data_node_size;
-    /// What the kernel is asked for.
+    /// The kind of pages to ask the kernel for.
     page_options pages{};
   };
 
-  /// Takes the memory, and about 11 % more for bookkeeping, of which only what is used is touched.
+  /// Takes the memory, and about 11 % more for bookkeeping, of which only the used part is touched.
   /// Errors: invalid_argument (text: which option), out_of_memory.
   static result<std::unique_ptr<block_pool>> create(options chosen);
 
@@ -90,8 +91,8 @@ class ATBUS_API block_pool {
     deallocate_run(piece);
   }
 
-  /// Joins free neighbours and returns empty regions to the runs, for larger pieces. Takes time in
-  /// proportion to what is free; allocate does it before it fails.
+  /// Joins free neighbours and turns empty regions into runs, so that larger pieces fit. Takes time
+  /// in proportion to the number of free pieces. allocate does this by itself before it fails.
   void trim() noexcept;
 
   /// Bytes in all.
@@ -107,7 +108,7 @@ class ATBUS_API block_pool {
   /// What the kernel gave for the pool's memory.
   [[nodiscard]] const obtained_memory& obtained() const noexcept;
 
-  /// Pieces that were given back wrongly, and were therefore ignored.
+  /// Number of wrong deallocate calls that were ignored.
   [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_; }
 
  private:

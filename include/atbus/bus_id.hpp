@@ -50,7 +50,7 @@ class bus_id_layout {
   std::uint8_t part_count_ = 4;
 };
 
-/// Types that convert to a bus id implicitly: integers, but no characters and no bool.
+/// Types that convert to a bus id implicitly: all integers except characters and bool.
 template <class T>
 concept bus_id_integer = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
                          !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&

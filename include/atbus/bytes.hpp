@@ -8,9 +8,9 @@
 
 namespace atbus {
 
-/// Bytes of somebody else, to read.
+/// Read-only bytes that something else owns.
 using bytes_view = std::span<const std::byte>;
-/// Bytes of somebody else, to read and write.
+/// Writable bytes that something else owns.
 using mutable_bytes = std::span<std::byte>;
 
 /// The bytes of `text`, without a terminating NUL.

@@ -43,8 +43,8 @@ struct receiver_options {
   /// Largest message in payload bytes, inclusive; at most 64 MiB. 0: ATBUS_MACRO_MSG_LIMIT of the
   /// build (64 KiB).
   std::uint64_t message_limit = 0;
-  /// Hands each message to the handler as a private copy, for a sender's process that is not
-  /// trusted to leave sent messages unchanged. Costs one copy per message.
+  /// Gives the handler a private copy of each message. For senders that may change a message while
+  /// the handler reads it. Costs one copy per message.
   bool copy_on_receive = false;
   /// Touches all pages of a lane when a sender takes it, instead of at first use.
   bool prefault = false;
@@ -61,15 +61,16 @@ struct receiver_options {
   int backlog = build_settings::connection_backlog;
   /// Maximum number of open connections. Further ones wait in the backlog.
   std::uint32_t connections = 4096;
-  /// Maximum number of connections that have not said hello. When one more comes, one is closed of
-  /// the address (for a Unix socket: the user) that has most of them, the longest silent one first.
+  /// Maximum number of connections that have not said hello. When one more comes, the receiver
+  /// closes the longest silent one of the address (for a Unix socket: the user) that has most of
+  /// them.
   std::uint32_t unconfirmed = 256;
   /// How long a connection may take to say hello. Default: ATBUS_MACRO_CONNECTION_CONFIRM_TIMEOUT
   /// of the build (30 s).
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
 };
 
-/// Where a stream sender queues what the kernel has not taken yet.
+/// Where a stream sender queues messages that the kernel has not taken yet.
 enum class send_buffer_kind : std::uint8_t {
   fixed,   ///< A ring of blocks, allocated once, at the first message.
   growing  ///< Memory allocated as needed, and freed afterwards.
@@ -100,8 +101,8 @@ struct sender_options {
   /// `open` does not wait, and the first messages wait for the connection. Also the time limit of
   /// each later attempt (0: 5 s).
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-  /// How long closing waits until what was accepted is written; over TCP also, if the receiver has
-  /// not said hello yet, until the other host has acknowledged it.
+  /// How long closing waits until all accepted messages are written. Over TCP, if the receiver has
+  /// not said hello yet, closing also waits until the other host has acknowledged them.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
   /// Backoff for dialling again after a connection is lost or can't be made: `reconnect_min`, then
   /// doubled each time up to `reconnect_max`; each wait is random, up to a quarter longer or
@@ -115,7 +116,7 @@ struct sender_options {
 struct poll_limits {
   /// At most this many messages are delivered.
   std::size_t messages = 4096;
-  /// About this long, looked at every 32 messages. 0 or less: no limit.
+  /// Approximate time limit, checked every 32 messages. 0 or less: no limit.
   std::chrono::nanoseconds time{0};
 };
 
@@ -137,8 +138,9 @@ struct channel_stats {
   /// Connections closed before they said hello: too late, or too many.
   std::uint64_t unconfirmed_dropped = 0;
   std::uint64_t reconnects = 0;  ///< Connections after the first.
-  /// What the kernel granted of the buffer size in socket_options, in bytes: of a sender, the send
-  /// buffer of its connection; of a receiver, the receive buffer that its listener passes on.
+  /// Buffer size in bytes that the kernel granted (socket_options asks for it). For a sender, the
+  /// send buffer of its connection; for a receiver, the receive buffer that accepted connections
+  /// inherit from its listener.
   std::uint64_t socket_buffer = 0;
 };
 

@@ -17,7 +17,7 @@
 namespace atbus {
 
 /// The moment `time` after `moment`. A negative time counts as 0. nanoseconds::max() means "never";
-/// a later result becomes "never" as well.
+/// a sum beyond it is "never" too.
 constexpr std::chrono::nanoseconds moment_after(std::chrono::nanoseconds moment,
                                                 std::chrono::nanoseconds time) noexcept {
   constexpr auto never = std::chrono::nanoseconds::max();
@@ -42,9 +42,9 @@ class ATBUS_API clock_source {
   virtual std::chrono::nanoseconds now() const noexcept = 0;
 
  protected:
-  /// For derived clocks, which may be copied.
+  /// Lets derived clocks be copied.
   clock_source(const clock_source&) = default;
-  /// For derived clocks, which may be assigned.
+  /// Lets derived clocks be assigned.
   clock_source& operator=(const clock_source&) = default;
 };
 

@@ -11,7 +11,7 @@
 /// ```
 ///
 /// A command travels like a message: in order with the messages to that node, and queued while
-/// there is no link. The asking node is told exactly once what became of it.
+/// there is no link. The asking node gets exactly one answer: the reply or an error.
 ///
 /// Threads: the node's own. Errors: see node::command and command::reply.
 #pragma once
@@ -50,7 +50,7 @@ class command_words {
     words_.reserve(sizeof...(words));
     (words_.emplace_back(std::string_view{words}), ...);
   }
-  /// Takes words that the program has in a vector.
+  /// Takes the words over from a vector.
   command_words(std::vector<std::string> words) noexcept : words_(std::move(words)) {}
   // NOLINTEND(google-explicit-constructor)
 
@@ -80,13 +80,14 @@ class command_reply {
 };
 
 /// A command from another node, which this node has to answer. Destroying it without an answer
-/// answers command_failed. Movable, so that it can be answered after its handler has returned
-/// (`detach`). It may outlive its node; it then does nothing. Threads: the node's own.
+/// sends command_failed. To answer after the handler has returned, move it out of the handler
+/// (`detach`). A command may outlive its node; its calls then have no effect. Threads: the node's
+/// own.
 class ATBUS_API command {
  public:
   /// Takes the command over; `other` is empty afterwards.
   command(command&&) noexcept = default;
-  /// Answers command_failed to the command that was held, if it has no answer, and takes the other
+  /// Answers the current command with command_failed if it has no answer yet, then takes `other`
   /// over.
   command& operator=(command&& other) noexcept;
   ~command() { give_up(); }
@@ -101,18 +102,18 @@ class ATBUS_API command {
   [[nodiscard]] std::span<const std::string> arguments() const noexcept {
     return std::span{words_}.subspan(words_.empty() ? 0 : 1);
   }
-  /// True if an earlier incarnation of this node may have carried it out.
+  /// True if an earlier incarnation of this node may have executed the command.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
-  /// Answers. Errors: would_block (too much waits for that node; try again), message_too_large (for
-  /// this node or the asking one), invalid_argument (more than 1,024 values, or already answered),
-  /// peer_closed (the asking process has ended), closed. After an error the command still has to be
-  /// answered.
+  /// Sends the reply. Errors: would_block (the queue to that node is full: try again),
+  /// message_too_large (for this node or the asking one), invalid_argument (more than 1,024 values,
+  /// or already answered), peer_closed (the asking process has ended), closed. After an error the
+  /// command still has to be answered.
   status reply(const command_words& values) { return answer(errc::ok, values); }
   /// Answers command_failed, with these words as the reason. Errors: as reply.
   status fail(const command_words& why) { return answer(errc::command_failed, why); }
 
-  /// Moves the command out, to be answered later; what remains is empty.
+  /// Moves the command out, to be answered later; this object is empty afterwards.
   [[nodiscard]] command detach() noexcept { return std::move(*this); }
 
  private:

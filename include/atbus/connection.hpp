@@ -16,15 +16,16 @@
 /// ```
 ///
 /// Ownership: a set owns its listeners and connections. A `connection` is a small value that refers
-/// to one of them; once that one or the set is gone, each verb returns `closed`.
+/// to a connection of the set. Once that connection or the set is gone, each function returns
+/// `closed`.
 ///
 /// Threads: one thread uses a set and everything that refers to it.
 ///
-/// Handlers: run only in poll, and never inside one another or inside another verb. A handler may
-/// use any verb: close, abort or open connections and listeners, close or destroy the set, fork. It
-/// may throw; poll passes the exception on, and the event counts as handled.
+/// Handlers: run only in poll, and never inside one another or inside another function. A handler
+/// may call any function: close, abort or open connections and listeners, close or destroy the set,
+/// fork. It may throw: poll passes the exception on, and the event counts as handled.
 ///
-/// Errors: what a peer does ends its own connection and nothing else.
+/// Errors: a peer that misbehaves affects only its own connection.
 ///
 /// Fork: in a forked child a set is unusable (used_after_fork); the parent's set is not affected.
 ///
@@ -64,7 +65,7 @@ enum class connection_state : std::uint8_t {
   waiting,     ///< It waits for the next attempt (connect_options::reconnect_min).
   opening,     ///< It is connected, and waits for the other end's hello.
   open,        ///< Messages go both ways.
-  closing,     ///< What was accepted still leaves; what the other end sends is still delivered.
+  closing,     ///< Accepted messages are still sent, and arriving ones still delivered.
   closed,      ///< It has ended: on_close is called next, or was.
 };
 /// The name of a state as written above.
@@ -102,7 +103,7 @@ struct connection_options {
   /// so that an unauthenticated peer takes little memory. Messages directly behind the one whose
   /// handler confirms may be longer. 0: the message limit.
   std::uint64_t unconfirmed_message_limit = 0;
-  /// When the other end closes: how long what was accepted here may take to leave.
+  /// When the other end closes: how long messages accepted here may take to leave.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
 };
 
@@ -125,14 +126,14 @@ struct connect_options {
   connection_options connection = {};
   /// Time limit of one attempt, with all addresses of a name. 0: the kernel's own limit.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
-  /// The first backoff, as in sender_options; 0: never dials again. Each new connection opens anew
-  /// (on_open), and what was not released is sent again, whole messages only.
+  /// The first backoff, as in sender_options; 0: never dials again. Each new connection calls
+  /// on_open again. Messages that were not released are sent again, whole.
   std::chrono::nanoseconds reconnect_min{0};
   /// The longest backoff; see `reconnect_min`.
   std::chrono::nanoseconds reconnect_max = std::chrono::seconds{30};
 };
 
-/// What a set calls. Empty handlers are not called.
+/// The callbacks of a set. Empty handlers are not called.
 struct connection_handlers {
   /// Messages can be received from now on. The first event of an accepted connection; comes again
   /// after each reconnect.
@@ -142,10 +143,10 @@ struct connection_handlers {
   /// Called once after a would_block, when the queue has drained to half.
   std::function<void(connection)> on_writable;
   /// The last event of a connection; comes once, also after close() and abort(). `why` is no error
-  /// if the connection was closed here, all that was accepted was written, and the other end has
-  /// ended its half too. `connection::unsent` and `unreleased` work until the handler returns.
+  /// if this end closed the connection, all accepted messages were written, and the other end has
+  /// closed its half too. `connection::unsent` and `unreleased` work until the handler returns.
   std::function<void(connection, const error& why)> on_close;
-  /// Problems outside the connections reported here: peers that speak another protocol, no
+  /// Problems that belong to no reported connection: a peer that speaks another protocol, no
   /// descriptors.
   std::function<void(const error&)> on_problem;
 };
@@ -158,8 +159,8 @@ struct connection_set_options {
   std::size_t read_size = 512 * 1024;
   /// Set by nodes. Null for others: messages go through the sockets.
   detail::lane_exchange* lanes = nullptr;
-  /// Whether what handlers have sent leaves at the end of poll. Off: the program sends more after
-  /// poll and then calls flush.
+  /// Whether poll flushes, at its end, the messages that handlers have sent. Off: the program calls
+  /// flush itself, for example after it has sent more.
   bool flush_in_poll = true;
 };
 
@@ -179,38 +180,40 @@ class ATBUS_API connection {
   status send(std::initializer_list<bytes_view> pieces) const noexcept {
     return send(std::span<const bytes_view>{pieces.begin(), pieces.size()});
   }
-  /// `length` bytes, aligned to 8 bytes, in the queue itself. On an error of send the slot is false
-  /// and why() returns it.
+  /// `length` bytes, aligned to 8 bytes, in the queue itself. If send would fail, the slot is false
+  /// and why() returns the error.
   [[nodiscard]] connection_slot claim(std::size_t length) const noexcept;
-  /// Hands the kernel what it takes now. would_block: something is left.
+  /// Writes as much as the kernel takes now. would_block: something is left.
   status flush() const noexcept;
 
-  /// Pauses reading. While paused, the other end's queue fills, and its end is not
-  /// noticed: what it sent before is read first, even if writing fails. Closing ends a pause.
+  /// Pauses reading. While paused, the other end's queue fills, and this end does not notice that
+  /// the other end has ended, even if writing fails: what it sent before must be read first.
+  /// Closing ends a pause.
   status pause() const noexcept;
   /// Reads again after pause. Errors: closed, used_after_fork.
   status resume() const noexcept;
 
-  /// Tells that the user's own handshake is done (connection_options::user_confirms).
+  /// Marks the program's own handshake as done (connection_options::user_confirms).
   status confirm() const noexcept;
 
-  /// With release_policy::by_user: removes the `messages` oldest ones from the queue, because the
-  /// other end has them. Returns the number removed. Those not yet written are never written.
+  /// With release_policy::by_user: removes the oldest `messages` messages from the queue, because
+  /// the other end has them. Returns the number removed. A removed message that was not yet written
+  /// is never written.
   std::size_t release(std::size_t messages) const noexcept;
-  /// Writes everything that was not released again, on the same connection.
+  /// Writes all unreleased messages again, on the same connection.
   status resend() const noexcept;
 
-  /// Graceful shutdown: what was accepted leaves, then a goodbye; what the other end sends
-  /// meanwhile is delivered. When its goodbye comes, or `linger` is over, on_close is called. Never
-  /// blocks. A second call can only shorten `linger`.
+  /// Graceful shutdown: sends all accepted messages, then a goodbye. Messages that arrive meanwhile
+  /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over.
+  /// Never blocks. A second call can only shorten `linger`.
   status close(std::chrono::nanoseconds linger = std::chrono::seconds{1}) const noexcept;
   /// Ends the connection now. on_close follows.
   status abort() const noexcept;
 
-  /// Passes what was accepted and not completely written to `each`, in order; returns the number of
-  /// messages. `each` (may be empty) must not use this connection.
+  /// Passes each message that was accepted and not completely written to `each`, in order; returns
+  /// their number. `each` (may be empty) must not use this connection.
   std::size_t unsent(const std::function<void(bytes_view)>& each) const;
-  /// Passes everything not released to `each`, as unsent() does; `written` tells which were
+  /// Passes each unreleased message to `each`, as unsent() does; `written` tells whether it was
   /// written.
   std::size_t unreleased(const std::function<void(bytes_view, bool written)>& each) const;
 
@@ -220,7 +223,7 @@ class ATBUS_API connection {
   [[nodiscard]] bool is_open() const noexcept { return state() == connection_state::open; }
   /// The address that was dialled, or that of an accepted peer, such as "ipv6://[::1]:4711".
   [[nodiscard]] std::string peer() const;
-  /// Whether the other end is a process of this host and this user, which the kernel tells for Unix
+  /// Whether the other end is a process of this host and this user, as the kernel reports for Unix
   /// sockets. False for TCP, and while not connected.
   [[nodiscard]] bool same_user() const noexcept;
   /// The listener that accepted it, as returned by listen(); empty if it was dialled.
@@ -269,8 +272,8 @@ class ATBUS_API connection_slot {
   explicit operator bool() const noexcept { return valid_; }
   /// Why the slot is empty: an error of send.
   [[nodiscard]] status why() const noexcept { return why_; }
-  /// The bytes to fill. Invalid once the connection has ended, which poll, wait and flush may find
-  /// out: commit then returns closed, and the memory may be in use elsewhere.
+  /// The bytes to fill. Invalid once poll, wait or flush has found that the connection has ended:
+  /// commit then returns closed, and the memory may be in use elsewhere.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   /// The slot itself, so that a slot reads like a result: slot->bytes().
   connection_slot* operator->() noexcept { return this; }
@@ -351,7 +354,7 @@ class ATBUS_API connection_set {
 
   /// Sums over all connections. `quarantined` counts those that broke the protocol.
   [[nodiscard]] channel_stats stats() const;
-  /// Number of connections that exist now, in whatever state.
+  /// Number of connections that exist now, in any state.
   [[nodiscard]] std::size_t size() const noexcept;
 
   /// Aborts all connections without calling handlers. Idempotent; allowed in a handler.

@@ -24,16 +24,16 @@ namespace atbus {
 
 class ATBUS_API directory {
  public:
-  /// Names a watch until it is ended.
+  /// Identifies a watch, from watch() to unwatch().
   using watch_id = std::uint64_t;
 
   directory(const directory&) = delete;
   directory& operator=(const directory&) = delete;
   virtual ~directory() = default;
 
-  /// The addresses where that node listens; all of them are tried. Empty: not known, or not yet. A
-  /// directory that has to query another service does so after this call, and calls the watchers
-  /// when it has the answer.
+  /// The addresses where that node listens; all of them are tried. Empty: not known, or not yet. If
+  /// a directory has to query another service, it starts the query here, returns, and calls the
+  /// watchers from poll() when it has the answer.
   [[nodiscard]] virtual std::vector<std::string> lookup(bus_id id) = 0;
 
   /// Calls `changed`, from poll() only, for each node whose lookup() result has changed, until

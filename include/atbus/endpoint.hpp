@@ -40,7 +40,7 @@ class endpoint {
 
   /// The bus id of the node.
   [[nodiscard]] bus_id id() const noexcept { return id_; }
-  /// Incarnation of its process: changes with each restart; 0 before it was first seen.
+  /// Incarnation of its process: changes with each restart; 0 before the first connection.
   [[nodiscard]] std::uint64_t incarnation() const noexcept { return incarnation_; }
   /// The address through which messages go there; empty without a link.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }

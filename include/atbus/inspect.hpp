@@ -10,12 +10,12 @@
 ///
 /// Inspection disturbs no process: files are opened read-only and read with pread; locks are
 /// queried (F_OFD_GETLK), never taken. Every value of a segment is treated as hostile: positions
-/// and lengths are checked before they are followed, walks are bounded, names are printable. What a
-/// living process changes meanwhile appears as old or new; a record overwritten during the read is
-/// left out.
+/// and lengths are checked before they are followed, walks are bounded, names are printable. A
+/// value that a living process changes meanwhile appears with its old or its new content; a record
+/// overwritten during the read is left out.
 ///
-/// Only `clean_segment` and `clean_segments` change anything, and only what no living process
-/// holds: the kernel's locks decide, not a timer or a pid.
+/// Only `clean_segment` and `clean_segments` change anything, and only segments that no living
+/// process holds. The kernel's locks decide that, not a timer or a pid.
 ///
 /// Ownership: reports are plain values. Threads: any; calls share nothing. Segments of mem:// exist
 /// in their process only and can't be seen here.
@@ -54,7 +54,7 @@ enum class lane_state : std::uint8_t {
 /// The name of a state as written above.
 ATBUS_API std::string_view name(lane_state state) noexcept;
 
-/// What a process wrote about itself. For operators: nothing is decided by it.
+/// What a process wrote about itself, for display only: atbus decides nothing by it.
 struct process_note {
   std::uint32_t pid = 0;        ///< Its pid, in its own pid namespace; 0: nothing was written.
   std::uint64_t opened_at = 0;  ///< When it opened its end: nanoseconds since 1970.
@@ -144,7 +144,7 @@ ATBUS_API std::string_view name(record_state state) noexcept;
 
 /// One record of a lane.
 struct record_report {
-  /// Where it begins, in bytes since the lane was made.
+  /// Where the record begins, in bytes since the lane was made.
   std::uint64_t position = 0;
   /// What it is: "message", "padding", "open", or "impossible", which ends the walk.
   std::string_view kind;
@@ -198,7 +198,7 @@ struct clean_options {
   /// Where the segments are.
   std::string directory = "/dev/shm";
   /// Also removes files that have a segment's name but are no segment that this version can read.
-  /// Kernel locks decide there too, but what is lost with the file is not known.
+  /// The kernel's locks protect such a file too, but nothing tells which messages it holds.
   bool force = false;
   bool dry_run = false;  ///< Only reports what would be done.
 };
@@ -219,7 +219,7 @@ struct clean_report {
   std::string name;
   /// What became of it.
   clean_outcome outcome = clean_outcome::removed;
-  std::string why;  ///< What was left alone and which process holds it; empty if removed.
+  std::string why;  ///< Why it was left alone, and which process holds it; empty if removed.
   std::vector<std::string> removed;  ///< Paths of the files that were removed.
   /// Messages that were in it and that no receiver has handled.
   std::uint64_t undelivered_messages = 0;
@@ -229,7 +229,8 @@ struct clean_report {
 };
 
 /// Removes a segment that no living process holds, with its doorbell; or a doorbell without a
-/// segment. What is left alone is a report, not an error. Errors: invalid_name, not_found.
+/// segment. A segment that is left alone is a report, not an error. Errors: invalid_name,
+/// not_found.
 ATBUS_API result<clean_report> clean_segment(std::string_view name,
                                              const clean_options& options = {});
 

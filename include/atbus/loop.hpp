@@ -16,13 +16,13 @@
 ///    doorbell, which the loop watches. While messages keep arriving, each turn of the loop delivers
 ///    at most what `per_turn` allows, and everything else on the loop runs in between.
 ///  - A binding owns its channel. Destroying, closing or moving it is safe at any moment, also
-///    inside its own handler. What libuv still refers to stays until the loop has closed it: as with
-///    any libuv handle, run the loop once more before uv_loop_close.
+///    inside its own handler. As with any libuv handle, run the loop once more before
+///    uv_loop_close, so that libuv releases what it still refers to.
 ///  - A handler's exception never crosses libuv's frames. The binding keeps it, pauses delivery, and
 ///    stops the loop as uv_stop does. The next `rethrow()`, `->` or `*` on the binding throws it;
 ///    delivery then goes on with the next message. Nothing else on a binding throws. Destroying a
-///    binding drops the exception it keeps; an exception of a handler that has destroyed its own
-///    binding is dropped as well.
+///    binding drops the exception it keeps. If a handler destroys its own binding and then throws,
+///    that exception is dropped as well.
 ///
 /// Threads: the loop's own. The loop must outlive its bindings.
 ///
@@ -77,9 +77,9 @@ class message_dispatch_to final : public message_dispatch {
 /// Base of the three bindings: their place on the loop and the exception they keep.
 class ATBUS_API loop_handle {
  public:
-  /// Throws the exception that a handler left, if there is one.
+  /// Throws the exception that a handler threw, if one is kept.
   void rethrow();
-  /// Whether a handler left an exception, and delivery is paused until it is thrown.
+  /// Whether the binding keeps a handler's exception; delivery is paused until rethrow() throws it.
   [[nodiscard]] bool failed() const noexcept;
 
   /// An open binding keeps uv_run going as a libuv handle does; after unref() it does not.
@@ -94,7 +94,7 @@ class ATBUS_API loop_handle {
   [[nodiscard]] bool is_open() const noexcept { return binding_ != nullptr; }
 
  protected:
-  /// For the bindings: owns what was put on a loop.
+  /// For the bindings: takes ownership of a binding on a loop.
   explicit loop_handle(detail::loop_binding* binding) noexcept : binding_(binding) {}
   /// Takes the binding over; `other` is closed afterwards.
   loop_handle(loop_handle&& other) noexcept : binding_(std::exchange(other.binding_, nullptr)) {}
@@ -167,8 +167,8 @@ class ATBUS_API loop_sender : public loop_handle {
   explicit loop_sender(detail::loop_binding* binding) noexcept : loop_handle(binding) {}
 };
 
-/// A set of connections whose handlers the loop calls. What they and other code on the loop queue
-/// leaves at the end of each turn.
+/// A set of connections whose handlers the loop calls. Messages queued by the handlers, and by
+/// other code on the loop, leave at the end of each turn.
 class ATBUS_API loop_connections : public loop_handle {
  public:
   /// Limits of one turn of the loop: those of loop_receiver.

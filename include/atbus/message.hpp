@@ -11,8 +11,8 @@
 
 namespace atbus {
 
-/// A message as on_message gets it: in place. The object and its bytes are valid until the handler
-/// returns; copy what is needed later.
+/// A message as on_message gets it, in place. The object and its bytes are valid until the handler
+/// returns; copy the bytes to keep them.
 class message {
  public:
   /// Made by nodes. A program makes one to test its own handlers. `bytes` are not copied.
@@ -26,7 +26,7 @@ class message {
 
   /// The node that sent the message.
   [[nodiscard]] bus_id source() const noexcept { return source_; }
-  /// The node it was sent to: this one, also for a broadcast.
+  /// The node it was sent to: this node, also for a broadcast.
   [[nodiscard]] bus_id destination() const noexcept { return destination_; }
   /// The number that the sender passed to send.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
@@ -74,8 +74,8 @@ class undelivered {
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   /// The payload; empty if the report covers more than one message.
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
-  /// What became of it. not_delivered: proven that no handler has seen it, nor will.
-  /// outcome_unknown: not proven.
+  /// not_delivered: no handler has seen the message, and none will. outcome_unknown: a handler may
+  /// have seen it.
   [[nodiscard]] errc outcome() const noexcept { return outcome_; }
   /// Why it was not delivered:
   ///

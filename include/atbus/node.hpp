@@ -1,7 +1,7 @@
 /// @class atbus::node
-/// A node: one participant of the bus. It sends messages to other nodes, which it names by their
-/// bus ids. The bus chooses a channel to each of them, queues what has to wait, resumes after a
-/// lost link, and reports what was not delivered.
+/// A node: one participant of the bus. It sends messages to other nodes by their bus ids. The node
+/// chooses a channel to each of them, queues messages that have to wait, resumes after a lost link,
+/// and reports messages that were not delivered.
 ///
 /// ```cpp
 /// atbus::node node{1};
@@ -16,10 +16,10 @@
 /// incarnation gets it again only with the mark `redelivered`). Or on_undelivered is called once
 /// for it, with the outcome not_delivered (proven) or outcome_unknown.
 ///
-/// Client: a node with bus id 0. It asks one node to carry out commands, and leaves. connect(0,
-/// address) names where that node is, whatever its id; command(0, ...) asks it. A client can do
-/// nothing else: it can't listen, send, or be sent to. The other node knows a client only while it
-/// is connected.
+/// Client: a node with bus id 0. It sends commands to one node, and leaves. connect(0, address)
+/// connects to the node at that address, regardless of its id; command(0, ...) sends it a command.
+/// A client can do nothing else: it can't listen, send messages, or receive them. The other node
+/// knows a client only while it is connected.
 ///
 /// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and
 /// never blocks; or a libuv loop drives the node (node_options::loop).
@@ -31,15 +31,15 @@
 /// sender().
 ///
 /// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
-/// The exception: close and the end of a node call the pending calls of on_ready and command with
-/// `closed`, also from inside a handler; these calls must not throw then. A handler may use any
-/// verb: send, close, disconnect, destroy the node.
+/// One exception: close and the destructor call the pending callbacks of on_ready and command with
+/// `closed`, even inside a handler; a callback must not throw then. A handler may call any
+/// function: send, close, disconnect, destroy the node.
 ///
 /// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
 /// counts as handled. On a loop the exception stops the loop, as uv_stop does; the node receives
 /// nothing more until rethrow(), poll, listen, connect or disconnect has thrown it.
 ///
-/// Errors: verbs return a status or an error (status.hpp).
+/// Errors: functions that can fail return a status or an error (status.hpp).
 ///
 /// Fork: in a forked child a node is unusable; the parent's node is not affected.
 #pragma once
@@ -81,7 +81,7 @@ class node_state;
 }  // namespace detail
 
 /// Writable bytes of one message, in the channel itself where possible. Destroying the slot without
-/// a commit discards them; so does poll, and any other verb of the node that sends. A commit after
+/// a commit discards them; so do poll and any other function of the node that sends. A commit after
 /// that does nothing. A slot must not outlive its node.
 class ATBUS_API node_slot {
  public:
@@ -175,8 +175,8 @@ class ATBUS_API ready_awaitable {
 
 class ATBUS_API node {
  public:
-  /// `id` is the bus id of this node; 0 makes it a client. A node with wrong options does not work:
-  /// fault() says what is wrong, and each verb that can fail returns that error.
+  /// `id` is the bus id of this node; 0 makes it a client. A node with invalid options does not
+  /// work: fault() says what is wrong, and each function that can fail returns that error.
   explicit node(bus_id id, const node_options& options = {});
   /// Takes the node over; `other` is closed afterwards.
   node(node&& other) noexcept
@@ -214,16 +214,16 @@ class ATBUS_API node {
   /// used; denied for TCP without a token; invalid_argument (this node's id; 0, unless this is a
   /// client; any other id if it is); closed.
   [[nodiscard]] error connect(bus_id id, std::string_view address);
-  /// Ends the dialling and the links to that node. The goodbye takes at most 1 s. What was accepted
-  /// for that node and has no outcome yet is reported with the reason `closed`: queued messages at
-  /// once, those in flight when their link has ended. None of it takes another route or waits for
-  /// that node to return; a message sent after this call does. Errors: not_found, closed.
+  /// Stops dialling that node and ends the links to it. The goodbye takes at most 1 s. Accepted
+  /// messages to that node without an outcome are reported with the reason `closed`: queued ones at
+  /// once, those in flight when their link has ended. None of them takes another route or waits for
+  /// that node to return; messages sent after this call do. Errors: not_found, closed.
   error disconnect(bus_id id);
   /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
   /// and message_deadline. It holds whether the node is connected or not, until the next call.
   /// Errors: invalid_argument (this node's id, 0, a negative deadline), closed.
   error set_policy(bus_id id, const peer_policy& policy);
-  /// The node that answered at node_options::parent; 0 if none is connected.
+  /// The bus id of the connected parent (node_options::parent); 0 if no parent is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 
   /// Accepts a copy of the message. To a node without a link the message goes over other nodes: the
@@ -247,16 +247,17 @@ class ATBUS_API node {
   status send(bus_id to, std::uint32_t type, std::string_view text) noexcept {
     return send(to, type, as_bytes(text));
   }
-  /// Sends with a policy for as long as no route to that node is known. A required message also
-  /// waits for a node below this one that is not there yet.
+  /// Sends with a policy that applies while no route to that node is known. With
+  /// delivery_policy::require, the message also waits for a node below this one that is not running
+  /// yet.
   status send(bus_id to, std::uint32_t type, bytes_view bytes, delivery_policy policy) noexcept;
   /// Sends the text with a policy.
   status send(bus_id to, std::uint32_t type, std::string_view text,
               delivery_policy policy) noexcept {
     return send(to, type, as_bytes(text), policy);
   }
-  /// `length` writable bytes of a message. On an error of send the slot is false and why() returns
-  /// it.
+  /// `length` writable bytes of a message. If send would fail, the slot is false and why() returns
+  /// the error.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
     std::byte* const at = direct_path_ != nullptr ? direct_path_->claim(to, type, length) : nullptr;
     if (at == nullptr) [[unlikely]]
@@ -278,8 +279,8 @@ class ATBUS_API node {
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);
 
-  /// Asks that node to carry out a command: a name and its arguments, at most 1,024 words in all.
-  /// If this returns ok, `call` is called exactly once, and never from within this function, with:
+  /// Sends that node a command: a name and its arguments, at most 1,024 words in all. If this
+  /// returns ok, `call` is called exactly once, and never from within this function, with:
   ///
   ///     ok                the reply
   ///     command_failed    and the reason, in the words of the node that was asked
@@ -340,15 +341,16 @@ class ATBUS_API node {
   /// reports them), closed (also when a handler destroys the node), invalid_argument (on a loop, or
   /// from a handler), and that of fault().
   status run();
-  /// Makes run() return, see there. Call it from the node's thread.
+  /// Makes run() return once accepted messages have an outcome; see run(). Call it from the node's
+  /// thread.
   void stop() noexcept;
   /// Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
   /// (negative: no limit), says goodbye (at most 1 s), ends the node, and reports what was not
   /// delivered. Errors: timed_out (some messages had no outcome by then), closed, invalid_argument
   /// (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
-  /// Hands over now, not at the next poll, what is queued for sockets and for routes over other
-  /// nodes.
+  /// Sends messages queued for sockets and for routes over other nodes now, instead of at the next
+  /// poll.
   void flush() noexcept;
 
   /// A descriptor for event loops, used as receiver::descriptor. node_options::loop does this for
@@ -371,8 +373,8 @@ class ATBUS_API node {
   /// A copy of each node that this one knows.
   [[nodiscard]] std::vector<endpoint> endpoints() const;
 
-  /// Ends the node at once: what has no outcome is lost without a report. Idempotent; allowed in a
-  /// handler.
+  /// Ends the node at once. Messages without an outcome are lost without a report. Idempotent;
+  /// allowed in a handler.
   void close() noexcept;
   /// False after close(), once the node has ended or was moved away.
   [[nodiscard]] bool is_open() const noexcept;

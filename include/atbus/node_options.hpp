@@ -7,7 +7,8 @@
 /// ```
 ///
 /// Plain values; a node copies them. A time of nanoseconds::max() means no limit. check() says
-/// which option can't work; each verb of a node with such options returns that error.
+/// which option is invalid; each function of a node with such options that can fail returns that
+/// error.
 #pragma once
 
 #include <chrono>
@@ -57,9 +58,9 @@ class node_options {
     allow_unauthenticated_ = allow;
     return *this;
   }
-  /// Where this node's parent listens. The node dials it from the start, and again without end.
-  /// Further addresses are other ways to the parent, or lead to a node that replaces it.
-  /// doc/nodes.md, "A tree of nodes".
+  /// Where this node's parent listens. The node dials it from the start and never gives up. Call it
+  /// again to name further addresses of the parent, or of a node that replaces it. doc/nodes.md, "A
+  /// tree of nodes".
   node_options& parent(std::string_view address) {
     parents_.emplace_back(address);
     return *this;
@@ -164,11 +165,11 @@ class node_options {
     return *this;
   }
 
-  /// Overwrites the bytes of each token; their number stays known. For programs that keep the
-  /// options after the node is made.
+  /// Overwrites the bytes of each token; the number of tokens stays the same. For programs that
+  /// keep the options after they have made the node.
   ATBUS_API void wipe_tokens() noexcept;
 
-  /// Whether the options can work: no error, or invalid_argument with the option at fault as text.
+  /// Checks the options. Returns no error, or invalid_argument; its text names the option at fault.
   [[nodiscard]] ATBUS_API error check() const;
   /// Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated.
   [[nodiscard]] ATBUS_API bool lets_through(const address& at) const noexcept;

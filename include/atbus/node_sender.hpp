@@ -1,18 +1,18 @@
 /// @class atbus::node_sender
-/// Sends through a node from another thread: a lane of its own in memory, which the node empties at
-/// each poll. node::sender() makes one.
+/// Sends through a node from another thread. It has a lane of its own in memory, which the node
+/// empties at each poll. node::sender() makes one.
 ///
 /// ```cpp
 /// std::jthread worker([sender = node.sender()]() mutable { sender.send(7, kLog, line); });
 /// ```
 ///
-/// The node sends the accepted messages as its own: in order, with the outcomes of node::send. What
-/// the node would have refused (no_route, message_too_large and so on) is reported to its
-/// on_undelivered, as message number 0. While the destination has no room, messages wait in the
-/// lane; it holds 1 MiB, or more if the message limit needs it.
+/// The node sends the accepted messages as its own: in order, with the outcomes of node::send. If
+/// the node refuses one (no_route, message_too_large and so on), it reports the message to its
+/// on_undelivered, with the number 0. While the destination has no room, messages wait in the lane;
+/// it holds 1 MiB, or more if the message limit needs it.
 ///
-/// Ownership: the lane belongs to this object, which may outlive the node. When the node ends, send
-/// returns `closed`, and take_back returns what the node had not taken.
+/// Ownership: the lane belongs to this object, which may outlive the node. Once the node has ended,
+/// send returns `closed`, and take_back returns the messages that the node had not taken.
 ///
 /// Threads: one thread at a time uses a node_sender; any number of them work side by side.
 #pragma once

@@ -1,5 +1,5 @@
 /// @file
-/// Policies of a sending node for messages that can't be sent on or delivered. Plain values.
+/// What a sending node does with messages that it can't send or deliver now. Plain values.
 #pragma once
 
 #include <chrono>

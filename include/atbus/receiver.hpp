@@ -13,15 +13,15 @@
 ///
 /// Ownership: one receiver owns a segment, held by a kernel lock that ends with the process.
 /// Closing or destroying a receiver leaves the segment and its messages to a successor, which
-/// continues exactly there; `remove` ends the segment.
+/// continues with the first unhandled message. `remove` ends the segment.
 ///
 /// A receiver at a socket owns its listener and the connections it accepted. They end with it, and
-/// so does what they had not delivered.
+/// messages that it had not delivered are lost.
 ///
 /// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
 ///
-/// Errors: `open` says what is wrong and what to do. After that, nothing a sender does makes a
-/// receiver fail: a lane with impossible values is quarantined, counted and reported to
+/// Errors: `open` says what is wrong and what to do. After that, no sender can make a receiver
+/// fail: the receiver quarantines a lane with impossible values, counts it and reports it to
 /// `on_problem`, and the other lanes go on.
 ///
 /// The functions that name a lane, and session_changes, are for lanes only. For streams, and for
@@ -112,7 +112,7 @@ class ATBUS_API receiver {
   /// Before a sleep in an event loop. True: nothing is there, and the descriptor reports the next
   /// arrival. False: call poll.
   [[nodiscard]] bool prepare_sleep();
-  /// Ends that sleep, whatever woke the loop.
+  /// Ends the sleep that prepare_sleep began. Call it whatever woke the loop.
   void finish_sleep();
   /// How long a prepared receiver may sleep before finish_sleep and poll are due although the
   /// descriptor is quiet: limited where the kernel refuses membarrier, and for a moment after a
@@ -125,7 +125,7 @@ class ATBUS_API receiver {
   /// delivers nothing and does not wait. Must not throw.
   void on_problem(std::function<void(const error&)> handler);
 
-  /// Where senders find it, with the port that was bound if port 0 was asked for.
+  /// The address for senders, with the port that was bound if port 0 was asked for.
   [[nodiscard]] std::string address() const;
   /// Sums over all lanes or connections.
   [[nodiscard]] channel_stats stats() const;
@@ -134,10 +134,11 @@ class ATBUS_API receiver {
   /// Number of lanes; at a socket, the most connections at a time.
   [[nodiscard]] std::uint32_t lane_count() const noexcept;
 
-  /// The sender in a lane: a number that is unique among the senders during this receiver's time. 0
-  /// if there is none: the last one has ended and everything it sent was handled.
+  /// The session of a lane: a number that identifies its sender, unique during this receiver's
+  /// lifetime. 0 if the lane has no sender: the last one has ended and all its messages were
+  /// handled.
   [[nodiscard]] std::uint64_t session(std::uint32_t lane) const noexcept;
-  /// Grows whenever the sender of a lane changes.
+  /// A counter that grows whenever the sender of any lane changes.
   [[nodiscard]] std::uint64_t session_changes() const noexcept;
   /// Whether a sender holds the lane: it lives and has not closed it. Asks the kernel.
   [[nodiscard]] bool has_sender(std::uint32_t lane) const noexcept;
@@ -146,14 +147,14 @@ class ATBUS_API receiver {
   [[nodiscard]] std::array<std::uint64_t, 3> note(std::uint32_t lane) const noexcept;
   /// Sets the three words of a lane.
   void set_note(std::uint32_t lane, const std::array<std::uint64_t, 3>& words) noexcept;
-  /// Pauses delivery from a lane. The end of a paused lane's sender is noticed after
-  /// resume.
+  /// Pauses delivery from a lane. While the lane is paused, the receiver does not notice that its
+  /// sender has ended.
   void pause(std::uint32_t lane) noexcept;
   /// Resumes delivery from a lane.
   void resume(std::uint32_t lane) noexcept;
-  /// Delivers nothing more of a lane's sender. The sender gets `quarantined` (from its second send
-  /// after this, or from look), and its take_back returns what was not delivered. The lane is free
-  /// again when the sender has ended.
+  /// Delivers no more messages of the lane's present sender. The sender gets `quarantined` (from
+  /// its second send after this, or from look), and its take_back returns what was not delivered.
+  /// The lane is free again when the sender has ended.
   void drop(std::uint32_t lane) noexcept;
 
   /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what

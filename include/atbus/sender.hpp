@@ -19,8 +19,9 @@
 /// Ownership: each sender has a lane of its own, held by a kernel lock that ends with the process.
 /// Published messages outlive the sender; while no receiver is there, they wait in the lane.
 ///
-/// Through a socket, a sender has a connection of its own. send and commit hand the kernel what it
-/// takes; the rest waits in the sender's queue and ends with the sender (flush, take_back, close).
+/// Through a socket, a sender has a connection of its own. send and commit write as much as the
+/// kernel takes. The rest waits in the sender's queue, and is lost when the sender ends (see flush,
+/// take_back, close).
 ///
 /// Trust: the process that listens at the address is the receiver. `unix://@name` has no file and
 /// no permissions: any user of the host may listen there first. `unix:///path` is as safe as its
@@ -83,8 +84,9 @@ class message_slot {
   [[nodiscard]] status why() const noexcept { return why_; }
 
   /// As many bytes as were claimed, aligned to 8 bytes, not initialized. Valid until the sender's
-  /// next claim, close or end. `commit` sends nothing once the channel has ended, or once a sender
-  /// that dials again has found its `unix://` receiver gone, which any other verb may find out.
+  /// next claim, close or end. `commit` sends nothing once the channel has ended. With
+  /// `reconnect_min` above 0, it also sends nothing if another call of this sender has found
+  /// meanwhile that its `unix://` receiver is gone.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   /// The slot itself, so that a slot reads like a result: slot->bytes().
   message_slot* operator->() noexcept { return this; }
@@ -206,7 +208,7 @@ class ATBUS_API sender {
     return {};
   }
 
-  /// Sends the pieces, one behind the other, as one message. Owns none of them.
+  /// Sends the pieces, one behind the other, as one message. They are copied.
   status send(std::span<const bytes_view> pieces) noexcept {
     std::size_t length = 0;
     for (const bytes_view piece : pieces) {
@@ -239,9 +241,9 @@ class ATBUS_API sender {
   /// Starts a batch; it must not outlive the sender.
   [[nodiscard]] message_batch batch() noexcept { return message_batch{backend_}; }
 
-  /// Streams: hands the kernel what it has not taken yet, and waits at most `timeout` (negative: no
-  /// limit) until it has taken all. Also ok when the connection has ended and nothing was left.
-  /// Errors: would_block (something is left), and those of send. Lanes: ok at once, because
+  /// Streams: writes the queue to the kernel, and waits at most `timeout` (negative: no limit)
+  /// until the kernel has taken all of it. Also ok when the connection has ended and nothing was
+  /// left. Errors: would_block (something is left), and those of send. Lanes: ok at once, because
   /// messages are already where the receiver reads them.
   status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
@@ -261,38 +263,38 @@ class ATBUS_API sender {
   /// Before a sleep in an event loop. True: there is nothing to do, and the descriptor becomes
   /// readable when there is room for what was refused last.
   [[nodiscard]] bool prepare_sleep();
-  /// Ends that sleep, whatever woke the loop.
+  /// Ends the sleep that prepare_sleep began. Call it whatever woke the loop.
   void finish_sleep();
   /// How long a prepared sender may sleep, as receiver::longest_sleep. Also not negative while no
   /// receiver lives and nothing would announce a new one.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
   /// Calls the on_writable handler if a send was refused and the next one would not be: there is
   /// room, or the channel has ended and the next send says why. Returns true if it did. Never
-  /// blocks. A stream first hands the kernel what it takes, and dials if that is due.
+  /// blocks. A stream first writes what the kernel takes, and dials again if a retry is due.
   bool poll_writable();
 
-  /// Withdraws, when no receiver lives, what was published and not yet handled, to send it
-  /// elsewhere or to report it. `each` gets every such message of this sender in order, with
-  /// errc::not_delivered, or with errc::outcome_unknown for one that a receiver had begun to handle
-  /// when it died. Returns their number. Errors: receiver_alive, quarantined, closed,
-  /// used_after_fork. `each` must not use this sender. Never blocks, with one exception: a
-  /// `unix://` sender with messages in a lane whose receiver has just ended the connection waits
-  /// until that process has lost its lock, usually some milliseconds, at most 1 s.
+  /// Withdraws the messages that were published and not yet handled, while no receiver lives, so
+  /// that the program can send them elsewhere or report them. `each` gets every such message of
+  /// this sender in order, with errc::not_delivered, or with errc::outcome_unknown for one that a
+  /// receiver had begun to handle when it died. Returns their number. Errors: receiver_alive,
+  /// quarantined, closed, used_after_fork. `each` must not use this sender. Never blocks, with one
+  /// exception: a `unix://` sender with messages in a lane whose receiver has just ended the
+  /// connection waits until that process has lost its lock, usually some milliseconds, at most 1 s.
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
 
   /// Asks the kernel whether a receiver holds the segment, or the other end the connection, now.
   [[nodiscard]] bool receiver_alive() const;
-  /// Lanes only; for streams always 0: which of the segment's receivers holds it now, counted from
-  /// 1; 0 if none does. A new receiver has its predecessor's number for a moment.
+  /// The number of the receiver that holds the segment now, counted from 1; 0 if none does, and
+  /// always for streams. A new receiver has its predecessor's number for a moment.
   [[nodiscard]] std::uint64_t receiver_generation() const;
   /// Lanes only: what a send would return now, without sending: ok, retired, quarantined, closed,
   /// used_after_fork.
   [[nodiscard]] status look() noexcept;
   /// Lanes only: whether everything sent has been handled.
   [[nodiscard]] bool settled() const;
-  /// Lanes only; 0 for streams: passes what was sent and not handled to `each`, in order, without
-  /// withdrawing it: a living receiver may be handling it. Returns the number of messages. `each`
-  /// must not use this sender.
+  /// Lanes only: passes each message that was sent and not handled to `each`, in order, without
+  /// withdrawing it; a living receiver may be handling it. Returns their number; 0 for streams.
+  /// `each` must not use this sender.
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const;
   /// Counters of its lane or connection.
   [[nodiscard]] channel_stats stats() const;

@@ -27,9 +27,9 @@
 /// and shutdown, which run the simulation meanwhile. Handlers run inside these functions, which
 /// pass their exceptions on.
 ///
-/// Ownership: a simulation owns its nodes. Threads: one. Errors: std::logic_error for a process
-/// that is not running but has to be, is started twice, or waits without limit when nothing is left
-/// to happen.
+/// Ownership: a simulation owns its nodes. Threads: one. Errors: std::logic_error if a call needs a
+/// running process and it is not running, if a process is started twice, or if a node waits without
+/// limit when no event is left.
 #pragma once
 
 #include <chrono>
@@ -57,7 +57,7 @@ struct network_conditions {
   std::chrono::nanoseconds delay_max = std::chrono::microseconds{500};
   bool refuses = false;   ///< New connections are refused.
   bool swallows = false;  ///< New connections get no answer.
-  /// How long a connection without an answer is tried.
+  /// How long an attempt to connect waits for an answer.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   std::size_t kernel_holds = 64 * 1024;  ///< Bytes in flight in each direction of a link.
   /// Bytes in the queue of a link; the node's options apply if they ask for less.
@@ -120,7 +120,7 @@ class simulation {
       }
     });
   }
-  /// Whether that process was started and has not ended.
+  /// Whether the process was started and has not ended.
   [[nodiscard]] bool is_running(bus_id id) const noexcept;
   /// The node of a process that is running.
   [[nodiscard]] atbus::node& node(bus_id id);
@@ -155,7 +155,7 @@ class simulation {
 
   /// Runs the next event. False: there is none.
   bool step();
-  /// Runs what happens within `time`, and ends at its end.
+  /// Runs all events of the next `time`; afterwards the clock has advanced by `time`.
   void run_for(std::chrono::nanoseconds time);
   /// Runs until `holds` returns true; calls it after each step. False: it did not within `longest`.
   bool run_until(const std::function<bool()>& holds,
