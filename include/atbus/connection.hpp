@@ -221,7 +221,8 @@ class ATBUS_API connection {
   [[nodiscard]] connection_state state() const noexcept;
   /// Whether messages go both ways now.
   [[nodiscard]] bool is_open() const noexcept { return state() == connection_state::open; }
-  /// The address that was dialled, or that of an accepted peer, such as "ipv6://[::1]:4711".
+  /// The address that was dialled or, for an accepted connection, the peer's address, such as
+  /// "ipv6://[::1]:4711".
   [[nodiscard]] std::string peer() const;
   /// Whether the other end is a process of this host and this user, as the kernel reports for Unix
   /// sockets. False for TCP, and while not connected.
@@ -340,7 +341,7 @@ class ATBUS_API connection_set {
   /// Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
   /// limit). Errors: closed, used_after_fork, invalid_argument (from a handler).
   status wait(std::chrono::nanoseconds timeout);
-  /// Writes what is queued on all connections, as far as the kernel takes it.
+  /// Writes the queues of all connections, as far as the kernel takes them.
   void flush() noexcept;
 
   /// A descriptor for event loops, as receiver::descriptor. loop_connections does this for libuv.

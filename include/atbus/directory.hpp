@@ -7,8 +7,9 @@
 /// connect() named them, for as long as the directory lists them. A directory never causes a node
 /// to drop a link that is up.
 ///
-/// Ownership: node and program share the directory (std::shared_ptr). Threads: all functions are
-/// called from the node's thread, from within its verbs. They must not block, throw, or use a node.
+/// Ownership: node and program share the directory (std::shared_ptr). Threads: the node calls all
+/// functions in its own thread, from within its own functions. They must not block, throw, or use a
+/// node.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +47,9 @@ class ATBUS_API directory {
   /// if the directory has no use for them; the node logs any other error.
   virtual error announce(bus_id id, const std::vector<std::string>& addresses) = 0;
 
-  /// Called when a node starts, and then every 2 s: looks for changes. Returns what is wrong now,
-  /// as a sentence for operators, which the node logs once; lookup() goes on with what was known
-  /// before.
+  /// Called when a node starts, and then every 2 s: looks for changes. Returns no error, or what is
+  /// wrong now as a sentence for operators; the node logs it once. After an error, lookup() goes on
+  /// with the last known addresses.
   virtual error poll() = 0;
 
  protected:

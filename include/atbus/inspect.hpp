@@ -154,7 +154,7 @@ struct record_report {
   std::vector<std::byte> first_bytes;  ///< The first bytes of the payload.
 };
 
-/// The records of a lane: those at both ends of what is there.
+/// Records of a lane: the oldest and the newest ones.
 struct records_report {
   std::vector<record_report> near_head;  ///< The first records, in order.
   std::uint64_t left_out = 0;            ///< Records between the two.
@@ -213,7 +213,7 @@ enum class clean_outcome : std::uint8_t {
 /// The name of an outcome as written above.
 ATBUS_API std::string_view name(clean_outcome outcome) noexcept;
 
-/// What was done with a segment, and what was lost with it.
+/// What clean_segment did with a segment, and the messages that were lost with it.
 struct clean_report {
   /// Name of the segment, as in shm://name.
   std::string name;

@@ -272,9 +272,9 @@ class ATBUS_API node {
   /// any of them), would_block (none of the links has room), message_too_large, not_supported (this
   /// node is a client), closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
-  /// Broadcasts, and asks who got it. Once `timeout` has passed (0 or less: with the next poll),
-  /// calls `reached` with the nodes that have confirmed the message. would_block also while 64 such
-  /// calls are outstanding.
+  /// Broadcasts, and asks which nodes got the message. Once `timeout` has passed (0 or less: with
+  /// the next poll), calls `reached` with the nodes that have confirmed the message. would_block
+  /// also while 64 such calls are outstanding.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);
@@ -345,9 +345,9 @@ class ATBUS_API node {
   /// thread.
   void stop() noexcept;
   /// Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
-  /// (negative: no limit), says goodbye (at most 1 s), ends the node, and reports what was not
-  /// delivered. Errors: timed_out (some messages had no outcome by then), closed, invalid_argument
-  /// (from a handler), and that of fault().
+  /// (negative: no limit), says goodbye (at most 1 s), ends the node, and reports the messages that
+  /// were not delivered. Errors: timed_out (some messages had no outcome by then), closed,
+  /// invalid_argument (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
   /// Sends messages queued for sockets and for routes over other nodes now, instead of at the next
   /// poll.

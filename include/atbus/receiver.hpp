@@ -153,8 +153,8 @@ class ATBUS_API receiver {
   /// Resumes delivery from a lane.
   void resume(std::uint32_t lane) noexcept;
   /// Delivers no more messages of the lane's present sender. The sender gets `quarantined` (from
-  /// its second send after this, or from look), and its take_back returns what was not delivered.
-  /// The lane is free again when the sender has ended.
+  /// its second send after this, or from look), and its take_back returns the messages that were
+  /// not delivered. The lane is free again when the sender has ended.
   void drop(std::uint32_t lane) noexcept;
 
   /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what

@@ -161,7 +161,7 @@ class message_batch {
       flush();
     return slot;
   }
-  /// Publishes what was added.
+  /// Publishes the messages added so far.
   void flush() noexcept {
     if (backend_ != nullptr)
       backend_->publish();
@@ -235,7 +235,7 @@ class ATBUS_API sender {
   }
 
   /// `length` writable bytes in the lane. The slot is false, and why() gives the reason, if there
-  /// is no room or `length` is too large. A new claim discards what was not committed.
+  /// is no room or `length` is too large. A new claim discards an uncommitted one.
   [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {backend_, length, true}; }
 
   /// Starts a batch; it must not outlive the sender.
@@ -309,8 +309,8 @@ class ATBUS_API sender {
   /// Gives the lane up, waiting at most `linger` (0: not at all). `unsent` gets each message that
   /// was accepted and not completely written, in order. Returns their number; 0 for lanes, because
   /// messages are already where the receiver reads them. A `unix://` sender that has left its lane
-  /// because the receiver is gone reports what was in it; for that it may wait as take_back does,
-  /// even with a `linger` of 0. `unsent` must not use this sender.
+  /// because the receiver is gone passes the unhandled messages of that lane to `unsent`; for that
+  /// it may wait as take_back does, even with a `linger` of 0. `unsent` must not use this sender.
   std::size_t close(std::chrono::nanoseconds linger, const std::function<void(bytes_view)>& unsent);
   /// False after close(), and once the sender was moved away.
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }

@@ -17,7 +17,7 @@
 /// The nodes are real: they run the same code as in production, registration and acknowledgements
 /// included. The channels, the clock and the randomness below them are simulated. Any address
 /// works; addresses other than TCP connect processes of one host only. mem:// and shm:// behave as
-/// memory: what was sent arrives at once, and at shm:// it also waits for the next incarnation of a
+/// memory: a message arrives at once, and at shm:// it also waits for the next incarnation of a
 /// process.
 ///
 /// The same seed and the same program make the same run. `simulation{}` draws a seed, or takes it
@@ -137,8 +137,8 @@ class simulation {
 
   /// The conditions of the network, which may be changed at any time.
   [[nodiscard]] network_conditions& conditions() noexcept;
-  /// Ends the links between two nodes, except through memory. In each direction, what is in flight
-  /// is lost from a random message on.
+  /// Ends the links between two nodes, except through memory. In each direction, the messages in
+  /// flight are lost from a random one on.
   void cut(bus_id one, bus_id other, seen_by who = seen_by::both);
   /// Blocks TCP between the two nodes until they are joined; neither is notified.
   void separate(bus_id one, bus_id other);
