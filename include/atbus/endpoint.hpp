@@ -18,10 +18,10 @@ enum class endpoint_event : std::uint8_t {
   connected,     ///< Both have registered; messages flow from now on.
   moved,         ///< Messages go through another channel now.
   away,          ///< Its process has ended; messages wait in shared memory for its successor.
-  disconnected,  ///< No link is left; messages wait for the next one, unless disconnect() ended it.
+  disconnected,  ///< No link is left. Messages wait for the next one, except after disconnect().
   refused,       ///< One of the two nodes does not admit the other: see the log.
-  superseded,  ///< This process was silent, and another one has its bus id now, for good. Messages
-               ///< without an outcome are reported, and it is not dialled again.
+  superseded,  ///< That node has admitted another process with this node's id, because this one was
+               ///< silent. Messages without an outcome are reported, and it is not dialled again.
 };
 /// The name of an event as written above.
 [[nodiscard]] ATBUS_API std::string_view name(endpoint_event event) noexcept;

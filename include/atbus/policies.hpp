@@ -24,10 +24,10 @@ enum class restart_policy : std::uint8_t {
 
 /// What to do with a message while no route to its destination is known.
 enum class delivery_policy : std::uint8_t {
-  report,   ///< Reports it to on_undelivered, once that is known or the destination has been away
-            ///< for long.
-  require,  ///< Keeps it and retries until it is delivered, or its deadline has passed. The deadline
-            ///< starts anew when a link is lost that had the message.
+  report,  ///< Reports it to on_undelivered, once it is known that no route exists or the
+           ///< destination has been away for node_options::first_idle_timeout.
+  require,  ///< Keeps it and retries until it is delivered, or its deadline has passed. If a link that
+            ///< had the message is lost, the deadline starts anew.
 };
 
 /// Policy for the messages to one node, in place of the node's options; see node::set_policy.
