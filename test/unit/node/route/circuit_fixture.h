@@ -1,31 +1,18 @@
 // Two circuits' ends over relays that drop, delay, reorder and refuse.
 #pragma once
 
-#include <span>
-
 #include "atbus/clock.hpp"
 #include "node/route/circuit.h"
 #include "raw_body.h"
 #include "routed_message.h"
 #include "test.h"
+#include "test_random.h"
 
 namespace atbus::detail {
 
 inline constexpr std::byte data_kind{0};
 inline constexpr std::byte call_kind{1};  // hello
 inline constexpr std::byte told_kind{6};  // acknowledge
-
-class test_random final : public random_source {
- public:
-  explicit test_random(std::uint64_t seed) : engine_(seed) {}
-  void fill(std::span<std::byte> bytes) noexcept override {
-    for (std::byte& one : bytes)
-      one = static_cast<std::byte>(engine_());
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 class end;
 
