@@ -1,0 +1,73 @@
+#include "node/core/ready_waits.h"
+
+#include "unit/node/core/parts_fixture.h"
+
+namespace atbus::detail {
+namespace {
+
+class ReadyWaits : public parts_of_a_node {
+ protected:
+  std::function<void(status)> call(std::string who) {
+    return [this, who = std::move(who)](status how) {
+      told.push_back(who + ' ' + std::string{name(how.code())});
+    };
+  }
+  lines poll() {
+    told.clear();
+    (void)events.tell_all();
+    return told;
+  }
+
+  ready_waits waits{node, events};
+  lines told;
+};
+
+TEST_F(ReadyWaits, EndWithTheirTimeout) {
+  EXPECT_TRUE(waits.add(2, 200ms, call("late")));
+  EXPECT_TRUE(waits.add(2, 100ms, call("soon")));
+  EXPECT_TRUE(waits.add(2, -1ns, call("never")));
+  pass(99ms);
+  EXPECT_EQ(poll(), lines{});
+  pass(1ms);
+  EXPECT_EQ(poll(), lines{"soon timed_out"});
+  pass(100ms);
+  EXPECT_EQ(poll(), lines{"late timed_out"});
+  EXPECT_EQ(node.timers.next(), timer_queue::never);
+}
+
+TEST_F(ReadyWaits, EndWhenTheirPeerIsConnected) {
+  EXPECT_TRUE(waits.add(2, 1s, call("a")));
+  EXPECT_TRUE(waits.add(3, 1s, call("other")));
+  EXPECT_TRUE(waits.add(2, -1ns, call("b")));
+  waits.tell(2, errc::ok);
+  EXPECT_EQ(told, lines{}) << "not before the events are told";
+  EXPECT_EQ(poll(), (lines{"a ok", "b ok"}));
+  waits.tell(2, errc::ok);
+  EXPECT_EQ(poll(), lines{});
+  pass(1s);
+  EXPECT_EQ(poll(), lines{"other timed_out"});
+}
+
+TEST_F(ReadyWaits, EndWithTheNode) {
+  EXPECT_TRUE(waits.add(2, 1s, call("a")));
+  EXPECT_TRUE(waits.add(3, -1ns, call("b")));
+  waits.close();
+  EXPECT_EQ(told, (lines{"a closed", "b closed"}));
+  waits.close();
+  EXPECT_EQ(told.size(), 2U);
+  EXPECT_EQ(node.timers.next(), timer_queue::never);
+}
+
+TEST_F(ReadyWaits, AreLimitedWithThoseThatAreNotToldYet) {
+  for (std::size_t i = 1; i != ready_waits::most; ++i)
+    EXPECT_TRUE(waits.add(2, -1ns, [](status) {}));
+  EXPECT_TRUE(waits.add(3, -1ns, call("a")));
+  EXPECT_EQ(waits.add(4, -1ns, call("b")), errc::would_block);
+  waits.tell(3, errc::ok);
+  EXPECT_EQ(waits.add(4, -1ns, call("b")), errc::would_block);
+  EXPECT_EQ(poll(), lines{"a ok"});
+  EXPECT_TRUE(waits.add(4, -1ns, call("b")));
+}
+
+}  // namespace
+}  // namespace atbus::detail
