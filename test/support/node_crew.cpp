@@ -189,9 +189,9 @@ std::string node_crew::finish() {
   std::vector<std::uint32_t> order(size());
   std::iota(order.begin(), order.end(), 0U);
   std::shuffle(order.begin(), order.end(), random_);
-  std::uint32_t order = 1;
+  std::uint32_t last = 1;
   for (const std::uint32_t role : order) {
-    orders_->finish[role].set(std::exchange(order, 2));
+    orders_->finish[role].set(std::exchange(last, 2));
     if (const std::string how = members_[role].wait_end(); how != "exit 0")
       return "a member has not ended as it should: " + how;
   }

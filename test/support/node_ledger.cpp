@@ -204,7 +204,7 @@ std::string node_ledger::account() const {
 
 ledger_figures node_ledger::figures() const {
   ledger_figures all;
-  all.lives = memory_->born.load();
+  all.incarnations = memory_->born.load();
   all.marked = memory_->marked.load();
   all.again = memory_->again.load();
   for (std::uint32_t number = 1; number <= memory_->written.load(); ++number) {
@@ -226,7 +226,7 @@ ledger_figures node_ledger::figures() const {
 }
 
 ledger_figures& ledger_figures::operator+=(const ledger_figures& other) {
-  lives += other.lives;
+  incarnations += other.incarnations;
   accepted += other.accepted;
   delivered += other.delivered;
   not_delivered += other.not_delivered;
@@ -238,7 +238,7 @@ ledger_figures& ledger_figures::operator+=(const ledger_figures& other) {
 }
 
 std::string ledger_figures::text() const {
-  return std::to_string(lives) + " lives, " + std::to_string(accepted) +
+  return std::to_string(incarnations) + " incarnations, " + std::to_string(accepted) +
          " messages accepted = " + std::to_string(delivered) + " delivered + " +
          std::to_string(not_delivered) + " not delivered + " + std::to_string(unknown) +
          " unknown + " + std::to_string(open) + " open at killed nodes; " + std::to_string(marked) +
