@@ -68,6 +68,12 @@ inline receiver open_receiver(const workload& work, const char* address) {
   return std::move(opened).value();
 }
 
+inline void remove(receiver& inbox) {
+  if (const error problem = inbox.remove(); !problem) {
+    throw failure("remove", problem);
+  }
+}
+
 inline sender open_sender(const workload& work, const char* address) {
   sender_options options;
   set_common_options(work, options);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "atbus/bench/round_trip.h"
 #include "atbus/bench/tasks.h"
 
 namespace atbus::bench {
@@ -21,15 +22,7 @@ std::atomic<std::uint64_t>& line_of(worker& self) noexcept {
 // False: stopped before the line held the value. Acquire and release pair on the line itself.
 bool wait_for_value(worker& self, const std::atomic<std::uint64_t>& line,
                     std::uint64_t value) noexcept {
-  while (line.load(std::memory_order_acquire) != value) {
-    if (self.stopped()) {
-      return false;
-    }
-    if (self.shares_core()) {
-      sched_yield();
-    }
-  }
-  return true;
+  return look_until_stopped(self, [&] { return line.load(std::memory_order_acquire) == value; });
 }
 
 bool ring_event(int descriptor) noexcept {
@@ -80,22 +73,17 @@ void pong_cache_line(worker& self) {
 
 void ping_events(worker& self) {
   const auto [there, back] = self.work().events;
-  histogram& latency = self.block().latency;
   if (!self.wait_for_start()) {
     return;
   }
-  std::uint64_t trips = 0;
-  std::int64_t before = now_ns();
-  while (!self.stopped()) {
-    if (!ring_event(there) || !wait_for_event(back)) {
-      return self.fail(std::strerror(errno));
-    }
-    const std::int64_t after = now_ns();
-    latency.record(static_cast<std::uint64_t>(after - before));
-    before = after;
-    ++trips;
+  worker_figures figures;
+  if (!time_round_trips(self, figures, [there = there, back = back](std::uint64_t) {
+        return ring_event(there) && wait_for_event(back);
+      })) {
+    return self.fail(std::strerror(errno));
   }
-  self.finish({.messages = trips});
+  self.finish(figures);
+  self.stop_all();
   ring_event(there);  // the other side sleeps and would not see the end
 }
 

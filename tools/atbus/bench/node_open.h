@@ -106,21 +106,35 @@ inline void listen(worker& self, node& at, const std::string& address) {
   self.listening(at.addresses().front());
 }
 
-// Who dials is accepted by polling only.
-inline void poll_until_ready(worker& self, node& at) {
-  while (!self.stopped() && !senders_have_reached(self, worker_state::ready)) {
+// Not for measured loops. False: the run was stopped first.
+template <class Condition>
+[[nodiscard]] bool poll_until(worker& self, node& at, Condition&& holds) {
+  while (!self.stopped()) {
     at.poll();
+    if (holds()) {
+      return true;
+    }
     static_cast<void>(at.wait(std::chrono::milliseconds{1}));
   }
+  return false;
+}
+
+// Who dials is accepted by polling only.
+inline void poll_until_ready(worker& self, node& at) {
+  static_cast<void>(
+      poll_until(self, at, [&] { return senders_have_reached(self, worker_state::ready); }));
+}
+
+// Waits for the last relay, which comes after the others. False: the run was stopped first.
+inline bool wait_for_relays(worker& self) {
+  const workload& work = self.work();
+  return work.hops == 0 ||
+         self.wait_for(first_relay(work) + work.hops - 1, worker_state::listening);
 }
 
 // Until its parent is there. False: the run was stopped first.
 inline bool reach_parent(worker& self, node& from) {
-  while (!self.stopped() && from.parent() == bus_id{}) {
-    from.poll();
-    static_cast<void>(from.wait(std::chrono::milliseconds{1}));
-  }
-  return !self.stopped();
+  return poll_until(self, from, [&] { return from.parent() != bus_id{}; });
 }
 
 // To worker 0, or to the relay that leads there. False: the run was stopped first.
@@ -132,14 +146,7 @@ inline bool connect(worker& self, node& from) {
   if (const error problem = from.connect(to, self.address_of(0)); !problem) {
     throw failure("connect", problem);
   }
-  while (!self.stopped()) {
-    from.poll();
-    if (from.endpoints().front().connected()) {
-      return true;
-    }
-    static_cast<void>(from.wait(std::chrono::milliseconds{1}));
-  }
-  return false;
+  return poll_until(self, from, [&] { return from.endpoints().front().connected(); });
 }
 
 // After so many messages a sender polls.

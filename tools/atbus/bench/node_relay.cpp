@@ -1,9 +1,6 @@
 // Workers of runs with nodes in between: the relays, and both ends in one process.
-#include <sched.h>
-
-#include <cstring>
-
 #include "atbus/bench/node_open.h"
+#include "atbus/bench/round_trip.h"
 #include "atbus/bench/tasks.h"
 
 namespace atbus::bench {
@@ -44,20 +41,14 @@ void relay_for_nodes(worker& self) {
     return;
   }
   listen(self, at, relay_address(self.work(), relay));
-  while (!self.stopped() && !all_ends_have_reached(self, worker_state::ready)) {
-    at.poll();
-    static_cast<void>(at.wait(std::chrono::milliseconds{1}));
-  }
+  static_cast<void>(
+      poll_until(self, at, [&] { return all_ends_have_reached(self, worker_state::ready); }));
   if (!self.wait_for_start()) {
     return;
   }
   while (!self.over(0)) {
     at.poll();
-    if (self.work().sleep) {
-      static_cast<void>(at.wait(std::chrono::milliseconds{50}));
-    } else if (self.shares_core()) {
-      sched_yield();
-    }
+    wait_a_moment(self, at);
   }
   self.finish({});
 }
@@ -67,8 +58,7 @@ void ping_between_own_nodes(worker& self) {
   const std::uint64_t length = work.lengths().longest();
   worker_figures figures;
   std::uint64_t handled = 0;
-  if (work.hops != 0 &&
-      !self.wait_for(first_relay(work) + work.hops - 1, worker_state::listening)) {
+  if (!wait_for_relays(self)) {
     return;
   }
   node far = open_node(self, 0);
@@ -98,22 +88,11 @@ void ping_between_own_nodes(worker& self) {
   if (!poll_both(self, at, far, handled, 1) || !self.wait_for_start()) {
     return;
   }
-  histogram& latency = self.block().latency;
-  std::int64_t before = now_ns();
-  while (work.round_trips == 0 || figures.messages != work.round_trips) {
-    send_one(at, there, handled, length);
+  ping(self, figures, [&](std::uint64_t number) {
+    send_one(at, there, number + 1, length);
     at.flush();
-    if (!poll_both(self, at, far, handled, figures.messages + 2)) {
-      break;
-    }
-    const std::int64_t after = now_ns();
-    latency.record(static_cast<std::uint64_t>(after - before));
-    before = after;
-    ++figures.messages;
-  }
-  figures.bytes = figures.messages * length;
-  self.finish(figures);
-  self.stop_all();
+    return poll_both(self, at, far, handled, number + 2);
+  });
 }
 
 }  // namespace atbus::bench

@@ -1,9 +1,6 @@
 // Workers of `bench latency --node`: one message there, one back, between two nodes.
-#include <sched.h>
-
-#include <cstring>
-
 #include "atbus/bench/node_open.h"
+#include "atbus/bench/round_trip.h"
 #include "atbus/bench/tasks.h"
 
 namespace atbus::bench {
@@ -11,21 +8,14 @@ namespace {
 
 // Polls until so many messages were handled. False: the run was stopped first.
 bool receive_until(worker& self, node& at, const std::uint64_t& handled, std::uint64_t wanted) {
-  while (handled != wanted) {
-    if (at.poll() != 0) {
-      continue;
+  return look_until_stopped(self, at, [&] {
+    while (handled != wanted) {
+      if (at.poll() == 0) {
+        return false;
+      }
     }
-    if (self.stopped()) {
-      return false;
-    }
-    if (self.work().sleep) {
-      // Bounded, to notice the end of the run.
-      static_cast<void>(at.wait(std::chrono::milliseconds{50}));
-    } else if (self.shares_core()) {
-      sched_yield();
-    }
-  }
-  return true;
+    return true;
+  });
 }
 
 }  // namespace
@@ -44,22 +34,11 @@ void ping_over_nodes(worker& self) {
   if (!self.wait_for_start()) {
     return;
   }
-  histogram& latency = self.block().latency;
-  std::int64_t before = now_ns();
-  while (work.round_trips == 0 || figures.messages != work.round_trips) {
-    send_one(at, node_of_worker(work, 1), figures.messages, length);
+  ping(self, figures, [&](std::uint64_t number) {
+    send_one(at, node_of_worker(work, 1), number, length);
     at.flush();
-    if (!receive_until(self, at, handled, figures.messages + 1)) {
-      break;
-    }
-    const std::int64_t after = now_ns();
-    latency.record(static_cast<std::uint64_t>(after - before));
-    before = after;
-    ++figures.messages;
-  }
-  figures.bytes = figures.messages * length;
-  self.finish(figures);
-  self.stop_all();
+    return receive_until(self, at, handled, number + 1);
+  });
 }
 
 void pong_over_nodes(worker& self) {

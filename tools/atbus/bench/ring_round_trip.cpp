@@ -1,101 +1,61 @@
 // Workers of the bare ring: one message there, one back.
-#include <span>
-
 #include "atbus/bench/bare_ring.h"
+#include "atbus/bench/round_trip.h"
 #include "atbus/bench/tasks.h"
 
 namespace atbus::bench {
 namespace {
 
-struct ring_pair {
-  std::uint64_t capacity;
-  std::byte* there;
-  std::byte* back;
-};
+// Two rings lie in the arena: there, and back.
+class ring_end {
+ public:
+  ring_end(worker& self, bool asks) noexcept
+      : self_{self},
+        out_{ring(asks ? 0 : 1), ring_capacity(self.work())},
+        in_{ring(asks ? 1 : 0), ring_capacity(self.work())},
+        length_{self.work().lengths().longest()} {}
 
-ring_pair rings_of(worker& self) noexcept {
-  const std::uint64_t capacity = ring_capacity(self.work());
-  std::byte* const arena = self.block().arena();
-  return {capacity, arena, arena + ring_arena_bytes(capacity)};
-}
+  bool send(std::uint64_t number) noexcept {
+    // There is room: at most one message is on its way.
+    if (std::byte* const at = out_.claim(length_); at != nullptr) [[likely]] {
+      fill(number, at, length_);
+      out_.publish();
+    }
+    return true;
+  }
 
-// False: the run was stopped before a message came.
-bool wait_for_message(worker& self, ring_reader& ring) noexcept {
-  while (ring.look() == 0) {
-    if (self.stopped()) {
+  bool receive(std::uint64_t number, std::uint64_t& wrong) noexcept {
+    if (!look_until_stopped(self_, [this] { return in_.look() != 0; })) {
       return false;
     }
-    if (self.shares_core()) {
-      sched_yield();
-    }
+    in_.drain([&](const std::byte* at, std::uint64_t length) {
+      wrong += intact(number, at, length) ? 0 : 1;
+    });
+    in_.give_back();
+    return true;
   }
-  return true;
-}
 
-void send_one(ring_writer& ring, std::uint64_t number, std::uint64_t length) noexcept {
-  std::byte* const at = ring.claim(length);
-  if (at == nullptr) {
-    return;  // can't be: at most one message is on its way
+ private:
+  std::byte* ring(std::uint64_t index) const noexcept {
+    return self_.block().arena() + index * ring_arena_bytes(ring_capacity(self_.work()));
   }
-  fill(number, at, length);
-  ring.publish();
-}
 
-// Counts the messages that are not what was expected.
-std::uint64_t receive_one(ring_reader& ring, std::uint64_t number) noexcept {
-  std::uint64_t wrong = 0;
-  ring.drain([&](const std::byte* at, std::uint64_t length) {
-    wrong += intact(number, at, length) ? 0 : 1;
-  });
-  ring.give_back();
-  return wrong;
-}
+  worker& self_;
+  ring_writer out_;
+  ring_reader in_;
+  std::uint64_t length_;
+};
 
 }  // namespace
 
 void ping_over_rings(worker& self) {
-  const ring_pair rings = rings_of(self);
-  ring_writer there{rings.there, rings.capacity};
-  ring_reader back{rings.back, rings.capacity};
-  const std::uint64_t length = self.work().lengths().longest();
-  const std::uint64_t most = self.work().round_trips;
-  histogram& latency = self.block().latency;
-  if (!self.wait_for_start()) {
-    return;
-  }
-  worker_figures figures;
-  std::int64_t before = now_ns();
-  while (most == 0 || figures.messages != most) {
-    send_one(there, figures.messages, length);
-    if (!wait_for_message(self, back)) {
-      break;
-    }
-    figures.corrupt += receive_one(back, figures.messages);
-    const std::int64_t after = now_ns();
-    latency.record(static_cast<std::uint64_t>(after - before));
-    before = after;
-    ++figures.messages;
-  }
-  figures.bytes = figures.messages * length;
-  self.finish(figures);
-  self.stop_all();
+  ring_end end{self, true};
+  ping_through(self, end);
 }
 
 void pong_over_rings(worker& self) {
-  const ring_pair rings = rings_of(self);
-  ring_reader there{rings.there, rings.capacity};
-  ring_writer back{rings.back, rings.capacity};
-  const std::uint64_t length = self.work().lengths().longest();
-  if (!self.wait_for_start()) {
-    return;
-  }
-  worker_figures figures;
-  while (wait_for_message(self, there)) {
-    figures.corrupt += receive_one(there, figures.messages);
-    send_one(back, figures.messages, length);
-    ++figures.messages;
-  }
-  self.finish(figures);
+  ring_end end{self, false};
+  pong_through(self, end);
 }
 
 }  // namespace atbus::bench
