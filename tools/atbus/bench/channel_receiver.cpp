@@ -30,9 +30,7 @@ void receive_all(worker& self, receiver& inbox) {
     return;
   }
   const auto receive = [&](auto handler) {
-    return receive_until_over(
-        self, account, [&] { return inbox.poll(handler); },
-        [&](std::chrono::nanoseconds time) { static_cast<void>(inbox.wait(time)); });
+    return receive_until_over(self, account, inbox, [&] { return inbox.poll(handler); });
   };
   std::int64_t end_ns = 0;
   const pace plan{work, self.start_ns()};
@@ -59,9 +57,7 @@ void receive_from_channel(worker& self) {
   receiver inbox = open_receiver(self.work(), self.work().address.data());
   self.listening(inbox.address());
   with_check(self.work().check, [&]<check_kind Check>() { receive_all<Check>(self, inbox); });
-  if (const error problem = inbox.remove(); !problem) {
-    throw failure("remove", problem);
-  }
+  remove(inbox);
 }
 
 }  // namespace atbus::bench

@@ -162,10 +162,8 @@ void send_to_channel(worker& self) {
   if (!self.wait_for_start()) {
     return;
   }
-  with_check(work.check, [&]<check_kind Check>() {
-    work.api == api_kind::claim ? send_all<Check, api_kind::claim>(self, all)
-                                : send_all<Check, api_kind::send>(self, all);
-  });
+  with_check_and_api(work,
+                     [&]<check_kind Check, api_kind Api>() { send_all<Check, Api>(self, all); });
   worker_figures figures;
   for (outlet& one : all) {
     flush(one.out);

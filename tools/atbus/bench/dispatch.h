@@ -1,7 +1,7 @@
 // Turns a choice made at run time into a template argument, once, outside the hot loops.
 #pragma once
 
-#include "atbus/bench/message.h"
+#include "atbus/bench/workload.h"
 
 namespace atbus::bench {
 
@@ -16,6 +16,15 @@ void with_check(check_kind check, Body&& body) {
     case check_kind::none:
       return body.template operator()<check_kind::none>();
   }
+}
+
+// Calls body.operator()<Check, Api>().
+template <class Body>
+void with_check_and_api(const workload& work, Body&& body) {
+  with_check(work.check, [&]<check_kind Check>() {
+    work.api == api_kind::claim ? body.template operator()<Check, api_kind::claim>()
+                                : body.template operator()<Check, api_kind::send>();
+  });
 }
 
 }  // namespace atbus::bench

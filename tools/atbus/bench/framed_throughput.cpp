@@ -12,7 +12,7 @@
 #include "atbus/bench/bare_socket.h"
 #include "atbus/bench/crc32c.h"
 #include "atbus/bench/dispatch.h"
-#include "atbus/bench/ledger.h"
+#include "atbus/bench/receiving.h"
 #include "atbus/bench/tasks.h"
 #include "atbus/bench/write_message.h"
 
@@ -115,15 +115,9 @@ void receive_batches(worker& self, bare_socket& socket) {
     std::memmove(buffer.get(), buffer.get() + taken, have);
     self.progress(account.messages());
   }
-  const std::int64_t end_ns = now_ns();
-  const std::uint64_t sent = self.figures_of(1).messages;
-  const verdict found = account.close(Check, {&sent, 1});
-  self.finish({.messages = found.messages,
-               .bytes = found.bytes,
-               .lost = found.lost,
-               .corrupt = std::max(found.corrupt, damaged),
-               .reordered = found.reordered,
-               .end_ns = end_ns});
+  worker_figures figures = figures_from_pair(self, account, now_ns());
+  figures.corrupt = std::max(figures.corrupt, damaged);
+  self.finish(figures);
 }
 
 }  // namespace
@@ -146,14 +140,9 @@ void send_frames(worker& self) {
   }
   const workload& work = self.work();
   std::uint64_t sent = 0;
-  with_check(work.check, [&]<check_kind Check>() {
-    if (work.api == api_kind::claim) {
-      sent = work.checksum ? send_batches<Check, api_kind::claim, true>(self, socket)
-                           : send_batches<Check, api_kind::claim, false>(self, socket);
-    } else {
-      sent = work.checksum ? send_batches<Check, api_kind::send, true>(self, socket)
-                           : send_batches<Check, api_kind::send, false>(self, socket);
-    }
+  with_check_and_api(work, [&]<check_kind Check, api_kind Api>() {
+    sent = work.checksum ? send_batches<Check, Api, true>(self, socket)
+                         : send_batches<Check, Api, false>(self, socket);
   });
   // First the figures, then the end: the receiver looks for them when it has read everything.
   self.finish({.messages = sent});

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "atbus/bench/dispatch.h"
-#include "atbus/bench/ledger.h"
 #include "atbus/bench/node_open.h"
 #include "atbus/bench/sending.h"
 #include "atbus/bench/tasks.h"
@@ -49,15 +48,10 @@ bool connect_to_all(worker& self, node& at) {
     }
   }
   const auto is_connected = [](const endpoint& one) { return one.connected(); };
-  while (!self.stopped()) {
-    at.poll();
+  return poll_until(self, at, [&] {
     const auto all = at.endpoints();
-    if (all.size() + 1 == self.work().nodes && std::ranges::all_of(all, is_connected)) {
-      return true;
-    }
-    static_cast<void>(at.wait(std::chrono::milliseconds{1}));
-  }
-  return false;
+    return all.size() + 1 == self.work().nodes && std::ranges::all_of(all, is_connected);
+  });
 }
 
 // Sends until the run is stopped, in turns to all.
@@ -157,13 +151,8 @@ void exchange(worker& self, node& at) {
   }
   self.sent_all();
   const std::int64_t end_ns = receive_the_rest(self, at, account);
-  const verdict found = account.close(work.check, sent_to(self, self.index()));
-  worker_figures figures{.messages = found.messages,
-                         .bytes = found.bytes,
-                         .lost = found.lost,
-                         .corrupt = found.corrupt,
-                         .reordered = found.reordered,
-                         .end_ns = end_ns};
+  worker_figures figures =
+      figures_from(account.close(work.check, sent_to(self, self.index())), end_ns);
   if (self.index() == 0) {
     wait_for_others(self, at, figures);
   }
@@ -174,16 +163,12 @@ void exchange(worker& self, node& at) {
 }  // namespace
 
 void exchange_between_nodes(worker& self) {
-  const workload& work = self.work();
-  if (work.hops != 0 &&
-      !self.wait_for(first_relay(work) + work.hops - 1, worker_state::listening)) {
+  if (!wait_for_relays(self)) {
     return;
   }
   node at = open_node(self, self.index());
-  with_check(work.check, [&]<check_kind Check>() {
-    work.api == api_kind::claim ? exchange<Check, api_kind::claim>(self, at)
-                                : exchange<Check, api_kind::send>(self, at);
-  });
+  with_check_and_api(self.work(),
+                     [&]<check_kind Check, api_kind Api>() { exchange<Check, Api>(self, at); });
 }
 
 }  // namespace atbus::bench

@@ -45,21 +45,18 @@ void receive_all(worker& self, node& at) {
   if (!self.wait_for_start()) {
     return;
   }
-  const std::int64_t end_ns = receive_until_over(
-      self, account, [&] { return at.poll(); },
-      [&](std::chrono::nanoseconds time) { static_cast<void>(at.wait(time)); });
+  const std::int64_t end_ns = receive_until_over(self, account, at, [&] { return at.poll(); });
   self.finish(figures_from(self, account, end_ns));
 }
 
 }  // namespace
 
 void receive_at_node(worker& self) {
-  const std::uint32_t hops = self.work().hops;
-  if (hops != 0 && !self.wait_for(first_relay(self.work()) + hops - 1, worker_state::listening)) {
+  if (!wait_for_relays(self)) {
     return;
   }
   node at = open_node(self, self.index());
-  if (hops == 0) {
+  if (self.work().hops == 0) {
     listen(self, at, self.work().address.data());
   } else if (!reach_parent(self, at)) {
     return;
@@ -77,9 +74,8 @@ void send_from_node(worker& self) {
     return;
   }
   std::uint64_t sent = 0;
-  with_check(self.work().check, [&]<check_kind Check>() {
-    sent = self.work().api == api_kind::claim ? send_all<Check, api_kind::claim>(self, from)
-                                              : send_all<Check, api_kind::send>(self, from);
+  with_check_and_api(self.work(), [&]<check_kind Check, api_kind Api>() {
+    sent = send_all<Check, Api>(self, from);
   });
   sent_counts(self.block())[self.index() - 1] = sent;
   shut_down(from);

@@ -35,9 +35,9 @@ inline bool nothing_follows(worker& self, const ledger& account, std::int64_t la
 }
 
 // Polls until all senders are over and nothing is left. `poll()` says how many messages it handed
-// to `account`; `wait(time)` sleeps until there is something. Returns when that was.
-template <class Poll, class Wait>
-std::int64_t receive_until_over(worker& self, const ledger& account, Poll poll, Wait wait) {
+// to `account`; `inbox`, a receiver or a node, can wait for more. Returns when that was.
+template <class Inbox, class Poll>
+std::int64_t receive_until_over(worker& self, const ledger& account, Inbox& inbox, Poll poll) {
   const bool sleeps = self.work().sleep;
   const bool shares_core = self.shares_core();
   std::int64_t end_ns = 0;
@@ -57,22 +57,32 @@ std::int64_t receive_until_over(worker& self, const ledger& account, Poll poll, 
       return end_ns;
     }
     if (sleeps) {
-      wait(std::chrono::milliseconds{50});  // bounded, to notice the end of the run
+      // Bounded, to notice the end of the run.
+      static_cast<void>(inbox.wait(std::chrono::milliseconds{50}));
     } else if (shares_core) {
       sched_yield();
     }
   }
 }
 
-// `sent_counts` holds what each connection has sent, once all senders are over.
-inline worker_figures figures_from(worker& self, const ledger& account, std::int64_t end_ns) {
-  const verdict found = account.close(self.work().check, sent_counts(self.block()));
+inline worker_figures figures_from(const verdict& found, std::int64_t end_ns) noexcept {
   return {.messages = found.messages,
           .bytes = found.bytes,
           .lost = found.lost,
           .corrupt = found.corrupt,
           .reordered = found.reordered,
           .end_ns = end_ns};
+}
+
+// `sent_counts` holds what each connection has sent, once all senders are over.
+inline worker_figures figures_from(worker& self, const ledger& account, std::int64_t end_ns) {
+  return figures_from(account.close(self.work().check, sent_counts(self.block())), end_ns);
+}
+
+// Of a run with one sender, worker 1, which is over.
+inline worker_figures figures_from_pair(worker& self, const ledger& account, std::int64_t end_ns) {
+  const std::uint64_t sent = self.figures_of(1).messages;
+  return figures_from(account.close(self.work().check, {&sent, 1}), end_ns);
 }
 
 }  // namespace atbus::bench

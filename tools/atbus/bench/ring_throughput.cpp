@@ -4,7 +4,7 @@
 
 #include "atbus/bench/bare_ring.h"
 #include "atbus/bench/dispatch.h"
-#include "atbus/bench/ledger.h"
+#include "atbus/bench/receiving.h"
 #include "atbus/bench/tasks.h"
 #include "atbus/bench/write_message.h"
 
@@ -90,14 +90,7 @@ void receive_all(worker& self) {
     }
     relax(shares_core);
   }
-  const std::uint64_t sent = self.figures_of(1).messages;
-  const verdict found = account.close(Check, {&sent, 1});
-  self.finish({.messages = found.messages,
-               .bytes = found.bytes,
-               .lost = found.lost,
-               .corrupt = found.corrupt,
-               .reordered = found.reordered,
-               .end_ns = end_ns});
+  self.finish(figures_from_pair(self, account, end_ns));
 }
 
 }  // namespace
@@ -118,10 +111,8 @@ void send_to_ring(worker& self) {
     return;
   }
   std::uint64_t sent = 0;
-  with_check(self.work().check, [&]<check_kind Check>() {
-    sent = self.work().api == api_kind::claim ? send_all<Check, api_kind::claim>(self)
-                                              : send_all<Check, api_kind::send>(self);
-  });
+  with_check_and_api(self.work(),
+                     [&]<check_kind Check, api_kind Api>() { sent = send_all<Check, Api>(self); });
   self.finish({.messages = sent});
 }
 

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "atbus/bench/message.h"
 #include "atbus/bench/worker.h"
+#include "atbus/bench/write_message.h"
 #include "atbus/status.hpp"
 
 namespace atbus::bench {
@@ -80,28 +80,20 @@ class message_writer {
   status write(Target& target, std::uint64_t word) noexcept {
     const std::size_t length = lengths_.of(word);
     if constexpr (Api == api_kind::send) {
-      compose(word, own_.get(), length);
+      write_message<Check>(word, own_.get(), length);
       return target.send({own_.get(), length});
     } else {
       auto slot = target.claim(length);
       if (!slot) [[unlikely]] {
         return slot.why();
       }
-      compose(word, slot.bytes().data(), length);
+      write_message<Check>(word, slot.bytes().data(), length);
       slot.commit();
       return {};
     }
   }
 
  private:
-  static void compose(std::uint64_t word, std::byte* at, std::size_t length) noexcept {
-    if constexpr (Check == check_kind::full) {
-      fill(word, at, length);
-    } else if constexpr (Check == check_kind::sequence) {
-      std::memcpy(at, &word, sizeof word);
-    }
-  }
-
   message_lengths lengths_;
   std::unique_ptr<std::byte[]> own_;
 };

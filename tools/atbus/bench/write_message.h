@@ -1,4 +1,4 @@
-// How the yardsticks' senders write a message where it leaves from.
+// How senders write a message where it leaves from.
 #pragma once
 
 #include <cstddef>
