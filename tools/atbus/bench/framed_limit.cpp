@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "atbus/bench/crc32c.h"
 #include "atbus/bench/report.h"
 
@@ -24,43 +22,24 @@ const char* checksum_text(bool checksum) noexcept {
 
 }  // namespace
 
-void add_framed_options(CLI::App& command, CLI::Option& framed, framed_options& options) {
-  static const std::map<std::string, api_kind> apis{{"claim", api_kind::claim},
-                                                    {"send", api_kind::send}};
-  static const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
+void add_framed_options(CLI::App& command, framed_options& options) {
   constexpr std::uint32_t least_bytes = 1024;
   constexpr std::uint32_t most_bytes = 64U << 20;
-  command
-      .add_option("--unit-size", options.unit_size,
-                  "frames: messages are 8 x uniform 1..N bytes long (default: 16 and 2048)")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->type_name("N")
-      ->needs(&framed);
-  command
-      .add_option("--api", options.api,
-                  "frames: claim fills messages in the batch, send copies them there (default: "
-                  "both)")
-      ->transform(CLI::CheckedTransformer(apis).description(""))
-      ->type_name("claim|send")
-      ->needs(&framed);
-  command.add_option("--crc", options.checksum, "frames: with a CRC-32C each (default: both)")
-      ->transform(CLI::CheckedTransformer(switches).description(""))
-      ->type_name("on|off")
-      ->needs(&framed);
-  command
-      .add_option("--write-bytes", options.shape.write_bytes,
-                  "frames: so many are written at once, such as 128K")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(least_bytes, most_bytes))
-      ->type_name("BYTES")
-      ->needs(&framed);
-  command
-      .add_option("--read-bytes", options.shape.read_bytes,
-                  "frames: at most so many are read at once")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(least_bytes, most_bytes))
-      ->type_name("BYTES")
-      ->needs(&framed);
+  add_number(command, "--unit-size", options.unit_size,
+             "frames: messages are 8 x uniform 1..N bytes long (default: 16 and 2048)", 1U,
+             1U << 20);
+  add_api_option(command, options.api,
+                 "frames: claim fills messages in the batch, send copies them there (default: "
+                 "both)");
+  add_crc_option(command, options.checksum, "frames: with a CRC-32C each (default: both)");
+  add_bytes(command, "--write-bytes", options.shape.write_bytes,
+            "frames: so many are written at once, such as 128K", least_bytes, most_bytes);
+  add_bytes(command, "--read-bytes", options.shape.read_bytes,
+            "frames: at most so many are read at once", least_bytes, most_bytes);
+  for (const char* const name :
+       {"--unit-size", "--api", "--crc", "--write-bytes", "--read-bytes"}) {
+    command.get_option(name)->needs("--framed");
+  }
 }
 
 framed_limits::framed_limits(const framed_options& options, const workload& base) {

@@ -1,7 +1,6 @@
 // The part of `atbus bench limit` that carries framed messages over sockets: --framed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,8 +20,8 @@ struct framed_options {
   socket_shape shape;
 };
 
-// Adds the options that only make sense together with `framed`.
-void add_framed_options(CLI::App& command, CLI::Option& framed, framed_options& options);
+// Adds the options that only make sense together with --framed, which the command has already.
+void add_framed_options(CLI::App& command, framed_options& options);
 
 class framed_limits {
  public:

@@ -1,7 +1,6 @@
 #include "atbus/bench/latency_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -86,9 +85,8 @@ workload plan(const latency_options& options) {
   work.duration_ns = options.common.duration_ns();
   work.unit_size = 0;
   work.size = options.size;
-  const std::string first = options.addresses.empty()
-                                ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
-                                : options.addresses.front();
+  const std::string first =
+      options.addresses.empty() ? own_address("shm") : options.addresses.front();
   const std::string second =
       options.addresses.size() < 2 ? reply_address_for(first) : options.addresses[1];
   set_channel_address("ADDRESS", first, work.address);
@@ -101,7 +99,7 @@ workload plan(const latency_options& options) {
   }
   if ((scheme_of(first) == "mem") != (scheme_of(second) == "mem")) {
     throw CLI::ValidationError("ADDRESS",
-                               "mem:// lives in one process; use it for both or neither");
+                               "mem:// is within one process; use it for both or neither");
   }
   return work;
 }
@@ -233,44 +231,25 @@ void add_bench_latency(CLI::App& bench) {
           "ADDRESS,--address", options->addresses,
           "where the answering and where the asking side receives (default: two of shm://)")
       ->expected(0, 2);
-  command->add_option("--size", options->size, "bytes of a message")
-      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20))
-      ->type_name("BYTES")
+  add_number(*command, "--size", options->size, "bytes of a message", std::uint64_t{8},
+             most_message_bytes, "BYTES")
       ->capture_default_str();
-  command
-      ->add_option("--count", options->work.round_trips,
-                   "end after so many round trips, even before --seconds")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
-      ->type_name("N");
+  add_number(*command, "--count", options->work.round_trips,
+             "end after so many round trips, even before --seconds", std::uint64_t{1},
+             std::uint64_t{1} << 40);
   command->add_flag("--sleep", options->work.sleep,
                     "both sides sleep when nothing is there, instead of polling");
-  command
-      ->add_option_function<double>(
-          "--spin",
-          [options = options.get()](double us) {
-            options->work.spin_ns = static_cast<std::int64_t>(us * 1e3);
-          },
-          "the longest that --sleep spins before it sleeps, in microseconds")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("US");
-  command->add_flag("--prefault", options->work.prefault, "touch all memory of the lanes at once");
+  add_spin_option(*command, options->work.spin_ns,
+                  "the longest that --sleep spins before it sleeps");
+  add_prefault_flag(*command, options->work);
   add_common_options(*command, options->common);
   CLI::Option* const limit = command->add_flag(
       "--limit", options->limit,
       "run the bare ring (with --sleep an eventfd), for streams a bare socket, in "
       "turns with it and compare");
-  command
-      ->add_option_function<std::uint32_t>(
-          "--hops",
-          [options = options.get()](std::uint32_t hops) {
-            options->work.hops = hops;
-            options->work.own_ends = true;
-            options->nodes = true;
-          },
-          "between two nodes of one process, over so many relays, each a process")
-      ->check(CLI::Range(0U, 3U))
-      ->type_name("N")
-      ->excludes(limit);
+  CLI::Option* const hops = add_hops_option(*command, options->work,
+                                            "between two nodes of one process, over so many relays")
+                                ->excludes(limit);
   CLI::Option* const nodes =
       command
           ->add_flag("--node", options->nodes,
@@ -280,7 +259,11 @@ void add_bench_latency(CLI::App& bench) {
       ->add_flag("--channel", options->channel,
                  "run the bare channel in turns with the nodes and compare")
       ->needs(nodes);
-  command->callback([options] { run(*options); });
+  command->callback([options, hops] {
+    options->work.own_ends = hops->count() != 0;
+    options->nodes |= options->work.own_ends;
+    run(*options);
+  });
 }
 
 }  // namespace atbus::bench

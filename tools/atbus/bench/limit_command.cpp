@@ -315,20 +315,11 @@ void add_socket_options(CLI::App& command, framed_options& options) {
       ->transform(CLI::CheckedTransformer(addresses).description(""))
       ->type_name("ipv6://::1|ipv4://127.0.0.1|unix")
       ->allow_extra_args(false);
-  command
-      .add_option("--socket-buffer", options.shape.buffer_bytes,
-                  "sockets: buffer to ask the kernel for, such as 4M; 0: its own choice")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30))
-      ->type_name("BYTES");
-  command
-      .add_option_function<double>(
-          "--spin",
-          [&options](double us) { options.shape.spin_ns = static_cast<std::int64_t>(us * 1e3); },
-          "sockets: how long a reader looks again before it sleeps, in microseconds; not for round "
-          "trips")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("US");
+  add_bytes(command, "--socket-buffer", options.shape.buffer_bytes,
+            "sockets: buffer to ask the kernel for, such as 4M; 0: its own choice",
+            std::uint64_t{0}, most_buffer_bytes);
+  add_spin_option(command, options.shape.spin_ns,
+                  "sockets, not for round trips: how long a reader looks again before it sleeps");
 }
 
 }  // namespace
@@ -341,11 +332,10 @@ void add_bench_limit(CLI::App& bench) {
   const auto options = std::make_shared<limit_options>();
   add_common_options(*command, options->common);
   add_check_option(*command, options->check);
-  CLI::Option* const framed =
-      command->add_flag("--framed", options->framed,
-                        "instead: framed messages over sockets, as well as code can carry them");
+  command->add_flag("--framed", options->framed,
+                    "instead: framed messages over sockets, as well as code can carry them");
   add_socket_options(*command, options->sockets);
-  add_framed_options(*command, *framed, options->sockets);
+  add_framed_options(*command, options->sockets);
   command->callback([options] { run(*options); });
 }
 

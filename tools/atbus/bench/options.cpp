@@ -1,7 +1,8 @@
 #include "atbus/bench/options.h"
 
+#include <unistd.h>
+
 #include <cstring>
-#include <map>
 #include <stdexcept>
 
 #include "atbus/address.hpp"
@@ -31,9 +32,7 @@ void add_common_options(CLI::App& command, common_options& options) {
                   "runs; the median counts, the smallest and largest are shown")
       ->check(CLI::Range(1U, 1000U))
       ->capture_default_str();
-  command
-      .add_option("--json", options.json, "write the result there as JSON; - is standard output")
-      ->type_name("FILE");
+  add_json_option(command, options.json);
   command
       .add_option("--cpus", options.cpus,
                   "cores, such as 0,2-5: the first for the receiver, the rest for the senders "
@@ -41,15 +40,38 @@ void add_common_options(CLI::App& command, common_options& options) {
       ->type_name("LIST");
 }
 
+void add_json_option(CLI::App& command, std::string& json) {
+  command.add_option("--json", json, "write the result there as JSON; - is standard output")
+      ->type_name("FILE");
+}
+
 void add_check_option(CLI::App& command, check_kind& check) {
-  static const std::map<std::string, check_kind> kinds{
-      {"full", check_kind::full}, {"sequence", check_kind::sequence}, {"none", check_kind::none}};
+  add_choice<check_kind, check_kind>(
+      command, "--check", check,
+      "full: every byte is written and compared (default); sequence: the number alone; none",
+      {{"full", check_kind::full}, {"sequence", check_kind::sequence}, {"none", check_kind::none}},
+      "full|sequence|none");
+}
+
+void add_spin_option(CLI::App& command, std::int64_t& spin_ns, const std::string& what) {
   command
-      .add_option("--check", check,
-                  "full: every byte is written and compared (default); sequence: the number alone; "
-                  "none")
-      ->transform(CLI::CheckedTransformer(kinds).description(""))
-      ->type_name("full|sequence|none");
+      .add_option_function<double>(
+          "--spin", [&spin_ns](double us) { spin_ns = static_cast<std::int64_t>(us * 1e3); },
+          what + ", in microseconds")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("US");
+}
+
+void add_prefault_flag(CLI::App& command, workload& work) {
+  command.add_flag("--prefault", work.prefault, "touch all memory of the lanes at once");
+}
+
+CLI::Option* add_hops_option(CLI::App& command, workload& work, const std::string& what) {
+  return add_number(command, "--hops", work.hops, what + ", each a process", 0U, 3U);
+}
+
+std::string own_address(const std::string& scheme) {
+  return scheme + "://bench-" + std::to_string(getpid());
 }
 
 namespace {

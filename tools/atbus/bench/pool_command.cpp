@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "atbus/bench/interrupt.h"
+#include "atbus/bench/options.h"
 #include "atbus/bench/pool.h"
 #include "atbus/bench/pool_process.h"
 #include "atbus/bench/report.h"
@@ -311,9 +312,7 @@ void add_bench_pool(CLI::App& bench) {
   command->add_option("--scale", options->scale, "times as many operations")
       ->check(CLI::Range(0.001, 1000.0))
       ->capture_default_str();
-  command
-      ->add_option("--json", options->json, "write the result there as JSON; - is standard output")
-      ->type_name("FILE");
+  add_json_option(*command, options->json);
   command->add_option(pool_worker_option, options->worker)->group("");
   command->callback([options] { run(*options); });
 }

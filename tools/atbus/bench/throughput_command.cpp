@@ -1,7 +1,6 @@
 #include "atbus/bench/throughput_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -67,9 +66,7 @@ void plan_lanes(const throughput_options& options, workload& work) {
         "--lanes", "is less than --senders and --idle-senders together; each needs a lane");
   }
   const std::string scheme = options.kind + "://";
-  const std::string address = options.address.empty()
-                                  ? fmt::format("{}bench-{}", scheme, static_cast<int>(getpid()))
-                                  : options.address;
+  const std::string address = options.address.empty() ? own_address(options.kind) : options.address;
   if (!address.starts_with(scheme)) {
     throw CLI::ValidationError("--address", "\"" + address + "\" does not begin with " + scheme);
   }
@@ -109,9 +106,7 @@ void plan_node(const throughput_options& options, workload& work) {
     work.senders = work.nodes - 1;
   }
   work.connections = work.nodes != 0 ? work.nodes * work.nodes : work.senders;
-  const std::string address = options.address.empty()
-                                  ? fmt::format("shm://bench-{}", static_cast<int>(getpid()))
-                                  : options.address;
+  const std::string address = options.address.empty() ? own_address("shm") : options.address;
   set_channel_address("--address", address, work.address);
   work.sleep = options.sleep.value_or(false);
   if (const auto kind = kind_of(address)) {
@@ -382,134 +377,94 @@ void run(const throughput_options& options) {
 }
 
 void add_message_options(CLI::App& command, throughput_options& options) {
-  constexpr std::uint32_t most_units = 8U << 20;
-  constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
-  static const std::map<std::string, api_kind> apis{{"claim", api_kind::claim},
-                                                    {"send", api_kind::send}};
   CLI::Option* const unit_size =
-      command
-          .add_option(
-              "--unit-size", options.work.unit_size,
-              "messages are 8 x uniform 1..N bytes long: 16 gives 8-128, 2048 gives 8-16384")
-          ->check(CLI::Range(1U, most_units))
-          ->type_name("N")
+      add_number(command, "--unit-size", options.work.unit_size,
+                 "messages are 8 x uniform 1..N bytes long: 16 gives 8-128, 2048 gives 8-16384", 1U,
+                 8U << 20)
           ->capture_default_str();
-  command.add_option("--size", options.size, "all messages are so many bytes long")
-      ->check(CLI::Range(std::uint64_t{0}, most_bytes))
-      ->type_name("BYTES")
+  add_number(command, "--size", options.size, "all messages are so many bytes long",
+             std::uint64_t{0}, most_message_bytes, "BYTES")
       ->excludes(unit_size);
-  command
-      .add_option(
-          "--api", options.work.api,
-          "claim: messages are written in place; send: written elsewhere and copied (default)")
-      ->transform(CLI::CheckedTransformer(apis).description(""))
-      ->type_name("claim|send");
-  command
-      .add_option("--batch", options.work.batch,
-                  options.of_nodes()
-                      ? "poll after so many messages (default: 240 KiB); the channel publishes so "
-                        "many together (1 in shared memory)"
-                  : options.kind == "stream"
-                      ? "publish so many messages together (default: 240 KiB, less with hundreds "
-                        "of connections; 1 in shared memory)"
-                      : "publish so many messages together")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->type_name("N");
+  add_api_option(
+      command, options.work.api,
+      "claim: messages are written in place; send: written elsewhere and copied (default)");
+  add_number(command, "--batch", options.work.batch,
+             options.of_nodes()
+                 ? "poll after so many messages (default: 240 KiB); the channel publishes so "
+                   "many together (1 in shared memory)"
+             : options.kind == "stream"
+                 ? "publish so many messages together (default: 240 KiB, less with hundreds "
+                   "of connections; 1 in shared memory)"
+                 : "publish so many messages together",
+             1U, 1U << 20);
   add_check_option(command, options.work.check);
-  command.add_option("--senders", options.work.senders, "sending processes (threads for mem)")
-      ->check(CLI::Range(1U, static_cast<std::uint32_t>(control_block::most_workers) - 1))
-      ->type_name("K")
+  add_number(command, "--senders", options.work.senders, "sending processes (threads for mem)", 1U,
+             static_cast<std::uint32_t>(control_block::most_workers) - 1, "K")
       ->capture_default_str();
 }
 
+void add_rate_option(CLI::App& command, workload& work, const std::string& what) {
+  add_number(command, "--rate", work.rate, "messages per second of all senders together" + what,
+             std::uint64_t{1}, std::uint64_t{1'000'000'000}, "R");
+}
+
 void add_channel_options(CLI::App& command, throughput_options& options) {
-  command
-      .add_option("--rate", options.work.rate,
-                  "messages per second of all senders together; measures latency from the intended "
-                  "send time (default: as fast as they can)")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
-      ->type_name("R");
-  command
-      .add_option("--idle-senders", options.work.idle_senders,
-                  "so many more that are there and never send; needs two descriptors each")
-      ->check(CLI::Range(0U, 3000U))
-      ->type_name("N");
-  command
-      .add_option_function<double>(
-          "--spin",
-          [&options](double us) { options.work.spin_ns = static_cast<std::int64_t>(us * 1e3); },
-          "the longest that a receiver spins before it sleeps, in microseconds")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("US");
+  add_rate_option(command, options.work,
+                  "; measures latency from the intended send time (default: as fast as they can)");
+  add_number(command, "--idle-senders", options.work.idle_senders,
+             "so many more that are there and never send; needs two descriptors each", 0U, 3000U);
+  add_spin_option(command, options.work.spin_ns,
+                  "the longest that a receiver spins before it sleeps");
 }
 
 void add_lane_options(CLI::App& command, throughput_options& options) {
   command.add_option("--address", options.address,
                      "where the receiver listens (default: a name with the process id)");
-  command.add_option("--lanes", options.work.lanes, "lanes of the segment")
-      ->check(CLI::Range(1U, 4096U))
-      ->type_name("N");
-  command.add_option("--lane-size", options.work.lane_size, "bytes of a lane, such as 1M")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{1} << 30))
-      ->type_name("BYTES");
-  command.add_flag("--prefault", options.work.prefault, "touch all memory of the lanes at once");
+  add_number(command, "--lanes", options.work.lanes, "lanes of the segment", 1U, 4096U);
+  add_bytes(command, "--lane-size", options.work.lane_size, "bytes of a lane, such as 1M",
+            std::uint64_t{4096}, most_buffer_bytes);
+  add_prefault_flag(command, options.work);
   command.add_flag("--sleep", options.work.sleep,
                    "the receiver sleeps when nothing is there, instead of polling");
 }
 
-constexpr std::uint64_t most_buffer_bytes = std::uint64_t{1} << 30;
+void add_buffer_options(CLI::App& command, workload& work, const char* kinds) {
+  add_choice<bool, bool>(command, "--buffer", work.growing_buffer,
+                         std::string{"a sender's buffer: "} + kinds,
+                         {{"static", false}, {"malloc", true}}, "static|malloc");
+  add_bytes(command, "--send-buffer-bytes", work.send_buffer_bytes,
+            "the most a sender's buffer holds, such as 4M", std::uint64_t{4096}, most_buffer_bytes);
+  add_number(command, "--send-buffer-blocks", work.send_buffer_blocks,
+             fmt::format("blocks of {} bytes of a static one", build_settings::data_node_size),
+             std::uint64_t{1}, most_buffer_bytes / build_settings::data_node_size);
+}
 
-void add_buffer_options(CLI::App& command, throughput_options& options, const char* kinds) {
-  static const std::map<std::string, bool> buffers{{"static", false}, {"malloc", true}};
-  command
-      .add_option("--buffer", options.work.growing_buffer,
-                  std::string{"a sender's buffer: "} + kinds)
-      ->transform(CLI::CheckedTransformer(buffers).description(""))
-      ->type_name("static|malloc");
-  command
-      .add_option("--send-buffer-bytes", options.work.send_buffer_bytes,
-                  "the most a sender's buffer holds, such as 4M")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{4096}, most_buffer_bytes))
-      ->type_name("BYTES");
-  command
-      .add_option("--send-buffer-blocks", options.work.send_buffer_blocks,
-                  fmt::format("blocks of {} bytes of a static one", build_settings::data_node_size))
-      ->check(CLI::Range(std::uint64_t{1}, most_buffer_bytes / build_settings::data_node_size))
-      ->type_name("N");
+void add_sleep_flag(CLI::App& command, throughput_options& options, const std::string& what) {
+  command.add_flag_function(
+      "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
+      "when nothing is there the receiver " + what);
 }
 
 void add_stream_options(CLI::App& command, throughput_options& options) {
-  static const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   options.work.batch = 0;
   command.add_option("--address", options.address,
                      "where the receiver listens: ipv4://, ipv6:// or unix:// (default: "
                      "ipv6://::1:0); port 0 is a free one; unix://...?shm=false stays with the "
                      "socket");
-  command
-      .add_option("--connections", options.work.connections,
-                  "connections of all senders together; each sender serves its own in turns "
-                  "(default: one a sender)")
-      ->check(CLI::Range(1U, 4096U))
-      ->type_name("N");
-  add_buffer_options(command, options,
+  add_number(command, "--connections", options.work.connections,
+             "connections of all senders together; each sender serves its own in turns "
+             "(default: one a sender)",
+             1U, 4096U);
+  add_buffer_options(command, options.work,
                      "static is a ring of blocks (default), malloc grows as needed");
-  command
-      .add_option("--crc", options.checksum,
-                  "whether messages carry a checksum (default: not over unix://)")
-      ->transform(CLI::CheckedTransformer(switches).description(""))
-      ->type_name("on|off");
-  command
-      .add_option("--socket-buffer", options.work.socket_buffer_bytes,
-                  "buffers to ask the kernel for, such as 4M; 0: its own choice")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{0}, most_buffer_bytes))
-      ->type_name("BYTES");
-  command.add_flag_function(
-      "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
-      "when nothing is there the receiver spins a little and sleeps (default), or "
-      "polls without end (default where shared memory is agreed on)");
+  add_crc_option(command, options.checksum,
+                 "whether messages carry a checksum (default: not over unix://)");
+  add_bytes(command, "--socket-buffer", options.work.socket_buffer_bytes,
+            "buffers to ask the kernel for, such as 4M; 0: its own choice", std::uint64_t{0},
+            most_buffer_bytes);
+  add_sleep_flag(command, options,
+                 "spins a little and sleeps (default), or polls without end (default where shared "
+                 "memory is agreed on)");
 }
 
 void add_node_options(CLI::App& command, throughput_options& options) {
@@ -519,22 +474,13 @@ void add_node_options(CLI::App& command, throughput_options& options) {
       "--address", options.address,
       "where the receiving node listens: shm://, mem:// (threads of one process), "
       "unix://, ipv4:// or ipv6:// (default: shm:// and a name with the process id)");
-  add_buffer_options(command, options,
+  add_buffer_options(command, options.work,
                      "malloc grows as needed (default), static is a ring of blocks");
-  command.add_flag_function(
-      "--sleep,!--poll", [&options](std::int64_t sleep) { options.sleep = sleep > 0; },
-      "when nothing is there the receiver sleeps (default of sockets), or polls without end");
-  command
-      .add_option("--rate", options.work.rate,
-                  "messages per second of all senders together, sent once a millisecond, so that "
-                  "CPU times can be compared (default: as fast as they can)")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
-      ->type_name("R");
-  command
-      .add_option("--hops", options.work.hops,
-                  "so many relays between the senders and the receiver, each a process")
-      ->check(CLI::Range(0U, 3U))
-      ->type_name("N");
+  add_sleep_flag(command, options, "sleeps (default of sockets), or polls without end");
+  add_rate_option(command, options.work,
+                  ", sent once a millisecond, so that CPU times can be compared (default: as fast "
+                  "as they can)");
+  add_hops_option(command, options.work, "so many relays between the senders and the receiver");
 }
 
 CLI::App* add_kind(CLI::App& bench, const std::shared_ptr<throughput_options>& options,
@@ -565,13 +511,10 @@ void add_nodes(CLI::App& bench) {
   CLI::Option* const channel = command->add_flag(
       "--channel", options->limit,
       "run the bare channel with the same options in turns with it and print the share");
-  command
-      ->add_option(
-          "--nodes", options->work.nodes,
-          "so many nodes, each a process, that all send to each other; over relays the one "
-          "half to the other half and back")
-      ->check(CLI::Range(2U, 64U))
-      ->type_name("N")
+  add_number(*command, "--nodes", options->work.nodes,
+             "so many nodes, each a process, that all send to each other; over relays the one half "
+             "to the other half and back",
+             2U, 64U)
       ->excludes(channel)
       ->excludes("--senders");
 }
