@@ -18,7 +18,7 @@
 namespace atbus::tool {
 namespace {
 
-struct wish {
+struct command_options {
   std::string address;
   std::string token_file;
   double timeout = 5;  // seconds
@@ -52,7 +52,7 @@ std::string failure_text(const status& how, const command_reply& reply, const st
 }
 
 // The reply; throws what is in the way of it.
-command_reply ask(const wish& of) {
+command_reply ask(const command_options& of) {
   node_options options;
   options.drain(std::chrono::seconds{0});  // who was refused waits for nothing
   if (!of.token_file.empty())
@@ -95,7 +95,7 @@ command_reply ask(const wish& of) {
 void add_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
       "command", "Asks a node for something and prints its reply, a value a line");
-  const auto of = std::make_shared<wish>();
+  const auto of = std::make_shared<command_options>();
   command->add_option("ADDRESS", of->address, "where the node listens")->required();
   command
       ->add_option("NAME", of->words,

@@ -12,7 +12,7 @@ namespace atbus::bench {
 namespace {
 
 // How long a sleeping side takes to see that the other is dead: the parent holds both ends too, so
-// the connection outlives a worker.
+// the connection stays when a worker ends.
 constexpr timeval patience{0, 100'000};
 
 bool came_to_nothing(int error) noexcept {

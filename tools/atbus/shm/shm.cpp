@@ -46,9 +46,9 @@ std::string state_of(const segment_report& segment, const common_options& option
 std::vector<std::string> row_for(const segment_report& segment, const common_options& options) {
   if (segment.state == segment_state::invalid)
     return {segment.name, "-", "-", "-", "-", state_of(segment, options)};
-  const bool lives = segment.state == segment_state::live;
+  const bool live = segment.state == segment_state::live;
   return {segment.name,
-          lives ? fmt::format("{} {}", segment.receiver.pid, segment.receiver.program) : "(gone)",
+          live ? fmt::format("{} {}", segment.receiver.pid, segment.receiver.program) : "(gone)",
           fmt::format("{}/{}", segment.held_lanes, segment.lane_count),
           percent(segment.waiting_bytes, segment.used_lanes * segment.lane_size),
           grouped(segment.stats.messages),
@@ -149,7 +149,7 @@ void clean(const clean_command& options) {
   for (const clean_report& report : reports) {
     if (!options.json)
       print(report, options.dry_run);
-    // Without a name, leaving alone what lives is what was asked for.
+    // Without a name, leaving alone what is in use is what was asked for.
     failed |= report.outcome == clean_outcome::failed ||
               (!options.name.empty() && report.outcome != clean_outcome::removed);
   }

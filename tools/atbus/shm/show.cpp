@@ -27,7 +27,7 @@ std::string words_for(const process_note& note) {
   return fmt::format("{} {}, since {}", note.pid, note.program, date(note.opened_at));
 }
 
-bool is_wished(const lane_report& lane, const show_options& options) {
+bool is_shown(const lane_report& lane, const show_options& options) {
   return options.lane ? lane.index == *options.lane
                       : lane.state != lane_state::unused || options.all;
 }
@@ -57,10 +57,10 @@ void print_header(const segment_report& segment) {
   fmt::print("   lanes      {} of {} bytes, messages up to {} bytes; {} held by living senders\n",
              segment.lane_count, grouped(segment.lane_size), grouped(segment.message_limit),
              segment.held_lanes);
-  const bool lives = segment.state == segment_state::live;
-  fmt::print("   receiver   {}{}, generation {}{}{}\n", lives ? "" : "(gone) ",
+  const bool live = segment.state == segment_state::live;
+  fmt::print("   receiver   {}{}, generation {}{}{}\n", live ? "" : "(gone) ",
              words_for(segment.receiver), segment.generation,
-             lives && segment.sleeping ? ", asleep" : "",
+             live && segment.sleeping ? ", asleep" : "",
              segment.receiver_is_fenceless ? ", without membarrier" : "");
   fmt::print(
       "   sleeps     {}, ended by a bell {}, cut short {}; barriers {}, connections refused "
@@ -88,7 +88,7 @@ void print_lanes(const segment_report& segment, const show_options& options) {
                {"TAIL", align::right},
                {"FLAGS"}}};
   for (const lane_report& lane : segment.lanes) {
-    if (!is_wished(lane, options))
+    if (!is_shown(lane, options))
       continue;
     const std::string sender =
         lane.sender.pid == 0 ? "-" : fmt::format("{} {}", lane.sender.pid, lane.sender.program);
@@ -167,7 +167,7 @@ void show(const show_options& options) {
     if (segment->problem) {
       report["lanes"] = nlohmann::ordered_json::array();
       for (const lane_report& lane : segment->lanes) {
-        if (is_wished(lane, options))
+        if (is_shown(lane, options))
           report["lanes"].push_back(to_json(lane));
       }
     }

@@ -1,4 +1,4 @@
-//! Time, processor time, and the wish of others that this process ends.
+//! Time, processor time, and the request of others that this process ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
