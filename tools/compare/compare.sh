@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
     --keep) keep=(--keep) ;;
     --output) output=${2:?--output needs a folder} && shift ;;
     -h | --help)
-      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
+      usage
       exit 0
       ;;
     *) fail "unknown argument \"$1\"; see --help" ;;

@@ -12,14 +12,6 @@ logs=$root/build/compare/install
 programs=$root/build/compare/bin
 updated=no
 
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
-}
-
-apt_get() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null
-}
-
 # packages NAME...: those of them that dpkg does not know as installed. Lists of packages are
 # fetched once at most.
 packages() {

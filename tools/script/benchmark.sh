@@ -4,11 +4,6 @@
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Prints the comment at the head of the script.
-usage() {
-  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"
-}
-
 # take_arguments LEAST MOST ARGUMENT...: answers --help, refuses other numbers of arguments.
 take_arguments() {
   local least=$1 most=$2

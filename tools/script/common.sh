@@ -10,6 +10,25 @@ fail() {
   exit 1
 }
 
+# Prints the comment at the head of the script.
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif [ -t 0 ]; then
+    sudo "$@"
+  else
+    sudo -n "$@"
+  fi
+}
+
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null
+}
+
 # version_at_least HAVE WANT: compares dotted numbers.
 version_at_least() {
   [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]

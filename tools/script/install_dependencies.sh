@@ -116,26 +116,12 @@ apt_packages() {
   done <<<"$1"
 }
 
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif [ -t 0 ]; then
-    sudo "$@"
-  else
-    sudo -n "$@"
-  fi
-}
-
-apt_get() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null
-}
-
 with_dev=no
 for argument in "$@"; do
   case $argument in
     --with-dev) with_dev=yes ;;
     -h | --help)
-      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
+      usage
       exit 0
       ;;
     *) fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev]" ;;
@@ -146,7 +132,7 @@ if [ "$with_dev" = yes ]; then
 fi
 
 lacking=$(missing "$required")
-wished=$(missing "$optional")
+lacking_optional=$(missing "$optional")
 
 if ! has_command apt-get; then
   if [ -n "$lacking" ]; then
@@ -160,7 +146,7 @@ fi
 
 if [ -z "$lacking" ]; then
   # Optional things are taken if apt knows them already; they are no reason to go looking.
-  if [ -z "$wished" ] || [ -z "$(apt_packages "$wished")" ]; then
+  if [ -z "$lacking_optional" ] || [ -z "$(apt_packages "$lacking_optional")" ]; then
     say "Everything atbus is built with is here; nothing to install."
     exit 0
   fi
@@ -169,7 +155,7 @@ fi
 if [ "$(id -u)" -ne 0 ] && ! has_command sudo; then
   say "Missing:"
   describe "$lacking"
-  describe "$wished"
+  describe "$lacking_optional"
   if [ -z "$lacking" ]; then
     exit 0
   fi
@@ -178,9 +164,9 @@ fi
 
 say "Missing:"
 describe "$lacking"
-describe "$wished"
+describe "$lacking_optional"
 apt_get update || say "apt-get update failed; going on with the package lists that are here."
-packages=$({ apt_packages "$lacking"; apt_packages "$wished"; } | sort -u | tr '\n' ' ')
+packages=$({ apt_packages "$lacking"; apt_packages "$lacking_optional"; } | sort -u | tr '\n' ' ')
 say "Installing with apt-get: $packages"
 # shellcheck disable=SC2086  # one word per package
 apt_get install -y --no-install-recommends $packages

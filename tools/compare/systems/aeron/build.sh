@@ -1,27 +1,18 @@
 #!/usr/bin/env bash
-# Builds the Aeron harness into OUT_DIR/compare_aeron (a launcher beside its jars) and prints the
-# version of Aeron; without a way to build it, prints the reason and fails.
-#   build.sh OUT_DIR
+# Builds the Aeron harness into OUT_DIR/compare_aeron, a launcher beside its jars.
 set -euo pipefail
+# shellcheck source=tools/compare/systems/build_common.sh
+source "$(dirname "$0")/../build_common.sh"
 
-out=$(mkdir -p "$1" && cd "$1" && pwd)
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-
-missing() {
-  echo "$1"
-  exit 1
-}
-
-command -v mvn > /dev/null || missing 'needs Maven'
-command -v javac > /dev/null || missing 'needs a JDK, 17 or newer'
+needs mvn Maven
+needs javac 'a JDK, 17 or newer'
 
 # Maven writes into a copy, so that the sources stay clean.
 work=$out/aeron-build
 rm -rf "$work"
 cp -r "$here" "$work"
-mvn -q -B -f "$work/pom.xml" package dependency:copy-dependencies \
-  -DoutputDirectory="$work/target/lib" > "$out/aeron-build.log" 2>&1 ||
-  missing "does not build: $(grep -m 1 ERROR "$out/aeron-build.log" || tail -n 1 "$out/aeron-build.log")"
+logged "$out/aeron-build.log" ERROR mvn -q -B -f "$work/pom.xml" package \
+  dependency:copy-dependencies -DoutputDirectory="$work/target/lib"
 
 rm -rf "$out/aeron-lib"
 mkdir "$out/aeron-lib"
