@@ -1,6 +1,7 @@
 // What one run came to, and what several runs of the same kind came to.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,6 +61,19 @@ struct run_series {
   // True if something was lost, corrupt, out of order, or did not run to its end.
   bool failed() const noexcept;
 };
+
+// A ratio of each pair of runs made side by side, because a machine may change between pairs.
+// `ratio(run, other)` is negative for a pair that has none.
+template <class Ratio>
+spread spread_of_pairs(const run_series& series, const run_series& other, Ratio ratio) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i != std::min(series.runs.size(), other.runs.size()); ++i) {
+    if (const double one = ratio(series.runs[i], other.runs[i]); one >= 0) {
+      ratios.push_back(one);
+    }
+  }
+  return spread_of(std::move(ratios));
+}
 
 // Adds why a yardstick's figures can't be trusted, if they can't.
 void add_problems(const run_series& yardstick, std::vector<std::string>& all);

@@ -71,30 +71,21 @@ void framed_limits::print() const {
       continue;
     }
     const spread rate = best.messages_per_second();
-    std::string range;
-    if (best.runs.size() > 1) {
-      range = fmt::format("  ({} to {})", message_rate_text(rate.min), message_rate_text(rate.max));
-    }
     fmt::print(" {:<16} {:<10} {:<5} {:<8} {:>12}  {}{}\n", address_of(one.limit.kind()),
                length_text(one.work), name_of(one.work.api), checksum_text(one.work.checksum),
                message_rate_text(rate.median), byte_rate_text(best.bytes_per_second().median),
-               range);
+               range_text(best, rate, message_rate_text));
   }
 }
 
 nlohmann::json framed_limits::json() const {
   nlohmann::json all = nlohmann::json::array();
   for (const row& one : rows_) {
-    const socket_shape& shape = one.limit.shape();
     nlohmann::json result = bench::json_of(one.limit.best());
-    result["address"] = address_of(one.limit.kind());
+    result.update(json_of(one.limit.kind(), one.limit.shape(), one.limit.buffers()));
     result["unit_size"] = one.work.unit_size;
     result["api"] = name_of(one.work.api);
     result["crc"] = one.work.checksum;
-    result["write_bytes"] = shape.write_bytes;
-    result["read_bytes"] = shape.read_bytes;
-    result["spin_us"] = static_cast<double>(shape.spin_ns) / 1e3;
-    result["buffers"] = json_of(one.limit.buffers());
     all.push_back(std::move(result));
   }
   return all;

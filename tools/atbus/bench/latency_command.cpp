@@ -34,22 +34,14 @@ struct latency_results {
   machine_speed machine;
   histogram times;  // of the last run
 
-  // The limit's median time by ours: 1 is as fast, 0.5 takes twice the time. Of each pair of runs
-  // made side by side.
-  spread shares() const;
-};
-
-spread latency_results::shares() const {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i != std::min(ours.runs.size(), limit.runs.size()); ++i) {
-    const auto& mine = ours.runs[i].latency;
-    const auto& theirs = limit.runs[i].latency;
-    if (mine && theirs && mine->p50_us > 0) {
-      ratios.push_back(theirs->p50_us / mine->p50_us);
-    }
+  // The limit's median time by ours: 1 is as fast, 0.5 takes twice the time.
+  spread shares() const {
+    return spread_of_pairs(ours, limit, [](const auto& mine, const auto& theirs) {
+      const bool both = mine.latency && theirs.latency && mine.latency->p50_us > 0;
+      return both ? theirs.latency->p50_us / mine.latency->p50_us : -1;
+    });
   }
-  return spread_of(std::move(ratios));
-}
+};
 
 const char* limit_name(const latency_options& options, const workload& work) noexcept {
   if (options.nodes) {
@@ -143,11 +135,7 @@ latency_results measure(const latency_options& options, const workload& work) {
     results.times = outcome.latency;
     // A node leaves a segment with a name to its successor.
     if (!outcome.problems.empty() || options.nodes) {
-      remove_leftovers(work.address.data());
-      remove_leftovers(work.reply_address.data());
-      for (std::uint32_t relay = 0; relay != work.hops; ++relay) {
-        remove_leftovers(relay_address(work, relay).c_str());
-      }
+      remove_all_leftovers(work);
     }
     if (!outcome.problems.empty()) {
       break;
@@ -175,9 +163,7 @@ void print_table(const latency_options& options, const workload& work,
       fmt::print(" p50 is {:.2f} x that of the {} ({:.2f} to {:.2f})\n", 1 / share.median,
                  limit_name(options, work), 1 / share.max, 1 / share.min);
     }
-    if (const std::string warning = results.machine.warning(); !warning.empty()) {
-      fmt::print(" note: {}\n", warning);
-    }
+    print_note(results.machine.warning());
   }
 }
 
@@ -212,12 +198,7 @@ void run(const latency_options& options) {
   if (!output.takes_stdout()) {
     print_table(options, work, results);
   }
-  print_problems(results.ours.problems);
-  print_problems(results.limit.problems);
-  const bool written = results.ours.runs.empty() || output.write(json_of(options, work, results));
-  if (!written || results.ours.runs.empty() || results.ours.failed() || results.limit.failed()) {
-    throw CLI::RuntimeError(1);
-  }
+  conclude(output, results.ours, results.limit, [&] { return json_of(options, work, results); });
 }
 
 }  // namespace

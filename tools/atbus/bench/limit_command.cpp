@@ -136,11 +136,6 @@ limit_results measure(const limit_options& options, const workload& base) {
   return results;
 }
 
-std::string spread_text(const run_series& series, const spread& of, std::string (*text)(double)) {
-  return series.runs.size() < 2 ? std::string{}
-                                : fmt::format("  ({} to {})", text(of.min), text(of.max));
-}
-
 double round_trip_us(const run_series& series) {
   const double per_second = series.messages_per_second().median;
   return per_second > 0 ? 1e6 / per_second : 0;
@@ -157,7 +152,7 @@ void print_row(const std::string& what, const std::string& figure) {
 void print_copy(const std::string& what, const run_series& series) {
   if (!series.runs.empty()) {
     const spread rate = series.bytes_per_second();
-    print_row(what, byte_rate_text(rate.median) + spread_text(series, rate, byte_rate_text));
+    print_row(what, byte_rate_text(rate.median) + range_text(series, rate, byte_rate_text));
   }
 }
 
@@ -184,7 +179,7 @@ void print_table(const limit_results& results) {
               fmt::format("{}  {}  {}{}", message_rate_text(rate.median),
                           byte_rate_text(best.bytes_per_second().median),
                           one.limit.best_hangs_back() ? "hanging back" : "eager",
-                          spread_text(best, rate, message_rate_text)));
+                          range_text(best, rate, message_rate_text)));
   }
   print_round_trip("bare ring, 64 B there and back", results.ring_round_trip);
   print_round_trip("eventfd there and back, sleeping", results.event_round_trip);
@@ -212,12 +207,9 @@ nlohmann::json json_of(const limit_results& results, const limit_options& option
   }
   nlohmann::json sockets = nlohmann::json::array();
   for (const limit_results::socket_stream& one : results.sockets) {
-    sockets.push_back({{"address", address_of(one.kind)},
-                       {"write_bytes", one.shape.write_bytes},
-                       {"read_bytes", one.shape.read_bytes},
-                       {"spin_us", static_cast<double>(one.shape.spin_ns) / 1e3},
-                       {"buffers", bench::json_of(one.buffers)},
-                       {"bytes_per_second", one.series.bytes_per_second().median}});
+    nlohmann::json socket = bench::json_of(one.kind, one.shape, one.buffers);
+    socket["bytes_per_second"] = one.series.bytes_per_second().median;
+    sockets.push_back(std::move(socket));
   }
   nlohmann::json socket_round_trips = nlohmann::json::array();
   for (const limit_results::socket_ping& one : results.socket_round_trips) {
@@ -260,15 +252,6 @@ std::vector<socket_kind> usable_addresses(const std::vector<socket_kind>& chosen
     }
   }
   return usable;
-}
-
-// Ends the command with what was measured.
-void conclude(json_output& output, const nlohmann::json& json,
-              const std::vector<std::string>& problems) {
-  print_problems(problems);
-  if (!output.write(json) || !problems.empty()) {
-    throw CLI::RuntimeError(1);
-  }
 }
 
 void run_machine(const limit_options& options, const workload& base, json_output& output) {

@@ -106,6 +106,18 @@ inline void listen(worker& self, node& at, const std::string& address) {
   self.listening(at.addresses().front());
 }
 
+// Of a channel or of nodes.
+inline void remove_all_leftovers(const workload& work) {
+  remove_leftovers(work.address.data());
+  remove_leftovers(work.reply_address.data());
+  for (std::size_t member = 0; member != work.nodes; ++member) {
+    remove_leftovers(member_address(work, member));
+  }
+  for (std::size_t relay = 0; relay != work.hops; ++relay) {
+    remove_leftovers(relay_address(work, relay));
+  }
+}
+
 // Not for measured loops. False: the run was stopped first.
 template <class Condition>
 [[nodiscard]] bool poll_until(worker& self, node& at, Condition&& holds) {

@@ -269,10 +269,7 @@ void run(const pool_options& options) {
   if (!output.takes_stdout()) {
     print_table(results, options);
   }
-  print_problems(results.problems);
-  if (!output.write(json_of(results, options)) || !results.problems.empty()) {
-    throw CLI::RuntimeError(1);
-  }
+  conclude(output, json_of(results, options), results.problems);
 }
 
 }  // namespace

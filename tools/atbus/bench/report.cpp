@@ -109,6 +109,16 @@ nlohmann::json figures_json(const run_series& series, choice choose) {
   return result;
 }
 
+// Each problem once.
+void print_problems(const std::vector<std::string>& problems) {
+  std::set<std::string> said;
+  for (const std::string& problem : problems) {
+    if (said.insert(problem).second) {
+      fmt::print(stderr, "error: {}\n", problem);
+    }
+  }
+}
+
 std::uint64_t sum(const run_series& series, std::uint64_t run_figures::*figure) noexcept {
   std::uint64_t all = 0;
   for (const run_figures& run : series.runs) {
@@ -128,6 +138,10 @@ std::string length_text(const workload& work) {
 
 const char* name_of(api_kind api) noexcept {
   return api == api_kind::claim ? "claim" : "send";
+}
+
+const char* name_of(check_kind check) noexcept {
+  return check == check_kind::full ? "full" : check == check_kind::sequence ? "sequence" : "none";
 }
 
 std::string sender_text(const workload& work) {
@@ -152,6 +166,14 @@ std::string byte_rate_text(double per_second) {
 
 std::string us_text(double microseconds) {
   return digits(microseconds) + " us";
+}
+
+std::string range_text(const spread& of, std::string (*text)(double)) {
+  return text(of.min) + " to " + text(of.max);
+}
+
+std::string range_text(const run_series& series, const spread& of, std::string (*text)(double)) {
+  return series.runs.size() < 2 ? std::string{} : "  (" + range_text(of, text) + ")";
 }
 
 std::string latency_text(const latency_figures& latency) {
@@ -251,12 +273,27 @@ bool json_output::write(const nlohmann::json& result) {
   return true;
 }
 
-void print_problems(const std::vector<std::string>& problems) {
-  std::set<std::string> said;
-  for (const std::string& problem : problems) {
-    if (said.insert(problem).second) {
-      fmt::print(stderr, "error: {}\n", problem);
-    }
+void print_note(const std::string& note) {
+  if (!note.empty()) {
+    fmt::print(" note: {}\n", note);
+  }
+}
+
+void conclude(json_output& output, const nlohmann::json& result,
+              const std::vector<std::string>& problems) {
+  print_problems(problems);
+  if (!output.write(result) || !problems.empty()) {
+    throw CLI::RuntimeError(1);
+  }
+}
+
+void conclude(json_output& output, const run_series& ours, const run_series& yardstick,
+              const std::function<nlohmann::json()>& result) {
+  print_problems(ours.problems);
+  print_problems(yardstick.problems);
+  const bool written = ours.runs.empty() || output.write(result());
+  if (!written || ours.runs.empty() || ours.failed() || yardstick.failed()) {
+    throw CLI::RuntimeError(1);
   }
 }
 

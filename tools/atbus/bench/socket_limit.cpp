@@ -167,6 +167,14 @@ nlohmann::json json_of(const socket_buffers& buffers) {
   return {{"send_bytes", buffers.send_bytes}, {"receive_bytes", buffers.receive_bytes}};
 }
 
+nlohmann::json json_of(socket_kind kind, const socket_shape& shape, const socket_buffers& buffers) {
+  return {{"address", address_of(kind)},
+          {"write_bytes", shape.write_bytes},
+          {"read_bytes", shape.read_bytes},
+          {"spin_us", static_cast<double>(shape.spin_ns) / 1e3},
+          {"buffers", json_of(buffers)}};
+}
+
 connected_pair::connected_pair(socket_kind kind, std::uint64_t buffer_bytes)
     : ends_{kind == socket_kind::local ? connect_local(buffer_bytes)
                                        : connect_tcp(kind, buffer_bytes)} {}

@@ -42,6 +42,7 @@ struct socket_buffers {
 };
 
 nlohmann::json json_of(const socket_buffers& buffers);
+nlohmann::json json_of(socket_kind kind, const socket_shape& shape, const socket_buffers& buffers);
 
 // The two ends of a connection within this process. Workers inherit them.
 class connected_pair {

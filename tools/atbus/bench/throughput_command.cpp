@@ -40,20 +40,13 @@ struct throughput_results {
   machine_speed machine;
 
   bool has_limit() const { return limit != nullptr && !limit->best().runs.empty(); }
-  // How fast we are compared with the limit: of each pair of runs made side by side, because a
-  // machine may change between pairs.
-  spread shares() const;
-};
-
-spread throughput_results::shares() const {
-  const run_series& theirs = limit->best();
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i != std::min(ours.runs.size(), theirs.runs.size()); ++i) {
-    ratios.push_back(ours.runs[i].messages_per_second() /
-                     std::max(theirs.runs[i].messages_per_second(), 1.0));
+  // How fast we are compared with the limit.
+  spread shares() const {
+    return spread_of_pairs(ours, limit->best(), [](const auto& mine, const auto& theirs) {
+      return mine.messages_per_second() / std::max(theirs.messages_per_second(), 1.0);
+    });
   }
-  return spread_of(std::move(ratios));
-}
+};
 
 constexpr std::uint32_t usual_lanes = 64;  // of the library
 
@@ -170,13 +163,7 @@ throughput_results measure(const throughput_options& options, const workload& wo
     results.ours.add(outcome);
     // A node leaves a segment with a name to its successor.
     if (!outcome.problems.empty() || options.of_nodes()) {
-      remove_leftovers(work.address.data());
-      for (std::uint32_t member = 0; member != work.nodes; ++member) {
-        remove_leftovers(member_address(work, member).c_str());
-      }
-      for (std::uint32_t relay = 0; relay != work.hops; ++relay) {
-        remove_leftovers(relay_address(work, relay).c_str());
-      }
+      remove_all_leftovers(work);
     }
     if (!outcome.problems.empty()) {
       break;
@@ -187,10 +174,6 @@ throughput_results measure(const throughput_options& options, const workload& wo
     }
   }
   return results;
-}
-
-const char* name_of(check_kind check) noexcept {
-  return check == check_kind::full ? "full" : check == check_kind::sequence ? "sequence" : "none";
 }
 
 // What the yardstick is made of.
@@ -245,10 +228,6 @@ std::string summary(const throughput_options& options, const workload& work,
   return count("reordered") == 0 ? line : line + fmt::format("  reordered {}", count("reordered"));
 }
 
-std::string range_text(const spread& rate) {
-  return fmt::format("{} to {}", message_rate_text(rate.min), message_rate_text(rate.max));
-}
-
 void print_table(const throughput_options& options, const workload& work,
                  const throughput_results& results) {
   const run_series& ours = results.ours;
@@ -257,16 +236,16 @@ void print_table(const throughput_options& options, const workload& work,
   }
   fmt::print("{}\n", summary(options, work, results));
   if (ours.runs.size() > 1) {
-    fmt::print(" {} runs: {}\n", ours.runs.size(), range_text(ours.messages_per_second()));
+    fmt::print(" {} runs: {}\n", ours.runs.size(),
+               range_text(ours.messages_per_second(), message_rate_text));
   }
   if (results.has_limit()) {
     const spread limit = results.limit->best().messages_per_second();
     fmt::print(" {}: {}  {} ({})\n", results.limit->name(), message_rate_text(limit.median),
-               byte_rate_text(results.limit->best().bytes_per_second().median), range_text(limit));
+               byte_rate_text(results.limit->best().bytes_per_second().median),
+               range_text(limit, message_rate_text));
   }
-  if (const std::string warning = results.machine.warning(); !warning.empty()) {
-    fmt::print(" note: {}\n", warning);
-  }
+  print_note(results.machine.warning());
   if (work.stream && !options.of_nodes()) {
     fmt::print(" socket buffers granted: {} KiB to send, {} KiB to receive\n",
                ours.runs.front().sender.socket_buffer / 1024,
@@ -316,7 +295,7 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
     result["size"] = work.size;
   }
   result["check"] = name_of(work.check);
-  result["api"] = work.api == api_kind::claim ? "claim" : "send";
+  result["api"] = name_of(work.api);
   if (options.of_nodes()) {
     result["hops"] = work.hops;
     if (work.nodes != 0) {
@@ -365,15 +344,8 @@ void run(const throughput_options& options) {
   if (!output.takes_stdout()) {
     print_table(options, work, results);
   }
-  print_problems(results.ours.problems);
-  if (results.limit != nullptr) {
-    print_problems(results.limit->best().problems);
-  }
-  const bool written = results.ours.runs.empty() || output.write(json_of(options, work, results));
-  if (!written || results.ours.runs.empty() || results.ours.failed() ||
-      (results.limit != nullptr && results.limit->best().failed())) {
-    throw CLI::RuntimeError(1);
-  }
+  conclude(output, results.ours, results.limit ? results.limit->best() : run_series{},
+           [&] { return json_of(options, work, results); });
 }
 
 void add_message_options(CLI::App& command, throughput_options& options) {
