@@ -58,10 +58,14 @@ framed_limits::framed_limits(const framed_options& options, const workload& base
   }
 }
 
-void framed_limits::measure(const std::vector<int>& cpus) {
+bool framed_limits::measure(const std::vector<int>& cpus) {
   for (row& one : rows_) {
     one.limit.measure(one.work, cpus);
+    if (!one.limit.best().problems.empty()) {
+      return false;
+    }
   }
+  return true;
 }
 
 void framed_limits::print() const {

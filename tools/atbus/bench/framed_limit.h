@@ -28,8 +28,8 @@ class framed_limits {
   // `base` has the duration and the check.
   framed_limits(const framed_options& options, const workload& base);
 
-  // Runs each once.
-  void measure(const std::vector<int>& cpus);
+  // Runs each once. False: a run did not come to its end; those after it were not made.
+  [[nodiscard]] bool measure(const std::vector<int>& cpus);
 
   void print() const;
   nlohmann::json json() const;

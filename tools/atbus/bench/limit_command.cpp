@@ -265,8 +265,9 @@ void run_machine(const limit_options& options, const workload& base, json_output
 void run_framed(const limit_options& options, const workload& base, json_output& output) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   framed_limits limits{options.sockets, base};
-  for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
-    limits.measure(cpus);
+  bool good = true;
+  for (std::uint32_t round = 0; round != options.common.repeat && good && !interrupted(); ++round) {
+    good = limits.measure(cpus);
   }
   if (!output.takes_stdout()) {
     limits.print();
