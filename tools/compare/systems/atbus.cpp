@@ -1,13 +1,9 @@
 // atbus: lanes of shared memory, TCP, Unix sockets with and without a lane, and within one process.
 //
 // Variants: "no_checksum" (TCP) for comparison with what sends none.
-#include "atbus/atbus.hpp"
-
-#include <sched.h>
-
 #include <optional>
 
-#include "harness/roles.h"
+#include "systems/atbus_outlet.h"
 
 namespace atbus::compare {
 namespace {
@@ -31,9 +27,13 @@ receiver open_receiver(const options& run, const std::string& address) {
   settings.lanes = static_cast<std::uint32_t>(std::max<std::uint64_t>(run.senders, 64));
   auto opened = receiver::open(address, settings);
   if (!opened) {
-    throw std::runtime_error("open: " + opened.error().text());
+    require("open", opened.error());
   }
   return std::move(opened).value();
+}
+
+sender connect(const options& run, const std::string& address) {
+  return retry([&] { return sender::open(address, make_options<sender_options>(run)); }).value();
 }
 
 struct atbus_channel {
@@ -55,22 +55,16 @@ struct atbus_channel {
     receiver in_;
   };
 
-  class outlet {
+  class outlet : outlet_base {
    public:
     outlet(const options& run, const std::string& address)
-        : out_{retry([&] {
-                 return sender::open(address, make_options<sender_options>(run));
-               }).value()},
-          own_(run.bytes_max),
-          claim_{run.claim},
-          socket_{through_socket(address)},
-          shares_core_{run.senders > 1} {}
+        : outlet_base{run, through_socket(address)}, out_{connect(run, address)} {}
 
     // Through a socket, what is sent together leaves in one system call; into a lane, a message is
     // there when it is written.
     template <class Compose>
     bool send(std::size_t length, Compose&& compose) {
-      if (!socket_) {
+      if (!by_socket()) {
         return write(out_, length, compose);
       }
       if (!batch_) {
@@ -80,7 +74,7 @@ struct atbus_channel {
         return false;
       }
       batched_ += length;
-      if (batched_ >= batch_bytes) {
+      if (batched_ >= bytes_together) {
         publish();
       }
       return true;
@@ -93,60 +87,24 @@ struct atbus_channel {
       }
     }
 
-    // Alone on its core a sender just tries again; otherwise it lets the others run. One that waits
-    // for the kernel sleeps: there is enough to write until it wakes up.
-    void wait_for_room() noexcept {
+    void wait_for_room() {
       publish();
-      if (socket_) {
-        static_cast<void>(out_.wait_writable(std::chrono::milliseconds{10}));
-      } else if (shares_core_) {
-        sched_yield();
-      } else {
-        bench::spin_pause();
-      }
+      pause([&](auto time) { return out_.wait_writable(time); });
     }
 
     // The receiver ends when it has everything; that may be before this is told so.
     void finish() {
       publish();
-      const status flushed = out_.flush(std::chrono::seconds{8});
-      if (!flushed && flushed != errc::peer_closed) {
-        throw std::runtime_error("flush: " + flushed.text());
+      if (const status flushed = out_.flush(std::chrono::seconds{8});
+          flushed != errc::peer_closed) {
+        require("flush", flushed);
       }
     }
 
    private:
-    static constexpr std::size_t batch_bytes = 240 * 1024;
-
-    template <class Target, class Compose>
-    bool write(Target& target, std::size_t length, Compose&& compose) {
-      if (!claim_) {
-        compose(own_.data());
-        return sent(target.send({own_.data(), length}));
-      }
-      auto slot = target.claim(length);
-      if (!slot) [[unlikely]] {
-        return sent(slot.why());
-      }
-      compose(slot.bytes().data());
-      slot.commit();
-      return true;
-    }
-
-    static bool sent(const status& what) {
-      if (!what && what != errc::would_block) [[unlikely]] {
-        throw std::runtime_error("send: " + what.text());
-      }
-      return static_cast<bool>(what);
-    }
-
     sender out_;
     std::optional<message_batch> batch_;
     std::size_t batched_ = 0;
-    std::vector<std::byte> own_;
-    bool claim_;
-    bool socket_;
-    bool shares_core_;
   };
 };
 

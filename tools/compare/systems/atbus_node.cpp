@@ -1,8 +1,5 @@
 // Nodes of atbus: what the bus costs beside the bare channels it stands on.
-#include <sched.h>
-
-#include "atbus/atbus.hpp"
-#include "harness/roles.h"
+#include "systems/atbus_outlet.h"
 
 namespace atbus::compare {
 namespace {
@@ -17,12 +14,15 @@ node open_node(const options& run, bus_id id) {
   return node{id, settings};
 }
 
-template <class Status>
-void require(const char* verb, const Status& what) {
-  if (!what) {
-    throw std::runtime_error(std::string{verb} + ": " + std::string{what.text()});
+// The receiving node as something to write to.
+struct node_target {
+  node& from;
+
+  status send(bytes_view bytes) { return from.send(receiving_node, type_of_messages, bytes); }
+  node_slot claim(std::size_t length) {
+    return from.claim(receiving_node, type_of_messages, length);
   }
-}
+};
 
 struct atbus_node {
   static constexpr bool has_threads = false;
@@ -47,14 +47,11 @@ struct atbus_node {
     node at_;
   };
 
-  class outlet {
+  class outlet : outlet_base {
    public:
     outlet(const options& run, const std::string& address)
-        : from_{open_node(run, bus_id{receiving_node.value() + 1 + run.sender})},
-          own_(run.bytes_max),
-          claim_{run.claim},
-          lane_{address.starts_with("shm:")},
-          shares_core_{run.senders > 1} {
+        : outlet_base{run, !address.starts_with("shm:")},
+          from_{open_node(run, bus_id{receiving_node.value() + 1 + run.sender})} {
       require("connect", from_.connect(receiving_node, address));
       static_cast<void>(retry([&] {
         from_.poll();
@@ -65,11 +62,11 @@ struct atbus_node {
     // A node is polled now and then: so it sends what is queued, and learns what has arrived.
     template <class Compose>
     bool send(std::size_t length, Compose&& compose) {
-      if (!write(length, compose)) {
+      if (!write(node_target{from_}, length, compose)) {
         return false;
       }
       unpolled_ += length;
-      if (unpolled_ >= bytes_between_polls) {
+      if (unpolled_ >= bytes_together) {
         publish();
       }
       return true;
@@ -80,51 +77,16 @@ struct atbus_node {
       unpolled_ = 0;
     }
 
-    // As a sender of a bare channel waits.
     void wait_for_room() {
       publish();
-      if (!lane_) {
-        static_cast<void>(from_.wait(std::chrono::milliseconds{10}));
-      } else if (shares_core_) {
-        sched_yield();
-      } else {
-        bench::spin_pause();
-      }
+      pause([&](auto time) { return from_.wait(time); });
     }
 
     void finish() { require("shutdown", from_.shutdown(std::chrono::seconds{8})); }
 
    private:
-    static constexpr std::size_t bytes_between_polls = 240 * 1024;
-
-    template <class Compose>
-    bool write(std::size_t length, Compose&& compose) {
-      if (!claim_) {
-        compose(own_.data());
-        return sent(from_.send(receiving_node, type_of_messages, bytes_view{own_.data(), length}));
-      }
-      auto slot = from_.claim(receiving_node, type_of_messages, length);
-      if (!slot) [[unlikely]] {
-        return sent(slot.why());
-      }
-      compose(slot.bytes().data());
-      slot.commit();
-      return true;
-    }
-
-    static bool sent(const status& what) {
-      if (what != errc::would_block) [[likely]] {
-        require("send", what);
-      }
-      return static_cast<bool>(what);
-    }
-
     node from_;
     std::size_t unpolled_ = 0;
-    std::vector<std::byte> own_;
-    bool claim_;
-    bool lane_;
-    bool shares_core_;
   };
 };
 
