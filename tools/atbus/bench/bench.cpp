@@ -1,9 +1,6 @@
 #include "atbus/bench/bench.h"
 
-#include "atbus/bench/latency_command.h"
-#include "atbus/bench/limit_command.h"
-#include "atbus/bench/pool.h"
-#include "atbus/bench/throughput_command.h"
+#include "atbus/bench/commands.h"
 #include "atbus/subcommands.h"
 
 namespace atbus::bench {

@@ -1,13 +1,11 @@
-#include "atbus/bench/latency_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 
 #include "atbus/bench/channel_open.h"
+#include "atbus/bench/commands.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
 #include "atbus/bench/node_open.h"

@@ -1,13 +1,11 @@
-#include "atbus/bench/limit_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "atbus/bench/commands.h"
 #include "atbus/bench/framed_limit.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
@@ -288,16 +286,12 @@ void run(limit_options options) {
 }
 
 void add_socket_options(CLI::App& command, framed_options& options) {
-  static const std::map<std::string, socket_kind> addresses = [] {
-    std::map<std::string, socket_kind> all;
-    for (const socket_kind kind : all_socket_kinds) {
-      all.emplace(address_of(kind), kind);
-    }
-    return all;
-  }();
-  command.add_option("--address", options.addresses, "sockets: only this one; may be repeated")
-      ->transform(CLI::CheckedTransformer(addresses).description(""))
-      ->type_name("ipv6://::1|ipv4://127.0.0.1|unix")
+  std::map<std::string, socket_kind> addresses;
+  for (const socket_kind kind : all_socket_kinds) {
+    addresses.emplace(address_of(kind), kind);
+  }
+  add_choice(command, "--address", options.addresses, "sockets: only this one; may be repeated",
+             addresses, "ipv6://::1|ipv4://127.0.0.1|unix")
       ->allow_extra_args(false);
   add_bytes(command, "--socket-buffer", options.shape.buffer_bytes,
             "sockets: buffer to ask the kernel for, such as 4M; 0: its own choice",

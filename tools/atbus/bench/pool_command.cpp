@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "atbus/bench/commands.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/options.h"
-#include "atbus/bench/pool.h"
 #include "atbus/bench/pool_process.h"
 #include "atbus/bench/report.h"
 #include "atbus/bench/statistics.h"

@@ -1,16 +1,12 @@
-#include "atbus/bench/throughput_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "atbus/bench/channel_limit.h"
 #include "atbus/bench/channel_open.h"
+#include "atbus/bench/commands.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
 #include "atbus/bench/node_open.h"
