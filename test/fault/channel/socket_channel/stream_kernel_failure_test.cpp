@@ -1,4 +1,4 @@
-// The incarnation of a sender and a receiver that talk through sockets, in which each system call fails
+// A sender and a receiver that talk through sockets, while each system call fails
 // once, with each error that a kernel answers it with, or moves less than it was asked to.
 //
 // Whatever fails: nobody waits for ever and nobody spins, messages arrive in order and at most once,

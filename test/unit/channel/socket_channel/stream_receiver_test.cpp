@@ -1,4 +1,4 @@
-// The incarnation of a stream's receiver: who may come, who has to go, and what becomes of the others.
+// A stream's receiver: which connections it accepts, which it ends, and what becomes of the others.
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
