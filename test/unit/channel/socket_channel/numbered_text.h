@@ -1,6 +1,7 @@
 // Messages of any length that carry a number.
 #pragma once
 
+#include "atbus/bytes.hpp"
 #include "numbered_message.h"
 #include "test.h"
 
