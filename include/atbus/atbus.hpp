@@ -14,6 +14,7 @@
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "atbus/status.hpp"
+#include "atbus/task.hpp"
 
 /// All of the library. Names in atbus::detail are its own, and may change at any time.
 namespace atbus {}
