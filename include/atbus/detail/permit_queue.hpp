@@ -66,12 +66,12 @@ class permit_queue {
   }
 
   /// Returns a permit, and resumes those that it suffices for. What they return meanwhile is passed
-  /// on by the outermost call, so that the stack does not grow with the number of waiters.
+  /// on by the outermost call, so that the stack does not grow with the number of waiters. The
+  /// caller holds a reference meanwhile: a coroutine may destroy the limit.
   void give_back() noexcept {
     ++available_;
     if (is_resuming_ || is_closed_)
       return;
-    const reference keep_alive = share();
     is_resuming_ = true;
     while (available_ > 0 && first_ != nullptr) {
       --available_;
@@ -80,7 +80,7 @@ class permit_queue {
     is_resuming_ = false;
   }
 
-  /// Resumes all that wait, without a permit. Nobody waits here afterwards.
+  /// Resumes all that wait, without a permit. Nothing waits here afterwards.
   void close() noexcept {
     is_closed_ = true;
     while (first_ != nullptr)

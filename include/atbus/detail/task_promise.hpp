@@ -78,7 +78,7 @@ class resume_loop {
   std::coroutine_handle<> next_;
 };
 
-/// The part of a promise that does not depend on the result: who waits for it, and an exception.
+/// The part of a promise that does not depend on the result: what waits for it, and an exception.
 class task_promise_base {
  public:
   struct final_awaiter {
@@ -119,10 +119,10 @@ class task_promise_base {
   std::exception_ptr failure_;
 };
 
+/// The part that keeps the result. `take` moves it out, or throws the exception.
 template <class T>
-class task_promise : public task_promise_base {
+class task_result : public task_promise_base {
  public:
-  task<T> get_return_object() noexcept { return task<T>{*this}; }
   template <std::convertible_to<T> U = T>
   void return_value(U&& value) {
     value_.emplace(std::forward<U>(value));
@@ -137,9 +137,8 @@ class task_promise : public task_promise_base {
 };
 
 template <class T>
-class task_promise<T&> : public task_promise_base {
+class task_result<T&> : public task_promise_base {
  public:
-  task<T&> get_return_object() noexcept { return task<T&>{*this}; }
   /// Takes only what `T&` refers to without a temporary.
   template <class U>
   requires std::convertible_to<U*, T*>
@@ -154,11 +153,16 @@ class task_promise<T&> : public task_promise_base {
 };
 
 template <>
-class task_promise<void> : public task_promise_base {
+class task_result<void> : public task_promise_base {
  public:
-  task<void> get_return_object() noexcept;
   void return_void() const noexcept {}
   void take() const { rethrow_failure(); }
+};
+
+template <class T>
+class task_promise : public task_result<T> {
+ public:
+  task<T> get_return_object() noexcept { return task<T>{*this}; }
 };
 
 /// Owns the frame of a task.

@@ -274,10 +274,12 @@ TEST(Task, GoesOnAfterAnAwaitableThatResumesItWithinTheCall) {
 // when the inner one has ended and `afterwards` destroys both.
 TEST(Task, MayBeDestroyedByAnAwaitableThatHasResumedIt) {
   int alive = 0;
+  std::string log;
   std::optional<test::owned_coroutine> owner;
   test::gate here;
   const auto inner = [&]() -> task<> {
     co_await here;
+    co_await note(log, 'a');
     co_await resumes_inside{[&] { owner.reset(); }};
   };
   const auto outer = [&](test::counted) -> task<> {
