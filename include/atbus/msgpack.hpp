@@ -1,0 +1,78 @@
+/// @file
+/// Messages that are msgpack: any type with MSGPACK_DEFINE that has a number (typed.hpp).
+///
+/// ```cpp
+/// struct order {
+///   static constexpr std::uint32_t message_type = 20;
+///   std::string item;
+///   int count = 0;
+///   MSGPACK_DEFINE(item, count)
+/// };
+/// ```
+///
+/// The program has to find msgpack-c (the headers of msgpack-cxx). Fields may be added at the end:
+/// msgpack-c leaves what is missing as it was, and ignores what is too much. Bytes from outside
+/// can't bring about more memory than a few times their own size, and no deep recursion.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <msgpack.hpp>
+#include <vector>
+
+#include "atbus/bytes.hpp"
+#include "atbus/typed.hpp"
+
+namespace atbus {
+
+namespace detail {
+
+struct byte_sink {
+  std::vector<std::byte>& bytes;
+  void write(const char* from, std::size_t size) {
+    const auto* const first = reinterpret_cast<const std::byte*>(from);
+    bytes.insert(bytes.end(), first, first + size);
+  }
+};
+
+}  // namespace detail
+
+/// A type with MSGPACK_DEFINE, MSGPACK_DEFINE_ARRAY or MSGPACK_DEFINE_MAP.
+template <class T>
+concept has_msgpack = requires(const T& value, T& to, msgpack::packer<detail::byte_sink>& packer,
+                               const msgpack::object& from) {
+  value.msgpack_pack(packer);
+  to.msgpack_unpack(from);
+};
+
+/// The codec of these types.
+template <has_msgpack T>
+struct codec<T> {
+  /// Appends the value as msgpack.
+  static void append(const T& value, std::vector<std::byte>& to) {
+    detail::byte_sink sink{to};
+    msgpack::pack(sink, value);
+  }
+  /// Reads the value. False: the bytes are no msgpack, too many, or of other types.
+  static bool read(bytes_view from, T& value) {
+    const std::string_view text = as_text(from);
+    // An announced length is at most the bytes there are; nesting is bounded.
+    const msgpack::unpack_limit limit{text.size(), text.size(), text.size(),
+                                      text.size(), text.size(), 32};
+    try {
+      std::size_t read = 0;
+      const msgpack::object_handle parsed =
+          msgpack::unpack(text.data(), text.size(), read, nullptr, nullptr, limit);
+      if (read != text.size())
+        return false;
+      parsed.get().convert(value);
+      return true;
+    } catch (const msgpack::unpack_error&) {
+      return false;
+    } catch (const msgpack::type_error&) {
+      return false;
+    }
+  }
+};
+
+}  // namespace atbus
