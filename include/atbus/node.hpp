@@ -16,10 +16,10 @@
 /// incarnation gets it again only with the mark `redelivered`). Or on_undelivered is called once
 /// for it, with the outcome not_delivered (proven) or outcome_unknown.
 ///
-/// Client: a node with bus id 0. It sends commands to one node, and leaves. connect(0, address)
-/// connects to the node at that address, regardless of its id; command(0, ...) sends it a command.
-/// A client can do nothing else: it can't listen, send messages, or receive them. The other node
-/// knows a client only while it is connected.
+/// Client: a node with bus id 0. It sends commands and requests to one node, and leaves. connect(0,
+/// address) connects to the node at that address, regardless of its id; command(0, ...) and
+/// request(0, ...) ask it. A client can do nothing else: it can't listen, send messages, or receive
+/// them. The other node knows a client only while it is connected.
 ///
 /// A node runs in one of three ways: run() owns the thread; poll() is called once per frame and
 /// never blocks; or a libuv loop drives the node (node_options::loop).
@@ -31,8 +31,8 @@
 /// sender().
 ///
 /// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
-/// One exception: close and the destructor call the pending callbacks of on_ready and command with
-/// `closed`, even inside a handler; a callback must not throw then. A handler may call any
+/// One exception: close and the destructor call the pending callbacks of on_ready, command and
+/// request with `closed`, even inside a handler; a callback must not throw then. A handler may call any
 /// function: send, close, disconnect, destroy the node.
 ///
 /// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
@@ -45,12 +45,15 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,7 +71,11 @@
 #include "atbus/node_sender.hpp"
 #include "atbus/node_stats.hpp"
 #include "atbus/policies.hpp"
+#include "atbus/request.hpp"
+#include "atbus/sleep.hpp"
 #include "atbus/status.hpp"
+#include "atbus/task.hpp"
+#include "atbus/typed.hpp"
 
 namespace atbus {
 
@@ -256,6 +263,22 @@ class ATBUS_API node {
               delivery_policy policy) noexcept {
     return send(to, type, as_bytes(text), policy);
   }
+  /// Accepts a copy of the value, as send of its bytes does; see typed.hpp. Also: what its codec
+  /// throws.
+  template <typed_message T>
+  status send(bus_id to, const T& value) {
+    if constexpr (requires { codec<T>::size(value); }) {
+      node_slot slot = claim(to, message_type<T>::value, codec<T>::size(value));
+      if (!slot)
+        return slot.why();
+      codec<T>::write(value, slot.bytes());
+      slot.commit();
+      return {};
+    } else {
+      return detail::with_bytes_of(
+          value, [&](bytes_view bytes) { return send(to, message_type<T>::value, bytes); });
+    }
+  }
   /// `length` writable bytes of a message. If send would fail, the slot is false and why() returns
   /// the error.
   [[nodiscard]] node_slot claim(bus_id to, std::uint32_t type, std::size_t length) noexcept {
@@ -298,25 +321,139 @@ class ATBUS_API node {
   [[nodiscard]] command_awaitable command(bus_id to, command_words words,
                                           std::chrono::nanoseconds timeout);
 
+  /// Sends that node a request; see request.hpp. If the handle is true, `call` is called exactly
+  /// once, and never from within this function, with the outcome (response::how). The payload may
+  /// have message_limit - request_overhead bytes.
+  ///
+  /// Errors: those of send; invalid_argument (a negative timeout); would_block also while
+  /// node_options::requests of this node's requests to that node have no outcome (on_writable is
+  /// called when half of them have one).
+  request_handle request(bus_id to, std::uint32_t type, bytes_view bytes,
+                         std::chrono::nanoseconds timeout,
+                         std::function<void(const response&)> call);
+  /// A request with a text.
+  request_handle request(bus_id to, std::uint32_t type, std::string_view text,
+                         std::chrono::nanoseconds timeout,
+                         std::function<void(const response&)> call) {
+    return request(to, type, as_bytes(text), timeout, std::move(call));
+  }
+  /// The same for coroutines: `co_await node.request(...)` gives a kept_response. The bytes must be
+  /// valid until the coroutine waits.
+  [[nodiscard]] request_awaitable request(bus_id to, std::uint32_t type, bytes_view bytes,
+                                          std::chrono::nanoseconds timeout) noexcept;
+  /// The same with a text.
+  [[nodiscard]] request_awaitable request(bus_id to, std::uint32_t type, std::string_view text,
+                                          std::chrono::nanoseconds timeout) noexcept {
+    return request(to, type, as_bytes(text), timeout);
+  }
+  /// A request and a response that are values; see typed.hpp. Also: what a codec throws.
+  template <has_codec Reply, typed_message T, std::invocable<const typed_response<Reply>&> Call>
+  request_handle request(bus_id to, const T& value, std::chrono::nanoseconds timeout, Call call) {
+    return detail::with_bytes_of(value, [&](bytes_view bytes) {
+      return request(
+          to, message_type<T>::value, bytes, timeout,
+          [call = std::move(call)](const response& r) mutable { call(typed_response<Reply>{r}); });
+    });
+  }
+  /// The same for coroutines: `co_await node.request<Reply>(...)` gives a typed_response<Reply>.
+  template <has_codec Reply, typed_message T>
+  [[nodiscard]] typed_request_awaitable<Reply> request(bus_id to, const T& value,
+                                                       std::chrono::nanoseconds timeout) {
+    return {value,
+            [&](bytes_view bytes) { return request(to, message_type<T>::value, bytes, timeout); }};
+  }
+  /// Ends the wait for that request: its call gets `cancelled`, and the node that was asked is told
+  /// (request::is_wanted). Errors: not_found (its outcome is known already, or it was not
+  /// accepted), closed.
+  status cancel(const request_handle& which);
+
+  /// One request to each of these nodes: `call` is called once, as of request, as soon as `enough` of
+  /// them have replied, or all have an outcome, at the latest after `timeout`. It gets the outcome of
+  /// each, in the order of `to`; requests that still wait then are cancelled. Nodes that can't be
+  /// asked have the error of request as their outcome. Errors: invalid_argument (no nodes, enough is
+  /// 0, a negative timeout), closed, out_of_memory.
+  status gather(const std::vector<bus_id>& to, std::uint32_t type, bytes_view bytes,
+                std::size_t enough, std::chrono::nanoseconds timeout,
+                std::function<void(const std::vector<kept_response>&)> call);
+  /// The same for coroutines: `co_await node.gather(...)` gives a std::vector<kept_response>, empty
+  /// if the call was refused. The bytes must be valid until the coroutine waits.
+  [[nodiscard]] gather_awaitable gather(std::vector<bus_id> to, std::uint32_t type,
+                                        bytes_view bytes, std::size_t enough,
+                                        std::chrono::nanoseconds timeout) noexcept;
+
+  /// `co_await node.sleep(time)` waits for that time on the node's clock; see sleep.hpp. 0 or less:
+  /// until the next poll.
+  [[nodiscard]] sleep_awaitable sleep(std::chrono::nanoseconds time) noexcept {
+    return {core(), time};
+  }
+  /// Starts a task that nothing awaits; it runs at once until it first waits. An exception that
+  /// leaves it is thrown by the poll that resumed it, or by spawn; after the node has ended it is
+  /// dropped.
+  void spawn(task<> what);
+
   /// A sender for another thread, with a lane of its own into this node. Its send returns any
   /// error.
   [[nodiscard]] node_sender sender();
 
   /// Called for each message to this node; see message.
   void on_message(std::function<void(const message&)> handler);
+  /// Called for each message that is a T, in place of on_message, with the value, or with the value
+  /// and the message; see typed.hpp. Messages of its number that are no T are counted and dropped.
+  /// Errors: invalid_argument (another type of this program has this number), closed.
+  template <typed_message T, class Handler>
+  error on(Handler handler) {
+    return set_typed(message_type<T>::value, &detail::type_tag<T>,
+                     [handler = std::move(handler)](const message& m) mutable {
+                       return detail::call_typed<T>(handler, m);
+                     });
+  }
+  /// Ends that: messages of its number go to on_message again.
+  template <typed_message T>
+  void off() {
+    (void)set_typed(message_type<T>::value, &detail::type_tag<T>, {});
+  }
   /// Sets the handler of all commands. A command without a handler is answered with
   /// unknown_command. An empty handler counts as none.
   void on_command(std::function<void(atbus::command&)> handler);
   /// Sets the handler of the commands with this name, which then no longer go to the handler of all
   /// commands.
   void on_command(std::string_view name, std::function<void(atbus::command&)> handler);
+  /// Sets the handler of the requests of this type, which then no longer go to the handler of all
+  /// requests.
+  void on_request(std::uint32_t type, std::function<void(atbus::request&)> handler);
+  /// Sets the handler of all requests. A request without a handler is answered with
+  /// unknown_request. An empty handler counts as none. If a handler throws, the request fails with
+  /// "its handler threw".
+  void on_request(std::function<void(atbus::request&)> handler);
+  /// The same for a handler that is a coroutine: it takes the request by value and returns a task<>.
+  /// It runs at once until it first waits. Its exceptions are treated as those of spawn.
+  template <class Handler>
+  requires std::same_as<std::invoke_result_t<Handler&, atbus::request>, task<>>
+  void on_request(std::uint32_t type, Handler handler) {
+    on_request(type, as_handler(std::move(handler)));
+  }
+  /// The same for requests that are a T: the handler takes the value and returns the reply, or takes
+  /// the value and the request. Requests of its number that are no T are counted, and fail.
+  template <typed_message T, class Handler>
+  void on_request(Handler handler) {
+    on_request(message_type<T>::value,
+               std::function<void(atbus::request&)>{
+                   [handler = std::move(handler)](atbus::request& r) mutable {
+                     if (!detail::call_typed<T>(handler, r))
+                       r.refuse_malformed();
+                   }});
+  }
+  /// The same for all requests.
+  template <class Handler>
+  requires std::same_as<std::invoke_result_t<Handler&, atbus::request>, task<>>
+  void on_request(Handler handler) { on_request(as_handler(std::move(handler))); }
   /// Called once for each accepted message whose outcome is not_delivered or outcome_unknown. Many
   /// messages dropped for lack of room between two polls may share one call (undelivered::count).
   /// Without a handler, only stats() counts them.
   void on_undelivered(std::function<void(const undelivered&)> handler);
   /// Called when the state of another node changes; see endpoint_event.
   void on_endpoint(std::function<void(const endpoint&, endpoint_event)> handler);
-  /// Called after a would_block of send, claim or command, once that destination has room again.
+  /// Called after a would_block of send, claim, command, request or reply, once that destination has room again.
   void on_writable(std::function<void(bus_id)> handler);
   /// Called with one line of text for operators, without a newline. At most 1,000 lines wait for a
   /// poll; a further line then tells how many were left out.
@@ -370,6 +507,8 @@ class ATBUS_API node {
 
   /// Counters since the node was made.
   [[nodiscard]] node_stats stats() const noexcept;
+  /// The ids of the nodes in that range to which this one is connected, in order: for gather.
+  [[nodiscard]] std::vector<bus_id> connected(const id_range& within) const;
   /// A copy of each node that this one knows.
   [[nodiscard]] std::vector<endpoint> endpoints() const;
 
@@ -382,6 +521,16 @@ class ATBUS_API node {
  private:
   friend struct detail::node_access;
   explicit node(detail::node_state& state) noexcept;
+  [[nodiscard]] detail::node_core* core() const noexcept;
+  error set_typed(std::uint32_t type, const void* tag, std::function<bool(const message&)> handler);
+  // Where the exceptions of tasks go that nothing awaits. Usable after the node has ended.
+  [[nodiscard]] std::function<void(std::exception_ptr)> exception_sink() const;
+  template <class Handler>
+  [[nodiscard]] std::function<void(atbus::request&)> as_handler(Handler handler) const {
+    return [handler = std::move(handler), sink = exception_sink()](atbus::request& r) mutable {
+      start(handler(r.detach()), sink);
+    };
+  }
   status send_elsewhere(bus_id to, std::uint32_t type, bytes_view bytes) noexcept;
   [[nodiscard]] node_slot::core_claim claim_elsewhere(bus_id to, std::uint32_t type,
                                                       std::size_t length) noexcept;

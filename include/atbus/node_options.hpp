@@ -39,6 +39,8 @@ class node_options {
   static constexpr std::size_t message_limit_max = (std::size_t{64} << 20) - 1024;
   /// The largest send_buffer_size in bytes: 1 TiB.
   static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;
+  /// The largest number of requests that may wait: 1,048,576, to one node or to all together.
+  static constexpr std::size_t requests_limit = std::size_t{1} << 20;
 
   /// Runs the node on this loop; the program then calls neither run() nor poll(). The loop must
   /// outlive the node. Default: none.
@@ -144,6 +146,12 @@ class node_options {
     clients_ = most;
     return *this;
   }
+  /// How many requests to one node may wait for a response; one more is would_block. 1 to
+  /// requests_limit; default 16,384.
+  node_options& requests(std::size_t most) {
+    requests_ = most;
+    return *this;
+  }
   /// How long run() goes on after stop() so that accepted messages get their outcome; then it
   /// returns timed_out. 0: not at all. Default 5 s.
   node_options& drain(std::chrono::nanoseconds longest) {
@@ -214,6 +222,8 @@ class node_options {
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
   /// How many clients may be connected.
   [[nodiscard]] std::size_t clients() const noexcept { return clients_; }
+  /// How many requests to one node may wait for a response.
+  [[nodiscard]] std::size_t requests() const noexcept { return requests_; }
   /// How long run() goes on after stop().
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
   /// The path of the directory's file; empty if there is none.
@@ -242,6 +252,7 @@ class node_options {
   std::chrono::nanoseconds message_deadline_{0};
   std::size_t sessions_ = 4096;
   std::size_t clients_ = 64;
+  std::size_t requests_ = 16 * 1024;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
   std::string directory_file_;
   std::shared_ptr<atbus::directory> directory_;

@@ -1,6 +1,6 @@
 /// @struct atbus::node_stats
-/// Counters of a node, from its start. Each kind of drop has one. Commands and replies count as
-/// messages too. A plain value.
+/// Counters of a node, from its start. Each kind of drop has one. Commands, requests and
+/// the answers to them count as messages too. A plain value.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,20 @@ struct node_stats {
   std::uint64_t redelivered = 0;      ///< Messages delivered with the mark `redelivered`.
   /// Commands from others: handled, or refused because no handler exists.
   std::uint64_t commands = 0;
-  std::uint64_t replies = 0;          ///< Replies to commands of this node.
-  std::uint64_t stray_replies = 0;    ///< Replies dropped: too late, or to no command of this node.
-  std::uint64_t would_block = 0;      ///< Sends refused for lack of room.
-  std::uint64_t refused = 0;          ///< Sends refused for another reason.
-  std::uint64_t not_delivered = 0;    ///< Messages with the outcome not_delivered.
-  std::uint64_t outcome_unknown = 0;  ///< Messages with the outcome outcome_unknown.
-  std::uint64_t deadline_drops = 0;   ///< Messages reported because their deadline had passed.
-  std::uint64_t overflow_drops = 0;   ///< Messages dropped for lack of room.
-  std::uint64_t duplicates = 0;       ///< Messages that came again and were dropped.
+  std::uint64_t replies = 0;        ///< Replies to commands of this node.
+  std::uint64_t stray_replies = 0;  ///< Replies dropped: too late, or to no command of this node.
+  std::uint64_t requests = 0;       ///< Requests that came from others, and from this node itself.
+  std::uint64_t expired_requests = 0;  ///< Of these, dropped: their deadline had passed.
+  std::uint64_t responses = 0;         ///< Responses to requests of this node.
+  std::uint64_t late_responses = 0;    ///< Responses dropped: to a request that has its outcome.
+  std::uint64_t malformed = 0;        ///< Messages and requests that were no value of their type.
+  std::uint64_t would_block = 0;       ///< Sends refused for lack of room.
+  std::uint64_t refused = 0;           ///< Sends refused for another reason.
+  std::uint64_t not_delivered = 0;     ///< Messages with the outcome not_delivered.
+  std::uint64_t outcome_unknown = 0;   ///< Messages with the outcome outcome_unknown.
+  std::uint64_t deadline_drops = 0;    ///< Messages reported because their deadline had passed.
+  std::uint64_t overflow_drops = 0;    ///< Messages dropped for lack of room.
+  std::uint64_t duplicates = 0;        ///< Messages that came again and were dropped.
   /// Broadcasts to this node that were dropped: too long, or passed on without a token.
   std::uint64_t broadcast_drops = 0;
   std::uint64_t registrations = 0;         ///< Links that were registered.

@@ -72,10 +72,14 @@ enum class errc : std::uint16_t {
   protocol_error,     ///< The other side sent bytes that no correct peer sends.
   unknown_command,    ///< The node that was asked has no command of that name.
   command_failed,     ///< The node that was asked could not carry the command out.
+  unknown_request,    ///< The node that was asked has no handler for requests of that type.
+  request_failed,     ///< The handler of the request failed it, and may have said why.
+  cancelled,          ///< The request was cancelled by the node that made it.
+  malformed,          ///< The bytes are no value of the type that was expected.
 };
 
 /// Number of codes.
-inline constexpr std::size_t errc_count = static_cast<std::size_t>(errc::command_failed) + 1;
+inline constexpr std::size_t errc_count = static_cast<std::size_t>(errc::malformed) + 1;
 
 /// The category of every std::error_code made here; its name is "atbus". Codes with a POSIX meaning
 /// compare equal to the matching std::errc (would_block to operation_would_block, and so on).

@@ -199,6 +199,25 @@ constexpr std::array<entry, errc_count> entries{{
      "The node that was asked could not do it, or gave the command up without an answer. The reply "
      "has its own words for why.",
      {"node"}},
+    {errc::unknown_request,
+     "unknown_request",
+     "The node that was asked has no handler for requests of that type. Check the number, and set "
+     "one there with on_request.",
+     {"node"}},
+    {errc::request_failed,
+     "request_failed",
+     "The handler of the request failed it, threw, or dropped it without a response. The response "
+     "has its own words for why.",
+     {"node"}},
+    {errc::cancelled,
+     "cancelled",
+     "The request was cancelled by the node that made it. There is nothing to do.",
+     {}},
+    {errc::malformed,
+     "malformed",
+     "The bytes are no value of the type that was expected. Check that both ends use the same "
+     "number for the type, and the same declaration of it.",
+     {"type"}},
 }};
 
 consteval bool rows_match_their_codes() {

@@ -94,6 +94,23 @@ class outgoing_flow {
     return sizeof(held_message) + 2 * sizeof(void*) + message_bytes;
   }
 
+  // Calls `each` with each held message, the oldest first.
+  template <class Each>
+  void for_each(Each&& each) const {
+    for (const held_message& one : held_)
+      each(one);
+  }
+  // Takes the first held message out for which `is_it` says so, without a report: its owner tells the outcome.
+  // False: there is none, or it may have arrived.
+  template <class Is>
+  bool withdraw(Is&& is_it) noexcept {
+    const auto found = std::ranges::find_if(held_, is_it);
+    if (found == held_.end() || found->may_have_arrived || found->redelivered)
+      return false;
+    messages out;
+    move_out(found, out);
+    return true;
+  }
   // Holds a message that has just been accepted.
   void hold(held_message message);
   // Holds the only message of the list, without allocating.

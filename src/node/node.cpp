@@ -1,9 +1,12 @@
 #include "atbus/node.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "atbus/detail/copy_payload.hpp"
+#include "node/core/gathering.h"
 #include "node/core/node_core.h"
 #include "node/node_access.h"
 #include "node/node_state.h"
@@ -51,6 +54,26 @@ result<command_reply> command_awaitable::await_resume() {
     return std::move(reply_);
   const error why{how_};
   return reply_.text().empty() ? why : why.with_text(std::string{reply_.text()});
+}
+
+request_awaitable::~request_awaitable() {
+  if (waits_)
+    core_->requests().forget(sent_);
+}
+
+bool request_awaitable::await_suspend(std::coroutine_handle<> waiting) {
+  if (core_ != nullptr) {
+    sent_ =
+        core_->requests().ask(to_, type_, bytes_, timeout_, [this, waiting](const response& how) {
+          waits_ = false;
+          result_ = kept_response{how};
+          waiting.resume();
+        });
+    waits_ = static_cast<bool>(sent_);
+  }
+  if (!waits_)
+    result_ = kept_response{{core_ != nullptr ? sent_.why() : errc::closed, to_, {}}};
+  return waits_;
 }
 
 node::node(bus_id id, const node_options& options)
@@ -195,13 +218,111 @@ command_awaitable node::command(bus_id to, command_words words, std::chrono::nan
   return {state_ != nullptr ? &state_->core() : nullptr, to, std::move(words), timeout};
 }
 
+request_handle node::request(bus_id to, std::uint32_t type, bytes_view bytes,
+                             std::chrono::nanoseconds timeout,
+                             std::function<void(const response&)> call) {
+  if (state_ == nullptr)
+    return {errc::closed, 0};
+  return state_->core().requests().ask(to, type, bytes, timeout, std::move(call));
+}
+
+request_awaitable node::request(bus_id to, std::uint32_t type, bytes_view bytes,
+                                std::chrono::nanoseconds timeout) noexcept {
+  return {core(), to, type, bytes, timeout};
+}
+
+status node::cancel(const request_handle& which) {
+  return state_ != nullptr ? state_->core().requests().cancel(which) : status{errc::closed};
+}
+
+namespace {
+
+status begin_gathering(detail::node_core& core, const std::vector<bus_id>& to, std::uint32_t type,
+                       bytes_view bytes, std::size_t enough, std::chrono::nanoseconds timeout,
+                       detail::gathering::gather_call call,
+                       std::shared_ptr<detail::gathering>* kept = nullptr) {
+  const auto made =
+      std::make_shared<detail::gathering>(core.requests(), core.events(), enough, std::move(call));
+  const status begun = made->begin(to, type, bytes, timeout);
+  if (begun && kept != nullptr)
+    *kept = made;
+  return begun;
+}
+
+}  // namespace
+
+status node::gather(const std::vector<bus_id>& to, std::uint32_t type, bytes_view bytes,
+                    std::size_t enough, std::chrono::nanoseconds timeout,
+                    std::function<void(const std::vector<kept_response>&)> call) {
+  return state_ != nullptr
+             ? begin_gathering(state_->core(), to, type, bytes, enough, timeout, std::move(call))
+             : status{errc::closed};
+}
+
+gather_awaitable node::gather(std::vector<bus_id> to, std::uint32_t type, bytes_view bytes,
+                              std::size_t enough, std::chrono::nanoseconds timeout) noexcept {
+  return {core(), std::move(to), type, bytes, enough, timeout};
+}
+
+gather_awaitable::~gather_awaitable() {
+  if (gathering_ != nullptr)
+    gathering_->cancel();
+}
+
+bool gather_awaitable::await_suspend(std::coroutine_handle<> waiting) {
+  return core_ != nullptr && begin_gathering(
+                                 *core_, to_, type_, bytes_, enough_, timeout_,
+                                 [this, waiting](std::vector<kept_response>&& all) {
+                                   gathering_.reset();
+                                   result_ = std::move(all);
+                                   waiting.resume();
+                                 },
+                                 &gathering_);
+}
+
+bool sleep_awaitable::await_suspend(std::coroutine_handle<> waiting) noexcept {
+  sleeper_.waiting = waiting;
+  sleeper_.result =
+      core_ != nullptr ? core_->sleeping().add(sleeper_, time_) : status{errc::closed};
+  return static_cast<bool>(sleeper_.result);
+}
+
+void node::spawn(task<> what) {
+  if (state_ == nullptr)
+    return;
+  start(std::move(what), exception_sink());
+  // The task may have closed the node.
+  if (state_ != nullptr && !state_->core().dispatching())
+    state_->core().events().rethrow();
+}
+
+detail::node_core* node::core() const noexcept {
+  return state_ != nullptr ? &state_->core() : nullptr;
+}
+
+std::function<void(std::exception_ptr)> node::exception_sink() const {
+  if (state_ == nullptr)
+    return [](const std::exception_ptr&) {};
+  return state_->core().events().exception_sink();
+}
+
 node_sender node::sender() {
   return node_sender{state_ != nullptr ? state_->open_thread_lane() : error{errc::closed}};
 }
 
 void node::on_message(std::function<void(const message&)> handler) {
   if (state_ != nullptr)
-    state_->core().events().set(&detail::node_handlers::on_message, std::move(handler));
+    state_->core().events().set_message(std::move(handler));
+}
+
+error node::set_typed(std::uint32_t type, const void* tag,
+                      std::function<bool(const message&)> handler) {
+  if (state_ == nullptr)
+    return errc::closed;
+  if (state_->core().events().set_typed(type, tag, std::move(handler)))
+    return {};
+  return {errc::invalid_argument,
+          "another type of this program has the message type " + std::to_string(type)};
 }
 
 void node::on_command(std::function<void(atbus::command&)> handler) {
@@ -212,6 +333,16 @@ void node::on_command(std::function<void(atbus::command&)> handler) {
 void node::on_command(std::string_view name, std::function<void(atbus::command&)> handler) {
   if (state_ != nullptr)
     state_->core().events().set_command(std::string{name}, std::move(handler));
+}
+
+void node::on_request(std::uint32_t type, std::function<void(atbus::request&)> handler) {
+  if (state_ != nullptr)
+    state_->core().events().set_request(type, std::move(handler));
+}
+
+void node::on_request(std::function<void(atbus::request&)> handler) {
+  if (state_ != nullptr)
+    state_->core().events().set(&detail::node_handlers::on_request, std::move(handler));
 }
 
 void node::on_undelivered(std::function<void(const undelivered&)> handler) {
@@ -293,6 +424,16 @@ std::chrono::nanoseconds node::longest_sleep() const noexcept {
 
 node_stats node::stats() const noexcept {
   return state_ != nullptr ? state_->core().stats() : node_stats{};
+}
+
+std::vector<bus_id> node::connected(const id_range& within) const {
+  std::vector<bus_id> all;
+  for (const endpoint& one : endpoints()) {
+    if (one.connected() && within.contains(one.id()))
+      all.push_back(one.id());
+  }
+  std::ranges::sort(all);
+  return all;
 }
 
 std::vector<endpoint> node::endpoints() const {

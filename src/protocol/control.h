@@ -161,6 +161,13 @@ struct found_body {
   friend bool operator==(const found_body&, const found_body&) = default;
 };
 
+// The asking node waits no longer for the response to a request. There is no answer.
+struct cancel_body {
+  static constexpr auto kind = message_kind::cancel;
+  std::uint64_t number = 0;  // of the request
+  friend bool operator==(const cancel_body&, const cancel_body&) = default;
+};
+
 // Replaces the contents of `message` by a whole message with its head, at most control_size_max bytes.
 // Allocates nothing if `message` has the room.
 template <class Body>

@@ -37,6 +37,7 @@ enum class message_kind : std::uint8_t {
   // Ignored by nodes that do not know them.
   where = 0x80,
   found,
+  cancel,
 };
 inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
@@ -50,12 +51,14 @@ inline constexpr std::size_t message_kind_count =  // of those below 0x80
     return "where";
   if (kind == message_kind::found)
     return "found";
+  if (kind == message_kind::cancel)
+    return "cancel";
   return names[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_known(message_kind kind) noexcept {
   return static_cast<std::size_t>(kind) < message_kind_count || kind == message_kind::where ||
-         kind == message_kind::found;
+         kind == message_kind::found || kind == message_kind::cancel;
 }
 
 // Unknown kinds with this bit are ignored; any other unknown kind violates the protocol.
@@ -77,9 +80,13 @@ inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
 // For routed messages and broadcasts: one link on the path had no tokens, and the kernel could not
 // authenticate its other end.
 inline constexpr std::uint8_t flag_unproven = 32;
+// The payload is a request (request_body.h); with flag_reply, the response to one, whose type is an errc.
+inline constexpr std::uint8_t flag_request = 64;
+// Without any of these a message is the user's, and goes to on_message.
+inline constexpr std::uint8_t exchange_flags = command_flags | flag_request;
 inline constexpr std::uint8_t routed_flags = flag_acknowledge | flag_unproven;
 inline constexpr std::uint8_t known_flags =
-    flag_redelivered | flag_require_delivery | flag_acknowledge | command_flags;
+    flag_redelivered | flag_require_delivery | flag_acknowledge | exchange_flags;
 
 struct message_head {
   message_kind kind = message_kind::data;

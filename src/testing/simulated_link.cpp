@@ -194,6 +194,13 @@ void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>
   }
 }
 
+void simulated_link::visit_unhandled(const std::function<void(bytes_view)>& each) const {
+  const simulated_way& way = out();
+  for (std::uint64_t number = std::max(way.released, way.handled);
+       !keeps() && number < way.committed; ++number)
+    each(way.at(number));
+}
+
 void simulated_link::resume() noexcept {
   if (std::exchange(paused_, false))
     owner_.look_at(*this);

@@ -104,6 +104,7 @@ class simulated_link final : public link {
   void release(std::uint64_t messages) noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
   void take_unreleased(const std::function<void(bytes_view, errc)>& each) override;
+  void visit_unhandled(const std::function<void(bytes_view)>& each) const override;
   void pause() noexcept override { paused_ = true; }
   void resume() noexcept override;
   void close(std::chrono::nanoseconds linger) noexcept override;

@@ -1,6 +1,7 @@
 #include "node/core/event_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace atbus::detail {
@@ -13,17 +14,81 @@ constexpr std::size_t untold_drops_least = std::size_t{1024} * 1024;
 
 }  // namespace
 
-void event_queue::set_command(std::string name, std::function<void(command&)> handler) {
-  std::map<std::string, std::function<void(command&)>, std::less<>> one;
-  one.emplace(std::move(name), std::move(handler));
-  const auto change = [this, one = std::move(one)]() mutable {
-    handlers_.on_command_named.erase(one.begin()->first);
-    handlers_.on_command_named.merge(one);  // takes no memory
-  };
+template <class Change>
+void event_queue::change(Change what) {
   if (polling_)
-    changes_.emplace_back(change);
+    changes_.emplace_back(std::move(what));
   else
-    std::function<void()>{change}();
+    what();
+}
+
+template <class Map>
+void event_queue::set_in(Map node_handlers::*map, typename Map::key_type key,
+                         typename Map::mapped_type handler) {
+  Map one;
+  one.emplace(std::move(key), std::move(handler));
+  change([this, map, one = std::move(one)]() mutable {
+    (handlers_.*map).erase(one.begin()->first);
+    (handlers_.*map).merge(one);  // takes no memory
+  });
+}
+
+void event_queue::set_command(std::string name, std::function<void(command&)> handler) {
+  set_in(&node_handlers::on_command_named, std::move(name), std::move(handler));
+}
+
+void event_queue::set_request(std::uint32_t type, std::function<void(request&)> handler) {
+  set_in(&node_handlers::on_request_typed, type, std::move(handler));
+}
+
+void event_queue::set_message(std::function<void(const message&)> handler) {
+  change([this, handler = std::move(handler)]() mutable {
+    (handlers_.on_typed.empty() ? handlers_.on_message : handlers_.on_other_message) =
+        std::move(handler);
+  });
+}
+
+bool event_queue::set_typed(std::uint32_t type, const void* tag, typed_handler handler) {
+  if (const auto known = typed_tags_.find(type); known != typed_tags_.end() && known->second != tag)
+    return false;
+  const bool ends = !handler;
+  std::map<std::uint32_t, typed_handler> one;
+  one.emplace(type, std::move(handler));
+  change([this, ends, one = std::move(one)]() mutable {
+    if (handlers_.on_typed.empty() && !ends) {
+      handlers_.on_other_message = std::move(handlers_.on_message);
+      handlers_.on_message = [this](const message& what) { tell_message(what); };
+    }
+    handlers_.on_typed.erase(one.begin()->first);
+    if (!ends)
+      handlers_.on_typed.merge(one);  // takes no memory
+    else if (handlers_.on_typed.empty())
+      handlers_.on_message = std::move(handlers_.on_other_message);
+  });
+  if (ends)
+    typed_tags_.erase(type);
+  else
+    typed_tags_.emplace(type, tag);
+  return true;
+}
+
+void event_queue::tell_message(const message& what) {
+  const auto typed = handlers_.on_typed.find(what.type());
+  if (typed == handlers_.on_typed.end()) {
+    if (handlers_.on_other_message)
+      handlers_.on_other_message(what);
+  } else if (!typed->second(what)) {
+    count_malformed(what.source(), what.type());
+  }
+}
+
+void event_queue::count_malformed(bus_id source, std::uint32_t type) noexcept {
+  ++node_.stats.malformed;
+  try {
+    log_cause(errc::malformed, "a message of type " + std::to_string(type) + " from " +
+                                   source.to_string() + " is no value of that type");
+  } catch (const std::bad_alloc&) {  // it is counted
+  }
 }
 
 void event_queue::end_poll() noexcept {
@@ -55,7 +120,7 @@ outgoing_flow::sink event_queue::reporter(peer& of) {
   return [this, id = of.id](held_message&& what, errc reason) {
     const bool unknown = what.outcome() == errc::outcome_unknown;
     if (what.flags != 0)
-      ask_.command_undelivered(what, reason);
+      ask_.exchange_undelivered(what, reason);
     else
       tell_undelivered(id, std::move(what), reason);
     ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
@@ -190,6 +255,7 @@ bool event_queue::tell_those_here() {
 }
 
 void event_queue::close() noexcept {
+  *self_ = nullptr;
   last_drops_.clear();
   for (auto untold = std::exchange(events_, {}); const event& item : untold) {
     if (item.kind == event::what::call)

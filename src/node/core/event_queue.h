@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "atbus/command.hpp"
 #include "atbus/endpoint.hpp"
 #include "atbus/message.hpp"
+#include "atbus/request.hpp"
 #include "core/log_limit.h"
 #include "delivery/outgoing_flow.h"
 #include "node/core/node_context.h"
@@ -25,26 +27,42 @@
 
 namespace atbus::detail {
 
+// Of messages of one type; false: the message is no value of it.
+using typed_handler = std::function<bool(const message&)>;
+
 struct node_handlers {
   std::function<void(const message&)> on_message;
+  // While there are any: on_message looks for the one of a message's type, then takes on_other_message.
+  std::map<std::uint32_t, typed_handler> on_typed;
+  std::function<void(const message&)> on_other_message;
   std::function<void(const undelivered&)> on_undelivered;
   std::function<void(const endpoint&, endpoint_event)> on_endpoint;
   std::function<void(command&)> on_command;
   std::map<std::string, std::function<void(command&)>, std::less<>> on_command_named;
+  std::function<void(request&)> on_request;
+  std::map<std::uint32_t, std::function<void(request&)>> on_request_typed;
   std::function<void(bus_id)> on_writable;
   std::function<void(std::string_view)> on_log;
+
+  // Null: there is none for that type.
+  [[nodiscard]] const std::function<void(request&)>* request_handler(
+      std::uint32_t type) const noexcept {
+    const auto typed = on_request_typed.find(type);
+    if (typed != on_request_typed.end() && typed->second)
+      return &typed->second;
+    return on_request ? &on_request : nullptr;
+  }
 };
 
 class event_queue {
  public:
-  event_queue(node_context& node, receive_path& receive) noexcept
-      : node_(node), receive_(receive) {}
+  event_queue(node_context& node, receive_path& receive) : node_(node), receive_(receive) {}
 
   // What the queue asks of the node's other parts; set once, before the first event.
   struct questions {
     std::function<endpoint(bus_id)> endpoint_of;
-    // The message was a command or a reply: its call is made, instead of on_undelivered.
-    std::function<void(const held_message&, errc)> command_undelivered;
+    // The message was not the user's: its call is made, instead of on_undelivered.
+    std::function<void(const held_message&, errc)> exchange_undelivered;
   };
   void ask(questions whom) { ask_ = std::move(whom); }
 
@@ -60,6 +78,12 @@ class event_queue {
       handlers_.*which = std::move(handler);
   }
   void set_command(std::string name, std::function<void(command&)> handler);
+  void set_request(std::uint32_t type, std::function<void(request&)> handler);
+  void set_message(std::function<void(const message&)> handler);
+  // `tag` is that of the C++ type. Empty: there is none for that number any more. False: the number is
+  // another type's.
+  bool set_typed(std::uint32_t type, const void* tag, typed_handler handler);
+  void count_malformed(bus_id source, std::uint32_t type) noexcept;
   // To be changed between polls only.
   [[nodiscard]] node_handlers& handlers() noexcept { return handlers_; }
   // A poll begins and ends.
@@ -94,6 +118,18 @@ class event_queue {
       tell_and_catch();
     return !node_.closed && (by == nullptr || by->stage != session_stage::dropped);
   }
+  // A coroutine has thrown that nobody waits for.
+  void keep_exception(std::exception_ptr thrown) noexcept {
+    thrown_ = thrown_ ? thrown_ : std::move(thrown);
+    node_.end_poll();
+  }
+  // Does that, also once the node is gone: then it does nothing.
+  [[nodiscard]] std::function<void(std::exception_ptr)> exception_sink() const {
+    return [queue = self_](std::exception_ptr thrown) {
+      if (*queue != nullptr)
+        (*queue)->keep_exception(std::move(thrown));
+    };
+  }
   void rethrow() {
     if (thrown_) [[unlikely]]
       std::rethrow_exception(std::exchange(thrown_, nullptr));
@@ -115,6 +151,14 @@ class event_queue {
     std::uint64_t count = 1;  // messages, of undelivered
   };
 
+  // Of a handler for one name or number.
+  template <class Map>
+  void set_in(Map node_handlers::*map, typename Map::key_type key,
+              typename Map::mapped_type handler);
+  // At once, or at the end of the poll that runs.
+  template <class Change>
+  void change(Change what);
+  void tell_message(const message& what);
   void add(event what);
   bool tell_those_here();
   void tell_and_catch() noexcept;
@@ -124,10 +168,12 @@ class event_queue {
 
   node_context& node_;
   receive_path& receive_;
+  std::shared_ptr<event_queue*> self_ = std::make_shared<event_queue*>(this);  // null once closed
   questions ask_;
   node_handlers handlers_;
   std::vector<std::function<void()>> changes_;  // of handlers, for the end of this poll
   bool polling_ = false;
+  std::map<std::uint32_t, const void*> typed_tags_;  // of the types in on_typed
 
   std::deque<event> events_;
   std::exception_ptr thrown_;  // by the handler of an event before a message

@@ -5,13 +5,15 @@
 
 #include "node/core/command_exchange.h"
 #include "node/core/event_queue.h"
+#include "node/core/request_exchange.h"
 
 namespace atbus::detail {
 
 class inbox {
  public:
-  inbox(node_context& node, event_queue& events, command_exchange& commands) noexcept
-      : node_(node), events_(events), commands_(commands) {}
+  inbox(node_context& node, event_queue& events, command_exchange& commands,
+        request_exchange& requests) noexcept
+      : node_(node), events_(events), commands_(commands), requests_(requests) {}
 
   void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
                bool redelivered) {
@@ -19,15 +21,18 @@ class inbox {
     if (const auto& handler = events_.handlers().on_message)
       handler(message{source.id, node_.self.id, type, payload, redelivered});
   }
-  // Also a command or a reply. False: it makes no sense, or may not come from there.
+  // Also a command, a request, or the answer to one. `same_clock`: the source is on this host. False: it
+  // makes no sense, or may not come from there.
   bool deliver_any(const node_instance& source, const message_head& head, bytes_view payload,
-                   bool redelivered) {
-    if ((head.flags & command_flags) == 0 && source.id != bus_id{}) {
+                   bool redelivered, bool same_clock) {
+    if ((head.flags & exchange_flags) == 0 && source.id != bus_id{}) {
       deliver(source, head.type, payload, redelivered);
       return true;
     }
     count(payload.size(), redelivered);
-    return commands_.deliver(source, head, payload, redelivered);
+    return (head.flags & flag_request) != 0
+               ? requests_.deliver(source, head, payload, redelivered, same_clock)
+               : commands_.deliver(source, head, payload, redelivered);
   }
 
  private:
@@ -43,6 +48,7 @@ class inbox {
   node_context& node_;
   event_queue& events_;
   command_exchange& commands_;
+  request_exchange& requests_;
 };
 
 }  // namespace atbus::detail

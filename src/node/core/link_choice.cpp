@@ -65,6 +65,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
   }
   if (path.answer.superseded)
     return superseded(of, path);
+  requests_.registered(of);
   const bool moved = std::exchange(of.told_connected, true);
   const std::string id = path.instance.id.to_string();
   if (node_.is_client(of))
@@ -152,11 +153,13 @@ void link_choice::path_ended(peer& of, session& gone) {
       return;
   }
   // Nobody waits any more for what was answered, or whose time was over in the link. A link does not keep
-  // the deadlines of what it takes: they begin anew, but for commands.
+  // the deadlines of what it takes: they begin anew, but for commands and requests.
   for (auto at = left.begin(); at != left.end();) {
     const auto message = at++;
-    if (message->flags == flag_command) {
-      if (const auto deadline = commands_.deadline_of(*message))
+    if (message->flags == flag_command || message->flags == flag_request) {
+      const auto deadline = message->flags == flag_command ? commands_.deadline_of(*message)
+                                                           : requests_.deadline_of(*message);
+      if (deadline)
         message->deadline = *deadline;
       else
         left.erase(message);
@@ -165,6 +168,7 @@ void link_choice::path_ended(peer& of, session& gone) {
     }
   }
   of.out.path_lost(std::move(left));
+  requests_.link_lost(of, gone);
   if (const auto next_deadline = of.out.earliest_deadline())
     of.expiry.set(*next_deadline);
   session* const next = std::exchange(of.next, nullptr);
@@ -202,7 +206,7 @@ std::list<held_message> link_choice::take_left(peer& of, link& from) {
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
-    message.flags = head.flags & command_flags;
+    message.flags = head.flags & exchange_flags;
     message.bytes.assign(payload.begin(), payload.end());
   });
   for (held_message& message : left)

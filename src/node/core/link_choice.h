@@ -12,6 +12,7 @@
 #include "node/core/peer_retention.h"
 #include "node/core/reachability.h"
 #include "node/core/ready_waits.h"
+#include "node/core/request_exchange.h"
 #include "node/core/session_set.h"
 #include "node/route/circuit.h"
 
@@ -21,7 +22,8 @@ class link_choice {
  public:
   link_choice(node_context& node, event_queue& events, ready_waits& ready,
               const reachability& reach, link_output& output, session_set& sessions,
-              peer_retention& retention, command_exchange& commands, circuits& relayed)
+              peer_retention& retention, command_exchange& commands, request_exchange& requests,
+              circuits& relayed)
       : node_(node),
         events_(events),
         ready_(ready),
@@ -30,6 +32,7 @@ class link_choice {
         sessions_(sessions),
         retention_(retention),
         commands_(commands),
+        requests_(requests),
         circuits_(relayed) {}
 
   // A link has registered: it is used now, later, or not at all.
@@ -59,6 +62,7 @@ class link_choice {
   session_set& sessions_;
   peer_retention& retention_;
   command_exchange& commands_;
+  request_exchange& requests_;
   circuits& circuits_;
   std::vector<peer*> moving_;
 };

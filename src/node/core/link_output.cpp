@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "protocol/request_body.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -70,6 +72,8 @@ void link_output::drain(peer& of) {
     }
     if (length != 0)
       std::memcpy(at, message.bytes.data(), length);
+    if (message.flags == flag_request)
+      renew_time_left(at, node_.now());
     end_data(path, length);
     of.out.carried();
   }

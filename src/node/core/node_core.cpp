@@ -39,8 +39,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
           relay_, *this, node_.timers, on.clock, on.random, node_.progress) {
   events_.ask(
       {.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
-       .command_undelivered = [this](const held_message& what,
-                                     errc reason) { commands_.undelivered(what, reason); }});
+       .exchange_undelivered = [this](const held_message& what,
+                                      errc reason) { exchange_undelivered(what, reason); }});
   peers_.set({.made = [this](peer& of) { retention_.made(of); },
               .erased =
                   [this](peer& of) {
@@ -75,6 +75,8 @@ void node_core::close() noexcept {
   ready_.close();
   events_.close();
   commands_.close();
+  requests_.close();
+  sleeping_.close();
 }
 
 result<std::string> node_core::listen(std::string_view text) {
@@ -208,6 +210,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (limits.time > std::chrono::nanoseconds{0})
     node_.progress.deadline = moment_after(now, limits.time);
   node_.timers.run(now);
+  requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
   if (sharing_.is_wanted()) {  // before circuits take what is free
@@ -220,9 +223,9 @@ std::size_t node_core::poll(const poll_limits& limits) {
   }
   const auto deliver_own = [this](const held_message& own) {
     inbox_.deliver_any(node_.self, message_head{message_kind::data, own.flags, 0, own.type},
-                       own.bytes, false);
+                       own.bytes, false, true);
   };
-  if (!loopback_.tell_all(deliver_own) || !events_.tell_all())
+  if (!loopback_.tell_all(deliver_own) || !events_.tell_all() || !sleeping_.resume_due(now))
     return node_.progress.told;
   circuits_.poll_rests();
   receive_.close();
@@ -244,6 +247,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   circuits_.flush();
   node_.on.channels.flush();
   events_.tell_all();
+  events_.rethrow();
   return node_.progress.told;
 }
 
@@ -267,12 +271,20 @@ bool node_core::prepare_sleep() {
 
 std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
   const std::chrono::nanoseconds until =
-      std::min({node_.timers.next(), acknowledgements_.next(), choice_.next_look()});
+      std::min({node_.timers.next(), requests_.next(), sleeping_.next(), acknowledgements_.next(),
+                choice_.next_look()});
   const std::chrono::nanoseconds below = node_.on.channels.longest_sleep();
   if (until == timer_queue::never)
     return below;
   const std::chrono::nanoseconds own = std::max(until - node_.now(), std::chrono::nanoseconds{0});
   return below < std::chrono::nanoseconds{0} ? own : std::min(below, own);
+}
+
+void node_core::exchange_undelivered(const held_message& what, errc reason) {
+  if ((what.flags & flag_request) != 0)
+    requests_.undelivered(what, reason);
+  else
+    commands_.undelivered(what, reason);
 }
 
 bool node_core::settled() const noexcept {
@@ -302,7 +314,7 @@ void node_core::leave() {
     (void)disconnect(id);
   for (held_message& own : loopback_.take_all()) {
     if (own.flags != 0)
-      commands_.undelivered(own, errc::closed);
+      exchange_undelivered(own, errc::closed);
     else
       events_.tell_undelivered(node_.self.id, std::move(own), errc::closed);
     ++node_.stats.not_delivered;

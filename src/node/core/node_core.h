@@ -6,7 +6,7 @@
 //   acknowledgements, liveness, link_sharing        what a link costs and proves
 //   registration, dialing, link_choice, peer_retention               how links come, are used and go
 //   relay, broadcasts, tree_membership, sibling_links, reachability  other nodes between
-//   command_exchange, inbox, loopback, ready_waits, directory_watch
+//   command_exchange, request_exchange, sleeping_coroutines, inbox, loopback, ready_waits, directory_watch
 //
 // It reaches time, randomness and channels through what it is handed, so that it runs on a simulated
 // network as it does on a real one. Handlers run from poll alone, one at a time: messages in place, all
@@ -44,8 +44,10 @@
 #include "node/core/receive_path.h"
 #include "node/core/registration.h"
 #include "node/core/relay.h"
+#include "node/core/request_exchange.h"
 #include "node/core/session_set.h"
 #include "node/core/sibling_links.h"
+#include "node/core/sleeping_coroutines.h"
 #include "node/core/tree_membership.h"
 
 namespace atbus::detail {
@@ -97,6 +99,8 @@ class node_core final : private link_events {
 
   [[nodiscard]] broadcasts& broadcast() noexcept { return broadcasts_; }
   [[nodiscard]] command_exchange& commands() noexcept { return commands_; }
+  [[nodiscard]] request_exchange& requests() noexcept { return requests_; }
+  [[nodiscard]] sleeping_coroutines& sleeping() noexcept { return sleeping_; }
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
@@ -144,6 +148,11 @@ class node_core final : private link_events {
   void acknowledged(session& by, std::uint64_t handled);
   bool dial_ended(dial& which, session& gone, const error& why);
 
+  // Of a command, a request, or an answer to one.
+  void exchange_undelivered(const held_message& what, errc reason);
+  [[nodiscard]] bool is_here(const host_identity& host) const noexcept {
+    return host == node_.on.host && host != host_identity{};
+  }
   [[nodiscard]] endpoint view(const peer& of) const;
   [[nodiscard]] endpoint endpoint_of(bus_id id);
 
@@ -174,15 +183,17 @@ class node_core final : private link_events {
   outbox outbox_{node_,   receive_,  events_,   peers_,     reach_,
                  output_, sessions_, loopback_, retention_, directory_};
   command_exchange commands_{node_, events_, peers_, outbox_, retention_, directory_};
-  inbox inbox_{node_, events_, commands_};
+  request_exchange requests_{node_, events_, peers_, outbox_, output_, retention_, directory_};
+  sleeping_coroutines sleeping_{node_};
+  inbox inbox_{node_, events_, commands_, requests_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,
                         peers_, sessions_, dialing_, retention_};
   sibling_links siblings_{node_,  events_, routes_,   reach_,   sibling_search_,
                           peers_, output_, sessions_, dialing_, retention_};
   broadcasts broadcasts_{node_,   events_,           routes_,   reach_, outbox_,
                          output_, acknowledgements_, sessions_, inbox_, relay_};
-  link_choice choice_{node_,     events_,    ready_,    reach_,   output_,
-                      sessions_, retention_, commands_, circuits_};
+  link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
+                      sessions_, retention_, commands_, requests_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};
   registration registration_{node_,     events_,  peers_, routes_,   reach_, output_,
                              sessions_, dialing_, tree_,  liveness_, choice_};

@@ -106,11 +106,12 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
       if (!inbox_.deliver_any(by.instance, head, payload_of(message),
-                              redelivered || (head.flags & flag_redelivered) != 0)) [[unlikely]]
+                              redelivered || (head.flags & flag_redelivered) != 0,
+                              is_here(by.host))) [[unlikely]]
         sessions_.violation(
-            by, {errc::protocol_error, node_.is_client(of)
-                                           ? "a client sends something else than commands"
-                                           : "a command or reply is not as it should be"});
+            by, {errc::protocol_error,
+                 node_.is_client(of) ? "a client sends something else than commands and requests"
+                                     : "a command, a request or an answer is not as it should be"});
       return;
     case incoming_flow::verdict::duplicate:
       ++node_.stats.duplicates;
@@ -151,6 +152,10 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
     case message_kind::flow:
       if (flow_body body; read(body))
         announced(from, body);
+      return;
+    case message_kind::cancel:
+      if (cancel_body body; read(body))
+        requests_.cancelled(from.instance, body.number);
       return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
@@ -287,6 +292,7 @@ void node_core::left(link& at) {
   outbox_.close_paths();
   if (node_.is_client(*of->of))
     return sessions_.drop(*of, false, errc::peer_closed, {});  // its successor could be any process
+  requests_.link_lost(*of->of, *of);
   of->stage = session_stage::away;
   of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
   events_.tell_endpoint(of->of->id, endpoint_event::away);
@@ -347,7 +353,7 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
   if (!events_.tell_before_message(nullptr))
     return false;
   (void)inbox_.deliver_any(source, head, payload_of(message),
-                           redelivered || (head.flags & flag_redelivered) != 0);
+                           redelivered || (head.flags & flag_redelivered) != 0, true);
   return true;
 }
 

@@ -73,6 +73,7 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
     refuse({errc::not_connected, to.value()}, why);
     return false;
   }
+  // Commands and answers are held: whoever has them can do nothing better.
   if (is_full && in.policy.overflow == overflow_policy::would_block &&
       in.policy.message_deadline.count() == 0 && (flags & command_flags) == 0) {
     in.wants_room = true;
@@ -113,7 +114,7 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
     return refuse(errc::closed, why);
   if (!node_.fault) [[unlikely]]
     return refuse(node_.fault.code(), why);
-  if (node_.is_client() && (flags & command_flags) == 0) [[unlikely]]
+  if (node_.is_client() && (flags & exchange_flags) == 0) [[unlikely]]
     return refuse(errc::not_supported, why);
   if (length > node_.options.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, node_.options.message_limit()}, why);
@@ -143,7 +144,7 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
   held_message& message = made.front();
   message.type = type;
   message.required = (flags & flag_require_delivery) != 0;
-  message.flags = flags & command_flags;
+  message.flags = flags & exchange_flags;
   // An empty message needs an address too: a null one means that it is refused.
   message.bytes.reserve(std::max<std::size_t>(length, 1));
   message.bytes.resize(length);
@@ -196,6 +197,28 @@ status outbox::send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_
     held_.held.front().deadline = deadline;
   commit(payload.size());
   return {};
+}
+
+std::byte* outbox::claim_exchange(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                                  std::size_t length, status& why) noexcept {
+  output_.close_path();
+  if (std::byte* const at = claim_in_link(in, type, flags, length); at != nullptr) [[likely]]
+    return at;
+  give_up_claim();
+  try {
+    return claim_for(in, to, type, flags, length, why);
+  } catch (const std::bad_alloc&) {
+    why = take_back_claim(to, length);
+    return nullptr;
+  }
+}
+
+void outbox::commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept {
+  if (commit_in_link(length) != nullptr) [[likely]]
+    return;
+  if (held_.in != nullptr)
+    held_.held.front().deadline = deadline;
+  commit_held(length);
 }
 
 bool outbox::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes) {

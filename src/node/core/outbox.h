@@ -50,6 +50,12 @@ class outbox {
   // or null. A deadline of 0 is none.
   status send_command(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                       bytes_view payload, std::chrono::nanoseconds deadline);
+  // Room for a request or a response. `in` as of send_command.
+  [[nodiscard]] std::byte* claim_exchange(peer* in, bus_id to, std::uint32_t type,
+                                          std::uint8_t flags, std::size_t length,
+                                          status& why) noexcept;
+  // What waits for a link is reported once the deadline has passed.
+  void commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept;
   // As node_core's.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
 
@@ -70,6 +76,11 @@ class outbox {
     std::list<held_message> held;  // one, so that a commit takes no memory
   };
 
+  // Room in the link of `in`, which may be null; null: it is not as nearly always.
+  [[nodiscard]] std::byte* claim_in_link(peer* in, std::uint32_t type, std::uint8_t flags,
+                                         std::size_t length) noexcept;
+  // The claim in a link is a message now. Null: there is no such claim.
+  [[nodiscard]] session* commit_in_link(std::size_t length) noexcept;
   // `in` is the peer that is known as `to`; no other claim is open. Throws std::bad_alloc; then
   // take_back_claim() undoes what has happened.
   [[nodiscard]] std::byte* claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
@@ -104,35 +115,50 @@ inline std::byte* outbox::claim(bus_id to, std::uint32_t type, std::size_t lengt
                                 status& why) noexcept {
   output_.close_path();
   peer* const in = peers_.last_found();
-  if (in == nullptr || in->id != to || in->current == nullptr || in->next != nullptr ||
-      in->out.holds() || !in->out.follows(in->out.accepted() + 1) ||
+  std::byte* const at =
+      in != nullptr && in->id == to ? claim_in_link(in, type, 0, length) : nullptr;
+  return at != nullptr ? at : claim_elsewhere(to, type, 0, length, why);
+}
+
+inline std::byte* outbox::claim_in_link(peer* in, std::uint32_t type, std::uint8_t flags,
+                                        std::size_t length) noexcept {
+  if (in == nullptr || in->current == nullptr || in->next != nullptr || in->out.holds() ||
+      !in->out.follows(in->out.accepted() + 1) ||
       length > std::min(in->message_limit, node_.options.message_limit()) || node_.closed ||
       node_.leaving || held_.in != nullptr || held_.to_self) [[unlikely]]
-    return claim_elsewhere(to, type, 0, length, why);
+    return nullptr;
   session& path = *in->current;
   const std::size_t size = message_head_size + length;
   if (path.shared || path.unasked_bytes + size >= node_.acknowledge_after()) [[unlikely]]
-    return claim_elsewhere(to, type, 0, length, why);
+    return nullptr;
+  status why;
   std::byte* const at = path.at.claim(size, message_purpose::data, why);
   if (at == nullptr) [[unlikely]]
-    return claim_elsewhere(to, type, 0, length, why);
+    return nullptr;
   path.unasked_bytes += size;
-  encode(message_head{message_kind::data, 0, 0, type}, at);
+  encode(message_head{message_kind::data, flags, 0, type}, at);
   ++output_.path().claims;
   output_.claimed = {&path, length};
   return at + message_head_size;
 }
 
-inline void outbox::commit(std::size_t length) noexcept {
+inline session* outbox::commit_in_link(std::size_t length) noexcept {
   session* const path = output_.claimed.path;
   if (path == nullptr || length > output_.claimed.length) [[unlikely]]
-    return commit_held(length);
+    return nullptr;
   output_.claimed.path = nullptr;
   ++node_.stats.accepted;
   node_.stats.accepted_bytes += length;
   link_output::end_data(*path, length);
   outgoing_flow& flow = path->of->out;
   flow.sent(flow.accept());
+  return path;
+}
+
+inline void outbox::commit(std::size_t length) noexcept {
+  session* const path = commit_in_link(length);
+  if (path == nullptr) [[unlikely]]
+    return commit_held(length);
   output_.sent_data(*path);
 }
 

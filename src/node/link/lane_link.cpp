@@ -80,6 +80,15 @@ void lane_link::take_unreleased(const std::function<void(bytes_view, errc)>& eac
   }
 }
 
+void lane_link::visit_unhandled(const std::function<void(bytes_view)>& each) const {
+  if (!out_)
+    return;
+  out_->unhandled([&](bytes_view message) {
+    if (!is_transports_own(message))
+      each(message);
+  });
+}
+
 void lane_link::pause() noexcept {
   paused_ = true;
   if (has_lane())

@@ -66,6 +66,7 @@ class lane_link final : public link {
     return out_ ? out_->message_limit() : 0;
   }
   void confirm(const node_instance& peer) noexcept override;
+  void visit_unhandled(const std::function<void(bytes_view)>& each) const override;
   [[nodiscard]] bool has_successor() const noexcept override;
   [[nodiscard]] bool may_be_inherited() const noexcept override { return may_be_inherited_; }
 

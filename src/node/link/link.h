@@ -94,6 +94,9 @@ class link {
   // end can't have seen it, outcome_unknown if it may have. Only within link_events::closed and
   // ::left; afterwards it is gone from the link.
   virtual void take_unreleased(const std::function<void(bytes_view, errc)>& each) = 0;
+  // Calls `each` with what waits in a lane for a successor of the process at the other end. Within
+  // link_events::left.
+  virtual void visit_unhandled(const std::function<void(bytes_view)>& each) const { (void)each; }
   // Whether those of unknown outcome stay where a successor of the other end's process would find
   // them, if that ends before it has handled them.
   [[nodiscard]] virtual bool may_be_inherited() const noexcept { return false; }

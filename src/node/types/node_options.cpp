@@ -58,6 +58,9 @@ error node_options::check() const {
                "at most " + std::to_string(send_buffer_size_max / build_settings::data_node_size) +
                    " blocks, not " + std::to_string(send_buffer_number_));
   }
+  if (requests_ == 0 || requests_ > requests_limit)
+    return bad("requests",
+               "1 to " + std::to_string(requests_limit) + ", not " + std::to_string(requests_));
   if (message_deadline_ < nanoseconds{0})
     return bad("message_deadline", "0 (none) or longer");
   if (drain_ < nanoseconds{0})

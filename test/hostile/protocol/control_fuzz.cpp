@@ -16,6 +16,7 @@
 #include "protocol/broadcast_head.h"
 #include "protocol/command_body.h"
 #include "protocol/control.h"
+#include "protocol/request_body.h"
 #include "protocol/routed_head.h"
 
 namespace {
@@ -80,6 +81,20 @@ void check_command(bytes_view payload) {
   require(decode(written, again) && again.number == body.number && again.words == body.words);
 }
 
+void check_request(bytes_view payload) {
+  std::uint64_t number = 0;
+  require(decode_response(payload, number) == (payload.size() >= response_head_size));
+  request_head head;
+  if (!decode_request(payload, head))
+    return;
+  require(head.number == number && head.deadline.count() >= 0);
+  byte_buffer copy(payload.begin(), payload.end());
+  renew_time_left(copy.data(),
+                  head.deadline - std::min<std::chrono::nanoseconds>(head.deadline, head.left));
+  request_head again;
+  require(decode_request(copy, again) && again.left <= head.left && again.number == number);
+}
+
 void check_message(bytes_view message) {
   message_head head;
   if (decode(message, head) != head_fault::none || is_ignorable(head.kind)) {
@@ -90,6 +105,7 @@ void check_message(bytes_view message) {
   switch (head.kind) {
     case message_kind::data:
       check_command(payload_of(message));
+      check_request(payload_of(message));
       return check_body<ping_body>(message);
     case message_kind::hello:
       return check_body<hello_body>(message);
@@ -117,6 +133,8 @@ void check_message(bytes_view message) {
       return check_body<where_body>(message);
     case message_kind::found:
       return check_body<found_body>(message);
+    case message_kind::cancel:
+      return check_body<cancel_body>(message);
     case message_kind::routed:
       return check_head<routed_head, routed_head_size>(message);
     case message_kind::broadcast:

@@ -77,6 +77,17 @@ class anything {
     append_bytes(made, raw_text(text()));
     return made;
   }
+  byte_buffer request() {
+    // A number, a deadline, what is left of the time, and a payload.
+    byte_buffer made = raw(
+        {0, static_cast<int>(draw(2) == 0 ? 64 : 80), 0, 0, static_cast<int>(draw(8)), 0, 0, 0});
+    append_bytes(made, raw({static_cast<int>(draw(256)), 0, 0, 0, 0, 0, 0, 0}));
+    append_bytes(made, raw({0, 0, 0, 0, 0, 0, 0, static_cast<int>(draw(4) == 0 ? draw(256) : 1)}));
+    append_bytes(made, raw({0, 0, static_cast<int>(draw(256)), 0,
+                            static_cast<int>(draw(8) == 0 ? draw(256) : 0), 0, 0, 0}));
+    append_bytes(made, as_bytes(text()));
+    return made;
+  }
   byte_buffer routed() {
     routed_head head;
     head.hops_left = static_cast<std::uint8_t>(draw(20));
@@ -122,7 +133,12 @@ class anything {
     }
   }
   byte_buffer good() {
-    switch (draw(14)) {
+    switch (draw(17)) {
+      case 14:
+        return encoded(cancel_body{number()});
+      case 15:
+      case 16:
+        return request();
       case 0:
         return encoded(flow_body{number(), number()});
       case 1:
@@ -186,6 +202,12 @@ class world {
     nodes_[peer] = std::make_unique<party>(net_, peer);
     for (const std::uint64_t id : honest) {
       nodes_[id]->on_message = [this, id](const message& m) { take(m, id); };
+      nodes_[id]->node.user().on_request([this](atbus::request& r) {
+        if (kept_.size() < 100)
+          kept_.push_back(r.detach());
+        else
+          kept_.clear();
+      });
     }
     nodes_[peer]->connect(hub);
   }
@@ -269,6 +291,7 @@ class world {
   [[nodiscard]] std::uint64_t sent_total() const { return sum(sent_); }
   [[nodiscard]] std::uint64_t handled_total() const { return sum(handled_); }
 
+  std::vector<atbus::request> kept_;  // of anybody's
   anything random_;
   simulated_network net_;
   std::map<std::uint64_t, std::unique_ptr<party>> nodes_;

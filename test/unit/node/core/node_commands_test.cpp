@@ -311,9 +311,9 @@ TEST_F(NodeCommands, TakeNoReplyFromAnybodyElse) {
 
 // --- coroutines
 
-struct task {
+struct detached_coroutine {
   struct promise_type {
-    task get_return_object() { return {}; }
+    detached_coroutine get_return_object() { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() {}
@@ -321,7 +321,7 @@ struct task {
   };
 };
 
-task ask_twice(node& of, std::vector<result<command_reply>>& into) {
+detached_coroutine ask_twice(node& of, std::vector<result<command_reply>>& into) {
   into.push_back(co_await of.command(2, {"good", "argument"}, 1s));
   into.push_back(co_await of.command(2, {"bad"}, 1s));
   into.push_back(co_await of.command(9, {"nobody"}, 1s));

@@ -1,0 +1,61 @@
+// The coroutines that sleep on the node's clock.
+//
+// One thread, resumed from poll alone, but for the end of the node.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+#include "atbus/clock.hpp"
+#include "atbus/sleep.hpp"
+#include "core/timer_wheel.h"
+#include "node/core/node_context.h"
+
+namespace atbus::detail {
+
+class sleeping_coroutines {
+ public:
+  explicit sleeping_coroutines(node_context& node) noexcept : node_(node) {}
+
+  // Until that time has passed, or the node ends.
+  status add(sleeper& who, std::chrono::nanoseconds time) noexcept {
+    if (node_.closed)
+      return errc::closed;
+    try {
+      wheel_.prepare();
+    } catch (const std::bad_alloc&) {
+      return errc::out_of_memory;
+    }
+    const std::chrono::nanoseconds now = node_.now();
+    wheel_.set(who, moment_after(now, std::max(time, std::chrono::nanoseconds{0})), now);
+    return {};
+  }
+  // Resumes those whose time is over. False: one of them has closed the node.
+  bool resume_due(std::chrono::nanoseconds now) {
+    while (!node_.progress.is_enough()) {
+      auto* const one = static_cast<sleeper*>(wheel_.take_due(now));
+      if (one == nullptr)
+        return true;
+      one->result = {};
+      one->waiting.resume();
+      if (node_.closed)
+        return false;
+    }
+    return true;
+  }
+  [[nodiscard]] std::chrono::nanoseconds next() const noexcept { return wheel_.next(); }
+  // The node has ended.
+  void close() noexcept {
+    while (auto* const one = static_cast<sleeper*>(wheel_.take_any())) {
+      one->result = errc::closed;
+      one->waiting.resume();
+    }
+  }
+
+ private:
+  node_context& node_;
+  timer_wheel wheel_;
+};
+
+}  // namespace atbus::detail

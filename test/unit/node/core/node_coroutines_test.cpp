@@ -1,0 +1,230 @@
+// Coroutines on a node: handlers that wait, sleep, ask many nodes, and end with it.
+#include <memory>
+#include <stdexcept>
+
+#include "node_requests_fixture.h"
+
+namespace atbus::detail {
+namespace {
+
+class NodeCoroutines : public NodeRequests {
+ protected:
+  node& asking() { return one.node.user(); }
+  void run_for(std::chrono::nanoseconds time) {
+    one.node.wake();
+    two.node.wake();
+    net.run_for(time);
+  }
+};
+
+TEST_F(NodeCoroutines, SleepOnTheClockOfTheNode) {
+  std::vector<std::chrono::nanoseconds> woke;
+  const auto run = [&](std::chrono::nanoseconds time) -> atbus::task<> {
+    EXPECT_TRUE(co_await asking().sleep(time));
+    woke.push_back(net.now());
+  };
+  const auto began = net.now();
+  for (const auto time : {30ms, 10ms, 0ms, 20ms, 10ms})
+    asking().spawn(run(time));
+  EXPECT_TRUE(woke.empty());
+  run_for(100ms);
+  ASSERT_EQ(woke.size(), 5U);
+  const std::chrono::nanoseconds wanted[] = {0ms, 10ms, 10ms, 20ms, 30ms};
+  for (std::size_t at = 0; at != 5; ++at) {
+    EXPECT_GE(woke[at] - began, wanted[at]);
+    EXPECT_LE(woke[at] - began, wanted[at] + 1ms);
+  }
+}
+
+TEST_F(NodeCoroutines, ASleepEndsWithTheNode) {
+  std::vector<status> ends;
+  const auto run = [&]() -> atbus::task<> {
+    ends.push_back(co_await asking().sleep(1h));
+    ends.push_back(co_await asking().sleep(1h));
+  };
+  asking().spawn(run());
+  run_for(1s);
+  EXPECT_TRUE(ends.empty());
+  asking().close();
+  EXPECT_EQ(ends, (std::vector<status>{errc::closed, errc::closed}));
+}
+
+TEST_F(NodeCoroutines, OneThatIsDestroyedInItsSleepIsNotResumed) {
+  bool woke = false;
+  {
+    atbus::task<> both = [](node& n, bool& resumed) -> atbus::task<> {
+      co_await n.sleep(10ms);
+      resumed = true;
+    }(asking(), woke);
+    concurrency_limit none{1};
+    (void)both;
+  }
+  run_for(1s);
+  EXPECT_FALSE(woke);
+}
+
+TEST_F(NodeCoroutines, WhatASpawnedTaskThrowsLeavesThePollThatResumedIt) {
+  const auto run = [&](std::chrono::nanoseconds time) -> atbus::task<> {
+    if (time != 0ms)
+      co_await asking().sleep(time);
+    throw std::runtime_error{"broken"};
+  };
+  EXPECT_THROW(asking().spawn(run(0ms)), std::runtime_error);
+  asking().spawn(run(10ms));
+  EXPECT_THROW(run_for(1s), std::runtime_error);
+  run_for(1s);
+}
+
+TEST_F(NodeCoroutines, MayBeHandlersOfRequests) {
+  connect();
+  two.node.user().on_request(9, [this](request r) -> atbus::task<> {
+    const std::string text{r.text()};
+    EXPECT_EQ(text, "question");
+    co_await two.node.user().sleep(20ms);
+    EXPECT_TRUE(r.bytes().empty());
+    EXPECT_TRUE(r.reply("answer to " + text));
+  });
+  two.node.user().on_request([](request r) -> atbus::task<> {
+    r.fail("of all");
+    co_return;
+  });
+  told typed;
+  told other;
+  ASSERT_TRUE(ask("question", typed, 1s, 9));
+  ASSERT_TRUE(ask("x", other, 1s, 10));
+  net.run_for(100ms);
+  expect(typed, errc::ok, "answer to question");
+  expect(other, errc::request_failed, "of all");
+}
+
+TEST_F(NodeCoroutines, AHandlerThatThrowsFailsItsRequest) {
+  connect();
+  two.node.user().on_request(9, [this](request r) -> atbus::task<> {
+    co_await two.node.user().sleep(r.text() == "later" ? 10ms : 0ms);
+    throw std::runtime_error{"broken"};
+  });
+  told answer;
+  ASSERT_TRUE(ask("later", answer, 1s, 9));
+  EXPECT_THROW(net.run_for(100ms), std::runtime_error);
+  run_for(100ms);
+  expect(answer, errc::request_failed, "the request was dropped without a response");
+}
+
+TEST_F(NodeCoroutines, AskAndSleepTogether) {
+  connect();
+  on_request = [](request& r) { r.reply(r.bytes()); };
+  std::string got;
+  const auto ask_for = [&](std::string text) -> atbus::task<std::string> {
+    co_await asking().sleep(5ms);
+    const kept_response r = co_await asking().request(2, 7, text, 1s);
+    co_return std::string{r.text()};
+  };
+  const auto run = [&]() -> atbus::task<> {
+    auto [a, b] = co_await when_all(ask_for("a"), ask_for("b"));
+    got = a + b;
+  };
+  asking().spawn(run());
+  run_for(100ms);
+  EXPECT_EQ(got, "ab");
+}
+
+class NodeGather : public NodeCoroutines {
+ protected:
+  NodeGather() {
+    three.node.user().on_request(7, [](request& r) { r.reply("three"); });
+    four.node.user().on_request(7, [this](request& r) { four_kept.push_back(r.detach()); });
+    on_request = [](request& r) { r.reply("two"); };
+    for (std::uint64_t id : {2, 3, 4})
+      one.connect(id);
+    net.run_for(2s);
+  }
+  auto write() {
+    return [this](const std::vector<kept_response>& all) {
+      ++times;
+      outcomes.clear();
+      for (const kept_response& r : all)
+        outcomes.push_back(r.source().to_string() + " " + std::string{name(r.how().code())} +
+                           (r ? " " + std::string{r.text()} : ""));
+    };
+  }
+
+  party three{net, 3};
+  party four{net, 4};
+  std::vector<request> four_kept;
+  int times = 0;
+  std::vector<std::string> outcomes;
+};
+
+using texts = std::vector<std::string>;
+
+TEST_F(NodeGather, TellsOnceEnoughHaveRepliedAndCancelsTheRest) {
+  ASSERT_TRUE(asking().gather({4, 3, 2}, 7, as_bytes("x"), 2, 10s, write()));
+  EXPECT_EQ(times, 0);
+  run_for(100ms);
+  EXPECT_EQ(times, 1);
+  EXPECT_EQ(outcomes, (texts{"4 cancelled", "3 ok three", "2 ok two"}));
+  ASSERT_EQ(four_kept.size(), 1U);
+  EXPECT_FALSE(four_kept[0].is_wanted());
+}
+
+TEST_F(NodeGather, TellsAtTheDeadline) {
+  ASSERT_TRUE(asking().gather({2, 3, 4}, 7, as_bytes("x"), 3, 1s, write()));
+  run_for(900ms);
+  EXPECT_EQ(times, 0);
+  run_for(200ms);
+  EXPECT_EQ(times, 1);
+  EXPECT_EQ(outcomes, (texts{"2 ok two", "3 ok three", "4 timed_out"}));
+}
+
+TEST_F(NodeGather, TellsOfNodesThatCannotBeAsked) {
+  ASSERT_TRUE(asking().gather({99, 2}, 7, as_bytes("x"), 2, 1s, write()));
+  run_for(100ms);
+  EXPECT_EQ(outcomes, (texts{"99 no_route", "2 ok two"}));
+  ASSERT_TRUE(asking().gather({98, 99}, 7, as_bytes("x"), 2, 1s, write()));
+  EXPECT_EQ(times, 1);
+  run_for(100ms);
+  EXPECT_EQ(times, 2);
+  EXPECT_EQ(outcomes, (texts{"98 no_route", "99 no_route"}));
+}
+
+TEST_F(NodeGather, AsksAllConnectedNodesOfARange) {
+  const auto those = asking().connected(*id_range::parse("0x2/63"));
+  ASSERT_TRUE(asking().gather(those, 7, as_bytes("x"), 2, 1s, write()));
+  run_for(100ms);
+  EXPECT_EQ(outcomes, (texts{"2 ok two", "3 ok three"}));
+}
+
+TEST_F(NodeGather, IsRefusedWithAReason) {
+  EXPECT_EQ(asking().gather(std::vector<bus_id>{}, 7, as_bytes("x"), 1, 1s, write()),
+            errc::invalid_argument);
+  EXPECT_EQ(asking().gather({2}, 7, as_bytes("x"), 0, 1s, write()), errc::invalid_argument);
+  EXPECT_EQ(asking().gather({2}, 7, as_bytes("x"), 1, -1s, write()), errc::invalid_argument);
+  asking().close();
+  EXPECT_EQ(asking().gather({2}, 7, as_bytes("x"), 1, 1s, write()), errc::closed);
+  EXPECT_EQ(times, 0);
+}
+
+TEST_F(NodeGather, EndsWithTheNode) {
+  ASSERT_TRUE(asking().gather({4, 3}, 7, as_bytes("x"), 2, 10s, write()));
+  run_for(100ms);
+  asking().close();
+  EXPECT_EQ(times, 1);
+  EXPECT_EQ(outcomes, (texts{"4 closed", "3 ok three"}));
+}
+
+TEST_F(NodeGather, CanBeAwaited) {
+  const auto note = write();
+  const auto run = [&]() -> atbus::task<> {
+    const std::vector<bus_id> both{2, 3};
+    note(co_await asking().gather(both, 7, as_bytes("x"), 2, 1s));
+    EXPECT_EQ(outcomes, (texts{"2 ok two", "3 ok three"}));
+    note(co_await asking().gather(std::vector<bus_id>{}, 7, as_bytes("x"), 2, 1s));
+  };
+  asking().spawn(run());
+  run_for(100ms);
+  EXPECT_EQ(times, 2);
+  EXPECT_TRUE(outcomes.empty());
+}
+
+}  // namespace
+}  // namespace atbus::detail
