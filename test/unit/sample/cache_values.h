@@ -1,0 +1,66 @@
+// Values that tell whether they are whole: each is made of its key's number and of the number of the
+// set that made it.
+#pragma once
+
+#include <cstring>
+#include <random>
+
+#include "cache_store.h"
+#include "dice.h"
+#include "test.h"
+
+namespace atbus::test {
+
+inline std::string key_text(std::uint64_t key) {
+  return "key " + std::to_string(key);
+}
+
+inline std::vector<std::byte> value_bytes(std::uint64_t key, std::uint64_t version,
+                                          std::size_t bytes) {
+  std::vector<std::byte> value(bytes);
+  std::uint64_t state = (key + 1) * 0x9e3779b97f4a7c15 ^ (version + bytes) * 0xd6e8feb86659fd93;
+  for (std::size_t at = 0; at < bytes; at += 8) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    std::memcpy(value.data() + at, &state, std::min<std::size_t>(8, bytes - at));
+  }
+  return value;
+}
+
+// What was set last, or any of what was set: the size says which of the versions it is.
+inline std::size_t size_of(std::uint64_t key, std::uint64_t version, std::size_t bytes_max) {
+  const std::uint64_t mixed = (key * 31 + version) * 0x9e3779b97f4a7c15;
+  // As many small as large ones: the exponent is uniform.
+  const unsigned bits = 1 + static_cast<unsigned>(mixed >> 58) % 23;
+  return static_cast<std::size_t>(mixed >> 20) % (std::size_t{1} << bits) % (bytes_max + 1);
+}
+
+inline std::vector<std::byte> joined(const cache::value_pieces& value) {
+  std::vector<std::byte> bytes;
+  for (const bytes_view piece : value) {
+    EXPECT_FALSE(piece.empty());
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+  }
+  EXPECT_EQ(bytes.size(), value.size());
+  return bytes;
+}
+
+inline status set_whole(cache::cache_store& store, std::uint64_t key, bytes_view value,
+                        std::chrono::milliseconds time_to_live = cache::cache_store::forever) {
+  return store.set(as_bytes(key_text(key)), std::array{value}, time_to_live);
+}
+
+inline std::optional<std::vector<std::byte>> get_whole(cache::cache_store& store,
+                                                       std::uint64_t key) {
+  const auto value = store.get(as_bytes(key_text(key)));
+  if (!value)
+    return std::nullopt;
+  return joined(*value);
+}
+
+inline std::unique_ptr<cache::cache_store> opened(const cache::store_options& options) {
+  auto made = cache::cache_store::open(options);
+  EXPECT_TRUE(made) << made.error().text();
+  return made ? std::move(*made) : nullptr;
+}
+
+}  // namespace atbus::test
