@@ -15,18 +15,29 @@ inline std::string key_text(std::uint64_t key) {
   return "key " + std::to_string(key);
 }
 
-inline std::vector<std::byte> value_bytes(std::uint64_t key, std::uint64_t version,
-                                          std::size_t bytes) {
-  std::vector<std::byte> value(bytes);
-  std::uint64_t state = (key + 1) * 0x9e3779b97f4a7c15 ^ (version + bytes) * 0xd6e8feb86659fd93;
-  for (std::size_t at = 0; at < bytes; at += 8) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    std::memcpy(value.data() + at, &state, std::min<std::size_t>(8, bytes - at));
-  }
-  return value;
+// Random bytes of which values are copies.
+inline const std::vector<std::byte>& random_pool() {
+  static const std::vector<std::byte> pool = [] {
+    std::vector<std::byte> made(std::size_t{8} << 20);
+    std::mt19937_64 engine{1};
+    for (std::size_t at = 0; at < made.size(); at += 8) {
+      const std::uint64_t word = engine();
+      std::memcpy(made.data() + at, &word, 8);
+    }
+    return made;
+  }();
+  return pool;
 }
 
-// What was set last, or any of what was set: the size says which of the versions it is.
+inline std::vector<std::byte> value_bytes(std::uint64_t key, std::uint64_t version,
+                                          std::size_t bytes) {
+  const std::uint64_t mixed = ((key << 32) + version + bytes) * 0x9e3779b97f4a7c15;
+  const std::size_t from = (mixed >> 20) % (random_pool().size() - bytes);
+  return {random_pool().begin() + static_cast<std::ptrdiff_t>(from),
+          random_pool().begin() + static_cast<std::ptrdiff_t>(from + bytes)};
+}
+
+// The size of that value.
 inline std::size_t size_of(std::uint64_t key, std::uint64_t version, std::size_t bytes_max) {
   const std::uint64_t mixed = (key * 31 + version) * 0x9e3779b97f4a7c15;
   // As many small as large ones: the exponent is uniform.
