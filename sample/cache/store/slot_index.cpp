@@ -159,16 +159,23 @@ std::size_t slot_index::wanted_slots() const noexcept {
 
 slot* slot_index::find_victim() noexcept {
   constexpr std::size_t looks = 32;
-  constexpr std::size_t draws_max = 32;
+  constexpr std::size_t rounds_max = 4;
+  std::array<bucket*, 8> drawn;
   slot* least = nullptr;
   std::size_t looked_at = 0;
-  for (std::size_t draw = 0; draw < draws_max && looked_at < looks; ++draw) {
-    for (slot& each : bucket_at(random() % buckets_).slots) {
-      if (!each.live)
-        continue;
-      ++looked_at;
-      if (least == nullptr || worth(each) < worth(*least))
-        least = &each;
+  for (std::size_t round = 0; round < rounds_max && looked_at < looks; ++round) {
+    for (bucket*& each : drawn) {  // their cache misses overlap
+      each = &bucket_at(random() % buckets_);
+      __builtin_prefetch(each);
+    }
+    for (bucket* const each : drawn) {
+      for (slot& candidate : each->slots) {
+        if (!candidate.live)
+          continue;
+        ++looked_at;
+        if (least == nullptr || worth(candidate) < worth(*least))
+          least = &candidate;
+      }
     }
   }
   return least != nullptr ? least : draw();
