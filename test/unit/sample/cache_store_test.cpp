@@ -156,7 +156,7 @@ TEST_F(CacheModel, OfSizesThatChange) {
     if (bytes_max == 100) {
       EXPECT_GT(now.items, 10'000U);
     } else {
-      EXPECT_GT(now.item_bytes, now.memory_bytes * 8 / 10);
+      EXPECT_GT(now.item_bytes, now.memory_bytes * 3 / 4);
       EXPECT_LT(now.index_bytes, now.memory_bytes / 10);
     }
   }
