@@ -71,16 +71,18 @@ block cache_store::make(atbus::bytes_view key, std::size_t value_bytes,
 }
 
 // Evicts until the item fits: at first into a few pieces; once a quarter more than its size is free, into
-// pieces of any useful length. If then no piece has room for the head, neighbours are evicted.
+// pieces of any useful length. If four times its size did not help, no piece has room for the head, and
+// neighbours are evicted.
 block cache_store::make_room(std::size_t bytes, std::size_t head_bytes) noexcept {
   constexpr std::uint32_t useful_blocks = 4;
   const std::uint32_t few = std::clamp(extent_heap::blocks_for(bytes) / 32, useful_blocks, 1024U);
-  const std::size_t enough = bytes + bytes / 4;
+  const std::size_t free_before = heap_.free_bytes();
   for (;;) {
-    const std::uint32_t shortest = heap_.free_bytes() < enough ? few : useful_blocks;
+    const std::size_t free_now = heap_.free_bytes();
+    const std::uint32_t shortest = free_now > bytes + bytes / 4 ? useful_blocks : few;
     if (const block head = heap_.take_ring(bytes, head_bytes, shortest); head != 0)
       return head;
-    if (heap_.free_bytes() > 2 * enough + index_.segment_room && clear_window(head_bytes))
+    if (free_now > free_before + 4 * bytes && clear_window(head_bytes))
       continue;
     if (!evict_one())
       return 0;
