@@ -57,6 +57,7 @@ block cache_store::make(atbus::bytes_view key, std::size_t value_bytes,
                         std::chrono::milliseconds time_to_live) noexcept {
   const std::size_t head_bytes = sizeof(item_head) + key.size();
   sweep(1);
+  resize_index();  // not after the set: it may evict any item
   const block head = make_room(head_bytes + value_bytes, head_bytes);
   if (head == 0)
     return 0;
@@ -131,7 +132,6 @@ void cache_store::publish(block head) noexcept {
     ++stats_.evictions;
     retire(displaced, 0);
   }
-  resize_index();
 }
 
 // Frees what is no longer in the index. Returns the free run that `watched`, one of its blocks, is in then.
