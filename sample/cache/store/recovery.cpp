@@ -113,7 +113,7 @@ error cache_store::lay_out() {
   } else {
     heap_.add_free(heap_.first(), heap_.end() - heap_.first());
   }
-  const std::size_t cheap_slots = bytes / 64 / sizeof(slot);
+  const std::size_t cheap_slots = bytes / 40 / sizeof(slot);
   if (!index_.start(memory_, heap_, directory, directory_size, cheap_slots, random_word())) {
     // A kept heap without one run for the index: what holds no index gives way to one that does.
     return {errc::not_a_segment, "the items of this cache leave no room for its index"};

@@ -88,7 +88,7 @@ class slot_index {
 
  private:
   static constexpr std::size_t segment_buckets = segment_bytes / sizeof(bucket);
-  static constexpr std::size_t slots_per_item_min = 3;  // two thirds are ghosts
+  static constexpr std::size_t slots_per_item_min = 2;  // half of them for ghosts
   static constexpr std::size_t slots_per_item_max = 12;
   static constexpr std::uint32_t score_of_access = 256;
   static constexpr std::uint32_t score_forgotten = 16;
