@@ -1,10 +1,14 @@
 // The store of sample/cache in a file: what the next process finds.
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cache_values.h"
 #include "child_process.h"
+#include "from_environment.h"
+#include "sanitizer.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
 
@@ -33,8 +37,9 @@ class KeptCache : public ::testing::Test {
     close(fd);
     return bytes;
   }
-  void write_file(const std::vector<char>& bytes) const {
-    const int fd = open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  void write_file(const std::vector<char>& bytes) const { write_file(bytes, file_); }
+  static void write_file(const std::vector<char>& bytes, const std::string& file) {
+    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     close(fd);
   }
@@ -162,7 +167,7 @@ TEST_F(KeptCache, ServesNoDamagedBytes) {
   const auto whole = read_file();
   dice random{11};
   std::uint64_t damaged = 0;
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 100; ++round) {
     auto changed = whole;
     const std::uint64_t changes = 1 + random.below(round % 3 == 0 ? 1000 : 10);
     for (std::uint64_t i = 0; i < changes; ++i) {
@@ -188,7 +193,7 @@ TEST_F(KeptCache, ServesNoDamagedBytes) {
       EXPECT_EQ(get_whole(*store, key), value);
     }
   }
-  EXPECT_GT(damaged, 150U);
+  EXPECT_GT(damaged, 100U);
 }
 
 // The number of a call that changed a key, and whether it was an erase: the lowest bit.
@@ -257,6 +262,78 @@ TEST_F(KeptCache, ForkedWriterMayBeKilledAtAnyMoment) {
     }
   }
   EXPECT_GT(found_values, 1000U);
+}
+
+// A full store in which three items change: one is replaced, one erased, and a large one is added, for which
+// others are evicted.
+constexpr std::uint64_t changed_keys = 300;
+std::size_t bytes_of(std::uint64_t key, std::uint64_t version) {
+  return version == 0 ? 100 + key * 37 % 7000 : 8000;
+}
+
+// What a process that died now would leave, opened: each value is one that was set, and no item is damaged.
+void expect_whole(const cache::store_options& options) {
+  const auto store = opened(options);
+  ASSERT_TRUE(store);
+  ASSERT_EQ(store->stats().damaged, 0U);
+  for (std::uint64_t key = 0; key <= changed_keys; ++key) {
+    const auto found = get_whole(*store, key);
+    if (!found)
+      continue;
+    const std::uint64_t version = found->size() == bytes_of(key, 0) ? 0 : 1;
+    ASSERT_EQ(*found, value_bytes(key, version, bytes_of(key, version))) << key;
+  }
+}
+
+// Looks each time so many instructions later, at others in every run. ATBUS_CACHE_INSTRUCTIONS=1: at all.
+TEST_F(KeptCache, ForkedWriterMayBeKilledAtEachInstruction) {
+  const std::uint64_t instructions =
+      from_environment("ATBUS_CACHE_INSTRUCTIONS", one_moment_in == 1 ? 127 : 1009);
+  random_pool();
+  child_process writer{[&] {
+    const auto store = required(cache::cache_store::open(options()));
+    for (std::uint64_t key = 0; key < changed_keys; ++key)
+      require(bool{set_whole(**store, key, value_bytes(key, 0, bytes_of(key, 0)))}, "set");
+    const std::array keys{key_text(0), key_text(1), key_text(changed_keys)};
+    const auto replacement = value_bytes(0, 1, bytes_of(0, 1));
+    const auto large = value_bytes(changed_keys, 1, bytes_of(changed_keys, 1));
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0)
+      return 1;
+    raise(SIGSTOP);
+    const status replaced = (*store)->set(as_bytes(keys[0]), std::array{bytes_view{replacement}});
+    (*store)->erase(as_bytes(keys[1]));
+    const status added = (*store)->set(as_bytes(keys[2]), std::array{bytes_view{large}});
+    raise(SIGSTOP);
+    return replaced && added ? 0 : 1;
+  }};
+  int state = 0;
+  ASSERT_EQ(waitpid(writer.pid(), &state, 0), writer.pid());
+  if (!WIFSTOPPED(state))
+    GTEST_SKIP() << "ptrace is not allowed here";
+
+  const int fd = open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const seen = mmap(nullptr, mebibyte, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  ASSERT_NE(seen, MAP_FAILED);
+  const cache::store_options copied{.memory_bytes = mebibyte, .keep_file = file_ + "-copy"};
+  std::vector<char> last(mebibyte);
+  int copies = 0;
+  while (WIFSTOPPED(state) && !HasFailure()) {
+    if (std::memcmp(last.data(), seen, mebibyte) != 0) {  // it has written since
+      std::memcpy(last.data(), seen, mebibyte);
+      ++copies;
+      write_file(last, copied.keep_file);
+      expect_whole(copied);
+    }
+    for (std::uint64_t step = 0; step < instructions && WIFSTOPPED(state); ++step) {
+      ASSERT_EQ(ptrace(PTRACE_SINGLESTEP, writer.pid(), nullptr, nullptr), 0);
+      ASSERT_EQ(waitpid(writer.pid(), &state, 0), writer.pid());
+      if (WIFSTOPPED(state) && WSTOPSIG(state) == SIGSTOP)
+        state = 0;  // through
+    }
+  }
+  EXPECT_GT(copies, 20);
+  munmap(seen, mebibyte);
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ inline std::vector<std::byte> value_bytes(std::uint64_t key, std::uint64_t versi
                                           std::size_t bytes) {
   const std::uint64_t mixed = ((key << 32) + version + bytes) * 0x9e3779b97f4a7c15;
   const std::size_t from = (mixed >> 20) % (random_pool().size() - bytes);
-  return {random_pool().begin() + static_cast<std::ptrdiff_t>(from),
-          random_pool().begin() + static_cast<std::ptrdiff_t>(from + bytes)};
+  std::vector<std::byte> value(bytes);
+  std::memcpy(value.data(), random_pool().data() + from, bytes);
+  return value;
 }
 
 // The size of that value.
@@ -46,12 +47,15 @@ inline std::size_t size_of(std::uint64_t key, std::uint64_t version, std::size_t
 }
 
 inline std::vector<std::byte> joined(const cache::value_pieces& value) {
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes(value.size());
+  std::size_t filled = 0;
   for (const bytes_view piece : value) {
     EXPECT_FALSE(piece.empty());
-    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    EXPECT_LE(piece.size(), bytes.size() - filled);
+    std::memcpy(bytes.data() + filled, piece.data(), piece.size());
+    filled += piece.size();
   }
-  EXPECT_EQ(bytes.size(), value.size());
+  EXPECT_EQ(filled, bytes.size());
   return bytes;
 }
 
