@@ -34,7 +34,7 @@ inline std::vector<std::byte> value_bytes(std::uint64_t key, std::uint64_t versi
   const std::uint64_t mixed = ((key << 32) + version + bytes) * 0x9e3779b97f4a7c15;
   const std::size_t from = (mixed >> 20) % (random_pool().size() - bytes);
   std::vector<std::byte> value(bytes);
-  std::memcpy(value.data(), random_pool().data() + from, bytes);
+  std::copy_n(random_pool().data() + from, bytes, value.data());
   return value;
 }
 
@@ -52,7 +52,7 @@ inline std::vector<std::byte> joined(const cache::value_pieces& value) {
   for (const bytes_view piece : value) {
     EXPECT_FALSE(piece.empty());
     EXPECT_LE(piece.size(), bytes.size() - filled);
-    std::memcpy(bytes.data() + filled, piece.data(), piece.size());
+    std::copy_n(piece.data(), piece.size(), bytes.data() + filled);
     filled += piece.size();
   }
   EXPECT_EQ(filled, bytes.size());
