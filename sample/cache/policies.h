@@ -110,8 +110,8 @@ class sieve final : public policy {
   queue::iterator hand_ = items_.end();
 };
 
-// Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023: a small queue of a tenth,
-// a main queue, and as many ghosts as the main queue has items.
+// Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023: a small queue of a
+// tenth, a main queue, and as many ghosts as the main queue has items.
 class s3_fifo final : public policy {
  public:
   explicit s3_fifo(std::size_t memory) : memory_{memory} {}

@@ -23,8 +23,8 @@ class arena {
   ~arena();
 
   // `bytes` is a multiple of the page size. Huge pages are transparent ones, as far as the kernel
-  // has them. With `file` not empty the memory is that file, which no other process may have open as
-  // an arena; its blocks are reserved, so that a full file system is an error here and no signal
+  // has them. With `file` not empty the memory is that file, which no other process may have open
+  // as an arena; its blocks are reserved, so that a full file system is an error here and no signal
   // later. Errors: out_of_memory, no_space, denied, geometry_mismatch (the file has another size),
   // not_supported (not a regular file), system_error.
   static atbus::result<arena> make(std::size_t bytes, const atbus::page_options& pages,

@@ -27,7 +27,8 @@ bool cache_store::has_expired(block head) const noexcept {
   return expiry != item_head::no_expiry && static_cast<std::int64_t>(expiry) <= now_ms();
 }
 
-// Of all that an item consists of, but not of how its extents are linked: wrong links lead to other bytes.
+// Of all that an item consists of, but not of how its extents are linked: wrong links lead to other
+// bytes.
 std::uint32_t cache_store::check_of(block head) const noexcept {
   std::uint64_t state = seed_;
   std::size_t left = memory_.item_at(head).payload_bytes();
@@ -71,9 +72,9 @@ block cache_store::make(atbus::bytes_view key, std::size_t value_bytes,
   return head;
 }
 
-// Evicts until the item fits: at first into a few pieces; once a quarter more than its size is free, into
-// pieces of any useful length. If four times its size did not help, no piece has room for the head, and
-// neighbours are evicted.
+// Evicts until the item fits: at first into a few pieces; once a quarter more than its size is
+// free, into pieces of any useful length. If four times its size did not help, no piece has room
+// for the head, and neighbours are evicted.
 block cache_store::make_room(std::size_t bytes, std::size_t head_bytes) noexcept {
   constexpr std::uint32_t useful_blocks = 4;
   const std::uint32_t few = std::clamp(extent_heap::blocks_for(bytes) / 32, useful_blocks, 1024U);
@@ -92,9 +93,10 @@ block cache_store::make_room(std::size_t bytes, std::size_t head_bytes) noexcept
 
 // --- the commit --------------------------------------------------------------------------------
 
-// What a process that is killed leaves is a prefix of its stores in program order: the kernel stops it between
-// two instructions, and the processor completes what came before. So only the compiler's order matters,
-// and the orders here are for the compiler. The next process starts after the kill; it needs no partner.
+// What a process that is killed leaves is a prefix of its stores in program order: the kernel stops
+// it between two instructions, and the processor completes what came before. So only the compiler's
+// order matters, and the orders here are for the compiler. The next process starts after the kill;
+// it needs no partner.
 void cache_store::mark_committed(block part, bool committed) noexcept {
   std::atomic_ref word{committed_[part / 64]};
   const std::uint64_t bit = std::uint64_t{1} << (part % 64);
@@ -134,7 +136,8 @@ void cache_store::publish(block head) noexcept {
   }
 }
 
-// Frees what is no longer in the index. Returns the free run that `watched`, one of its blocks, is in then.
+// Frees what is no longer in the index. Returns the free run that `watched`, one of its blocks, is
+// in then.
 free_run cache_store::retire(block head, block watched) noexcept {
   const item_head& item = memory_.item_at(head);
   --stats_.items;

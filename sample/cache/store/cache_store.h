@@ -12,8 +12,9 @@
 /// ```
 ///
 /// Memory: the process needs memory_bytes plus less than 64 KiB. An item costs 24 bytes, half a
-/// block (8 bytes) of rounding and, on average, 24 to 32 bytes of the index; each further piece 8.
-/// A kept arena spends 1/128 on the bitmap of what is committed.
+/// block (8 bytes) of rounding and 16 to 20 bytes of the index; each further piece costs 8. The
+/// index takes more, up to 1/40 of the arena, if that is cheap because the items are large. A kept
+/// arena spends 1/128 on the bitmap of what is committed.
 ///
 /// Kept arenas: with `keep_file` the arena is a file. A process that is killed at any instruction
 /// leaves all items that were committed; open finds them again, checks each and drops what is
@@ -170,15 +171,15 @@ class cache_store {
   /// The value; nothing if there is none. Does not invalidate other values.
   [[nodiscard]] std::optional<value_pieces> get(atbus::bytes_view key) noexcept;
 
-  /// Makes the pieces, joined, the value of a key, for a time to live that is more than 0. The pieces
-  /// must not be in the arena. Errors: invalid_name (key of 0 or more than key_bytes_max bytes),
-  /// invalid_argument (the time), message_too_large (facts: bytes of key and value, and the limit),
-  /// no_space (reservations hold too much).
+  /// Makes the pieces, joined, the value of a key, for a time to live that is more than 0. The
+  /// pieces must not be in the arena. Errors: invalid_name (key of 0 or more than key_bytes_max
+  /// bytes), invalid_argument (the time), message_too_large (facts: bytes of key and value, and the
+  /// limit), no_space (reservations hold too much).
   atbus::status set(atbus::bytes_view key, std::span<const atbus::bytes_view> value,
                     std::chrono::milliseconds time_to_live = forever) noexcept;
 
-  /// set in two steps: room to be filled, which commit makes an item. The key has its old value until
-  /// then. Errors as of set.
+  /// set in two steps: room to be filled, which commit makes an item. The key has its old value
+  /// until then. Errors as of set.
   atbus::result<reservation> reserve(atbus::bytes_view key, std::size_t value_bytes,
                                      std::chrono::milliseconds time_to_live = forever);
   void commit(reservation filled) noexcept;

@@ -11,8 +11,8 @@ namespace cache {
 
 namespace {
 
-// Of the hit rates of objects on mixed sizes, those with this exponent are the best that we measured
-// (README.md). With 0 an item's size would not count, with 1 bytes would count alone.
+// Of the hit rates of objects on mixed sizes, those with this exponent are the best that we
+// measured (README.md). With 0 an item's size would not count, with 1 bytes would count alone.
 constexpr double size_exponent = 0.7;
 
 std::uint64_t size_class_of(std::size_t bytes) noexcept {
@@ -94,7 +94,8 @@ std::uint64_t slot_index::worth(const slot& item) const noexcept {
   return item.score * weights_[item.size_class];
 }
 
-// What is given up first: an empty slot, then the ghost of least score, then the item of least worth.
+// What is given up first: an empty slot, then the ghost of least score, then the item of least
+// worth.
 bool slot_index::is_less(const slot& left, const slot& right) const noexcept {
   if (left.live != right.live)
     return right.live;

@@ -4,9 +4,9 @@
 // shrinks by one bucket at a time (Litwin, "Linear hashing", VLDB 1980), in segments that are taken
 // from the heap and that a directory of fixed size leads to.
 //
-// The policy: each access adds to the score of its slot. A hand goes around the buckets and takes an
-// eighth off every score that it passes, so that a score is a frequency that forgets (LRFU: Lee et
-// al., IEEE ToC 2001). A victim is the item of least score, weighed by size, among a few buckets
+// The policy: each access adds to the score of its slot. A hand goes around the buckets and takes
+// an eighth off every score that it passes, so that a score is a frequency that forgets (LRFU: Lee
+// et al., IEEE ToC 2001). A victim is the item of least score, weighed by size, among a few buckets
 // drawn at random (as in Redis; hyperbolic caching: Blankstein et al., ATC 2017). The slot of a
 // victim stays as a *ghost* with its score until it is needed: a key that returns has its history.
 #pragma once

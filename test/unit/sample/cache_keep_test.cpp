@@ -264,14 +264,15 @@ TEST_F(KeptCache, ForkedWriterMayBeKilledAtAnyMoment) {
   EXPECT_GT(found_values, 1000U);
 }
 
-// A full store in which three items change: one is replaced, one erased, and a large one is added, for which
-// others are evicted.
+// A full store in which three items change: one is replaced, one erased, and a large one is added,
+// for which others are evicted.
 constexpr std::uint64_t changed_keys = 300;
 std::size_t bytes_of(std::uint64_t key, std::uint64_t version) {
   return version == 0 ? 100 + key * 37 % 7000 : 8000;
 }
 
-// What a process that died now would leave, opened: each value is one that was set, and no item is damaged.
+// What a process that died now would leave, opened: each value is one that was set, and no item is
+// damaged.
 void expect_whole(const cache::store_options& options) {
   const auto store = opened(options);
   ASSERT_TRUE(store);
@@ -285,7 +286,8 @@ void expect_whole(const cache::store_options& options) {
   }
 }
 
-// Looks each time so many instructions later, at others in every run. ATBUS_CACHE_INSTRUCTIONS=1: at all.
+// Looks each time so many instructions later, at others in every run. ATBUS_CACHE_INSTRUCTIONS=1:
+// at all.
 TEST_F(KeptCache, ForkedWriterMayBeKilledAtEachInstruction) {
   const std::uint64_t instructions =
       from_environment("ATBUS_CACHE_INSTRUCTIONS", one_moment_in == 1 ? 127 : 1009);

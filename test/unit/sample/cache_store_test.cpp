@@ -235,7 +235,8 @@ TEST(CacheStore, AReservationIsNoItemBeforeItsCommit) {
   EXPECT_EQ(store->stats().items, 1U);
 }
 
-// Every byte that is in no item and not in the index is free, whatever was set, replaced and evicted.
+// Every byte that is in no item and not in the index is free, whatever was set, replaced and
+// evicted.
 TEST(CacheStore, LosesNoMemory) {
   const auto store = opened({.memory_bytes = 2 * mebibyte});
   const std::size_t free_at_first = store->stats().free_bytes;

@@ -1,5 +1,5 @@
-// Values that tell whether they are whole: each is made of its key's number and of the number of the
-// set that made it.
+// Values that tell whether they are whole: each is made of its key's number and of the number of
+// the set that made it.
 #pragma once
 
 #include <cstring>
