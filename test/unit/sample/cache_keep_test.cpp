@@ -15,7 +15,6 @@
 namespace atbus::test {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 class KeptCache : public ::testing::Test {
  protected:

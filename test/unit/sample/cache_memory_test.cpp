@@ -8,8 +8,7 @@
 namespace atbus::test {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
-constexpr std::size_t memory_bytes = 24 * mebibyte;
+constexpr std::size_t arena_bytes = 24 * mebibyte;
 // What the store has besides its arena: the figure is in cache_store.h.
 #if defined(ATBUS_TEST_SANITIZER)
 constexpr std::size_t allowance = 64 * mebibyte;
@@ -39,24 +38,24 @@ void fill(cache::cache_store& store) {
         store.set(as_bytes({key.data(), key.size()}), std::array{bytes_view{value}.first(bytes)}));
   }
   EXPECT_GT(store.stats().evictions, 10'000U);
-  EXPECT_LT(store.stats().free_bytes, memory_bytes / 4);
+  EXPECT_LT(store.stats().free_bytes, arena_bytes / 4);
 }
 
 TEST(CacheMemory, IsTheArenaAndLittleMore) {
   random_pool();
   const std::size_t before = resident_bytes("RssAnon:");
   ASSERT_GT(before, 0U);
-  const auto store = opened({.memory_bytes = memory_bytes});
+  const auto store = opened({.memory_bytes = arena_bytes});
   fill(*store);
   const std::size_t taken = resident_bytes("RssAnon:") - before;
-  EXPECT_GT(taken, memory_bytes * 9 / 10);
-  EXPECT_LE(taken, memory_bytes + allowance);
+  EXPECT_GT(taken, arena_bytes * 9 / 10);
+  EXPECT_LE(taken, arena_bytes + allowance);
 }
 
 TEST(CacheMemory, IsThatOfTheFileIfItIsKept) {
   random_pool();
   const scratch_directory directory;
-  const cache::store_options chosen{.memory_bytes = memory_bytes,
+  const cache::store_options chosen{.memory_bytes = arena_bytes,
                                     .keep_file = directory.path() + "/cache"};
   const std::size_t anonymous = resident_bytes("RssAnon:");
   const std::size_t shared = resident_bytes("RssShmem:");
@@ -66,15 +65,15 @@ TEST(CacheMemory, IsThatOfTheFileIfItIsKept) {
   store = opened(chosen);
   EXPECT_GT(store->stats().items, 10'000U);
   EXPECT_LE(resident_bytes("RssAnon:") - anonymous, allowance);
-  EXPECT_LE(resident_bytes("RssShmem:") - shared, memory_bytes);
+  EXPECT_LE(resident_bytes("RssShmem:") - shared, arena_bytes);
 }
 
 TEST(CacheMemory, MayBeInPlaceBeforehand) {
   const std::size_t before = resident_bytes("RssAnon:");
   const auto store =
-      opened({.memory_bytes = memory_bytes, .pages = {.prefault = true, .huge_pages = true}});
-  EXPECT_GE(resident_bytes("RssAnon:") - before, memory_bytes);
-  EXPECT_EQ(store->stats().memory_bytes, memory_bytes);
+      opened({.memory_bytes = arena_bytes, .pages = {.prefault = true, .huge_pages = true}});
+  EXPECT_GE(resident_bytes("RssAnon:") - before, arena_bytes);
+  EXPECT_EQ(store->stats().memory_bytes, arena_bytes);
 }
 
 // Pages that are put in place keep what they hold.

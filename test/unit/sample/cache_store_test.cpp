@@ -4,7 +4,6 @@
 namespace atbus::test {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 TEST(CacheStore, ReturnsWhatWasSet) {
   const auto store = opened({.memory_bytes = mebibyte});

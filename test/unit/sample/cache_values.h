@@ -11,6 +11,8 @@
 
 namespace atbus::test {
 
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
 inline std::string key_text(std::uint64_t key) {
   return "key " + std::to_string(key);
 }
