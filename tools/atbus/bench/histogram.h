@@ -27,6 +27,14 @@ class histogram {
     max_ = std::max(max_, value);
   }
 
+  void add(const histogram& other) noexcept {
+    for (std::size_t bucket = 0; bucket != bucket_count; ++bucket) {
+      counts_[bucket] += other.counts_[bucket];
+    }
+    total_ += other.total_;
+    max_ = std::max(max_, other.max_);
+  }
+
   std::uint64_t total() const noexcept { return total_; }
   std::uint64_t max() const noexcept { return max_; }
 

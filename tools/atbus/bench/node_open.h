@@ -87,7 +87,12 @@ inline node open_node(const worker& self, std::size_t worker) {
       options.parent(self.address_of(first_relay(work) + parent));
     }
   }
-  options.message_limit(std::max<std::size_t>(options.message_limit(), work.lengths().longest()));
+  std::size_t longest = work.lengths().longest();
+  if (const request_workload& requests = work.requests; requests.in_flight != 0) {
+    longest = std::max<std::size_t>(longest, requests.reply_size) + request_overhead;
+    options.requests(std::max<std::size_t>(options.requests(), requests.in_flight));
+  }
+  options.message_limit(std::max<std::size_t>(options.message_limit(), longest));
   if (work.send_buffer_bytes != 0) {
     options.send_buffer_size(work.send_buffer_bytes);
   }

@@ -19,6 +19,8 @@ void pong_over_nodes(worker& self);
 void relay_for_nodes(worker& self);
 void ping_between_own_nodes(worker& self);
 void exchange_between_nodes(worker& self);
+void serve_requests(worker& self);
+void send_requests(worker& self);
 
 // What the machine allows; shares nothing with the channels.
 void receive_from_ring(worker& self);

@@ -162,6 +162,10 @@ void run_task(worker& self) {
       return ping_between_own_nodes(self);
     case task::node_member:
       return exchange_between_nodes(self);
+    case task::request_service:
+      return serve_requests(self);
+    case task::request_client:
+      return send_requests(self);
     case task::ring_receiver:
       return receive_from_ring(self);
     case task::ring_sender:

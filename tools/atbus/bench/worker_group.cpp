@@ -74,6 +74,10 @@ std::string_view role_of(task work) noexcept {
     case task::socket_writer:
     case task::frame_sender:
       return "sender";
+    case task::request_service:
+      return "service";
+    case task::request_client:
+      return "client";
     default:
       return "worker";
   }
@@ -310,6 +314,9 @@ run_outcome run_workers(const workload& work, std::span<const task> tasks, const
     outcome.problems.emplace_back("a worker gave up without a reason");
   }
   outcome.latency = block->latency;
+  if (setup.read_arena) {
+    setup.read_arena(*block);
+  }
   for (std::size_t index = 0; index != tasks.size(); ++index) {
     outcome.workers.push_back(block->slots[index].figures);
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct run_setup {
   bool threads = false;           // workers are threads of one process
   std::string label;              // for the progress line; empty: none
   std::uint64_t arena_bytes = 0;  // shared memory for rings or counts
+  std::function<void(control_block&)> read_arena{};  // called once all workers are over
 };
 
 struct run_outcome {

@@ -8,6 +8,7 @@
 
 #include "atbus/bench/clock.h"
 #include "atbus/bench/message.h"
+#include "atbus/bench/request_workload.h"
 
 namespace atbus::bench {
 
@@ -27,6 +28,8 @@ enum class task : std::uint8_t {
   node_relay,
   node_both_ends,
   node_member,
+  request_service,
+  request_client,
   ring_receiver,
   ring_sender,
   ring_ping,
@@ -80,6 +83,8 @@ struct workload {
   std::uint32_t hops = 0;   // relays between the ends
   std::uint32_t nodes = 0;  // that all send to each other; 0: senders send to one receiver
   bool own_ends = false;    // both ends are in one worker
+
+  request_workload requests;
 
   bool hang_back = false;             // bare ring: wait a moment when little is there
   std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back
