@@ -72,7 +72,7 @@ class message_slot {
   message_slot(message_slot&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)),
         bytes_(other.bytes_),
-        place_(other.place_),
+        id_(other.id_),
         why_(other.why_),
         publish_(other.publish_) {}
   message_slot& operator=(message_slot&&) = delete;
@@ -96,8 +96,8 @@ class message_slot {
   void commit() noexcept { commit(bytes_.size()); }
   /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
-    if (backend_ == nullptr || length > bytes_.size() ||
-        !backend_->is_open(bytes_.data(), bytes_.size(), place_)) [[unlikely]]
+    if (backend_ == nullptr || length > bytes_.size() || !backend_->is_open(id_, bytes_.size()))
+        [[unlikely]]
       return;
     commit_at_once(length);
   }
@@ -116,7 +116,12 @@ class message_slot {
       return;
     backend_ = backend;
     bytes_ = {at, length};
-    place_ = backend->place();
+  }
+
+  // For a slot that the user gets. Those inside `send` are committed at once.
+  void identify() noexcept {
+    if (backend_ != nullptr) [[likely]]
+      id_ = backend_->new_slot();
   }
 
   // Nothing else was claimed or sent meanwhile.
@@ -129,7 +134,7 @@ class message_slot {
 
   detail::sender_backend* backend_ = nullptr;
   mutable_bytes bytes_;
-  std::uint64_t place_ = 0;
+  detail::sender_backend::slot_id id_;
   status why_;
   bool publish_ = true;
 };
@@ -147,9 +152,9 @@ class message_batch {
 
   /// Adds a copy of the message. Errors: as sender::send.
   status send(bytes_view message) noexcept {
-    auto slot = claim(message.size());
+    message_slot slot{backend_, message.size(), false};
     if (!slot) [[unlikely]]
-      return slot.why();
+      return refused(slot);
     detail::copy_payload(slot.bytes().data(), message.data(), message.size());
     slot.commit_at_once(slot.bytes().size());
     return {};
@@ -157,8 +162,9 @@ class message_batch {
   /// A slot as of sender::claim; its commit adds the message to the batch.
   [[nodiscard]] message_slot claim(std::size_t length) noexcept {
     message_slot slot{backend_, length, false};
-    if (!slot && slot.why() == errc::would_block)
-      flush();
+    if (!slot)
+      (void)refused(slot);
+    slot.identify();
     return slot;
   }
   /// Publishes the messages added so far.
@@ -170,6 +176,13 @@ class message_batch {
  private:
   friend class sender;
   explicit message_batch(detail::sender_backend* backend) noexcept : backend_(backend) {}
+
+  // Room comes when what the batch holds is read.
+  status refused(const message_slot& slot) noexcept {
+    if (slot.why() == errc::would_block)
+      flush();
+    return slot.why();
+  }
 
   detail::sender_backend* backend_;
 };
@@ -200,7 +213,7 @@ class ATBUS_API sender {
 
   /// Sends a copy of `message`; visible to the receiver when this returns ok.
   status send(bytes_view message) noexcept {
-    auto slot = claim(message.size());
+    message_slot slot{backend_, message.size(), true};
     if (!slot) [[unlikely]]
       return slot.why();
     detail::copy_payload(slot.bytes().data(), message.data(), message.size());
@@ -216,7 +229,7 @@ class ATBUS_API sender {
       length =
           length + piece.size() < length ? static_cast<std::size_t>(-1) : length + piece.size();
     }
-    auto slot = claim(length);
+    message_slot slot{backend_, length, true};
     if (!slot) [[unlikely]]
       return slot.why();
     std::byte* at = slot.bytes().data();
@@ -235,8 +248,13 @@ class ATBUS_API sender {
   }
 
   /// `length` writable bytes in the lane. The slot is false, and why() gives the reason, if there
-  /// is no room or `length` is too large. A new claim discards an uncommitted one.
-  [[nodiscard]] message_slot claim(std::size_t length) noexcept { return {backend_, length, true}; }
+  /// is no room or `length` is too large. A new claim or send discards an uncommitted one, also if
+  /// it is refused.
+  [[nodiscard]] message_slot claim(std::size_t length) noexcept {
+    message_slot slot{backend_, length, true};
+    slot.identify();
+    return slot;
+  }
 
   /// Starts a batch; it must not outlive the sender.
   [[nodiscard]] message_batch batch() noexcept { return message_batch{backend_}; }

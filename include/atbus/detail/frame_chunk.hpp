@@ -46,10 +46,6 @@ struct frame_chunk {
     ++frames;
     bytes += length;
   }
-  // Whether claim() has returned `payload` for that length, and nothing was claimed or appended after it.
-  [[nodiscard]] bool is_open(const std::byte* payload, std::size_t length) const noexcept {
-    return frame != nullptr && payload == frame + frame_header_size && claimed() == length;
-  }
   // Payload bytes of the open claim.
   [[nodiscard]] std::size_t claimed() const noexcept {
     return frame_length(load_little_endian<std::uint32_t>(frame));

@@ -227,17 +227,6 @@ class lane_writer {
     return at + record_header_size;
   }
 
-  // Whether begin() has returned `at` for a record of that length at `position`, and nothing was begun,
-  // appended or moved after it.
-  [[nodiscard]] bool is_begun(const std::byte* at, record_kind kind, std::uint64_t length,
-                              std::uint64_t position) const noexcept {
-    if (position != position_ || !fits(record_size(length)))
-      return false;
-    const std::byte* const record = data_ + (position_ & mask_);
-    return at == record + record_header_size &&
-           load_record_header(record) == make_record_header(kind, length);
-  }
-
   // Completes the record; it stays invisible until publish().
   void append(std::uint64_t length) noexcept {
     position_ += record_size(length);

@@ -29,11 +29,13 @@ class ATBUS_API sender_backend {
   // Begins a message with `length` bytes of payload and returns where they go; null and `why` on an error.
   [[nodiscard]] std::byte* claim(std::size_t length, status& why) noexcept {
     if (length > message_limit_) [[unlikely]] {
+      discard_slot();
       why = status{errc::message_too_large, length, message_limit_};
       return nullptr;
     }
     if (through_stream_) {
       if (frame_size(length) > chunk_.room()) [[unlikely]] {
+        discard_slot();
         why = new_chunk(length);
         if (!why)
           return nullptr;
@@ -44,6 +46,7 @@ class ATBUS_API sender_backend {
     }
     const std::uint64_t size = record_size(length);
     if (!writer_.fits(size)) [[unlikely]] {
+      discard_slot();
       why = make_room(size);
       if (!why)
         return nullptr;
@@ -51,14 +54,22 @@ class ATBUS_API sender_backend {
     return writer_.begin(record_kind::message, length);
   }
 
-  // The place of the next message, which no later message of the lane has again. 0 in a stream.
-  [[nodiscard]] std::uint64_t place() const noexcept { return writer_.position(); }
-  // Whether `claimed` bytes at `at`, claimed at that place, still wait for their append: no other claim, and
-  // no verb that moves the writer, has come in between.
-  [[nodiscard]] bool is_open(const std::byte* at, std::size_t claimed,
-                             std::uint64_t place) const noexcept {
-    return through_stream_ ? chunk_.is_open(at, claimed)
-                           : writer_.is_begun(at, record_kind::message, claimed, place);
+  // Identifies the message that a user's slot claimed.
+  struct slot_id {
+    std::uint64_t number = 0;
+    std::uint64_t place = 0;  // its position in the lane
+  };
+  // For the message that was claimed last. A message that is claimed and appended at once needs none, and
+  // saves the store.
+  [[nodiscard]] slot_id new_slot() noexcept { return {++slots_, writer_.position()}; }
+  // Whether the `claimed` bytes of that slot still wait for their append. A later slot, a refused claim, and
+  // whatever moves the writer back or elsewhere, have changed the number; a message of the lane has changed
+  // the position, and one of a stream has closed the frame.
+  [[nodiscard]] bool is_open(const slot_id& slot, std::size_t claimed) const noexcept {
+    if (slot.number != slots_)
+      return false;
+    return through_stream_ ? chunk_.frame != nullptr
+                           : slot.place == writer_.position() && writer_.fits(record_size(claimed));
   }
   // Sends the first `length` of the `claimed` bytes.
   void append(std::size_t claimed, std::size_t length) noexcept {
@@ -133,8 +144,12 @@ class ATBUS_API sender_backend {
   // Calls the handler, which may destroy this object and may throw.
   void call_on_writable();
 
+  // From now on no slot is open. Called before positions of the lane come again.
+  void discard_slot() noexcept { ++slots_; }
+
   lane_writer writer_;
   std::uint64_t message_limit_ = 0;
+  std::uint64_t slots_ = 0;  // the number of the newest slot; discarding one increases it too
   bool through_stream_ = false;
   frame_chunk chunk_;  // of a stream
 

@@ -476,6 +476,7 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
     // Cut the lane before the first callback: if this process dies later, no receiver delivers a record that
     // was reported as taken back.
     out_.rewind(own.keep);
+    discard_slot();
     if (own.unknown_first) {
       // The first record must not be delivered again. It stays as padding, so that the next receiver's
       // "redelivered" mark applies to no message. Written after the cut: if this process died in between, the

@@ -388,6 +388,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   if (receiver_alive())
     return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
   chunk_.frame = nullptr;
+  discard_slot();
   commit_chunk();
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool written) {
     each(m, written ? errc::outcome_unknown : errc::not_delivered);

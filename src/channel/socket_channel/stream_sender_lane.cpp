@@ -51,6 +51,7 @@ bool stream_sender::move_on_to_lane() noexcept {
     return false;
   test_hook(step::switch_written);
   through_stream_ = false;
+  discard_slot();          // an earlier lane may have had the same positions
   writer_.close_window();  // make_room opens it in steps
   return true;
 }
@@ -60,6 +61,7 @@ void stream_sender::leave_lane() noexcept {
     return;
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
+  discard_slot();
   if (lane_->wants_room())
     refused_length_ = 0;  // there will be room, but in the queue
   lane_left_at_ = now();

@@ -387,5 +387,37 @@ TEST_F(StreamLanes, PollingAFullLaneDialsTheSuccessorOfItsReceiver) {
   EXPECT_EQ(got, accepted);
 }
 
+// The next lane has the same positions, and often the same memory.
+TEST_F(StreamLanes, SlotOfAnEarlierLaneSendsNothingInTheNext) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 10ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  EXPECT_TRUE(uses_lane(out));
+  (void)drain(inbox);
+  auto slot = out.claim(4);
+  ASSERT_TRUE(slot);
+  std::memcpy(slot.bytes().data(), "slot", 4);
+  inbox.close();
+  inbox = open_receiver();
+  const auto deadline = now() + 30s;
+  while (out.stats().reconnects == 0 && now() < deadline)
+    (void)out.flush();
+  while (!uses_lane(out) && now() < deadline)
+    (void)drain(inbox);
+  (void)drain(inbox);
+  // Past the place where the slot was.
+  for (int i = 0; i != 8; ++i) {
+    {
+      auto discarded = out.claim(4);
+      ASSERT_TRUE(discarded);
+    }
+    slot.commit();
+    EXPECT_EQ(drain(inbox), std::vector<std::string>{}) << i;
+    EXPECT_TRUE(uses_lane(out));
+    EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+  }
+}
+
 }  // namespace
 }  // namespace atbus

@@ -292,5 +292,23 @@ TEST_F(LaneUser, ASlotThatIsOpenWhileItsSenderTakesBackSendsNothing) {
   EXPECT_LE(bytes, 1024U * 1024);
 }
 
+// Then the writer is where the slot was claimed, and the record there has the slot's length.
+TEST_F(LaneUser, ASlotFromBeforeATakeBackSendsNothingAtTheSamePlaceAgain) {
+  open_receiver();
+  sender out = open_sender();
+  in.reset();
+  for (const char* text : {"one.", "two."})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  message_slot slot = out.claim(4);
+  ASSERT_TRUE(slot);
+  std::memcpy(slot.bytes().data(), "slot", 4);
+  ASSERT_TRUE(out.take_back([](bytes_view, errc) {}));
+  for (const char* text : {"1st.", "2nd."})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  slot.commit();
+  open_receiver();
+  EXPECT_EQ(poll(), (text_list{"1st.", "2nd."}));
+}
+
 }  // namespace
 }  // namespace atbus
