@@ -156,7 +156,7 @@ class lane_writer {
     slot_ = slot;
     data_ = data;
     mask_ = capacity - 1;
-    position_ = tail;
+    position_ = padding_begin_ = padding_end_ = tail;
     window_end_ = tail;  // no room known: the first claim looks at `head`
   }
 
@@ -205,7 +205,8 @@ class lane_writer {
       test_hook(step::padding_written);
       count(slot_->padding_bytes, rest);
     }
-    position_ = lap_end;
+    padding_begin_ = position_;
+    position_ = padding_end_ = lap_end;
     window_end_ = lap_end + (room_left - rest);  // less than a lap
     return room::made;
   }
@@ -250,9 +251,15 @@ class lane_writer {
   [[nodiscard]] std::uint64_t alert_seen() const noexcept { return alert_seen_; }
   void alert_seen(std::uint64_t alert) noexcept { alert_seen_ = alert; }
 
+  // Whether nothing but padding was appended behind `done`. A record that was begun, and never appended,
+  // may leave the padding before it behind.
+  [[nodiscard]] bool is_empty_behind(std::uint64_t done) const noexcept {
+    return done == position_ || (done == padding_begin_ && position_ == padding_end_);
+  }
+
   // Cuts the lane back to `tail`; only while the lane is withdrawn.
   void rewind(std::uint64_t tail) noexcept {
-    position_ = window_end_ = tail;
+    position_ = window_end_ = padding_begin_ = padding_end_ = tail;
     slot_->tail.store(tail, std::memory_order_release);
   }
 
@@ -268,6 +275,8 @@ class lane_writer {
   std::uint64_t window_end_ = 0;  // free and contiguous up to here
   lane_slot* slot_ = nullptr;
   std::uint64_t alert_seen_ = ~std::uint64_t{0};
+  std::uint64_t padding_begin_ = 0;  // of the last padding
+  std::uint64_t padding_end_ = 0;
 };
 
 // The receiver's end. One thread. All members are private to the receiving process.

@@ -419,7 +419,7 @@ std::uint64_t sender_state::share() const noexcept {
 
 bool sender_state::settled() const noexcept {
   return condition_ != condition::forked &&
-         out_.slot()->done.load(std::memory_order_acquire) == out_.position();
+         out_.is_empty_behind(out_.slot()->done.load(std::memory_order_acquire));
 }
 
 std::size_t sender_state::unhandled(const std::function<void(bytes_view)>& each) const {
@@ -453,7 +453,7 @@ bool sender_state::find_own_records(own_records& own) const noexcept {
 
 bool sender_state::holds_messages() const noexcept {
   own_records own;
-  return !find_own_records(own) || own.begin != own.end;
+  return !find_own_records(own) || !out_.is_empty_behind(own.begin);
 }
 
 result<std::size_t> sender_state::take_back(const std::function<void(bytes_view, errc)>& each) {

@@ -146,5 +146,29 @@ TEST_P(MessageSlot, StaysOpenWhileItsSenderOnlyLooks) {
   EXPECT_EQ(received(), text_list{"slot"});
 }
 
+// Lanes only.
+using DroppedSlot = MessageSlot;
+INSTANTIATE_TEST_SUITE_P(Channel, DroppedSlot, ::testing::Values("mem://", "shm://"),
+                         [](const auto& tested) {
+                           const std::string_view scheme{tested.param};
+                           return std::string{scheme.substr(0, scheme.find(':'))};
+                         });
+
+// The claim of a record that would wrap pads the end of the ring.
+TEST_P(DroppedSlot, AtTheEndOfTheRingLeavesItsSenderSettled) {
+  const std::string of_1000_bytes(1000, 'x');
+  for (int i = 0; i != 3; ++i)
+    send_and_receive(of_1000_bytes);
+  EXPECT_TRUE(out->settled());
+  EXPECT_TRUE(out->claim(1000));
+  EXPECT_GT(out->stats().padding_bytes, 0U) << "the ring did not end there";
+  EXPECT_TRUE(out->settled());
+  EXPECT_EQ(out->unhandled([](bytes_view) {}), 0U);
+  ASSERT_TRUE(out->send(as_bytes("next")));
+  EXPECT_FALSE(out->settled());
+  EXPECT_EQ(collect(1), text_list{"next"});
+  EXPECT_TRUE(out->settled());
+}
+
 }  // namespace
 }  // namespace atbus

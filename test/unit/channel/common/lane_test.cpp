@@ -276,6 +276,34 @@ TEST(Lane, RemembersTheMostThatEverWaited) {
   EXPECT_EQ(l.reader.high_water_mark, record_size(100) + record_size(20));
 }
 
+TEST(Lane, IsEmptyBehindThePaddingOfARecordThatWasNeverAppended) {
+  constexpr std::uint64_t start = ring_size - 16;
+  lane l{start};
+  EXPECT_TRUE(l.writer.is_empty_behind(start));
+  ASSERT_EQ(l.writer.make_room(record_size(100)), room::made);
+  (void)l.writer.begin(record_kind::message, 100);
+  EXPECT_EQ(l.writer.position(), ring_size);
+  EXPECT_TRUE(l.writer.is_empty_behind(start));
+  EXPECT_TRUE(l.writer.is_empty_behind(ring_size));
+  EXPECT_FALSE(l.writer.is_empty_behind(start - 8));
+  ASSERT_TRUE(l.send("a"));
+  EXPECT_FALSE(l.writer.is_empty_behind(start));
+  EXPECT_FALSE(l.writer.is_empty_behind(ring_size));
+  EXPECT_TRUE(l.writer.is_empty_behind(l.writer.position()));
+}
+
+// After the cut, a message ends where the padding ended.
+TEST(Lane, IsNotEmptyBehindAMessageThatTookThePlaceOfPadding) {
+  constexpr std::uint64_t start = ring_size - 16;
+  lane l{start};
+  ASSERT_EQ(l.writer.make_room(record_size(100)), room::made);
+  l.writer.rewind(start);
+  EXPECT_TRUE(l.writer.is_empty_behind(start));
+  ASSERT_TRUE(l.send(text_of(8)));
+  EXPECT_EQ(l.writer.position(), ring_size);
+  EXPECT_FALSE(l.writer.is_empty_behind(start));
+}
+
 // What a lane must do, said with a queue.
 class lane_model {
  public:
