@@ -51,13 +51,20 @@ void receiver_state::wake_lane(std::uint32_t index) noexcept {
   activate(lane);
 }
 
-result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) {
+bool receiver_state::is_free(std::uint32_t index) const noexcept {
+  if (index >= segment_.geometry.lane_count)
+    return false;
   const lane_reader& lane = lanes_[index];
-  if (lane.adopted || lane.quarantined || lane.skipped || bell_.has_connection(index) ||
-      lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0) {
+  return !lane.adopted && !lane.quarantined && !lane.skipped && !bell_.has_connection(index) &&
+         lane.slot->reserved_bytes.load(std::memory_order_relaxed) == 0;
+}
+
+result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) {
+  if (!is_free(index)) {
     return error{errc::no_free_lane, segment_.name.text() + ": lane " + std::to_string(index) +
-                                         " still holds a dead sender's messages"};
+                                         " is in use, or was and is not reset yet"};
   }
+  const lane_reader& lane = lanes_[index];
   // Reserve before a sender relies on the lane: a lane without memory could not be read later.
   if (auto e = reserve_lane(segment_, index); !e)
     return e;
@@ -491,6 +498,15 @@ void receiver_core::look_at_bells() noexcept {
     self.bell_interval_ = std::min(self.bell_interval_ * 2, longest_bell_interval);
   }
   polls_until_bells_ = self.bell_interval_;
+}
+
+void receiver_state::free_ended_lanes() noexcept {
+  const auto seen = bell_.take_events(0);
+  // As in look_at_bells: these rings may have been those of a prepared sleep.
+  if (seen.rung || seen.look_everywhere)
+    finish_sleep();
+  handle(seen);
+  free_orphans();
 }
 
 void receiver_state::handle(const bell_server::events& seen) noexcept {

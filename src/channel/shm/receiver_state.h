@@ -46,10 +46,14 @@ class receiver_state final : public receiver_core, public fork_guard {
 
   // Reads pending rings. For a caller that waits for descriptor() itself.
   void read_bells() noexcept { handle(bell_.take_events(0)); }
+  // Frees the drained lanes of senders that have ended up to now. Not while a handler runs.
+  void free_ended_lanes() noexcept;
   // Whether a poll would deliver a message.
   [[nodiscard]] bool anything() noexcept;
 
-  // Handed segments: the descriptors that a sender needs to use a free lane.
+  // Handed segments: whether the lane can be handed out.
+  [[nodiscard]] bool is_free(std::uint32_t lane) const noexcept;
+  // The descriptors that a sender needs to use a free lane. Error no_free_lane: it is not free.
   struct lane_ends {
     file segment;
     file bell;

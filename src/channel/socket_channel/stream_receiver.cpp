@@ -198,22 +198,26 @@ error stream_receiver::make_lanes() {
 
 void stream_receiver::offer_lane(connection& to) noexcept {
   const fork_pause no_fork;
-  error refused;
+  constexpr const char* consequence = "; messages go through the socket instead";
   if (lanes_ == nullptr && !lanes_refused_) {
-    refused = make_lanes();
+    const error refused = make_lanes();
     lanes_refused_ = !refused;
+    if (!refused)
+      problem({refused.code(), refused.text() + consequence});
   }
-  if (lanes_ != nullptr && to.number < own_lanes().lane_count() &&
-      is_of_our_user(to.link.descriptor())) {
+  const bool may_have_one = lanes_ != nullptr && to.number < own_lanes().lane_count() &&
+                            is_of_our_user(to.link.descriptor());
+  if (may_have_one && !own_lanes().is_free(to.number))
+    own_lanes().free_ended_lanes();
+  // While its lane is not free, the socket serves: that is no problem to report.
+  if (may_have_one && own_lanes().is_free(to.number)) {
     auto ends = own_lanes().hand_out(to.number);
     if (ends) {
       to.has_lane = true;
       return to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
     }
-    refused = ends.error();
+    report({ends.error().code(), ends.error().text() + consequence});
   }
-  if (!refused)
-    problem({refused.code(), refused.text() + "; messages go through the socket instead"});
   to.link.offer_lane(no_lane, {}, {});
 }
 
@@ -412,19 +416,33 @@ bool stream_receiver::has_room(connection*& goes) noexcept {
   return goes != nullptr;
 }
 
-void stream_receiver::add(file socket) noexcept {
-  std::uint32_t number = 0;
-  if (free_.empty()) {
-    number = static_cast<std::uint32_t>(slots_.size());
-    slots_.emplace_back();
-    // Reserve here, so that the lists never grow in functions that must not fail.
-    const std::size_t most = slots_.size();
-    free_.reserve(most);
-    open_.reserve(most);
-  } else {
-    number = free_.back();
-    free_.pop_back();
+// A lane keeps its number while messages of its last sender wait in it.
+std::uint32_t stream_receiver::take_number() noexcept {
+  const std::size_t fresh = slots_.size();
+  auto taken = free_.empty() ? free_.end() : free_.end() - 1;
+  if (lanes_ != nullptr && !free_.empty()) {
+    own_lanes().free_ended_lanes();
+    const auto with_lane =
+        std::ranges::find_if(free_, [this](auto number) { return own_lanes().is_free(number); });
+    if (with_lane != free_.end())
+      taken = with_lane;
+    else if (fresh < std::min(most_connections_, own_lanes().lane_count()))
+      taken = free_.end();
   }
+  if (taken != free_.end()) {
+    const std::uint32_t number = *taken;
+    free_.erase(taken);
+    return number;
+  }
+  slots_.emplace_back();
+  // Reserve here, so that the lists never grow in functions that must not fail.
+  free_.reserve(slots_.size());
+  open_.reserve(slots_.size());
+  return static_cast<std::uint32_t>(fresh);
+}
+
+void stream_receiver::add(file socket) noexcept {
+  const std::uint32_t number = take_number();
   hello own = own_;
   own.session = random_word();
   slots_[number] = std::make_unique<connection>(std::move(socket), own, space_);

@@ -110,6 +110,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(connection*& goes) noexcept;
   void add(file socket) noexcept;
+  // A number for a new connection. If possible, one whose lane is free.
+  [[nodiscard]] std::uint32_t take_number() noexcept;
   // Finds the messages that have been read.
   void collect(connection& from) noexcept;
   void found_faulty(connection& which) noexcept;
@@ -137,7 +139,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   spin_budget spin_;
 
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
-  std::vector<std::uint32_t> free_;                 // numbers
+  std::vector<std::uint32_t> free_;  // numbers, in the order of their connections' ends
   std::vector<connection*> open_;
   receiver_options lane_options_;                         // for making the lanes
   bool lanes_refused_ = false;                            // the kernel refused: do not ask again

@@ -309,5 +309,92 @@ TEST_F(StreamLanes, FullLaneWaitsForRoom) {
   reader.join();
 }
 
+// As move_on, where the receiver may look at its lanes first.
+void move_on_later(receiver& inbox, sender& out) {
+  for (int i = 0; i != 3; ++i) {
+    ASSERT_TRUE(out.send(as_bytes("opening")));
+    std::size_t got = 0;
+    for (const auto deadline = now() + 30s; got == 0 && now() < deadline;)
+      got += inbox.poll([](bytes_view) {});
+    ASSERT_EQ(got, 1U);
+  }
+}
+
+TEST_F(StreamLanes, SendersThatComeAndGoGetLanes) {
+  auto inbox = open_receiver();
+  std::vector<std::string> told;
+  inbox.on_problem([&](const error& what) { told.push_back(what.text()); });
+  int in_lanes = 0;
+  constexpr int rounds = 200;
+  for (int i = 0; i != rounds; ++i) {
+    auto out = open_sender();
+    move_on_later(inbox, out);
+    in_lanes += uses_lane(out) ? 1 : 0;
+    EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+    out.close();
+    (void)drain(inbox);
+  }
+  EXPECT_EQ(in_lanes, rounds);
+  EXPECT_EQ(told, std::vector<std::string>{});
+}
+
+// The successor is accepted before the end of its predecessor is seen.
+TEST_F(StreamLanes, SuccessorsThatComeAtOnceGetLanes) {
+  auto inbox = open_receiver();
+  std::vector<std::string> told;
+  inbox.on_problem([&](const error& what) { told.push_back(what.text()); });
+  int in_lanes = 0;
+  constexpr int rounds = 100;
+  auto out = open_sender();
+  for (int i = 0; i != rounds; ++i) {
+    move_on_later(inbox, out);
+    in_lanes += uses_lane(out) ? 1 : 0;
+    EXPECT_EQ(drain(inbox), std::vector<std::string>{"probe"});
+    out.close();
+    out = open_sender();
+  }
+  EXPECT_EQ(in_lanes, rounds);
+  EXPECT_EQ(told, std::vector<std::string>{});
+}
+
+TEST_F(StreamLanes, ALaneWhoseMessagesWaitIsNotHandedOutAgain) {
+  auto inbox = open_receiver();
+  auto first = open_sender();
+  move_on(inbox, first);
+  ASSERT_TRUE(uses_lane(first));
+  first.close();
+  std::vector<std::string> told;
+  inbox.on_problem([&](const error& what) { told.push_back(what.text()); });
+  auto second = open_sender();
+  ASSERT_TRUE(second.send(as_bytes("second")));
+  std::vector<std::string> got;
+  // One message each time, so that the second connection is looked at before the lane is empty.
+  for (const auto deadline = now() + 30s; got.size() < 2 && now() < deadline;)
+    inbox.poll([&](bytes_view m) { got.emplace_back(as_text(m)); }, {.messages = 1});
+  std::sort(got.begin(), got.end());
+  EXPECT_EQ(got, (std::vector<std::string>{"probe", "second"}));
+  move_on_later(inbox, second);
+  EXPECT_TRUE(uses_lane(second));
+  EXPECT_EQ(told, std::vector<std::string>{});
+}
+
+TEST_F(StreamLanes, NoProblemIsToldWhereAllLanesAreInUse) {
+  auto inbox = open_receiver({.lanes = 1});
+  std::vector<std::string> told;
+  inbox.on_problem([&](const error& what) { told.push_back(what.text()); });
+  for (int i = 0; i != 20; ++i) {
+    auto first = open_sender();
+    auto second = open_sender();
+    for (sender* const out : {&first, &second}) {
+      ASSERT_TRUE(out->send(as_bytes("short-lived")));
+      std::size_t got = 0;
+      for (const auto deadline = now() + 30s; got == 0 && now() < deadline;)
+        got += drain(inbox).size();
+      EXPECT_EQ(got, 1U);
+    }
+  }
+  EXPECT_EQ(told, std::vector<std::string>{});
+}
+
 }  // namespace
 }  // namespace atbus
