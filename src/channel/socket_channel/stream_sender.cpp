@@ -250,6 +250,9 @@ bool stream_sender::fits(std::size_t length) noexcept {
 status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_t length) {
   if (auto s = usable(); !s)
     return s;
+  // In a lane too: the segment's limit may be higher.
+  if (length > message_limit_)
+    return status{errc::message_too_large, length, message_limit_};
   const wait_deadline deadline{now(), timeout};
   if (!through_stream_) {
     refused_length_ = no_length;
@@ -258,8 +261,6 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
     if (!has_ended || !dialler_.dials_again() || !leave_ended_lane())
       return waited;
   }
-  if (length > message_limit_)
-    return status{errc::message_too_large, length, message_limit_};
   const std::size_t wanted =
       length != 0 ? length : (refused_length_ == no_length ? 0 : refused_length_);
   for (bool first = true; !fits(wanted); first = false) {

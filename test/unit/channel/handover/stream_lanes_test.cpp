@@ -396,5 +396,16 @@ TEST_F(StreamLanes, NoProblemIsToldWhereAllLanesAreInUse) {
   EXPECT_EQ(told, std::vector<std::string>{});
 }
 
+TEST_F(StreamLanes, AMessageOverTheSendersLimitNeverFits) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.message_limit = 1000});
+  EXPECT_EQ(out.wait_writable(0ns, 2000), errc::message_too_large);
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  EXPECT_EQ(out.message_limit(), 1000U);
+  EXPECT_EQ(out.send(as_bytes(std::string(2000, 'x'))), errc::message_too_large);
+  EXPECT_EQ(out.wait_writable(0ns, 2000), errc::message_too_large);
+}
+
 }  // namespace
 }  // namespace atbus
