@@ -273,7 +273,7 @@ void connection_core::unlink(connection_entry& c, const error& why) noexcept {
   if (c.link != nullptr)
     c.link->close(why);
   if (c.dial != nullptr)
-    c.dial->stop();
+    c.dial->stop(epoll_);
   busy_.leave(c);
   leave_unconfirmed(c);
   c.opened = c.peer_done = c.goodbye = c.shut = c.more = c.blocked = false;

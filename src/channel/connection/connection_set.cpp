@@ -102,7 +102,7 @@ void connection_core::stop() noexcept {
     if (c->link != nullptr)
       c->link->close({errc::closed});
     if (c->dial != nullptr)
-      c->dial->stop();
+      c->dial->stop(epoll_);
   }
   // Nothing is left in the epoll instance, so no duplicate of the descriptor becomes readable.
   epoll_.reset();

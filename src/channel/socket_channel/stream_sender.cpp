@@ -327,7 +327,10 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   switch (phase_) {
     case phase::resolving:
-      return take_answer();
+      take_answer();
+      if (phase_ == phase::resolving && now() >= attempt_ends_at_)
+        lost(no_answer());
+      return;
     case phase::connecting:
       if (n > 0 || now() >= due_)
         attempt_ended(n > 0 ? dial_result(link_->descriptor(), text_) : no_answer());
@@ -376,9 +379,10 @@ std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
   if (!forked_ && phase_ == phase::linked && link_->starved())
     return of_lane == for_ever ? stream_link::starved_pause
                                : std::min(of_lane, stream_link::starved_pause);
-  if (forked_ || (phase_ != phase::waiting && phase_ != phase::connecting))
+  if (forked_ || phase_ == phase::linked || phase_ == phase::ended)
     return of_lane;
-  return std::max(due_ - now(), std::chrono::nanoseconds{0});
+  return std::max((phase_ == phase::resolving ? attempt_ends_at_ : due_) - now(),
+                  std::chrono::nanoseconds{0});
 }
 
 // --- the rest
@@ -501,7 +505,7 @@ void stream_sender::stop() noexcept {
     read_controls();
   if (link_ != nullptr)
     link_->close({errc::closed});
-  dialler_.stop();
+  dialler_.stop(epoll_);
   end({errc::closed});
   if (lane_ != nullptr)
     std::exchange(lane_, nullptr)->release();

@@ -138,6 +138,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::uint32_t watched_ = 0;   // epoll's events for the socket
   std::uint64_t write_at_ = 0;  // write when the queue's count of committed bytes reaches this
   std::size_t refused_length_ = no_length;
+  std::chrono::nanoseconds attempt_ends_at_{0};
   std::chrono::nanoseconds due_{0};  // connecting: when to give up; waiting: when to dial again
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;

@@ -1,4 +1,5 @@
 // Dialling and losing a sender's connection.
+#include <algorithm>
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
@@ -14,6 +15,7 @@ error stream_sender::no_answer() const {
 
 void stream_sender::begin() noexcept {
   const fork_pause no_fork;
+  attempt_ends_at_ = moment_after(now(), attempt_time_);
   if (auto e = dialler_.begin(); !e)
     return lost(std::move(e));
   if (!dialler_.asking())
@@ -55,8 +57,11 @@ void stream_sender::dial_next() noexcept {
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
     return lost({errc::system_error, text_ + ": can't watch its socket", errno});
   phase_ = phase::connecting;
-  // The kernel would wait for minutes. All addresses of a name share the time, so that each is tried.
-  due_ = moment_after(now(), attempt_time_ / static_cast<std::int64_t>(1 + dialler_.left()));
+  // The kernel would wait for minutes. All addresses of a name share the time that the lookup has left, so
+  // that each is tried.
+  const auto time = now();
+  due_ = moment_after(time, std::max(attempt_ends_at_ - time, std::chrono::nanoseconds{0}) /
+                                static_cast<std::int64_t>(1 + dialler_.left()));
   if (dialled->connected)
     connected();
 }
@@ -88,7 +93,7 @@ void stream_sender::lost(error why) noexcept {
   const fork_pause no_fork;
   if (link_ != nullptr)
     link_->close(why);
-  dialler_.stop();
+  dialler_.stop(epoll_);
   leave_lane();
   // The kernel does not report when a Unix listener's backlog has room again.
   const bool ask_again = why.code() == errc::would_block;

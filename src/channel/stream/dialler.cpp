@@ -46,6 +46,15 @@ bool dialler::answered(error& why) {
   return true;
 }
 
+void dialler::stop(const file& epoll) noexcept {
+  if (lookup_ == nullptr)
+    return;
+  // A lookup that already runs can't be cancelled. Its descriptor stays open, and would report the late
+  // answer as an event of a later attempt.
+  (void)kernel().epoll_ctl(epoll.get(), EPOLL_CTL_DEL, lookup_->descriptor(), nullptr);
+  lookup_.reset();
+}
+
 result<dialled_socket> dialler::next() {
   error last{errc::not_found, text_ + ": the name has no address"};
   while (has_next()) {

@@ -15,6 +15,7 @@
 #include "atbus/address.hpp"
 #include "atbus/status.hpp"
 #include "channel/stream/dns_lookup.h"
+#include "system/kernel.h"
 #include "system/socket.h"
 
 namespace atbus::detail {
@@ -57,8 +58,8 @@ class dialler {
   void connected() noexcept { backoff_ = reconnect_min_; }
   void never_again() noexcept { reconnect_min_ = std::chrono::nanoseconds{0}; }
 
-  // Cancels a running lookup.
-  void stop() noexcept { lookup_.reset(); }
+  // Cancels a running lookup. `epoll` no longer watches its descriptor, if it did.
+  void stop(const file& epoll) noexcept;
   // For a forked child.
   void abandon() noexcept {
     if (lookup_ != nullptr)

@@ -1,0 +1,148 @@
+// A name server that does not answer: the attempt ends at the connect timeout, and a late answer is no event.
+#include <dlfcn.h>
+#include <netdb.h>
+#include <poll.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "atbus/connection.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "shared_memory.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+// Lookups of this process wait while one of these lives, unless it was told to answer.
+class silent_name_server {
+ public:
+  silent_name_server() { set_answers(false); }
+  ~silent_name_server() { set_answers(true); }
+  void answer() { set_answers(true); }
+  // True: all lookups that had begun have their answers.
+  [[nodiscard]] static bool wait_answered() {
+    shared& s = state();
+    std::unique_lock lock{s.mutex};
+    return s.changed.wait_for(lock, test::patience, [&] { return s.asking == 0; });
+  }
+  [[nodiscard]] static bool wait_asked() {
+    shared& s = state();
+    std::unique_lock lock{s.mutex};
+    return s.changed.wait_for(lock, test::patience, [&] { return s.asking != 0; });
+  }
+
+  static int look_up(const std::function<int()>& real) {
+    shared& s = state();
+    std::unique_lock lock{s.mutex};
+    ++s.asking;
+    s.changed.notify_all();
+    s.changed.wait(lock, [&] { return s.answers; });
+    lock.unlock();
+    const int code = real();
+    lock.lock();
+    --s.asking;
+    s.changed.notify_all();
+    return code;
+  }
+
+ private:
+  struct shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool answers = true;
+    int asking = 0;
+  };
+  static shared& state() {
+    static auto* const kept = new shared;  // libuv's workers may outlive static objects
+    return *kept;
+  }
+  static void set_answers(bool answers) {
+    shared& s = state();
+    const std::lock_guard lock{s.mutex};
+    s.answers = answers;
+    s.changed.notify_all();
+  }
+};
+
+bool is_readable(int descriptor, std::chrono::milliseconds longest) {
+  pollfd interest{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return ::poll(&interest, 1, static_cast<int>(longest.count())) != 0;
+}
+
+TEST(HangingLookup, OfASenderEndsAtTheConnectTimeout) {
+  silent_name_server silent;
+  auto inbox = receiver::open("ipv4://127.0.0.1:0");
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const std::string at = inbox->address();
+  auto out = sender::open("dns://localhost" + at.substr(at.rfind(':')),
+                          {.connect_timeout = 20ms, .reconnect_min = 1h, .reconnect_max = 1h});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(silent_name_server::wait_asked());
+  EXPECT_GE(out->longest_sleep(), 0ns);
+  EXPECT_LE(out->longest_sleep(), 20ms);
+  // Then it waits until it dials again.
+  const auto deadline = now() + test::patience;
+  while (out->longest_sleep() < 1min && now() < deadline)
+    (void)out->flush(10ms);
+  EXPECT_GT(out->longest_sleep(), 1min);
+  silent.answer();
+  ASSERT_TRUE(silent_name_server::wait_answered());
+  EXPECT_FALSE(is_readable(out->descriptor(), 100ms)) << "the late answer wakes it for ever";
+}
+
+TEST(HangingLookup, OfASenderThatDialsAgainDoesNotEndIt) {
+  silent_name_server silent;
+  auto inbox = receiver::open("ipv4://127.0.0.1:0");
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const std::string at = inbox->address();
+  auto out = sender::open("dns://localhost" + at.substr(at.rfind(':')),
+                          {.connect_timeout = 20ms, .reconnect_min = 1ms, .reconnect_max = 1ms});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(out->send(as_bytes("in the end")));
+  ASSERT_TRUE(silent_name_server::wait_asked());
+  EXPECT_EQ(out->flush(100ms), errc::would_block);
+  silent.answer();
+  std::string got;
+  for (const auto deadline = now() + test::patience; got.empty() && now() < deadline;) {
+    (void)out->flush(1ms);
+    inbox->poll([&](bytes_view m) { got = as_text(m); });
+  }
+  EXPECT_EQ(got, "in the end");
+}
+
+TEST(HangingLookup, OfASenderThatDialsOnceEndsIt) {
+  silent_name_server silent;
+  auto out = sender::open("dns://localhost:9", {.connect_timeout = 20ms});
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error(), errc::timed_out);
+}
+
+TEST(HangingLookup, OfAConnectionAnswersLateWithoutAnEvent) {
+  silent_name_server silent;
+  auto set = connection_set::open({});
+  ASSERT_TRUE(set) << set.error().text();
+  auto made = set->connect("dns://localhost:9",
+                           {.connect_timeout = 20ms, .reconnect_min = 1h, .reconnect_max = 1h});
+  ASSERT_TRUE(made) << made.error().text();
+  ASSERT_TRUE(silent_name_server::wait_asked());
+  for (const auto deadline = now() + test::patience;
+       made->state() != connection_state::waiting && now() < deadline;)
+    (void)set->poll();
+  EXPECT_EQ(made->state(), connection_state::waiting);
+  silent.answer();
+  ASSERT_TRUE(silent_name_server::wait_answered());
+  EXPECT_FALSE(is_readable(set->descriptor(), 100ms)) << "the late answer wakes it for ever";
+}
+
+}  // namespace
+}  // namespace atbus
+
+// In front of the C library's, for libuv.
+extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, const char* service,
+                                                          const addrinfo* hints, addrinfo** found) {
+  using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
+  static const auto real = reinterpret_cast<function>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  return atbus::silent_name_server::look_up([&] { return real(host, service, hints, found); });
+}
