@@ -31,10 +31,13 @@
 /// touching each other.
 ///
 /// Errors of send and claim: would_block (the lane or queue is full: wait_writable),
-/// message_too_large, retired (the receiver removed the segment: open anew), quarantined (something
-/// wrote into the lane's control words), peer_closed (the connection has ended), closed,
-/// used_after_fork. A refused message is not accepted and has no other effect, except that a
-/// would_block is counted.
+/// message_too_large, closed, used_after_fork. Lanes also: retired (the receiver removed the
+/// segment: open anew), quarantined (something wrote into the lane's control words). Sockets also:
+/// out_of_memory (none for the queue), and why the connection has ended: peer_closed, timed_out,
+/// protocol_error, version_mismatch, system_error; message_too_large also if the receiver takes
+/// less than a message that is queued. If `open` did not wait for the connection, that includes why
+/// it was not made: not_found and denied too. A refused message is not accepted. It discards an
+/// open slot, and a would_block is counted; it has no other effect.
 ///
 /// Exceptions: only those that a handler throws.
 #pragma once
@@ -65,7 +68,8 @@ class lane_link;
 
 /// Writable bytes of one message in the lane itself. They are invisible to others until `commit`;
 /// destroying the slot without a commit discards them. A sender has at most one slot at a time: a
-/// new claim replaces an open one.
+/// new claim or send discards an open one, also if it is refused. A slot must not outlive its
+/// sender, nor the sender's close: `commit` would use freed memory.
 class message_slot {
  public:
   /// Takes the claim over; `other` is empty afterwards.
@@ -84,15 +88,16 @@ class message_slot {
   [[nodiscard]] status why() const noexcept { return why_; }
 
   /// As many bytes as were claimed, aligned to 8 bytes, not initialized. Valid until the sender's
-  /// next claim, close or end. `commit` sends nothing once the channel has ended. With
-  /// `reconnect_min` above 0, it also sends nothing if another call of this sender has found
+  /// next claim, send, take_back, close or end. `commit` sends nothing once the channel has ended.
+  /// With `reconnect_min` above 0, it also sends nothing if another call of this sender has found
   /// meanwhile that its `unix://` receiver is gone.
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   /// The slot itself, so that a slot reads like a result: slot->bytes().
   message_slot* operator->() noexcept { return this; }
 
   /// Sends the first `length` bytes, by default all that were claimed. Does nothing if `length` is
-  /// larger than the claim, on a second commit, and once another message was claimed or sent.
+  /// larger than the claim, on a second commit, once another message was claimed or sent, or was to
+  /// be, and after a take_back.
   void commit() noexcept { commit(bytes_.size()); }
   /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
