@@ -46,6 +46,8 @@ struct node_context {
   bool leaving = false;
 
   [[nodiscard]] std::chrono::nanoseconds now() const { return on.clock.now(); }
+  // As now(), or a little before: clock_source::recent.
+  [[nodiscard]] std::chrono::nanoseconds recent() const { return on.clock.recent(); }
   // The moment a peer that has gone silent, or never came, is given up.
   [[nodiscard]] std::chrono::nanoseconds idle_deadline() const {
     return moment_after(now(), options.first_idle_timeout());

@@ -43,8 +43,10 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
       return refused(errc::would_block);
     }
     made = &table_.take(asked);
-    const std::chrono::nanoseconds now = node_.now();
-    const std::chrono::nanoseconds deadline = moment_after(now, timeout);
+    const std::chrono::nanoseconds now = node_.recent();
+    // Not early, whatever the clock was behind.
+    const std::chrono::nanoseconds deadline =
+        moment_after(now + clock_source::recent_error, timeout);
     std::byte* const at =
         outbox_.claim_exchange(directory_.find_or_look_up(to), to, type, flag_request,
                                request_head_size + bytes.size(), why);
@@ -118,7 +120,7 @@ bool request_exchange::deliver_request(const node_instance& source, std::uint32_
   if (!decode_request(payload, head))
     return false;
   ++node_.stats.requests;
-  const std::chrono::nanoseconds now = node_.now();
+  const std::chrono::nanoseconds now = node_.recent();
   const std::chrono::nanoseconds deadline =
       same_clock ? head.deadline : moment_after(now, head.left);
   if (deadline <= now) {
@@ -304,7 +306,7 @@ std::byte* request_exchange::claim_response(request& which, errc how, std::size_
     return nullptr;
   }
   const bool is_kept = which.at_ != nullptr;
-  if (which.cancelled_ || (is_kept && which.deadline_ <= node_.now())) {
+  if (which.cancelled_ || (is_kept && which.deadline_ <= node_.recent())) {
     why = which.cancelled_ ? errc::cancelled : errc::timed_out;
     gone(which);
     return nullptr;

@@ -27,8 +27,11 @@ class sleeping_coroutines {
     } catch (const std::bad_alloc&) {
       return errc::out_of_memory;
     }
-    const std::chrono::nanoseconds now = node_.now();
-    wheel_.set(who, moment_after(now, std::max(time, std::chrono::nanoseconds{0})), now);
+    const std::chrono::nanoseconds now = node_.recent();
+    wheel_.set(
+        who,
+        moment_after(now + clock_source::recent_error, std::max(time, std::chrono::nanoseconds{0})),
+        now);
     return {};
   }
   // Resumes those whose time is over. False: one of them has closed the node.
