@@ -29,14 +29,12 @@ class ATBUS_API sender_backend {
   // Begins a message with `length` bytes of payload and returns where they go; null and `why` on an error.
   [[nodiscard]] std::byte* claim(std::size_t length, status& why) noexcept {
     if (length > message_limit_) [[unlikely]] {
-      discard_slot();
-      why = status{errc::message_too_large, length, message_limit_};
+      why = refuse(length);
       return nullptr;
     }
     if (through_stream_) {
       if (frame_size(length) > chunk_.room()) [[unlikely]] {
-        discard_slot();
-        why = new_chunk(length);
+        why = next_chunk(length);
         if (!why)
           return nullptr;
         if (!through_stream_)
@@ -46,8 +44,7 @@ class ATBUS_API sender_backend {
     }
     const std::uint64_t size = record_size(length);
     if (!writer_.fits(size)) [[unlikely]] {
-      discard_slot();
-      why = make_room(size);
+      why = find_room(size);
       if (!why)
         return nullptr;
     }
@@ -141,17 +138,22 @@ class ATBUS_API sender_backend {
   // Deletes this, within a fork_pause.
   virtual void destroy() noexcept = 0;
 
+  // The rare ends of claim(), out of line so that it is inlined. Each discards the open slot.
+  [[nodiscard]] status refuse(std::size_t length) noexcept;
+  [[nodiscard]] status next_chunk(std::size_t length) noexcept;
+  [[nodiscard]] status find_room(std::uint64_t size) noexcept;
   // Calls the handler, which may destroy this object and may throw.
   void call_on_writable();
 
   // From now on no slot is open. Called before positions of the lane come again.
   void discard_slot() noexcept { ++slots_; }
 
-  lane_writer writer_;
+  // What each message needs comes first.
   std::uint64_t message_limit_ = 0;
-  std::uint64_t slots_ = 0;  // the number of the newest slot; discarding one increases it too
   bool through_stream_ = false;
-  frame_chunk chunk_;  // of a stream
+  lane_writer writer_;
+  frame_chunk chunk_;        // of a stream
+  std::uint64_t slots_ = 0;  // the number of the newest slot; discarding one increases it too
 
  private:
   void end() noexcept;

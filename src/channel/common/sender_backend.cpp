@@ -6,6 +6,21 @@ namespace atbus::detail {
 
 sender_backend::~sender_backend() = default;
 
+status sender_backend::refuse(std::size_t length) noexcept {
+  discard_slot();
+  return {errc::message_too_large, length, message_limit_};
+}
+
+status sender_backend::next_chunk(std::size_t length) noexcept {
+  discard_slot();
+  return new_chunk(length);
+}
+
+status sender_backend::find_room(std::uint64_t size) noexcept {
+  discard_slot();
+  return make_room(size);
+}
+
 void sender_backend::release() noexcept {
   owned_ = false;
   stop();
