@@ -170,8 +170,12 @@ class request_client {
   }
 
   [[nodiscard]] std::uint64_t count_unsent() const noexcept {
-    const double due = static_cast<double>(std::min(tally_.elapsed_ns, work_.duration_ns)) / 1e9 *
-                       static_cast<double>(work_.rate) / work_.senders;
+    // Those of the last moment are no omission.
+    constexpr std::int64_t moment_ns = 1'000'000;
+    const std::int64_t until_ns =
+        std::max<std::int64_t>(std::min(tally_.elapsed_ns, work_.duration_ns) - moment_ns, 0);
+    const double due =
+        static_cast<double>(until_ns) / 1e9 * static_cast<double>(work_.rate) / work_.senders;
     return work_.rate == 0
                ? 0
                : static_cast<std::uint64_t>(due) - std::min(static_cast<std::uint64_t>(due), sent_);

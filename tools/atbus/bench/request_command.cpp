@@ -149,6 +149,13 @@ request_results measure(const request_options& options, const workload& work) {
   return results;
 }
 
+// As us_text, in the unit that has few digits.
+std::string time_text(double microseconds) {
+  return microseconds < 9'950
+             ? us_text(microseconds)
+             : fmt::format("{:.{}f} ms", microseconds / 1e3, microseconds < 99'950 ? 1 : 0);
+}
+
 std::string work_text(const request_options& options, const workload& work) {
   const request_workload& requests = work.requests;
   std::string text =
@@ -158,9 +165,10 @@ std::string work_text(const request_options& options, const workload& work) {
                                        work.rate, requests.in_flight)
                          : fmt::format("{} in flight each", requests.in_flight);
   if (requests.fan_out != 0) {
-    text += fmt::format(";\neach request is JSON and starts {} tasks that wait {} to {}",
-                        requests.fan_out, us_text(static_cast<double>(requests.delay_min_ns) / 1e3),
-                        us_text(static_cast<double>(requests.delay_max_ns) / 1e3));
+    text +=
+        fmt::format(";\neach request is JSON and starts {} tasks that wait {} to {}",
+                    requests.fan_out, time_text(static_cast<double>(requests.delay_min_ns) / 1e3),
+                    time_text(static_cast<double>(requests.delay_max_ns) / 1e3));
   }
   return text;
 }
@@ -168,7 +176,7 @@ std::string work_text(const request_options& options, const workload& work) {
 void print_request_row(const request_series& row) {
   const auto median = [&](auto figure) { return row.of(figure).median; };
   const auto us = [&](double latency_figures::*figure) {
-    return us_text(median([figure](const request_run& run) { return run.latency.*figure; }));
+    return time_text(median([figure](const request_run& run) { return run.latency.*figure; }));
   };
   fmt::print(" {:<10}{:>10.0f}{:>10.0f}{:>8.0f}%{:>8.0f}%{:>11.0f}{:>9.1f}{:>10.0f}{:>9}",
              row.memory_text(), median([](const request_run& run) { return run.per_second(); }),

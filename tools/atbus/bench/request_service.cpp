@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "atbus/bench/memory_gate.h"
+#include "atbus/bench/memory_reserve.h"
 #include "atbus/bench/node_open.h"
 #include "atbus/bench/request_tally.h"
 #include "atbus/bench/request_type.h"
@@ -79,6 +80,7 @@ class request_service {
         work_{self.work().requests},
         tally_{tally_of_service(self.block())},
         gate_{work_.memory_bytes},
+        reserve_{gate_.is_bounded() ? work_.memory_bytes / 10 : 0},
         delays_{work_},
         at_{open_node(self, self.index())} {
     at_.on_request(type_of_requests, [this](request& asked) { take(asked); });
@@ -114,11 +116,10 @@ class request_service {
       answer_late();
       begin_held();
       measure();
-      if (taken_ != before) {
-        self_.progress(taken_);
-      } else if (room() == 0) {
+      self_.progress(taken_);
+      if (room() == 0) {
         sleep_ns(pause_when_full_ns);  // `wait` would return at once: requests are there
-      } else {
+      } else if (taken_ == before) {
         wait_a_moment(self_, at_);
       }
     }
@@ -127,10 +128,15 @@ class request_service {
   }
 
  private:
-  // Requests that are kept and not begun, so that those which end are followed at once.
-  static constexpr std::uint64_t held_max = 256;
+  // Requests that are kept and not begun: those which end are followed at once, and a poll that has
+  // to take one has to refuse none for half a second.
+  static constexpr std::uint64_t held_max = 1024;
   static constexpr std::uint64_t messages_a_poll_max = 256;
-  static constexpr std::int64_t pause_when_full_ns = 100'000;
+  static constexpr std::int64_t pause_when_full_ns = 500'000;
+
+  // Of its memory: measured again after it may have grown by so much, and for requests that are held.
+  static constexpr std::uint64_t step_part = 64;
+  static constexpr std::uint64_t held_part = 32;
 
   struct held_request {
     request asked;
@@ -156,6 +162,9 @@ class request_service {
   [[nodiscard]] std::uint64_t room() const noexcept {
     if (!gate_.has_closed()) {
       return messages_a_poll_max;
+    }
+    if (held_bytes_ > work_.memory_bytes / held_part / 2) {
+      return 0;
     }
     const std::uint64_t most = gate_.most() + held_max;
     return most - std::min(most, in_hand_ + held_.size());
@@ -188,10 +197,12 @@ class request_service {
     }
     const std::string_view text = asked.text();  // none after detach
     try {
-      if (in_hand_ < gate_.most()) {
+      if (may_begin()) {
         begin(asked.detach(), text);
-      } else if (held_.size() < held_max) {
+      } else if (held_.size() < held_max &&
+                 held_bytes_ + text.size() <= work_.memory_bytes / held_part) {
         std::string kept{text};
+        held_bytes_ += kept.size();
         held_.push_back({.asked = asked.detach(), .text = std::move(kept)});
       } else {
         ++tally_.refused;
@@ -202,12 +213,25 @@ class request_service {
     }
   }
 
-  void begin(request asked, std::string_view text) { at_.spawn(answer(std::move(asked), text)); }
+  [[nodiscard]] bool may_begin() noexcept { return in_hand_ < gate_.most() && reserve_.is_full(); }
+
+  void begin(request asked, std::string_view text) {
+    constexpr std::uint64_t bytes_of_a_task = 512;  // about, as the next
+    constexpr std::uint64_t decoded_bytes_a_byte = 8;
+    const std::uint64_t grown =
+        text.size() * decoded_bytes_a_byte + work_.fan_out * bytes_of_a_task;
+    at_.spawn(answer(std::move(asked), text));
+    not_measured_bytes_ += grown;
+    if (not_measured_bytes_ > work_.memory_bytes / step_part) {
+      measure();
+    }
+  }
 
   void begin_held() {
-    while (!held_.empty() && in_hand_ < gate_.most()) {
+    while (!held_.empty() && may_begin()) {
       held_request next = std::move(held_.front());
       held_.pop_front();
+      held_bytes_ -= next.text.size();
       try {
         begin(std::move(next.asked), next.text);
       } catch (const std::bad_alloc&) {
@@ -277,7 +301,11 @@ class request_service {
   }
 
   void measure() noexcept {
+    not_measured_bytes_ = 0;
     if (gate_.is_bounded()) {
+      if (!reserve_.is_full()) {
+        gate_.failed(in_hand_);
+      }
       const std::uint64_t bytes = data_.bytes();
       tally_.data_bytes_max = std::max(tally_.data_bytes_max, bytes);
       gate_.measured(bytes, in_hand_);
@@ -289,10 +317,13 @@ class request_service {
   service_tally& tally_;
   data_of_process data_;
   memory_gate gate_;
+  memory_reserve reserve_;
   random_delays delays_;
   std::uint64_t taken_ = 0;
   std::uint64_t corrupt_ = 0;
-  std::uint64_t in_hand_ = 0;  // begun, without an answer
+  std::uint64_t in_hand_ = 0;             // begun, without an answer
+  std::uint64_t not_measured_bytes_ = 0;  // that may have been allocated since the last measurement
+  std::uint64_t held_bytes_ = 0;
   std::deque<held_request> held_;
   std::deque<late_reply> late_;
   node at_;  // ends first: it resumes coroutines that use the others
