@@ -76,6 +76,22 @@ TEST(Command, RefusesMistakesAndNamesThem) {
       // Nodes are compared with the channel, channels with the limit.
       {{"bench", "latency", "--channel"}, "--channel"},
       {{"bench", "latency", "--node", "--limit"}, "--limit"},
+      // Requests.
+      {{"bench", "request", "--over", "mem"}, "--over"},
+      {{"bench", "request", "--size", "7"}, "--size"},
+      {{"bench", "request", "--size", "63", "--fan-out", "1"}, "JSON"},
+      {{"bench", "request", "--reply-size", "64", "--fan-out", "1"}, "--reply-size"},
+      {{"bench", "request", "--in-flight", "0"}, "--in-flight"},
+      {{"bench", "request", "--in-flight", "1048577"}, "--in-flight"},
+      {{"bench", "request", "--clients", "0"}, "--clients"},
+      {{"bench", "request", "--rate", "none"}, "--rate"},
+      {{"bench", "request", "--delay", "1..2ms"}, "--fan-out"},
+      {{"bench", "request", "--fan-out", "2", "--delay", "2..1ms"}, "2..1ms"},
+      {{"bench", "request", "--fan-out", "2", "--delay", "6s"}, "--timeout"},
+      {{"bench", "request", "--fan-out", "10001"}, "--fan-out"},
+      {{"bench", "request", "--memory", "50M,little"}, "little"},
+      {{"bench", "request", "--memory", "1M"}, "--memory"},
+      {{"bench", "request", "--timeout", "0"}, "--timeout"},
       {{"bench", "limit", "--json", "/no/such/folder/x.json"}, "/no/such/folder"},
   };
   for (const auto& [arguments, about] : mistakes) {

@@ -82,5 +82,17 @@ TEST(Histogram, CountsEachValueInOneSpanOnly) {
   EXPECT_EQ(sum, times->total());
 }
 
+TEST(Histogram, TakesInAnother) {
+  histogram all;
+  histogram other;
+  all.record(10);
+  other.record(1'000'000);
+  other.record(20);
+  all.add(other);
+  EXPECT_EQ(all.total(), 3U);
+  EXPECT_EQ(all.max(), 1'000'000U);
+  EXPECT_EQ(all.percentile(0.5), 20U);
+}
+
 }  // namespace
 }  // namespace atbus::bench

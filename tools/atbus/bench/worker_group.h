@@ -16,10 +16,10 @@
 namespace atbus::bench {
 
 struct run_setup {
-  std::vector<int> cpus;          // see cpu_of_worker
-  bool threads = false;           // workers are threads of one process
-  std::string label;              // for the progress line; empty: none
-  std::uint64_t arena_bytes = 0;  // shared memory for rings or counts
+  std::vector<int> cpus;                             // see cpu_of_worker
+  bool threads = false;                              // workers are threads of one process
+  std::string label;                                 // for the progress line; empty: none
+  std::uint64_t arena_bytes = 0;                     // shared memory for rings or counts
   std::function<void(control_block&)> read_arena{};  // called once all workers are over
 };
 
