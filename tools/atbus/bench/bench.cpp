@@ -12,6 +12,7 @@ void add_bench(CLI::App& app) {
   add_bench_latency(*bench);
   add_bench_limit(*bench);
   add_bench_request(*bench);
+  add_bench_cache(*bench);
   add_bench_pool(*bench);
 }
 

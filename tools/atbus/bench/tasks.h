@@ -22,6 +22,12 @@ void exchange_between_nodes(worker& self);
 void serve_requests(worker& self);
 void send_requests(worker& self);
 
+// Caches.
+void serve_cache(worker& self);
+void ask_cache(worker& self);
+void serve_as_cache_rival(worker& self);
+void ask_cache_rival(worker& self);
+
 // What the machine allows; shares nothing with the channels.
 void receive_from_ring(worker& self);
 void send_to_ring(worker& self);

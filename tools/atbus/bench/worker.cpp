@@ -194,6 +194,14 @@ void run_task(worker& self) {
       return receive_frames(self);
     case task::frame_sender:
       return send_frames(self);
+    case task::cache_server:
+      return serve_cache(self);
+    case task::cache_client:
+      return ask_cache(self);
+    case task::cache_rival_server:
+      return serve_as_cache_rival(self);
+    case task::cache_rival_client:
+      return ask_cache_rival(self);
     case task::copy:
       return copy_blocks(self);
     case task::none:

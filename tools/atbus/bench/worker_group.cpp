@@ -74,9 +74,14 @@ std::string_view role_of(task work) noexcept {
     case task::socket_writer:
     case task::frame_sender:
       return "sender";
+    case task::cache_server:
+    case task::cache_rival_server:
+      return "server";
     case task::request_service:
       return "service";
     case task::request_client:
+    case task::cache_client:
+    case task::cache_rival_client:
       return "client";
     default:
       return "worker";

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "atbus/bench/cache/cache_workload.h"
 #include "atbus/bench/clock.h"
 #include "atbus/bench/message.h"
 #include "atbus/bench/request_workload.h"
@@ -44,6 +45,10 @@ enum class task : std::uint8_t {
   socket_pong,
   frame_receiver,
   frame_sender,
+  cache_server,
+  cache_client,
+  cache_rival_server,
+  cache_rival_client,
   copy,
 };
 
@@ -85,6 +90,7 @@ struct workload {
   bool own_ends = false;    // both ends are in one worker
 
   request_workload requests;
+  cache_workload cache;
 
   bool hang_back = false;             // bare ring: wait a moment when little is there
   std::array<int, 2> events{-1, -1};  // eventfd ping-pong: there and back

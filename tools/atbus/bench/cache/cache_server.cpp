@@ -1,0 +1,39 @@
+// The server of `bench cache`: the store and the service of sample/cache at a node.
+#include <cstdio>
+
+#include "atbus/bench/cache/cache_node.h"
+#include "atbus/bench/cache/cache_tally.h"
+#include "atbus/bench/resource_usage.h"
+#include "atbus/bench/round_trip.h"
+#include "atbus/bench/tasks.h"
+#include "cache_service.h"
+
+namespace atbus::bench {
+
+void serve_cache(worker& self) {
+  workload work = self.work();
+  work.sleep = true;
+  const auto store = cache::cache_store::open({.memory_bytes = work.cache.memory_bytes});
+  if (!store) {
+    throw failure("cache", store.error());
+  }
+  node at = open_cache_node(self);
+  cache::cache_service service{at, **store, cache_message_limit(work.cache)};
+  at.spawn(service.sweep());
+  listen(self, at, work.address.data());
+  poll_until_ready(self, at);
+  if (!self.wait_for_start()) {
+    return;
+  }
+  while (!senders_have_reached(self, worker_state::finished)) {
+    if (at.poll() == 0) {
+      self.progress((*store)->stats().hits + (*store)->stats().misses);
+      wait_a_moment(self, at);
+    }
+  }
+  cache_tally_of_server(self.block()).peak_kib = max_rss_kib();
+  self.finish({.messages = (*store)->stats().hits});
+  at.close();
+}
+
+}  // namespace atbus::bench
