@@ -2,9 +2,10 @@
 # Installs what atbus is built with, and nothing that is there already. With nothing missing it
 # changes nothing and does not touch the network.
 #
-# usage: install_dependencies.sh [--with-dev]
+# usage: install_dependencies.sh [--with-dev] [--all]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
+#   --all       the same, and the cache servers that `atbus bench cache` compares with
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -42,6 +43,11 @@ optional='
 jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
+'
+# Servers that `atbus bench cache` starts and compares with: with --all only.
+optional_all='
+memcached|has_command memcached|memcached|atbus bench cache
+Redis|has_command redis-server|redis-server|atbus bench cache
 '
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
@@ -117,18 +123,26 @@ apt_packages() {
 }
 
 with_dev=no
+with_all=no
 for argument in "$@"; do
   case $argument in
     --with-dev) with_dev=yes ;;
+    --all)
+      with_dev=yes
+      with_all=yes
+      ;;
     -h | --help)
       usage
       exit 0
       ;;
-    *) fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev]" ;;
+    *) fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev] [--all]" ;;
   esac
 done
 if [ "$with_dev" = yes ]; then
   required+=$required_dev
+fi
+if [ "$with_all" = yes ]; then
+  optional+=$optional_all
 fi
 
 lacking=$(missing "$required")
