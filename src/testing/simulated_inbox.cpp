@@ -97,7 +97,7 @@ bool simulated_link::is_left_behind() const noexcept {
 }
 
 bool simulated_link::has_successor() const noexcept {
-  return recalled_ || (left_ && inbox_there()->holder != nullptr);
+  return (recalled_ || left_) && inbox_there() != nullptr && inbox_there()->holder != nullptr;
 }
 
 void simulated_link::tell_left(link_events& events) {

@@ -62,7 +62,7 @@ error dialing::dial_now(dial& which) {
 void dialing::dial_again(dial& which) {
   const peer* const of = which.of != nullptr ? which.of : routes_.parent();
   const session* const now = of != nullptr ? of->current : nullptr;
-  if (now != nullptr && (which.is_relayed() || now->is_direct))
+  if (now != nullptr && now->stage != session_stage::away && (which.is_relayed() || now->is_direct))
     return;  // there is another way; when that is lost, this one's turn comes again
   const unsigned doubled = std::min(which.failures++, 20U);
   std::chrono::nanoseconds wait = node_.options.retry_first();

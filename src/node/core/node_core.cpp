@@ -47,7 +47,12 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
                     choice_.forget(of);
                     outbox_.forget(of);
                   }});
-  sessions_.on_timer([this](session& of) { liveness_.timer_due(of); });
+  sessions_.on_timer([this](session& of) {
+    if (of.stage == session_stage::away)
+      seek_successor(of);
+    else
+      liveness_.timer_due(of);
+  });
   if (node_.fault)
     node_.tokens = make_tokens(options, node_.fault);
   while (node_.self.incarnation == 0)
@@ -188,7 +193,7 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   const peer* const known = directory_.find_or_look_up(id);
   if (error bad = ready_.add(id, timeout, std::move(call)); !bad)
     return bad;
-  if (known != nullptr && known->current != nullptr)
+  if (known != nullptr && view(*known).connected())
     ready_.tell(id, {});
   return {};
 }
@@ -331,7 +336,7 @@ void node_core::leave() {
 endpoint node_core::view(const peer& of) const {
   return {of.id, of.instance.incarnation,
           of.current != nullptr ? of.current->at.peer() : std::string{}, of.round_trip,
-          of.current != nullptr};
+          of.current != nullptr && of.current->stage != session_stage::away};
 }
 
 endpoint node_core::endpoint_of(bus_id id) {

@@ -147,6 +147,8 @@ class node_core final : private link_events {
   void announced(session& from, const flow_body& body);
   void acknowledged(session& by, std::uint64_t handled);
   bool dial_ended(dial& which, session& gone, const error& why);
+  void dial_successor(peer& of);
+  void seek_successor(session& away);
 
   // Of a command, a request, or an answer to one.
   void exchange_undelivered(const held_message& what, errc reason);

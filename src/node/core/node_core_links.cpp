@@ -243,8 +243,11 @@ void node_core::closed(link& at, const error& why) {
     return;
   if (at.kind() != link_kind::relayed && !reachability::has_place(*of))
     tree_.displace(*of);
-  if (!of->sessions.empty())
+  if (!of->sessions.empty()) {
+    if (!reachability::is_there(*of))
+      dial_successor(*of);
     return;
+  }
   retention_.lost(*of);
   directory_.lost(*of);
   retention_.let_go(*of);
@@ -295,8 +298,29 @@ void node_core::left(link& at) {
   requests_.link_lost(*of->of, *of);
   of->stage = session_stage::away;
   of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
-  events_.tell_endpoint(of->of->id, endpoint_event::away);
-  of->of->told_connected = false;
+  peer& whom = *of->of;
+  events_.tell_endpoint(whom.id, endpoint_event::away);
+  whom.told_connected = false;
+  if (!reachability::has_place(whom))
+    tree_.displace(whom);
+  dial_successor(whom);
+  of->left_at = node_.now();
+  of->clock.set(moment_after(of->left_at, node_.options.retry_longest()));
+}
+
+void node_core::dial_successor(peer& of) {
+  if (of.as == relation::parent)
+    dialing_.dial_again(parent_.dials);
+  retention_.left(of);
+}
+
+// The successor may not open the inbox where messages wait for it. Once it has registered elsewhere they
+// are taken back from there and go to it, or are reported: registration::end_others, link_choice.
+void node_core::seek_successor(session& away) {
+  outbox_.close_paths();
+  if (away.of->out.holds() || !away.settled())
+    retention_.seek(*away.of);
+  away.clock.set(moment_after(node_.now(), node_.options.retry_longest()));
 }
 
 // What is sent from here on waits until its new incarnation has registered.

@@ -29,6 +29,10 @@ void peer_retention::set_wanted(peer& of) {
 void peer_retention::lost(peer& of) {
   if (std::exchange(of.told_connected, false))
     events_.tell_endpoint(of.id, endpoint_event::disconnected);
+  left(of);
+}
+
+void peer_retention::left(peer& of) {
   // What was offered was of the incarnation that is lost, or not: its next one offers it again.
   std::erase_if(of.dials, [](const dial& one) { return one.offered && one.at == nullptr; });
   dialing_.dial_again(of.dials);
@@ -72,10 +76,18 @@ void peer_retention::forget(peer& of) {
 }
 
 void peer_retention::seek(peer& of) {
-  // Nothing else is to be tried, or it has failed.
+  // A successor at the old address is better, and seldom takes longer to come.
+  const auto is_left = [this](const session* one) {
+    return one->stage == session_stage::away && !one->at.has_successor() &&
+           node_.now() - one->left_at >= node_.options.retry_longest();
+  };
+  // Nothing else is to be tried, or it has failed. A child dials its parent.
   const bool is_needed =
-      of.sessions.empty() && std::all_of(of.dials.begin(), of.dials.end(), [](const dial& one) {
-        return one.is_to_sibling() || (!one.is_relayed() && one.failures != 0);
+      (of.sessions.empty() || of.as != relation::child) &&
+      std::ranges::all_of(of.sessions, is_left) &&
+      std::ranges::all_of(of.dials, [&](const dial& one) {
+        return one.is_to_sibling() ||
+               (!one.is_relayed() && (one.failures != 0 || (one.at != nullptr && is_left(one.at))));
       });
   if (!is_needed || !reach_.is_reachable(of.id) || node_.leaving)
     return;  // what is required waits until the child is there

@@ -40,6 +40,8 @@ class peer_retention {
   }
   // It has no link any more: its dials go on.
   void lost(peer& of);
+  // Its process has ended, and its links wait for the next one, which may come another way: the same.
+  void left(peer& of);
   // Unless it is wanted it is forgotten: at once, or when it has not come back in time.
   void let_go(peer& of);
   // What waits for it is reported; then, or by give_up() only what is not required.

@@ -29,8 +29,15 @@ session* reachability::link_to(const peer& next) const noexcept {
 }
 
 bool reachability::has_place(const peer& of) noexcept {
+  const bool keeps_it = of.as == relation::child || of.as == relation::parent;
+  return std::ranges::any_of(of.sessions, [&](const session* one) {
+    return gives_place(*one, of) && (keeps_it || one->stage == session_stage::registered);
+  });
+}
+
+bool reachability::is_there(const peer& of) noexcept {
   return std::ranges::any_of(of.sessions,
-                             [&](const session* one) { return gives_place(*one, of); });
+                             [](const session* one) { return one->stage != session_stage::away; });
 }
 
 }  // namespace atbus::detail

@@ -32,7 +32,11 @@ class reachability {
   [[nodiscard]] static bool gives_place(const session& link, const peer& of) noexcept {
     return link.is_direct && (of.as == relation::peer || link.as == of.as);
   }
-  [[nodiscard]] static bool has_place(const peer& of) noexcept;  // a link that does
+  // A link that does. One that is away counts for a child and for the parent only: what is sent below a
+  // child has no other way, and the parent stays what it is until another node takes its place.
+  [[nodiscard]] static bool has_place(const peer& of) noexcept;
+  // Whether a link leads there now. The process at the other end of one that is away has ended.
+  [[nodiscard]] static bool is_there(const peer& of) noexcept;
 
   // Whether other nodes may know a way there, now or when the parent is back.
   [[nodiscard]] bool is_reachable(bus_id id) const noexcept {

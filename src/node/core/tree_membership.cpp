@@ -22,12 +22,20 @@ bus_id tree_membership::parent() const noexcept {
   return routes_.parent() != nullptr ? routes_.parent()->id : bus_id{};
 }
 
-relation tree_membership::dialled_as(const session& on) noexcept {
+relation tree_membership::dialled_as(const session& on) const noexcept {
   if (!on.is_direct)
     return relation::peer;
-  if (on.dialled != nullptr && on.dialled->of == nullptr)
+  const bool is_to_parent = on.dialled != nullptr && on.dialled->of == nullptr;
+  if (is_to_parent && on.of == nullptr)
     return relation::parent;
-  const peer* const of = on.dialled != nullptr ? on.dialled->of : on.of;
+  // One that returns asks for the place that it gave, unless another node has that now.
+  if (on.of != nullptr && on.of->as == relation::peer) {
+    if (on.as == relation::sibling)
+      return relation::sibling;
+    if (on.as == relation::parent && routes_.parent() == nullptr)
+      return relation::parent;
+  }
+  const peer* const of = on.dialled != nullptr && !is_to_parent ? on.dialled->of : on.of;
   if (of != nullptr && of->as == relation::peer && on.dialled != nullptr)
     return on.dialled->as;
   return of != nullptr ? of->as : relation::peer;
@@ -49,8 +57,9 @@ error tree_membership::check_place(const session& on, const peer_identity& who) 
       known != nullptr && known->as != relation::peer && known->as != who.as)
     return refuse("it is a " + std::string{name(known->as)} + " of it");
   if (who.as == relation::parent) {
-    if (const bus_id other = parent(); other != bus_id{} && other != who.id)
-      return refuse("node " + other.to_string() + " is its parent");
+    if (const peer* const other = routes_.parent();
+        other != nullptr && other->id != who.id && reachability::is_there(*other))
+      return refuse("node " + other->id.to_string() + " is its parent");
     if (!on.by_us && (parent_.last == nullptr || parent_.last->id != who.id))
       return refuse("a parent is dialled by its children");
   }
@@ -70,6 +79,12 @@ void tree_membership::place(peer& of, const peer_identity& who) {
   of.host = who.host;
   if (of.as == relation::sibling)
     sibling_search_.set_reached(of.id);
+  peer* const parent_away = of.as == relation::parent ? routes_.parent() : nullptr;
+  if (parent_away != nullptr && parent_away != &of) {
+    routes_.remove(*parent_away);
+    parent_away->as = relation::peer;
+    sibling_search_.parent_lost();
+  }
   routes_.put(of);
   if (was_parent && of.as != relation::parent)
     search_parent();  // the next incarnation has dialled this node, as a peer

@@ -31,7 +31,7 @@ class tree_membership {
   // 0: none is registered.
   [[nodiscard]] bus_id parent() const noexcept;
   // What the other end is to be to this node.
-  [[nodiscard]] static relation dialled_as(const session& on) noexcept;
+  [[nodiscard]] relation dialled_as(const session& on) const noexcept;
   // Why `who` can't be to this node what it says.
   [[nodiscard]] error check_place(const session& on, const peer_identity& who);
   // It has registered: messages to it and to those below it may go there.

@@ -127,7 +127,8 @@ void lane_link::confirm(const node_instance& peer) noexcept {
 }
 
 bool lane_link::has_successor() const noexcept {
-  return now_ == phase::recalling || (now_ == phase::left && out_->receiver_generation() != 0);
+  // Also while it is called: it may have ended before it answers.
+  return (now_ == phase::recalling || now_ == phase::left) && out_->receiver_generation() != 0;
 }
 
 }  // namespace atbus::detail

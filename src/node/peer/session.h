@@ -71,6 +71,7 @@ struct session {
   bool owes_addresses = false;  // there was no room to send this node's addresses
   bool given_up = false;        // disconnect() ends it: unsettled messages are reported
   std::chrono::nanoseconds registered_at{0};
+  std::chrono::nanoseconds left_at{0};  // since when it is away
 
   // Counted since the link opened, messages of every kind.
   std::uint64_t handled = 0;
@@ -94,7 +95,7 @@ struct session {
   bool acknowledge_now = false;
   std::uint64_t committed_at_flush = 0;
 
-  // First the registration timeout, then pings.
+  // First the registration timeout, then pings. While it is away: when to look for another way.
   timer clock;
   std::uint64_t handled_at_ping = 0;
   std::uint64_t bytes_read_at_ping = 0;

@@ -1,5 +1,5 @@
 // The next hop for an id, and the sources that each linked node may send for: doc/design/routing.md. Holds
-// the peers that have a registered link.
+// the peers that have a registered link, and children and a parent whose link is away.
 //
 // Guarantee: looking up allocates nothing and takes the time of two binary searches. One thread.
 #pragma once
