@@ -54,6 +54,7 @@ class world {
     // Bytes that were accepted for each since there was a link.
     std::map<std::uint64_t, std::size_t> waiting;
     std::vector<std::string> more_addresses;
+    bool opens_name = true;  // this process
   };
 
   [[nodiscard]] static bus_id id_of(std::size_t index) { return bus_id{index + 1}; }
@@ -76,6 +77,7 @@ class world {
   void check_waiting(std::size_t from, std::size_t to, std::size_t size);
   void check_memory();
   [[nodiscard]] bool is_connected(std::size_t from, std::size_t to);
+  [[nodiscard]] bool has_link(std::size_t from, std::size_t to);
   void listen(std::size_t index, const std::string& address);
   void connect(std::size_t from, std::size_t to, way by);
   void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
@@ -131,6 +133,7 @@ void world::start(std::size_t index) {
   at.owed.clear();
   at.waiting.clear();
   at.dials = plan_.dials[index];
+  at.opens_name = !plan_.nameless || at.incarnations == 1 || draw(2) == 0;
   bool forgetful = false;
   for (const node_options& one : plan_.options)
     forgetful = forgetful || one.sessions() < 16;
@@ -378,7 +381,7 @@ void world::check_waiting(std::size_t from, std::size_t to, std::size_t size) {
   std::size_t& waiting = at.waiting[id_of(to).value()];
   const bool reports =
       options.overflow() != overflow_policy::would_block || options.message_deadline() != 0ns;
-  waiting = reports || is_connected(from, to) ? 0 : waiting + size;
+  waiting = reports || has_link(from, to) ? 0 : waiting + size;
   if (waiting > sum(options.send_buffer_size(), size))
     book_.fail("node " + id_of(from).to_string() + " lets " + std::to_string(waiting) +
                " bytes wait for " + id_of(to).to_string());
@@ -416,7 +419,7 @@ void world::check_memory() {
 // An old incarnation may hold the address for a while.
 void world::listen(std::size_t index, const std::string& address) {
   place& at = places_[index];
-  if (!at.process || at.doomed)
+  if (!at.process || at.doomed || (!at.opens_name && address.starts_with("shm://")))
     return;
   const auto made = at.process->core().listen(address);
   at.process->wake();
@@ -633,7 +636,8 @@ void world::check_broadcasts() {
     const std::uint64_t before = book_.broadcast_count();
     broadcast(from, id_range{}, std::min<std::size_t>(size, 1000));
     if ((book_.broadcast_count() != before) == linked.empty())
-      book_.fail("node " + self.id.to_string() + " refuses to broadcast, or does without a link");
+      return book_.fail("node " + self.id.to_string() +
+                        " refuses to broadcast, or does without a link");
     net_.run_for(3s);
     for (const std::size_t to : linked) {
       if (!book_.was_reached(self, book_.broadcasts_of(self), id_of(to)))
@@ -647,6 +651,14 @@ bool world::is_connected(std::size_t from, std::size_t to) {
   const auto all = places_[from].process->core().endpoints();
   return std::any_of(all.begin(), all.end(),
                      [&](const endpoint& one) { return one.id() == id_of(to) && one.connected(); });
+}
+
+// Also one that waits for the next process.
+bool world::has_link(std::size_t from, std::size_t to) {
+  const auto all = places_[from].process->core().endpoints();
+  return std::any_of(all.begin(), all.end(), [&](const endpoint& one) {
+    return one.id() == id_of(to) && !one.address().empty();
+  });
 }
 
 bool world::is_quiet() {

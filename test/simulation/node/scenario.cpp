@@ -100,6 +100,9 @@ scenario make_scenario(std::uint64_t seed) {
     else
       add(made.crowded && !draw.one_in(4) ? happening::cut : draw_fault(draw), 10s);
   }
+  // Drawn apart: the rest of a seed's scenario is what it was without this.
+  dice apart{~seed};
+  made.nameless = made.ways.size() > 1 && apart.one_in(2);
   std::stable_sort(made.events.begin(), made.events.end(),
                    [](const auto& left, const auto& right) { return left.when < right.when; });
   return made;
@@ -111,7 +114,8 @@ std::string to_text(const scenario& all) {
        << (all.one_host ? " on one host" : "") << ", at";
   for (const way one : all.ways)
     text << ' ' << name(one);
-  text << (all.crowded ? ", crowded" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
+  text << (all.crowded ? ", crowded" : "") << (all.nameless ? ", nameless" : "")
+       << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
     text << "  node " << i + 1 << ": ";
     test::print(text, all.options[i]);

@@ -51,6 +51,8 @@ struct scenario {
   std::vector<std::vector<bool>> dials;  // who dials whom at its start
   std::vector<way> ways{way::tcp};       // where they listen at their start, and are dialled
   bool crowded = false;                  // all is slow and full until the faults end
+  // A process that is started again does not always open its name in shared memory.
+  bool nameless = false;
   std::chrono::nanoseconds faults_end{0};
   std::vector<scenario_event> events;  // in order
 };

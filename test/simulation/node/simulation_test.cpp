@@ -14,9 +14,10 @@ TEST(Simulation, KeepsItsPromisesWhereItOnceDidNot) {
   constexpr std::uint64_t two_lives_at_once_the_older_one_heard_last = 91671;
   constexpr std::uint64_t in_use_while_it_registers_again = 16867;
   constexpr std::uint64_t handled_in_a_lane_that_its_writer_has_left = 416420;
+  constexpr std::uint64_t back_without_its_name = 9500553;
   for (const std::uint64_t seed :
-       {handled_in_a_lane_that_its_writer_has_left, two_lives_at_once_the_older_one_heard_last,
-        in_use_while_it_registers_again})
+       {back_without_its_name, handled_in_a_lane_that_its_writer_has_left,
+        two_lives_at_once_the_older_one_heard_last, in_use_while_it_registers_again})
     EXPECT_EQ(run(make_scenario(seed), nullptr).fault, "") << "seed " << seed;
 }
 

@@ -105,6 +105,11 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   dice apart{~seed};
   const std::uint64_t wanted =
       made.calm || apart.one_in(2) ? 0 : apart.below(4 + made.nodes.size() / 2);
+  const bool has_names = options.shares_hosts && apart.one_in(2);
+  for (std::size_t i = 0; has_names && i != made.nodes.size(); ++i) {
+    if (apart.one_in(2))
+      made.nodes[i].addresses.push_back("shm://node" + std::to_string(i));
+  }
   for (std::uint64_t i = 0; i != wanted; ++i) {
     tree_event one;
     one.when = apart.time(made.faults_end);
