@@ -173,6 +173,8 @@ error handshake::meet(introduction theirs) {
                                         range_text(self_) + ", node " + theirs.id.to_string() +
                                         " " + range_text(theirs)};
   }
+  if (theirs.incarnation == 0)
+    return {errc::protocol_error, "there is no incarnation 0"};
   if (theirs.id == self_.id && theirs.id != bus_id{})
     return {errc::denied, "both nodes have the id " + self_.id.to_string()};
   peer_ = {.id = theirs.id,

@@ -114,6 +114,19 @@ TEST(Handshake, RefusesARangeThatIsNone) {
   }
 }
 
+// 0 stands for a node that has not been met yet.
+TEST(Handshake, RefusesIncarnation0) {
+  for (const bool is_dialling : {true, false}) {
+    handshake_pair pair;
+    (is_dialling ? pair.dialling : pair.accepting).self.incarnation = 0;
+    pair.run();
+    const handshake& refuses = is_dialling ? static_cast<handshake&>(*pair.second) : *pair.first;
+    EXPECT_EQ(refuses.problem(), errc::protocol_error);
+    EXPECT_NE(refuses.problem().text().find("incarnation 0"), std::string::npos)
+        << refuses.problem().text();
+  }
+}
+
 TEST(Handshake, TellsEachSideHowFarTheOtherHasComeWithItsFlow) {
   handshake_pair pair;
   pair.run();

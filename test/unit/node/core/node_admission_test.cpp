@@ -242,5 +242,31 @@ TEST_F(NodeAdmission, TellsNothingOfAnUnprovenPeerInTheNameOfAConnectedPeer) {
   EXPECT_EQ(one.count(endpoint_event::refused), 0);
 }
 
+// The handshake of node 1 with node 2 takes 2.7 s. Meanwhile clients come and go.
+TEST_F(NodeAdmission, GivesItsHandshakesAllTheirTimeWhateverClientsSay) {
+  party one{net, 1};
+  party two{net, 2};
+  const auto set_delay = [&](std::chrono::nanoseconds delay) {
+    net.conditions.delay_min = net.conditions.delay_max = delay;
+  };
+  set_delay(900ms);
+  one.connect(2);
+  net.run_for(2s);
+  for (std::uint8_t i = 0; i != 10; ++i) {
+    set_delay(1ms);
+    {
+      const hand_played client{net, 0, 1, true, true, [i](introduction& self) {
+                                 self.incarnation = 0;
+                                 self.nonce[1] = std::byte{i};
+                               }};
+      net.run_for(20ms);
+      EXPECT_TRUE(client.has_ended());
+    }
+    set_delay(900ms);
+    net.run_for(1500ms);
+  }
+  EXPECT_TRUE(one.is_connected(2));
+}
+
 }  // namespace
 }  // namespace atbus::detail
