@@ -83,6 +83,8 @@ class handshake {
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
   // Failed, because the other end did not prove that it has a token that counts here.
   [[nodiscard]] bool lacks_proof() const noexcept { return lacks_proof_; }
+  // Whether the other end has proven that it has a token that counts here, where there is one.
+  [[nodiscard]] bool has_proof() const noexcept { return resume_.session != 0; }
 
  protected:
   // `tokens` outlive the handshake; none: no tokens are used.

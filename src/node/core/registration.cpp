@@ -166,13 +166,21 @@ void registration::failed(session& on, std::chrono::nanoseconds delay) {
   const bus_id id = node_.known_as(on.shake->peer().id);
   if (peer* const of = peers_.find(id); of == nullptr && first && id != bus_id{})
     events_.tell_endpoint(id, endpoint_event::refused);
-  else if (of != nullptr && (on.by_us || of->sessions.empty()) &&
-           std::exchange(of->refused, why.code()) != why.code())
-    events_.tell_endpoint(of->id, endpoint_event::refused);
+  else if (of != nullptr && (on.by_us || of->sessions.empty()))
+    tell_refused(on, *of, why.code());
   if (delay.count() == 0)
     return sessions_.drop(on, false, errc::denied, {});
   on.at.pause();
   on.clock.set(node_.now() + delay);
+}
+
+// For each reason in turn; once for all reasons that any process can bring about in the peer's name.
+void registration::tell_refused(const session& on, peer& of, errc why) {
+  const bool is_anyone = !on.by_us && (!on.shake->has_proof() || reach_.is_unproven_link(on));
+  if (is_anyone ? of.refused != errc::ok : of.refused == why)
+    return;
+  of.refused = why;
+  events_.tell_endpoint(of.id, endpoint_event::refused);
 }
 
 void registration::registered(session& on) {

@@ -61,6 +61,7 @@ class registration {
   [[nodiscard]] std::chrono::nanoseconds delay_of_refusal(const session& on);
   void registered(session& on);
   void failed(session& on, std::chrono::nanoseconds delay);
+  void tell_refused(const session& on, peer& of, errc why);
   // The peer speaks on that session from now on: its flow continues, or a new one begins.
   void take_over_flow(session& on, peer& of);
   // What the other end no longer has ends here too. Whether this link is the only one.

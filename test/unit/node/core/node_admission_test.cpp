@@ -268,5 +268,28 @@ TEST_F(NodeAdmission, GivesItsHandshakesAllTheirTimeWhateverClientsSay) {
   EXPECT_TRUE(one.is_connected(2));
 }
 
+TEST_F(NodeAdmission, TellsOnceThatAPeerIsRefusedWhateverStrangersSayInItsName) {
+  party one{net, 1, node_options{}.token(secret)};
+  one.connect(2);
+  net.run_for(1s);
+  for (int i = 0; i != 20; ++i) {
+    hand_played stranger{net, 2, 1, false};
+    net.run_for(20ms);
+    introduction self;
+    self.id = 2;
+    self.incarnation = 77;
+    self.nonce[0] = static_cast<std::byte>(i);
+    self.message_limit = 1000;
+    stranger.say(hello_body{.self = self, .expected = 1});
+    if (i % 2 == 0)
+      stranger.say(ping_body{.number = 1});
+    else
+      stranger.say(proof_body{.resume = {1, 0, true}});
+    net.run_for(20ms);
+  }
+  EXPECT_GE(one.core().stats().registrations_failed, 20U);
+  EXPECT_EQ(one.count(endpoint_event::refused), 1);
+}
+
 }  // namespace
 }  // namespace atbus::detail
