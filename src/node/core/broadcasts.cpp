@@ -176,8 +176,9 @@ void broadcasts::reached(std::uint64_t number, bus_id whom) {
 void broadcasts::over(std::uint64_t number) {
   const auto at = std::find_if(awaited_.begin(), awaited_.end(),
                                [&](const auto& one) { return one->number == number; });
+  (*at)->clock->set(node_.now());  // again, if there is no memory for the event and its copies
   events_.tell_call(
-      [call = std::move((*at)->call), reached = std::move((*at)->reached)](status) {
+      [call = (*at)->call, reached = (*at)->reached](status) {
         call({reached.begin(), reached.end()});
       },
       {});

@@ -181,7 +181,11 @@ void command_exchange::end(std::uint64_t number, status how) {
   const auto found = asked_.find(number);
   if (found == asked_.end())
     return;
-  events_.tell_call([call = std::move(found->second.call)](status told) { call(told, {}); }, how);
+  // Without memory for the event the command still waits: its call is copied, and its clock, if that has
+  // just run, runs again.
+  if (timer& clock = *found->second.clock; !clock.pending())
+    clock.set(node_.now());
+  events_.tell_call([call = found->second.call](status told) { call(told, {}); }, how);
   forget(found);
 }
 

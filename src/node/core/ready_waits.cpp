@@ -22,7 +22,8 @@ error ready_waits::add(bus_id id, std::chrono::nanoseconds timeout,
 
 void ready_waits::time_out(const wait* which) {
   const auto at = std::ranges::find_if(waits_, [&](const auto& one) { return one.get() == which; });
-  events_.tell_call(std::move((*at)->call), errc::timed_out);
+  (*at)->clock->set(node_.now());  // again, if there is no memory for the event
+  events_.tell_call((*at)->call, errc::timed_out);
   waits_.erase(at);
 }
 

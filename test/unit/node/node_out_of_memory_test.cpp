@@ -1,6 +1,10 @@
 // A send for which there is no memory is refused, whatever would have become of the message.
 #include <unistd.h>
 
+#include <memory>
+#include <new>
+#include <vector>
+
 #include "atbus/clock.hpp"
 #include "atbus/directory.hpp"
 #include "atbus/node.hpp"
@@ -180,6 +184,79 @@ TEST_F(NodeOutOfMemory, IsSaidOfWhatIsSentOverOtherNodes) {
        to.stats().delivered + reported + 1 < from.stats().accepted && now() < end;)
     turn();
   EXPECT_GE(to.stats().delivered, 31U);
+}
+
+// Calls whose time is over while there is no memory are made once there is some.
+class CallsOutOfMemory : public NodeOutOfMemory {
+ protected:
+  void connect() {
+    two.on_command([this](command& asked) { unanswered.push_back(asked.detach()); });
+    ASSERT_TRUE(two.listen(where()));
+    ASSERT_TRUE(one->connect(2, where()));
+    for (const auto end = now() + 20s; !one->endpoints().front().connected() && now() < end;)
+      turn();
+    ASSERT_TRUE(one->endpoints().front().connected());
+  }
+  void turn() {
+    one->poll();
+    two.poll();
+  }
+  // The time of what was begun is over when it has gone.
+  void poll_without_memory(std::chrono::nanoseconds time) {
+    for (const auto end = now() + time + 1ms; now() < end;) {
+    }
+    const test::allocation_failure none;
+    EXPECT_THROW(one->poll(), std::bad_alloc);
+    EXPECT_EQ(told, 0);
+  }
+  void expect_calls(int count) {
+    for (const auto end = now() + 20s; told != count && now() < end;)
+      one->poll();
+    EXPECT_EQ(told, count);
+    one.reset();  // which makes what calls there are left
+    EXPECT_EQ(told, count);
+  }
+
+  std::unique_ptr<node> one = std::make_unique<node>(1);
+  node two{2};
+  std::vector<command> unanswered;
+  int told = 0;
+};
+
+TEST_F(CallsOutOfMemory, OfACommandIsMadeWhenThereIsMemory) {
+  connect();
+  ASSERT_TRUE(one->command(2, {"x"}, 20ms, [this](status how, const command_reply&) {
+    ++told;
+    EXPECT_EQ(how, errc::timed_out);
+  }));
+  poll_without_memory(20ms);
+  expect_calls(1);
+}
+
+TEST_F(CallsOutOfMemory, OfABroadcastIsMadeWhenThereIsMemory) {
+  connect();
+  ASSERT_TRUE(one->broadcast(id_range{}, 1, as_bytes("x"), 500ms, [this](const auto& whom) {
+    ++told;
+    EXPECT_EQ(whom, std::vector<bus_id>{2});
+  }));
+  for (int i = 0; i != 50; ++i)
+    turn();
+  ASSERT_EQ(told, 0);
+  poll_without_memory(500ms);
+  expect_calls(1);
+}
+
+// So many that there is no room for all of their events.
+TEST_F(CallsOutOfMemory, OfWaitsForANodeAreMadeWhenThereIsMemory) {
+  constexpr int count = 200;
+  for (int i = 0; i != count; ++i) {
+    ASSERT_TRUE(one->on_ready(2, 20ms, [this](status how) {
+      ++told;
+      EXPECT_EQ(how, errc::timed_out);
+    }));
+  }
+  poll_without_memory(20ms);
+  expect_calls(count);
 }
 
 }  // namespace
