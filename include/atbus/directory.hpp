@@ -9,7 +9,9 @@
 ///
 /// Ownership: node and program share the directory (std::shared_ptr). Threads: the node calls all
 /// functions in its own thread, from within its own functions. They must not block, throw, or use a
-/// node.
+/// node. A lookup() that throws std::bad_alloc is taken for a lack of memory: send() and claim()
+/// return out_of_memory. These two are noexcept, so any other exception of lookup() ends the
+/// process (std::terminate).
 #pragma once
 
 #include <cstdint>
