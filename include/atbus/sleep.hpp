@@ -36,7 +36,7 @@ class ATBUS_API sleep_awaitable {
   /// Begins to sleep. False: that failed, and the coroutine goes on at once.
   bool await_suspend(std::coroutine_handle<> waiting) noexcept;
   /// How the sleep ended: ok, closed, out_of_memory.
-  [[nodiscard]] status await_resume() const noexcept { return sleeper_.result; }
+  status await_resume() const noexcept { return sleeper_.result; }
 
  private:
   friend class node;

@@ -62,8 +62,8 @@ TEST(TimerWheel, TellsThoseOfOneTickInTheOrderInWhichTheyWereSet) {
   timer_wheel wheel;
   wheel.prepare();
   std::vector<numbered_timer> timers(10);
-  for (int at = 0; at != 10; ++at) {
-    timers[at].number = at;
+  for (std::size_t at = 0; at != 10; ++at) {
+    timers[at].number = static_cast<int>(at);
     wheel.set(timers[at], 5ms, 0ns);
   }
   EXPECT_EQ(wheel.take_due(5ms - 1ns), nullptr);

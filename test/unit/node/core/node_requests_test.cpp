@@ -295,7 +295,7 @@ TEST_F(NodeRequests, ToOneNodeAreBoundedAndOnWritableFollows) {
   ASSERT_TRUE(net.run_until([&] { return small.is_connected(2) && two.is_connected(3); }, 5s));
   keep();
   std::vector<told> answers(5);
-  for (int at = 0; at != 4; ++at)
+  for (std::size_t at = 0; at != 4; ++at)
     ASSERT_TRUE(small.node.user().request(2, 7, "x", 10s, answers[at].write()));
   EXPECT_EQ(small.node.user().request(2, 7, "x", 10s, answers[4].write()).why(), errc::would_block);
   small.node.wake();
