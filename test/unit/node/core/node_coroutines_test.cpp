@@ -134,7 +134,7 @@ class NodeGather : public NodeCoroutines {
     three.node.user().on_request(7, [](request& r) { r.reply("three"); });
     four.node.user().on_request(7, [this](request& r) { four_kept.push_back(r.detach()); });
     on_request = [](request& r) { r.reply("two"); };
-    for (std::uint64_t id : {2, 3, 4})
+    for (const std::uint64_t id : {2U, 3U, 4U})
       one.connect(id);
     net.run_for(2s);
   }
