@@ -138,9 +138,16 @@ class ATBUS_API command {
 };
 
 /// What `co_await node.command(...)` waits for: the reply, or the error. Works in any coroutine
-/// type.
+/// type; a coroutine that is destroyed while it waits is not resumed.
 class ATBUS_API command_awaitable {
  public:
+  command_awaitable(const command_awaitable&) = delete;
+  command_awaitable& operator=(const command_awaitable&) = delete;
+  ~command_awaitable() {
+    if (self_ != nullptr)
+      *self_ = nullptr;
+  }
+
   /// Always false: the coroutine waits for the answer.
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   /// Sends the command. False: it was refused, and the coroutine goes on at once.
@@ -158,6 +165,7 @@ class ATBUS_API command_awaitable {
   bus_id to_;
   command_words words_;
   std::chrono::nanoseconds timeout_;
+  std::shared_ptr<command_awaitable*> self_;  // for the call, which may come later than the end
   status how_;
   command_reply reply_;
 };

@@ -51,6 +51,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -159,9 +160,17 @@ class ATBUS_API node_slot {
 };
 
 /// What `co_await node.ready(id, timeout)` waits for: ok once that node is connected; timed_out;
-/// closed if this node ends first; or an error of on_ready. Works in any coroutine type.
+/// closed if this node ends first; or an error of on_ready. Works in any coroutine type; a coroutine
+/// that is destroyed while it waits is not resumed.
 class ATBUS_API ready_awaitable {
  public:
+  ready_awaitable(const ready_awaitable&) = delete;
+  ready_awaitable& operator=(const ready_awaitable&) = delete;
+  ~ready_awaitable() {
+    if (self_ != nullptr)
+      *self_ = nullptr;
+  }
+
   /// Always false: the coroutine waits for the node.
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   /// Begins to wait. False: that failed, and the coroutine goes on at once.
@@ -177,6 +186,7 @@ class ATBUS_API ready_awaitable {
   detail::node_core* core_;
   bus_id id_;
   std::chrono::nanoseconds timeout_;
+  std::shared_ptr<ready_awaitable*> self_;  // for the call, which may come later than the end
   status result_;
 };
 

@@ -21,7 +21,7 @@ struct node_stats {
   std::uint64_t expired_requests = 0;  ///< Of these, dropped: their deadline had passed.
   std::uint64_t responses = 0;         ///< Responses to requests of this node.
   std::uint64_t late_responses = 0;    ///< Responses dropped: to a request that has its outcome.
-  std::uint64_t malformed = 0;        ///< Messages and requests that were no value of their type.
+  std::uint64_t malformed = 0;         ///< Messages and requests that were no value of their type.
   std::uint64_t would_block = 0;       ///< Sends refused for lack of room.
   std::uint64_t refused = 0;           ///< Sends refused for another reason.
   std::uint64_t not_delivered = 0;     ///< Messages with the outcome not_delivered.

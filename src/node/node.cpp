@@ -28,8 +28,11 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
     result_ = errc::closed;
     return false;
   }
-  const error begun = core_->on_ready(id_, timeout_, [this, waiting](status how) {
-    result_ = how;
+  self_ = std::make_shared<ready_awaitable*>(this);
+  const error begun = core_->on_ready(id_, timeout_, [self = self_, waiting](status how) {
+    if (*self == nullptr)
+      return;
+    (*self)->result_ = how;
     waiting.resume();
   });
   if (!begun)
@@ -38,14 +41,19 @@ bool ready_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 }
 
 bool command_awaitable::await_suspend(std::coroutine_handle<> waiting) {
-  how_ = core_ == nullptr
-             ? status{errc::closed}
-             : core_->commands().ask(to_, words_.all(), timeout_,
-                                     [this, waiting](status how, const command_reply& reply) {
-                                       how_ = how;
-                                       reply_ = reply;
-                                       waiting.resume();
-                                     });
+  if (core_ == nullptr) {
+    how_ = errc::closed;
+    return false;
+  }
+  self_ = std::make_shared<command_awaitable*>(this);
+  how_ = core_->commands().ask(to_, words_.all(), timeout_,
+                               [self = self_, waiting](status how, const command_reply& reply) {
+                                 if (*self == nullptr)
+                                   return;
+                                 (*self)->how_ = how;
+                                 (*self)->reply_ = reply;
+                                 waiting.resume();
+                               });
   return static_cast<bool>(how_);
 }
 

@@ -15,7 +15,6 @@
 namespace atbus::test {
 namespace {
 
-
 class KeptCache : public ::testing::Test {
  protected:
   [[nodiscard]] cache::store_options options(std::size_t memory_bytes = mebibyte) const {

@@ -4,7 +4,6 @@
 namespace atbus::test {
 namespace {
 
-
 TEST(CacheStore, ReturnsWhatWasSet) {
   const auto store = opened({.memory_bytes = mebibyte});
   EXPECT_FALSE(get_whole(*store, 1));
