@@ -153,14 +153,14 @@ TEST_F(NodeCoroutines, OneThatIsDestroyedWhileItWaitsIsNotResumed) {
     co_await asking().sleep(1ms);
     ++resumed;
   };
-  for (const frame& one : {ask(), wait(), request_one(), request_all(), rest()})
-    one.of.destroy();
+  for (const frame& waiting : {ask(), wait(), request_one(), request_all(), rest()})
+    waiting.of.destroy();
   run_for(5s);
   EXPECT_EQ(resumed, 0);
-  for (const frame& one : {ask(), wait(), request_one(), request_all(), rest()}) {
+  for (const frame& waiting : {ask(), wait(), request_one(), request_all(), rest()}) {
     run_for(5s);
-    EXPECT_TRUE(one.of.done());
-    one.of.destroy();
+    EXPECT_TRUE(waiting.of.done());
+    waiting.of.destroy();
   }
   EXPECT_EQ(resumed, 5);
 }
