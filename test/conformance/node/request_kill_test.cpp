@@ -14,7 +14,7 @@ class NodeRequestsFork : public NodeFixture {
   // Some answers are given later, so that the process dies with requests in hand.
   int serve() {
     node service{2, options()};
-    require(static_cast<bool>(service.listen(address())), "the service listens");
+    require(static_cast<bool>(service.listen(where_)), "the service listens");
     service.on_request(echo_type, [&service](request r) -> task<> {
       const std::string text{r.text()};
       if (text.back() == '7')
@@ -49,6 +49,7 @@ class NodeRequestsFork : public NodeFixture {
     }
   }
 
+  const std::string where_ = address();  // also of a child, whose process id is another
   std::uint64_t asked_ = 0;
   std::uint64_t ended_ = 0;
   std::uint64_t wrong_ = 0;  // replies
@@ -60,7 +61,7 @@ TEST_P(NodeRequestsFork, HaveOneOutcomeEachThoughTheServiceIsKilled) {
   constexpr int kills = 12;
   child_process service{[this] { return serve(); }};
   first.emplace(1, options());
-  ASSERT_TRUE(first->connect(2, address()));
+  ASSERT_TRUE(first->connect(2, where_));
   ask_for(100ms);
   for (int kill = 0; kill != kills; ++kill) {
     service.kill_and_wait();
