@@ -13,6 +13,8 @@ namespace atbus::bench {
 class request_body {
  public:
   static constexpr std::size_t shortest = 64;
+  static constexpr std::size_t number_at = 7;  // behind {"id":"
+  static constexpr std::size_t number_digits = 16;
 
   // Of exactly so many bytes.
   explicit request_body(std::size_t bytes) : text_{R"({"id":"0000000000000000","items":[)"} {
@@ -31,7 +33,7 @@ class request_body {
 
   // The body of the request with that number. Valid until the next one.
   std::string_view of(std::uint64_t number) noexcept {
-    char digits[16];
+    char digits[number_digits];
     const char* const end = std::to_chars(digits, digits + sizeof digits, number, 16).ptr;
     const auto count = static_cast<std::size_t>(end - digits);
     std::memset(text_.data() + number_at, '0', sizeof digits);
@@ -40,8 +42,6 @@ class request_body {
   }
 
  private:
-  static constexpr std::size_t number_at = 7;  // behind {"id":"
-
   std::string text_;
 };
 

@@ -76,7 +76,8 @@ def main():
     running.add_argument("--plan", choices=PLANS, default="quick")
     running.add_argument("--only", default="", help="names or families, separated by commas")
     running.add_argument("--row", choices=("throughput", "round_trips", "latency_under_load",
-                                           "fan_in", "disturbances", "connections"))
+                                           "fan_in", "disturbances", "connections",
+                                           "requests"))
     running.add_argument("--output", required=True, help="raw JSON")
     running.add_argument("--keep", action="store_true",
                          help="what the output has of other systems stays")

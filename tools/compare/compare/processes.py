@@ -151,6 +151,16 @@ def peak_kib(pid):
     return _number_in(f"/proc/{pid}/status", "VmHWM")
 
 
+def cpu_s(pid):
+    """What it has used so far, all its threads. 0: the process has gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def cores():
     """The receiver's core and the senders': the last one, and all others."""
     known = sorted(os.sched_getaffinity(0))

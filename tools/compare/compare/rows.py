@@ -20,6 +20,13 @@ FAN_IN_SIZES = [("32 B", 32, 32), ("8-128 B", 8, 128)]
 FAN_IN = (1, 2, 4, 8)
 LOADS = (10, 50, 90)  # per cent of a system's own maximum
 CONNECTIONS = (1, 10, 100, 1000)
+# What is asked: label, bytes both ways, requests in flight, tasks that a request starts.
+ASKED = [
+    ("64 B, 1 in flight", 64, 1, 0),
+    ("64 B, 64 in flight", 64, 64, 0),
+    ("JSON, 10 tasks, 1000 in flight", 256, 1000, 10),
+    ("JSON, 10 tasks, 10000 in flight", 256, 10_000, 10),
+]
 COMMON_RATE = 20_000  # messages per second that every system here can carry
 FULL_SPEED = 1e12  # a rate nobody reaches
 
@@ -33,23 +40,25 @@ class Plan:
     seconds: float
     side_rounds: int  # of all but throughput and round trips
     paced_seconds: float
+    asked_seconds: float
     pause_s: float
     stop_s: float
     fan_in_sizes: tuple
     connections: tuple
 
 
-QUICK = Plan(3, 1, 0.5, 1, 0.7, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3])
-FULL = Plan(3, 2, 0.6, 1, 2.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
+QUICK = Plan(3, 1, 0.5, 1, 0.7, 1.0, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3])
+FULL = Plan(3, 2, 0.6, 1, 2.0, 3.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
 # To see that everything runs; its figures are worth nothing.
-SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2])
+SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2])
 
 
 class Campaign:
     """All runs of a comparison. What fails is a result too."""
 
     def __init__(self, systems, plan, out=sys.stderr):
-        self.systems = systems
+        self.systems = [s for s in systems if not s.asks]
+        self.asking = [s for s in systems if s.asks]
         self.plan = plan
         self.results = []
         self._out = out
@@ -145,6 +154,14 @@ class Campaign:
                     self.run("connections", system, round_number,
                              lambda s=system, c=count: runs.idle_connections(s, c), count=count)
 
+    def requests(self, round_number):
+        for label, size, in_flight, fan_out in ASKED:
+            for system in self.asking:
+                self.run("request", system, round_number,
+                         lambda s=system, b=size, n=in_flight, f=fan_out: runs.requests(
+                             s, b, n, self.plan.asked_seconds, f),
+                         what=label)
+
     def everything(self):
         for number in range(max(self.plan.rounds, self.plan.side_rounds)):
             if number < self.plan.rounds:
@@ -155,10 +172,17 @@ class Campaign:
                 self.fan_in(number)
                 self.disturbances(number)
                 self.connections(number)
+                self.requests(number)
         return self.results
 
 
 def _headline(entry):
+    if "per_second" in entry:
+        bad = ", ".join(f"{entry[name]} {name}" for name in ("corrupt", "unanswered")
+                        if entry[name])
+        return (f"{entry['per_second']:.0f} /s, p50 {entry['rtt_ns']['p50'] / 1000:.1f} us, "
+                f"{entry['service_cpu']:.2f} CPU, {entry['service_mib']:.0f} MiB"
+                + (f", {bad}" if bad else ""))
     if "rtt_ns" in entry:
         return f"{entry['rtt_ns']['p50'] / 1000:.2f} us"
     if "rate" in entry:

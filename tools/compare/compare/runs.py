@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack, suppress
 
 from compare import arithmetic
-from compare.processes import Child, RunFailed, cores, memory_kib
+from compare.processes import Child, RunFailed, cores, cpu_s, memory_kib
 
 START_S = 20  # for a process to be ready; a virtual machine of Java on a busy host takes a few
 AFTER_S = 15  # for what is queued to arrive after the senders have ended
@@ -188,6 +188,46 @@ def round_trip(system, size, seconds, blocking):
         pong.send_signal(signal.SIGTERM)  # so that it takes away what it has in shared memory
         pong.wait_end(time.monotonic() + 3)
         return ping.figures()
+
+
+def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_000)):
+    """One client that keeps so many requests in flight, one service that replies with the body."""
+    with ExitStack() as stack:
+        site = Site(system, stack)
+        service_cores, client_cores = cores()
+        group = [*sizes(size, size), "--in-flight", in_flight, "--fan-out", fan_out,
+                 "--delay-min", delay_us[0], "--delay-max", delay_us[1]]
+        service = site.start("serve", group, service_cores)
+        service.wait_ready(time.monotonic() + START_S)
+        client = site.start("ask", [*group, "--seconds", seconds], client_cores,
+                            waits_for_go=True)
+        client.wait_ready(time.monotonic() + START_S)
+        before_s = cpu_s(service.pid)
+        client.go()
+        if not client.wait_end(time.monotonic() + seconds + AFTER_S):
+            raise RunFailed("hangs")
+        service_s = cpu_s(service.pid) - before_s
+        asked = client.figures()
+        service.send_signal(signal.SIGTERM)
+        if not service.wait_end(time.monotonic() + 3):
+            raise RunFailed("service hangs")
+        service.figures()
+        server_s, server_kib = site.server_usage()
+        per_second = asked["answered"] / asked["seconds"]
+        busy = (service_s + server_s) / asked["seconds"]
+        mib = (service.peak_kib + server_kib) / 1024
+        return {
+            "per_second": per_second,
+            "peak_per_second": max(asked["slices"], default=0) * 10,
+            "service_cpu": busy,
+            "per_cpu_second": per_second / busy if busy else None,
+            "client_cpu": asked["cpu_s"] / asked["seconds"],
+            "service_mib": mib,
+            "per_mib": per_second / mib if mib else None,
+            "rtt_ns": asked["rtt_ns"],
+            "corrupt": asked["corrupt"],
+            "unanswered": asked["unanswered"],
+        }
 
 
 def stopped_reader(system, rate, pause_s):

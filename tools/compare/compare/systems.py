@@ -29,6 +29,7 @@ class System:
     extra: bool = False  # a further variant: only in the main rows
 
     holds_many: bool = False  # its harness can hold many connections
+    asks: bool = False  # a harness of requests and replies, and of nothing else
 
     @property
     def ours(self):
@@ -175,8 +176,21 @@ def _limits(programs):
     ]
 
 
+def _requests(programs):
+    def system(family, name, kind, program, address, flags=(), **more):
+        return System(name, family, kind, (f"{programs}/compare_{program}",), address,
+                      flags=flags, asks=True, **more)
+
+    plain = "127.0.0.1:{port}"
+    return [
+        system("atbus", "atbus request shm", "shm", "atbus_request", "shm://{name}"),
+        system("atbus", "atbus request unix", "unix", "atbus_request", "unix://@{name}?shm=false"),
+        system("atbus", "atbus request tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}"),
+    ]
+
+
 def all_systems(programs):
     """Every system of the comparison; `programs` is where the harnesses are."""
     return [*_atbus(programs), *_zeromq(programs), *_nng(programs), *_nats(programs),
             *_boost(programs), *_cyclonedds(programs), *_aeron(programs), *_iceoryx2(programs),
-            *_limits(programs)]
+            *_limits(programs), *_requests(programs)]

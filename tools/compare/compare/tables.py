@@ -227,8 +227,34 @@ def scale(summary):
                   "64 cores, 1 KiB, M/s", "100 Gbit/s, 1 KiB: one pair; to fill it", *LOSSES], body)
 
 
+def requests(summary):
+    """A table for each kind of request."""
+    tables = []
+    for what in summary.values("request", "what"):
+        body = []
+        for name in summary.names():
+            cell = summary.cell("request", name, what=what)
+            if not cell.entries:
+                continue
+            row = [name, with_spread(cell, "per_second")]
+            row += [number(cell.median(path)) for path in
+                    ("peak_per_second", "service_cpu", "per_cpu_second", "service_mib", "per_mib")]
+            row += [number_us(cell.median(f"rtt_ns.{p}")) for p in ("p50", "p90", "p99", "p999")]
+            body.append([*row, str(cell.total("corrupt")), str(cell.total("unanswered")),
+                         (cell.failures() or ["-"])[0][:60]])
+        tables.append(Table(
+            f"Requests: {what}",
+            "One client, one service, a core each; both sleep when nothing is there. CPU and memory "
+            "are the service's, of NATS with its server. With tasks, the service decodes JSON, waits "
+            "for 10 timers of 50 to 100 ms, and encodes the JSON again. Peak: the best tenth of a "
+            "second. Times in microseconds, from the request to its reply.",
+            ["system", "requests/s", "peak", "CPUs", "per CPU s", "MiB", "per MiB", "p50", "p90",
+             "p99", "p99.9", "corrupt", "unanswered", "remarks"], body))
+    return tables
+
+
 def all_tables(summary):
     tables = [throughput(summary), bandwidth(summary), round_trips(summary), paced(summary),
               *fan_in(summary), costs(summary), stopped_reader(summary), disturbed(summary),
-              connections(summary), scale(summary)]
+              connections(summary), *requests(summary), scale(summary)]
     return [table for table in tables if table.body]

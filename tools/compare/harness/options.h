@@ -14,8 +14,10 @@ enum class role : std::uint8_t {
   send,
   pong,
   ping,
-  hold,  // connects `senders` times and sends nothing
-  both   // receive and send as two threads of one process, for what works in no other way
+  hold,   // connects `senders` times and sends nothing
+  serve,  // answers requests
+  ask,    // keeps `in_flight` requests under way
+  both    // receive and send as two threads of one process, for what works in no other way
 };
 
 struct options {
@@ -26,6 +28,7 @@ struct options {
   std::uint64_t bytes_min = 8;
   std::uint64_t bytes_max = 128;
   double seconds = 1;
+  double warm_up = 0;     // seconds of asking before that, which do not count
   double rate = 0;        // messages per second of this sender; 0: as many as it can
   bool paced = false;     // messages carry their intended send time
   bool blocking = false;  // sleep when there is nothing to receive
@@ -34,6 +37,10 @@ struct options {
   std::uint64_t senders = 1;
   double pause_after = -1;  // the receiver stops reading then, for so long
   double pause_for = 0;
+  std::uint64_t in_flight = 1;
+  std::uint64_t fan_out = 0;  // tasks that a request starts, each of which waits for a random time
+  std::int64_t delay_min_us = 50'000;
+  std::int64_t delay_max_us = 100'000;
   double patience = 2;  // the receiver ends so long after the last message; what is late is lost
 
   bench::message_lengths lengths() const noexcept {

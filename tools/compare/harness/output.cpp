@@ -75,6 +75,18 @@ std::string to_json(const send_totals& sent) {
       .end();
 }
 
+std::string to_json(const ask_totals& done) {
+  return object{}
+      .add("answered", done.answered)
+      .add("corrupt", done.corrupt)
+      .add("unanswered", done.unanswered)
+      .add_seconds("seconds", done.duration_ns)
+      .add_seconds("cpu_s", done.cpu_ns)
+      .add("slices", done.slices)
+      .add("rtt_ns", distribution(done.latency))
+      .end();
+}
+
 std::string to_json(const ping_totals& done) {
   return object{}
       .add("round_trips", done.round_trips)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "atbus/bench/histogram.h"
 #include "harness/account.h"
@@ -26,6 +27,17 @@ struct ping_totals {
   bench::histogram latency;
 };
 
+struct ask_totals {
+  std::uint64_t answered = 0;
+  std::uint64_t corrupt = 0;
+  std::uint64_t unanswered = 0;
+  std::int64_t duration_ns = 0;
+  std::int64_t cpu_ns = 0;
+  std::vector<std::uint64_t> slices;
+  bench::histogram latency;
+};
+
+std::string to_json(const ask_totals& done);
 std::string to_json(const account& received);
 std::string to_json(const send_totals& sent);
 std::string to_json(const ping_totals& done);

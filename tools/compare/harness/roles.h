@@ -345,6 +345,9 @@ std::string play(const options& run) {
       wait_for_go();
       return "{}";
     }
+    case role::serve:
+    case role::ask:
+      throw std::runtime_error("--role: this harness has no requests");
     case role::both:
       say_ready();
       return receive_and_send<System>(run);

@@ -50,6 +50,16 @@ class AtbusHarness(unittest.TestCase):
                             send_arguments=["--rate", 1000])
         self.assertGreater(found["receive"]["latency_ns"]["max"], 0)
 
+    def test_answers_every_request(self):
+        for kind in ("shm", "unix", "tcp"):
+            for fan_out in (0, 3):
+                with self.subTest(kind=kind, fan_out=fan_out):
+                    found = runs.requests(system(f"atbus request {kind}"), 64, 20, 0.3, fan_out,
+                                          (1000, 3000))
+                    self.assertGreater(found["per_second"], 0)
+                    self.assertGreater(found["service_mib"], 0)
+                    self.assertEqual((found["corrupt"], found["unanswered"]), (0, 0))
+
     def test_goes_there_and_back(self):
         found = runs.round_trip(system("atbus shm claim"), 64, 1, True)
         self.assertEqual(found["corrupt"], 0)
