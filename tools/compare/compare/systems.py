@@ -186,6 +186,8 @@ def _requests(programs):
         system("atbus", "atbus request shm", "shm", "atbus_request", "shm://{name}"),
         system("atbus", "atbus request unix", "unix", "atbus_request", "unix://@{name}?shm=false"),
         system("atbus", "atbus request tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}"),
+        system("ZeroMQ", "ZeroMQ router tcp", "tcp", "zeromq_request", f"tcp://{plain}"),
+        system("ZeroMQ", "ZeroMQ router ipc", "unix", "zeromq_request", "ipc://{directory}/z"),
     ]
 
 
