@@ -177,15 +177,19 @@ def _limits(programs):
 
 
 def _requests(programs):
+    # The service of NATS is behind its server.
     def system(family, name, kind, program, address, flags=(), **more):
         return System(name, family, kind, (f"{programs}/compare_{program}",), address,
                       flags=flags, asks=True, **more)
 
+    nats = shutil.which("nats-server") or "/usr/sbin/nats-server"
     plain = "127.0.0.1:{port}"
     return [
         system("atbus", "atbus request shm", "shm", "atbus_request", "shm://{name}"),
         system("atbus", "atbus request unix", "unix", "atbus_request", "unix://@{name}?shm=false"),
         system("atbus", "atbus request tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}"),
+        system("NATS", "NATS request", "tcp", "nats_request", f"nats://{plain}",
+               server=(nats, "-a", "127.0.0.1", "-p", "{port}", "-c", f"{HERE}/systems/nats.conf")),
         system("ZeroMQ", "ZeroMQ router tcp", "tcp", "zeromq_request", f"tcp://{plain}"),
         system("ZeroMQ", "ZeroMQ router ipc", "unix", "zeromq_request", "ipc://{directory}/z"),
     ]
