@@ -67,6 +67,7 @@ def versions():
         "nng": _packaged("nng") or _nng(),
         "NATS server": _first(r"v([\d.]+)", _output(server, "--version")),
         "NATS client": _packaged("libnats"),
+        "gRPC": _packaged("grpc++"),
         "boost": _boost(),
         "Cyclone DDS": _packaged("CycloneDDS"),
     }

@@ -188,6 +188,7 @@ def _requests(programs):
         system("atbus", "atbus request shm", "shm", "atbus_request", "shm://{name}"),
         system("atbus", "atbus request unix", "unix", "atbus_request", "unix://@{name}?shm=false"),
         system("atbus", "atbus request tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}"),
+        system("gRPC", "gRPC async", "tcp", "grpc_request", plain),
         system("NATS", "NATS request", "tcp", "nats_request", f"nats://{plain}",
                server=(nats, "-a", "127.0.0.1", "-p", "{port}", "-c", f"{HERE}/systems/nats.conf")),
         system("ZeroMQ", "ZeroMQ router tcp", "tcp", "zeromq_request", f"tcp://{plain}"),
