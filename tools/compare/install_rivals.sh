@@ -3,7 +3,7 @@
 # be had is reported with the reason; the comparison goes on without it.
 #
 # usage: install_rivals.sh [RIVAL...]    by default all: zeromq nng boost nats cyclonedds grpc plots
-#                                        aeron iceoryx2
+#                                        aeron vertx iceoryx2
 set -uo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../script/common.sh"
@@ -42,6 +42,10 @@ rival_aeron() {
   packages default-jdk-headless maven && "$compare/systems/aeron/build.sh" "$programs"
 }
 
+rival_vertx() {
+  packages default-jdk-headless maven && "$compare/systems/vertx/build.sh" "$programs"
+}
+
 rival_iceoryx2() {
   command -v cargo >/dev/null || packages cargo || return 1
   packages libclang1 && "$compare/systems/iceoryx2/build.sh" "$programs"
@@ -49,7 +53,7 @@ rival_iceoryx2() {
 
 rivals=("$@")
 if [ ${#rivals[@]} -eq 0 ]; then
-  rivals=(zeromq nng boost nats cyclonedds grpc plots aeron iceoryx2)
+  rivals=(zeromq nng boost nats cyclonedds grpc plots aeron vertx iceoryx2)
 fi
 mkdir -p "$logs"
 for rival in "${rivals[@]}"; do

@@ -68,6 +68,8 @@ def versions():
         "NATS server": _first(r"v([\d.]+)", _output(server, "--version")),
         "NATS client": _packaged("libnats"),
         "gRPC": _packaged("grpc++"),
+        "Vert.x": _first(r"vertx-core</artifactId>\s*<version>(.*)<",
+                         _source("systems/vertx/pom.xml")),
         "boost": _boost(),
         "Cyclone DDS": _packaged("CycloneDDS"),
     }

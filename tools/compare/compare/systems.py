@@ -177,7 +177,7 @@ def _limits(programs):
 
 
 def _requests(programs):
-    # The service of NATS is behind its server.
+    # The service of NATS is behind its server. Java's compiler needs a moment.
     def system(family, name, kind, program, address, flags=(), **more):
         return System(name, family, kind, (f"{programs}/compare_{program}",), address,
                       flags=flags, asks=True, **more)
@@ -193,6 +193,7 @@ def _requests(programs):
                server=(nats, "-a", "127.0.0.1", "-p", "{port}", "-c", f"{HERE}/systems/nats.conf")),
         system("ZeroMQ", "ZeroMQ router tcp", "tcp", "zeromq_request", f"tcp://{plain}"),
         system("ZeroMQ", "ZeroMQ router ipc", "unix", "zeromq_request", "ipc://{directory}/z"),
+        system("Vert.x", "Vert.x", "tcp", "vertx", plain, ("--warm-up", "1")),
     ]
 
 
