@@ -277,7 +277,7 @@ class ATBUS_API request {
   status fail(std::string_view why) noexcept;
 
   /// Moves the request out, to be answered later; this object is empty afterwards. Copy bytes()
-  /// before.
+  /// before, in a statement of its own: the arguments of a function have no order.
   [[nodiscard]] request detach() noexcept { return std::move(*this); }
 
  private:

@@ -36,7 +36,8 @@ class sleeping_coroutines {
   }
   // Resumes those whose time is over. False: one of them has closed the node.
   bool resume_due(std::chrono::nanoseconds now) {
-    while (!node_.progress.is_enough()) {
+    // A poll that takes no messages lets coroutines go on all the same.
+    while (node_.progress.most == 0 || !node_.progress.is_enough()) {
       auto* const one = static_cast<sleeper*>(wheel_.take_due(now));
       if (one == nullptr)
         return true;

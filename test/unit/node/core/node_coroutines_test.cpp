@@ -36,6 +36,19 @@ TEST_F(NodeCoroutines, SleepOnTheClockOfTheNode) {
   }
 }
 
+TEST_F(NodeCoroutines, WakeInAPollThatTakesNoMessages) {
+  node quiet{5};
+  bool woke = false;
+  const auto run = [&]() -> atbus::task<> {
+    co_await quiet.sleep(0ms);
+    woke = true;
+  };
+  quiet.spawn(run());
+  for (const auto end = now() + 10s; !woke && now() < end;)
+    quiet.poll({.messages = 0});
+  EXPECT_TRUE(woke);
+}
+
 TEST_F(NodeCoroutines, ASleepEndsWithTheNode) {
   std::vector<status> ends;
   const auto run = [&]() -> atbus::task<> {
