@@ -244,7 +244,7 @@ class ATBUS_API request {
   /// The number that was passed to node::request.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }
   /// The payload, in place. Valid until the handler returns or, of a coroutine, until it first
-  /// waits; empty afterwards.
+  /// waits; empty afterwards, and once a request that was moved out is answered.
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
   /// The payload as characters.
   [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -39,9 +40,11 @@ class timer_wheel {
     which.due_ = due;
     if (is_empty_) {
       tick_ = tick_of(now);
+      next_ = std::numeric_limits<std::uint64_t>::max();
       is_empty_ = false;
     }
     const std::uint64_t tick = std::max(end_tick_of(due), tick_ + 1);
+    next_ = std::min(next_, tick);
     const std::size_t slot = tick % slot_count;
     which.insert_at(slots_->heads[slot]);
     slots_->used[slot / 64] |= std::uint64_t{1} << (slot % 64);
@@ -73,34 +76,13 @@ class timer_wheel {
     return first;
   }
 
-  // When take_due() may have something; `never`: not as things are.
+  // When take_due() may have something, or a moment before that; `never`: not as things are.
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
     if (due_ != nullptr)
       return std::chrono::nanoseconds{0};
-    if (is_empty_)
-      return timer_queue::never;
-    std::uint64_t later = std::numeric_limits<std::uint64_t>::max();
-    for (std::uint64_t tick = tick_ + 1; tick <= tick_ + slot_count; ++tick) {
-      const std::size_t slot = tick % slot_count;
-      const std::uint64_t rest = slots_->used[slot / 64] >> (slot % 64);
-      if (rest == 0) {  // of this word
-        tick += 63 - slot % 64;
-        continue;
-      }
-      tick += static_cast<unsigned>(std::countr_zero(rest));
-      if (tick > tick_ + slot_count)
-        break;
-      for (const wheel_timer* one = slots_->heads[tick % slot_count]; one != nullptr;
-           one = one->next_) {
-        const std::uint64_t end = end_tick_of(one->due_);
-        if (end <= tick)
-          return std::chrono::nanoseconds{static_cast<std::int64_t>(tick << tick_bits)};
-        later = std::min(later, end);
-      }
-    }
-    return later >> (63 - tick_bits) != 0
+    return is_empty_ || next_ >> (63 - tick_bits) != 0
                ? timer_queue::never
-               : std::chrono::nanoseconds{static_cast<std::int64_t>(later << tick_bits)};
+               : std::chrono::nanoseconds{static_cast<std::int64_t>(next_ << tick_bits)};
   }
 
  private:
@@ -155,11 +137,39 @@ class timer_wheel {
     for (const std::uint64_t word : slots_->used)
       is_left = is_left || word != 0;
     is_empty_ = !is_left;
+    if (is_left && next_ <= tick_)
+      find_next();
+  }
+  // Looks at a bounded number of deadlines; then at most so many ticks are sure to be free.
+  void find_next() noexcept {
+    constexpr int looks = 256;
+    int looked = 0;
+    next_ = std::numeric_limits<std::uint64_t>::max();
+    for (std::uint64_t tick = tick_ + 1; tick <= tick_ + slot_count; ++tick) {
+      const std::size_t slot = tick % slot_count;
+      const std::uint64_t rest = slots_->used[slot / 64] >> (slot % 64);
+      if (rest == 0) {  // of this word
+        tick += 63 - slot % 64;
+        continue;
+      }
+      tick += static_cast<unsigned>(std::countr_zero(rest));
+      if (tick > tick_ + slot_count)
+        return;
+      for (const wheel_timer* one = slots_->heads[tick % slot_count]; one != nullptr;
+           one = one->next_) {
+        next_ = std::min(next_, end_tick_of(one->due_));
+        if (++looked == looks || next_ <= tick) {
+          next_ = std::min(next_, tick);
+          return;
+        }
+      }
+    }
   }
 
   std::unique_ptr<slots> slots_;
   wheel_timer* due_ = nullptr;  // these have left the wheel and wait to be told
   std::uint64_t tick_ = 0;      // all up to here were looked at
+  std::uint64_t next_ = 0;      // no tick before this one has a deadline
   bool is_empty_ = true;
 };
 

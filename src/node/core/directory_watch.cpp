@@ -92,7 +92,8 @@ void directory_watch::follow(peer& of) {
   for (const address& to : now) {
     const auto known = std::ranges::find(of.dials, to, &dial::to);
     // Its turn comes when that link is lost.
-    const bool later = of.current != nullptr && of.current->at.kind() != link_kind::relayed;
+    const bool later = of.current != nullptr && of.current->stage != session_stage::away &&
+                       of.current->at.kind() != link_kind::relayed;
     if (known != of.dials.end() && known->is_to_sibling()) {
       known->offered = false;
       known->as = relation::peer;

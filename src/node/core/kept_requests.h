@@ -17,6 +17,9 @@ namespace atbus::detail {
 
 class kept_requests {
  public:
+  // `key` is secret: peers choose the numbers, and could put all of them into one list.
+  explicit kept_requests(std::uint64_t key) : key_(key | 1) {}
+
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   void add(request& which) noexcept {
@@ -61,8 +64,8 @@ class kept_requests {
 
  private:
   [[nodiscard]] request*& list_of(std::uint64_t incarnation, std::uint64_t number) noexcept {
-    // The lowest bits of a number are a place in a table, and differ.
-    return lists_[(number ^ incarnation) & (lists_.size() - 1)];
+    const std::uint64_t mixed = (number ^ incarnation) * key_;
+    return lists_[(mixed ^ (mixed >> 32)) & (lists_.size() - 1)];
   }
   void link_in(request& which) noexcept {
     request*& list = list_of(which.incarnation_, which.number_);
@@ -90,6 +93,7 @@ class kept_requests {
     }
   }
 
+  std::uint64_t key_;
   std::size_t size_ = 0;
   std::vector<request*> lists_ = std::vector<request*>(16);
 };

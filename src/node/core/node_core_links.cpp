@@ -312,6 +312,7 @@ void node_core::dial_successor(peer& of) {
   if (of.as == relation::parent)
     dialing_.dial_again(parent_.dials);
   retention_.left(of);
+  directory_.lost(of);
 }
 
 // The successor may not open the inbox where messages wait for it. Once it has registered elsewhere they

@@ -213,12 +213,15 @@ std::byte* outbox::claim_exchange(peer* in, bus_id to, std::uint32_t type, std::
   }
 }
 
-void outbox::commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept {
+bool outbox::commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept {
   if (commit_in_link(length) != nullptr) [[likely]]
-    return;
+    return true;
+  if ((held_.in == nullptr && !held_.to_self) || length > held_.length)
+    return false;
   if (held_.in != nullptr)
     held_.held.front().deadline = deadline;
   commit_held(length);
+  return true;
 }
 
 bool outbox::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes) {

@@ -54,8 +54,8 @@ class outbox {
   [[nodiscard]] std::byte* claim_exchange(peer* in, bus_id to, std::uint32_t type,
                                           std::uint8_t flags, std::size_t length,
                                           status& why) noexcept;
-  // What waits for a link is reported once the deadline has passed.
-  void commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept;
+  // What waits for a link is reported once the deadline has passed. False: the claim is gone.
+  bool commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept;
   // As node_core's.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
 

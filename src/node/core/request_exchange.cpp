@@ -69,7 +69,9 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
 }
 
 status request_exchange::cancel(const request_handle& which) {
-  request_table::entry* const found = which ? table_.find(which.number_) : nullptr;
+  if (node_.closed)
+    return errc::closed;  // each gets that outcome
+  request_table::entry* const found = which ? find(which.number_) : nullptr;
   if (found == nullptr)
     return errc::not_found;
   say_cancel(*found);
@@ -81,7 +83,8 @@ void request_exchange::forget(const request_handle& which) noexcept {
   request_table::entry* const found = which ? table_.find(which.number_) : nullptr;
   if (found == nullptr)
     return;
-  say_cancel(*found);
+  if (!found->ends)
+    say_cancel(*found);
   found->call = nullptr;
   free(*found);
 }
@@ -92,13 +95,14 @@ void request_exchange::say_cancel(const request_table::entry& which) noexcept {
   peer* const of = peers_.find(which.to->id);
   if (of == nullptr || node_.closed)
     return;
-  if (of->out.holds() && of->out.withdraw([&](const held_message& one) {
-        request_head head;
-        return one.flags == flag_request && decode_request(one.bytes, head) &&
-               head.number == which.number;
-      }))
-    return;
+  const auto is_it = [&](const held_message& one) {
+    request_head head;
+    return one.flags == flag_request && decode_request(one.bytes, head) &&
+           head.number == which.number;
+  };
   try {
+    if (of->out.holds() && of->out.withdraw(is_it))
+      return output_.drain(*of);  // there may be room for others
     if (of->current != nullptr && of->current->stage == session_stage::registered)
       (void)output_.say(*of->current, cancel_body{.number = which.number});
   } catch (const std::bad_alloc&) {
@@ -162,7 +166,7 @@ bool request_exchange::deliver_response(bus_id source, errc how, bytes_view payl
   std::uint64_t number = 0;
   if (!decode_response(payload, number))
     return false;
-  request_table::entry* const found = table_.find(number);
+  request_table::entry* const found = find(number);
   if (found == nullptr || found->to->id != node_.known_as(source)) {
     ++node_.stats.late_responses;
     if (found != nullptr)
@@ -181,30 +185,44 @@ bool request_exchange::deliver_response(bus_id source, errc how, bytes_view payl
 }
 
 void request_exchange::end(request_table::entry& which, status how) {
-  // A copy: without memory the entry stays as it is.
-  events_.tell_call(
-      [call = which.call, source = which.to->id](status told) {
-        call(response{told, source, {}});
-      },
-      how);
-  which.call = nullptr;
-  free(which);
+  // Without memory for the event the entry stays as it is.
+  events_.tell_call([this, number = which.number](status) { tell(number); }, how);
+  which.cancel();
+  which.ends = true;
+  which.outcome = how;
 }
 
-void request_exchange::free(request_table::entry& which) {
-  request_table::asked_node& asked = *which.to;
+void request_exchange::tell(std::uint64_t number) {
+  request_table::entry* const found = table_.find(number);
+  if (found == nullptr)
+    return;  // nobody waits any more
+  const request_call call = std::exchange(found->call, nullptr);
+  const response told{found->outcome, found->to->id, {}};
+  free(*found);
+  call(told);
+}
+
+void request_exchange::free(request_table::entry& which) noexcept {
+  const request_table::asked_node& asked = *which.to;
   table_.free(which);
-  if (asked.wants_room && asked.waiting <= node_.options.requests() / 2 && !table_was_full_) {
-    asked.wants_room = false;
-    events_.tell_writable(asked.id);
-  }
-  if (table_was_full_ && !table_.half_full()) {
-    table_was_full_ = false;
-    table_.for_each_node([this](request_table::asked_node& one) {
-      if (std::exchange(one.wants_room, false))
-        events_.tell_writable(one.id);
-    });
-  }
+  if (table_was_full_)
+    is_room_owed_ = is_room_owed_ || !table_.half_full();
+  else
+    is_room_owed_ =
+        is_room_owed_ || (asked.wants_room && asked.waiting <= node_.options.requests() / 2);
+}
+
+void request_exchange::tell_room() {
+  if (!is_room_owed_)
+    return;
+  table_was_full_ = table_was_full_ && table_.half_full();
+  table_.for_each_node([this](request_table::asked_node& one) {
+    if (!one.wants_room || one.waiting > node_.options.requests() / 2 || table_was_full_)
+      return;
+    events_.tell_writable(one.id);  // without memory it is owed still
+    one.wants_room = false;
+  });
+  is_room_owed_ = false;
 }
 
 void request_exchange::expire(std::chrono::nanoseconds now) {
@@ -216,20 +234,21 @@ void request_exchange::expire(std::chrono::nanoseconds now) {
       throw;
     }
   }
+  tell_room();
 }
 
 void request_exchange::undelivered(const held_message& what, errc reason) {
   request_head head;
   if (what.flags != flag_request || !decode_request(what.bytes, head))
     return;
-  if (request_table::entry* const found = table_.find(head.number); found != nullptr)
+  if (request_table::entry* const found = find(head.number); found != nullptr)
     end(*found, reason);
 }
 
 std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held_message& sent) {
   request_head head;
   const request_table::entry* const found =
-      decode_request(sent.bytes, head) ? table_.find(head.number) : nullptr;
+      decode_request(sent.bytes, head) ? find(head.number) : nullptr;
   return found != nullptr ? std::optional{found->due()} : std::nullopt;
 }
 
@@ -250,8 +269,8 @@ void request_exchange::link_lost(const peer& of, const session& gone) {
   });
   std::ranges::sort(safe);
   table_.for_each([&](request_table::entry& one) {
-    if (is_about(one, of) && !std::ranges::binary_search(safe, one.number))
-      one.lost_with = gone.instance.incarnation;
+    if (is_about(one, of))
+      one.lost_with = std::ranges::binary_search(safe, one.number) ? 0 : gone.instance.incarnation;
   });
 }
 
@@ -259,12 +278,13 @@ void request_exchange::registered(const peer& of) {
   if (table_.empty())
     return;
   table_.for_each([&](request_table::entry& one) {
-    if (is_about(one, of) && one.lost_with != 0 && one.lost_with != of.instance.incarnation)
+    if (is_about(one, of) && !one.ends && one.lost_with != 0 &&
+        one.lost_with != of.instance.incarnation)
       end(one, errc::outcome_unknown);
   });
 }
 
-void request_exchange::cancelled(const node_instance& source, std::uint64_t number) {
+void request_exchange::cancelled(const node_instance& source, std::uint64_t number) noexcept {
   if (request* const found = kept_.find(source, number); found != nullptr)
     found->cancelled_ = true;
 }
@@ -346,8 +366,8 @@ response_slot request_exchange::claim(request& which, std::size_t length) noexce
 void request_exchange::commit(request& which, std::uint64_t claim, std::size_t length) noexcept {
   if (outbox_.last_claim() != claim)
     return;
-  outbox_.commit_exchange(response_head_size + length, which.deadline_);
-  gone(which);
+  if (outbox_.commit_exchange(response_head_size + length, which.deadline_))
+    gone(which);
 }
 
 void request_exchange::give_up_claim(std::uint64_t claim) noexcept {
@@ -395,14 +415,16 @@ void request_exchange::close() noexcept {
     one.exchange_ = nullptr;
     one.closed_ = true;
   };
-  if (in_hand_ != nullptr)
-    end(*in_hand_);
+  if (request* const in_hand = std::exchange(in_hand_, nullptr); in_hand != nullptr)
+    end(*in_hand);
+  if (request* const kept = std::exchange(moved_out_, nullptr); kept != nullptr)
+    kept->bytes_ = {};  // it may be gone when its handler returns
   kept_.remove_all(end);
   table_.for_each([this](request_table::entry& one) {
     const request_call call = std::exchange(one.call, nullptr);
-    const bus_id to = one.to->id;
+    const response told{one.ends ? one.outcome : status{errc::closed}, one.to->id, {}};
     table_.free(one);
-    call(response{errc::closed, to, {}});
+    call(told);
   });
 }
 

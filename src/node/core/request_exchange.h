@@ -49,7 +49,7 @@ class request_exchange {
   bool deliver(const node_instance& source, const message_head& head, bytes_view payload,
                bool redelivered, bool same_clock);
   // The asking node waits no longer.
-  void cancelled(const node_instance& source, std::uint64_t number);
+  void cancelled(const node_instance& source, std::uint64_t number) noexcept;
 
   // A request or a response of this node's does not get there.
   void undelivered(const held_message& what, errc reason);
@@ -61,9 +61,11 @@ class request_exchange {
   // A process is registered: what another one had in hand has no answer any more.
   void registered(const peer& of);
 
-  // Requests whose time is over are told with the next events.
+  // Requests whose time is over, and on_writable where it is owed, are told with the next events.
   void expire(std::chrono::nanoseconds now);
-  [[nodiscard]] std::chrono::nanoseconds next() const noexcept { return table_.next(); }
+  [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
+    return is_room_owed_ ? std::chrono::nanoseconds{0} : table_.next();
+  }
   void close() noexcept;
 
   // Of atbus::request.
@@ -85,9 +87,16 @@ class request_exchange {
   bool deliver_request(const node_instance& source, std::uint32_t type, bytes_view payload,
                        bool redelivered, bool same_clock);
   bool deliver_response(bus_id source, errc how, bytes_view payload);
+  // Null also if its outcome is known, and only has to be told.
+  [[nodiscard]] request_table::entry* find(std::uint64_t number) noexcept {
+    request_table::entry* const found = table_.find(number);
+    return found != nullptr && !found->ends ? found : nullptr;
+  }
   // The call is made with the next events.
   void end(request_table::entry& which, status how);
-  void free(request_table::entry& which);
+  void tell(std::uint64_t number);
+  void free(request_table::entry& which) noexcept;
+  void tell_room();
   void say_cancel(const request_table::entry& which) noexcept;
   [[nodiscard]] bool is_about(const request_table::entry& which, const peer& of) const noexcept {
     return which.to->id == of.id && !node_.is_client(of);
@@ -102,7 +111,8 @@ class request_exchange {
   directory_watch& directory_;
   request_table table_{node_.on.random};
   bool table_was_full_ = false;  // on_writable is owed for that
-  kept_requests kept_;
+  bool is_room_owed_ = false;    // on_writable is to be told of some node
+  kept_requests kept_{node_.on.random.word()};
   request* in_hand_ = nullptr;    // whose handler runs, while it has no answer and is not moved out
   request* moved_out_ = nullptr;  // of the handler that runs
 };

@@ -39,6 +39,7 @@ request_table::entry& request_table::take(asked_node& to) {
   taken.number += std::uint64_t{1} << place_bits;
   taken.to = &to;
   taken.lost_with = 0;
+  taken.ends = false;
   ++to.waiting;
   ++waiting_;
   return taken;

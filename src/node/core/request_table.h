@@ -41,6 +41,9 @@ class request_table {
     // The incarnation that ended with the request in hand; 0: none that is known of.
     std::uint64_t lost_with = 0;
     request_call call;
+    // Its outcome is known, and waits as an event; it stays here so that nobody is told who is gone by then.
+    bool ends = false;
+    status outcome;
     entry* next_free = nullptr;
   };
 

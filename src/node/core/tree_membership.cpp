@@ -117,6 +117,13 @@ void tree_membership::displace(peer& of) {
 
 void tree_membership::search_parent() {
   sibling_search_.parent_lost();
+  // One that came back while another node was the parent is a peer, through a dial of the parent's.
+  for (const dial& one : parent_.dials) {
+    session* const at = one.at;
+    if (routes_.parent() == nullptr && at != nullptr && at->stage == session_stage::registered &&
+        at->of != nullptr && at->of->as == relation::peer)
+      sessions_.drop(*at, true, errc::ok, "register again as the parent");
+  }
   dialing_.dial_again(parent_.dials);
 }
 

@@ -178,6 +178,53 @@ TEST_F(NodeCoroutines, OneThatIsDestroyedWhileItWaitsIsNotResumed) {
   EXPECT_EQ(resumed, 5);
 }
 
+TEST_F(NodeCoroutines, AHandlerMayCloseItsNode) {
+  connect();
+  two.node.user().on_request(9, [this](request r) -> atbus::task<> {
+    two.node.user().close();
+    EXPECT_EQ(r.reply("x"), errc::closed);
+    co_return;
+  });
+  told answer;
+  ASSERT_TRUE(ask("x", answer, 500ms, 9));
+  net.run_for(2s);
+  expect(answer, errc::timed_out);
+}
+
+// Both requests time out in one poll; what the first one resumes destroys what waits for the second.
+TEST_F(NodeCoroutines, OneMayDestroyAnotherWhoseOutcomeIsKnownAndNotToldYet) {
+  struct frame {
+    struct promise_type {
+      frame get_return_object() {
+        return {std::coroutine_handle<promise_type>::from_promise(*this)};
+      }
+      std::suspend_never initial_suspend() noexcept { return {}; }
+      std::suspend_always final_suspend() noexcept { return {}; }
+      void return_void() {}
+      void unhandled_exception() { std::terminate(); }
+    };
+    std::coroutine_handle<promise_type> of;
+  };
+  connect();
+  keep();
+  int resumed = 0;
+  frame other;
+  const auto ask_and_destroy = [&]() -> frame {
+    (void)co_await asking().request(2, 7, "x", 50ms);
+    ++resumed;
+    other.of.destroy();
+  };
+  const auto ask_only = [&]() -> frame {
+    (void)co_await asking().request(2, 7, "x", 50ms);
+    ++resumed;
+  };
+  const frame first = ask_and_destroy();
+  other = ask_only();
+  run_for(1s);
+  EXPECT_EQ(resumed, 1);
+  first.of.destroy();
+}
+
 class NodeGather : public NodeCoroutines {
  protected:
   NodeGather() {

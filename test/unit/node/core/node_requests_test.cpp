@@ -351,6 +351,58 @@ TEST_F(NodeRequests, AHandlerMayCloseItsNode) {
   expect(answer, errc::timed_out);
 }
 
+TEST_F(NodeRequests, AHandlerMayMoveItsRequestOutAndCloseItsNode) {
+  connect();
+  on_request = [this](request& r) {
+    const auto moved = std::make_unique<request>(r.detach());
+    two.node.user().close();
+    EXPECT_TRUE(moved->bytes().empty());
+    EXPECT_EQ(moved->reply("x"), errc::closed);
+  };
+  told answer;
+  ASSERT_TRUE(ask("x", answer, 500ms));
+  net.run_for(2s);
+  expect(answer, errc::timed_out);
+}
+
+TEST_F(NodeRequests, ASlotThatAPollTookAwayLeavesTheRequestToBeAnswered) {
+  connect();
+  keep();
+  told answer;
+  ASSERT_TRUE(ask("x", answer));
+  net.run_for(100ms);
+  ASSERT_EQ(kept.size(), 1U);
+  {
+    auto slot = kept[0].claim(4);
+    ASSERT_TRUE(slot);
+    two.node.wake();
+    net.run_for(10ms);
+    slot.commit();
+  }
+  EXPECT_TRUE(kept[0].is_wanted());
+  EXPECT_TRUE(kept[0].reply("now"));
+  two.node.wake();
+  net.run_for(100ms);
+  expect(answer, errc::ok, "now");
+}
+
+TEST_F(NodeRequests, ThatACallCancelsWhileTheNodeEndsHaveTheirOutcomeAllTheSame) {
+  connect();
+  keep();
+  told second;
+  request_handle asked;
+  status cancelled;
+  ASSERT_TRUE(one.node.user().request(2, 7, "first", 10s, [&](const response& r) {
+    EXPECT_EQ(r.how(), errc::closed);
+    cancelled = one.core().requests().cancel(asked);
+  }));
+  asked = ask("second", second, 10s);
+  net.run_for(100ms);
+  one.core().close();
+  EXPECT_EQ(cancelled, errc::closed);
+  expect(second, errc::closed);
+}
+
 TEST_F(NodeRequests, ACallMayAskAgainAndSendAndClose) {
   connect();
   on_request = [](request& r) { r.reply(r.bytes()); };
