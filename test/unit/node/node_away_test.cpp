@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "atbus/clock.hpp"
+#include "atbus/directory.hpp"
 #include "atbus/testing.hpp"
 #include "named_inbox.h"
 #include "test.h"
@@ -305,6 +306,70 @@ TEST(RealNodeAway, IsReachedAtItsOtherAddressAndFindsNothingTwice) {
       << ::testing::PrintToString(got) << ::testing::PrintToString(reported);
   ASSERT_TRUE(run_until([&] { return is_at(segment); }));
   EXPECT_EQ(got, (texts{"one", "two", "three"}));
+}
+
+// A directory in the test's hands.
+class listed final : public directory {
+ public:
+  void list(bus_id id, texts addresses) {
+    all_[id] = std::move(addresses);
+    changed_.push_back(id);
+  }
+  texts lookup(bus_id id) override { return all_[id]; }
+  watch_id watch(std::function<void(bus_id)> changed) override {
+    watcher_ = std::move(changed);
+    return 1;
+  }
+  void unwatch(watch_id) override { watcher_ = nullptr; }
+  error announce(bus_id, const texts&) override { return {}; }
+  error poll() override {
+    for (const bus_id id : std::exchange(changed_, {})) {
+      if (watcher_)
+        watcher_(id);
+    }
+    return {};
+  }
+
+ private:
+  std::map<bus_id, texts> all_;
+  std::vector<bus_id> changed_;
+  std::function<void(bus_id)> watcher_;
+};
+
+TEST_F(NodeAway, ASuccessorThatTheDirectoryNamesElsewhereIsDialled) {
+  const auto names = std::make_shared<listed>();
+  names->list(66, {tcp(66)});
+  start(66, plain(), {tcp(66), "shm://worker"}, 1);
+  start(65, plain().directory(names), {}, 1);
+  sim.run_for(100ms);
+  EXPECT_TRUE(sim.node(65).send(66, 0, "before"));
+  sim.run_for(10s);
+  ASSERT_EQ(way_to(65, 66), "shm://worker");
+  sim.kill(66);
+  sim.run_for(1s);
+  EXPECT_TRUE(sim.node(65).send(66, 0, "waits"));
+  start(66, plain(), {tcp(67)}, 2);
+  names->list(66, {tcp(67)});
+  sim.run_for(1min);
+  EXPECT_EQ(of_[66].got, (texts{"before", "waits"}));
+}
+
+TEST_F(NodeAway, AParentThatCameBackAsAPeerIsTheParentAgainWhenTheOtherOneEnds) {
+  start(64, plain().children("64/58"), {"shm://worker"}, 1);
+  start(65, plain().parent("shm://worker").parent(tcp(90)), {tcp(65)}, 1);
+  sim.run_for(10s);
+  ASSERT_EQ(sim.node(65).parent(), bus_id{64});
+  sim.kill(64);
+  sim.run_for(1s);
+  start(67, plain().children("64/58"), {tcp(90)}, 3);
+  sim.run_for(5s);
+  ASSERT_EQ(sim.node(65).parent(), bus_id{67});
+  start(64, plain().children("64/58"), {"shm://worker"}, 1);
+  sim.run_for(5s);
+  EXPECT_EQ(sim.node(65).parent(), bus_id{67});
+  sim.kill(67);
+  sim.run_for(1min);
+  EXPECT_EQ(sim.node(65).parent(), bus_id{64});
 }
 
 }  // namespace
