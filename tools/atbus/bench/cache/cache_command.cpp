@@ -47,18 +47,21 @@ struct cache_options {
 
 struct cache_run {
   cache_client_tally clients{};  // of all
-  std::uint64_t peak_kib = 0;
+  cache_server_tally server{};
   double seconds = 0;
 
   double operations() const noexcept { return static_cast<double>(clients.gets + clients.sets); }
   double hit_percent() const noexcept { return percent(clients.hits, clients.gets); }
   double hot_hit_percent() const noexcept { return percent(clients.hot_hits, clients.hot_gets); }
-  double peak_mib() const noexcept { return static_cast<double>(peak_kib) / 1024; }
+  double peak_mib() const noexcept { return static_cast<double>(server.peak_kib) / 1024; }
   double hit_percent_per_gib() const noexcept {
-    return peak_kib != 0 ? hit_percent() * 1024 / peak_mib() : 0;
+    return server.peak_kib != 0 ? hit_percent() * 1024 / peak_mib() : 0;
   }
   double ns_per_operation() const noexcept {
     return operations() > 0 ? seconds * 1e9 / operations() : 0;
+  }
+  double cpu_ns_per_operation() const noexcept {
+    return operations() > 0 ? static_cast<double>(server.cpu_ns) / operations() : 0;
   }
   double bytes_per_second() const noexcept {
     return seconds > 0 ? static_cast<double>(clients.value_bytes) / seconds : 0;
@@ -184,7 +187,7 @@ void measure_cache(const cache_options& options, workload work, cache_row& row,
                    .label = label,
                    .arena_bytes = cache_tally_bytes(options.clients),
                    .read_arena = [&](control_block& block) {
-                     run.peak_kib = cache_tally_of_server(block).peak_kib;
+                     run.server = cache_tally_of_server(block);
                      run.clients.is_complete = true;
                      for (std::uint32_t client = 1; client <= options.clients; ++client) {
                        run.clients.add(cache_tally_of_client(block, client));
@@ -259,12 +262,14 @@ void print_cache_row(const cache_row& row) {
     fmt::print("{:>10}\n", "failed");
     return;
   }
-  fmt::print("{:>10.0f}{:>10.0f}{:>8.2f}%{:>10.0f}{:>8.2f}%{:>11.1f}{:>10.1f}{:>10.0f}{:>10.1f}\n",
-             row.median(&cache_client_tally::gets), row.median(&cache_client_tally::hits),
-             row.median(&cache_run::hit_percent), row.median(&cache_client_tally::hot_hits),
-             row.median(&cache_run::hot_hit_percent), row.median(&cache_run::peak_mib),
-             row.median(&cache_run::hit_percent_per_gib), row.median(&cache_run::ns_per_operation),
-             row.median(&cache_run::bytes_per_second) / 1e6);
+  fmt::print(
+      "{:>10.0f}{:>10.0f}{:>8.2f}%{:>10.0f}{:>8.2f}%{:>11.1f}{:>10.1f}{:>10.0f}{:>10.0f}{:>10.1f}"
+      "\n",
+      row.median(&cache_client_tally::gets), row.median(&cache_client_tally::hits),
+      row.median(&cache_run::hit_percent), row.median(&cache_client_tally::hot_hits),
+      row.median(&cache_run::hot_hit_percent), row.median(&cache_run::peak_mib),
+      row.median(&cache_run::hit_percent_per_gib), row.median(&cache_run::ns_per_operation),
+      row.median(&cache_run::cpu_ns_per_operation), row.median(&cache_run::bytes_per_second) / 1e6);
   if (const std::uint64_t refused = row.sum(&cache_client_tally::sets_refused); refused != 0) {
     fmt::print(" {:<16}{} sets were refused\n", "", refused);
   }
@@ -286,10 +291,12 @@ void print_cache_table(const cache_options& options, const workload& work,
              options.clients == 1 ? "" : "s", cache.in_flight);
   fmt::print(
       "Medians of {} run{}. An operation is a get or a set; MB/s are of values, both ways.\n"
-      "peak MiB: VmHWM of the server, which has one core. per GiB: hit rate per peak.\n\n",
+      "peak MiB: VmHWM of the server, which has one core; cpu: what it uses. per GiB: hit rate per "
+      "peak.\n\n",
       options.common.repeat, options.common.repeat == 1 ? "" : "s");
-  fmt::print(" {:<10}{:<6}{:>10}{:>10}{:>9}{:>10}{:>9}{:>11}{:>10}{:>10}{:>10}\n", "system", "over",
-             "gets", "hits", "rate", "hot hits", "rate", "peak MiB", "per GiB", "ns/op", "MB/s");
+  fmt::print(" {:<10}{:<6}{:>10}{:>10}{:>9}{:>10}{:>9}{:>11}{:>10}{:>10}{:>10}{:>10}\n", "system",
+             "over", "gets", "hits", "rate", "hot hits", "rate", "peak MiB", "per GiB", "ns/op",
+             "cpu ns/op", "MB/s");
   for (const cache_row& row : rows) {
     print_cache_row(row);
   }
@@ -329,9 +336,11 @@ nlohmann::json json_of(const cache_row& row) {
   put("hot_hits", [](const cache_run& run) { return run.clients.hot_hits; });
   put("hot_hit_percent", [](const cache_run& run) { return run.hot_hit_percent(); });
   put("sets", [](const cache_run& run) { return run.clients.sets; });
-  put("peak_kib", [](const cache_run& run) { return run.peak_kib; });
+  put("peak_kib", [](const cache_run& run) { return run.server.peak_kib; });
   put("hit_percent_per_gib", [](const cache_run& run) { return run.hit_percent_per_gib(); });
   put("ns_per_operation", [](const cache_run& run) { return run.ns_per_operation(); });
+  put("server_cpu_ns_per_operation",
+      [](const cache_run& run) { return run.cpu_ns_per_operation(); });
   put("bytes_per_second", [](const cache_run& run) { return run.bytes_per_second(); });
   json["sets_refused"] = row.sum(&cache_client_tally::sets_refused);
   json["failed"] = row.sum(&cache_client_tally::failed);

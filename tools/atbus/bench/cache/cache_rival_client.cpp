@@ -1,6 +1,6 @@
 // A client of `bench cache` that speaks memcached's text protocol or that of redis (RESP), over one
-// connection: as many gets in flight as a client that is a node has, each followed by a set if it is
-// a miss.
+// connection: as many gets in flight as a client that is a node has, each followed by a set if it
+// is a miss.
 #include <charconv>
 #include <deque>
 #include <stdexcept>

@@ -147,6 +147,19 @@ class rival_process {
     return kib;
   }
 
+  // Fields 14 and 15 of proc_pid_stat(5), behind the name in parentheses.
+  [[nodiscard]] std::int64_t cpu_ns() const {
+    std::ifstream stat{"/proc/" + std::to_string(pid_) + "/stat"};
+    std::string line;
+    std::getline(stat, line);
+    std::int64_t user_ticks = 0;
+    std::int64_t system_ticks = 0;
+    std::sscanf(line.c_str() + std::min(line.rfind(')') + 1, line.size()),
+                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNd64 " %" SCNd64, &user_ticks,
+                &system_ticks);
+    return (user_ticks + system_ticks) * (ns_per_s / sysconf(_SC_CLK_TCK));
+  }
+
   void end() noexcept {
     if (pid_ <= 0) {
       return;
@@ -211,11 +224,14 @@ void serve_as_cache_rival(worker& self) {
   if (!self.wait_for_start()) {
     return;
   }
+  const std::int64_t cpu_before_ns = rival.cpu_ns();
   while (!senders_have_reached(self, worker_state::finished)) {
     rival.require_alive();
     sleep_ns(5'000'000);
   }
-  cache_tally_of_server(self.block()).peak_kib = rival.peak_kib();
+  cache_server_tally& tally = cache_tally_of_server(self.block());
+  tally.peak_kib = rival.peak_kib();
+  tally.cpu_ns = rival.cpu_ns() - cpu_before_ns;
   rival.end();
   self.finish({});
 }

@@ -25,13 +25,16 @@ void serve_cache(worker& self) {
   if (!self.wait_for_start()) {
     return;
   }
+  const std::int64_t cpu_before_ns = process_usage().cpu_ns;
   while (!senders_have_reached(self, worker_state::finished)) {
     if (at.poll() == 0) {
       self.progress((*store)->stats().hits + (*store)->stats().misses);
       wait_a_moment(self, at);
     }
   }
-  cache_tally_of_server(self.block()).peak_kib = max_rss_kib();
+  cache_server_tally& tally = cache_tally_of_server(self.block());
+  tally.peak_kib = max_rss_kib();
+  tally.cpu_ns = process_usage().cpu_ns - cpu_before_ns;
   self.finish({.messages = (*store)->stats().hits});
   at.close();
 }

@@ -10,6 +10,7 @@ namespace atbus::bench {
 
 struct cache_server_tally {
   std::uint64_t peak_kib;  // VmHWM of the server's process
+  std::int64_t cpu_ns;     // what it used during the run
 };
 
 struct cache_client_tally {
