@@ -26,6 +26,9 @@
 /// refer to something that outlives the task. A lambda's captures are not copied: the lambda must
 /// outlive its coroutine.
 ///
+/// GCC 12 compiles `while (co_await x)` wrongly, and destroys a temporary that owns memory twice if
+/// it stands inside a co_await. Give both a name: `const auto ok = co_await x; if (!ok) break;`.
+///
 /// Threads: one. A task, and all that it awaits or that awaits it, are created, resumed and
 /// destroyed on one thread; nothing here is synchronized. A coroutine must not be destroyed while
 /// it runs.
