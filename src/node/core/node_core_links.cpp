@@ -295,17 +295,18 @@ void node_core::left(link& at) {
   outbox_.close_paths();
   if (node_.is_client(*of->of))
     return sessions_.drop(*of, false, errc::peer_closed, {});  // its successor could be any process
-  requests_.link_lost(*of->of, *of);
+  // First what takes no memory: another way is looked for even if there is none for the rest.
   of->stage = session_stage::away;
+  of->left_at = node_.now();
+  of->clock.set(moment_after(of->left_at, node_.options.retry_longest()));
   of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
   peer& whom = *of->of;
-  events_.tell_endpoint(whom.id, endpoint_event::away);
   whom.told_connected = false;
+  requests_.link_lost(whom, *of);
+  events_.tell_endpoint(whom.id, endpoint_event::away);
   if (!reachability::has_place(whom))
     tree_.displace(whom);
   dial_successor(whom);
-  of->left_at = node_.now();
-  of->clock.set(moment_after(of->left_at, node_.options.retry_longest()));
 }
 
 void node_core::dial_successor(peer& of) {
@@ -318,10 +319,10 @@ void node_core::dial_successor(peer& of) {
 // The successor may not open the inbox where messages wait for it. Once it has registered elsewhere they
 // are taken back from there and go to it, or are reported: registration::end_others, link_choice.
 void node_core::seek_successor(session& away) {
+  away.clock.set(moment_after(node_.now(), node_.options.retry_longest()));
   outbox_.close_paths();
   if (away.of->out.holds() || !away.settled())
     retention_.seek(*away.of);
-  away.clock.set(moment_after(node_.now(), node_.options.retry_longest()));
 }
 
 // What is sent from here on waits until its new incarnation has registered.

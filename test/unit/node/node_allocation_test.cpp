@@ -63,6 +63,39 @@ TEST_P(NodeAllocation, MessagesTakeNone) {
   expect_no_allocations();
 }
 
+TEST_P(NodeAllocation, RequestsAndTheirResponsesTakeNone) {
+  if (!test::counts_allocations())
+    GTEST_SKIP() << "this build can't count allocations";
+  ASSERT_TRUE(two.listen(where()));
+  ASSERT_TRUE(one.connect(2, two.addresses().front()));
+  two.on_request(7, [](request& r) {
+    // Every fourth is answered after it was moved out.
+    if (r.bytes().size() % 4 != 0)
+      return static_cast<void>(r.reply(r.bytes()));
+    request later = r.detach();
+    later.reply("later");
+  });
+  const std::string text(203, 'x');
+  std::uint64_t replies = 0;
+  const auto ask_all = [&] {
+    for (int round = 0; round != rounds; ++round) {
+      const std::uint64_t before = handled;
+      for (std::uint64_t i = 0; i != messages_a_round; ++i)
+        ASSERT_TRUE(one.request(two.id(), 7, std::string_view{text}.substr(i % 4), 20s,
+                                [this, &replies](const response& r) {
+                                  ++handled;
+                                  replies += r ? 1 : 0;
+                                }));
+      ASSERT_NO_FATAL_FAILURE(poll_until(before + messages_a_round));
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(ask_all());
+  const std::uint64_t before = test::allocations();
+  ASSERT_NO_FATAL_FAILURE(ask_all());
+  EXPECT_LT(test::allocations() - before, rounds * messages_a_round / 25);
+  EXPECT_EQ(replies, 2 * rounds * messages_a_round);
+}
+
 // The two listen nowhere, so that there is no other way.
 TEST_P(NodeAllocation, MessagesOverARelayTakeNone) {
   if (!test::counts_allocations())

@@ -7,6 +7,18 @@
 namespace atbus::detail {
 namespace {
 
+// A coroutine in the test's hands, which can destroy it while it waits.
+struct frame {
+  struct promise_type {
+    frame get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+  std::coroutine_handle<promise_type> of;
+};
+
 class NodeCoroutines : public NodeRequests {
  protected:
   node& asking() { return one.node.user(); }
@@ -129,18 +141,6 @@ TEST_F(NodeCoroutines, AskAndSleepTogether) {
 
 // What waits is destroyed; the answer comes later.
 TEST_F(NodeCoroutines, OneThatIsDestroyedWhileItWaitsIsNotResumed) {
-  struct frame {
-    struct promise_type {
-      frame get_return_object() {
-        return {std::coroutine_handle<promise_type>::from_promise(*this)};
-      }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_always final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-    std::coroutine_handle<promise_type> of;
-  };
   connect();
   two.node.user().on_command([](command& c) { c.reply("done"); });
   on_request = [](request& r) { r.reply("done"); };
@@ -193,18 +193,6 @@ TEST_F(NodeCoroutines, AHandlerMayCloseItsNode) {
 
 // Both requests time out in one poll; what the first one resumes destroys what waits for the second.
 TEST_F(NodeCoroutines, OneMayDestroyAnotherWhoseOutcomeIsKnownAndNotToldYet) {
-  struct frame {
-    struct promise_type {
-      frame get_return_object() {
-        return {std::coroutine_handle<promise_type>::from_promise(*this)};
-      }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_always final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-    std::coroutine_handle<promise_type> of;
-  };
   connect();
   keep();
   int resumed = 0;
