@@ -17,6 +17,10 @@ struct lane_handles {
   [[nodiscard]] static receiver_state& state_of(const receiver& of) noexcept {
     return static_cast<receiver_state&>(*of.backend_);
   }
+  // Of a receiver of lanes: whether a poll would deliver a message.
+  [[nodiscard]] static bool has_messages(const receiver& of) noexcept {
+    return of.is_open() && state_of(of).anything();
+  }
 };
 
 }  // namespace atbus::detail

@@ -4,9 +4,18 @@
 
 #include "atbus/clock.hpp"
 #include "channel/loop_binding.h"
-#include "system/wait_deadline.h"
 
 namespace atbus::detail {
+namespace {
+
+// `longest`: negative for ever.
+std::chrono::nanoseconds end_of_spin(std::chrono::nanoseconds start,
+                                     std::chrono::nanoseconds longest) noexcept {
+  return longest < std::chrono::nanoseconds{0} ? std::chrono::nanoseconds::max()
+                                               : moment_after(start, longest);
+}
+
+}  // namespace
 
 class node_on_loop final : public loop_binding {
  public:
@@ -148,21 +157,41 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
     return errc::invalid_argument;
   const use in_here{*this};
   const std::chrono::nanoseconds start = now();
-  const status how = sleep(timeout, [&](std::chrono::nanoseconds longest) {
-    const bool limited = longest >= std::chrono::nanoseconds{0};
-    return spin_.spin(start,
-                      limited ? moment_after(start, longest) : std::chrono::nanoseconds::max(),
-                      [this] { return platform_->sleep(std::chrono::nanoseconds{0}); });
-  });
+  const wait_deadline deadline{core_.clock().now(), timeout, &core_.clock()};
+  status how;
+  if (core_.has_lanes() || threads_.has_lanes()) {
+    if (!spin_at_lanes(start, deadline))
+      how = sleep(deadline, [](std::chrono::nanoseconds) { return false; });
+  } else {
+    how = sleep(deadline, [&](std::chrono::nanoseconds longest) {
+      return spin_.spin(start, end_of_spin(start, longest),
+                        [this] { return platform_->sleep(std::chrono::nanoseconds{0}); });
+    });
+  }
   // A time that was over sooner says nothing.
   if (const auto waited = now() - start; how || waited > platform_->spin())
     spin_.learn(waited);
   return how;
 }
 
+bool node_state::spin_at_lanes(std::chrono::nanoseconds start, const wait_deadline& deadline) {
+  constexpr unsigned looks_per_call = 8;  // of the kernel, which knows what comes through sockets
+  if (unfinished_ || core_.has_work())
+    return true;
+  core_.flush_links();
+  const std::chrono::nanoseconds longest{deadline.left_ns(longest_sleep())};
+  bool found = false;
+  unsigned looks = 0;
+  (void)spin_.spin(start, end_of_spin(start, longest), [&] {
+    found = core_.has_messages() || threads_.has_messages();
+    return found ||
+           (++looks % looks_per_call == 0 && platform_->sleep(std::chrono::nanoseconds{0}));
+  });
+  return found;
+}
+
 template <class Spin>
-status node_state::sleep(std::chrono::nanoseconds timeout, Spin&& spin) {
-  const wait_deadline deadline{core_.clock().now(), timeout, &core_.clock()};
+status node_state::sleep(const wait_deadline& deadline, Spin&& spin) {
   status how = errc::timed_out;
   while (how == errc::timed_out) {
     if (!prepare_sleep()) {
@@ -217,8 +246,10 @@ status node_state::run() {
     if (!spin_.spin(start, start + std::chrono::milliseconds{1},
                     [&] { return poll({}) != 0 || core_.is_closed() || has_to_drain(); }) &&
         !core_.is_closed())
-      (void)sleep(stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1},
-                  [](std::chrono::nanoseconds) { return false; });
+      (void)sleep(
+          {core_.clock().now(),
+           stopping_ ? std::chrono::milliseconds{1} : std::chrono::nanoseconds{-1}, &core_.clock()},
+          [](std::chrono::nanoseconds) { return false; });
     spin_.learn(now() - start);
   }
   return errc::closed;

@@ -10,6 +10,7 @@
 #include "node/node_platform.h"
 #include "node/thread_inboxes.h"
 #include "system/spin_budget.h"
+#include "system/wait_deadline.h"
 
 namespace atbus::detail {
 
@@ -49,7 +50,9 @@ class node_state {
 
   // wait(), after `spin` has had its chance to see something come in the time it is given.
   template <class Spin>
-  status sleep(std::chrono::nanoseconds timeout, Spin&& spin);
+  status sleep(const wait_deadline& deadline, Spin&& spin);
+  // Spins with an eye on the lanes before a sleep is prepared. True: a poll has something to do.
+  bool spin_at_lanes(std::chrono::nanoseconds start, const wait_deadline& deadline);
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "channel/lane_handles.h"
 #include "node/core/node_core.h"
 #include "system/kernel.h"
 
@@ -64,6 +65,11 @@ void thread_inboxes::pass_on_all(node_core& to, std::size_t most) {
 
 bool thread_inboxes::is_empty() const noexcept {
   return std::all_of(inboxes_.begin(), inboxes_.end(), [](const auto& one) { return one->empty; });
+}
+
+bool thread_inboxes::has_messages() noexcept {
+  return std::ranges::any_of(inboxes_,
+                             [](const auto& one) { return lane_handles::has_messages(one->in); });
 }
 
 bool thread_inboxes::prepare_sleep() {

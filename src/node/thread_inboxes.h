@@ -42,6 +42,9 @@ class thread_inboxes {
   // Whether nothing waits in any lane.
   [[nodiscard]] bool is_empty() const noexcept;
 
+  // As of a transport.
+  [[nodiscard]] bool has_lanes() const noexcept { return !inboxes_.empty(); }
+  [[nodiscard]] bool has_messages() noexcept;
   // As of a receiver.
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep();

@@ -267,11 +267,13 @@ void node_core::flush() noexcept {
   node_.on.channels.flush();
 }
 
+bool node_core::has_work() const noexcept {
+  return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
+         circuits_.has_due() || circuits_.has_unflushed();
+}
+
 bool node_core::prepare_sleep() {
-  if (node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-      circuits_.has_due() || circuits_.has_unflushed())
-    return false;
-  return node_.on.channels.prepare_sleep();
+  return !has_work() && node_.on.channels.prepare_sleep();
 }
 
 std::chrono::nanoseconds node_core::longest_sleep() const noexcept {

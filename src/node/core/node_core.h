@@ -107,6 +107,12 @@ class node_core final : private link_events {
 
   std::size_t poll(const poll_limits& limits);
   void flush() noexcept;
+  // Whether a poll has something to do besides what comes through links.
+  [[nodiscard]] bool has_work() const noexcept;
+  // As of a transport.
+  void flush_links() noexcept { node_.on.channels.flush(); }
+  [[nodiscard]] bool has_lanes() const noexcept { return node_.on.channels.has_lanes(); }
+  [[nodiscard]] bool has_messages() noexcept { return node_.on.channels.has_messages(); }
   // As of a receiver.
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep() { node_.on.channels.finish_sleep(); }

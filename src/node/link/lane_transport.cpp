@@ -6,6 +6,7 @@
 
 #include "atbus/clock.hpp"
 #include "atbus/inspect.hpp"
+#include "channel/lane_handles.h"
 #include "channel/shm/segment_view.h"
 #include "node/link/lane_link.h"
 #include "protocol/message_head.h"
@@ -283,6 +284,12 @@ bool lane_transport::prepare_sleep() {
   if (!quiet)
     finish_sleep();
   return quiet;
+}
+
+bool lane_transport::has_messages() noexcept {
+  return !closed_ && std::ranges::any_of(inboxes_, [](const auto& own) {
+    return lane_handles::has_messages(own->in);
+  });
 }
 
 void lane_transport::finish_sleep() {

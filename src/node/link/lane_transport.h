@@ -68,6 +68,10 @@ class lane_transport final : public transport, public lane_exchange {
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  [[nodiscard]] bool has_lanes() const noexcept override {
+    return !inboxes_.empty() && waiting_.empty();  // room is seen by the kernel's means only
+  }
+  [[nodiscard]] bool has_messages() noexcept override;
 
   result<ends> offer_lane(std::uint64_t connection) noexcept override;
   error take_lane(std::uint64_t connection, ends theirs) noexcept override;

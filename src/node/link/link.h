@@ -202,6 +202,10 @@ class transport {
   virtual bool prepare_sleep() = 0;
   virtual void finish_sleep() = 0;
   [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
+  // Whether messages come through lanes, where has_messages() sees them without a call of the kernel. A
+  // prepared sleep costs there a barrier on every core, and a ring of whoever sends.
+  [[nodiscard]] virtual bool has_lanes() const noexcept { return false; }
+  [[nodiscard]] virtual bool has_messages() noexcept { return false; }
 
  protected:
   transport() = default;

@@ -4,6 +4,7 @@
 #include "atbus/node.hpp"
 #include "node/node_access.h"
 #include "node/node_platform.h"
+#include "system/kernel.h"
 #include "test.h"
 
 namespace atbus {
@@ -34,12 +35,16 @@ class platform_that_spins final : public detail::node_platform {
 
 class NodeWait : public ::testing::Test {
  protected:
+  static std::string socket() {
+    return "unix://@atbus-node-wait-" + std::to_string(getpid()) + "?shm=false";
+  }
+  static std::string lane() { return "shm://atbus-node-wait-" + std::to_string(getpid()); }
+
   // `two` is the node that waits.
-  void start_with_spin(std::chrono::nanoseconds spin) {
+  void start_with_spin(std::chrono::nanoseconds spin, const std::string& where = socket()) {
     platform = std::make_shared<platform_that_spins>(spin);
     two = detail::node_access::make(2, {}, platform);
     two.on_message([this](const message&) { ++got; });
-    const std::string where = "unix://@atbus-node-wait-" + std::to_string(getpid()) + "?shm=false";
     ASSERT_TRUE(two.listen(where));
     ASSERT_TRUE(one.connect(2, where));
     ASSERT_TRUE(one.send(2, 0, "first"));
@@ -85,6 +90,58 @@ TEST_F(NodeWait, LooksForAMomentBeforeItSleeps) {
   EXPECT_FALSE(slept);
   EXPECT_GE(looks, 10);
   two.poll();
+  EXPECT_EQ(got, 2U);
+}
+
+// Each barrier interrupts all cores, and whoever sends to a node that is about to sleep has to ring.
+class NodeWaitAtLane : public NodeWait {
+ protected:
+  void SetUp() override {
+    detail::kernel().membarrier = [](int command, unsigned flags) {
+      ++barriers;
+      return before_(command, flags);
+    };
+  }
+  void TearDown() override { detail::kernel().membarrier = before_; }
+
+  static inline int barriers = 0;
+
+ private:
+  static inline const decltype(detail::kernel_calls::membarrier) before_ =
+      detail::kernel().membarrier;
+};
+
+TEST_F(NodeWaitAtLane, SeesAMessageWithoutABarrier) {
+  start_with_spin(1h, lane());
+  for (int i = 0; i != 100 && two.wait(0ms); ++i)
+    poll_both();
+  barriers = 0;
+  bool sent = false;
+  platform->asked = [&](std::chrono::nanoseconds) {
+    if (!std::exchange(sent, true)) {
+      EXPECT_TRUE(one.send(2, 0, "a message"));
+      one.flush();
+    }
+  };
+  EXPECT_TRUE(two.wait(10s));
+  EXPECT_TRUE(sent);
+  EXPECT_EQ(barriers, 0);
+  two.poll();
+  EXPECT_EQ(got, 2U);
+}
+
+TEST_F(NodeWaitAtLane, SeesWhatComesThroughASocket) {
+  start_with_spin(1h, lane());
+  ASSERT_TRUE(two.listen(socket()));
+  node three{3};
+  ASSERT_TRUE(three.connect(2, socket()));
+  ASSERT_TRUE(three.send(2, 0, "through the socket"));
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (got == 1 && std::chrono::steady_clock::now() < end) {
+    three.poll();
+    EXPECT_TRUE(two.wait(10s));
+    two.poll();
+  }
   EXPECT_EQ(got, 2U);
 }
 
