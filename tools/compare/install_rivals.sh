@@ -2,8 +2,8 @@
 # Installs the systems that atbus is compared with, and nothing that is there already. One that can't
 # be had is reported with the reason; the comparison goes on without it.
 #
-# usage: install_rivals.sh [RIVAL...]    by default all: zeromq nng boost nats cyclonedds grpc plots
-#                                        aeron vertx iceoryx2
+# usage: install_rivals.sh [RIVAL...]    by default all: zeromq nng boost nats cyclonedds memcached
+#                                        redis grpc plots aeron vertx iceoryx2
 set -uo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../script/common.sh"
@@ -34,6 +34,8 @@ rival_boost() { packages libboost-dev; }
 rival_nats() { packages nats-server libnats-dev; }
 # With its shared memory, which needs the daemon of iceoryx.
 rival_cyclonedds() { packages cyclonedds-dev cyclonedds-tools iceoryx; }
+rival_memcached() { packages memcached; }
+rival_redis() { packages redis-server; }
 rival_grpc() { packages libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc; }
 # Not a rival, but without it there are tables only.
 rival_plots() { packages python3-matplotlib; }
@@ -53,7 +55,7 @@ rival_iceoryx2() {
 
 rivals=("$@")
 if [ ${#rivals[@]} -eq 0 ]; then
-  rivals=(zeromq nng boost nats cyclonedds grpc plots aeron vertx iceoryx2)
+  rivals=(zeromq nng boost nats cyclonedds memcached redis grpc plots aeron vertx iceoryx2)
 fi
 mkdir -p "$logs"
 for rival in "${rivals[@]}"; do

@@ -35,7 +35,8 @@ def run(arguments):
     results = []
     try:
         if arguments.row:
-            getattr(campaign, arguments.row)(0)
+            for number in range(arguments.rounds):
+                getattr(campaign, arguments.row)(number)
         else:
             campaign.everything()
     finally:
@@ -77,7 +78,8 @@ def main():
     running.add_argument("--only", default="", help="names or families, separated by commas")
     running.add_argument("--row", choices=("throughput", "round_trips", "latency_under_load",
                                            "fan_in", "disturbances", "connections",
-                                           "requests"))
+                                           "requests", "bounded_requests", "caches"))
+    running.add_argument("--rounds", type=int, default=1, help="of --row")
     running.add_argument("--output", required=True, help="raw JSON")
     running.add_argument("--keep", action="store_true",
                          help="what the output has of other systems stays")

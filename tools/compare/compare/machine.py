@@ -72,6 +72,8 @@ def versions():
                          _source("systems/vertx/pom.xml")),
         "boost": _boost(),
         "Cyclone DDS": _packaged("CycloneDDS"),
+        "memcached": _first(r"([\d.]+)", _output("memcached", "--version")),
+        "Redis": _first(r"v=([\d.]+)", _output("redis-server", "--version")),
     }
     return {name: text for name, text in found.items() if text}
 

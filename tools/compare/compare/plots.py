@@ -207,14 +207,49 @@ def costs(summary, styles):
     wanted = [row for row in wanted if row[2]]
     if not wanted:
         return None
+    return _bar_panels(wanted, styles, "What it costs (shorter is better)")
+
+
+def _bar_panels(wanted, styles, title):
     most = max(len(rows) for _, _, rows in wanted)
     figure, panels = plt.subplots(1, len(wanted), figsize=(6 * len(wanted), 1 + 0.27 * most),
                                   squeeze=False)
-    for panel, (title, unit, rows) in zip(panels.flat, wanted):
-        _bars(panel, rows, styles, title, unit)
-    figure.suptitle("What it costs (shorter is better)")
+    for panel, (what, unit, rows) in zip(panels.flat, wanted):
+        _bars(panel, rows, styles, what, unit)
+    figure.suptitle(title)
     figure.tight_layout()
     return _svg(figure)
+
+
+def _of_row(summary, styles, row, figures, title):
+    """A panel for each (what was done, figure, unit)."""
+    wanted = []
+    for what, path, unit in figures:
+        found = [(name, summary.cell(row, name, what=what).median(path))
+                 for name in summary.names()]
+        found = [(name, value) for name, value in found if value]
+        if found:
+            wanted.append((what, unit, found))
+    return _bar_panels(wanted, styles, title) if wanted else None
+
+
+def requests(summary, styles):
+    asked = summary.values("request", "what")
+    if not asked:
+        return None
+    plain = [(what, "per_second", "requests per second") for what in asked[:2]]
+    tasks = [(asked[-1], "per_cpu_second", "requests per second of CPU of the service"),
+             (asked[-1], "per_mib", "requests per second and MiB of the service")]
+    return _of_row(summary, styles, "request", plain + tasks,
+                   "Requests and replies (longer is better)")
+
+
+def caches(summary, styles):
+    stored = summary.values("cache", "what")
+    figures = [(what, path, unit) for what in stored[:2]
+               for path, unit in (("operations_per_second", "operations per second"),
+                                  ("hits_per_gib", "hits in % per GiB of the server's peak"))]
+    return _of_row(summary, styles, "cache", figures, "Caches (longer is better)")
 
 
 def connections(summary, styles):
@@ -249,5 +284,7 @@ def all_plots(summary):
         "fan_in": ("Fan-in", fan_in(summary, styles)),
         "costs": ("CPU and memory", costs(summary, styles)),
         "connections": ("Memory against connections", connections(summary, styles)),
+        "requests": ("Requests and replies", requests(summary, styles)),
+        "caches": ("Caches", caches(summary, styles)),
     }
     return {name: pair for name, pair in found.items() if pair[1]}

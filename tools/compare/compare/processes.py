@@ -17,10 +17,49 @@ class RunFailed(Exception):
     """A run without figures; its text says why."""
 
 
+class MemoryGroup:
+    """A control group whose processes have so much memory together, and no swap, in either version
+    of the kernel's interface. It takes the rights of root."""
+
+    def __init__(self, mebibytes):
+        version_2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+        root = "/sys/fs/cgroup" if version_2 else "/sys/fs/cgroup/memory"
+        self.path = f"{root}/atbus-compare-{os.getpid()}-{time.monotonic_ns()}"
+        limit = "memory.max" if version_2 else "memory.limit_in_bytes"
+        try:
+            os.mkdir(self.path)
+            self._write(limit, mebibytes << 20)
+            if os.path.exists(f"{self.path}/memory.swap.max"):
+                self._write("memory.swap.max", 0)
+        except OSError as why:
+            self.close()
+            raise RunFailed(f"no control group for memory: {why.strerror}") from why
+
+    def _write(self, file, value):
+        with open(f"{self.path}/{file}", "w", encoding="ascii") as to:
+            to.write(str(value))
+
+    def enter(self):
+        self._write("cgroup.procs", os.getpid())
+
+    def close(self):
+        """Once its processes have ended."""
+        try:
+            os.rmdir(self.path)
+        except OSError:
+            pass
+
+
 class Child:
     """A process in a group of its own. Nothing of it outlives `close`."""
 
-    def __init__(self, command, cores=None, environment=None, waits_for_go=False):
+    def __init__(self, command, cores=None, environment=None, waits_for_go=False, memory=None):
+        def prepare():
+            if memory:
+                memory.enter()
+            if cores:
+                os.sched_setaffinity(0, cores)
+
         self.started_ns = time.monotonic_ns()
         self.usage = None
         self.code = None
@@ -34,7 +73,7 @@ class Child:
             text=True,
             start_new_session=True,
             env={**os.environ, **(environment or {})},
-            preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
+            preexec_fn=prepare,
         )
         self.pid = self._process.pid
         self._errors = []

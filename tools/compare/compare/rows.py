@@ -27,6 +27,15 @@ ASKED = [
     ("JSON, 10 tasks, 1000 in flight", 256, 1000, 10),
     ("JSON, 10 tasks, 10000 in flight", 256, 10_000, 10),
 ]
+MEMORY_LIMITS = (50, 500, 1000, 2000)  # MiB of a service of many tasks
+# What a cache is asked: label, arguments of `atbus bench cache`.
+CACHED = [
+    ("100 B to 4 KiB, 32 MiB", ("--mix", "web", "--memory", "32M", "--in-flight", "64")),
+    ("525,312 B, 256 MiB", ()),
+    ("100 B to 4 KiB, 32 MiB, 16 clients", ("--mix", "web", "--memory", "32M", "--in-flight", "16",
+                                            "--clients", "16")),
+    ("525,312 B, 2 GiB", ("--memory", "2G", "--cases", "16352", "--gets", "65408")),
+]
 COMMON_RATE = 20_000  # messages per second that every system here can carry
 FULL_SPEED = 1e12  # a rate nobody reaches
 
@@ -45,20 +54,26 @@ class Plan:
     stop_s: float
     fan_in_sizes: tuple
     connections: tuple
+    memory_limits: tuple
+    cached: int  # of CACHED, the first ones
 
 
-QUICK = Plan(3, 1, 0.5, 1, 0.7, 1.0, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3])
-FULL = Plan(3, 2, 0.6, 1, 2.0, 3.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS)
+QUICK = Plan(3, 1, 0.5, 1, 0.7, 1.0, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3],
+             MEMORY_LIMITS[:1], 2)
+FULL = Plan(3, 2, 0.6, 1, 2.0, 3.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS, MEMORY_LIMITS,
+            len(CACHED))
 # To see that everything runs; its figures are worth nothing.
-SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2])
+SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2],
+             MEMORY_LIMITS[:1], 1)
 
 
 class Campaign:
     """All runs of a comparison. What fails is a result too."""
 
     def __init__(self, systems, plan, out=sys.stderr):
-        self.systems = [s for s in systems if not s.asks]
+        self.systems = [s for s in systems if not s.asks and not s.stores]
         self.asking = [s for s in systems if s.asks]
+        self.storing = [s for s in systems if s.stores]
         self.plan = plan
         self.results = []
         self._out = out
@@ -162,21 +177,43 @@ class Campaign:
                              s, b, n, self.plan.asked_seconds, f),
                          what=label)
 
+    def bounded_requests(self, round_number):
+        label, size, in_flight, fan_out = ASKED[-1]
+        for limit in self.plan.memory_limits:
+            for system in self.asking:
+                self.run("bounded request", system, round_number,
+                         lambda s=system, m=limit: runs.requests(
+                             s, size, in_flight, self.plan.asked_seconds, fan_out, memory_mib=m),
+                         what=label, count=limit)
+
+    def caches(self, round_number):
+        for label, arguments in CACHED[:self.plan.cached]:
+            # The last one takes a minute.
+            if round_number == 0 or label != CACHED[-1][0]:
+                for system in self.storing:
+                    self.run("cache", system, round_number,
+                             lambda s=system, a=arguments: runs.cache(s, a), what=label)
+
     def everything(self):
         for number in range(max(self.plan.rounds, self.plan.side_rounds)):
             if number < self.plan.rounds:
                 self.throughput(number)
                 self.round_trips(number)
+                self.requests(number)
+                self.caches(number)
             if number < self.plan.side_rounds:
                 self.latency_under_load(number)
                 self.fan_in(number)
                 self.disturbances(number)
                 self.connections(number)
-                self.requests(number)
+                self.bounded_requests(number)
         return self.results
 
 
 def _headline(entry):
+    if "ns_per_operation" in entry:
+        return (f"{entry['ns_per_operation']:.0f} ns, {entry['hit_percent']:.1f} % hits, "
+                f"{entry['peak_mib']:.0f} MiB")
     if "per_second" in entry:
         bad = ", ".join(f"{entry[name]} {name}" for name in ("corrupt", "unanswered")
                         if entry[name])

@@ -2,15 +2,17 @@
 
 import glob
 import itertools
+import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from contextlib import ExitStack, suppress
 
 from compare import arithmetic
-from compare.processes import Child, RunFailed, cores, cpu_s, memory_kib
+from compare.processes import Child, MemoryGroup, RunFailed, cores, cpu_s, memory_kib
 
 START_S = 20  # for a process to be ready; a virtual machine of Java on a busy host takes a few
 AFTER_S = 15  # for what is queued to arrive after the senders have ended
@@ -50,19 +52,19 @@ class Site:
             text = text.replace("{" + word + "}", str(value))
         return text
 
-    def _start(self, command, on_cores, waits_for_go=False):
-        child = Child(command, on_cores, self.environment, waits_for_go)
+    def _start(self, command, on_cores, waits_for_go=False, memory=None):
+        child = Child(command, on_cores, self.environment, waits_for_go, memory)
         self._stack.callback(child.close)
         return child
 
-    def start(self, role, arguments, on_cores, waits_for_go=False):
+    def start(self, role, arguments, on_cores, waits_for_go=False, memory=None):
         system = self.system
         command = [self._fill(word) for word in system.command]
         command += ["--role", role, "--address", self._fill(system.address)]
         if system.reply:
             command += ["--reply-address", self._fill(system.reply)]
         return self._start(command + list(system.flags) + [str(word) for word in arguments],
-                           on_cores, waits_for_go)
+                           on_cores, waits_for_go, memory)
 
     def server_usage(self):
         """CPU seconds and peak memory of the server, which ends."""
@@ -190,14 +192,20 @@ def round_trip(system, size, seconds, blocking):
         return ping.figures()
 
 
-def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_000)):
-    """One client that keeps so many requests in flight, one service that replies with the body."""
+def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_000),
+             memory_mib=None):
+    """One client that keeps so many requests in flight, one service that replies with the body, and
+    has so much memory at most."""
     with ExitStack() as stack:
+        memory = None
+        if memory_mib:
+            memory = MemoryGroup(memory_mib)
+            stack.callback(memory.close)
         site = Site(system, stack)
         service_cores, client_cores = cores()
         group = [*sizes(size, size), "--in-flight", in_flight, "--fan-out", fan_out,
                  "--delay-min", delay_us[0], "--delay-max", delay_us[1]]
-        service = site.start("serve", group, service_cores)
+        service = site.start("serve", group, service_cores, memory=memory)
         service.wait_ready(time.monotonic() + START_S)
         client = site.start("ask", [*group, "--seconds", seconds], client_cores,
                             waits_for_go=True)
@@ -205,7 +213,7 @@ def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_
         before_s = cpu_s(service.pid)
         client.go()
         if not client.wait_end(time.monotonic() + seconds + AFTER_S):
-            raise RunFailed("hangs")
+            raise RunFailed("hangs" if service.code is None else f"service {service.why()}")
         service_s = cpu_s(service.pid) - before_s
         asked = client.figures()
         service.send_signal(signal.SIGTERM)
@@ -228,6 +236,30 @@ def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_
             "corrupt": asked["corrupt"],
             "unanswered": asked["unanswered"],
         }
+
+
+def cache(system, arguments):
+    """`atbus bench cache` for that system: the command that it names, its figures as it tells them."""
+    try:
+        told = subprocess.run([*system.command, *arguments, "--json", "-"], capture_output=True,
+                              text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired as why:
+        raise RunFailed("hangs") from why
+    if told.returncode != 0:
+        raise RunFailed(told.stderr.strip()[-200:] or "failed")
+    found = json.loads(told.stdout)["rows"][0]
+    return {
+        "operations_per_second": 1e9 / found["ns_per_operation"],
+        "ns_per_operation": found["ns_per_operation"],
+        "server_cpu_ns": found["server_cpu_ns_per_operation"],
+        "hit_percent": found["hit_percent"],
+        "hot_hit_percent": found["hot_hit_percent"],
+        "peak_mib": found["peak_kib"] / 1024,
+        "hits_per_gib": found["hit_percent_per_gib"],
+        "value_bytes_per_second": found["bytes_per_second"],
+        "corrupt": found["corrupt"],
+        "unanswered": found["failed"],
+    }
 
 
 def stopped_reader(system, rate, pause_s):

@@ -30,6 +30,7 @@ class System:
 
     holds_many: bool = False  # its harness can hold many connections
     asks: bool = False  # a harness of requests and replies, and of nothing else
+    stores: bool = False  # a cache, which `atbus bench cache` starts and asks
 
     @property
     def ours(self):
@@ -197,8 +198,22 @@ def _requests(programs):
     ]
 
 
+def _caches(programs):
+    def system(family, over):
+        is_ours = family == "atbus"
+        return System(f"atbus cache {over}" if is_ours else f"{family} {over}", family, over,
+                      (f"{programs}/atbus", "bench", "cache", "--system", family.lower(),
+                       "--over", over), "", stores=True,
+                      server=() if is_ours else (f"{family.lower()}{'-server' * (family == 'Redis')}",))
+
+    return [system(family, over)
+            for family, ways in (("atbus", ("shm", "unix", "tcp")), ("memcached", ("unix", "tcp")),
+                                 ("Redis", ("unix", "tcp")))
+            for over in ways]
+
+
 def all_systems(programs):
     """Every system of the comparison; `programs` is where the harnesses are."""
     return [*_atbus(programs), *_zeromq(programs), *_nng(programs), *_nats(programs),
             *_boost(programs), *_cyclonedds(programs), *_aeron(programs), *_iceoryx2(programs),
-            *_limits(programs), *_requests(programs)]
+            *_limits(programs), *_requests(programs), *_caches(programs)]

@@ -253,8 +253,55 @@ def requests(summary):
     return tables
 
 
+def bounded_requests(summary):
+    limits = summary.values("bounded request", "count")
+    body = []
+    for name in summary.names():
+        cells = [summary.cell("bounded request", name, what=what, count=limit)
+                 for what in summary.values("bounded request", "what") for limit in limits]
+        if any(cell.entries for cell in cells):
+            row = [name]
+            for cell in cells:
+                row += [with_spread(cell, "per_second"), number(cell.median("service_mib")),
+                        number(cell.median("per_mib"))]
+            body.append([*row, str(sum(cell.total("corrupt") for cell in cells)),
+                         str(sum(cell.total("unanswered") for cell in cells))])
+    head = ["system"]
+    for limit in limits:
+        head += [f"{limit} MiB: requests/s", "MiB", "per MiB"]
+    return Table("Requests with 10 tasks each, 10000 in flight, within a limit of memory",
+                 "The service is in a control group with so much memory and no swap; what needs more is "
+                 "killed by the kernel. MiB: the peak of the service, with NATS and its server.",
+                 [*head, "corrupt", "unanswered"], body)
+
+
+def caches(summary):
+    """A table for each kind of access."""
+    tables = []
+    for what in summary.values("cache", "what"):
+        body = []
+        for name in summary.names():
+            cell = summary.cell("cache", name, what=what)
+            if cell.entries:
+                body.append([
+                    name, with_spread(cell, "hit_percent"), with_spread(cell, "hot_hit_percent"),
+                    with_spread(cell, "peak_mib"), with_spread(cell, "hits_per_gib"),
+                    with_spread(cell, "ns_per_operation"), number(cell.median("server_cpu_ns")),
+                    number((cell.median("value_bytes_per_second") or 0) / 1e6),
+                    str(cell.total("corrupt")), str(cell.total("unanswered"))])
+        tables.append(Table(
+            f"Cache: {what}",
+            "`atbus bench cache`: a server with that memory and one core, its keys four times as much "
+            "as it can hold, four in five gets of a fifth of them, each miss followed by a set. Peak: "
+            "VmHWM of the server. An operation is a get or a set; MB/s are of values, both ways.",
+            ["system", "hits, %", "hot hits, %", "peak MiB", "hits per GiB", "ns per operation",
+             "server's CPU ns", "MB/s", "corrupt", "unanswered"], body))
+    return tables
+
+
 def all_tables(summary):
     tables = [throughput(summary), bandwidth(summary), round_trips(summary), paced(summary),
               *fan_in(summary), costs(summary), stopped_reader(summary), disturbed(summary),
-              connections(summary), *requests(summary), scale(summary)]
+              connections(summary), *requests(summary), bounded_requests(summary),
+              *caches(summary), scale(summary)]
     return [table for table in tables if table.body]

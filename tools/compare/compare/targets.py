@@ -138,6 +138,48 @@ class Targets:
         self._add("Only one with no loss, stall or corruption when a sender is killed or stopped",
                   verdict, "without: " + (", ".join(sound) or "nobody"))
 
+    def _requests(self):
+        s = self._summary
+        asked = s.values("request", "what")
+        ways = (("shm or Unix socket", ON_HOST), ("TCP", ("tcp",)))
+        for what in asked:
+            def figure(path, at=what):
+                return lambda name: s.cell("request", name, what=at).median(path)
+
+            if "tasks" not in what:
+                for label, kinds in ways:
+                    self._against(f"Requests, {what}, {label}: 3 x the best rival",
+                                  s.names(kinds, ours=True), s.names(kinds, rivals=True),
+                                  figure("per_second"), factor=3.0, unit=" /s")
+            elif what == asked[-1]:
+                for label, path in (("CPU second", "per_cpu_second"), ("MiB", "per_mib")):
+                    self._against(f"Requests, {what}: first per {label}", s.names(ours=True),
+                                  s.names(rivals=True), figure(path), unit=f" per {label}")
+        for limit in s.values("bounded request", "count"):
+            self._against(
+                f"Requests with 10 tasks each within {limit} MiB: first per MiB",
+                s.names(ours=True), s.names(rivals=True),
+                lambda name, m=limit: s.cell("bounded request", name, what=asked[-1],
+                                             count=m).median("per_mib"), unit=" per MiB")
+
+    def _caches(self):
+        s = self._summary
+        for what in s.values("cache", "what"):
+            def figure(path, at=what):
+                return lambda name: s.cell("cache", name, what=at).median(path)
+
+            small = "KiB" in what
+            for rival in ("memcached", "Redis"):
+                theirs = [name for name in s.names() if name.startswith(rival)]
+                self._against(f"Cache, {what}: hits per memory at least {rival}'s",
+                              s.names(ours=True), theirs, figure("hits_per_gib"), unit=" % per GiB")
+            for over in ("shm", "unix", "tcp"):
+                factor = (10.0 if over == "shm" else 3.0) if small else 1.5
+                self._against(
+                    f"Cache, {what}, {over}: {factor:.3g} x memcached's speed",
+                    [f"atbus cache {over}"], [f"memcached {'unix' if over == 'shm' else over}"],
+                    figure("operations_per_second"), factor=factor, unit=" /s")
+
     def all(self):
         self._throughput("Shared memory", ("shm",), ON_HOST)
         self._fan_in()
@@ -147,4 +189,6 @@ class Targets:
         self._costs()
         self._flat()
         self._disturbances()
+        self._requests()
+        self._caches()
         return self.lines

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from compare import runs
-from compare.processes import Child, RunFailed, cores
+from compare.processes import Child, MemoryGroup, RunFailed, cores
 from compare.systems import all_systems
 
 PROGRAMS = os.environ.get("COMPARE_PROGRAMS", "")
@@ -59,6 +59,26 @@ class AtbusHarness(unittest.TestCase):
                     self.assertGreater(found["per_second"], 0)
                     self.assertGreater(found["service_mib"], 0)
                     self.assertEqual((found["corrupt"], found["unanswered"]), (0, 0))
+
+    def test_bounds_the_memory_of_a_service_if_the_kernel_lets_it(self):
+        try:
+            group = MemoryGroup(64)
+        except RunFailed as why:
+            self.skipTest(str(why))
+        self.addCleanup(group.close)
+        child = Child(["sh", "-c", "grep -o atbus-compare.* /proc/self/cgroup >&2; exit 1"], memory=group)
+        self.addCleanup(child.close)
+        self.assertTrue(child.wait_end(time.monotonic() + 60))
+        self.assertIn(os.path.basename(group.path), child.why())
+        found = runs.requests(system("atbus request shm"), 64, 20, 0.3, memory_mib=64)
+        self.assertGreater(found["per_second"], 0)
+
+    def test_has_the_figures_of_a_cache(self):
+        found = runs.cache(system("atbus cache shm"),
+                           ("--memory", "16M", "--mix", "web", "--gets", "20000"))
+        self.assertGreater(found["operations_per_second"], 0)
+        self.assertGreater(found["hit_percent"], 0)
+        self.assertEqual((found["corrupt"], found["unanswered"]), (0, 0))
 
     def test_goes_there_and_back(self):
         found = runs.round_trip(system("atbus shm claim"), 64, 1, True)

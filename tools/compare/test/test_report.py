@@ -132,6 +132,50 @@ class Model(unittest.TestCase):
             model.kib_per_connection(Summary(document(runs)), "rival ipc"), 3)
 
 
+class RequestsAndCaches(unittest.TestCase):
+    SYSTEMS = [system("atbus request shm", "atbus"), system("rival tcp", "rival", "tcp"),
+               system("atbus cache shm", "atbus"), system("memcached unix", "memcached", "unix")]
+
+    @staticmethod
+    def bounded(name, per_mib, limit):
+        return {"row": "bounded request", "system": name, "round": 0, "what": "JSON, 10 tasks",
+                "count": limit, "per_second": 100, "service_mib": 10, "per_mib": per_mib,
+                "corrupt": 0, "unanswered": 0}
+
+    @staticmethod
+    def cache(name, rate, hits):
+        return {"row": "cache", "system": name, "round": 0, "what": "100 B to 4 KiB",
+                "operations_per_second": rate, "ns_per_operation": 1e9 / rate, "hit_percent": 70,
+                "hot_hit_percent": 90, "peak_mib": 40, "hits_per_gib": hits, "server_cpu_ns": 5,
+                "value_bytes_per_second": 1e9, "corrupt": 0, "unanswered": 0}
+
+    def results(self):
+        request = {**self.bounded("atbus request shm", 4, 50), "row": "request"}
+        del request["count"]
+        killed = {**self.bounded("rival tcp", 9, 50), "failed": "service killed by SIGKILL"}
+        return [request, self.bounded("atbus request shm", 4, 50), killed,
+                self.bounded("atbus request shm", 4, 500), self.bounded("rival tcp", 5, 500),
+                self.cache("atbus cache shm", 5e6, 1800), self.cache("memcached unix", 1e6, 1750)]
+
+    def test_have_tables(self):
+        with tempfile.TemporaryDirectory() as directory:
+            report.write(document(self.results(), self.SYSTEMS), directory)
+            with open(os.path.join(directory, "index.md"), encoding="utf-8") as file:
+                text = file.read()
+        self.assertIn("50 MiB: requests/s", text)
+        self.assertIn("service killed by SIGKILL", text)
+        self.assertIn("## Cache: 100 B to 4 KiB", text)
+
+    def test_have_verdicts(self):
+        found = verdicts(self.results(), self.SYSTEMS)
+        self.assertEqual(found["Requests with 10 tasks each within 500 MiB: first per MiB"],
+                         "missed by 20 %")
+        self.assertEqual(found["Cache, 100 B to 4 KiB, shm: 10 x memcached's speed"],
+                         "missed by 50 %")
+        self.assertEqual(found["Cache, 100 B to 4 KiB: hits per memory at least memcached's"],
+                         "reached")
+
+
 class Pages(unittest.TestCase):
     def test_show_losses_failures_and_what_is_missing(self):
         failed = {"row": "throughput", "system": "rival ipc", "round": 0, "size": "8-128 B",

@@ -13,7 +13,8 @@ namespace atbus::bench {
 void serve_cache(worker& self) {
   workload work = self.work();
   work.sleep = true;
-  const auto store = cache::cache_store::open({.memory_bytes = work.cache.memory_bytes});
+  const auto store = cache::cache_store::open(
+      {.memory_bytes = work.cache.memory_bytes, .pages = {.huge_pages = work.cache.huge_pages}});
   if (!store) {
     throw failure("cache", store.error());
   }
