@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <msgpack.hpp>
 #include <vector>
@@ -33,6 +34,19 @@ struct byte_sink {
     const auto* const first = reinterpret_cast<const std::byte*>(from);
     bytes.insert(bytes.end(), first, first + size);
   }
+};
+
+// Stops where more elements are announced than there are bytes: msgpack-c makes room for all of them.
+struct announced_elements : msgpack::null_visitor {
+  explicit announced_elements(std::size_t bytes) : left(bytes) {}
+  bool start_array(std::uint32_t items) { return take(items); }
+  bool start_map(std::uint32_t pairs) { return take(std::uint64_t{2} * pairs); }
+  bool take(std::uint64_t elements) {
+    const bool fits = elements <= left;
+    left -= fits ? elements : 0;
+    return fits;
+  }
+  std::uint64_t left;
 };
 
 }  // namespace detail
@@ -56,6 +70,10 @@ struct codec<T> {
   /// Reads the value. False: the bytes are no msgpack, too many, or of other types.
   static bool read(bytes_view from, T& value) {
     const std::string_view text = as_text(from);
+    std::size_t end = 0;
+    detail::announced_elements announced{text.size()};
+    if (!msgpack::parse(text.data(), text.size(), end, announced) || end != text.size())
+      return false;
     // An announced length is at most the bytes there are; nesting is bounded.
     const msgpack::unpack_limit limit{text.size(), text.size(), text.size(),
                                       text.size(), text.size(), 32};

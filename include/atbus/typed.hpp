@@ -46,7 +46,9 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -81,11 +83,23 @@ struct message_type : std::integral_constant<std::uint32_t, T::message_type> {};
 template <class T>
 struct codec;
 
-/// A struct that can be copied byte by byte and has no stricter alignment than 8. Its padding
-/// travels as it is.
+namespace detail {
+
+// They can be copied byte by byte, but what they point to stays behind.
+template <class T>
+inline constexpr bool is_view = false;
+template <class Char, class Traits>
+inline constexpr bool is_view<std::basic_string_view<Char, Traits>> = true;
+template <class Item, std::size_t extent>
+inline constexpr bool is_view<std::span<Item, extent>> = true;
+
+}  // namespace detail
+
+/// A struct that can be copied byte by byte and has no stricter alignment than 8; no string_view
+/// and no span. Its padding travels as it is. It must have no pointers.
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_class_v<T> &&(alignof(T) <= 8) &&
-    (!std::is_empty_v<T>)struct codec<T> {
+    (!std::is_empty_v<T>)&&(!detail::is_view<T>)struct codec<T> {
   /// The bytes of the value itself.
   static bytes_view bytes(const T& value) noexcept {
     return {reinterpret_cast<const std::byte*>(&value), sizeof(T)};
@@ -149,6 +163,14 @@ class typed_response {
 
  private:
   void read(bytes_view bytes) {
+    try {
+      read_into(bytes);
+    } catch (const std::bad_alloc&) {
+      reply_.reset();
+      how_ = errc::out_of_memory;
+    }
+  }
+  void read_into(bytes_view bytes) {
     if (!how_) {
       text_ = as_text(bytes);
     } else if constexpr (requires { codec<Reply>::view(bytes); }) {

@@ -57,7 +57,7 @@ void for_each_field(Body& body, const Field& field) {
   if constexpr (std::same_as<type, acknowledge_body>)
     field(1, "handled", body.handled);
   if constexpr (std::same_as<type, ping_body> || std::same_as<type, pong_body> ||
-                std::same_as<type, cancel_body>)
+                std::same_as<type, cancel_body> || std::same_as<type, in_hand_body>)
     field(1, "number", body.number);
   if constexpr (std::same_as<type, flow_body>) {
     field(1, "next", body.next);
@@ -83,7 +83,8 @@ concept has_mac = requires(Body body) {
 
 template <class Body>
 concept is_lone_number = std::same_as<Body, acknowledge_body> || std::same_as<Body, ping_body> ||
-    std::same_as<Body, pong_body> || std::same_as<Body, cancel_body>;
+    std::same_as<Body, pong_body> || std::same_as<Body, cancel_body> ||
+    std::same_as<Body, in_hand_body>;
 
 using body_packer = msgpack::packer<byte_writer>;
 
@@ -207,6 +208,7 @@ template void encode(const addresses_body&, byte_buffer&);
 template void encode(const where_body&, byte_buffer&);
 template void encode(const found_body&, byte_buffer&);
 template void encode(const cancel_body&, byte_buffer&);
+template void encode(const in_hand_body&, byte_buffer&);
 
 template error decode(bytes_view, hello_body&);
 template error decode(bytes_view, welcome_body&);
@@ -222,5 +224,6 @@ template error decode(bytes_view, addresses_body&);
 template error decode(bytes_view, where_body&);
 template error decode(bytes_view, found_body&);
 template error decode(bytes_view, cancel_body&);
+template error decode(bytes_view, in_hand_body&);
 
 }  // namespace atbus::detail

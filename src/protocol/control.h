@@ -168,6 +168,14 @@ struct cancel_body {
   friend bool operator==(const cancel_body&, const cancel_body&) = default;
 };
 
+// The asking node asks another process with the id of the one that it had asked. A request that is not in hand
+// there gets a response of outcome_unknown; else there is no answer.
+struct in_hand_body {
+  static constexpr auto kind = message_kind::in_hand;
+  std::uint64_t number = 0;  // of the request
+  friend bool operator==(const in_hand_body&, const in_hand_body&) = default;
+};
+
 // Replaces the contents of `message` by a whole message with its head, at most control_size_max bytes.
 // Allocates nothing if `message` has the room.
 template <class Body>

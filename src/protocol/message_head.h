@@ -38,6 +38,7 @@ enum class message_kind : std::uint8_t {
   where = 0x80,
   found,
   cancel,
+  in_hand,
 };
 inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
@@ -53,12 +54,15 @@ inline constexpr std::size_t message_kind_count =  // of those below 0x80
     return "found";
   if (kind == message_kind::cancel)
     return "cancel";
+  if (kind == message_kind::in_hand)
+    return "in hand";
   return names[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_known(message_kind kind) noexcept {
   return static_cast<std::size_t>(kind) < message_kind_count || kind == message_kind::where ||
-         kind == message_kind::found || kind == message_kind::cancel;
+         kind == message_kind::found || kind == message_kind::cancel ||
+         kind == message_kind::in_hand;
 }
 
 // Unknown kinds with this bit are ignored; any other unknown kind violates the protocol.

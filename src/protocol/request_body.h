@@ -7,7 +7,7 @@
 //
 // All little endian. The deadline is the time, in nanoseconds of the asking node's monotonic clock, when it
 // stops waiting; only a node of the same host can compare it. The time left is in microseconds, from the moment
-// the request entered the link. doc/design/requests.md has the rest.
+// the request entered the link; the largest number is no limit. doc/design/requests.md has the rest.
 //
 // Pure. An unproven peer may have made the bytes.
 #pragma once
@@ -32,6 +32,8 @@ struct request_head {
   std::chrono::nanoseconds deadline{0};
   std::chrono::microseconds left{0};
 };
+
+inline constexpr std::chrono::microseconds no_time_limit{std::numeric_limits<std::uint32_t>::max()};
 
 // What fits is written; 0 if the time is over.
 [[nodiscard]] inline std::uint32_t time_left_field(std::chrono::nanoseconds deadline,

@@ -53,7 +53,8 @@ constexpr std::size_t asked_max = 4096;
 
 status command_exchange::ask(bus_id to, const std::vector<std::string>& words,
                              std::chrono::nanoseconds timeout, command_call call) {
-  if (words.empty() || words.size() > command_words_max || timeout < std::chrono::nanoseconds{0})
+  if (words.empty() || words.size() > command_words_max || timeout < std::chrono::nanoseconds{0} ||
+      !call)
     return errc::invalid_argument;
   if (node_.closed || node_.leaving)
     return errc::closed;

@@ -59,10 +59,10 @@ bool event_queue::set_typed(std::uint32_t type, const void* tag, typed_handler h
       handlers_.on_other_message = std::move(handlers_.on_message);
       handlers_.on_message = [this](const message& what) { tell_message(what); };
     }
-    handlers_.on_typed.erase(one.begin()->first);
+    const bool was_there = handlers_.on_typed.erase(one.begin()->first) != 0;
     if (!ends)
       handlers_.on_typed.merge(one);  // takes no memory
-    else if (handlers_.on_typed.empty())
+    else if (was_there && handlers_.on_typed.empty())
       handlers_.on_message = std::move(handlers_.on_other_message);
   });
   if (ends)

@@ -7,7 +7,7 @@ namespace atbus::detail {
 
 status gathering::begin(const std::vector<bus_id>& to, std::uint32_t type, bytes_view bytes,
                         std::chrono::nanoseconds timeout) {
-  if (to.empty() || enough_ == 0 || timeout < std::chrono::nanoseconds{0})
+  if (to.empty() || enough_ == 0 || timeout < std::chrono::nanoseconds{0} || !call_)
     return errc::invalid_argument;
   try {
     all_.reserve(to.size());

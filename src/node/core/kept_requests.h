@@ -4,6 +4,7 @@
 // node ends. A list for each hash, through the requests themselves: keeping one takes no memory. One thread.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -64,8 +65,8 @@ class kept_requests {
 
  private:
   [[nodiscard]] request*& list_of(std::uint64_t incarnation, std::uint64_t number) noexcept {
-    const std::uint64_t mixed = (number ^ incarnation) * key_;
-    return lists_[(mixed ^ (mixed >> 32)) & (lists_.size() - 1)];
+    // The high bits of the product depend on all bits of both (Dietzfelbinger, J. Algorithms 1997).
+    return lists_[((number ^ incarnation) * key_) >> (64 - std::countr_zero(lists_.size()))];
   }
   void link_in(request& which) noexcept {
     request*& list = list_of(which.incarnation_, which.number_);

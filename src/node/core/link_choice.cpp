@@ -65,7 +65,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
   }
   if (path.answer.superseded)
     return superseded(of, path);
-  requests_.registered(of);
+  requests_.registered(of, path);
   const bool moved = std::exchange(of.told_connected, true);
   const std::string id = path.instance.id.to_string();
   if (node_.is_client(of))
@@ -168,7 +168,6 @@ void link_choice::path_ended(peer& of, session& gone) {
     }
   }
   of.out.path_lost(std::move(left));
-  requests_.link_lost(of, gone);
   if (const auto next_deadline = of.out.earliest_deadline())
     of.expiry.set(*next_deadline);
   session* const next = std::exchange(of.next, nullptr);

@@ -3,6 +3,7 @@
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -21,11 +22,12 @@ class loopback {
   void push(std::list<held_message>& message) noexcept;
 
   [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
-  // Tells those that are here now. False: the node has been closed.
+  // Tells those that are here now, `most` of them. False: the node has been closed.
   template <class Deliver>
-  bool tell_all(Deliver&& deliver) {
+  bool tell_all(std::size_t most, Deliver&& deliver) {
     // Those that are sent from here on wait for the next poll.
-    for (std::size_t left = messages_.size(); left != 0 && !node_.progress.is_enough(); --left) {
+    for (std::size_t left = std::min(messages_.size(), most);
+         left != 0 && !node_.progress.is_enough(); --left) {
       const held_message own = pop();
       deliver(own);
       if (node_.closed)

@@ -188,6 +188,7 @@ class node_core final : private link_events {
                             output_, sessions_, dialing_, circuits_};
   directory_watch directory_{node_, events_, peers_, dialing_, retention_};
   loopback loopback_{node_, events_};
+  bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
   outbox outbox_{node_,   receive_,  events_,   peers_,     reach_,
                  output_, sessions_, loopback_, retention_, directory_};
   command_exchange commands_{node_, events_, peers_, outbox_, retention_, directory_};

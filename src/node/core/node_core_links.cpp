@@ -157,6 +157,10 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
       if (cancel_body body; read(body))
         requests_.cancelled(from.instance, body.number);
       return;
+    case message_kind::in_hand:
+      if (in_hand_body body; read(body))
+        requests_.asked_about(from.instance, body.number);
+      return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
         if (from.of == nullptr || !node_.is_client(*from.of))
@@ -302,7 +306,6 @@ void node_core::left(link& at) {
   of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
   peer& whom = *of->of;
   whom.told_connected = false;
-  requests_.link_lost(whom, *of);
   events_.tell_endpoint(whom.id, endpoint_event::away);
   if (!reachability::has_place(whom))
     tree_.displace(whom);

@@ -8,6 +8,8 @@ namespace atbus::detail {
 
 error ready_waits::add(bus_id id, std::chrono::nanoseconds timeout,
                        std::function<void(status)> call) {
+  if (!call)
+    return {errc::invalid_argument, "there is no function to call"};
   if (waits_.size() + events_.untold_calls() >= most)
     return {errc::would_block, std::to_string(most) + " calls wait for a node already"};
   auto made = std::make_unique<wait>();

@@ -22,7 +22,7 @@ constexpr std::string_view malformed_text = "malformed: the request is no value 
 request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view bytes,
                                      std::chrono::nanoseconds timeout, request_call call) {
   const auto refused = [](status why) { return request_handle{why, 0}; };
-  if (timeout < std::chrono::nanoseconds{0})
+  if (timeout < std::chrono::nanoseconds{0} || !call)
     return refused(errc::invalid_argument);
   if (node_.closed || node_.leaving)
     return refused(errc::closed);
@@ -47,9 +47,11 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
     // Not early, whatever the clock was behind.
     const std::chrono::nanoseconds deadline =
         moment_after(now + clock_source::recent_error, timeout);
+    peer* const in = directory_.find_or_look_up(to);
+    if (asked.incarnation == 0 && in != nullptr)
+      asked.incarnation = in->instance.incarnation;
     std::byte* const at =
-        outbox_.claim_exchange(directory_.find_or_look_up(to), to, type, flag_request,
-                               request_head_size + bytes.size(), why);
+        outbox_.claim_exchange(in, to, type, flag_request, request_head_size + bytes.size(), why);
     if (at != nullptr) {
       encode_request(at, made->number, deadline, now);
       if (!bytes.empty())
@@ -92,6 +94,8 @@ void request_exchange::forget(const request_handle& which) noexcept {
 // It may be lost with its link, or find no room: then the deadline does its work.
 void request_exchange::say_cancel(const request_table::entry& which) noexcept {
   outbox_.give_up_claim();
+  if (which.to->id == node_.self.id)
+    return cancelled(node_.self, which.number);
   peer* const of = peers_.find(which.to->id);
   if (of == nullptr || node_.closed)
     return;
@@ -125,8 +129,10 @@ bool request_exchange::deliver_request(const node_instance& source, std::uint32_
     return false;
   ++node_.stats.requests;
   const std::chrono::nanoseconds now = node_.recent();
-  const std::chrono::nanoseconds deadline =
-      same_clock ? head.deadline : moment_after(now, head.left);
+  const std::chrono::nanoseconds deadline = same_clock ? head.deadline
+                                            : head.left == no_time_limit
+                                                ? std::chrono::nanoseconds::max()
+                                                : moment_after(now, head.left);
   if (deadline <= now) {
     ++node_.stats.expired_requests;
     return true;
@@ -177,7 +183,7 @@ bool request_exchange::deliver_response(bus_id source, errc how, bytes_view payl
   ++node_.stats.responses;
   const request_call call = std::move(found->call);
   free(*found);
-  if (how != errc::ok && how != errc::unknown_request)
+  if (how != errc::ok && how != errc::unknown_request && how != errc::outcome_unknown)
     how = errc::request_failed;
   call(response{how == errc::ok ? status{} : status{how, source.value()}, source,
                 payload.subspan(response_head_size)});
@@ -252,8 +258,10 @@ std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held
   return found != nullptr ? std::optional{found->due()} : std::nullopt;
 }
 
-void request_exchange::link_lost(const peer& of, const session& gone) {
-  if (table_.empty())
+// A predecessor may have handled them, or this process may have, before it registered: only it knows. What it
+// has answered so far comes before what it says now, because both are messages of one flow.
+void request_exchange::registered(const peer& of, session& through) {
+  if (table_.empty() || !table_.set_incarnation(of.id, of.instance.incarnation))
     return;
   std::vector<std::uint64_t> safe;
   const auto note = [&safe](std::uint8_t flags, bytes_view payload) {
@@ -262,26 +270,27 @@ void request_exchange::link_lost(const peer& of, const session& gone) {
       safe.push_back(head.number);
   };
   of.out.for_each([&](const held_message& one) { note(one.flags, one.bytes); });
-  gone.at.visit_unhandled([&](bytes_view message) {
-    message_head head;
-    if (decode(message, head) == head_fault::none && head.kind == message_kind::data)
-      note(head.flags, payload_of(message));
-  });
+  for (const session* one : of.sessions) {
+    one->at.visit_unhandled([&](bytes_view message) {
+      message_head head;
+      if (decode(message, head) == head_fault::none && head.kind == message_kind::data)
+        note(head.flags, payload_of(message));
+    });
+  }
   std::ranges::sort(safe);
-  table_.for_each([&](request_table::entry& one) {
-    if (is_about(one, of))
-      one.lost_with = std::ranges::binary_search(safe, one.number) ? 0 : gone.instance.incarnation;
+  table_.for_each([&](const request_table::entry& one) {
+    // Without room for the question the deadline does its work.
+    if (is_about(one, of) && !one.ends && !std::ranges::binary_search(safe, one.number))
+      (void)output_.say(through, in_hand_body{.number = one.number});
   });
 }
 
-void request_exchange::registered(const peer& of) {
-  if (table_.empty())
+void request_exchange::asked_about(const node_instance& source, std::uint64_t number) {
+  if (kept_.find(source, number) != nullptr)
     return;
-  table_.for_each([&](request_table::entry& one) {
-    if (is_about(one, of) && !one.ends && one.lost_with != 0 &&
-        one.lost_with != of.instance.incarnation)
-      end(one, errc::outcome_unknown);
-  });
+  request unknown{*this, source.id, source.incarnation, number, 0, {}, {}, false};
+  (void)answer(unknown, errc::outcome_unknown, {});
+  gone(unknown);
 }
 
 void request_exchange::cancelled(const node_instance& source, std::uint64_t number) noexcept {

@@ -55,11 +55,11 @@ class request_exchange {
   void undelivered(const held_message& what, errc reason);
   // When the time of the request in that message is over; none: its outcome was told already.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent);
-  // The process behind that link is gone, or the link is. What it has handled and not answered is lost with
-  // it: all but what is held for the peer, or still in the link.
-  void link_lost(const peer& of, const session& gone);
-  // A process is registered: what another one had in hand has no answer any more.
-  void registered(const peer& of);
+  // That peer has registered through that link. If it is another process than before, it is asked about each
+  // request that neither waits for it nor is in its hands for certain.
+  void registered(const peer& of, session& through);
+  // The asking node wants to know whether that request is in hand here. If not, it is told.
+  void asked_about(const node_instance& source, std::uint64_t number);
 
   // Requests whose time is over, and on_writable where it is owed, are told with the next events.
   void expire(std::chrono::nanoseconds now);

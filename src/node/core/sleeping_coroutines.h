@@ -36,11 +36,8 @@ class sleeping_coroutines {
   }
   // Resumes those whose time is over. False: one of them has closed the node.
   bool resume_due(std::chrono::nanoseconds now) {
-    // A poll that takes no messages lets coroutines go on all the same.
-    while (node_.progress.most == 0 || !node_.progress.is_enough()) {
-      auto* const one = static_cast<sleeper*>(wheel_.take_due(now));
-      if (one == nullptr)
-        return true;
+    // What is due now has an end: a sleep that begins here ends later. So it does not count as messages do.
+    while (auto* const one = static_cast<sleeper*>(wheel_.take_due(now))) {
       one->result = {};
       one->waiting.resume();
       if (node_.closed)

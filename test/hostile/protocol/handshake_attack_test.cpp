@@ -43,7 +43,9 @@ std::vector<byte_buffer> one_of_each_kind() {
           raw({12, 0, 0, 0, 0, 0, 0, 0}),
           raw({13, 0, 0, 0, 0, 0, 0, 0}),
           encoded(where_body{}),
-          encoded(found_body{})};
+          encoded(found_body{}),
+          encoded(cancel_body{}),
+          encoded(in_hand_body{})};
 }
 
 void expect_refused(handshake& by, const byte_buffer& message, const std::string& where) {
@@ -55,7 +57,7 @@ void expect_refused(handshake& by, const byte_buffer& message, const std::string
 
 TEST(HandshakeAttack, EachKindIsRefusedInEachStateWhereItDoesNotBelong) {
   const auto messages = one_of_each_kind();
-  ASSERT_EQ(messages.size(), message_kind_count + 2);  // where and found
+  ASSERT_EQ(messages.size(), message_kind_count + 4);  // and those that have the high bit
   for (const byte_buffer& message : messages) {
     const auto kind = static_cast<message_kind>(message[0]);
     if (kind == message_kind::refuse)

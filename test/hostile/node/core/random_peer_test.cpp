@@ -135,7 +135,7 @@ class anything {
   byte_buffer good() {
     switch (draw(17)) {
       case 14:
-        return encoded(cancel_body{number()});
+        return draw(2) == 0 ? encoded(cancel_body{number()}) : encoded(in_hand_body{number()});
       case 15:
       case 16:
         return request();

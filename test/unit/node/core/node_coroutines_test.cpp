@@ -61,6 +61,41 @@ TEST_F(NodeCoroutines, WakeInAPollThatTakesNoMessages) {
   EXPECT_TRUE(woke);
 }
 
+// It has always as many messages of its own as a poll may tell.
+TEST_F(NodeCoroutines, WakeAtANodeThatSendsToItselfWithoutEnd) {
+  for (const std::size_t most : {1U, 2U, 5U}) {
+    simulated_network own_net{1};
+    party sends{own_net, 1};
+    party talks{own_net, 2};
+    talks.connect(1);
+    ASSERT_TRUE(
+        own_net.run_until([&] { return sends.is_connected(2) && talks.is_connected(1); }, 5s));
+    bool woke = false;
+    int of_others = 0;
+    node& to_itself = sends.node.user();
+    to_itself.on_message([&](const message& m) {
+      of_others += m.source() == 2 ? 1 : 0;
+      if (m.source() == 1)
+        (void)to_itself.send(1, 0, "again");
+    });
+    const auto run = [&]() -> atbus::task<> {
+      co_await to_itself.sleep(0ms);
+      woke = true;
+    };
+    ASSERT_TRUE(talks.send(1, "from another"));
+    own_net.run_for(1ms);
+    to_itself.spawn(run());
+    for (std::size_t i = 0; i != most; ++i)
+      ASSERT_TRUE(to_itself.send(1, 0, "first"));
+    for (int i = 0; i != 100 && !(woke && of_others == 1); ++i) {
+      to_itself.poll({.messages = most});
+      own_net.run_for(1ms);
+    }
+    EXPECT_TRUE(woke) << most;
+    EXPECT_EQ(of_others, 1) << most;
+  }
+}
+
 TEST_F(NodeCoroutines, ASleepEndsWithTheNode) {
   std::vector<status> ends;
   const auto run = [&]() -> atbus::task<> {

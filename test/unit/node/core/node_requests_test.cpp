@@ -199,6 +199,21 @@ TEST_F(NodeRequests, WhoseAnswerIsLateIsCountedAndDropped) {
 }
 
 // The process that is asked stands still meanwhile, on the host of the asking one.
+// The time that is left has 32 bits of microseconds on the way to another host: 71 minutes.
+TEST_F(NodeRequests, MayTakeLongerThanTheTimeThatTheirHeadCanSay) {
+  connect();
+  keep();
+  told answer;
+  ASSERT_TRUE(ask("x", answer, std::chrono::nanoseconds::max()));
+  net.run_for(2h);
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_TRUE(kept[0].is_wanted());
+  EXPECT_TRUE(kept[0].reply("patient"));
+  two.node.wake();
+  net.run_for(1s);
+  expect(answer, errc::ok, "patient");
+}
+
 TEST_F(NodeRequests, AreNotHandledOnceTheirTimeIsOver) {
   party near{net, 3, plain(), host_of(2)};
   near.connect(2);
@@ -223,6 +238,11 @@ TEST_F(NodeRequests, AreRefusedWithAReason) {
   EXPECT_EQ(ask("x", answer).why(), errc::no_route);
   connect();
   EXPECT_EQ(ask("x", answer, -1ns).why(), errc::invalid_argument);
+  node& asks = one.node.user();
+  EXPECT_EQ(asks.request(2, 7, "x", 1s, std::function<void(const response&)>{}).why(),
+            errc::invalid_argument);
+  EXPECT_EQ(asks.on_ready(2, 1s, nullptr), errc::invalid_argument);
+  EXPECT_EQ(asks.command(2, {"x"}, 1s, nullptr), errc::invalid_argument);
   const std::size_t limit = one.core().stats().accepted * 0 + 64 * 1024 - request_overhead;
   const request_handle too_long = ask(std::string(limit + 1, 'x'), answer);
   EXPECT_EQ(too_long.why(), errc::message_too_large);
@@ -269,6 +289,21 @@ TEST_F(NodeRequests, AreCancelled) {
   EXPECT_EQ(kept[0].reply("too late"), errc::cancelled);
   net.run_for(100ms);
   EXPECT_EQ(one.core().stats().late_responses, 0U);
+}
+
+TEST_F(NodeRequests, OfANodeToItselfAreCancelled) {
+  keep();
+  told answer;
+  const request_handle sent = two.node.user().request(2, 7, "x", 1s, answer.write());
+  ASSERT_TRUE(sent);
+  two.node.wake();
+  net.run_for(1ms);
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_TRUE(two.node.user().cancel(sent));
+  EXPECT_FALSE(kept[0].is_wanted());
+  two.node.wake();
+  net.run_for(1ms);
+  expect(answer, errc::cancelled);
 }
 
 TEST_F(NodeRequests, ThatAreCancelledBeforeALinkTookThemAreNeverSent) {

@@ -35,6 +35,10 @@ TEST_F(ReadyWaits, EndWithTheirTimeout) {
   EXPECT_EQ(node.timers.next(), timer_queue::never);
 }
 
+TEST_F(ReadyWaits, NeedAFunctionToCall) {
+  EXPECT_EQ(waits.add(2, 200ms, nullptr), errc::invalid_argument);
+}
+
 TEST_F(ReadyWaits, EndWhenTheirPeerIsConnected) {
   EXPECT_TRUE(waits.add(2, 1s, call("a")));
   EXPECT_TRUE(waits.add(3, 1s, call("other")));

@@ -105,6 +105,34 @@ TEST_F(TypedMessages, AHandlerOfMessagesThatIsSetLaterGetsAllElse) {
   EXPECT_EQ(others, 1);
 }
 
+TEST_F(TypedMessages, AHandlerOfMessagesStaysIfThereWasNoHandlerOfTheType) {
+  int others = 0;
+  handling().on_message([&](const message&) { ++others; });
+  handling().off<position>();
+  ASSERT_TRUE(handling().on<position>([&](const position&) {}));
+  handling().off<position>();
+  handling().off<position>();
+  ASSERT_TRUE(sending().send(2, 5, "plain"));
+  run();
+  EXPECT_EQ(others, 1);
+}
+
+// Room for what is announced would take 32 times 16 bytes for each byte of the message.
+TEST_F(TypedMessages, ABodyAnnouncesNoMoreElementsThanItHasBytes) {
+  std::string nested;
+  for (int i = 0; i != 31; ++i)
+    nested += std::string{"\xdd\x00\x00\x20\x00", 5};
+  nested.resize(64 * 1024, '\xc0');
+  detail::announced_elements counted{nested.size()};
+  EXPECT_FALSE(msgpack::parse(nested.data(), nested.size(), counted));
+  order never;
+  EXPECT_FALSE(codec<order>::read(as_bytes(nested), never));
+}
+
+// They can be copied byte by byte, but the bytes are an address.
+static_assert(!has_codec<std::string_view> && !has_codec<std::span<const int>>);
+static_assert(has_codec<std::array<int, 3>>);
+
 TEST_F(TypedMessages, TwoTypesOfOneNumberAreAnError) {
   ASSERT_TRUE(handling().on<position>([](const position&) {}));
   const error bad = handling().on<clash>([](const clash&) {});
