@@ -322,8 +322,8 @@ class ATBUS_API node {
   ///     closed            this node ends
   ///     any other error   why it was not delivered, or may not have been (undelivered::reason)
   ///
-  /// Errors: those of send; invalid_argument (no words, more than 1,024, a negative timeout);
-  /// would_block also while 4,096 commands of this node have no answer (on_writable is called when
+  /// Errors: those of send; invalid_argument (no words, more than 1,024, a negative timeout, no
+  /// function); would_block also while 4,096 commands of this node have no answer (on_writable is called when
   /// half of them have one).
   status command(bus_id to, const command_words& words, std::chrono::nanoseconds timeout,
                  std::function<void(status, const command_reply&)> call);
@@ -335,7 +335,7 @@ class ATBUS_API node {
   /// once, and never from within this function, with the outcome (response::how). The payload may
   /// have message_limit - request_overhead bytes.
   ///
-  /// Errors: those of send; invalid_argument (a negative timeout); would_block also while
+  /// Errors: those of send; invalid_argument (a negative timeout, no function); would_block also while
   /// node_options::requests of this node's requests to that node have no outcome (on_writable is
   /// called when half of them have one).
   request_handle request(bus_id to, std::uint32_t type, bytes_view bytes,

@@ -34,7 +34,12 @@ class hang_back {
 
   // Whether to wait now. Called at each look that found little.
   [[nodiscard]] bool due() noexcept {
-    return phase_ == phase::eager ? --looks_left_ == 0 : phase_ != phase::timing_eager;
+    if (phase_ != phase::eager)
+      return phase_ != phase::timing_eager;
+    if (--looks_left_ != 0)
+      return false;
+    looks_left_ = pause_;  // for a poll that ends before it learns
+    return true;
   }
 
   // Called after each look, with the number of messages handled and whether the look waited.

@@ -139,8 +139,10 @@ void receiver_state::activate(lane_reader& lane) noexcept {
   lane.last_busy = productive_passes_;
   active_.push_back(&lane);
   // The sender of an active lane does not ring. So a receiver that polls after prepare_sleep has to be marked
-  // awake. Done only here, because it may look at every lane.
+  // awake. Done only here, because it may look at every lane, and give this one up.
   finish_sleep();
+  if (!lane.active)
+    return;
   // Alert first, then look. A sender that publishes after the bit was taken may still see the old alert.
   // The next passes find its record, because an active lane is looked at in each pass until it is parked
   // with a barrier.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -223,6 +224,20 @@ result<bool> look_up(const segment& opened) {
   return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
+// Beyond that limit the kernel sends SIGXFSZ, which ends the process.
+error check_file_size_limit(const segment& made) {
+  rlimit most{};
+  const std::uint64_t wanted = made.geometry.file_size();
+  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY ||
+      wanted <= most.rlim_cur)
+    return {};
+  return {errc::no_space, made.name.text() + ": a segment of " + std::to_string(wanted) +
+                              " bytes is above this process's limit of " +
+                              std::to_string(most.rlim_cur) +
+                              " bytes for a file: raise it (ulimit -f, LimitFSIZE=), or ask for "
+                              "less (lanes, lane_size)"};
+}
+
 }  // namespace
 
 result<segment_geometry> check_segment_file(const segment_name& name, int fd) {
@@ -297,6 +312,8 @@ result<segment> build_segment(segment_name name, const segment_geometry& geometr
   segment s;
   s.name = std::move(name);
   s.geometry = geometry;
+  if (auto e = check_file_size_limit(s); !e)
+    return e;
   auto fd = make_file(s.name);
   if (!fd)
     return fd.error();

@@ -399,7 +399,10 @@ void stream_receiver::accept_some() noexcept {
       ++dropped_;
       drop(*goes);
     }
-    add(std::move(socket));
+    if (!add(std::move(socket))) {
+      report(door_.refused(errno));
+      return;
+    }
   }
 }
 
@@ -441,7 +444,7 @@ std::uint32_t stream_receiver::take_number() noexcept {
   return static_cast<std::uint32_t>(fresh);
 }
 
-void stream_receiver::add(file socket) noexcept {
+bool stream_receiver::add(file socket) noexcept {
   const std::uint32_t number = take_number();
   hello own = own_;
   own.session = random_word();
@@ -455,9 +458,14 @@ void stream_receiver::add(file socket) noexcept {
   unconfirmed_.join(c);
   newcomers_.join(c, c.link);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
-    return drop(c);
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0) {
+    const int code = errno;
+    drop(c);
+    errno = code;
+    return false;
+  }
   busy_.join(c);  // a dialling peer has usually sent its hello already
+  return true;
 }
 
 void stream_receiver::drop(connection& ended) noexcept {

@@ -109,7 +109,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void accept_some() noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(connection*& goes) noexcept;
-  void add(file socket) noexcept;
+  // False, with errno: the kernel does not watch it, and it is closed.
+  bool add(file socket) noexcept;
   // A number for a new connection. If possible, one whose lane is free.
   [[nodiscard]] std::uint32_t take_number() noexcept;
   // Finds the messages that have been read.

@@ -41,25 +41,28 @@ void acceptor::close() noexcept {
   socket_.close();
 }
 
-file acceptor::next(error& refused) noexcept {
+file acceptor::next(error& why) noexcept {
   for (;;) {
     file socket{kernel().accept(socket_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
     if (socket)
       return socket;
     if (errno == EINTR || errno == ECONNABORTED)
       continue;
-    if (errno != EAGAIN) {
-      const int code = errno;
-      rest(now() + refused_pause);
-      refused = {errc::system_error,
-                 address() + ": can't accept connections for now; existing ones continue" +
-                     (code == EMFILE || code == ENFILE
-                          ? "; close something, or raise the limit (ulimit -n)"
-                          : ""),
-                 code};
-    }
+    if (errno != EAGAIN)
+      why = refused(errno);
     return {};
   }
+}
+
+error acceptor::refused(int code) noexcept {
+  rest(now() + refused_pause);
+  std::string advice;
+  if (code == EMFILE || code == ENFILE)
+    advice = "; close something, or raise the limit (ulimit -n)";
+  if (code == ENOSPC)
+    advice = "; close something, or raise the limit (sysctl fs.epoll.max_user_watches)";
+  return {errc::system_error,
+          address() + ": can't accept connections for now; existing ones continue" + advice, code};
 }
 
 }  // namespace atbus::detail

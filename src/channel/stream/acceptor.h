@@ -41,8 +41,11 @@ class acceptor {
   [[nodiscard]] std::chrono::nanoseconds rests_until() const noexcept { return until_; }
 
   // The next waiting connection; no file if none waits. If the kernel can't accept, it rests for a while, and
-  // `refused` has the reason.
-  [[nodiscard]] file next(error& refused) noexcept;
+  // `why` has the reason.
+  [[nodiscard]] file next(error& why) noexcept;
+
+  // A connection that was accepted can't be used: rests for a while, and returns what to report.
+  [[nodiscard]] error refused(int code) noexcept;
 
   void close() noexcept;
   // For a forked child: the epoll entry belongs to the parent.

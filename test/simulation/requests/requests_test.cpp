@@ -31,7 +31,7 @@ struct question {
   nanoseconds timeout{0};
   std::string text;
   int outcomes = 0;
-  bool replied = false;  // by some handler, with its text
+  std::uint64_t replied_by = 0;  // the incarnation whose handler has, with its text; 0: none
   bool cancelled = false;
   request_handle handle;
   std::set<std::uint64_t> handled_by;  // incarnations
@@ -109,8 +109,7 @@ class world {
       fail(asked, "came to a handler when its time was over");
     switch (sim_.draw(6)) {
       case 0:
-        kept_.push_back(r.detach());
-        kept_of_.push_back(number);
+        kept_.push_back({r.detach(), number, n.incarnation()});
         break;
       case 1:
         r.fail("failed " + std::to_string(number));
@@ -121,14 +120,14 @@ class world {
         const std::string text = reply_to(number);
         if (auto slot = r.claim(text.size())) {
           std::ranges::copy(as_bytes(text), slot.bytes().begin());
-          asked.replied = true;
+          asked.replied_by = n.incarnation();
           slot.commit();
         }
         break;
       }
       default:
         if (r.reply(reply_to(number)))
-          asked.replied = true;
+          asked.replied_by = n.incarnation();
     }
     if (sim_.draw(3) == 0)
       answer_one();
@@ -142,10 +141,10 @@ class world {
     if (kept_.empty())
       return;
     const std::size_t at = sim_.draw(kept_.size());
-    if (kept_[at].reply(reply_to(kept_of_[at])))
-      questions_.at(kept_of_[at]).replied = true;
+    kept& one = kept_[at];
+    if (one.what.reply(reply_to(one.number)))
+      questions_.at(one.number).replied_by = one.by;
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(at));
-    kept_of_.erase(kept_of_.begin() + static_cast<std::ptrdiff_t>(at));
   }
   void answer_all() {
     while (!kept_.empty())
@@ -232,7 +231,7 @@ class world {
     ++outcomes_[r.how().code()];
     switch (r.how().code()) {
       case errc::ok:
-        if (!asked.replied || r.text() != reply_to(number))
+        if (asked.replied_by == 0 || r.text() != reply_to(number))
           fail(asked, "has a reply that nobody made");
         break;
       case errc::request_failed:
@@ -249,6 +248,11 @@ class world {
         break;
       case errc::unknown_request:
         fail(asked, "has no handler");
+        break;
+      case errc::outcome_unknown:
+        if (asked.replied_by != 0 && sim_.is_running(asked.to) &&
+            sim_.node(asked.to).incarnation() == asked.replied_by)
+          fail(asked, "is told outcome_unknown, although that process has replied");
         break;
       default:
         break;
@@ -279,8 +283,12 @@ class world {
   std::map<std::uint64_t, question> questions_;
   std::uint64_t gathers_ = 0;
   std::uint64_t gathers_ended_ = 0;
-  std::vector<std::uint64_t> kept_of_;
-  std::vector<request> kept_;
+  struct kept {
+    request what;
+    std::uint64_t number = 0;
+    std::uint64_t by = 0;  // incarnation
+  };
+  std::vector<kept> kept_;
   testing::simulation sim_;
 };
 

@@ -215,7 +215,12 @@ def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_
         if not client.wait_end(time.monotonic() + seconds + AFTER_S):
             raise RunFailed("hangs" if service.code is None else f"service {service.why()}")
         service_s = cpu_s(service.pid) - before_s
-        asked = client.figures()
+        try:
+            asked = client.figures()
+        except RunFailed as why:
+            if service.code:  # the client says only that its connection has ended
+                raise RunFailed(f"service {service.why()}") from why
+            raise
         service.send_signal(signal.SIGTERM)
         if not service.wait_end(time.monotonic() + 3):
             raise RunFailed("service hangs")

@@ -43,6 +43,14 @@ TEST(HangBack, TriesTheFirstLook) {
   EXPECT_TRUE(h.due());
 }
 
+// The poll ended in between, for its time or a handler that threw.
+TEST(HangBack, TriesAgainIfItLearnsNothingOfATrial) {
+  hang_back h;
+  ASSERT_TRUE(h.due());
+  for (int trial = 0; trial != 3; ++trial)
+    EXPECT_LE(looks_until_due(h), hang_back::longest_pause);
+}
+
 TEST(HangBack, TriesEverMoreRarelyWhereWaitingBringsLittle) {
   hang_back h;
   ASSERT_EQ(looks_until_due(h), 1U);

@@ -208,6 +208,35 @@ TEST_P(StreamReceiver, OutOfDescriptorsPausesAcceptingWithoutSpinning) {
   EXPECT_TRUE(turn_until(inbox, [&] { return got.size() == 1; }));
 }
 
+TEST_P(StreamReceiver, SaysThatItCanNotWatchAConnectionAndPausesAccepting) {
+  static int refused = 0;
+  static int watching = -1;
+  static const auto control = detail::kernel().epoll_ctl;
+  refused = 0;
+  detail::kernel().epoll_ctl = [](int epoll, int what, int fd, epoll_event* event) {
+    if (epoll != watching || what != EPOLL_CTL_ADD)
+      return control(epoll, what, fd, event);
+    ++refused;
+    errno = ENOSPC;
+    return -1;
+  };
+  auto inbox = open_receiver({.spin = 0ns});
+  std::vector<std::string> problems;
+  inbox.on_problem([&](const error& e) { problems.push_back(e.text()); });
+  watching = inbox.descriptor();
+  auto lost = open_sender();
+  auto kept = open_sender();
+  (void)lost.send(as_bytes("lost"));
+  EXPECT_EQ(inbox.wait(50ms), errc::timed_out);
+  EXPECT_EQ(refused, 1) << "the other one waits until it is over";
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("fs.epoll.max_user_watches"), std::string::npos) << problems[0];
+  watching = -1;
+  ASSERT_TRUE(kept.send(as_bytes("kept")));
+  EXPECT_TRUE(turn_until(inbox, [&] { return !got.empty(); }));
+  EXPECT_EQ(got.back(), "kept");
+}
+
 TEST_P(StreamReceiver, GoesOnAfterAConnectionThatEndedBeforeItWasAccepted) {
   static int code = 0;
   static const auto accept = detail::kernel().accept;
