@@ -258,13 +258,13 @@ status node_state::run() {
 status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (core_.is_closed())
     return errc::closed;
+  const use in_here{*this};  // a coroutine that wakes may destroy the node
   if (!core_.fault()) {
     core_.close();
     return core_.fault().code();
   }
   if (core_.dispatching())
     return errc::invalid_argument;
-  const use in_here{*this};
   const wait_deadline until{core_.clock().now(), deadline, &core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
     poll({});

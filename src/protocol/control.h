@@ -168,8 +168,8 @@ struct cancel_body {
   friend bool operator==(const cancel_body&, const cancel_body&) = default;
 };
 
-// The asking node asks another process with the id of the one that it had asked. A request that is not in hand
-// there gets a response of outcome_unknown; else there is no answer.
+// The asking node asks a process that has registered. A request that is not in hand there gets a response of
+// outcome_unknown; else there is no answer.
 struct in_hand_body {
   static constexpr auto kind = message_kind::in_hand;
   std::uint64_t number = 0;  // of the request

@@ -258,7 +258,8 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
     refused_length_ = no_length;
     const status waited = lane_->wait_writable(timeout, length);
     const bool has_ended = waited == errc::retired || waited == errc::peer_closed;
-    if (!has_ended || !dialler_.dials_again() || !leave_ended_lane())
+    // Also by one that does not dial again: take_back and close then wait for the dying receiver's lock.
+    if (!has_ended || !leave_ended_lane() || !dialler_.dials_again())
       return waited;
   }
   const std::size_t wanted =

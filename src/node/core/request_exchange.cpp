@@ -47,11 +47,9 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
     // Not early, whatever the clock was behind.
     const std::chrono::nanoseconds deadline =
         moment_after(now + clock_source::recent_error, timeout);
-    peer* const in = directory_.find_or_look_up(to);
-    if (asked.incarnation == 0 && in != nullptr)
-      asked.incarnation = in->instance.incarnation;
     std::byte* const at =
-        outbox_.claim_exchange(in, to, type, flag_request, request_head_size + bytes.size(), why);
+        outbox_.claim_exchange(directory_.find_or_look_up(to), to, type, flag_request,
+                               request_head_size + bytes.size(), why);
     if (at != nullptr) {
       encode_request(at, made->number, deadline, now);
       if (!bytes.empty())
@@ -94,7 +92,7 @@ void request_exchange::forget(const request_handle& which) noexcept {
 // It may be lost with its link, or find no room: then the deadline does its work.
 void request_exchange::say_cancel(const request_table::entry& which) noexcept {
   outbox_.give_up_claim();
-  if (which.to->id == node_.self.id)
+  if (which.to->id == node_.self.id && !node_.is_client())
     return cancelled(node_.self, which.number);
   peer* const of = peers_.find(which.to->id);
   if (of == nullptr || node_.closed)
@@ -259,9 +257,10 @@ std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held
 }
 
 // A predecessor may have handled them, or this process may have, before it registered: only it knows. What it
-// has answered so far comes before what it says now, because both are messages of one flow.
+// has answered so far comes before what it says now, because both are messages of one flow. A process that had
+// registered before is asked again: the question may have been lost with its link, or a response given up.
 void request_exchange::registered(const peer& of, session& through) {
-  if (table_.empty() || !table_.set_incarnation(of.id, of.instance.incarnation))
+  if (table_.empty())
     return;
   std::vector<std::uint64_t> safe;
   const auto note = [&safe](std::uint8_t flags, bytes_view payload) {
@@ -286,7 +285,7 @@ void request_exchange::registered(const peer& of, session& through) {
 }
 
 void request_exchange::asked_about(const node_instance& source, std::uint64_t number) {
-  if (kept_.find(source, number) != nullptr)
+  if (node_.is_client() || kept_.find(source, number) != nullptr)
     return;
   request unknown{*this, source.id, source.incarnation, number, 0, {}, {}, false};
   (void)answer(unknown, errc::outcome_unknown, {});

@@ -20,14 +20,6 @@ request_table::asked_node& request_table::node_of(bus_id id) {
   return *last_node_;
 }
 
-bool request_table::set_incarnation(bus_id id, std::uint64_t incarnation) noexcept {
-  const auto known = nodes_.find(id.value());
-  if (known == nodes_.end())
-    return false;
-  const std::uint64_t before = std::exchange(known->second.incarnation, incarnation);
-  return before != 0 && before != incarnation && known->second.waiting != 0;
-}
-
 request_table::entry& request_table::take(asked_node& to) {
   wheel_.prepare();
   if (free_ == nullptr) {

@@ -33,8 +33,7 @@ class request_table {
   struct asked_node {
     bus_id id;
     std::size_t waiting = 0;
-    bool wants_room = false;        // on_writable is owed
-    std::uint64_t incarnation = 0;  // the process that had the id when it was last known; 0: none
+    bool wants_room = false;  // on_writable is owed
   };
   struct entry : wheel_timer {  // its deadline
     std::uint64_t number = 0;
@@ -53,8 +52,6 @@ class request_table {
   [[nodiscard]] bool half_full() const noexcept { return waiting_ >= places_max / 2; }
   // Takes memory while the tables grow; throws std::bad_alloc.
   [[nodiscard]] asked_node& node_of(bus_id id);
-  // That process has the id now. True: another one had it before, and was asked something that waits still.
-  bool set_incarnation(bus_id id, std::uint64_t incarnation) noexcept;
   // Of a table that is not full. Its number is new, and it counts at `to`.
   [[nodiscard]] entry& take(asked_node& to);
   // Null: its outcome was told, or there never was one.

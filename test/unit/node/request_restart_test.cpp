@@ -121,5 +121,42 @@ TEST_F(RequestRestart, WhatAProcessHadInHandIsUnknownOnceItsSuccessorIsThere) {
   EXPECT_EQ(how, errc::outcome_unknown) << how.text();
 }
 
+// Which of two alike links stays is decided by both ends: what was said over the other one is lost.
+TEST(RequestRestartOverTwoLinks, WhatAProcessHadInHandIsUnknownAllTheSame) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    testing::simulation sim{seed};
+    std::vector<request> kept;
+    sim.start(1, [](node& n) {
+      EXPECT_TRUE(n.listen("ipv4://10.0.0.1:7000"));
+      EXPECT_TRUE(n.listen("ipv4://10.0.0.1:7001"));
+    });
+    testing::process_options elsewhere;
+    elsewhere.host = 2;
+    sim.start(
+        2,
+        [&](node& n) {
+          EXPECT_TRUE(n.connect(1, "ipv4://10.0.0.1:7000"));
+          EXPECT_TRUE(n.connect(1, "ipv4://10.0.0.1:7001"));
+          n.on_request(7, [&](request& r) { kept.push_back(r.detach()); });
+        },
+        elsewhere);
+    sim.run_for(2s);
+    int told = 0;
+    status how;
+    ASSERT_TRUE(sim.node(1).request(2, 7, "x", 10min, [&](const response& r) {
+      ++told;
+      how = r.how();
+    }));
+    sim.run_for(1s);
+    ASSERT_EQ(kept.size(), 1U) << seed;
+    sim.kill(2);
+    sim.run_for(100ms);
+    sim.restart(2);
+    sim.run_for(1min);
+    EXPECT_EQ(told, 1) << seed;
+    EXPECT_EQ(how, errc::outcome_unknown) << seed << ' ' << how.text();
+  }
+}
+
 }  // namespace
 }  // namespace atbus

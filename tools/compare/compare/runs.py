@@ -222,7 +222,7 @@ def requests(system, size, in_flight, seconds, fan_out=0, delay_us=(50_000, 100_
                 raise RunFailed(f"service {service.why()}") from why
             raise
         service.send_signal(signal.SIGTERM)
-        if not service.wait_end(time.monotonic() + 3):
+        if not service.wait_end(time.monotonic() + AFTER_S):
             raise RunFailed("service hangs")
         service.figures()
         server_s, server_kib = site.server_usage()

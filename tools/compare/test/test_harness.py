@@ -54,7 +54,7 @@ class AtbusHarness(unittest.TestCase):
         for kind in ("shm", "unix", "tcp"):
             for fan_out in (0, 3):
                 with self.subTest(kind=kind, fan_out=fan_out):
-                    found = runs.requests(system(f"atbus request {kind}"), 64, 20, 0.3, fan_out,
+                    found = runs.requests(system(f"atbus request {kind}"), 64, 20, 1, fan_out,
                                           (1000, 3000))
                     self.assertGreater(found["per_second"], 0)
                     self.assertGreater(found["service_mib"], 0)

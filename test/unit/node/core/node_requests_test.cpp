@@ -480,6 +480,26 @@ TEST_F(NodeRequests, OfAClientAreAnswered) {
   EXPECT_EQ(kept[0].reply("gone"), errc::peer_closed);
 }
 
+// Both ends of its link have the id 0 for it: that is not its own id.
+TEST_F(NodeRequests, OfAClientAreCancelled) {
+  simulated_node client{net, 0, plain(), host_of(9)};
+  ASSERT_TRUE(client.user().connect(0, address_of(2)));
+  client.wake();
+  net.run_for(1s);
+  keep();
+  told answer;
+  const request_handle sent = client.user().request(0, 7, "x", 1min, answer.write());
+  ASSERT_TRUE(sent);
+  client.wake();
+  net.run_for(100ms);
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_TRUE(client.user().cancel(sent));
+  client.wake();
+  net.run_for(100ms);
+  expect(answer, errc::cancelled);
+  EXPECT_FALSE(kept[0].is_wanted());
+}
+
 TEST_F(NodeRequests, CanBeAwaited) {
   struct coroutine {
     struct promise_type {
