@@ -49,8 +49,15 @@ class TwoHosts : public ::testing::TestWithParam<const char*> {
   [[nodiscard]] child_process start_sender(std::uint32_t first, std::uint32_t end) const {
     return net_.start(host::right, [this, first, end] {
       require(state_->listening.wait(), "nobody listens");
-      auto out = required(sender::open(address_of(host::left) + state_->port.data(),
-                                       {.connect_timeout = patience, .linger = patience}));
+      const auto open = [this] {
+        return sender::open(address_of(host::left) + state_->port.data(),
+                            {.connect_timeout = patience, .linger = patience});
+      };
+      // On a busy machine the question who has that address can be lost on a cable that is just plugged in.
+      auto opened = open();
+      for (const auto late = now() + patience; !opened && now() < late;)
+        opened = open();
+      auto out = required(std::move(opened));
       for (std::uint32_t i = first; i < end; ++i) {
         require(state_->may_send.wait(i + 1), "not told to send");
         require(static_cast<bool>(out->send(as_bytes(std::to_string(i)))), "send");
