@@ -56,7 +56,7 @@ class world {
     }
     testing::disturbances faults;
     faults.clock_steps = 0;  // an outcome is never early: that is looked at on one clock
-    faults.restarts = 2;
+    faults.restarts = 4;
     sim_.disturb(std::chrono::seconds{20}, faults);
     for (int step = 0; step != 400 && fault_.empty(); ++step) {
       sim_.run_for(std::chrono::milliseconds{sim_.draw(100)});
@@ -107,8 +107,12 @@ class world {
       fail(asked, "has another source");
     if (!r.is_wanted())
       fail(asked, "came to a handler when its time was over");
-    switch (sim_.draw(6)) {
+    switch (sim_.draw(10)) {
       case 0:
+      case 4:
+      case 5:
+      case 6:
+      case 7:
         kept_.push_back({r.detach(), number, n.incarnation()});
         break;
       case 1:
@@ -129,7 +133,7 @@ class world {
         if (r.reply(reply_to(number)))
           asked.replied_by = n.incarnation();
     }
-    if (sim_.draw(3) == 0)
+    if (sim_.draw(6) == 0)
       answer_one();
   }
 
