@@ -258,8 +258,7 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
     refused_length_ = no_length;
     const status waited = lane_->wait_writable(timeout, length);
     const bool has_ended = waited == errc::retired || waited == errc::peer_closed;
-    // Also by one that does not dial again: take_back and close then wait for the dying receiver's lock.
-    if (!has_ended || !leave_ended_lane() || !dialler_.dials_again())
+    if (!has_ended || !dialler_.dials_again() || !leave_ended_lane())
       return waited;
   }
   const std::size_t wanted =
@@ -411,6 +410,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
 }
 
 bool stream_sender::receiver_alive() noexcept {
+  leave_lane_that_ended();
   // Read twice: the end of the connection may follow its last bytes.
   for (int i = 0; i != 2 && phase_ == phase::linked; ++i)
     look(0);
@@ -471,6 +471,7 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
   if (forked_)
     return 0;
   dialler_.never_again();
+  leave_lane_that_ended();
   if (phase_ != phase::ended)
     linger(longest);
   wait_for_lock();

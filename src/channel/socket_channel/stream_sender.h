@@ -71,6 +71,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
   [[nodiscard]] bool has_left_lane() noexcept;
   [[nodiscard]] bool leave_ended_lane() noexcept;
+  void leave_lane_that_ended() noexcept;
   void answer_alert() noexcept override;
   // Once a millisecond, a sender in a lane checks its socket for the death of the receiver.
   [[nodiscard]] bool is_look_due() noexcept;

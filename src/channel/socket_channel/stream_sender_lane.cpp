@@ -115,6 +115,13 @@ bool stream_sender::leave_ended_lane() noexcept {
   return through_stream_;
 }
 
+// A wait may have seen the end of the lane before that of the socket, and left it at that. A dying receiver's
+// lock is waited for only behind that.
+void stream_sender::leave_lane_that_ended() noexcept {
+  if (!through_stream_ && !lane_->usable())
+    (void)leave_ended_lane();
+}
+
 // The lane does not show its receiver's death. So room is given in steps, and the publish after each step
 // looks at the socket. By then the messages are visible, so the look does not delay them.
 status stream_sender::make_room(std::uint64_t size) noexcept {

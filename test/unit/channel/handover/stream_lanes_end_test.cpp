@@ -153,6 +153,45 @@ TEST_F(StreamLanes, WhatADeadReceiverLeftComesBackThoughItsLockEndsAfterItsConne
   }
 }
 
+// The kernel ends the descriptors of a dead process one after the other, the highest first.
+TEST_F(StreamLanes, WhatADeadReceiverLeftComesBackThoughItsBellEndsFirst) {
+  for (const bool waits : {true, false}) {
+    for (const bool closes : {true, false}) {
+      SCOPED_TRACE(waits);
+      SCOPED_TRACE(closes);
+      address = fresh_address();
+      auto inbox = open_receiver();
+      auto out = open_sender();
+      move_on(inbox, out);
+      ASSERT_TRUE(uses_lane(out));
+      std::size_t accepted = 1;
+      const std::string text(1000, 'x');
+      for (const auto deadline = now() + 30s; out.send(as_bytes(text)) && now() < deadline;)
+        ++accepted;
+      hold_receivers_lock(3);
+      hide_connections();
+      inbox.close();
+      if (waits) {
+        const status waited = out.wait_writable(30s);
+        EXPECT_TRUE(waited == errc::retired || waited == errc::peer_closed) << waited.text();
+      } else {
+        (void)out.prepare_sleep();
+        out.finish_sleep();
+      }
+      std::size_t back = 0;
+      if (closes) {
+        EXPECT_EQ(out.close(0ns, [&](bytes_view) { ++back; }), accepted);
+      } else {
+        const auto taken = out.take_back([&](bytes_view, errc) { ++back; });
+        EXPECT_TRUE(taken) << taken.error().text();
+      }
+      EXPECT_EQ(back, accepted);
+      detail::kernel().recv = saved_.recv;
+      detail::kernel().recvmsg = saved_.recvmsg;
+    }
+  }
+}
+
 TEST_F(StreamLanes, ClosingASenderDoesNotWaitForALivingReceiver) {
   const sender_options dials_again{.reconnect_min = 1ms, .reconnect_max = 10ms};
   const auto close_at_once = [](sender& out) {

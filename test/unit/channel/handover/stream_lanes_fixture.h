@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "atbus/atbus.hpp"
@@ -88,6 +89,25 @@ class StreamLanes : public ::testing::Test {
   static std::atomic<int>& false_answers() {
     static std::atomic<int> left{0};
     return left;
+  }
+
+  // From here on the end of a connection does not show, nor anything else that comes through it.
+  static void hide_connections() {
+    detail::kernel().recv = [](int fd, void* data, std::size_t length, int flags) {
+      return is_stream(fd) ? nothing_yet() : ::recv(fd, data, length, flags);
+    };
+    detail::kernel().recvmsg = [](int fd, msghdr* message, int flags) {
+      return is_stream(fd) ? nothing_yet() : ::recvmsg(fd, message, flags);
+    };
+  }
+  static bool is_stream(int fd) {
+    int type = 0;
+    socklen_t length = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+  }
+  static ssize_t nothing_yet() {
+    errno = EAGAIN;
+    return -1;
   }
 
   std::string address = fresh_address();
