@@ -6,17 +6,6 @@
 #include "channel/loop_binding.h"
 
 namespace atbus::detail {
-namespace {
-
-// `longest`: negative for ever.
-std::chrono::nanoseconds end_of_spin(std::chrono::nanoseconds start,
-                                     std::chrono::nanoseconds longest) noexcept {
-  return longest < std::chrono::nanoseconds{0} ? std::chrono::nanoseconds::max()
-                                               : moment_after(start, longest);
-}
-
-}  // namespace
-
 class node_on_loop final : public loop_binding {
  public:
   explicit node_on_loop(node_state& of) : of_(of) {}
@@ -164,7 +153,7 @@ status node_state::wait(std::chrono::nanoseconds timeout) {
       how = sleep(deadline, [](std::chrono::nanoseconds) { return false; });
   } else {
     how = sleep(deadline, [&](std::chrono::nanoseconds longest) {
-      return spin_.spin(start, end_of_spin(start, longest),
+      return spin_.spin(start, wait_deadline{start, longest}.at(),
                         [this] { return platform_->sleep(std::chrono::nanoseconds{0}); });
     });
   }
@@ -182,7 +171,7 @@ bool node_state::spin_at_lanes(std::chrono::nanoseconds start, const wait_deadli
   const std::chrono::nanoseconds longest{deadline.left_ns(longest_sleep())};
   bool found = false;
   unsigned looks = 0;
-  (void)spin_.spin(start, end_of_spin(start, longest), [&] {
+  (void)spin_.spin(start, wait_deadline{start, longest}.at(), [&] {
     found = core_.has_messages() || threads_.has_messages();
     return found ||
            (++looks % looks_per_call == 0 && platform_->sleep(std::chrono::nanoseconds{0}));

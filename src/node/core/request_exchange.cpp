@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "protocol/request_body.h"
@@ -263,10 +261,23 @@ void request_exchange::registered(const peer& of, session& through) {
   if (table_.empty())
     return;
   std::vector<std::uint64_t> safe;
-  const auto note = [&safe](std::uint8_t flags, bytes_view payload) {
+  try {
+    safe = unhandled_requests(of);
+  } catch (const std::bad_alloc&) {
+    return;  // as without room for the questions: the deadlines do their work
+  }
+  table_.for_each([&](const request_table::entry& one) {
+    if (is_about(one, of) && !one.ends && !std::ranges::binary_search(safe, one.number))
+      (void)output_.say(through, in_hand_body{.number = one.number});
+  });
+}
+
+std::vector<std::uint64_t> request_exchange::unhandled_requests(const peer& of) {
+  std::vector<std::uint64_t> found;
+  const auto note = [&found](std::uint8_t flags, bytes_view payload) {
     request_head head;
     if ((flags & exchange_flags) == flag_request && decode_request(payload, head))
-      safe.push_back(head.number);
+      found.push_back(head.number);
   };
   of.out.for_each([&](const held_message& one) { note(one.flags, one.bytes); });
   for (const session* one : of.sessions) {
@@ -276,12 +287,8 @@ void request_exchange::registered(const peer& of, session& through) {
         note(head.flags, payload_of(message));
     });
   }
-  std::ranges::sort(safe);
-  table_.for_each([&](const request_table::entry& one) {
-    // Without room for the question the deadline does its work.
-    if (is_about(one, of) && !one.ends && !std::ranges::binary_search(safe, one.number))
-      (void)output_.say(through, in_hand_body{.number = one.number});
-  });
+  std::ranges::sort(found);
+  return found;
 }
 
 void request_exchange::asked_about(const node_instance& source, std::uint64_t number) {

@@ -91,6 +91,8 @@ class request_exchange {
     request_table::entry* const found = table_.find(number);
     return found != nullptr && !found->ends ? found : nullptr;
   }
+  // The numbers, in order, of those that wait for the peer here or in a lane.
+  [[nodiscard]] static std::vector<std::uint64_t> unhandled_requests(const peer& of);
   // The call is made with the next events.
   void end(request_table::entry& which, status how);
   void tell(std::uint64_t number);
