@@ -17,7 +17,7 @@ class NodeRequestsFork : public NodeFixture {
     require(static_cast<bool>(service.listen(where_)), "the service listens");
     service.on_request(echo_type, [&service](request r) -> task<> {
       const std::string text{r.text()};
-      // Stands for work: while it takes its time, the process dies with the request in hand.
+      // Time is the subject: the process has to be killed while it has requests in hand. No test waits for this.
       if (text.back() == '7')
         co_await service.sleep(2ms);
       r.reply(text);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "atbus/node.hpp"
+#include "named_inbox.h"
 #include "node/node_access.h"
 #include "node/node_platform.h"
 #include "system/kernel.h"
@@ -38,7 +39,6 @@ class NodeWait : public ::testing::Test {
   static std::string socket() {
     return "unix://@atbus-node-wait-" + std::to_string(getpid()) + "?shm=false";
   }
-  static std::string lane() { return "shm://atbus-node-wait-" + std::to_string(getpid()); }
 
   // `two` is the node that waits.
   void start_with_spin(std::chrono::nanoseconds spin, const std::string& where = socket()) {
@@ -105,6 +105,7 @@ class NodeWaitAtLane : public NodeWait {
   void TearDown() override { detail::kernel().membarrier = before_; }
 
   static inline int barriers = 0;
+  const test::named_inbox inbox{"node-wait"};
 
  private:
   static inline const decltype(detail::kernel_calls::membarrier) before_ =
@@ -112,7 +113,7 @@ class NodeWaitAtLane : public NodeWait {
 };
 
 TEST_F(NodeWaitAtLane, SeesAMessageWithoutABarrier) {
-  start_with_spin(1h, lane());
+  start_with_spin(1h, inbox.address());
   for (int i = 0; i != 100 && two.wait(0ms); ++i)
     poll_both();
   barriers = 0;
@@ -131,7 +132,7 @@ TEST_F(NodeWaitAtLane, SeesAMessageWithoutABarrier) {
 }
 
 TEST_F(NodeWaitAtLane, SeesWhatComesThroughASocket) {
-  start_with_spin(1h, lane());
+  start_with_spin(1h, inbox.address());
   ASSERT_TRUE(two.listen(socket()));
   node three{3};
   ASSERT_TRUE(three.connect(2, socket()));

@@ -212,18 +212,25 @@ struct counted_requests {
   std::size_t right = 0;
 };
 
+class ServedCacheOfAStoppedClient : public ServedCache {
+ protected:
+  // The client asks so many times for a value of 1 MiB, and then stops for so long.
+  void ask_and_stop(counted_requests& asked, std::size_t gets, std::chrono::nanoseconds stopped) {
+    EXPECT_TRUE(set("key", value));
+    for (std::size_t i = 0; i != gets; ++i)
+      asked.ask(sim_.node(client), cache::get, as_bytes("key"), value);
+    sim_.run_for(100us);
+    sim_.stop_for(client, stopped);
+  }
+  const std::vector<std::byte> value = value_bytes(1, 1, mebibyte);
+};
+
 // Its answers wait as keys: in the server there is at most what its send buffer holds.
-TEST_F(ServedCache, KeepsAnswersForAClientThatDoesNotRead) {
+TEST_F(ServedCacheOfAStoppedClient, GetsItsAnswersLater) {
   constexpr std::size_t gets = 200;
   start(by_tcp);
-  const std::vector<std::byte> value = value_bytes(1, 1, mebibyte);
-  EXPECT_TRUE(set("key", value));
   counted_requests asked;
-  for (std::size_t i = 0; i != gets; ++i) {
-    asked.ask(sim_.node(client), cache::get, as_bytes("key"), value);
-  }
-  sim_.run_for(100us);
-  sim_.stop_for(client, 20s);
+  ask_and_stop(asked, gets, 20s);
   const std::size_t before = heap_bytes();
   sim_.run_for(10s);
   EXPECT_LT(heap_bytes(), before + 64 * mebibyte);
@@ -255,16 +262,10 @@ TEST_F(ServedCache, KeepsShortAnswersToo) {
 }
 
 // It stays connected, so nothing makes room.
-TEST_F(ServedCache, ForgetsRequestsWhoseTimeIsOver) {
+TEST_F(ServedCacheOfAStoppedClient, ForgetsRequestsWhoseTimeIsOver) {
   start("unix:///cache");
-  const std::vector<std::byte> value = value_bytes(1, 1, mebibyte);
-  EXPECT_TRUE(set("key", value));
   counted_requests asked;
-  for (std::size_t i = 0; i != 60; ++i) {
-    asked.ask(sim_.node(client), cache::get, as_bytes("key"));
-  }
-  sim_.run_for(100us);
-  sim_.stop_for(client, 100s);
+  ask_and_stop(asked, 60, 100s);
   sim_.run_for(2s);
   EXPECT_GT(counter("waiting"), 20U);
   sim_.run_for(70s);
@@ -272,17 +273,11 @@ TEST_F(ServedCache, ForgetsRequestsWhoseTimeIsOver) {
   ASSERT_TRUE(sim_.run_until([&] { return asked.have_all(); }));
 }
 
-TEST_F(ServedCache, ForgetsRequestsOfAClientThatDied) {
+TEST_F(ServedCacheOfAStoppedClient, ForgetsRequestsOfAClientThatDied) {
   start(by_tcp);
-  const std::vector<std::byte> value = value_bytes(1, 1, mebibyte);
-  EXPECT_TRUE(set("key", value));
   {
     counted_requests asked;
-    for (std::size_t i = 0; i != 200; ++i) {
-      asked.ask(sim_.node(client), cache::get, as_bytes("key"));
-    }
-    sim_.run_for(100us);
-    sim_.stop_for(client, 5s);
+    ask_and_stop(asked, 200, 5s);
     sim_.run_for(2s);
     EXPECT_GT(counter("waiting"), 100U);
     sim_.kill(client);

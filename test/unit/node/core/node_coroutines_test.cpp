@@ -1,4 +1,6 @@
 // Coroutines on a node: handlers that wait, sleep, ask many nodes, and end with it.
+//
+// node.sleep() is under test here, on the clock of a simulated network: no test waits for that time.
 #include <memory>
 #include <stdexcept>
 
@@ -32,7 +34,7 @@ class NodeCoroutines : public NodeRequests {
 TEST_F(NodeCoroutines, SleepOnTheClockOfTheNode) {
   std::vector<std::chrono::nanoseconds> woke;
   const auto run = [&](std::chrono::nanoseconds time) -> atbus::task<> {
-    EXPECT_TRUE(co_await asking().sleep(time));
+    EXPECT_TRUE(co_await asking().sleep(time));  // under test: simulated time
     woke.push_back(net.now());
   };
   const auto began = net.now();
@@ -52,7 +54,7 @@ TEST_F(NodeCoroutines, WakeInAPollThatTakesNoMessages) {
   node quiet{5};
   bool woke = false;
   const auto run = [&]() -> atbus::task<> {
-    co_await quiet.sleep(0ms);
+    co_await quiet.sleep(0ms);  // under test: it ends with the next poll
     woke = true;
   };
   quiet.spawn(run());
@@ -79,7 +81,7 @@ TEST_F(NodeCoroutines, WakeAtANodeThatSendsToItselfWithoutEnd) {
         (void)to_itself.send(1, 0, "again");
     });
     const auto run = [&]() -> atbus::task<> {
-      co_await to_itself.sleep(0ms);
+      co_await to_itself.sleep(0ms);  // under test: it ends with the next poll
       woke = true;
     };
     ASSERT_TRUE(talks.send(1, "from another"));
@@ -99,8 +101,8 @@ TEST_F(NodeCoroutines, WakeAtANodeThatSendsToItselfWithoutEnd) {
 TEST_F(NodeCoroutines, ASleepEndsWithTheNode) {
   std::vector<status> ends;
   const auto run = [&]() -> atbus::task<> {
-    ends.push_back(co_await asking().sleep(1h));
-    ends.push_back(co_await asking().sleep(1h));
+    ends.push_back(co_await asking().sleep(1h));  // under test: the end of the node ends it
+    ends.push_back(co_await asking().sleep(1h));  // under test: it does not begin
   };
   asking().spawn(run());
   run_for(1s);
@@ -112,7 +114,7 @@ TEST_F(NodeCoroutines, ASleepEndsWithTheNode) {
 TEST_F(NodeCoroutines, WhatASpawnedTaskThrowsLeavesThePollThatResumedIt) {
   const auto run = [&](std::chrono::nanoseconds time) -> atbus::task<> {
     if (time != 0ms)
-      co_await asking().sleep(time);
+      co_await asking().sleep(time);  // under test: simulated time
     throw std::runtime_error{"broken"};
   };
   EXPECT_THROW(asking().spawn(run(0ms)), std::runtime_error);
@@ -126,7 +128,7 @@ TEST_F(NodeCoroutines, MayBeHandlersOfRequests) {
   two.node.user().on_request(9, [this](request r) -> atbus::task<> {
     const std::string text{r.text()};
     EXPECT_EQ(text, "question");
-    co_await two.node.user().sleep(20ms);
+    co_await two.node.user().sleep(20ms);  // simulated time, in which the link goes on
     EXPECT_TRUE(r.bytes().empty());
     EXPECT_TRUE(r.reply("answer to " + text));
   });
