@@ -5,8 +5,8 @@
 #
 # usage: compare.sh [--quick|--full|--smoke] [--only WORD,... [--keep]] [--output FOLDER]
 #   --quick   short runs, three rounds; under 25 minutes on two cores, installation included (default)
-#   --full    the same with all numbers of connections and sizes of fan-in; what is published; about
-#             25 minutes besides installation
+#   --full    the same with all numbers of connections and sizes of fan-in, and all kinds of requests
+#             and caches three times; what is published; about 45 minutes besides installation
 #   --smoke   a moment each: shows that everything runs, measures nothing
 #   --only    systems whose names begin so: --only atbus,zeromq
 #   --keep    what the report has of other systems stays; it says what was measured later

@@ -54,17 +54,18 @@ class Plan:
     stop_s: float
     fan_in_sizes: tuple
     connections: tuple
+    asked_rounds: int  # of requests and caches
     memory_limits: tuple
     cached: int  # of CACHED, the first ones
 
 
 QUICK = Plan(3, 1, 0.5, 1, 0.7, 1.0, 5.0, 3.0, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:3],
-             MEMORY_LIMITS[:1], 2)
-FULL = Plan(3, 2, 0.6, 1, 2.0, 3.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS, MEMORY_LIMITS,
+             1, MEMORY_LIMITS[:1], 2)
+FULL = Plan(3, 2, 0.6, 1, 2.0, 3.0, 5.0, 3.0, tuple(FAN_IN_SIZES), CONNECTIONS, 3, MEMORY_LIMITS,
             len(CACHED))
 # To see that everything runs; its figures are worth nothing.
 SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTIONS[:2],
-             MEMORY_LIMITS[:1], 1)
+             1, MEMORY_LIMITS[:1], 1)
 
 
 class Campaign:
@@ -199,6 +200,7 @@ class Campaign:
             if number < self.plan.rounds:
                 self.throughput(number)
                 self.round_trips(number)
+            if number < self.plan.asked_rounds:
                 self.requests(number)
                 self.caches(number)
             if number < self.plan.side_rounds:

@@ -102,7 +102,7 @@ class Targets:
                 grown = sum(entry["growth_kib"].values()) / 1024
                 worst = max(worst or (0.0, name), (grown, name))
         if worst:
-            self._add(f"Memory: flat, within {MEMORY_MIB} MB while nobody reads",
+            self._add(f"Memory: flat, within {MEMORY_MIB} MB while the receiver does not read",
                       _verdict(worst[0] / MEMORY_MIB - 1),
                       f"grew most: {worst[1]} {worst[0]:.1f} MB")
 
