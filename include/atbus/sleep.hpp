@@ -23,9 +23,18 @@ namespace detail {
 class node_core;
 class sleeping_coroutines;
 
+// A frame has one for each sleep, and there can be many: so it is small.
 struct sleeper : wheel_timer {
-  std::coroutine_handle<> waiting;
-  status result;
+  sleeper(node_core* of, std::chrono::nanoseconds how_long) noexcept : time(how_long), core(of) {}
+
+  union {
+    std::chrono::nanoseconds time;  // before it sleeps
+    std::coroutine_handle<> waiting;
+  };
+  union {
+    node_core* core;  // before it sleeps
+    errc result;
+  };
 };
 }  // namespace detail
 
@@ -41,10 +50,8 @@ class ATBUS_API sleep_awaitable {
  private:
   friend class node;
   sleep_awaitable(detail::node_core* core, std::chrono::nanoseconds time) noexcept
-      : core_(core), time_(time) {}
+      : sleeper_(core, time) {}
 
-  detail::node_core* core_;
-  std::chrono::nanoseconds time_;
   detail::sleeper sleeper_;
 };
 

@@ -113,8 +113,7 @@ template <class T>
 using vector_value = std::conditional_t<std::is_reference_v<T>,
                                         std::reference_wrapper<std::remove_reference_t<T>>, T>;
 
-/// Awaits tasks that end in any order. They share a count of those that have not ended, and need no
-/// frame beside their own.
+/// Awaits tasks that end in any order. They need no frame beside their own.
 template <class... Ts>
 class [[nodiscard]] when_all_tuple {
  public:
@@ -124,10 +123,9 @@ class [[nodiscard]] when_all_tuple {
   bool await_ready() const noexcept { return sizeof...(Ts) == 0; }
   bool await_suspend(std::coroutine_handle<> waiting) noexcept {
     // One more than there are tasks: the last one must not resume the coroutine that starts them.
-    unfinished_ = sizeof...(Ts) + 1;
-    std::apply([&](auto&... frame) { (frame.begin(waiting, &unfinished_).resume(), ...); },
-               frames_);
-    return --unfinished_ > 0;
+    group_ = {.waiting = waiting, .unfinished = sizeof...(Ts) + 1};
+    std::apply([&](auto&... frame) { (frame.begin_in(group_), ...); }, frames_);
+    return --group_.unfinished > 0;
   }
   std::tuple<tuple_value<Ts>...> await_resume() {
     return std::apply(
@@ -146,7 +144,7 @@ class [[nodiscard]] when_all_tuple {
   }
 
   std::tuple<task_frame<Ts>...> frames_;
-  std::size_t unfinished_ = 0;
+  task_group group_;
 };
 
 /// The same for a number of tasks that is known when the program runs.
@@ -157,10 +155,10 @@ class [[nodiscard]] when_all_vector {
 
   bool await_ready() const noexcept { return tasks_.empty(); }
   bool await_suspend(std::coroutine_handle<> waiting) noexcept {
-    unfinished_ = tasks_.size() + 1;
+    group_ = {.waiting = waiting, .unfinished = tasks_.size() + 1};
     for (task<T>& each : tasks_)
-      task_access::frame(each).begin(waiting, &unfinished_).resume();
-    return --unfinished_ > 0;
+      task_access::frame(each).begin_in(group_);
+    return --group_.unfinished > 0;
   }
   auto await_resume() {
     if constexpr (std::is_void_v<T>) {
@@ -177,7 +175,7 @@ class [[nodiscard]] when_all_vector {
 
  private:
   std::vector<task<T>> tasks_;
-  std::size_t unfinished_ = 0;
+  task_group group_;
 };
 
 }  // namespace detail
@@ -188,8 +186,9 @@ class [[nodiscard]] when_all_vector {
 /// std::monostate for `task<void>`.
 ///
 /// If tasks throw, the exception of the first one in order of the arguments is thrown, after all
-/// have ended; other results and exceptions are dropped. Nothing is allocated. Destroying the
-/// awaiting coroutine destroys all tasks.
+/// have ended; other results and exceptions are dropped. Nothing is allocated. A `task<void>` that ends
+/// without an exception is destroyed at once, the others when `co_await` has given their results.
+/// Destroying the awaiting coroutine destroys all tasks.
 template <class... Ts>
 [[nodiscard]] detail::when_all_tuple<Ts...> when_all(task<Ts>... tasks) noexcept {
   return detail::when_all_tuple<Ts...>{std::move(tasks)...};

@@ -289,10 +289,11 @@ bool gather_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 }
 
 bool sleep_awaitable::await_suspend(std::coroutine_handle<> waiting) noexcept {
+  detail::node_core* const core = sleeper_.core;
+  const std::chrono::nanoseconds time = sleeper_.time;
   sleeper_.waiting = waiting;
-  sleeper_.result =
-      core_ != nullptr ? core_->sleeping().add(sleeper_, time_) : status{errc::closed};
-  return static_cast<bool>(sleeper_.result);
+  sleeper_.result = core != nullptr ? core->sleeping().add(sleeper_, time) : errc::closed;
+  return sleeper_.result == errc::ok;
 }
 
 void node::spawn(task<> what) {

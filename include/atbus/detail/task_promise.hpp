@@ -78,6 +78,15 @@ class resume_loop {
   std::coroutine_handle<> next_;
 };
 
+template <class T>
+class task_frame;
+
+/// Several tasks that one coroutine awaits: the last one to end resumes it.
+struct task_group {
+  std::coroutine_handle<> waiting;
+  std::size_t unfinished = 0;
+};
+
 /// The part of a promise that does not depend on the result: what waits for it, and an exception.
 class task_promise_base {
  public:
@@ -94,28 +103,17 @@ class task_promise_base {
   final_awaiter final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept { failure_ = std::current_exception(); }
 
-  /// The coroutine to resume at the end. Of several tasks that share a count, the last one to end
-  /// resumes it.
-  void set_waiting(std::coroutine_handle<> waiting, std::size_t* unfinished) noexcept {
-    waiting_ = waiting;
-    unfinished_ = unfinished;
-  }
-
  protected:
   void rethrow_failure() const {
     if (failure_)
       std::rethrow_exception(failure_);
   }
 
- private:
-  std::coroutine_handle<> after(std::coroutine_handle<> ended) const noexcept {
-    if (unfinished_ != nullptr && --*unfinished_ > 0)
-      return std::noop_coroutine();
-    return resume_loop::transfer(ended, waiting_);
-  }
-
-  std::coroutine_handle<> waiting_;
-  std::size_t* unfinished_ = nullptr;
+  union {
+    std::coroutine_handle<> waiting_{};
+    task_group* group_;  // if there is an owner
+  };
+  void* owner_ = nullptr;  // its task_frame, if it is one of a group
   std::exception_ptr failure_;
 };
 
@@ -163,6 +161,32 @@ template <class T>
 class task_promise : public task_result<T> {
  public:
   task<T> get_return_object() noexcept { return task<T>{*this}; }
+
+  /// The coroutine to resume at the end.
+  void set_waiting(std::coroutine_handle<> waiting) noexcept { this->waiting_ = waiting; }
+  /// `owner` stays where it is until the task has ended.
+  void join(task_group& group, task_frame<T>& owner) noexcept {
+    this->group_ = &group;
+    this->owner_ = &owner;
+  }
+  /// What is to be resumed when the coroutine has ended.
+  std::coroutine_handle<> after(std::coroutine_handle<> ended) noexcept {
+    return this->owner_ == nullptr ? resume_loop::transfer(ended, this->waiting_)
+                                   : leave_group(ended);
+  }
+
+ private:
+  /// One without a result is destroyed here: thousands may have ended while others of their groups go
+  /// on. Not inline: Clang before 17 may keep locals of an inlined await_suspend in the frame.
+  [[gnu::noinline]] std::coroutine_handle<> leave_group(std::coroutine_handle<> ended) noexcept {
+    task_group& group = *this->group_;
+    if constexpr (std::is_void_v<T>) {
+      if (!this->failure_)
+        static_cast<task_frame<T>*>(this->owner_)->destroy();
+    }
+    return --group.unfinished > 0 ? std::noop_coroutine()
+                                  : resume_loop::transfer(ended, group.waiting);
+  }
 };
 
 /// Owns the frame of a task.
@@ -177,28 +201,41 @@ class task_frame {
     std::swap(coroutine_, old.coroutine_);
     return *this;
   }
-  ~task_frame() {
-    if (!coroutine_)
-      return;
-    if constexpr (!transfers_are_tail_calls) {
-      if (!coroutine_.done())
-        resume_loop::forget(coroutine_);
-    }
-    coroutine_.destroy();
-  }
+  ~task_frame() { destroy(); }
 
   explicit operator bool() const noexcept { return static_cast<bool>(coroutine_); }
 
-  /// Returns what the caller has to resume, once, so that the task begins.
-  std::coroutine_handle<> begin(std::coroutine_handle<> waiting,
-                                std::size_t* unfinished = nullptr) noexcept {
-    assert(coroutine_ && "a task that was moved away or awaited before");
-    coroutine_.promise().set_waiting(waiting, unfinished);
-    return coroutine_;
+  void destroy() noexcept {
+    const auto destroyed = std::exchange(coroutine_, nullptr);
+    if (!destroyed)
+      return;
+    if constexpr (!transfers_are_tail_calls) {
+      if (!destroyed.done())
+        resume_loop::forget(destroyed);
+    }
+    destroyed.destroy();
   }
 
-  /// Moves the result out of a task that has ended, or throws its exception.
+  /// Returns what the caller has to resume, once, so that the task begins.
+  std::coroutine_handle<> begin(std::coroutine_handle<> waiting) noexcept {
+    assert(coroutine_ && "a task that was moved away or awaited before");
+    coroutine_.promise().set_waiting(waiting);
+    return coroutine_;
+  }
+  /// Begins it as one of a group. The frame stays where it is until `take`.
+  void begin_in(task_group& group) noexcept {
+    assert(coroutine_ && "a task that was moved away or awaited before");
+    coroutine_.promise().join(group, *this);
+    coroutine_.resume();
+  }
+
+  /// Moves the result out of a task that has ended, or throws its exception. Of a group, one without a
+  /// result may be gone.
   T take() {
+    if constexpr (std::is_void_v<T>) {
+      if (!coroutine_)
+        return;
+    }
     assert(coroutine_.done());
     return coroutine_.promise().take();
   }

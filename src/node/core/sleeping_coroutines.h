@@ -19,7 +19,7 @@ class sleeping_coroutines {
   explicit sleeping_coroutines(node_context& node) noexcept : node_(node) {}
 
   // Until that time has passed, or the node ends.
-  status add(sleeper& who, std::chrono::nanoseconds time) noexcept {
+  errc add(sleeper& who, std::chrono::nanoseconds time) noexcept {
     if (node_.closed)
       return errc::closed;
     try {
@@ -32,13 +32,13 @@ class sleeping_coroutines {
         who,
         moment_after(now + clock_source::recent_error, std::max(time, std::chrono::nanoseconds{0})),
         now);
-    return {};
+    return errc::ok;
   }
   // Resumes those whose time is over. False: one of them has closed the node.
   bool resume_due(std::chrono::nanoseconds now) {
     // What is due now has an end: a sleep that begins here ends later. So it does not count as messages do.
     while (auto* const one = static_cast<sleeper*>(wheel_.take_due(now))) {
-      one->result = {};
+      one->result = errc::ok;
       one->waiting.resume();
       if (node_.closed)
         return false;

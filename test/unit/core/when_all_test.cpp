@@ -124,7 +124,7 @@ TEST_F(WhenAll, DestroysAllTasksWithTheOneThatAwaitsThem) {
   };
   {
     const auto whole = test::run(outer());
-    EXPECT_EQ(alive, 3);
+    EXPECT_EQ(alive, 2);
   }
   EXPECT_EQ(alive, 0);
   EXPECT_FALSE(one.is_awaited());
@@ -132,6 +132,45 @@ TEST_F(WhenAll, DestroysAllTasksWithTheOneThatAwaitsThem) {
     const auto unused = when_all(hold(one, test::counted{alive}));
     EXPECT_EQ(alive, 1);
   }
+  EXPECT_EQ(alive, 0);
+}
+
+TEST_F(WhenAll, DestroysATaskWithoutAResultWhenItEnds) {
+  int alive = 0;
+  const auto hold = [](test::gate& at, test::counted) -> task<> { co_await at; };
+  const auto hold_value = [](test::gate& at, test::counted) -> task<int> {
+    co_await at;
+    co_return 1;
+  };
+  const auto fail = [](test::gate& at, test::counted) -> task<> {
+    co_await at;
+    throw test::planned_error{"kept"};
+  };
+  const auto outer = [&]() -> task<> {
+    try {
+      co_await when_all(hold(one, test::counted{alive}), hold_value(two, test::counted{alive}),
+                        fail(three, test::counted{alive}));
+    } catch (const test::planned_error& failed) {
+      log = failed.what();
+    }
+    std::vector<task<>> tasks;
+    tasks.push_back(hold(one, test::counted{alive}));
+    tasks.push_back(hold(two, test::counted{alive}));
+    co_await when_all(std::move(tasks));
+  };
+  const auto whole = test::run(outer());
+  EXPECT_EQ(alive, 3);
+  one.open();
+  EXPECT_EQ(alive, 2);
+  two.open();  // its value is kept
+  EXPECT_EQ(alive, 2);
+  three.open();
+  EXPECT_EQ(log, "kept");
+  EXPECT_EQ(alive, 2);
+  two.open();
+  EXPECT_EQ(alive, 1);
+  one.open();
+  EXPECT_TRUE(whole.done());
   EXPECT_EQ(alive, 0);
 }
 
