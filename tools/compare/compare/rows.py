@@ -173,10 +173,11 @@ class Campaign:
     def requests(self, round_number):
         for label, size, in_flight, fan_out in ASKED:
             for system in self.asking:
-                self.run("request", system, round_number,
-                         lambda s=system, b=size, n=in_flight, f=fan_out: runs.requests(
-                             s, b, n, self.plan.asked_seconds, f),
-                         what=label)
+                if fan_out or not system.has_tasks:
+                    self.run("request", system, round_number,
+                             lambda s=system, b=size, n=in_flight, f=fan_out: runs.requests(
+                                 s, b, n, self.plan.asked_seconds, f),
+                             what=label)
 
     def bounded_requests(self, round_number):
         label, size, in_flight, fan_out = ASKED[-1]

@@ -30,6 +30,7 @@ class System:
 
     holds_many: bool = False  # its harness can hold many connections
     asks: bool = False  # a harness of requests and replies, and of nothing else
+    has_tasks: bool = False  # one that differs only where a request has tasks
     stores: bool = False  # a cache, which `atbus bench cache` starts and asks
 
     @property
@@ -189,6 +190,8 @@ def _requests(programs):
         system("atbus", "atbus request shm", "shm", "atbus_request", "shm://{name}"),
         system("atbus", "atbus request unix", "unix", "atbus_request", "unix://@{name}?shm=false"),
         system("atbus", "atbus request tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}"),
+        system("atbus", "atbus coroutines tcp", "tcp", "atbus_request", "ipv4://127.0.0.1:{port}",
+               ("--variant", "tasks"), has_tasks=True),
         system("gRPC", "gRPC async", "tcp", "grpc_request", plain),
         system("NATS", "NATS request", "tcp", "nats_request", f"nats://{plain}",
                server=(nats, "-a", "127.0.0.1", "-p", "{port}", "-c", f"{HERE}/systems/nats.conf")),

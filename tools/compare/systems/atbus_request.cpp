@@ -1,4 +1,5 @@
-// Requests of atbus nodes: the service is a coroutine where it fans out.
+// Requests of atbus nodes. Where the service fans out, it does so as those of other systems do, or with
+// coroutines: --variant tasks.
 #include <nlohmann/json.hpp>
 
 #include "atbus/atbus.hpp"
@@ -21,20 +22,73 @@ node open_node(const options& run, bus_id id) {
   return node{id, settings};
 }
 
-class fan_out_service {
+// A service at a node: requests reach it, and replies leave it, whatever it does meanwhile.
+class node_service {
  public:
-  explicit fan_out_service(const options& run)
-      : run_{run}, bodies_{run}, delays_{run}, at_{open_node(run, serving_node)} {
+  explicit node_service(const options& run) : at_{open_node(run, serving_node)} {}
+
+  void end() { static_cast<void>(at_.shutdown(std::chrono::seconds{1})); }
+
+ protected:
+  task<> reply_later(request asked, std::string body) {
+    while (asked.reply(body) == errc::would_block && asked.is_wanted()) {
+      static_cast<void>(co_await at_.sleep(std::chrono::milliseconds{1}));
+    }
+  }
+
+  node at_;
+};
+
+// Without a coroutine, as the services of other systems.
+class plain_service : public node_service {
+ public:
+  explicit plain_service(const options& run) : node_service{run}, bodies_{run}, waiting_{run} {
     if (run.fan_out != 0) {
-      at_.on_request(type_of_requests, [this](request asked) { return answer(std::move(asked)); });
+      at_.on_request(type_of_requests, [this](request& asked) {
+        const std::string_view body = asked.text();  // valid in this call
+        waiting_.begin(asked.detach(), body);
+      });
     } else {
-      at_.on_request(type_of_requests, [this](request& asked) { reply_at_once(asked); });
+      at_.on_request(type_of_requests, [this](request& asked) {
+        if (bodies_.number_of(asked.bytes())) {
+          reply(asked, asked.bytes());
+        } else {
+          static_cast<void>(asked.fail("damaged"));
+        }
+      });
     }
     require("listen", at_.listen(run.address));
   }
-  ~fan_out_service() { static_cast<void>(at_.shutdown(std::chrono::seconds{1})); }
-  fan_out_service(const fan_out_service&) = delete;
-  fan_out_service& operator=(const fan_out_service&) = delete;
+
+  void run() {
+    while (!terminated()) {
+      if (at_.poll() == 0) {
+        static_cast<void>(at_.wait(waiting_.until_due(sleep_at_most)));
+      }
+      waiting_.reply_due(
+          [this](request& asked, std::span<const std::byte> body) { reply(asked, body); });
+    }
+  }
+
+ private:
+  void reply(request& asked, std::span<const std::byte> body) {
+    if (asked.reply(body) == errc::would_block) {
+      std::string kept{text_of(body)};  // detach ends the bytes of the request
+      at_.spawn(reply_later(asked.detach(), std::move(kept)));
+    }
+  }
+
+  numbered_bodies bodies_;
+  waiting_requests<request> waiting_;
+};
+
+// A coroutine for each request and for each of its tasks.
+class task_service : public node_service {
+ public:
+  explicit task_service(const options& run) : node_service{run}, run_{run}, delays_{run} {
+    at_.on_request(type_of_requests, [this](request asked) { return answer(std::move(asked)); });
+    require("listen", at_.listen(run.address));
+  }
 
   void run() {
     while (!terminated()) {
@@ -45,21 +99,6 @@ class fan_out_service {
   }
 
  private:
-  void reply_at_once(request& asked) {
-    if (!bodies_.number_of(asked.bytes())) {
-      static_cast<void>(asked.fail("damaged"));
-    } else if (asked.reply(asked.bytes()) == errc::would_block) {
-      std::string body{asked.text()};  // none after detach
-      at_.spawn(reply_later(asked.detach(), std::move(body)));
-    }
-  }
-
-  task<> reply_later(request asked, std::string body) {
-    while (asked.reply(body) == errc::would_block && asked.is_wanted()) {
-      static_cast<void>(co_await at_.sleep(std::chrono::milliseconds{1}));
-    }
-  }
-
   task<> answer(request asked) {
     const nlohmann::json document = nlohmann::json::parse(asked.text());
     std::vector<task<>> tasks;
@@ -74,16 +113,24 @@ class fan_out_service {
   task<> pause(std::chrono::nanoseconds time) { static_cast<void>(co_await at_.sleep(time)); }
 
   const options& run_;
-  numbered_bodies bodies_;
   random_delays delays_;
-  node at_;
 };
+
+template <class Service>
+void run_service(const options& run) {
+  Service service{run};
+  say_ready();
+  service.run();
+  service.end();
+}
 
 struct atbus_request {
   static void serve(const options& run) {
-    fan_out_service service{run};
-    say_ready();
-    service.run();
+    if (run.variant == "tasks") {
+      run_service<task_service>(run);
+    } else {
+      run_service<plain_service>(run);
+    }
   }
 
   class client {
