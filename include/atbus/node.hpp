@@ -307,7 +307,7 @@ class ATBUS_API node {
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
   /// Broadcasts, and asks which nodes got the message. Once `timeout` has passed (0 or less: with
   /// the next poll), calls `reached` with the nodes that have confirmed the message. would_block
-  /// also while 64 such calls are outstanding.
+  /// also while 64 such calls are outstanding; invalid_argument: `reached` is empty.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes,
                    std::chrono::nanoseconds timeout,
                    std::function<void(const std::vector<bus_id>&)> reached);

@@ -93,13 +93,19 @@ inline constexpr bool is_view<std::basic_string_view<Char, Traits>> = true;
 template <class Item, std::size_t extent>
 inline constexpr bool is_view<std::span<Item, extent>> = true;
 
+template <class T>
+concept defines_msgpack = requires {
+  &T::msgpack_unpack;
+};
+
 }  // namespace detail
 
 /// A struct that can be copied byte by byte and has no stricter alignment than 8; no string_view
-/// and no span. Its padding travels as it is. It must have no pointers.
+/// and no span. Its padding travels as it is. It must have no pointers. One with MSGPACK_DEFINE
+/// travels as msgpack all the same (msgpack.hpp).
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_class_v<T> &&(alignof(T) <= 8) &&
-    (!std::is_empty_v<T>)&&(!detail::is_view<T>)struct codec<T> {
+    (!std::is_empty_v<T>)&&(!detail::is_view<T>)&&(!detail::defines_msgpack<T>)struct codec<T> {
   /// The bytes of the value itself.
   static bytes_view bytes(const T& value) noexcept {
     return {reinterpret_cast<const std::byte*>(&value), sizeof(T)};

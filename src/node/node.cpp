@@ -297,12 +297,8 @@ bool sleep_awaitable::await_suspend(std::coroutine_handle<> waiting) noexcept {
 }
 
 void node::spawn(task<> what) {
-  if (state_ == nullptr)
-    return;
-  start(std::move(what), exception_sink());
-  // The task may have closed the node.
-  if (state_ != nullptr && !state_->core().dispatching())
-    state_->core().events().rethrow();
+  if (state_ != nullptr)
+    state_->spawn(std::move(what));
 }
 
 detail::node_core* node::core() const noexcept {

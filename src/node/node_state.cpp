@@ -115,6 +115,13 @@ std::size_t node_state::poll(const poll_limits& limits) {
   return told;
 }
 
+void node_state::spawn(task<> what) {
+  const use in_here{*this};  // the task may destroy the node
+  start(std::move(what), core_.events().exception_sink());
+  if (!core_.dispatching())
+    core_.events().rethrow();
+}
+
 bool node_state::prepare_sleep() {
   if (unfinished_ || !core_.prepare_sleep())
     return false;

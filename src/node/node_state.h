@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "atbus/node_options.hpp"
+#include "atbus/task.hpp"
 #include "node/core/node_core.h"
 #include "node/node_platform.h"
 #include "node/thread_inboxes.h"
@@ -28,6 +29,7 @@ class node_state {
   status wait(std::chrono::nanoseconds timeout);
   status run();
   status shutdown(std::chrono::nanoseconds deadline);
+  void spawn(task<> what);
   void stop() noexcept { stopping_ = true; }
   [[nodiscard]] bool is_stopping() const noexcept { return stopping_; }
   // Whether stop() was called, and what was accepted is settled or has had its time.

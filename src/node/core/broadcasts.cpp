@@ -19,16 +19,19 @@ constexpr std::size_t reached_max = 65536;
 
 status broadcasts::send(const id_range& to, std::uint32_t type, bytes_view payload,
                         std::chrono::nanoseconds timeout, reached_handler call) {
+  if (!call)
+    return errc::invalid_argument;
   if (awaited_.size() >= awaited_max)
     return errc::would_block;
+  auto made = std::make_unique<wait>();
+  made->call = std::move(call);
+  made->clock =
+      std::make_unique<timer>(node_.timers, [this, one = made.get()] { over(one->number); });
+  awaited_.reserve(awaited_max);
   const status sent = start(to, type, payload, true);
   if (!sent)
     return sent;
-  const std::uint64_t number = last_number_;
-  auto made = std::make_unique<wait>();
-  made->number = number;
-  made->call = std::move(call);
-  made->clock = std::make_unique<timer>(node_.timers, [this, number] { over(number); });
+  made->number = last_number_;
   made->clock->set(moment_after(node_.now(), timeout));
   awaited_.push_back(std::move(made));
   return {};

@@ -129,7 +129,8 @@ bool request_exchange::deliver_request(const node_instance& source, std::uint32_
                                             : head.left == no_time_limit
                                                 ? std::chrono::nanoseconds::max()
                                                 : moment_after(now, head.left);
-  if (deadline <= now) {
+  // One of its own may have been cancelled since.
+  if (deadline <= now || (source == node_.self && find(head.number) == nullptr)) {
     ++node_.stats.expired_requests;
     return true;
   }

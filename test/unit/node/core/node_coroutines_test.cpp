@@ -123,6 +123,20 @@ TEST_F(NodeCoroutines, WhatASpawnedTaskThrowsLeavesThePollThatResumedIt) {
   run_for(1s);
 }
 
+TEST(NodeCoroutine, MayDestroyTheNodeThatSpawnsIt) {
+  for (const bool throws : {false, true}) {
+    auto ends = std::make_unique<node>(bus_id{5});
+    const auto run = [&]() -> atbus::task<> {
+      ends.reset();
+      if (throws)
+        throw std::runtime_error{"nobody is told"};
+      co_return;
+    };
+    ends->spawn(run());
+    EXPECT_EQ(ends, nullptr);
+  }
+}
+
 TEST_F(NodeCoroutines, MayBeHandlersOfRequests) {
   connect();
   two.node.user().on_request(9, [this](request r) -> atbus::task<> {

@@ -306,6 +306,18 @@ TEST_F(NodeRequests, OfANodeToItselfAreCancelled) {
   expect(answer, errc::cancelled);
 }
 
+TEST_F(NodeRequests, OfANodeToItselfThatAreCancelledAtOnceAreNotHandled) {
+  keep();
+  told answer;
+  const request_handle sent = two.node.user().request(2, 7, "x", 1s, answer.write());
+  ASSERT_TRUE(sent);
+  EXPECT_TRUE(two.node.user().cancel(sent));
+  two.node.wake();
+  net.run_for(1ms);
+  EXPECT_TRUE(kept.empty());
+  expect(answer, errc::cancelled);
+}
+
 TEST_F(NodeRequests, ThatAreCancelledBeforeALinkTookThemAreNeverSent) {
   net.separate(1, 2);
   one.connect(2);

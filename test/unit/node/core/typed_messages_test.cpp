@@ -31,6 +31,13 @@ struct receipt {
   MSGPACK_DEFINE(text)
 };
 
+// It could be copied byte by byte.
+struct count {
+  static constexpr std::uint32_t message_type = 21;
+  int items = 0;
+  MSGPACK_DEFINE(items)
+};
+
 // Stands for a type of another serializer.
 struct foreign {
   std::string digits;
@@ -78,19 +85,24 @@ TEST_F(TypedMessages, GoToTheHandlerOfTheirTypeAndAllElseToThatOfMessages) {
   ASSERT_TRUE(handling().on<order>(
       [&](const order& o) { got.push_back("order " + o.item + std::to_string(o.count)); }));
   ASSERT_TRUE(handling().on<foreign>([&](const foreign& f) { got.push_back(f.digits); }));
+  ASSERT_TRUE(handling().on<count>([&](const count& c, const message& m) {
+    got.push_back("count " + std::to_string(c.items) + " in " + std::to_string(m.bytes().size()));
+  }));
   two.on_message = [&](const message& m) { got.emplace_back(m.text()); };
   ASSERT_TRUE(sending().send(2, position{1, 2}));
   ASSERT_TRUE(sending().send(2, order{"apple", 3}));
   ASSERT_TRUE(sending().send(2, 5, "plain"));
   ASSERT_TRUE(sending().send(2, foreign{"123"}));
+  ASSERT_TRUE(sending().send(2, count{7}));
   run();
-  EXPECT_EQ(got, (std::vector<std::string>{"position 3", "order apple3", "plain", "123"}));
+  EXPECT_EQ(got, (std::vector<std::string>{"position 3", "order apple3", "plain", "123",
+                                           "count 7 in 2"}));
   handling().off<position>();
   handling().off<order>();
   handling().off<foreign>();
   ASSERT_TRUE(sending().send(2, position{1, 2}));
   run();
-  EXPECT_EQ(got.size(), 5U);
+  EXPECT_EQ(got.size(), 6U);
   EXPECT_EQ(two.core().stats().malformed, 0U);
 }
 

@@ -37,5 +37,13 @@ TEST_F(BroadcastAnswers, AreAwaitedForSixtyFourAtATime) {
   EXPECT_EQ(told, 65);
 }
 
+TEST_F(BroadcastAnswers, NeedSomebodyWhomTheyCanBeToldTo) {
+  EXPECT_EQ(one->node.user().broadcast(*id_range::parse("64/58"), 7, as_bytes("all"), 1s, {}),
+            errc::invalid_argument);
+  one->node.wake();
+  net.run_for(1s);
+  EXPECT_TRUE(two->got.empty());
+}
+
 }  // namespace
 }  // namespace atbus::detail
