@@ -105,8 +105,11 @@ void stream_sender::lost(error why) noexcept {
 }
 
 void stream_sender::end(error why) noexcept {
-  chunk_.frame = nullptr;
   commit_chunk();
+  // An open slot sends nothing any more, but its user may still write to it: its memory stays until the next
+  // claim, for which there is no room.
+  discard_slot();
+  chunk_.end = chunk_.at;
   phase_ = phase::ended;
   why_ = std::move(why);
   if (why_.code() == errc::ok)

@@ -132,6 +132,52 @@ TEST_P(StreamSender, OpenSlotOfAGrowingBufferOutlivesFlush) {
   }
 }
 
+// Its commit sends nothing once the channel has ended.
+TEST_P(StreamSender, OpenSlotOfAGrowingBufferOutlivesItsReceiver) {
+  constexpr std::size_t size = 200'000;
+  for (const auto reconnect : {0ns, std::chrono::nanoseconds{1h}}) {
+    auto inbox = open_receiver({.message_limit = 1 << 20});
+    auto out = open_sender({.message_limit = 1 << 20,
+                            .buffer = send_buffer_kind::growing,
+                            .linger = 0ns,
+                            .reconnect_min = reconnect,
+                            .reconnect_max = reconnect});
+    ASSERT_TRUE(out.send(as_bytes("opening")));
+    ASSERT_EQ(collect(inbox, 1, &out).size(), 1U);
+    auto slot = out.claim(size);
+    ASSERT_TRUE(slot) << slot.why().text();
+    inbox.close();
+    ASSERT_TRUE(see_the_loss(out));
+    (void)out.flush(0ns);
+    (void)out.poll_writable();
+    std::memset(slot.bytes().data(), 's', size);
+    slot.commit();
+    std::size_t back = 0;
+    const auto taken = out.take_back([&](bytes_view m, errc) { back += m.size(); });
+    ASSERT_TRUE(taken) << taken.error().text();
+    EXPECT_EQ(back, reconnect == 0ns ? 0 : size);
+    const status late = out.send(as_bytes("late"));
+    EXPECT_EQ(late.code(), reconnect == 0ns ? errc::peer_closed : errc::ok);
+  }
+}
+
+// Until the next claim, which is refused, and discards it.
+TEST_P(StreamSender, OpenSlotOfAGrowingBufferLastsToTheNextClaim) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.buffer = send_buffer_kind::growing});
+  ASSERT_TRUE(out.send(as_bytes("opening")));
+  ASSERT_EQ(collect(inbox, 1, &out).size(), 1U);
+  auto slot = out.claim(1000);
+  ASSERT_TRUE(slot) << slot.why().text();
+  inbox.close();
+  ASSERT_TRUE(see_the_loss(out));
+  std::memset(slot.bytes().data(), 's', slot.bytes().size());
+  EXPECT_EQ(out.claim(10).why(), errc::peer_closed);
+  slot.commit();
+  EXPECT_EQ(out.send(as_bytes("late")), errc::peer_closed);
+  EXPECT_EQ(out.close(0ns, [](bytes_view) {}), 0U);
+}
+
 TEST_P(StreamSender, EverythingAcceptedBeforeCloseArrives) {
   constexpr std::uint64_t count = 1000;
   auto inbox = open_receiver(narrow_receiver());
