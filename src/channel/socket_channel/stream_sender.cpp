@@ -95,10 +95,8 @@ status stream_sender::usable() const noexcept {
 status stream_sender::new_chunk(std::size_t length) noexcept {
   chunk_.frame = nullptr;  // a new claim discards an uncommitted one
   commit_chunk();
-  if (left_memory_ != nullptr) [[unlikely]] {
-    const fork_pause no_fork;
-    left_memory_.reset();
-  }
+  if (left_memory_ != nullptr) [[unlikely]]
+    forget_left_memory();
   if (phase_ == phase::linked && lane_ != nullptr) [[unlikely]] {
     if (move_on_to_lane())
       return {};

@@ -118,6 +118,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   void wait_for_lock() const noexcept;
   // Takes the lane's messages back into the queue. False: the receiver's lock has not ended yet.
   bool empty_lane() noexcept;
+  void forget_left_memory() noexcept;
 
   bool local_;  // through a Unix socket
   std::string text_;
@@ -132,7 +133,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::chrono::nanoseconds looked_at_{0};  // last look at the socket while in the lane
   std::uint64_t step_ = 0;                 // bytes of the lane until the next look
   sender_state* lane_ = nullptr;           // taken; in use once through_stream_ is false
-  std::shared_ptr<mapping> left_memory_;   // of a lane that was left, until the next claim
+  std::shared_ptr<mapping> left_memory_;   // of the first lane left since the latest claim
   file epoll_;
   phase phase_ = phase::ended;
   error why_;                   // why it ended, or why the last attempt failed

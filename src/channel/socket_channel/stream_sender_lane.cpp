@@ -95,11 +95,19 @@ bool stream_sender::empty_lane() noexcept {
   // after `dying_time` has only closed the connection, and delivers the lane's messages itself.
   if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
     return false;
-  // An open slot may lie in this memory, and another sender may soon get the lane: detach it.
-  left_memory_ = lane_->memory();
-  left_memory_->detach();
+  // An open slot may lie in this memory, and another sender may soon get the lane: detach it. The slot of
+  // the latest claim lies in the first lane that was left since, because the later ones have had no claim.
+  if (left_memory_ == nullptr) {
+    left_memory_ = lane_->memory();
+    left_memory_->detach();
+  }
   std::exchange(lane_, nullptr)->release();
   return true;
+}
+
+void stream_sender::forget_left_memory() noexcept {
+  const fork_pause no_fork;
+  left_memory_.reset();
 }
 
 // Checks whether the receiver is gone. If so, later messages go into the queue.
@@ -125,6 +133,9 @@ void stream_sender::leave_lane_that_ended() noexcept {
 // The lane does not show its receiver's death. So room is given in steps, and the publish after each step
 // looks at the socket. By then the messages are visible, so the look does not delay them.
 status stream_sender::make_room(std::uint64_t size) noexcept {
+  // The first claim in a lane comes here: its window is closed.
+  if (left_memory_ != nullptr) [[unlikely]]
+    forget_left_memory();
   const status made = lane_->make_room(size);
   if (made) {
     writer_.narrow_window(std::max(size, step_));

@@ -363,6 +363,51 @@ TEST_F(StreamLanes, SlotInALaneStaysThereWhenItsReceiverIsGone) {
   EXPECT_EQ(got, (std::vector<std::string>{"probe", "after"}));
 }
 
+// Its sender moves on to further lanes while it only waits for room, and loses these too.
+TEST_F(StreamLanes, ASlotStaysValidWhenTheSecondLaneIsLost) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 2ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  (void)drain(inbox);
+  auto slot = out.claim(1000);
+  ASSERT_TRUE(slot);
+  const auto deadline = now() + 30s;
+  const auto end_receiver = [&] {
+    inbox.close();
+    while (out.stats().connections != 0 && now() < deadline)
+      (void)out.flush();
+  };
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    end_receiver();
+    std::memset(slot.bytes().data(), 's', slot.bytes().size());
+    inbox = open_receiver();
+    while (out.stats().reconnects < round && now() < deadline)
+      (void)out.flush(1ms);
+    // All that it writes then is its switch to the lane.
+    for (bool moved = false; !moved && now() < deadline;) {
+      (void)drain(inbox);
+      const int before = writes();
+      (void)out.flush();
+      (void)out.wait_writable(0ns, 1000);
+      moved = writes() != before;
+    }
+    std::memset(slot.bytes().data(), 's', slot.bytes().size());
+  }
+  slot.commit();
+  auto next = out.claim(1000);
+  ASSERT_TRUE(next);
+  end_receiver();
+  std::memset(next.bytes().data(), 'n', next.bytes().size());
+  next.commit();
+  EXPECT_LT(now(), deadline);
+  inbox = open_receiver();
+  while (!out.send(as_bytes("after")) && now() < deadline)
+    (void)out.flush(1ms);
+  (void)out.flush(30s);
+  EXPECT_EQ(drain(inbox), std::vector<std::string>{"after"});
+}
+
 // It lies in the queue, which goes on.
 TEST_F(StreamLanes, SlotOfASenderThatWasOfferedALaneOutlivesItsReceiver) {
   auto inbox = open_receiver();
