@@ -61,6 +61,11 @@ void stream_sender::leave_lane() noexcept {
     return;
   if (std::exchange(through_stream_, true))
     return std::exchange(lane_, nullptr)->release();  // nothing was sent through it yet
+  // What a batch has appended: the receiver may live, and then it reads on in the lane. Relaxed: only this
+  // sender stores `tail`.
+  if (writer_.slot()->tail.load(std::memory_order_relaxed) != writer_.position() &&
+      writer_.publish())
+    lane_->answer_alert();
   discard_slot();
   if (lane_->wants_room())
     refused_length_ = 0;  // there will be room, but in the queue

@@ -471,6 +471,44 @@ TEST_F(StreamLanes, PollingAFullLaneDialsTheSuccessorOfItsReceiver) {
   EXPECT_EQ(got, accepted);
 }
 
+// The receiver lives, and reads what is in the lane.
+TEST_F(StreamLanes, ABatchArrivesThoughOnlyItsConnectionEnds) {
+  for (const bool dials_again : {false, true}) {
+    SCOPED_TRACE(dials_again);
+    address = fresh_address();
+    auto inbox = open_receiver();
+    static std::atomic<int> written_to;
+    detail::kernel().sendmsg = [](int fd, const msghdr* message, int flags) {
+      written_to = fd;
+      ++writes();
+      return ::sendmsg(fd, message, flags);
+    };
+    auto out = open_sender({.linger = 0ns, .reconnect_min = dials_again ? 30s : 0s});
+    const int connection = written_to;
+    move_on(inbox, out);
+    ASSERT_TRUE(uses_lane(out));
+    ASSERT_EQ(drain(inbox).size(), 1U);
+    std::size_t accepted = 0;
+    const auto deadline = now() + 30s;
+    {
+      auto batch = out.batch();
+      ASSERT_TRUE(batch.send(as_bytes("first")));
+      ++accepted;
+      ASSERT_EQ(shutdown(connection, SHUT_RDWR), 0);
+      // The sender looks at its connection when the lane is full.
+      while (batch.send(as_bytes(std::string(1000, 'x'))) && now() < deadline)
+        ++accepted;
+    }
+    EXPECT_EQ(out.stats().connections, 0U);
+    std::size_t received = 0;
+    while (received < accepted && now() < deadline) {
+      received += drain(inbox).size();
+      (void)inbox.wait(1ms);
+    }
+    EXPECT_EQ(received, accepted);
+  }
+}
+
 // The next lane has the same positions, and often the same memory.
 TEST_F(StreamLanes, SlotOfAnEarlierLaneSendsNothingInTheNext) {
   auto inbox = open_receiver();
