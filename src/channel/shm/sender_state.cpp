@@ -8,7 +8,6 @@
 #include <cstring>
 #include <ctime>
 #include <utility>
-#include <vector>
 
 #include "channel/shm/lane_stats.h"
 #include "system/random.h"
@@ -426,10 +425,7 @@ std::size_t sender_state::unhandled(const std::function<void(bytes_view)>& each)
   own_records own;
   if (condition_ == condition::closed || condition_ == condition::forked || !find_own_records(own))
     return 0;
-  const std::vector<bytes_view> records = list_records(own);
-  for (const bytes_view record : records)
-    each(record);
-  return records.size();
+  return walk_records(own.begin, own.end, each);
 }
 
 bool sender_state::find_own_records(own_records& own) const noexcept {
@@ -444,10 +440,8 @@ bool sender_state::find_own_records(own_records& own) const noexcept {
   own.begin = own.keep = tail - done > tail - first_own_ ? first_own_ : done;
   own.end = tail;
   if (own.begin == done && handling != done && handling - done <= tail - done &&
-      (handling & 7) == 0) {
-    own.unknown_first = true;
+      (handling & 7) == 0)
     own.keep = handling;
-  }
   return true;
 }
 
@@ -470,20 +464,21 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   test_hook(step::withdrawn_asked);
   own_records own;
   const bool possible = !alive && find_own_records(own);
-  std::vector<bytes_view> records;
+  // The message whose handler was entered. An earlier call may have turned it into padding.
+  bytes_view begun;
   if (possible) {
-    records = list_records(own);
+    (void)walk_records(own.begin, own.keep, [&begun](bytes_view message) { begun = message; });
     // Cut the lane before the first callback: if this process dies later, no receiver delivers a record that
     // was reported as taken back.
     out_.rewind(own.keep);
     discard_slot();
-    if (own.unknown_first) {
-      // The first record must not be delivered again. It stays as padding, so that the next receiver's
+    if (begun.data() != nullptr) {
+      // This record must not be delivered again. It stays as padding, so that the next receiver's
       // "redelivered" mark applies to no message. Written after the cut: if this process died in between, the
       // records behind it would be delivered and this one would not.
-      std::byte* const first = out_.data() + (own.begin & (out_.capacity() - 1));
-      store_record_header(first, make_record_header(record_kind::padding,
-                                                    record_length(load_record_header(first))));
+      std::byte* const payload = out_.data() + (begun.data() - out_.data());
+      store_record_header(payload - record_header_size,
+                          make_record_header(record_kind::padding, begun.size()));
     }
   }
   test_hook(step::withdrawn_cut);
@@ -496,34 +491,38 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   if (!possible)
     return error{errc::quarantined,
                  segment_.name.text() + ": the lane's control words are impossible"};
-  // Until the next claim, only this sender uses the bytes behind the new tail.
-  bool unknown = own.unknown_first;
-  for (const bytes_view record : records) {
-    each(record, unknown ? errc::outcome_unknown : errc::not_delivered);
-    unknown = false;
+  std::size_t count = 0;
+  if (begun.data() != nullptr) {
+    each(begun, errc::outcome_unknown);
+    ++count;
   }
-  return records.size();
+  // Until the next claim, only this sender uses the bytes behind the new tail.
+  count += walk_records(own.keep, own.end,
+                        [&each](bytes_view message) { each(message, errc::not_delivered); });
+  return count;
 }
 
-std::vector<bytes_view> sender_state::list_records(own_records& own) const {
-  std::vector<bytes_view> records;
-  for (std::uint64_t at = own.begin; at != own.end;) {
+// A list would need memory.
+template <class Each>
+std::size_t sender_state::walk_records(std::uint64_t at, std::uint64_t end,
+                                       const Each& each) const {
+  std::size_t count = 0;
+  while (at != end) {
     const std::uint64_t offset = at & (out_.capacity() - 1);
     const std::byte* const record = out_.data() + offset;
     // Another process may have written here: check the header as the receiver does.
     const std::uint64_t header = load_record_header(record);
     const std::uint64_t size = record_size(record_length(header));
-    if (size > own.end - at || size > out_.capacity() - offset)
+    if (size > end - at || size > out_.capacity() - offset)
       break;
     if (record_kind_of(header) == record_kind::message && record_length(header) <= message_limit_) {
-      records.emplace_back(record + record_header_size,
-                           static_cast<std::size_t>(record_length(header)));
-    } else if (at == own.begin) {
-      own.unknown_first = false;  // an earlier call has turned it into padding
+      ++count;
+      each(
+          bytes_view{record + record_header_size, static_cast<std::size_t>(record_length(header))});
     }
     at += size;
   }
-  return records;
+  return count;
 }
 
 // --- lifetime

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
@@ -92,11 +91,12 @@ class sender_state final : public sender_backend, public fork_guard {
   struct own_records {
     std::uint64_t begin = 0;  // first record to hand back
     std::uint64_t end = 0;
-    std::uint64_t keep = 0;      // the new tail
-    bool unknown_first = false;  // the first one's handler was entered
+    std::uint64_t keep = 0;  // the new tail; behind the first one if its handler was entered
   };
   [[nodiscard]] bool find_own_records(own_records& own) const noexcept;
-  [[nodiscard]] std::vector<bytes_view> list_records(own_records& own) const;
+  // Passes the messages between two positions to `each(bytes_view)`, and returns their number.
+  template <class Each>
+  std::size_t walk_records(std::uint64_t at, std::uint64_t end, const Each& each) const;
 
   segment segment_;
   std::uint32_t lane_ = 0;

@@ -1,8 +1,9 @@
-// What a sender takes back from a lane whose receiver died in a handler.
+// What a sender takes back from a lane whose receiver is gone, or from its queue.
 #include <unistd.h>
 
 #include "atbus/atbus.hpp"
 #include "child_process.h"
+#include "counting_allocator.h"
 #include "scratch_directory.h"
 #include "test.h"
 
@@ -38,6 +39,27 @@ TEST(TakeBack, OnlyTheMessageOfTheDeadHandlerIsInDoubtFork) {
   EXPECT_EQ(take_back(), (outcomes{{"one", errc::not_delivered}, {"two", errc::not_delivered}}));
   ASSERT_TRUE(out->send(as_bytes("three")));
   EXPECT_EQ(take_back(), (outcomes{{"three", errc::not_delivered}}));
+}
+
+// Without it, the lane would stay withdrawn, and no later receiver would read it.
+TEST(TakeBack, NeedsNoMemory) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't fail allocations";
+  const test::scratch_directory directory;
+  auto inbox = receiver::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(inbox);
+  auto out = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(out);
+  inbox->close();
+  for (int i = 0; i != 100; ++i)
+    ASSERT_TRUE(out->send(as_bytes("text")));
+  std::size_t back = 0;
+  const std::function<void(bytes_view, errc)> count = [&](bytes_view, errc) { ++back; };
+  {
+    const test::allocation_failure no_memory;
+    EXPECT_TRUE(out->take_back(count));
+  }
+  EXPECT_EQ(back, 100U);
 }
 
 }  // namespace
