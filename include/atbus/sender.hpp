@@ -300,9 +300,10 @@ class ATBUS_API sender {
   /// that the program can send them elsewhere or report them. `each` gets every such message of
   /// this sender in order, with errc::not_delivered, or with errc::outcome_unknown for one that a
   /// receiver had begun to handle when it died. Returns their number. Errors: receiver_alive,
-  /// quarantined, closed, used_after_fork. `each` must not use this sender. Never blocks, with one
-  /// exception: a `unix://` sender with messages in a lane whose receiver has just ended the
-  /// connection waits until that process has lost its lock, usually some milliseconds, at most 1 s.
+  /// quarantined, closed, used_after_fork. `each` must not use this sender. If it throws, it still
+  /// gets the rest; then take_back throws the first exception. Never blocks, with one exception: a
+  /// `unix://` sender with messages in a lane whose receiver has just ended the connection waits
+  /// until that process has lost its lock, usually some milliseconds, at most 1 s.
   result<std::size_t> take_back(const std::function<void(bytes_view, errc)>& each);
 
   /// Asks the kernel whether a receiver holds the segment, or the other end the connection, now.
@@ -333,7 +334,8 @@ class ATBUS_API sender {
   /// was accepted and not completely written, in order. Returns their number; 0 for lanes, because
   /// messages are already where the receiver reads them. A `unix://` sender that has left its lane
   /// because the receiver is gone passes the unhandled messages of that lane to `unsent`; for that
-  /// it may wait as take_back does, even with a `linger` of 0. `unsent` must not use this sender.
+  /// it may wait as take_back does, even with a `linger` of 0. `unsent` must not use this sender;
+  /// if it throws, it still gets the rest, and the sender is closed before the exception leaves.
   std::size_t close(std::chrono::nanoseconds linger, const std::function<void(bytes_view)>& unsent);
   /// False after close(), and once the sender was moved away.
   [[nodiscard]] bool is_open() const noexcept { return backend_ != nullptr; }

@@ -89,9 +89,11 @@ std::size_t sender::close(std::chrono::nanoseconds linger,
                           const std::function<void(bytes_view)>& unsent) {
   if (backend_ == nullptr)
     return 0;
-  const std::size_t count = backend_->finish(linger, unsent);
-  close();
-  return count;
+  struct closed_behind {
+    sender& self;
+    ~closed_behind() { self.close(); }
+  } const guard{*this};  // also if `unsent` throws
+  return backend_->finish(linger, unsent);
 }
 
 void sender::close() noexcept {

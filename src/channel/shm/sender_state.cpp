@@ -9,6 +9,7 @@
 #include <ctime>
 #include <utility>
 
+#include "channel/common/first_exception.h"
 #include "channel/shm/lane_stats.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
@@ -491,14 +492,18 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   if (!possible)
     return error{errc::quarantined,
                  segment_.name.text() + ": the lane's control words are impossible"};
+  // The lane holds them no more: hand all of them out whatever is thrown.
+  first_exception thrown;
   std::size_t count = 0;
   if (begun.data() != nullptr) {
-    each(begun, errc::outcome_unknown);
+    thrown.keep([&] { each(begun, errc::outcome_unknown); });
     ++count;
   }
   // Until the next claim, only this sender uses the bytes behind the new tail.
-  count += walk_records(own.keep, own.end,
-                        [&each](bytes_view message) { each(message, errc::not_delivered); });
+  count += walk_records(own.keep, own.end, [&](bytes_view message) {
+    thrown.keep([&] { each(message, errc::not_delivered); });
+  });
+  thrown.rethrow();
   return count;
 }
 

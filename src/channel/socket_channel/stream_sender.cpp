@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "channel/common/first_exception.h"
 #include "channel/common/frame.h"
 #include "channel/stream/frame_queue.h"
 #include "system/wait_deadline.h"
@@ -393,17 +394,20 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   chunk_.frame = nullptr;
   discard_slot();
   commit_chunk();
+  first_exception thrown;
+  const auto hand_out = [&](bytes_view m, errc outcome) { thrown.keep([&] { each(m, outcome); }); };
   std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool written) {
-    each(m, written ? errc::outcome_unknown : errc::not_delivered);
+    hand_out(m, written ? errc::outcome_unknown : errc::not_delivered);
   });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
     wait_for_lock();
-    auto of_lane = lane_->take_back(each);
+    auto of_lane = lane_->take_back(hand_out);
     if (!of_lane && count == 0)
       return of_lane;
     count += of_lane ? *of_lane : 0;
   }
+  thrown.rethrow();
   return count;
 }
 
@@ -479,7 +483,9 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
       link_->close({errc::closed});
     end({errc::closed});
   }
-  std::size_t count = for_each_frame(*queue_, [&](bytes_view m, bool) { unsent(m); });
+  first_exception thrown;
+  std::size_t count =
+      for_each_frame(*queue_, [&](bytes_view m, bool) { thrown.keep([&] { unsent(m); }); });
   queue_->release(queue_->size());
   if (lane_ != nullptr) {
     // Refused while the receiver lives, because it still delivers these messages. A message whose handler
@@ -488,9 +494,10 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
       if (outcome != errc::not_delivered)
         return;
       ++count;
-      unsent(m);
+      thrown.keep([&] { unsent(m); });
     });
   }
+  thrown.rethrow();
   return count;
 }
 

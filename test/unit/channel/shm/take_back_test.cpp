@@ -62,5 +62,67 @@ TEST(TakeBack, NeedsNoMemory) {
   EXPECT_EQ(back, 100U);
 }
 
+// Lanes, and queues of a sender that will dial again.
+class TakeBackOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::string at = GetParam();
+    if (at.starts_with("unix"))
+      at += std::to_string(getpid()) + "?shm=false";
+    auto inbox = receiver::open(at, {.directory = directory.path()});
+    ASSERT_TRUE(inbox) << inbox.error().text();
+    auto opened = sender::open(at, {.directory = directory.path(), .reconnect_min = 1h});
+    ASSERT_TRUE(opened) << opened.error().text();
+    out.emplace(std::move(*opened));
+    inbox->close();
+    const auto deadline = now() + 30s;
+    while (out->receiver_alive() && now() < deadline)
+      (void)out->flush();
+    for (const char* text : {"a", "b", "c", "d", "e"})
+      ASSERT_TRUE(out->send(as_bytes(text)));
+  }
+  void take(bytes_view message) {
+    got += as_text(message);
+    if (got.size() == 2 || got.size() == 4)
+      throw std::runtime_error{got};
+  }
+
+  const test::scratch_directory directory;
+  std::optional<sender> out;
+  std::string got;
+};
+
+INSTANTIATE_TEST_SUITE_P(Channel, TakeBackOf,
+                         ::testing::Values("mem://take-back", "shm://take-back",
+                                           "unix://@take-back-"),
+                         [](const auto& tested) {
+                           const std::string_view scheme{tested.param};
+                           return std::string{scheme.substr(0, scheme.find(':'))};
+                         });
+
+TEST_P(TakeBackOf, AThrowingFunctionGetsAllMessagesOnce) {
+  try {
+    (void)out->take_back([&](bytes_view message, errc) { take(message); });
+    ADD_FAILURE() << "threw nothing";
+  } catch (const std::runtime_error& first) {
+    EXPECT_STREQ(first.what(), "ab");
+  }
+  EXPECT_EQ(got, "abcde");
+  const auto more = out->take_back([&](bytes_view, errc) { ADD_FAILURE() << "again"; });
+  ASSERT_TRUE(more) << more.error().text();
+  EXPECT_EQ(*more, 0U);
+}
+
+// Lanes keep their messages.
+TEST_P(TakeBackOf, AThrowingFunctionGetsAllThatAClosedSenderHasNotSent) {
+  const bool in_a_lane = !std::string_view{GetParam()}.starts_with("unix");
+  if (in_a_lane)
+    EXPECT_EQ(out->close(0ns, [&](bytes_view) { ADD_FAILURE() << "kept"; }), 0U);
+  else
+    EXPECT_THROW(out->close(0ns, [&](bytes_view message) { take(message); }), std::runtime_error);
+  EXPECT_EQ(got, in_a_lane ? "" : "abcde");
+  EXPECT_FALSE(out->is_open());
+}
+
 }  // namespace
 }  // namespace atbus
