@@ -23,6 +23,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -154,7 +155,8 @@ class status {
 
 static_assert(sizeof(status) == 24 && std::is_trivially_copyable_v<status>);
 
-/// A failure off the hot path. A default-made error means "no error" and converts to true.
+/// A failure off the hot path. A default-made error means "no error" and converts to true. Making one
+/// does not throw: without memory for it the text is lost, and text() says so. Copies share the text.
 class [[nodiscard]] error {
  public:
   error() noexcept = default;
@@ -162,12 +164,14 @@ class [[nodiscard]] error {
   /// `text` is a sentence that names what is at fault and what to do; empty stands for
   /// explain(code). `system_code` is the errno value behind it, 0 if there is none; text() adds the
   /// system's description of it.
-  ATBUS_API error(errc code, std::string text = {}, int system_code = 0);
+  ATBUS_API error(errc code, std::string text = {}, int system_code = 0) noexcept;
+  /// The same for a literal.
+  ATBUS_API error(errc code, const char* text, int system_code = 0) noexcept;
   /// The error with the text of a status.
-  ATBUS_API error(const status& cause);
+  ATBUS_API error(const status& cause) noexcept;
 
   /// The same cause with `text` as the complete text.
-  [[nodiscard]] ATBUS_API error with_text(std::string text) const;
+  [[nodiscard]] ATBUS_API error with_text(std::string text) const noexcept;
 
   /// True if there is no error.
   explicit operator bool() const noexcept { return code_ == errc::ok; }
@@ -176,7 +180,7 @@ class [[nodiscard]] error {
   /// The errno value behind it; 0 if there is none.
   int system_code() const noexcept { return system_code_; }
   /// The complete text; empty if there is no error.
-  const std::string& text() const noexcept { return text_; }
+  ATBUS_API const std::string& text() const noexcept;
 
   /// The code in category(), without the text.
   operator std::error_code() const noexcept { return make_error_code(code_); }
@@ -187,9 +191,11 @@ class [[nodiscard]] error {
   friend bool operator==(const error& left, errc right) noexcept { return left.code_ == right; }
 
  private:
+  void set_text(std::string text) noexcept;
+
   errc code_ = errc::ok;
   int system_code_ = 0;
-  std::string text_;
+  std::shared_ptr<const std::string> text_;
 };
 
 /// A T, or the error that says why there is none. Reading the value of a failed result is an error

@@ -173,9 +173,15 @@ void malloc_queue::rewind() noexcept {
 std::size_t malloc_queue::runs_from(std::uint64_t position, std::span<bytes_view> runs,
                                     std::size_t bytes_max) const noexcept {
   std::size_t filled = 0;
-  place_in from = position == written_ ? written_to_ : head_;
+  const bool is_written = position == written_;
+  place_in from = is_written ? written_to_ : head_;
+  std::size_t before = is_written ? 0 : static_cast<std::size_t>(position - released_);
   while (from.in && filled < runs.size() && bytes_max > 0) {
-    const auto here = static_cast<std::size_t>(end_of(from.in) - from.at);
+    auto here = static_cast<std::size_t>(end_of(from.in) - from.at);
+    const std::size_t skipped = std::min(here, before);
+    before -= skipped;
+    here -= skipped;
+    from.at += skipped;
     const std::size_t take = std::min(here, bytes_max);
     if (take > 0)
       runs[filled++] = {from.at, take};

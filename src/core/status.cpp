@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <new>
 
 namespace atbus {
 namespace {
@@ -258,6 +259,9 @@ std::string describe_facts(const status& of) {
   return text;
 }
 
+const std::string no_text;
+const std::string lost_text{"there was no memory for the text"};
+
 void print_line(errc code, const std::string& text) {
   const std::string line = "atbus: " + std::string{name(code)} + ": " + text + '\n';
   std::fputs(line.c_str(), stderr);  // one call, so that lines of several threads do not mix
@@ -351,29 +355,57 @@ void status::print() const {
   print_line(code_, text());
 }
 
-error::error(errc code, std::string text, int system_code)
-    : code_{code}, system_code_{system_code}, text_{std::move(text)} {
-  if (text_.empty())
-    text_ = explain(code);
-  if (system_code != 0) {
-    text_ += " (errno " + std::to_string(system_code) + ": " +
-             std::generic_category().message(system_code) + ')';
+error::error(errc code, std::string text, int system_code) noexcept
+    : code_{code}, system_code_{system_code} {
+  try {
+    if (text.empty())
+      text = explain(code);
+    if (system_code != 0) {
+      text += " (errno " + std::to_string(system_code) + ": " +
+              std::generic_category().message(system_code) + ')';
+    }
+  } catch (const std::bad_alloc&) {  // as much as there is memory for
+  }
+  set_text(std::move(text));
+}
+
+error::error(errc code, const char* text, int system_code) noexcept
+    : code_{code}, system_code_{system_code} {
+  try {
+    *this = error{code, std::string{text}, system_code};
+  } catch (const std::bad_alloc&) {
   }
 }
 
-error::error(const status& cause)
+error::error(const status& cause) noexcept
     : code_{cause.code()},
-      system_code_{cause == errc::system_error ? static_cast<int>(cause.fact(0)) : 0},
-      text_{cause.text()} {}
+      system_code_{cause == errc::system_error ? static_cast<int>(cause.fact(0)) : 0} {
+  try {
+    set_text(cause.text());
+  } catch (const std::bad_alloc&) {
+  }
+}
 
-error error::with_text(std::string text) const {
-  error other{code_, std::move(text)};
-  other.system_code_ = system_code_;
+error error::with_text(std::string text) const noexcept {
+  error other{*this};
+  other.set_text(std::move(text));
   return other;
 }
 
+const std::string& error::text() const noexcept {
+  return text_ != nullptr ? *text_ : code_ == errc::ok ? no_text : lost_text;
+}
+
+void error::set_text(std::string text) noexcept {
+  try {
+    text_ = std::make_shared<const std::string>(std::move(text));
+  } catch (const std::bad_alloc&) {
+    text_ = nullptr;
+  }
+}
+
 void error::print() const {
-  print_line(code_, text_);
+  print_line(code_, text());
 }
 
 }  // namespace atbus

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -106,6 +107,22 @@ class ATBUS_API send_queue {
                                               std::size_t bytes_max = no_limit) const noexcept {
     return runs_from(released_, runs, bytes_max);
   }
+  // Calls `each` with each run of them, in order, until it returns false. What is committed meanwhile is left
+  // out.
+  template <class Each>
+  void for_each_unreleased(Each&& each) const {
+    std::array<bytes_view, 16> runs;
+    const std::uint64_t end = committed_;
+    std::size_t found = runs.size();
+    for (std::uint64_t at = released_; found == runs.size() && at != end;) {
+      found = runs_from(at, runs, distance(at, end));
+      for (const bytes_view run : std::span{runs}.first(found)) {
+        if (!each(run))
+          return;
+        at += run.size();
+      }
+    }
+  }
 
   // The next `bytes` of gather() have been written. At most unwritten().
   virtual void mark_written(std::size_t bytes) noexcept;
@@ -148,6 +165,7 @@ class ATBUS_API send_queue {
   virtual status claim_elsewhere(std::size_t bytes, mutable_bytes& place) noexcept = 0;
   // After an abort: undoes claim_elsewhere.
   virtual void claim_abandoned() noexcept = 0;
+  // `position`: not before released_.
   virtual std::size_t runs_from(std::uint64_t position, std::span<bytes_view> runs,
                                 std::size_t bytes_max) const noexcept = 0;
 

@@ -1,6 +1,7 @@
 // The part of a connection_set that listens and dials, and how its connections come and go.
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "atbus/clock.hpp"
 #include "channel/connection/connection_set.h"
@@ -291,8 +292,17 @@ bool connection_core::succeeded(const connection_entry& c, const error& why) con
          why == errc::peer_closed && why.system_code() == 0;
 }
 
+// Without memory the name of the peer is left out.
+error connection_core::at_peer(const connection_entry& c, const error& why) noexcept {
+  try {
+    return why.with_text(c.peer + ": " + why.text());
+  } catch (const std::bad_alloc&) {
+    return why;
+  }
+}
+
 void connection_core::link_ended(connection_entry& c) noexcept {
-  lost(c, c.link->why().with_text(c.peer + ": " + c.link->why().text()));
+  lost(c, at_peer(c, c.link->why()));
 }
 
 void connection_core::lost(connection_entry& c, error why) noexcept {
@@ -323,9 +333,13 @@ void connection_core::end(connection_entry& c, error why) noexcept {
   if (!c.queue->empty())
     for_each_frame(*c.queue, [&](bytes_view, bool written) { unsent += written ? 0 : 1; });
   if (unsent != 0) {
-    const std::string count = std::to_string(unsent) + " messages were not written";
-    why =
-        why ? error{errc::closed, c.peer + ": " + count} : why.with_text(why.text() + "; " + count);
+    try {
+      const std::string count = std::to_string(unsent) + " messages were not written";
+      why = why ? error{errc::closed, c.peer + ": " + count}
+                : why.with_text(why.text() + "; " + count);
+    } catch (const std::bad_alloc&) {
+      why = why ? error{errc::closed} : why;
+    }
   }
   c.why = std::move(why);
   due(c);

@@ -368,7 +368,7 @@ bool connection_core::tell_opened(connection_entry& c) {
     settle(c);
     const error too_long = check_queued_lengths(*c.queue, c.limit);
     if (!too_long) {
-      end(c, too_long.with_text(c.peer + ": " + too_long.text()));
+      end(c, at_peer(c, too_long));
       return true;
     }
   }

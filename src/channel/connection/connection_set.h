@@ -138,6 +138,7 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
   // Ends the attempt or the link.
   void lost(connection_entry& c, error why) noexcept;
+  static error at_peer(const connection_entry& c, const error& why) noexcept;
   void link_ended(connection_entry& c) noexcept;  // the link has closed itself and has the reason
   void end(connection_entry& c, error why) noexcept;
   void unlink(connection_entry& c, const error& why) noexcept;

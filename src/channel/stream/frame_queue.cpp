@@ -50,12 +50,8 @@ error check_queued_lengths(const send_queue& queue, std::uint64_t limit) {
 
 frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {
   frame_measure sum;
-  std::vector<bytes_view> runs(16);
-  std::size_t found = 0;
-  while ((found = queue.gather_unreleased(runs)) == runs.size())
-    runs.resize(2 * runs.size());
   const std::size_t written = queue.in_flight();
-  for (const bytes_view run : std::span{runs}.first(found)) {
+  queue.for_each_unreleased([&](bytes_view run) {
     for (std::size_t at = 0; at != run.size() && sum.messages != messages_max;) {
       const std::size_t size =
           frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
@@ -69,7 +65,8 @@ frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) 
       sum.bytes += size;
       at += size;
     }
-  }
+    return sum.messages != messages_max;
+  });
   return sum;
 }
 

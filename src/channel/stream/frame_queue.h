@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
@@ -66,13 +65,9 @@ template <class Options>
 // only whole frames are released.
 template <class Each>
 std::size_t for_each_frame(const send_queue& queue, Each&& each) {
-  std::vector<bytes_view> runs(64);
-  std::size_t found = 0;
-  while ((found = queue.gather_unreleased(runs)) == runs.size())
-    runs.resize(2 * runs.size());
   std::size_t count = 0;
   std::uint64_t end = queue.released();
-  for (const bytes_view run : std::span{runs}.first(found)) {
+  queue.for_each_unreleased([&](bytes_view run) {
     for (std::size_t at = 0; run.size() - at >= frame_header_size;) {
       const auto word = load_little_endian<std::uint32_t>(run.data() + at);
       const std::size_t size = frame_size(frame_length(word));
@@ -84,7 +79,8 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
       ++count;
       at += size;
     }
-  }
+    return true;
+  });
   return count;
 }
 
