@@ -16,8 +16,10 @@ void session_table::remember(const node_instance& sender, const incoming_flow& f
       return;
     forget(sessions_.begin());
   }
-  sessions_.push_back({sender, flow, silent});
-  places_.emplace(sender, std::prev(sessions_.end()));
+  session_list one;
+  one.push_back({sender, flow, silent});
+  places_.emplace(sender, one.begin());
+  sessions_.splice(sessions_.end(), one);
 }
 
 incoming_flow session_table::take(const node_instance& sender) {

@@ -163,6 +163,23 @@ void event_queue::tell_undelivered(bus_id about, held_message&& what, errc reaso
     place->second = &events_.back();
 }
 
+void event_queue::tell_lost(const peer& of, std::uint64_t messages) noexcept {
+  node_.stats.outcome_unknown += messages;
+  try {
+    log_cause(errc::out_of_memory, std::to_string(messages) + " messages to " + of.id.to_string() +
+                                       " are lost with their link: no memory to keep them");
+    if (handlers_.on_undelivered || !changes_.empty()) {
+      event item{.kind = event::what::undelivered,
+                 .about = of.id,
+                 .reason = errc::out_of_memory,
+                 .count = messages};
+      item.message.may_have_arrived = true;
+      add(std::move(item));
+    }
+  } catch (const std::bad_alloc&) {  // they are counted
+  }
+}
+
 void event_queue::took_undelivered(const event& item) noexcept {
   if (item.reason != errc::would_block)
     return;

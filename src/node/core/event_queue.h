@@ -95,6 +95,8 @@ class event_queue {
   void tell_endpoint(bus_id whom, endpoint_event change);
   void tell_writable(bus_id whom);
   void tell_undelivered(bus_id about, held_message&& what, errc reason);
+  // So many messages to that peer are lost for want of memory; which of them have arrived is not known.
+  void tell_lost(const peer& of, std::uint64_t messages) noexcept;
   // Calls back with `how`. `untold_calls()` of them wait.
   void tell_call(std::function<void(status)> call, status how);
   [[nodiscard]] std::size_t untold_calls() const noexcept { return untold_calls_; }

@@ -1,6 +1,9 @@
 #include "node/core/link_choice.h"
 
 #include <algorithm>
+#include <functional>
+#include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -137,9 +140,9 @@ void link_choice::path_ended(peer& of, session& gone) {
     return output_.drain(of);
   }
   of.left_behind = nullptr;
-  std::list<held_message> left = take_left(of, gone.at);
   if (of.current == &gone)
     of.current = nullptr;
+  std::list<held_message> left = take_left(of, gone.at);
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
   if (of.current != nullptr || gone.given_up) {
@@ -175,42 +178,70 @@ void link_choice::path_ended(peer& of, session& gone) {
   if (next != nullptr && next->stage == session_stage::registered &&
       (settled || next->is_answer_final()))
     return use(of, *next, settled);
-  for (session* other : std::vector<session*>{of.sessions}) {
+  for (session* other : of.sessions) {  // a drop is told later
     if (other->stage == session_stage::registered)
       sessions_.drop(*other, true, errc::ok, "the link before was lost: register again");
   }
 }
 
+// Without memory for a message the rest is lost, and only counted: it can't be handed over later.
 std::list<held_message> link_choice::take_left(peer& of, link& from) {
   struct jump {
-    std::size_t index;     // of the first message behind it
+    std::uint64_t index;   // of the first message behind it
     std::uint64_t before;  // number of the last message in front of it
   };
   std::list<held_message> left;
   std::vector<jump> jumps;
-  from.take_unreleased([&](bytes_view bytes, errc fate) {
-    message_head head;
-    if (decode(bytes, head) != head_fault::none)
-      return;
-    if (head.kind == message_kind::flow) {
-      if (flow_body body; decode(bytes, body))
-        jumps.push_back({left.size(), body.before});
-      return;
-    }
-    if (head.kind != message_kind::data)
-      return;
-    const bytes_view payload = payload_of(bytes);
-    held_message& message = left.emplace_back();
+  std::uint64_t lost = 0;
+  bool is_short = false;
+  std::optional<jump> behind;   // the first one at or behind the end of what is kept
+  bool is_behind_lost = false;  // there is one, but it can't be read
+  const auto keep = [&](const message_head& head, bytes_view payload, errc fate) {
+    held_message message;
     message.type = head.type;
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
     message.flags = head.flags & exchange_flags;
     message.bytes.assign(payload.begin(), payload.end());
-  });
+    left.push_back(std::move(message));
+  };
+  const auto take = [&](bytes_view bytes, errc fate) {
+    message_head head;
+    if (decode(bytes, head) != head_fault::none)
+      return;
+    const bool is_data = head.kind == message_kind::data;
+    if (!is_data && head.kind != message_kind::flow)
+      return;
+    try {
+      flow_body body;
+      if (!is_data && !decode(bytes, body))
+        return;
+      if (!is_short)
+        return is_data ? keep(head, payload_of(bytes), fate)
+                       : jumps.push_back({left.size(), body.before});
+      if (!is_data && !behind && !is_behind_lost)
+        behind = {left.size() + lost, body.before};
+    } catch (const std::bad_alloc&) {
+      if (!std::exchange(is_short, true) && !jumps.empty() && jumps.back().index == left.size())
+        behind = jumps.back();
+      is_behind_lost = is_behind_lost || (!is_data && !behind);
+    }
+    if (is_short && is_data)
+      ++lost;
+  };
+  from.take_unreleased(std::ref(take));  // as a function of its own it would take memory
   for (held_message& message : left)
     message.may_be_inherited = message.may_have_arrived && from.may_be_inherited();
+  if (is_behind_lost) {
+    lost += left.size();
+    left.clear();
+  }
   std::uint64_t number = of.out.last_sent();
+  if (lost != 0) {
+    number = behind ? behind->before - (behind->index - left.size()) : number - lost;
+    events_.tell_lost(of, lost);
+  }
   std::size_t index = left.size();
   for (auto message = left.rbegin(); message != left.rend(); ++message, --index) {
     for (; !jumps.empty() && jumps.back().index >= index; jumps.pop_back()) {

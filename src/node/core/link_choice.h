@@ -52,7 +52,7 @@ class link_choice {
   void superseded(peer& of, session& path);
   void list_moving(peer& of);
   void move_if_settled(peer& of);
-  [[nodiscard]] static std::list<held_message> take_left(peer& of, link& from);
+  [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);
 
   node_context& node_;
   event_queue& events_;

@@ -152,6 +152,8 @@ class node_core final : private link_events {
   void control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);
   void acknowledged(session& by, std::uint64_t handled);
+  void count_lost(const session& gone, const error& why);
+  void lost_link(peer& of, bool was_relayed);
   bool dial_ended(dial& which, session& gone, const error& why);
   void dial_successor(peer& of);
   void seek_successor(session& away);

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "core/memory_shortage.h"
 #include "core/text.h"
 #include "node/core/node_core.h"
 
@@ -220,75 +221,85 @@ void node_core::writable(link& at) {
   output_.drain(to);
 }
 
+// The link is gone when this returns, with memory or without: each step is taken, whatever became of the one
+// before.
 void node_core::closed(link& at, const error& why) {
   session* const gone = session_of(at);
   if (node_.closed || gone == nullptr)
     return;
   outbox_.close_paths();
+  memory_shortage lack;
   peer* const of = gone->of;
-  if (gone->stage == session_stage::registered || gone->stage == session_stage::away) {
-    if (of == nullptr || !node_.is_client(*of)) {  // clients go without a word
-      ++node_.stats.links_lost;
-      events_.log_about(gone->instance.id, "the link to " + gone->instance.id.to_string() +
-                                               " is lost: " + dialing::at_place(at.peer(), why));
-    }
-  }
+  if (gone->stage == session_stage::registered || gone->stage == session_stage::away)
+    lack.during([&] { count_lost(*gone, why); });
   if (gone->stage == session_stage::registering && gone->failure == errc::ok)
     ++node_.stats.registrations_failed;
   if (of != nullptr)
-    choice_.path_ended(*of, *gone);
-  const bool registered = of != nullptr;
+    lack.during([&] { choice_.path_ended(*of, *gone); });
+  bool is_told = of == nullptr;
   if (dial* const which = gone->dialled; which != nullptr) {
-    if (dial_ended(*which, *gone, why))
-      return;
+    which->at = nullptr;
+    lack.during([&] { is_told = dial_ended(*which, *gone, why) || is_told; });
   }
+  const bool is_relayed = at.kind() == link_kind::relayed;
   sessions_.end(*gone);
-  if (!registered)
-    return;
-  if (at.kind() != link_kind::relayed && !reachability::has_place(*of))
-    tree_.displace(*of);
-  if (!of->sessions.empty()) {
-    if (!reachability::is_there(*of))
-      dial_successor(*of);
-    return;
-  }
-  retention_.lost(*of);
-  directory_.lost(*of);
-  retention_.let_go(*of);
+  if (!is_told)
+    lack.during([&] { lost_link(*of, is_relayed); });
+  lack.rethrow();
 }
 
-// The link that a dial has led to has ended, or the dial has failed. True: the session is ended too.
+void node_core::count_lost(const session& gone, const error& why) {
+  if (gone.of != nullptr && node_.is_client(*gone.of))
+    return;  // clients go without a word
+  ++node_.stats.links_lost;
+  events_.log_about(gone.instance.id, "the link to " + gone.instance.id.to_string() +
+                                          " is lost: " + dialing::at_place(gone.at.peer(), why));
+}
+
+// The peer had registered on it.
+void node_core::lost_link(peer& of, bool was_relayed) {
+  if (!was_relayed && !reachability::has_place(of))
+    tree_.displace(of);
+  if (!of.sessions.empty()) {
+    if (!reachability::is_there(of))
+      dial_successor(of);
+    return;
+  }
+  memory_shortage lack;
+  lack.during([&] { retention_.lost(of); });
+  lack.during([&] { directory_.lost(of); });
+  lack.during([&] { retention_.let_go(of); });
+  lack.rethrow();
+}
+
+// The link that a dial has led to has ended, or the dial has failed. True: nothing more is to be done.
 bool node_core::dial_ended(dial& which, session& gone, const error& why) {
   const bool registered = gone.of != nullptr;
   if (!registered && which.is_to_sibling()) {
     const std::string reason =
         gone.failure != errc::ok ? std::string{explain(gone.failure)} : why.text();
-    sessions_.end(gone);
     siblings_.end_sibling_dial(*which.of, which, reason);
     return true;
   }
+  memory_shortage lack;
   if (!registered && which.told != why.code() && gone.stage == session_stage::opening) {
-    events_.log("no connection to " + dialing::at_place(which.where(), why));
+    lack.during([&] { events_.log("no connection to " + dialing::at_place(which.where(), why)); });
     which.told = why.code();
-  }
-  which.at = nullptr;
-  if (which.is_relayed() && !registered) {
-    peer& whom = *which.of;
-    const errc reason = gone.failure != errc::ok ? gone.failure : why.code();
-    dialing_.dial_again(which);
-    which.denials = reason == errc::denied ? which.denials + 1 : 0;
-    const unsigned denials = which.denials;
-    sessions_.end(gone);
-    retention_.circuit_failed(whom, reason, denials);
-    return true;
   }
   // One that ends as soon as it has registered is a failure too.
   if (gone.registered_at.count() != 0 &&
       node_.now() - gone.registered_at >= node_.options.retry_longest())
     which.failures = 0;
   dialing_.dial_again(which);
+  if (which.is_relayed() && !registered) {
+    const errc reason = gone.failure != errc::ok ? gone.failure : why.code();
+    which.denials = reason == errc::denied ? which.denials + 1 : 0;
+    retention_.circuit_failed(*which.of, reason, which.denials);
+    return true;
+  }
   if (peer* const whom = which.of; whom != nullptr && whom->out.holds())
     retention_.seek(*whom);  // this way has failed now
+  lack.rethrow();
   return false;
 }
 

@@ -1,6 +1,7 @@
 #include "node/core/session_set.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,7 @@ void session_set::prepare_flow(session& on, const node_instance& instance) {
   on.flow = away_.take(instance);
 }
 
-void session_set::give_back_flow(session& gone) {
+void session_set::give_back_flow(session& gone) noexcept {
   if (!std::exchange(gone.has_flow, false))
     return;
   if (gone.flow_of.id == bus_id{})
@@ -43,11 +44,16 @@ void session_set::give_back_flow(session& gone) {
                       std::any_of(all_.begin(), all_.end(), [&](const auto& other) {
                         return other->has_flow && other->flow_of == gone.flow_of;
                       });
-  if (!in_use)
+  if (in_use)
+    return;
+  try {
     away_.remember(gone.flow_of, gone.flow);
+  } catch (const std::bad_alloc&) {
+    away_.lose(gone.flow);
+  }
 }
 
-void session_set::end(session& gone) {
+void session_set::end(session& gone) noexcept {
   give_back_flow(gone);
   gone.at.context = nullptr;
   acknowledgements_.forget(gone);
@@ -89,7 +95,10 @@ void session_set::drop(session& which, bool say_bye, errc reason, std::string_vi
   if (goodbye) {
     if (which.keeps && which.handled != which.told)
       (void)acknowledgements_.acknowledge(which, node_.now());
-    output_.say(which, bye_body{.reason = reason, .text = std::string{text}});
+    try {
+      output_.say(which, bye_body{.reason = reason, .text = std::string{text}});
+    } catch (const std::bad_alloc&) {  // it goes without a word
+    }
   }
   which.stage = session_stage::dropped;
   // What was said is to get there. What is read from a lane counts as handled, so nothing may be any more:

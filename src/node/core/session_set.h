@@ -37,7 +37,7 @@ class session_set {
   // The link that was dialled has become another one while it opened.
   session& move(session& from, link& to);
   // Its link is gone.
-  void end(session& gone);
+  void end(session& gone) noexcept;
 
   // Ends the link, after a goodbye or not: closed() is told of it next.
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
@@ -57,7 +57,7 @@ class session_set {
   [[nodiscard]] bool has_heard_of(const node_instance& sender) noexcept;
 
  private:
-  void give_back_flow(session& gone);
+  void give_back_flow(session& gone) noexcept;
 
   node_context& node_;
   session_list& all_;

@@ -186,6 +186,53 @@ TEST_F(NodeOutOfMemory, IsSaidOfWhatIsSentOverOtherNodes) {
   EXPECT_GE(to.stats().delivered, 31U);
 }
 
+TEST_F(NodeOutOfMemory, LosesCountOfNothingWhenALinkEnds) {
+  bool failed = true;
+  for (std::uint64_t good = 0; failed; ++good) {
+    SCOPED_TRACE(good);
+    ASSERT_LT(good, 1000U);
+    node from{1, node_options{}.allow_unauthenticated()};
+    std::uint64_t reported = 0;
+    listen_to(from, reported);
+    auto to = std::make_unique<node>(2, node_options{}.allow_unauthenticated());
+    ASSERT_TRUE(to->listen("ipv4://127.0.0.1:0"));
+    ASSERT_TRUE(from.connect(2, to->addresses().front()));
+    for (const auto end = now() + 20s; !from.endpoints().front().connected() && now() < end;) {
+      from.poll();
+      to->poll();
+    }
+    ASSERT_TRUE(from.endpoints().front().connected());
+    for (int i = 0; i != 20; ++i) {
+      const std::string text(static_cast<std::size_t>(100 * i), 'x');
+      ASSERT_TRUE(from.send(2, 1, as_bytes(text)));
+    }
+    from.flush();
+    to.reset();
+    failed = false;
+    for (int i = 0; i != 5; ++i) {
+      const test::allocation_failure none{good};
+      try {
+        from.poll();
+      } catch (const std::bad_alloc&) {
+      }
+      failed = failed || test::allocation_failure::happened();
+    }
+    ASSERT_TRUE(from.send(2, 1, "later"));
+    ASSERT_TRUE(from.disconnect(2));
+    const auto settled = [&from] {
+      return from.stats().not_delivered + from.stats().outcome_unknown;
+    };
+    for (const auto end = now() + 5s; settled() != from.stats().accepted && now() < end;)
+      from.poll();
+    from.poll();  // which tells what is settled
+    const node_stats counted = from.stats();
+    EXPECT_EQ(counted.accepted, settled());
+    EXPECT_LE(reported, counted.accepted);
+    EXPECT_TRUE(failed || reported == counted.accepted) << reported;
+    EXPECT_TRUE(failed || good > 20) << "nothing was to be kept";
+  }
+}
+
 // Calls whose time is over while there is no memory are made once there is some.
 class CallsOutOfMemory : public NodeOutOfMemory {
  protected:
