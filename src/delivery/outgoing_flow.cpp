@@ -117,14 +117,6 @@ void outgoing_flow::drop_oldest(errc reason, const sink& report) {
   }
 }
 
-void outgoing_flow::abandon_unrequired(errc reason, const sink& report) {
-  messages given_up;
-  for (auto at = held_.begin(); at != held_.end();)
-    at = at->required ? std::next(at) : move_out(at, given_up);
-  for (held_message& message : given_up)
-    report(std::move(message), reason);
-}
-
 void outgoing_flow::abandon(errc reason, const sink& report) {
   messages all = std::exchange(held_, {});
   held_bytes_ = 0;

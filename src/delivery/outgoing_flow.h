@@ -34,6 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <optional>
 #include <vector>
@@ -111,6 +112,11 @@ class outgoing_flow {
     move_out(found, out);
     return true;
   }
+  // Drops all held messages for which `is_it` says so, without a report.
+  template <class Is>
+  void drop_if(Is&& is_it) noexcept {
+    (void)take_if(is_it);
+  }
   // Holds a message that has just been accepted.
   void hold(held_message message);
   // Holds the only message of the list, without allocating.
@@ -157,8 +163,13 @@ class outgoing_flow {
   void drop_oldest(errc reason, const sink& report);
   // Reports all held messages.
   void abandon(errc reason, const sink& report);
-  // Reports the held messages that are not required.
-  void abandon_unrequired(errc reason, const sink& report);
+  // Reports the held messages for which `is_it` says so.
+  template <class Is>
+  void abandon_if(Is&& is_it, errc reason, const sink& report) {
+    messages given_up = take_if(is_it);
+    for (held_message& message : given_up)
+      report(std::move(message), reason);
+  }
 
  private:
   using messages = std::list<held_message>;
@@ -167,6 +178,13 @@ class outgoing_flow {
   void drop_first() noexcept;
   // Moves a held message to the end of `to`; returns the one after it.
   messages::iterator move_out(messages::iterator at, messages& to) noexcept;
+  template <class Is>
+  messages take_if(Is& is_it) noexcept {
+    messages taken;
+    for (auto at = held_.begin(); at != held_.end();)
+      at = is_it(*at) ? move_out(at, taken) : std::next(at);
+    return taken;
+  }
 
   std::uint64_t accepted_ = 0;
   std::uint64_t last_sent_ = 0;

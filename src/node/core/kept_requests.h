@@ -65,8 +65,11 @@ class kept_requests {
 
  private:
   [[nodiscard]] request*& list_of(std::uint64_t incarnation, std::uint64_t number) noexcept {
-    // The high bits of the product depend on all bits of both (Dietzfelbinger, J. Algorithms 1997).
-    return lists_[((number ^ incarnation) * key_) >> (64 - std::countr_zero(lists_.size()))];
+    // The high bits of a product depend on all bits below (Dietzfelbinger, J. Algorithms 1997). The first one
+    // is there so that nobody can choose a number for an incarnation that has the hash of another pair.
+    const std::uint64_t mixed = incarnation * key_;
+    return lists_[((number ^ mixed ^ mixed >> 32) * key_) >>
+                  (64 - std::countr_zero(lists_.size()))];
   }
   void link_in(request& which) noexcept {
     request*& list = list_of(which.incarnation_, which.number_);

@@ -27,9 +27,9 @@ link_output::link_output(node_context& node, event_queue& events, link_sharing& 
   scratch_.reserve(control_size_max);  // flush() says how far this node has come, and can't fail
 }
 
-status link_output::send_control(session& to, bytes_view message) {
+status link_output::send_control(session& to, bytes_view message, message_purpose purpose) {
   status why;
-  std::byte* const at = claim_in(to, message.size(), message_purpose::control, why);
+  std::byte* const at = claim_in(to, message.size(), purpose, why);
   if (at == nullptr)
     return why;
   std::memcpy(at, message.data(), message.size());

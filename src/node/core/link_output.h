@@ -55,13 +55,15 @@ class link_output {
       claimed = {};
     return path.at.claim(length, purpose, why);
   }
-  // A control message. Not ok: nothing was said, mostly for want of room.
+  // A control message. Not ok: nothing was said, mostly for want of room. What there can be many of leaves
+  // room for the others, as data does: without acknowledgements nothing is released.
   template <class Body>
-  status say(session& to, const Body& body) {
+  status say(session& to, const Body& body, message_purpose purpose = message_purpose::control) {
     encode(body, scratch_);
-    return send_control(to, scratch_);
+    return send_control(to, scratch_, purpose);
   }
-  status send_control(session& to, bytes_view message);
+  status send_control(session& to, bytes_view message,
+                      message_purpose purpose = message_purpose::control);
 
   [[nodiscard]] direct_path& path() noexcept { return direct_; }
   [[nodiscard]] const direct_path& path() const noexcept { return direct_; }

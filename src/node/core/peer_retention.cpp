@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "protocol/message_head.h"
+
 namespace atbus::detail {
 
 void peer_retention::made(peer& of) {
@@ -54,7 +56,8 @@ void peer_retention::abandon(peer& of, errc reason) {
 }
 
 void peer_retention::give_up(peer& of, errc reason) {
-  of.out.abandon_unrequired(reason, events_.reporter(of));
+  of.out.abandon_if([](const held_message& one) { return !one.required; }, reason,
+                    events_.reporter(of));
   if (!of.out.holds() && of.sessions.empty())
     return forget(of);
   // What is sent there later and is not required is not to wait for ever either.
@@ -103,8 +106,8 @@ void peer_retention::ways_changed() {
   }
 }
 
-// A circuit was not established. What waits for a peer that was never seen is reported. A peer that was seen
-// is dialled again until it is forgotten.
+// A circuit was not established. What waits for a peer that was never seen is reported, but for replies: that
+// peer has asked, so it may be back soon. A peer that was seen is dialled again until it is forgotten.
 void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
   // A restart of the other end in the middle of a handshake looks like that, once or twice.
   constexpr unsigned denials_max = 3;
@@ -125,6 +128,11 @@ void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
   }
   if (of.wanted || of.instance.incarnation != 0 || !of.sessions.empty())
     return;
+  of.out.abandon_if(
+      [](const held_message& one) { return !one.required && (one.flags & flag_reply) == 0; }, why,
+      events_.reporter(of));
+  if (of.out.holds())
+    return await_for_a_time(of);
   give_up(of, why);
 }
 

@@ -104,7 +104,7 @@ void request_exchange::say_cancel(const request_table::entry& which) noexcept {
     if (of->out.holds() && of->out.withdraw(is_it))
       return output_.drain(*of);  // there may be room for others
     if (of->current != nullptr && of->current->stage == session_stage::registered)
-      (void)output_.say(*of->current, cancel_body{.number = which.number});
+      (void)output_.say(*of->current, cancel_body{.number = which.number}, message_purpose::data);
   } catch (const std::bad_alloc&) {
   }
 }
@@ -244,8 +244,12 @@ void request_exchange::undelivered(const held_message& what, errc reason) {
   request_head head;
   if (what.flags != flag_request || !decode_request(what.bytes, head))
     return;
-  if (request_table::entry* const found = find(head.number); found != nullptr)
-    end(*found, reason);
+  request_table::entry* const found = find(head.number);
+  if (found == nullptr)
+    return;
+  // The time that is over may be that of a way: the request's own says `timed_out`.
+  const bool is_early = reason == errc::timed_out && node_.now() < found->due();
+  end(*found, is_early ? errc::not_connected : reason);
 }
 
 std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held_message& sent) {
@@ -258,8 +262,11 @@ std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held
 // A predecessor may have handled them, or this process may have, before it registered: only it knows. What it
 // has answered so far comes before what it says now, because both are messages of one flow. A process that had
 // registered before is asked again: the question may have been lost with its link, or a response given up.
-void request_exchange::registered(const peer& of, session& through) {
-  if (table_.empty())
+void request_exchange::registered(peer& of, session& through) {
+  // Those that were cancelled while they were in doubt.
+  of.out.drop_if(
+      [this](const held_message& one) { return one.flags == flag_request && !deadline_of(one); });
+  if (node_.is_client(of) || !table_.waits_for(of.id))
     return;
   std::vector<std::uint64_t> safe;
   try {
@@ -269,7 +276,7 @@ void request_exchange::registered(const peer& of, session& through) {
   }
   table_.for_each([&](const request_table::entry& one) {
     if (is_about(one, of) && !one.ends && !std::ranges::binary_search(safe, one.number))
-      (void)output_.say(through, in_hand_body{.number = one.number});
+      (void)output_.say(through, in_hand_body{.number = one.number}, message_purpose::data);
   });
 }
 

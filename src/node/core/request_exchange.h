@@ -56,7 +56,7 @@ class request_exchange {
   // When the time of the request in that message is over; none: its outcome was told already.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent);
   // That peer has registered through that link. It is asked about each request that does not wait for it.
-  void registered(const peer& of, session& through);
+  void registered(peer& of, session& through);
   // The asking node wants to know whether that request is in hand here. If not, it is told.
   void asked_about(const node_instance& source, std::uint64_t number);
 

@@ -52,6 +52,10 @@ class request_table {
   [[nodiscard]] bool half_full() const noexcept { return waiting_ >= places_max / 2; }
   // Takes memory while the tables grow; throws std::bad_alloc.
   [[nodiscard]] asked_node& node_of(bus_id id);
+  [[nodiscard]] bool waits_for(bus_id id) const noexcept {
+    const auto known = nodes_.find(id.value());
+    return known != nodes_.end() && known->second.waiting != 0;
+  }
   // Of a table that is not full. Its number is new, and it counts at `to`.
   [[nodiscard]] entry& take(asked_node& to);
   // Null: its outcome was told, or there never was one.
