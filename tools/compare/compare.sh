@@ -3,13 +3,15 @@
 # and the same checks, and draws the result: installs what is missing, builds the harnesses, runs
 # them, writes doc/comparison/. A rival that can't be installed is reported as missing.
 #
-# usage: compare.sh [--quick|--full|--smoke] [--only WORD,... [--keep]] [--output FOLDER]
+# usage: compare.sh [--quick|--full|--smoke] [--only WORD,...] [--what WORDS] [--keep]
+#                   [--output FOLDER]
 #   --quick   short runs, three rounds; under 25 minutes on two cores, installation included (default)
 #   --full    the same with all numbers of connections and sizes of fan-in, and all kinds of requests
 #             and caches three times; what is published; about 45 minutes besides installation
 #   --smoke   a moment each: shows that everything runs, measures nothing
 #   --only    systems whose names begin so: --only atbus,zeromq
-#   --keep    what the report has of other systems stays; it says what was measured later
+#   --what    rows whose label has these words in it: --what "10 tasks"
+#   --keep    what the report has of other systems and rows stays; it says what was measured later
 #   --output  where the report goes, by default doc/comparison
 # With SKIP_INSTALL=1 in the environment nothing is installed.
 set -euo pipefail
@@ -20,12 +22,14 @@ build=$root/build/compare
 
 plan=quick
 only=
+what=
 keep=()
 output=$root/doc/comparison
 while [ $# -gt 0 ]; do
   case $1 in
     --quick | --full | --smoke) plan=${1#--} ;;
     --only) only=${2:?--only needs names} && shift ;;
+    --what) what=${2:?--what needs a word} && shift ;;
     --keep) keep=(--keep) ;;
     --output) output=${2:?--output needs a folder} && shift ;;
     -h | --help)
@@ -67,7 +71,7 @@ heading "measure"
 python=$(find_python json) || fail "python3 is missing"
 export PYTHONPATH=$compare PYTHONDONTWRITEBYTECODE=1
 raw=$output/raw/$plan.json
-"$python" -m compare run --programs "$build/bin" --plan "$plan" --only "$only" --output "$raw" \
+"$python" -m compare run --programs "$build/bin" --plan "$plan" --only "$only" --what "$what" --output "$raw" \
   "${keep[@]}"
 
 heading "report"

@@ -28,7 +28,7 @@ def run(arguments):
     for name, why in missing.items():
         print(f"missing: {name}: {why}", file=sys.stderr)
     present = [s for s in systems if s.name not in missing]
-    campaign = rows.Campaign(present, PLANS[arguments.plan])
+    campaign = rows.Campaign(present, PLANS[arguments.plan], what=arguments.what)
     # Whoever is asked to end keeps what was measured, and ends what was started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
     start = time.time()
@@ -51,6 +51,7 @@ def run(arguments):
                 {"name": s.name, "family": s.family, "kind": s.kind, "limit": s.limit,
                  "missing": missing.get(s.name, "")} for s in systems],
             "results": results,
+            "what": arguments.what,
         }
         if arguments.keep:
             with open(arguments.output, encoding="utf-8") as file:
@@ -76,13 +77,14 @@ def main():
     running.add_argument("--programs", required=True, help="folder of the C++ harnesses")
     running.add_argument("--plan", choices=PLANS, default="quick")
     running.add_argument("--only", default="", help="names or families, separated by commas")
+    running.add_argument("--what", default="", help="rows whose label has this in it")
     running.add_argument("--row", choices=("throughput", "round_trips", "latency_under_load",
                                            "fan_in", "disturbances", "connections",
                                            "requests", "bounded_requests", "caches"))
     running.add_argument("--rounds", type=int, default=1, help="of --row")
     running.add_argument("--output", required=True, help="raw JSON")
     running.add_argument("--keep", action="store_true",
-                         help="what the output has of other systems stays")
+                         help="what the output has of other systems and rows stays")
     running.set_defaults(action=run)
     drawing = commands.add_parser("report", help="draw what was measured")
     drawing.add_argument("--raw", required=True)

@@ -34,7 +34,8 @@ def _facts(summary):
                      f"plan \"{document['plan']}\""),
     ]
     for later in document.get("later", []):
-        facts.append(("measured later", f"{', '.join(later['systems'])}: {later['started']}, "
+        rows = f" (rows with \"{later['what']}\")" if later.get("what") else ""
+        facts.append(("measured later", f"{', '.join(later['systems'])}{rows}: {later['started']}, "
                                         f"atbus {later['versions'].get('atbus', '-')}"))
     for system in summary.missing:
         facts.append(("missing", f"{system['name']}: {system['missing']}"))

@@ -71,16 +71,19 @@ SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTI
 class Campaign:
     """All runs of a comparison. What fails is a result too."""
 
-    def __init__(self, systems, plan, out=sys.stderr):
+    def __init__(self, systems, plan, out=sys.stderr, what=""):
         self.systems = [s for s in systems if not s.asks and not s.stores]
         self.asking = [s for s in systems if s.asks]
         self.storing = [s for s in systems if s.stores]
         self.plan = plan
         self.results = []
         self._out = out
+        self._what = what  # only rows whose label has this in it
         self._given_up = {}  # row and system: it hung, and would again
 
     def run(self, row, system, round_number, measure, **facts):
+        if self._what not in facts.get("what", ""):
+            return None
         key = (row, system.name, *facts.values())
         if self._given_up.get(key, 0) >= 2:
             return None

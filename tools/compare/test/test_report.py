@@ -80,6 +80,16 @@ class WhatWasMeasuredLater(unittest.TestCase):
         self.assertEqual(both.of("throughput", "atbus shm claim").median("rate"), 6)
         self.assertEqual([time["started"] for time in both.document["later"]], ["later"])
 
+    def test_leaves_rows_that_were_not_measured(self):
+        earlier = document([disturbed("atbus node", "kill", 1), disturbed("atbus node", "stop", 2)])
+        later = self.later("atbus node", 5)
+        later["results"] = [disturbed("atbus node", "stop", 3)]
+        later["what"] = "stop"
+        both = Summary(joined(earlier, later, self.ORDER))
+        delays = [both.cell("disturbed", "atbus node", what=what).median("delay_of_other_s")
+                  for what in ("kill", "stop")]
+        self.assertEqual(delays, [1, 3])
+
     def test_is_named_on_the_page(self):
         earlier = document([throughput("atbus shm claim", 10)])
         with tempfile.TemporaryDirectory() as directory:
