@@ -25,16 +25,12 @@ class sleeping_coroutines;
 
 // A frame has one for each sleep, and there can be many: so it is small.
 struct sleeper : wheel_timer {
-  sleeper(node_core* of, std::chrono::nanoseconds how_long) noexcept : time(how_long), core(of) {}
+  sleeper(node_core* of, std::chrono::nanoseconds how_long) noexcept : core(of), time(how_long) {}
 
-  union {
-    std::chrono::nanoseconds time;  // before it sleeps
-    std::coroutine_handle<> waiting;
-  };
-  union {
-    node_core* core;  // before it sleeps
-    errc result;
-  };
+  node_core* core;
+  std::chrono::nanoseconds time;
+  std::coroutine_handle<> waiting;
+  errc result = errc::ok;
 };
 }  // namespace detail
 

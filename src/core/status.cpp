@@ -372,7 +372,7 @@ error::error(errc code, std::string text, int system_code) noexcept
 error::error(errc code, const char* text, int system_code) noexcept
     : code_{code}, system_code_{system_code} {
   try {
-    *this = error{code, std::string{text}, system_code};
+    *this = error{code, std::string{text != nullptr ? text : ""}, system_code};
   } catch (const std::bad_alloc&) {
   }
 }

@@ -1,10 +1,11 @@
 #include "delivery/session_table.h"
 
-#include <iterator>
+#include <new>
 
 namespace atbus::detail {
 
-void session_table::remember(const node_instance& sender, const incoming_flow& flow, bool silent) {
+void session_table::remember(const node_instance& sender, const incoming_flow& flow,
+                             bool silent) noexcept {
   const auto found = places_.find(sender);
   if (found != places_.end())
     forget(found->second);
@@ -16,10 +17,14 @@ void session_table::remember(const node_instance& sender, const incoming_flow& f
       return;
     forget(sessions_.begin());
   }
-  session_list one;
-  one.push_back({sender, flow, silent});
-  places_.emplace(sender, one.begin());
-  sessions_.splice(sessions_.end(), one);
+  try {
+    session_list one;
+    one.push_back({sender, flow, silent});
+    places_.emplace(sender, one.begin());
+    sessions_.splice(sessions_.end(), one);
+  } catch (const std::bad_alloc&) {
+    lose(flow);
+  }
 }
 
 incoming_flow session_table::take(const node_instance& sender) {

@@ -19,7 +19,8 @@ class session_table {
   // The sender of this flow is away. A flow without a message takes no place, because a new flow is equal: so
   // failed handshakes push no other flow out. `silent`: the sender was declared dead only because it did not
   // answer.
-  void remember(const node_instance& sender, const incoming_flow& flow, bool silent = false);
+  void remember(const node_instance& sender, const incoming_flow& flow,
+                bool silent = false) noexcept;
   // Ends a flow that is not remembered, such as that of a client.
   void lose(const incoming_flow& flow) noexcept { lost_ += flow.has_begun() ? 1 : 0; }
   // The sender is back: returns its flow as remembered, or a new one. A new session is higher than all that

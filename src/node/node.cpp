@@ -289,10 +289,10 @@ bool gather_awaitable::await_suspend(std::coroutine_handle<> waiting) {
 }
 
 bool sleep_awaitable::await_suspend(std::coroutine_handle<> waiting) noexcept {
-  detail::node_core* const core = sleeper_.core;
-  const std::chrono::nanoseconds time = sleeper_.time;
   sleeper_.waiting = waiting;
-  sleeper_.result = core != nullptr ? core->sleeping().add(sleeper_, time) : errc::closed;
+  sleeper_.result = sleeper_.core != nullptr
+                        ? sleeper_.core->sleeping().add(sleeper_, sleeper_.time)
+                        : errc::closed;
   return sleeper_.result == errc::ok;
 }
 

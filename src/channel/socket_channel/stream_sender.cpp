@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -207,6 +208,7 @@ status stream_sender::flush(std::chrono::nanoseconds timeout) {
     return errc::used_after_fork;
   if (!through_stream_) {
     look(0);  // check whether the receiver is alive
+    leave_lane_that_ended();
     if (!through_stream_) {
       const status rung = lane_->flush(timeout);
       return rung == errc::would_block ? rung : usable();
@@ -490,12 +492,13 @@ std::size_t stream_sender::finish(std::chrono::nanoseconds longest,
   if (lane_ != nullptr) {
     // Refused while the receiver lives, because it still delivers these messages. A message whose handler
     // had begun counts as sent.
-    (void)lane_->take_back([&](bytes_view m, errc outcome) {
+    const auto hand_out = [&](bytes_view m, errc outcome) {
       if (outcome != errc::not_delivered)
         return;
       ++count;
       thrown.keep([&] { unsent(m); });
-    });
+    };
+    (void)lane_->take_back(std::ref(hand_out));  // as a function of its own it would take memory
   }
   thrown.rethrow();
   return count;

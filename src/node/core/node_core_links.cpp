@@ -258,14 +258,14 @@ void node_core::count_lost(const session& gone, const error& why) {
 
 // The peer had registered on it.
 void node_core::lost_link(peer& of, bool was_relayed) {
+  memory_shortage lack;
   if (!was_relayed && !reachability::has_place(of))
-    tree_.displace(of);
+    lack.during([&] { tree_.displace(of); });
   if (!of.sessions.empty()) {
     if (!reachability::is_there(of))
       dial_successor(of);
-    return;
+    return lack.rethrow();
   }
-  memory_shortage lack;
   lack.during([&] { retention_.lost(of); });
   lack.during([&] { directory_.lost(of); });
   lack.during([&] { retention_.let_go(of); });
@@ -275,13 +275,16 @@ void node_core::lost_link(peer& of, bool was_relayed) {
 // The link that a dial has led to has ended, or the dial has failed. True: nothing more is to be done.
 bool node_core::dial_ended(dial& which, session& gone, const error& why) {
   const bool registered = gone.of != nullptr;
+  memory_shortage lack;
   if (!registered && which.is_to_sibling()) {
-    const std::string reason =
-        gone.failure != errc::ok ? std::string{explain(gone.failure)} : why.text();
+    std::string reason;
+    lack.during([&] {
+      reason = gone.failure != errc::ok ? std::string{explain(gone.failure)} : why.text();
+    });
     siblings_.end_sibling_dial(*which.of, which, reason);
+    lack.rethrow();
     return true;
   }
-  memory_shortage lack;
   if (!registered && which.told != why.code() && gone.stage == session_stage::opening) {
     lack.during([&] { events_.log("no connection to " + dialing::at_place(which.where(), why)); });
     which.told = why.code();

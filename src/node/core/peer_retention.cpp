@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/memory_shortage.h"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {
@@ -29,9 +30,10 @@ void peer_retention::set_wanted(peer& of) {
 }
 
 void peer_retention::lost(peer& of) {
-  if (std::exchange(of.told_connected, false))
-    events_.tell_endpoint(of.id, endpoint_event::disconnected);
   left(of);
+  if (of.told_connected)
+    events_.tell_endpoint(of.id, endpoint_event::disconnected);
+  of.told_connected = false;
 }
 
 void peer_retention::left(peer& of) {
@@ -71,11 +73,13 @@ void peer_retention::forget(peer& of) {
     sessions_.away().lose(of.in);
   else if (of.instance.incarnation != 0)
     sessions_.away().remember(of.instance, of.in, of.silent);
-  if (of.wants_room)
-    events_.tell_writable(of.id);  // to be told that there is no such peer
+  memory_shortage lack;
+  if (of.wants_room)  // to be told that there is no such peer
+    lack.during([&] { events_.tell_writable(of.id); });
   if (parent_.last == &of)
     parent_.last = nullptr;
   peers_.erase(of);
+  lack.rethrow();
 }
 
 void peer_retention::seek(peer& of) {

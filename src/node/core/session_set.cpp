@@ -44,13 +44,8 @@ void session_set::give_back_flow(session& gone) noexcept {
                       std::any_of(all_.begin(), all_.end(), [&](const auto& other) {
                         return other->has_flow && other->flow_of == gone.flow_of;
                       });
-  if (in_use)
-    return;
-  try {
+  if (!in_use)
     away_.remember(gone.flow_of, gone.flow);
-  } catch (const std::bad_alloc&) {
-    away_.lose(gone.flow);
-  }
 }
 
 void session_set::end(session& gone) noexcept {

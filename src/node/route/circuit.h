@@ -246,6 +246,7 @@ class circuits {
 
   void tell_rests();
   void tell_due();
+  void remove(circuit& gone) noexcept;
   void send_unflushed() noexcept;
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);

@@ -178,13 +178,29 @@ void circuits::tell_due() {
     turn_.clear();
   }
   turn_.swap(due_);
-  for (std::size_t i = 0; i != turn_.size(); ++i) {
-    circuit* const one = turn_[i];
+  // What is thrown leaves the rest for the next call, and the one it is about unless that is gone.
+  struct rest {
+    circuits& of;
+    std::size_t at = 0;
+    bool is_gone = false;
+    ~rest() {
+      if (of.closed_)
+        return;
+      if (at != of.turn_.size() && (is_gone || std::exchange(of.turn_[at]->listed_, true)))
+        ++at;  // gone, or listed again already
+      for (; at < of.turn_.size(); ++at)
+        of.due_.push_back(of.turn_[at]);
+      of.turn_.clear();
+    }
+  } left{*this};
+  for (; left.at != turn_.size(); ++left.at, left.is_gone = false) {
+    circuit* const one = turn_[left.at];
     one->listed_ = false;
-    if (std::exchange(one->open_due_, false) && !one->over_)
+    if (one->open_due_ && !one->over_)
       events_.opened(*one, false);
     if (closed_)
       return;
+    one->open_due_ = false;
     const circuit_step owed = std::exchange(one->owed_, circuit_step::carry);
     if (owed != circuit_step::carry)
       one->answer_.cancel();
@@ -199,23 +215,34 @@ void circuits::tell_due() {
       continue;
     if (one->why_ != errc::peer_closed)
       say(one->peer_, one->number_, circuit_step::ended, 1);
+    struct last_word {
+      circuits& owner;
+      circuit& of;
+      ~last_word() {
+        if (!owner.closed_)
+          owner.remove(of);
+      }
+    } const end{*this, *one};
+    left.is_gone = true;
     events_.closed(*one, error{one->why_});
     if (closed_)
       return;
-    accepted_ -= one->accepted_ ? 1 : 0;
-    if (one->listed_)
-      std::erase(due_, one);
-    if (one->blocked_)
-      std::erase(blocked_, one);
-    if (one->unflushed_)
-      std::erase(unflushed_, one);
-    if (one->resting_)
-      std::erase(resting_, one);
-    if (last_found_ == one)
-      last_found_ = nullptr;
-    all_.erase(one->number_);
   }
-  turn_.clear();
+}
+
+void circuits::remove(circuit& gone) noexcept {
+  accepted_ -= gone.accepted_ ? 1 : 0;
+  if (gone.listed_)
+    std::erase(due_, &gone);
+  if (gone.blocked_)
+    std::erase(blocked_, &gone);
+  if (gone.unflushed_)
+    std::erase(unflushed_, &gone);
+  if (gone.resting_)
+    std::erase(resting_, &gone);
+  if (last_found_ == &gone)
+    last_found_ = nullptr;
+  all_.erase(gone.number_);
 }
 
 void circuits::send_unflushed() noexcept {

@@ -140,6 +140,13 @@ TEST(Error, IsNoErrorByDefault) {
   EXPECT_EQ(e.text(), "");
 }
 
+TEST(Error, WithoutASentenceHasThatOfItsCode) {
+  const char* const none = nullptr;
+  for (const error& e : {error{errc::closed}, error{errc::closed, {}, 0}, error{errc::closed, none},
+                         error{errc::closed, std::string{}}})
+    EXPECT_EQ(e.text(), explain(errc::closed));
+}
+
 TEST(Error, KeepsItsSentence) {
   const error e{errc::invalid_name, "name 'a/b' holds a slash"};
   EXPECT_FALSE(e);

@@ -233,6 +233,53 @@ TEST_F(NodeOutOfMemory, LosesCountOfNothingWhenALinkEnds) {
   }
 }
 
+// Two peers over a relay leave at once: their circuits end in one poll.
+TEST_F(NodeOutOfMemory, LetsAllCircuitsGoThatEnd) {
+  node parent{64, node_options{}.children("64/58")};
+  ASSERT_TRUE(parent.listen(where()));
+  bool failed = true;
+  for (std::uint64_t good = 0; failed; ++good) {
+    SCOPED_TRACE(good);
+    ASSERT_LT(good, 1000U);
+    const node_options child = node_options{}.parent(where());
+    node asked{65, child};
+    node one{66, child};
+    node two{67, child};
+    std::uint64_t reported = 0;
+    listen_to(asked, reported);
+    asked.on_message([](const message&) {});
+    const auto run_until = [&](auto&& is_done) {
+      for (const auto end = now() + 20s; !is_done() && now() < end;) {
+        for (node* each : {&asked, &parent, &one, &two})
+          each->poll();
+      }
+      return is_done();
+    };
+    ASSERT_TRUE(
+        run_until([&] { return asked.parent() != 0 && one.parent() != 0 && two.parent() != 0; }));
+    ASSERT_TRUE(one.send(65, 1, "x"));
+    ASSERT_TRUE(two.send(65, 1, "x"));
+    ASSERT_TRUE(run_until([&] { return asked.stats().delivered == 2; }));
+    ASSERT_TRUE(one.disconnect(65));
+    ASSERT_TRUE(two.disconnect(65));
+    for (int i = 0; i != 5; ++i) {
+      one.poll();
+      two.poll();
+      parent.poll();
+    }
+    {
+      const test::allocation_failure none{good};
+      try {
+        asked.poll();
+      } catch (const std::bad_alloc&) {
+      }
+      failed = test::allocation_failure::happened();
+    }
+    EXPECT_TRUE(run_until([&] { return asked.endpoints().size() == 1; }))
+        << "only the parent stays";
+  }
+}
+
 // Calls whose time is over while there is no memory are made once there is some.
 class CallsOutOfMemory : public NodeOutOfMemory {
  protected:

@@ -50,6 +50,18 @@ TEST_F(NodeCoroutines, SleepOnTheClockOfTheNode) {
   }
 }
 
+TEST_F(NodeCoroutines, SleepAgainWithTheSameAwaitable) {
+  int woke = 0;
+  const auto run = [&]() -> atbus::task<> {
+    auto pause = asking().sleep(10ms);  // under test: simulated time
+    for (; woke != 3; ++woke)
+      co_await pause;
+  };
+  asking().spawn(run());
+  run_for(1s);
+  EXPECT_EQ(woke, 3);
+}
+
 TEST_F(NodeCoroutines, WakeInAPollThatTakesNoMessages) {
   node quiet{5};
   bool woke = false;
