@@ -80,6 +80,11 @@ configure() {
   (cd "$root" && cmake --preset "$preset" "$@")
 }
 
+# The command's tests would take as long to build as all those of the library.
+configure_asan() {
+  configure asan -D ATBUS_BUILD_TOOLS=OFF -D ATBUS_BUILD_SAMPLES=OFF
+}
+
 # build PRESET [TARGET...]
 build() {
   local preset=$1 targets=()
