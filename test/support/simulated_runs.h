@@ -2,6 +2,7 @@
 //
 //   ATBUS_SIMULATION_SEEDS=100000 ATBUS_SIMULATION_FIRST_SEED=1 bin/simulation_node_test
 //   ATBUS_SIMULATION_SEED=4711 bin/simulation_node_test
+//   ATBUS_SIMULATION_COUNT=1 bin/simulation_node_test     # how many seeds fail, instead of the first one
 #pragma once
 
 #include <ctime>
@@ -63,7 +64,9 @@ template <class Make>
 void run_seeds(std::uint64_t usual_seeds, Make make) {
   const std::uint64_t first = from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
   const std::uint64_t seeds = from_environment("ATBUS_SIMULATION_SEEDS", usual_seeds);
+  const bool counts = from_environment("ATBUS_SIMULATION_COUNT", 0) != 0;
   const std::clock_t began = std::clock();
+  std::uint64_t failed = 0;
   std::uint64_t messages = 0;
   double node_minutes = 0;
   std::chrono::duration<double> recovery_longest{0};
@@ -77,12 +80,17 @@ void run_seeds(std::uint64_t usual_seeds, Make make) {
     recovery_longest = std::max<std::chrono::duration<double>>(recovery_longest, one.recovery);
     if (one.fault.empty())
       continue;
+    ++failed;
+    if (counts)
+      continue;
     const auto shorter = shrink(all, std::chrono::minutes{1});
     std::ostringstream trace;
     const run_result again = run(shorter, &trace);
     FAIL() << "seed " << seed << ": " << one.fault << "\nshortened: " << again.fault << '\n'
            << to_text(shorter) << trace.str();
   }
+  if (counts)
+    std::cout << failed << " of " << seeds << " seeds fail\n";
   const double cpu = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   std::cout << seeds << " seeds, " << node_minutes << " node-minutes with "
             << static_cast<double>(messages) / node_minutes << " messages each, "

@@ -1,0 +1,15 @@
+# Whether each bug of test/mutation fits the code as it is: cmake -D SOURCE_DIR=... -P patches_test.cmake
+find_program(git git REQUIRED)
+file(GLOB patches ${SOURCE_DIR}/test/mutation/*.patch)
+list(LENGTH patches count)
+if(count EQUAL 0)
+  message(FATAL_ERROR "there are no patches in test/mutation")
+endif()
+foreach(patch IN LISTS patches)
+  execute_process(COMMAND ${git} apply --check ${patch} WORKING_DIRECTORY ${SOURCE_DIR}
+                  RESULT_VARIABLE code ERROR_VARIABLE why)
+  if(NOT code EQUAL 0)
+    message(SEND_ERROR "${patch} does not fit: ${why}")
+  endif()
+endforeach()
+message(STATUS "${count} bugs fit")
