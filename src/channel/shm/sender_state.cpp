@@ -9,8 +9,8 @@
 #include <ctime>
 #include <utility>
 
-#include "channel/common/first_exception.h"
 #include "channel/shm/lane_stats.h"
+#include "core/first_exception.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
 

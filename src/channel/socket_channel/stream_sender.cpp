@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "channel/common/first_exception.h"
 #include "channel/common/frame.h"
 #include "channel/stream/frame_queue.h"
+#include "core/first_exception.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "core/memory_shortage.h"
+#include "core/first_exception.h"
 #include "core/text.h"
 #include "node/core/node_core.h"
 
@@ -228,24 +228,24 @@ void node_core::closed(link& at, const error& why) {
   if (node_.closed || gone == nullptr)
     return;
   outbox_.close_paths();
-  memory_shortage lack;
+  first_exception thrown;
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away)
-    lack.during([&] { count_lost(*gone, why); });
+    thrown.keep([&] { count_lost(*gone, why); });
   if (gone->stage == session_stage::registering && gone->failure == errc::ok)
     ++node_.stats.registrations_failed;
   if (of != nullptr)
-    lack.during([&] { choice_.path_ended(*of, *gone); });
+    thrown.keep([&] { choice_.path_ended(*of, *gone); });
   bool is_told = of == nullptr;
   if (dial* const which = gone->dialled; which != nullptr) {
     which->at = nullptr;
-    lack.during([&] { is_told = dial_ended(*which, *gone, why) || is_told; });
+    thrown.keep([&] { is_told = dial_ended(*which, *gone, why) || is_told; });
   }
   const bool is_relayed = at.kind() == link_kind::relayed;
   sessions_.end(*gone);
   if (!is_told)
-    lack.during([&] { lost_link(*of, is_relayed); });
-  lack.rethrow();
+    thrown.keep([&] { lost_link(*of, is_relayed); });
+  thrown.rethrow();
 }
 
 void node_core::count_lost(const session& gone, const error& why) {
@@ -258,35 +258,35 @@ void node_core::count_lost(const session& gone, const error& why) {
 
 // The peer had registered on it.
 void node_core::lost_link(peer& of, bool was_relayed) {
-  memory_shortage lack;
+  first_exception thrown;
   if (!was_relayed && !reachability::has_place(of))
-    lack.during([&] { tree_.displace(of); });
+    thrown.keep([&] { tree_.displace(of); });
   if (!of.sessions.empty()) {
     if (!reachability::is_there(of))
       dial_successor(of);
-    return lack.rethrow();
+    return thrown.rethrow();
   }
-  lack.during([&] { retention_.lost(of); });
-  lack.during([&] { directory_.lost(of); });
-  lack.during([&] { retention_.let_go(of); });
-  lack.rethrow();
+  thrown.keep([&] { retention_.lost(of); });
+  thrown.keep([&] { directory_.lost(of); });
+  thrown.keep([&] { retention_.let_go(of); });
+  thrown.rethrow();
 }
 
 // The link that a dial has led to has ended, or the dial has failed. True: nothing more is to be done.
 bool node_core::dial_ended(dial& which, session& gone, const error& why) {
   const bool registered = gone.of != nullptr;
-  memory_shortage lack;
+  first_exception thrown;
   if (!registered && which.is_to_sibling()) {
     std::string reason;
-    lack.during([&] {
+    thrown.keep([&] {
       reason = gone.failure != errc::ok ? std::string{explain(gone.failure)} : why.text();
     });
     siblings_.end_sibling_dial(*which.of, which, reason);
-    lack.rethrow();
+    thrown.rethrow();
     return true;
   }
   if (!registered && which.told != why.code() && gone.stage == session_stage::opening) {
-    lack.during([&] { events_.log("no connection to " + dialing::at_place(which.where(), why)); });
+    thrown.keep([&] { events_.log("no connection to " + dialing::at_place(which.where(), why)); });
     which.told = why.code();
   }
   // One that ends as soon as it has registered is a failure too.
@@ -302,7 +302,7 @@ bool node_core::dial_ended(dial& which, session& gone, const error& why) {
   }
   if (peer* const whom = which.of; whom != nullptr && whom->out.holds())
     retention_.seek(*whom);  // this way has failed now
-  lack.rethrow();
+  thrown.rethrow();
   return false;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/memory_shortage.h"
+#include "core/first_exception.h"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {
@@ -73,13 +73,13 @@ void peer_retention::forget(peer& of) {
     sessions_.away().lose(of.in);
   else if (of.instance.incarnation != 0)
     sessions_.away().remember(of.instance, of.in, of.silent);
-  memory_shortage lack;
+  first_exception thrown;
   if (of.wants_room)  // to be told that there is no such peer
-    lack.during([&] { events_.tell_writable(of.id); });
+    thrown.keep([&] { events_.tell_writable(of.id); });
   if (parent_.last == &of)
     parent_.last = nullptr;
   peers_.erase(of);
-  lack.rethrow();
+  thrown.rethrow();
 }
 
 void peer_retention::seek(peer& of) {

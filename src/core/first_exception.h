@@ -1,4 +1,4 @@
-// Keeps the first exception that calls of user code throw, until all these calls were made.
+// Several steps that are all taken, whatever one of them throws: the first exception is thrown after the last.
 //
 // One thread.
 #pragma once
@@ -10,10 +10,10 @@ namespace atbus::detail {
 
 class first_exception {
  public:
-  template <class Call>
-  void keep(Call&& call) noexcept {
+  template <class Step>
+  void keep(Step&& step) noexcept {
     try {
-      std::forward<Call>(call)();
+      step();
     } catch (...) {
       if (!first_)
         first_ = std::current_exception();
