@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -184,64 +183,51 @@ void link_choice::path_ended(peer& of, session& gone) {
   }
 }
 
-// Without memory for a message the rest is lost, and only counted: it can't be handed over later.
+// Without memory for all of them they are lost: counted, and reported as unknown.
 std::list<held_message> link_choice::take_left(peer& of, link& from) {
   struct jump {
-    std::uint64_t index;   // of the first message behind it
+    std::size_t index;     // of the first message behind it
     std::uint64_t before;  // number of the last message in front of it
   };
   std::list<held_message> left;
   std::vector<jump> jumps;
-  std::uint64_t lost = 0;
+  std::uint64_t found = 0;
   bool is_short = false;
-  std::optional<jump> behind;   // the first one at or behind the end of what is kept
-  bool is_behind_lost = false;  // there is one, but it can't be read
   const auto keep = [&](const message_head& head, bytes_view payload, errc fate) {
-    held_message message;
+    held_message& message = left.emplace_back();
     message.type = head.type;
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
     message.flags = head.flags & exchange_flags;
     message.bytes.assign(payload.begin(), payload.end());
-    left.push_back(std::move(message));
   };
   const auto take = [&](bytes_view bytes, errc fate) {
     message_head head;
     if (decode(bytes, head) != head_fault::none)
       return;
-    const bool is_data = head.kind == message_kind::data;
-    if (!is_data && head.kind != message_kind::flow)
+    found += head.kind == message_kind::data ? 1 : 0;
+    if (is_short)
       return;
     try {
-      flow_body body;
-      if (!is_data && !decode(bytes, body))
-        return;
-      if (!is_short)
-        return is_data ? keep(head, payload_of(bytes), fate)
-                       : jumps.push_back({left.size(), body.before});
-      if (!is_data && !behind && !is_behind_lost)
-        behind = {left.size() + lost, body.before};
+      if (head.kind == message_kind::data)
+        keep(head, payload_of(bytes), fate);
+      else if (flow_body body; head.kind == message_kind::flow && decode(bytes, body))
+        jumps.push_back({left.size(), body.before});
     } catch (const std::bad_alloc&) {
-      if (!std::exchange(is_short, true) && !jumps.empty() && jumps.back().index == left.size())
-        behind = jumps.back();
-      is_behind_lost = is_behind_lost || (!is_data && !behind);
+      is_short = true;
+      left.clear();
     }
-    if (is_short && is_data)
-      ++lost;
   };
   from.take_unreleased(std::ref(take));  // as a function of its own it would take memory
+  if (is_short) {
+    if (found != 0)
+      events_.tell_lost(of, found);
+    return {};
+  }
   for (held_message& message : left)
     message.may_be_inherited = message.may_have_arrived && from.may_be_inherited();
-  if (is_behind_lost) {
-    lost += left.size();
-    left.clear();
-  }
   std::uint64_t number = of.out.last_sent();
-  if (lost != 0) {
-    number = behind ? behind->before - (behind->index - left.size()) : number - lost;
-    events_.tell_lost(of, lost);
-  }
   std::size_t index = left.size();
   for (auto message = left.rbegin(); message != left.rend(); ++message, --index) {
     for (; !jumps.empty() && jumps.back().index >= index; jumps.pop_back()) {
