@@ -21,6 +21,14 @@ class kept_requests {
   // `key` is secret: peers choose the numbers, and could put all of them into one list.
   explicit kept_requests(std::uint64_t key) : key_(key | 1) {}
 
+  // The high bits of a product depend on all bits below (Dietzfelbinger, J. Algorithms 1997). The incarnation is
+  // multiplied first, so that no pair of it and a number can be chosen that has the hash of another pair.
+  [[nodiscard]] static std::uint64_t hash(std::uint64_t key, std::uint64_t incarnation,
+                                          std::uint64_t number) noexcept {
+    const std::uint64_t mixed = incarnation * key;
+    return (number ^ mixed ^ mixed >> 32) * key;
+  }
+
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   void add(request& which) noexcept {
@@ -65,11 +73,7 @@ class kept_requests {
 
  private:
   [[nodiscard]] request*& list_of(std::uint64_t incarnation, std::uint64_t number) noexcept {
-    // The high bits of a product depend on all bits below (Dietzfelbinger, J. Algorithms 1997). The first one
-    // is there so that nobody can choose a number for an incarnation that has the hash of another pair.
-    const std::uint64_t mixed = incarnation * key_;
-    return lists_[((number ^ mixed ^ mixed >> 32) * key_) >>
-                  (64 - std::countr_zero(lists_.size()))];
+    return lists_[hash(key_, incarnation, number) >> (64 - std::countr_zero(lists_.size()))];
   }
   void link_in(request& which) noexcept {
     request*& list = list_of(which.incarnation_, which.number_);

@@ -126,7 +126,7 @@ class RelayedRequest : public ::testing::Test {
   RelayedRequest() {
     testing::process_options above;
     above.host = 1;
-    above.node.children("0x10000/48");
+    above.node.children("0x10000/48").ping_interval(5min);
     sim.start(
         root,
         [this](node& n) {
@@ -138,6 +138,7 @@ class RelayedRequest : public ::testing::Test {
     testing::process_options between;
     between.host = 2;
     between.node.allow_unauthenticated().children("0x10100/56").parent("ipv4://10.0.0.1:7000");
+    between.node.ping_interval(5min);
     sim.start(
         middle, [](node& n) { EXPECT_TRUE(n.listen("ipv4://10.0.0.2:7000")); }, between);
     testing::process_options below;
@@ -183,6 +184,16 @@ TEST_F(RelayedRequest, KeepsAReplyToACommandUntilThereIsAWay) {
   }));
   answer_without_a_way([this] { EXPECT_TRUE(commanded.at(0).reply("done")); });
   EXPECT_EQ(told, "done");
+}
+
+// The handshake of its circuit ends after half a minute.
+TEST_F(RelayedRequest, IsNotSaidToBeTimedOutLongBeforeItsDeadline) {
+  sim.stop_for(root, 3min);
+  ASSERT_TRUE(sim.node(leaf).request(root, 7, "x", 10min, [this](const response& r) {
+    told = r.how() ? std::string{r.text()} : std::string{name(r.how().code())};
+  }));
+  sim.run_for(2min);
+  EXPECT_EQ(told, "not_connected");
 }
 
 // Its link has ended, and what was in it may have arrived.

@@ -1,11 +1,11 @@
-// Durations as users may give them: none, the shortest, less than none, the longest.
+// Durations as users may give them: none, the shortest, less than none, the longest_duration.
 #include "node_core_fixture.h"
 
 namespace atbus::detail {
 namespace {
 
 using std::chrono::nanoseconds;
-constexpr nanoseconds longest = nanoseconds::max();
+constexpr nanoseconds longest_duration = nanoseconds::max();
 
 TEST(NodeDurations, AreRefusedWithTheNameOfTheOption) {
   struct option {
@@ -20,7 +20,7 @@ TEST(NodeDurations, AreRefusedWithTheNameOfTheOption) {
       {"message_deadline", [](nanoseconds t) { return plain().message_deadline(t); }, true},
       {"drain", [](nanoseconds t) { return plain().drain(t); }, true}};
   for (const option& each : all) {
-    EXPECT_TRUE(each.with(longest).check()) << each.name;
+    EXPECT_TRUE(each.with(longest_duration).check()) << each.name;
     EXPECT_TRUE(each.with(1ns).check()) << each.name;
     EXPECT_EQ(static_cast<bool>(each.with(0ns).check()), each.may_be_zero) << each.name;
     for (const nanoseconds wrong : {-1ns, nanoseconds::min()}) {
@@ -54,24 +54,24 @@ class NodeDuration : public NodeCore {
 };
 
 TEST_F(NodeDuration, APingIntervalForEverPingsNever) {
-  expect_a_message(plain().ping_interval(longest));
+  expect_a_message(plain().ping_interval(longest_duration));
 }
 TEST_F(NodeDuration, ARegistrationMayTakeForEver) {
-  expect_a_message(plain().first_idle_timeout(longest));
+  expect_a_message(plain().first_idle_timeout(longest_duration));
 }
 TEST_F(NodeDuration, ADeadlineMayBeFurtherThanTheClockGoes) {
-  expect_a_message(plain().message_deadline(longest));
+  expect_a_message(plain().message_deadline(longest_duration));
 }
 TEST_F(NodeDuration, ADrainMayTakeForEver) {
-  expect_a_message(plain().drain(longest));
+  expect_a_message(plain().drain(longest_duration));
 }
 TEST_F(NodeDuration, ARetryMayBeAtTheEndOfTime) {
-  expect_a_message(plain().retry(longest, longest));
-  party alone{net, 3, plain().retry(longest, longest)};
+  expect_a_message(plain().retry(longest_duration, longest_duration));
+  party alone{net, 3, plain().retry(longest_duration, longest_duration)};
   alone.connect(4);
   net.run_for(1h);
   EXPECT_EQ(alone.core().stats().dials, 1U);
-  party others{net, 5, plain().retry(longest / 2 + 1ns, longest)};
+  party others{net, 5, plain().retry(longest_duration / 2 + 1ns, longest_duration)};
   others.connect(4);
   net.run_for(1h);
   EXPECT_EQ(others.core().stats().dials, 1U);
@@ -96,7 +96,7 @@ TEST_F(NodeDuration, OnReadyMayWaitForEverOrNotAtAll) {
   party one{net, 1};
   std::vector<status> told;
   const auto tell = [&](status how) { told.push_back(how); };
-  EXPECT_TRUE(one.core().on_ready(bus_id{2}, longest, tell));
+  EXPECT_TRUE(one.core().on_ready(bus_id{2}, longest_duration, tell));
   EXPECT_TRUE(one.core().on_ready(bus_id{2}, nanoseconds::min(), tell));
   net.run_for(1h);
   EXPECT_TRUE(told.empty());
@@ -122,7 +122,7 @@ TEST_F(NodeDuration, AnswersToABroadcastAreAwaitedForEverOrNotAtAll) {
   const id_range all = *id_range::parse("0/32");
   std::vector<std::size_t> told;
   const auto tell = [&](const std::vector<bus_id>& who) { told.push_back(who.size()); };
-  EXPECT_TRUE(one.core().broadcast().send(all, 1, as_bytes("x"), longest, tell));
+  EXPECT_TRUE(one.core().broadcast().send(all, 1, as_bytes("x"), longest_duration, tell));
   net.run_for(1h);
   EXPECT_TRUE(told.empty());
   for (const nanoseconds none : {0ns, 1ns, -1ns, nanoseconds::min()})
@@ -135,7 +135,7 @@ TEST_F(NodeDuration, AnswersToABroadcastAreAwaitedForEverOrNotAtAll) {
 
 TEST_F(NodeDuration, OfAPolicyForOnePeerTheSameHolds) {
   party one{net, 1};
-  EXPECT_TRUE(one.core().set_policy(2, {.message_deadline = longest}));
+  EXPECT_TRUE(one.core().set_policy(2, {.message_deadline = longest_duration}));
   EXPECT_TRUE(one.core().set_policy(3, {.message_deadline = 1ns}));
   EXPECT_EQ(one.core().set_policy(2, {.message_deadline = -1ns}), errc::invalid_argument);
   EXPECT_EQ(one.core().set_policy(2, {.message_deadline = nanoseconds::min()}),
@@ -156,7 +156,7 @@ TEST_F(NodeDuration, APollMayTakeForEverOrTheShortestTime) {
   party one{net, 1};
   party two{net, 2};
   connect(one, two, 2);
-  for (const nanoseconds time : {0ns, 1ns, -1ns, nanoseconds::min(), longest}) {
+  for (const nanoseconds time : {0ns, 1ns, -1ns, nanoseconds::min(), longest_duration}) {
     two.node.limits.time = time;
     const std::size_t before = two.got.size();
     for (int i = 0; i != 100; ++i)
@@ -171,7 +171,7 @@ TEST_F(NodeDuration, ACommandMayWaitForEver) {
   connect(one, two, 2);
   std::vector<status> told;
   const auto tell = [&](status how, const command_reply&) { told.push_back(how); };
-  EXPECT_TRUE(one.core().commands().ask(bus_id{2}, {"nothing"}, longest, tell));
+  EXPECT_TRUE(one.core().commands().ask(bus_id{2}, {"nothing"}, longest_duration, tell));
   EXPECT_EQ(one.core().commands().ask(bus_id{2}, {"nothing"}, -1ns, tell), errc::invalid_argument);
   one.node.wake();
   net.run_for(1s);
@@ -184,7 +184,7 @@ TEST_F(NodeDuration, ACommandMayWaitForEver) {
 }
 
 TEST_F(NodeDuration, RunDrainsForAsLongAsItIsTold) {
-  party one{net, 1, plain().drain(longest)};
+  party one{net, 1, plain().drain(longest_duration)};
   one.connect(2);
   ASSERT_TRUE(one.send(2, "kept until somebody is there"));
   one.node.user().stop();
