@@ -1,4 +1,5 @@
 // Requests to a process that is killed and started again in mid traffic: each has exactly one outcome.
+#include <deque>
 #include <map>
 
 #include "child_process.h"
@@ -11,17 +12,27 @@ constexpr std::uint32_t echo_type = 7;
 
 class NodeRequestsFork : public NodeFixture {
  protected:
-  // Some answers are given later, so that the process dies with requests in hand.
+  // The latest requests wait for the next ones, so that the process dies with requests in hand. A message
+  // makes it answer them all.
   int serve() {
+    constexpr std::size_t kept = 8;
+    struct unanswered {
+      request what;
+      std::string text;
+    };
     node service{2, options()};
     require(static_cast<bool>(service.listen(where_)), "the service listens");
-    service.on_request(echo_type, [&service](request r) -> task<> {
-      const std::string text{r.text()};
-      // Time is the subject: the process has to be killed while it has requests in hand. No test waits for this.
-      if (text.back() == '7')
-        co_await service.sleep(2ms);
-      r.reply(text);
+    std::deque<unanswered> in_hand;
+    const auto answer = [&in_hand](std::size_t all_but) {
+      for (; in_hand.size() > all_but; in_hand.pop_front())
+        in_hand.front().what.reply(in_hand.front().text);
+    };
+    service.on_request(echo_type, [&](request& r) {
+      std::string text{r.text()};  // not kept by detach()
+      in_hand.push_back({r.detach(), std::move(text)});
+      answer(kept);
     });
+    service.on_message([&answer](const message&) { answer(0); });
     static_cast<void>(service.run());
     return 0;
   }
@@ -72,6 +83,7 @@ TEST_P(NodeRequestsFork, HaveOneOutcomeEachThoughTheServiceIsKilled) {
   }
   for (const auto end = now() + 20s; counts_[errc::ok] < 1000 && now() < end;)
     ask_for(20ms);
+  ASSERT_TRUE(first->send(2, 0, "answer all"));
   ASSERT_TRUE(turn({&*first}, [this] { return ended_ == asked_; }));
   EXPECT_EQ(outcomes_.size(), asked_);
   for (const auto& [number, times] : outcomes_)

@@ -175,7 +175,7 @@ TEST_F(StreamLanes, WhatADeadReceiverLeftComesBackThoughItsBellEndsFirst) {
         const status waited = out.wait_writable(30s);
         EXPECT_TRUE(waited == errc::retired || waited == errc::peer_closed) << waited.text();
       } else {
-        (void)out.prepare_sleep();
+        (void)out.prepare_sleep();  // a loop's turn; no sleep follows
         out.finish_sleep();
       }
       std::size_t back = 0;
