@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "atbus/clock.hpp"
+#include "core/error_text.h"
 #include "system/random.h"
 
 namespace atbus::detail {
@@ -48,12 +49,13 @@ bool set_int(int fd, int level, int option, int value) noexcept {
   return kernel().setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
-error socket_error(const std::string& text, int code) {
+error socket_error(const std::string& text, int code) noexcept {
   const bool descriptors = code == EMFILE || code == ENFILE;
-  return {errc::system_error,
-          text + ": can't make a socket" +
-              (descriptors ? "; close something, or raise the limit (ulimit -n)" : ""),
-          code};
+  return error_at(errc::system_error, text,
+                  descriptors
+                      ? "can't make a socket; close something, or raise the limit (ulimit -n)"
+                      : "can't make a socket",
+                  code);
 }
 
 error bind_error(const std::string& text, int code) {
@@ -105,20 +107,20 @@ error name_error(const std::string& text, int code, bool is_exchange) {
   }
 }
 
-error dial_error(const std::string& text, int code) {
+error dial_error(const std::string& text, int code) noexcept {
   switch (code) {
     case ECONNREFUSED:
     case ENOENT:
-      return {errc::not_found, text + ": nothing listens there yet"};
+      return error_at(errc::not_found, text, "nothing listens there yet");
     case EAGAIN:
-      return {errc::would_block, text + ": more dial than it accepts; try again"};
+      return error_at(errc::would_block, text, "more dial than it accepts; try again");
     case EACCES:
     case EPERM:
-      return {errc::denied, text + ": may not connect to it", code};
+      return error_at(errc::denied, text, "may not connect to it", code);
     case ETIMEDOUT:
-      return {errc::timed_out, text + ": no answer", code};
+      return error_at(errc::timed_out, text, "no answer", code);
     default:
-      return {errc::system_error, text + ": can't connect to it", code};
+      return error_at(errc::system_error, text, "can't connect to it", code);
   }
 }
 
@@ -444,7 +446,7 @@ void listening_socket::close() noexcept {
 }
 
 result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
-                                   const stream_options& options) {
+                                   const stream_options& options) noexcept {
   dialled_socket dialled;
   dialled.fd = stream_socket(to.family());
   if (!dialled.fd)
@@ -459,7 +461,7 @@ result<dialled_socket> dial_socket(const socket_address& to, const std::string& 
   return dialled;
 }
 
-error dial_result(int fd, const std::string& text) {
+error dial_result(int fd, const std::string& text) noexcept {
   int code = 0;
   socklen_t length = sizeof code;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) != 0)

@@ -106,8 +106,8 @@ struct dialled_socket {
 // Errors: not_found (nothing listens there), would_block (a Unix listener's backlog is full), denied,
 // system_error.
 [[nodiscard]] result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
-                                                 const stream_options& options);
+                                                 const stream_options& options) noexcept;
 // What became of it; to be asked once it is writable.
-[[nodiscard]] error dial_result(int fd, const std::string& text);
+[[nodiscard]] error dial_result(int fd, const std::string& text) noexcept;
 
 }  // namespace atbus::detail

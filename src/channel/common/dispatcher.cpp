@@ -1,5 +1,6 @@
 #include "atbus/detail/dispatcher.hpp"
 
+#include <new>
 #include <utility>
 
 #include "atbus/clock.hpp"
@@ -38,8 +39,12 @@ void dispatcher::end() noexcept {
 }
 
 void dispatcher::problem(error what) noexcept {
-  if (on_problem_ || problems_.size() < problems_kept)
+  if (!on_problem_ && problems_.size() >= problems_kept)
+    return;
+  try {
     problems_.push_back(std::move(what));
+  } catch (const std::bad_alloc&) {  // the counters still show it
+  }
 }
 
 void dispatcher::report(error what) noexcept {

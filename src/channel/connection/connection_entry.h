@@ -23,6 +23,7 @@
 #include "channel/stream/newcomers.h"
 #include "channel/stream/opening.h"
 #include "channel/stream/stream_link.h"
+#include "core/timer_queue.h"
 
 namespace atbus::detail {
 
@@ -37,6 +38,8 @@ struct listener_entry;
 
 struct connection_entry : newcomer {
   enum class phase : std::uint8_t { resolving, connecting, waiting, linked, closed };
+
+  explicit connection_entry(timer_queue& timers) : clock(timers, {}) {}
 
   std::uint64_t id = 0;
   std::string peer;
@@ -73,8 +76,6 @@ struct connection_entry : newcomer {
   bool goodbye = false;    // this end's goodbye is queued
   bool shut = false;       // and written: the sending half is closed
   bool more = false;       // complete frames may be left from the last read
-  bool dirty = false;      // in the list of connections to be written
-  bool due = false;        // in the list of connections whose handlers are to be called
   bool wants_writable = false;
   bool writable_due = false;
   bool blocked = false;           // the kernel did not take all
@@ -85,7 +86,8 @@ struct connection_entry : newcomer {
   std::chrono::nanoseconds connect_ends_at{0};
   std::chrono::nanoseconds linger_ends_at{0};
   std::chrono::nanoseconds starved_until{0};  // 0: not starved of memory
-  std::chrono::nanoseconds timer_at{0};       // its time in the set of timers; 0: not in it
+  std::chrono::nanoseconds timer_at{0};       // the time of `clock`; 0: not set
+  timer clock;
 
   std::size_t limit = 0;  // payload bytes of the longest message that may be sent
   frame_chunk chunk;      // settle() adds its frames to the queue
@@ -95,7 +97,10 @@ struct connection_entry : newcomer {
   std::uint64_t released = 0;  // frames, if the user releases them
   frame_marks marks;
 
-  line_place<connection_entry> turn;  // in the line of connections to be read
+  line_place<connection_entry> turn;   // in the line of connections to be read
+  line_place<connection_entry> dirty;  // in that of connections to be written
+  line_place<connection_entry> due;    // in that of connections whose handlers are to be called
+  line_place<connection_entry> asked;  // in that of connections that began a name lookup
 
   // Bytes accepted and not released.
   [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + chunk.appended(); }

@@ -7,6 +7,7 @@
 #include "channel/connection/connection_set.h"
 #include "channel/shm/segment.h"
 #include "core/address_kinds.h"
+#include "core/error_text.h"
 #include "system/random.h"
 
 namespace atbus::detail {
@@ -93,11 +94,11 @@ void connection_core::accept_some(listener_entry& from) noexcept {
     }
     if (goes != nullptr) {
       ++dropped_;
-      end(*goes,
-          {errc::timed_out,
-           goes->peer + ": too many unconfirmed connections, most of them from its address"});
+      end(*goes, error_at(errc::timed_out, goes->peer,
+                          "too many unconfirmed connections, most of them from its address"));
     }
-    add_accepted(from, std::move(socket));
+    if (!add_accepted(from, std::move(socket)))
+      return;
   }
 }
 
@@ -114,23 +115,33 @@ bool connection_core::has_room(listener_entry& at, connection_entry*& goes) noex
   return goes != nullptr;
 }
 
-void connection_core::add_accepted(listener_entry& from, file socket) noexcept {
+bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   const connection_options& options = from.options.connection;
   set_stream_options(
       socket.get(), {.send_buffer = 0, .receive_buffer = 0, .keepalive = options.socket.keepalive});
-  connection_entry& c = add();
-  c.listener = &from;
-  c.listener_address = from.door.address();
-  c.peer = describe_peer(socket.get());
-  ++from.connections;
-  configure(c, options, from.local);
-  c.own.offers_lane_pair = from.offers_lanes;
-  if (!add_link(c, std::move(socket), true))
-    return;
-  from.unconfirmed.join(c, *c.link);
-  linked(c);
-  if (c.now == phase::linked)
-    busy_.join(c);  // a dialling peer has usually sent its hello already
+  connection_entry* added = nullptr;
+  try {
+    auto made = std::make_unique<connection_entry>(timers_);
+    made->listener_address = from.door.address();
+    made->peer = describe_peer(socket.get());
+    configure(*made, options, from.local);
+    made->own.offers_lane_pair = from.offers_lanes;
+    added = &add(std::move(made));
+    added->listener = &from;
+    ++from.connections;
+    if (!add_link(*added, std::move(socket), true))
+      return true;
+    from.unconfirmed.join(*added, *added->link);
+  } catch (const std::bad_alloc&) {
+    if (added != nullptr)
+      end(*added, {errc::out_of_memory});
+    report(from.door.refused(ENOMEM));
+    return false;
+  }
+  linked(*added);
+  if (added->now == phase::linked)
+    busy_.join(*added);  // a dialling peer has usually sent its hello already
+  return true;
 }
 
 void connection_core::configure(connection_entry& c, const connection_options& options,
@@ -162,17 +173,18 @@ result<connection> connection_core::connect(std::string_view text, const connect
   const fork_pause no_fork;
   if (size() >= slots_max)
     return error{errc::invalid_argument, "a set holds at most 1048576 connections"};
-  connection_entry& c = add();
-  c.dial = std::make_unique<dialler>(
+  auto made = std::make_unique<connection_entry>(timers_);
+  made->dial = std::make_unique<dialler>(
       *where,
       stream_options{.send_buffer = options.connection.socket.send_buffer,
                      .receive_buffer = options.connection.socket.receive_buffer,
                      .keepalive = options.connection.socket.keepalive},
       options.reconnect_min, options.reconnect_max);
-  c.peer = c.dial->text();
-  c.connect_timeout = options.connect_timeout;
-  configure(c, options.connection, where->kind() == address_kind::unix_socket);
-  c.own.offers_lane_pair = offers_lanes(*where);
+  made->peer = made->dial->text();
+  made->connect_timeout = options.connect_timeout;
+  configure(*made, options.connection, where->kind() == address_kind::unix_socket);
+  made->own.offers_lane_pair = offers_lanes(*where);
+  connection_entry& c = add(std::move(made));
   begin(c);
   return handle(c);
 }
@@ -190,8 +202,8 @@ void connection_core::begin(connection_entry& c) noexcept {
     return dial_next(c);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = epoll_tag(c.id)}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.dial->descriptor(), &interest) != 0)
-    return lost(c, {errc::system_error, c.peer + ": can't wait for its name", errno});
-  asked_.push_back(c.id);
+    return lost(c, error_at(errc::system_error, c.peer, "can't wait for its name", errno));
+  asked_.join(c);
 }
 
 void connection_core::dial_next(connection_entry& c) noexcept {
@@ -220,7 +232,13 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   c.limit = own.payload_max;
   settle(c);  // the link fills in the checksums of these frames
   c.chunk.checked = true;
-  c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
+  try {
+    c.link =
+        std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
+  } catch (const std::bad_alloc&) {
+    lost(c, error_at(errc::out_of_memory, c.peer, explain(errc::out_of_memory)));
+    return false;
+  }
   c.link->stop_when_opened();
   c.link->read_on();
   if (c.unconfirmed_limit != 0)
@@ -292,17 +310,8 @@ bool connection_core::succeeded(const connection_entry& c, const error& why) con
          why == errc::peer_closed && why.system_code() == 0;
 }
 
-// Without memory the name of the peer is left out.
-error connection_core::at_peer(const connection_entry& c, const error& why) noexcept {
-  try {
-    return why.with_text(c.peer + ": " + why.text());
-  } catch (const std::bad_alloc&) {
-    return why;
-  }
-}
-
 void connection_core::link_ended(connection_entry& c) noexcept {
-  lost(c, at_peer(c, c.link->why()));
+  lost(c, error_at(c.peer, c.link->why()));
 }
 
 void connection_core::lost(connection_entry& c, error why) noexcept {
@@ -342,7 +351,7 @@ void connection_core::end(connection_entry& c, error why) noexcept {
     }
   }
   c.why = std::move(why);
-  due(c);
+  due_.join(c);
 }
 
 // The claimed slot then returns `closed`.
@@ -381,7 +390,7 @@ void connection_core::close(connection_entry& c, std::chrono::nanoseconds linger
 }
 
 void connection_core::abort(connection_entry& c) noexcept {
-  end(c, {errc::closed, c.peer + ": closed by this end without linger"});
+  end(c, error_at(errc::closed, c.peer, "closed by this end without linger"));
 }
 
 // --- the rest

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "atbus/clock.hpp"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -176,23 +177,29 @@ connection_entry* connection_core::find(std::uint64_t id) const noexcept {
   return slots_[slot].get();
 }
 
-connection_entry& connection_core::add() {
-  std::uint32_t slot = 0;
+connection_entry& connection_core::add(std::unique_ptr<connection_entry> made) {
+  connection_entry& c = *made;
+  auto slot = static_cast<std::uint32_t>(slots_.size());
   if (free_.empty()) {
-    slot = static_cast<std::uint32_t>(slots_.size());
-    slots_.emplace_back();
-    free_.reserve(slots_.size());
+    if (slots_.size() == slots_.capacity())
+      slots_.reserve(std::max<std::size_t>(16, 2 * slots_.size()));
+    free_.reserve(slots_.capacity());  // so that forget() can't fail
+    slots_.push_back(std::move(made));
   } else {
     slot = free_.back();
     free_.pop_back();
+    slots_[slot] = std::move(made);
   }
-  slots_[slot] = std::make_unique<connection_entry>();
-  slots_[slot]->id = serials.fetch_add(1, std::memory_order_relaxed) << slot_bits | slot;
-  return *slots_[slot];
+  c.id = serials.fetch_add(1, std::memory_order_relaxed) << slot_bits | slot;
+  c.clock.replace([this, &c] { time_is_up(c); });
+  return c;
 }
 
 void connection_core::forget(connection_entry& c) noexcept {
   const fork_pause no_fork;
+  dirty_.leave(c);
+  due_.leave(c);
+  asked_.leave(c);
   const auto slot = static_cast<std::uint32_t>(c.id & slot_mask);
   slots_[slot].reset();
   free_.push_back(slot);
@@ -201,14 +208,11 @@ void connection_core::forget(connection_entry& c) noexcept {
 void connection_core::report_fault(const connection_entry& c) noexcept {
   ++faulty_;
   if (!c.told && c.dial == nullptr) {
-    report({c.link->why().code(),
-            c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()});
+    report(error_of([&]() -> error {
+      return {c.link->why().code(),
+              c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()};
+    }));
   }
-}
-
-void connection_core::due(connection_entry& c) noexcept {
-  if (!std::exchange(c.due, true))
-    due_.push_back(c.id);
 }
 
 channel_stats connection_core::stats() const {
@@ -368,7 +372,7 @@ bool connection_core::tell_opened(connection_entry& c) {
     settle(c);
     const error too_long = check_queued_lengths(*c.queue, c.limit);
     if (!too_long) {
-      end(c, at_peer(c, too_long));
+      end(c, error_at(c.peer, too_long));
       return true;
     }
   }
@@ -385,11 +389,8 @@ bool connection_core::tell_opened(connection_entry& c) {
 bool connection_core::tell_all_due() {
   // Connections that handlers add meanwhile have to wait for the next poll.
   for (std::size_t left = due_.size(); left != 0; --left) {
-    connection_entry* const c = find(due_.front());
-    due_.pop_front();
-    if (c == nullptr)
-      continue;
-    c->due = false;
+    connection_entry* const c = due_.first();
+    due_.leave(*c);
     if (c->now != phase::closed) {
       if (std::exchange(c->writable_due, false) && handlers_.on_writable)
         handlers_.on_writable(handle(*c));

@@ -17,11 +17,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -116,6 +115,7 @@ class connection_core final : public dispatcher, public fork_guard {
   static constexpr std::chrono::nanoseconds never{0};
   // Queued bytes are written at the end of the turn, or earlier when they reach this size.
   static constexpr std::uint64_t write_size = 256 * 1024;
+  static constexpr std::string_view peer_has_closed = "the other end has closed the connection";
 
   connection_core(connection_handlers handlers, const connection_set_options& options);
   ~connection_core() override;
@@ -124,21 +124,22 @@ class connection_core final : public dispatcher, public fork_guard {
   void destroy() noexcept override;
 
   // Opening and ending connections.
-  [[nodiscard]] connection_entry& add();
+  // Gives it an id and a slot. Throws std::bad_alloc; then nothing has changed.
+  connection_entry& add(std::unique_ptr<connection_entry> made);
   void configure(connection_entry& c, const connection_options& options, bool local);
   [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
   void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
-  void add_accepted(listener_entry& from, file socket) noexcept;
+  // False: there is no memory for it, and it is closed.
+  bool add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
   void dial_next(connection_entry& c) noexcept;
   void linked(connection_entry& c) noexcept;
   [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
   // Ends the attempt or the link.
   void lost(connection_entry& c, error why) noexcept;
-  static error at_peer(const connection_entry& c, const error& why) noexcept;
   void link_ended(connection_entry& c) noexcept;  // the link has closed itself and has the reason
   void end(connection_entry& c, error why) noexcept;
   void unlink(connection_entry& c, const error& why) noexcept;
@@ -157,10 +158,9 @@ class connection_core final : public dispatcher, public fork_guard {
                                               status& why) noexcept;
   [[nodiscard]] status claim_chunk(connection_entry& c, std::size_t length) noexcept;
   void mark_dirty(connection_entry& c) noexcept {
-    if (!c.dirty) [[unlikely]]
-      list_dirty(c);
+    if (!dirty_.holds(c)) [[unlikely]]
+      dirty_.join(c);
   }
-  void list_dirty(connection_entry& c) noexcept;
   void write(connection_entry& c) noexcept;
   void wrote(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;
@@ -193,7 +193,6 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool tell_opened(connection_entry& c);
   [[nodiscard]] bool tell_due() { return due_.empty() || tell_all_due(); }
   [[nodiscard]] bool tell_all_due();
-  void due(connection_entry& c) noexcept;
   [[nodiscard]] connection handle(const connection_entry& c) const noexcept {
     return {anchor_, c.id};
   }
@@ -209,14 +208,14 @@ class connection_core final : public dispatcher, public fork_guard {
   bool flush_in_poll_;
   poll_rhythm rhythm_;
   chunk_cache chunks_{{.idle_bytes = std::size_t{4} << 20}};
+  timer_queue timers_;
   std::vector<std::unique_ptr<connection_entry>> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::unique_ptr<listener_entry>> listeners_;
-  std::set<std::pair<std::chrono::nanoseconds, connection_entry*>> timers_;
-  line<connection_entry, &connection_entry::turn> busy_;  // connections to be read
-  std::vector<std::uint64_t> dirty_;
-  std::vector<std::uint64_t> asked_;  // connections that began a name lookup since the last look
-  std::deque<std::uint64_t> due_;
+  line<connection_entry, &connection_entry::turn> busy_;    // connections to be read
+  line<connection_entry, &connection_entry::dirty> dirty_;  // to be written
+  line<connection_entry, &connection_entry::due> due_;      // whose handlers are to be called
+  line<connection_entry, &connection_entry::asked> asked_;  // new name lookups since the last look
 
   message_run lent_;  // lent to the handler
 

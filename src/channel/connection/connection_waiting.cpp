@@ -5,6 +5,7 @@
 
 #include "atbus/clock.hpp"
 #include "channel/connection/connection_set.h"
+#include "core/error_text.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {
@@ -43,11 +44,10 @@ void connection_core::look(std::int64_t timeout_ns) noexcept {
 }
 
 void connection_core::look_at_clock() noexcept {
-  if (timers_.empty() && listeners_.empty())
+  if (timers_.next() == timer_queue::never && listeners_.empty())
     return;
   const auto time = now();
-  while (!timers_.empty() && timers_.begin()->first <= time)
-    time_is_up(*timers_.begin()->second);
+  timers_.run(time);
   for (const auto& l : listeners_) {
     if (l->connections < l->options.connections)
       l->door.go_on(time);
@@ -55,10 +55,9 @@ void connection_core::look_at_clock() noexcept {
 }
 
 void connection_core::look_at_questions() noexcept {
-  while (!asked_.empty()) {
-    connection_entry* const c = find(asked_.back());
-    asked_.pop_back();
-    if (c != nullptr && c->now == phase::resolving)
+  while (connection_entry* const c = asked_.first()) {
+    asked_.leave(*c);
+    if (c->now == phase::resolving)
       ready(*c, 0);
   }
 }
@@ -97,6 +96,7 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
 }
 
 void connection_core::time_is_up(connection_entry& c) noexcept {
+  c.timer_at = never;
   const auto time = now();
   if (c.starved_until != std::chrono::nanoseconds{0} && c.starved_until <= time) {
     c.starved_until = std::chrono::nanoseconds{0};
@@ -109,19 +109,20 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
   }
   if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
     if (c.closing)
-      return end(c, {errc::timed_out, c.peer + ": the linger time has passed"});
-    return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
+      return end(c, error_at(errc::timed_out, c.peer, "the linger time has passed"));
+    return lost(c, error_at(errc::peer_closed, c.peer, peer_has_closed));
   }
   switch (c.now) {
     case phase::waiting:
       return begin(c);
     case phase::resolving:
     case phase::connecting:
-      return lost(c, {errc::timed_out, c.peer + ": no answer within the connect timeout"});
+      return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::linked:
       ++dropped_;
-      return lost(c, {errc::timed_out, c.peer + (c.opened ? ": it was not confirmed in time"
-                                                          : ": it has not said hello in time")});
+      return lost(
+          c, error_at(errc::timed_out, c.peer,
+                      c.opened ? "it was not confirmed in time" : "it has not said hello in time"));
     case phase::closed:
       return;
   }
@@ -135,11 +136,11 @@ void connection_core::set_timer(connection_entry& c) noexcept {
   }
   if (at == c.timer_at)
     return;
-  if (c.timer_at != never)
-    timers_.erase({c.timer_at, &c});
-  if (at != never)
-    timers_.emplace(at, &c);
   c.timer_at = at;
+  if (at == never)
+    c.clock.cancel();
+  else
+    c.clock.set(at);
 }
 
 // Removes the socket from epoll when there is nothing to watch for: epoll always reports the end of a
@@ -160,7 +161,7 @@ bool connection_core::watch(connection_entry& c) noexcept {
   const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
                          c.link->descriptor(), &interest) != 0) {
-    lost(c, {errc::system_error, c.peer + ": can't watch its socket", errno});
+    lost(c, error_at(errc::system_error, c.peer, "can't watch its socket", errno));
     return false;
   }
   c.watched_for = wanted;
@@ -184,14 +185,12 @@ std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
   constexpr std::chrono::nanoseconds none{-1};
   if (interrupted_ != interruption::none)
     return none;
-  auto at = std::chrono::nanoseconds::max();
-  if (!timers_.empty())
-    at = timers_.begin()->first;
+  auto at = timers_.next();
   for (const auto& l : listeners_) {
     if (!l->door.watching() && l->connections < l->options.connections)
       at = std::min(at, l->door.rests_until());
   }
-  if (at == std::chrono::nanoseconds::max())
+  if (at == timer_queue::never)
     return none;
   return std::max(at - now(), std::chrono::nanoseconds{0});
 }

@@ -6,6 +6,7 @@
 
 #include "atbus/clock.hpp"
 #include "channel/connection/connection_set.h"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -44,11 +45,6 @@ std::byte* connection_core::claim_in_new_chunk(connection_entry& c, std::size_t 
   return why ? claim(c, length, why) : nullptr;
 }
 
-void connection_core::list_dirty(connection_entry& c) noexcept {
-  c.dirty = true;
-  dirty_.push_back(c.id);
-}
-
 status connection_core::claim_chunk(connection_entry& c, std::size_t length) noexcept {
   // While the kernel takes nothing no write is due.
   const std::uint64_t due =
@@ -79,18 +75,16 @@ void connection_core::settle(connection_entry& c) noexcept {
 }
 
 void connection_core::flush() noexcept {
-  if (dirty_.empty() || interrupted_ != interruption::none)
+  if (interrupted_ != interruption::none)
     return;
-  std::erase_if(dirty_, [this](std::uint64_t id) {
-    connection_entry* const c = find(id);
-    if (c == nullptr)
-      return true;
-    if (!c->blocked)
-      write(*c);
-    c->dirty =
-        c->chunk.frame != nullptr;  // stay in the list: appending an open claim reports nothing
-    return !c->dirty;
-  });
+  for (std::size_t left = dirty_.size(); left != 0; --left) {
+    connection_entry& c = *dirty_.first();
+    dirty_.leave(c);
+    if (!c.blocked)
+      write(c);
+    if (c.chunk.frame != nullptr)
+      dirty_.join(c);  // appending an open claim reports nothing
+  }
 }
 
 status connection_core::flush(connection_entry& c) noexcept {
@@ -130,7 +124,7 @@ void connection_core::wrote(connection_entry& c) noexcept {
   note_starved(c);
   if (c.goodbye && !c.blocked) {
     if (c.peer_done)
-      return lost(c, {errc::peer_closed, c.peer + ": the other end has closed the connection"});
+      return lost(c, error_at(errc::peer_closed, c.peer, peer_has_closed));
     if (!std::exchange(c.shut, true))
       c.link->shut_down();
   }
@@ -151,7 +145,7 @@ void connection_core::tell_writable_soon(connection_entry& c) noexcept {
     return;
   c.wants_writable = false;
   c.writable_due = true;
-  due(c);
+  due_.join(c);
 }
 
 // A partly written frame is completed before it is released.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "atbus/build_settings.hpp"
@@ -73,6 +74,8 @@ error bell_server::open(const segment& s) {
   ended_.assign(lane_count_, 0);
   first_.assign(lane_count_, nothing);
   limit_ = 2 * std::size_t{lane_count_} + 16;
+  connections_.reserve(limit_);  // so that accepting and ending need no memory
+  free_.reserve(limit_);
   epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
   if (s.name.handed) {
     if (!epoll_)
@@ -365,6 +368,15 @@ void bell_server::abandon() noexcept {
 }
 
 bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept {
+  try {
+    return try_connect(name, lane);
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return false;
+  }
+}
+
+bool bell_client::try_connect(const segment_name& name, std::uint32_t lane) {
   fd_.reset();
   file fd = bell_socket();
   if (!fd)

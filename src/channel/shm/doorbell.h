@@ -124,6 +124,8 @@ class bell_client {
   void close() noexcept;
 
  private:
+  [[nodiscard]] bool try_connect(const segment_name& name, std::uint32_t lane);
+
   file fd_;
 };
 

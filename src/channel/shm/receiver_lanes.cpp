@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "channel/shm/receiver_state.h"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -121,7 +122,7 @@ void receiver_state::activate(lane_reader& lane) noexcept {
     // raises SIGBUS, whatever a sender claims. (A handed lane was reserved when it was handed out.)
     error reserved;
     if (!segment_.name.handed)
-      reserved = reserve_lane(segment_, index_of(lane));
+      reserved = error_of([&] { return reserve_lane(segment_, index_of(lane)); });
     if (!reserved) {
       stop_reading(lane, quarantine_impossible);
       problem(std::move(reserved));
@@ -159,10 +160,12 @@ void receiver_core::quarantine(lane_reader& lane) noexcept {
   if (lane.quarantined)
     return;
   self.stop_reading(lane, quarantine_impossible);
-  self.problem({errc::quarantined,
-                self.segment_.name.text() + ": lane " + std::to_string(self.index_of(lane)) +
-                    " holds impossible values and is no longer read; it is freed when its "
-                    "sender has ended. A process of this user wrote where it should not"});
+  self.problem(error_of([&]() -> error {
+    return {errc::quarantined,
+            self.segment_.name.text() + ": lane " + std::to_string(self.index_of(lane)) +
+                " holds impossible values and is no longer read; it is freed when its "
+                "sender has ended. A process of this user wrote where it should not"};
+  }));
 }
 
 void receiver_state::set_inactive(lane_reader& lane) noexcept {
@@ -535,11 +538,13 @@ bool receiver_state::barrier() noexcept {
     for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
       set_alert(lanes_[i], lanes_[i].alert & (alert_step - 1));
     }
-    problem({errc::not_supported,
-             segment_.name.text() +
-                 ": the kernel refuses membarrier; senders fence each message, and until all do, "
-                 "this receiver sleeps at most 1 ms at a time",
-             errno});
+    problem(error_of([this, code = errno]() -> error {
+      return {errc::not_supported,
+              segment_.name.text() +
+                  ": the kernel refuses membarrier; senders fence each message, and until all do, "
+                  "this receiver sleeps at most 1 ms at a time",
+              code};
+    }));
   }
   return false;
 }

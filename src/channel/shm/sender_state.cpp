@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "channel/shm/lane_stats.h"
+#include "core/error_text.h"
 #include "core/first_exception.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
@@ -451,6 +452,11 @@ bool sender_state::holds_messages() const noexcept {
   return !find_own_records(own) || !out_.is_empty_behind(own.begin);
 }
 
+std::uint64_t sender_state::held_bytes() const noexcept {
+  own_records own;
+  return find_own_records(own) ? own.end - own.begin : 0;
+}
+
 result<std::size_t> sender_state::take_back(const std::function<void(bytes_view, errc)>& each) {
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};
@@ -487,11 +493,15 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   slot.withdrawn.store(0, std::memory_order_release);
   rouse_receiver();  // a receiver that opened meanwhile has skipped this lane
   if (alive)
-    return error{errc::receiver_alive,
-                 segment_.name.text() + ": its receiver is alive and may handle them"};
+    return error_of([this]() -> error {
+      return {errc::receiver_alive,
+              segment_.name.text() + ": its receiver is alive and may handle them"};
+    });
   if (!possible)
-    return error{errc::quarantined,
-                 segment_.name.text() + ": the lane's control words are impossible"};
+    return error_of([this]() -> error {
+      return {errc::quarantined,
+              segment_.name.text() + ": the lane's control words are impossible"};
+    });
   // The lane holds them no more: hand all of them out whatever is thrown.
   first_exception thrown;
   std::size_t count = 0;

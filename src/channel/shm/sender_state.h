@@ -54,6 +54,8 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] status usable() const noexcept;
   // Whether the receiver has not handled all messages, as far as `head` tells.
   [[nodiscard]] bool holds_messages() const noexcept;
+  // The most bytes of records that take_back may hand out.
+  [[nodiscard]] std::uint64_t held_bytes() const noexcept;
   // Whether a message was refused and its sender waits for room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
 #include "channel/handover/handed_lanes.h"
 #include "channel/shm/segment.h"
+#include "core/error_text.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
 
@@ -162,8 +164,10 @@ void stream_receiver::reject(bytes_view message) noexcept {
 void stream_receiver::found_faulty(connection& which) noexcept {
   faulty_ += which.faulty ? 0 : 1;
   which.faulty = true;
-  report({which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
-                                       " is closed, " + which.link.why().text()});
+  report(error_of([&]() -> error {
+    return {which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
+                                         " is closed, " + which.link.why().text()};
+  }));
 }
 
 // The peer's hello has arrived: answers with this end's hello.
@@ -198,12 +202,18 @@ error stream_receiver::make_lanes() {
 
 void stream_receiver::offer_lane(connection& to) noexcept {
   const fork_pause no_fork;
-  constexpr const char* consequence = "; messages go through the socket instead";
+  const auto told = [](const error& why) {
+    return error_of([&]() -> error {
+      return {why.code(), why.text() + "; messages go through the socket instead"};
+    });
+  };
   if (lanes_ == nullptr && !lanes_refused_) {
-    const error refused = make_lanes();
-    lanes_refused_ = !refused;
-    if (!refused)
-      problem({refused.code(), refused.text() + consequence});
+    const error refused = error_of([this] { return make_lanes(); });
+    lanes_refused_ = !refused && refused.code() != errc::out_of_memory;
+    if (lanes_refused_)
+      problem(told(refused));
+    else if (!refused)
+      report(told(refused));
   }
   const bool may_have_one = lanes_ != nullptr && to.number < own_lanes().lane_count() &&
                             is_of_our_user(to.link.descriptor());
@@ -211,12 +221,17 @@ void stream_receiver::offer_lane(connection& to) noexcept {
     own_lanes().free_ended_lanes();
   // While its lane is not free, the socket serves: that is no problem to report.
   if (may_have_one && own_lanes().is_free(to.number)) {
-    auto ends = own_lanes().hand_out(to.number);
-    if (ends) {
+    const error refused = error_of([&]() -> error {
+      auto ends = own_lanes().hand_out(to.number);
+      if (!ends)
+        return ends.error();
       to.has_lane = true;
-      return to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
-    }
-    report({ends.error().code(), ends.error().text() + consequence});
+      to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
+      return {};
+    });
+    if (refused)
+      return;
+    report(told(refused));
   }
   to.link.offer_lane(no_lane, {}, {});
 }
@@ -420,7 +435,7 @@ bool stream_receiver::has_room(connection*& goes) noexcept {
 }
 
 // A lane keeps its number while messages of its last sender wait in it.
-std::uint32_t stream_receiver::take_number() noexcept {
+std::uint32_t stream_receiver::take_number() {
   const std::size_t fresh = slots_.size();
   auto taken = free_.empty() ? free_.end() : free_.end() - 1;
   if (lanes_ != nullptr && !free_.empty()) {
@@ -437,18 +452,32 @@ std::uint32_t stream_receiver::take_number() noexcept {
     free_.erase(taken);
     return number;
   }
-  slots_.emplace_back();
+  if (slots_.size() == slots_.capacity())
+    slots_.reserve(std::max<std::size_t>(16, 2 * slots_.size()));
   // Reserve here, so that the lists never grow in functions that must not fail.
-  free_.reserve(slots_.size());
-  open_.reserve(slots_.size());
+  free_.reserve(slots_.capacity());
+  open_.reserve(slots_.capacity());
+  ended_.reserve(slots_.capacity() + accepts_per_look);
+  slots_.emplace_back();
   return static_cast<std::uint32_t>(fresh);
 }
 
 bool stream_receiver::add(file socket) noexcept {
-  const std::uint32_t number = take_number();
   hello own = own_;
   own.session = random_word();
-  slots_[number] = std::make_unique<connection>(std::move(socket), own, space_);
+  std::unique_ptr<connection> made;
+  std::uint32_t number = 0;
+  try {
+    made = std::make_unique<connection>(std::move(socket), own, space_);
+    newcomers_.join(*made, made->link);
+    number = take_number();
+  } catch (const std::bad_alloc&) {
+    if (made != nullptr)
+      newcomers_.leave(*made);
+    errno = ENOMEM;
+    return false;
+  }
+  slots_[number] = std::move(made);
   connection& c = *slots_[number];
   c.number = number;
   c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
@@ -456,7 +485,6 @@ bool stream_receiver::add(file socket) noexcept {
   c.open_at = open_.size();
   open_.push_back(&c);
   unconfirmed_.join(c);
-  newcomers_.join(c, c.link);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0) {
     const int code = errno;

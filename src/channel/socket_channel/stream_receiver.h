@@ -109,10 +109,10 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void accept_some() noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(connection*& goes) noexcept;
-  // False, with errno: the kernel does not watch it, and it is closed.
+  // False, with errno: the kernel does not watch it, or there is no memory, and it is closed.
   bool add(file socket) noexcept;
-  // A number for a new connection. If possible, one whose lane is free.
-  [[nodiscard]] std::uint32_t take_number() noexcept;
+  // A number for a new connection. If possible, one whose lane is free. Throws std::bad_alloc.
+  [[nodiscard]] std::uint32_t take_number();
   // Finds the messages that have been read.
   void collect(connection& from) noexcept;
   void found_faulty(connection& which) noexcept;

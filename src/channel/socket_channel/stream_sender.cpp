@@ -10,6 +10,7 @@
 
 #include "channel/common/frame.h"
 #include "channel/stream/frame_queue.h"
+#include "core/error_text.h"
 #include "core/first_exception.h"
 #include "system/wait_deadline.h"
 
@@ -313,7 +314,7 @@ bool stream_sender::set_interest() noexcept {
     return true;
   epoll_event interest{.events = wanted, .data = {.fd = link_->descriptor()}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link_->descriptor(), &interest) != 0) {
-    lost({errc::system_error, text_ + ": can't watch its socket", errno});
+    lost(error_at(errc::system_error, text_, "can't watch its socket", errno));
     return false;
   }
   watched_ = wanted;
@@ -392,7 +393,7 @@ result<std::size_t> stream_sender::take_back(const std::function<void(bytes_view
   if (forked_)
     return error{errc::used_after_fork};
   if (receiver_alive())
-    return error{errc::receiver_alive, text_ + ": it is connected and what was sent may arrive"};
+    return error_at(errc::receiver_alive, text_, "it is connected and what was sent may arrive");
   chunk_.frame = nullptr;
   discard_slot();
   commit_chunk();

@@ -87,7 +87,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   void take_answer() noexcept;
   void dial_next() noexcept;
   void attempt_ended(error how) noexcept;
-  [[nodiscard]] error no_answer() const;
+  [[nodiscard]] error no_answer() const noexcept;
   void connected() noexcept;
   // Ends a failed attempt or connection.
   void lost(error why) noexcept;
@@ -116,8 +116,11 @@ class stream_sender final : public sender_backend, public fork_guard {
   // If the lane holds messages to take back: blocks until the lock of a dying receiver is free, or the
   // receiver is known to live.
   void wait_for_lock() const noexcept;
-  // Takes the lane's messages back into the queue. False: the receiver's lock has not ended yet.
+  // Takes the lane's messages back into the queue. False: the receiver's lock has not ended yet, or there is
+  // no memory for them.
   bool empty_lane() noexcept;
+  // False: there is no memory.
+  [[nodiscard]] bool claim_for_lane(mutable_bytes& place) noexcept;
   void forget_left_memory() noexcept;
 
   bool local_;  // through a Unix socket

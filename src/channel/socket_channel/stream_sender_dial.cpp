@@ -1,16 +1,18 @@
 // Dialling and losing a sender's connection.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
 #include "channel/socket_channel/stream_sender.h"
+#include "core/error_text.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {
 
-error stream_sender::no_answer() const {
-  return {errc::timed_out, text_ + ": no answer within the connect timeout"};
+error stream_sender::no_answer() const noexcept {
+  return error_at(errc::timed_out, text_, "no answer within the connect timeout");
 }
 
 void stream_sender::begin() noexcept {
@@ -23,7 +25,7 @@ void stream_sender::begin() noexcept {
   phase_ = phase::resolving;
   epoll_event interest{.events = EPOLLIN, .data = {.fd = dialler_.descriptor()}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, dialler_.descriptor(), &interest) != 0)
-    return lost({errc::system_error, text_ + ": can't wait for its name", errno});
+    return lost(error_at(errc::system_error, text_, "can't wait for its name", errno));
   take_answer();  // an answer that is already there causes no event
 }
 
@@ -46,8 +48,12 @@ void stream_sender::dial_next() noexcept {
   hello own = own_;
   own.session = random_word();
   const int fd = dialled->fd.get();
-  link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
-                                        queue_.get(), space_);
+  try {
+    link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
+                                          queue_.get(), space_);
+  } catch (const std::bad_alloc&) {
+    return lost(error_at(errc::out_of_memory, text_, explain(errc::out_of_memory)));
+  }
   if (own.offers_lanes)
     link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
@@ -55,7 +61,7 @@ void stream_sender::dial_next() noexcept {
   watched_ = EPOLLIN | EPOLLOUT;
   epoll_event interest{.events = watched_, .data = {.fd = fd}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
-    return lost({errc::system_error, text_ + ": can't watch its socket", errno});
+    return lost(error_at(errc::system_error, text_, "can't watch its socket", errno));
   phase_ = phase::connecting;
   // The kernel would wait for minutes. All addresses of a name share the time that the lookup has left, so
   // that each is tried.
@@ -86,7 +92,7 @@ void stream_sender::connected() noexcept {
 }
 
 void stream_sender::link_ended() noexcept {
-  lost(link_->why().with_text(text_ + ": " + link_->why().text()));
+  lost(error_at(text_, link_->why()));
 }
 
 void stream_sender::lost(error why) noexcept {

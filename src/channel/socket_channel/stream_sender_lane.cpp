@@ -1,5 +1,7 @@
 // A sender of a Unix socket moves on to a lane of shared memory, and back when the receiver is gone.
 #include <algorithm>
+#include <functional>
+#include <new>
 #include <utility>
 
 #include "atbus/detail/copy_payload.hpp"
@@ -8,6 +10,7 @@
 #include "channel/handover/handed_lanes.h"
 #include "channel/socket_channel/stream_sender.h"
 #include "channel/stream/frame_queue.h"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -27,11 +30,16 @@ void stream_sender::take_offer() noexcept {
   if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
     return;
   // On any error the socket stays in use.
-  auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
-                                  *link_->offered_lane(), options_, &writer_);
-  if (!taken)
+  sender_state* made = nullptr;
+  const error refused = error_of([&]() -> error {
+    auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
+                                    *link_->offered_lane(), options_, &writer_);
+    if (taken)
+      made = *taken;
+    return taken.error();
+  });
+  if (!refused)
     return;
-  sender_state* const made = *taken;
   epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
   if (made->message_limit() < message_limit_ || !made->start() ||
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
@@ -74,28 +82,48 @@ void stream_sender::leave_lane() noexcept {
     (void)empty_lane();
 }
 
+// Claims room for all that the lane holds. The queue is empty: before the lane was used, all of it was written.
+bool stream_sender::claim_for_lane(mutable_bytes& place) noexcept {
+  const auto held =
+      static_cast<std::size_t>(lane_->held_bytes());  // a record is as long as a frame
+  if (held == 0 || queue_->claim(held, place))
+    return true;
+  try {
+    auto larger = make_frame_queue(
+        {.buffer = send_buffer_kind::growing,
+         .bytes = lane_->capacity() + 2 * frame_size(static_cast<std::size_t>(message_limit_)),
+         .message_limit = message_limit_});
+    if (!larger->claim(held, place))
+      return false;
+    link_.reset();  // the link has ended, and refers to the old queue
+    queue_ = std::move(larger);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 // Messages that the receiver has not handled go to the next receiver, ahead of all later messages.
 bool stream_sender::empty_lane() noexcept {
   if (lane_ == nullptr)
     return true;
   const fork_pause no_fork;
-  // The lane may hold more than the queue, which is empty. A record is as long as a frame.
-  const std::uint64_t most =
-      lane_->capacity() + 2 * frame_size(static_cast<std::size_t>(message_limit_));
-  if (queue_->byte_limit() < most && queue_->size() == 0) {
-    link_.reset();  // the link has ended, and refers to the old queue
-    queue_ = make_frame_queue(
-        {.buffer = send_buffer_kind::growing, .bytes = most, .message_limit = message_limit_});
-  }
-  const auto taken = lane_->take_back([this](bytes_view message, errc outcome) {
+  // What the lane gives back it does not hold any more: the memory has to be there before. Without it this
+  // is tried again, and nothing is sent meanwhile.
+  mutable_bytes place;
+  if (!claim_for_lane(place))
+    return false;
+  std::size_t used = 0;
+  const auto keep = [&](bytes_view message, errc outcome) {
     // Do not send again the message that the receiver was handling when it died: it may have been handled.
-    mutable_bytes frame;
-    if (outcome != errc::not_delivered || !queue_->claim(frame_size(message.size()), frame))
-      return;
-    copy_payload(begin_frame(frame.data(), frame_kind::data, message.size()), message.data(),
+    if (outcome != errc::not_delivered || frame_size(message.size()) > place.size() - used)
+      return;  // too long: another process has changed the lane's control words meanwhile
+    copy_payload(begin_frame(place.data() + used, frame_kind::data, message.size()), message.data(),
                  message.size());
-    queue_->commit(frame_size(message.size()));
-  });
+    used += frame_size(message.size());
+  };
+  const auto taken = lane_->take_back(std::ref(keep));  // as a function of its own it takes memory
+  queue_->commit(used);
   // The connections of a dying receiver may end shortly before its locks. A receiver that is still alive
   // after `dying_time` has only closed the connection, and delivers the lane's messages itself.
   if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
@@ -124,7 +152,7 @@ bool stream_sender::has_left_lane() noexcept {
 // As above, after the receiver has ended the lane. The socket may not report it yet.
 bool stream_sender::leave_ended_lane() noexcept {
   if (!has_left_lane() && phase_ == phase::linked)
-    lost({errc::peer_closed, text_ + ": its receiver has ended the lane"});
+    lost(error_at(errc::peer_closed, text_, "its receiver has ended the lane"));
   return through_stream_;
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "atbus/clock.hpp"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -56,13 +57,22 @@ file acceptor::next(error& why) noexcept {
 
 error acceptor::refused(int code) noexcept {
   rest(now() + refused_pause);
-  std::string advice;
-  if (code == EMFILE || code == ENFILE)
-    advice = "; close something, or raise the limit (ulimit -n)";
-  if (code == ENOSPC)
-    advice = "; close something, or raise the limit (sysctl fs.epoll.max_user_watches)";
-  return {errc::system_error,
-          address() + ": can't accept connections for now; existing ones continue" + advice, code};
+  switch (code) {
+    case EMFILE:
+    case ENFILE:
+      return error_at(errc::system_error, address(),
+                      "can't accept connections for now; existing ones continue; close something, "
+                      "or raise the limit (ulimit -n)",
+                      code);
+    case ENOSPC:
+      return error_at(errc::system_error, address(),
+                      "can't accept connections for now; existing ones continue; close something, "
+                      "or raise the limit (sysctl fs.epoll.max_user_watches)",
+                      code);
+    default:
+      return error_at(errc::system_error, address(),
+                      "can't accept connections for now; existing ones continue", code);
+  }
 }
 
 }  // namespace atbus::detail

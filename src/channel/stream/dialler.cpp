@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "atbus/clock.hpp"
+#include "core/error_text.h"
 #include "system/random.h"
 
 namespace atbus::detail {
@@ -25,21 +26,23 @@ dialler::dialler(const address& where, const stream_options& sockets,
       reconnect_max_(reconnect_max),
       backoff_(reconnect_min) {}
 
-error dialler::begin() {
-  next_ = 0;
-  targets_.clear();
-  if (where_.kind() != address_kind::dns) {
-    targets_.push_back(to_socket_address(where_));
+error dialler::begin() noexcept {
+  return error_of([this]() -> error {
+    next_ = 0;
+    targets_.clear();
+    if (where_.kind() != address_kind::dns) {
+      targets_.push_back(to_socket_address(where_));
+      return {};
+    }
+    auto asked = dns_lookup::start(where_.name(), where_.port());
+    if (!asked)
+      return asked.error();
+    lookup_ = std::move(*asked);
     return {};
-  }
-  auto asked = dns_lookup::start(where_.name(), where_.port());
-  if (!asked)
-    return asked.error();
-  lookup_ = std::move(*asked);
-  return {};
+  });
 }
 
-bool dialler::answered(error& why) {
+bool dialler::answered(error& why) noexcept {
   if (!lookup_->poll(targets_, why))
     return false;
   lookup_.reset();
@@ -55,8 +58,8 @@ void dialler::stop(const file& epoll) noexcept {
   lookup_.reset();
 }
 
-result<dialled_socket> dialler::next() {
-  error last{errc::not_found, text_ + ": the name has no address"};
+result<dialled_socket> dialler::next() noexcept {
+  error last = error_at(errc::not_found, text_, "the name has no address");
   while (has_next()) {
     auto dialled = dial_socket(targets_[next_++], text_, sockets_);
     if (dialled)

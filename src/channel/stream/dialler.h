@@ -35,15 +35,15 @@ class dialler {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
   // Begins a round. Then asking() tells whether a lookup has to finish first; else next() has sockets.
-  [[nodiscard]] error begin();
+  [[nodiscard]] error begin() noexcept;
   [[nodiscard]] bool asking() const noexcept { return lookup_ != nullptr; }
   // Becomes readable when there is an answer.
   [[nodiscard]] int descriptor() const noexcept { return lookup_->descriptor(); }
   // True: the lookup has finished; `why` is set if it failed.
-  [[nodiscard]] bool answered(error& why);
+  [[nodiscard]] bool answered(error& why) noexcept;
 
   // A connecting socket to the next address that can be dialled; the error of the last one if none can.
-  [[nodiscard]] result<dialled_socket> next();
+  [[nodiscard]] result<dialled_socket> next() noexcept;
   [[nodiscard]] bool has_next() const noexcept { return left() != 0; }
   // The number of addresses not tried yet.
   [[nodiscard]] std::size_t left() const noexcept { return targets_.size() - next_; }

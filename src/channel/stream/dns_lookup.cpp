@@ -6,44 +6,45 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
+
+#include "core/error_text.h"
 
 namespace atbus::detail {
 
 struct dns_lookup::request {
   uv_loop_t loop{};
   uv_getaddrinfo_t asked{};
-  std::string host;
+  std::string text;  // the address
   std::vector<socket_address> found;
   int code = 0;
   bool done = false;
+  request* next_orphan = nullptr;
 
   // Runs ready callbacks. True: libuv has finished.
   bool run() noexcept { return uv_run(&loop, UV_RUN_NOWAIT) == 0; }
 };
 
-namespace {
-
 // Requests whose lookup was destroyed while a worker thread still used them. They are freed when a later
 // lookup ends, or at the end of the process.
-struct orphans {
+struct dns_lookup::orphans {
   std::mutex mutex;
-  std::vector<void*> requests;
+  dns_lookup::request* first = nullptr;
 };
-orphans& orphaned() {
+
+dns_lookup::orphans& dns_lookup::orphaned() {
   static auto* const kept = new orphans;  // a worker may outlive static objects
   return *kept;
 }
 
-}  // namespace
-
 result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, std::uint16_t port) {
+  (void)orphaned();  // here, where it may fail
+  std::unique_ptr<dns_lookup> lookup{new dns_lookup};
   auto made = std::make_unique<request>();
-  made->host = host;
+  made->text = "dns://" + host;
   if (const int code = uv_loop_init(&made->loop); code != 0) {
-    return error{errc::system_error,
-                 "dns://" + host + ": can't make a loop for the lookup: " + uv_strerror(code),
-                 -code};
+    return error_at(errc::system_error, made->text, "can't make a loop for the lookup", -code);
   }
   made->asked.data = made.get();
   addrinfo hints{};
@@ -57,24 +58,29 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
         auto& self = *static_cast<request*>(asked->data);
         self.done = true;
         self.code = status;
-        for (const addrinfo* one = answer; one != nullptr; one = one->ai_next) {
-          socket_address to;
-          if (one->ai_addrlen > sizeof to.storage)
-            continue;
-          std::memcpy(&to.storage, one->ai_addr, one->ai_addrlen);
-          to.length = one->ai_addrlen;
-          self.found.push_back(to);
+        try {
+          for (const addrinfo* one = answer; one != nullptr; one = one->ai_next) {
+            socket_address to;
+            if (one->ai_addrlen > sizeof to.storage)
+              continue;
+            std::memcpy(&to.storage, one->ai_addr, one->ai_addrlen);
+            to.length = one->ai_addrlen;
+            self.found.push_back(to);
+          }
+        } catch (const std::bad_alloc&) {  // libuv's C code can't pass it on
+          if (self.found.empty())
+            self.code = UV_ENOMEM;
         }
         uv_freeaddrinfo(answer);
       },
       host.c_str(), service.c_str(), &hints);
   if (code != 0) {
     uv_loop_close(&made->loop);
-    return error{errc::system_error,
-                 "dns://" + host + ": can't start the lookup: " + uv_strerror(code), -code};
+    return error_at(errc::system_error, made->text, "can't start the lookup", -code);
   }
   made->run();  // the loop's descriptor reports the answer only after one run
-  return std::unique_ptr<dns_lookup>{new dns_lookup{made.release()}};
+  lookup->request_ = made.release();
+  return lookup;
 }
 
 dns_lookup::~dns_lookup() {
@@ -83,22 +89,24 @@ dns_lookup::~dns_lookup() {
   orphans& kept = orphaned();
   const std::lock_guard lock{kept.mutex};
   uv_cancel(reinterpret_cast<uv_req_t*>(&request_->asked));
-  kept.requests.push_back(request_);
-  std::erase_if(kept.requests, [](void* at) {
-    auto* const left = static_cast<request*>(at);
-    if (!left->run())
-      return false;
+  request_->next_orphan = std::exchange(kept.first, request_);
+  for (request** at = &kept.first; *at != nullptr;) {
+    request* const left = *at;
+    if (!left->run()) {
+      at = &left->next_orphan;
+      continue;
+    }
+    *at = left->next_orphan;
     uv_loop_close(&left->loop);
     delete left;
-    return true;
-  });
+  }
 }
 
 int dns_lookup::descriptor() const noexcept {
   return uv_backend_fd(&request_->loop);
 }
 
-bool dns_lookup::poll(std::vector<socket_address>& found, error& why) {
+bool dns_lookup::poll(std::vector<socket_address>& found, error& why) noexcept {
   request_->run();
   if (!request_->done)
     return false;
@@ -106,10 +114,12 @@ bool dns_lookup::poll(std::vector<socket_address>& found, error& why) {
   if (request_->code != 0 || found.empty()) {
     const int code = request_->code == 0 ? UV_EAI_NONAME : request_->code;
     const bool unknown = code == UV_EAI_NONAME || code == UV_EAI_NODATA;
-    why = error{
-        unknown ? errc::not_found : errc::system_error,
-        "dns://" + request_->host + ": " +
-            (unknown ? "no such host" : std::string{"can't resolve it: "} + uv_strerror(code))};
+    why = error_of([&] {
+      return error{
+          unknown ? errc::not_found : errc::system_error,
+          request_->text + ": " +
+              (unknown ? "no such host" : std::string{"can't resolve it: "} + uv_strerror(code))};
+    });
   }
   return true;
 }

@@ -26,15 +26,17 @@ class dns_lookup {
   [[nodiscard]] int descriptor() const noexcept;
   // True: finished. `found` has the addresses in the order to be tried, or `why` has the error (not_found, or
   // system_error if the resolver does not answer).
-  [[nodiscard]] bool poll(std::vector<socket_address>& found, error& why);
+  [[nodiscard]] bool poll(std::vector<socket_address>& found, error& why) noexcept;
   // For a forked child.
   void abandon() noexcept;
 
  private:
   struct request;
-  explicit dns_lookup(request* asked) noexcept : request_(asked) {}
+  struct orphans;
+  dns_lookup() noexcept = default;
+  static orphans& orphaned();
 
-  request* request_;
+  request* request_ = nullptr;
 };
 
 }  // namespace atbus::detail

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 
 #include "atbus/detail/block_ring.hpp"
@@ -37,15 +38,19 @@ std::unique_ptr<send_queue> make_frame_queue(const frame_queue_options& options,
       .block_size = frame_block_size});
 }
 
-error check_queued_lengths(const send_queue& queue, std::uint64_t limit) {
+error check_queued_lengths(const send_queue& queue, std::uint64_t limit) noexcept {
   std::uint64_t longest = 0;
   for_each_frame(queue,
                  [&](bytes_view m, bool) { longest = std::max<std::uint64_t>(longest, m.size()); });
   if (longest <= limit)
     return {};
-  return {errc::message_too_large, "the peer takes messages of up to " + std::to_string(limit) +
-                                       " bytes, and one of " + std::to_string(longest) +
-                                       " is queued; raise its limit"};
+  try {
+    return {errc::message_too_large, "the peer takes messages of up to " + std::to_string(limit) +
+                                         " bytes, and one of " + std::to_string(longest) +
+                                         " is queued; raise its limit"};
+  } catch (const std::bad_alloc&) {
+    return {errc::message_too_large};
+  }
 }
 
 frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {

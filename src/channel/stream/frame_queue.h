@@ -85,7 +85,7 @@ std::size_t for_each_frame(const send_queue& queue, Each&& each) {
 }
 
 // message_too_large if the queue holds a message above the peer's limit: the peer would always refuse it.
-[[nodiscard]] error check_queued_lengths(const send_queue& queue, std::uint64_t limit);
+[[nodiscard]] error check_queued_lengths(const send_queue& queue, std::uint64_t limit) noexcept;
 
 // The oldest frames of a queue, in bytes.
 struct frame_measure {

@@ -1,6 +1,7 @@
 #include "channel/stream/frame_reader.h"
 
 #include <cstdio>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -139,30 +140,38 @@ frame_fault frame_reader::take_control(bytes_view payload, bool& known) noexcept
                                                                      : frame_fault::unknown_control;
 }
 
-error frame_reader::problem() const {
+error frame_reader::problem() const noexcept {
+  if (fault_ == frame_fault::none)
+    return {};
+  const errc code =
+      fault_ == frame_fault::no_common_version ? errc::version_mismatch : errc::protocol_error;
+  try {
+    return {code, problem_text()};
+  } catch (const std::bad_alloc&) {
+    return {code};
+  }
+}
+
+std::string frame_reader::problem_text() const {
   std::string text{explain(fault_)};
   switch (fault_) {
-    case frame_fault::none:
-      return {};
     case frame_fault::no_common_version:
-      text += " It speaks " + range_text(theirs_.version_min, theirs_.version_max) + ", this one " +
-              range_text(own_.version_min, own_.version_max) + ". Bring both to the same version.";
-      return {errc::version_mismatch, std::move(text)};
+      return text + " It speaks " + range_text(theirs_.version_min, theirs_.version_max) +
+             ", this one " + range_text(own_.version_min, own_.version_max) +
+             ". Bring both to the same version.";
     case frame_fault::too_large:
-      text += " Its length is " + std::to_string(frame_length(static_cast<std::uint32_t>(found_))) +
-              " bytes, the limit " + std::to_string(limit_) + '.';
-      break;
+      return text + " Its length is " +
+             std::to_string(frame_length(static_cast<std::uint32_t>(found_))) +
+             " bytes, the limit " + std::to_string(limit_) + '.';
     case frame_fault::bad_checksum:
-      text += " It carries " + hex(found_) + ", its bytes make " + hex(expected_) + '.';
-      break;
+      return text + " It carries " + hex(found_) + ", its bytes make " + hex(expected_) + '.';
+    case frame_fault::none:
     case frame_fault::own_opening:
     case frame_fault::after_goodbye:
-      break;
+      return text;
     default:
-      text += " Its first words are " + hex(found_) + " and " + hex(expected_) + '.';
-      break;
+      return text + " Its first words are " + hex(found_) + " and " + hex(expected_) + '.';
   }
-  return {errc::protocol_error, std::move(text)};
 }
 
 }  // namespace atbus::detail

@@ -18,6 +18,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "atbus/bytes.hpp"
 #include "atbus/status.hpp"
@@ -83,9 +84,10 @@ class frame_reader {
 
   [[nodiscard]] frame_fault fault() const noexcept { return fault_; }
   // The found and the expected values, as text. No error unless there is a fault.
-  [[nodiscard]] error problem() const;
+  [[nodiscard]] error problem() const noexcept;
 
  private:
+  [[nodiscard]] std::string problem_text() const;
   enum class state : std::uint8_t { opening, open, ended };
   enum class step : std::uint8_t { deliver, skip, needs_more, failed };
 

@@ -31,17 +31,29 @@ peer_origin origin_of(int fd) noexcept {
   return from;
 }
 
-void newcomers::change_rank(newcomer_group& of, std::size_t size) {
-  ranked_.erase(of.rank);
+// A group that has a rank keeps its node of the map, so that no memory is needed.
+void newcomers::change_rank(newcomer_group& of, std::size_t size) noexcept {
+  auto node = ranked_.extract(of.rank);
   of.rank = {size, std::numeric_limits<std::uint64_t>::max() - ++changes_};
+  node.key() = of.rank;
   if (size != 0)
-    ranked_.emplace(of.rank, &of);
+    ranked_.insert(std::move(node));
 }
 
-void newcomers::join(newcomer& who, stream_link& over) noexcept {
+void newcomers::join(newcomer& who, stream_link& over) {
   const peer_origin from = origin_of(over.descriptor());
-  newcomer_group& group = groups_[from];
-  group.from = from;
+  const auto [place, is_new] = groups_.try_emplace(from);
+  newcomer_group& group = place->second;
+  if (is_new) {
+    group.from = from;
+    group.rank = {0, std::numeric_limits<std::uint64_t>::max() - ++changes_};
+    try {
+      ranked_.emplace(group.rank, &group);
+    } catch (...) {
+      groups_.erase(place);
+      throw;
+    }
+  }
   who.newcomer_link = &over;
   who.group = &group;
   who.has_spoken = who.was_spared = false;

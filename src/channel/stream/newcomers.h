@@ -64,15 +64,15 @@ class newcomers {
     return empty() ? 0 : ranked_.rbegin()->first.first;
   }
 
-  // `over` outlives its place here.
-  void join(newcomer& who, stream_link& over) noexcept;
+  // `over` outlives its place here. Throws std::bad_alloc; then `who` has not joined.
+  void join(newcomer& who, stream_link& over);
   void leave(newcomer& who) noexcept;
 
   // The connection to close. Null: some connections have to be read first. The set must not be empty.
   [[nodiscard]] newcomer* next_to_go() noexcept;
 
  private:
-  void change_rank(newcomer_group& of, std::size_t size);
+  void change_rank(newcomer_group& of, std::size_t size) noexcept;
 
   std::map<peer_origin, newcomer_group> groups_;
   std::map<std::pair<std::size_t, std::uint64_t>, newcomer_group*> ranked_;

@@ -103,6 +103,8 @@ class lane_transport final : public transport, public lane_exchange {
     std::optional<sender> out = {};          // in the other end's
   };
   [[nodiscard]] exchange& exchange_for(std::uint64_t connection);
+  [[nodiscard]] result<ends> try_offer_lane(std::uint64_t connection);
+  [[nodiscard]] error try_take_lane(std::uint64_t connection, ends theirs);
   [[nodiscard]] result<receiver> open_handed(const address& at, const receiver_options& options);
 
   // Inboxes.

@@ -1,10 +1,12 @@
 // The part of a lane_transport that serves connections: lanes without a name, exchanged while a Unix
 // connection opens.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "channel/handover/handed_lanes.h"
 #include "channel/lane_handles.h"
+#include "core/error_text.h"
 #include "node/link/lane_link.h"
 #include "node/link/lane_transport.h"
 
@@ -25,6 +27,14 @@ lane_transport::exchange& lane_transport::exchange_for(std::uint64_t connection)
 }
 
 result<lane_exchange::ends> lane_transport::offer_lane(std::uint64_t connection) noexcept {
+  try {
+    return try_offer_lane(connection);
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
+}
+
+result<lane_exchange::ends> lane_transport::try_offer_lane(std::uint64_t connection) {
   if (closed_)
     return error{errc::closed};
   if (!no_handed_)
@@ -54,6 +64,10 @@ result<lane_exchange::ends> lane_transport::offer_lane(std::uint64_t connection)
 }
 
 error lane_transport::take_lane(std::uint64_t connection, ends theirs) noexcept {
+  return error_of([&] { return try_take_lane(connection, std::move(theirs)); });
+}
+
+error lane_transport::try_take_lane(std::uint64_t connection, ends theirs) {
   if (closed_)
     return {errc::closed};
   const fork_pause no_fork;
@@ -78,9 +92,12 @@ void lane_transport::give_up(std::uint64_t connection, const error& why) noexcep
   const auto told = std::find(sockets_why_.begin(), sockets_why_.end(), why.code());
   if (why || closed_ || told != sockets_why_.end())
     return;
-  sockets_why_.push_back(why.code());
-  problems_.push_back(why.with_text("unix://: " + why.text() +
-                                    "; messages go through the socket instead of shared memory"));
+  try {
+    problems_.push_back(why.with_text("unix://: " + why.text() +
+                                      "; messages go through the socket instead of shared memory"));
+    sockets_why_.push_back(why.code());
+  } catch (const std::bad_alloc&) {  // it is said the next time
+  }
 }
 
 link* lane_transport::join(std::uint64_t connection, const std::string& peer) {

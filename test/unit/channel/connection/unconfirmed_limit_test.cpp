@@ -10,12 +10,12 @@ using detail::byte_string;
 using detail::hello;
 using test::plain_socket;
 
-constexpr std::uint64_t limit = 1 << 20;
+constexpr std::uint64_t usual_limit = 1 << 20;
 constexpr std::uint64_t unconfirmed_limit = 1000;
 
 connection_options of_connection() {
   connection_options options;
-  options.message_limit = limit;
+  options.message_limit = usual_limit;
   options.user_confirms = true;
   options.unconfirmed_message_limit = unconfirmed_limit;
   return options;
@@ -80,12 +80,12 @@ TEST_P(Unconfirmed, LongerMessageEndsTheConnectionWhereItWasDialled) {
 TEST_P(Unconfirmed, LongMessagesRightBehindTheProofAreTold) {
   join_them();
   ASSERT_TRUE(out.send(as_bytes("proof")));
-  ASSERT_TRUE(out.send(as_bytes(message_of(limit))));
+  ASSERT_TRUE(out.send(as_bytes(message_of(usual_limit))));
   ASSERT_TRUE(out.send(as_bytes("between")));
   ASSERT_TRUE(out.send(as_bytes(message_of(unconfirmed_limit + 1))));
   ASSERT_TRUE(until([&] { return a.messages.size() == 4 || a.closes != 0; }));
   ASSERT_EQ(a.messages.size(), 4U);
-  EXPECT_EQ(a.messages[1].size(), limit);
+  EXPECT_EQ(a.messages[1].size(), usual_limit);
   EXPECT_EQ(a.messages[3].size(), unconfirmed_limit + 1);
 }
 
@@ -94,10 +94,10 @@ TEST_P(Unconfirmed, LinkOfAReconnectedOneIsLimitedAgain) {
   of_dialler.connection = of_connection();
   of_dialler.reconnect_min = of_dialler.reconnect_max = 1ms;
   listen_options of_listener;
-  of_listener.connection.message_limit = limit;
+  of_listener.connection.message_limit = usual_limit;
   b.on_open = [](connection c) { EXPECT_TRUE(c.confirm()); };
   join(of_dialler, of_listener);
-  ASSERT_TRUE(in.send(as_bytes(message_of(limit))));
+  ASSERT_TRUE(in.send(as_bytes(message_of(usual_limit))));
   ASSERT_TRUE(until([&] { return b.messages.size() == 1; }));
   b.on_open = nullptr;
   ASSERT_TRUE(in.abort());

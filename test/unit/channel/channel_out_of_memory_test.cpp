@@ -1,0 +1,334 @@
+// Without memory a channel loses a text, an attempt or a new connection; it goes on when there is memory.
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "atbus/connection.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "counting_allocator.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+// Long enough that no text with it fits into a string without an allocation.
+std::string own_address(const std::string& kind) {
+  if (kind == "ipv6")
+    return "ipv6://[::1]:0";
+  static int number = 0;
+  return "unix://@out-of-memory-" + std::to_string(getpid()) + "-" + std::to_string(++number) +
+         (kind == "unix_socket" ? "?shm=false" : "");
+}
+
+class ChannelOutOfMemory : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!test::can_fail_allocations())
+      GTEST_SKIP() << "this build can't let allocations fail";
+  }
+
+  // Calls `act` with one more allocation that succeeds each time, until none fails. Before each call, `build`
+  // makes the objects, and after it `check` looks at them.
+  template <class Build, class Act, class Check>
+  static void with_less_memory(const Build& build, const Act& act, const Check& check) {
+    bool failed = true;
+    for (std::uint64_t good = 0; failed; ++good) {
+      ASSERT_LT(good, 500U);
+      auto objects = build();
+      if (::testing::Test::HasFatalFailure())
+        return;
+      {
+        const test::allocation_failure none{good};
+        try {
+          act(*objects);
+        } catch (const std::bad_alloc&) {  // a function that may throw
+        }
+        failed = test::allocation_failure::happened();
+      }
+      check(*objects);
+      if (::testing::Test::HasFailure())
+        FAIL() << good << " good allocations";
+    }
+  }
+};
+
+struct pair_of_sets {
+  std::optional<connection_set> server;
+  std::optional<connection_set> client;
+  connection dialled;
+  connection accepted;
+  std::string address;
+  int accepts = 0;
+  int opened = 0;
+  int closed = 0;
+  std::string received;
+
+  void poll(const std::function<bool()>& until) {
+    for (const auto end = now() + 10s; !until() && now() < end;) {
+      server->poll();
+      client->poll();
+    }
+    EXPECT_TRUE(until());
+  }
+};
+
+std::unique_ptr<pair_of_sets> open_pair(const std::string& kind,
+                                        std::chrono::nanoseconds reconnect_min = 0ns) {
+  auto made = std::make_unique<pair_of_sets>();
+  pair_of_sets& p = *made;
+  connection_handlers at_server;
+  at_server.on_open = [&p](connection c) {
+    ++p.accepts;
+    p.accepted = c;
+  };
+  at_server.on_message = [&p](connection, bytes_view message) { p.received += as_text(message); };
+  at_server.on_problem = [](const error&) {};
+  connection_handlers at_client;
+  at_client.on_open = [&p](connection) { ++p.opened; };
+  at_client.on_close = [&p](connection, const error&) { ++p.closed; };
+  p.server = *connection_set::open(at_server);
+  p.client = *connection_set::open(at_client);
+  p.address = *p.server->listen(own_address(kind));
+  connect_options options;
+  options.reconnect_min = reconnect_min;
+  p.dialled = *p.client->connect(p.address, options);
+  p.poll([&p] { return p.opened == 1 && p.accepts == 1; });
+  return made;
+}
+
+TEST_P(ChannelOutOfMemory, AConnectionEndsWhoseOtherEndIsGone) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] {
+        auto p = open_pair(kind);
+        EXPECT_TRUE(p->dialled.send(as_bytes("unread")));
+        p->server->close();
+        return p;
+      },
+      [](pair_of_sets& p) {
+        for (int i = 0; i != 5; ++i)
+          p.client->poll();
+      },
+      [](pair_of_sets& p) {
+        for (const auto end = now() + 10s; p.closed == 0 && now() < end;)
+          p.client->poll();
+        EXPECT_EQ(p.closed, 1);
+        EXPECT_EQ(p.client->stats().connections, 0U);
+      });
+}
+
+TEST_P(ChannelOutOfMemory, AConnectionIsClosedByEitherEnd) {
+  const std::string kind = GetParam();
+  for (const bool ours : {false, true}) {
+    with_less_memory([&] { return open_pair(kind); },
+                     [&](pair_of_sets& p) {
+                       (void)(ours ? p.dialled : p.accepted).close(1s);
+                       for (int i = 0; i != 5; ++i) {
+                         p.server->poll();
+                         p.client->poll();
+                       }
+                     },
+                     [](pair_of_sets& p) { p.poll([&p] { return p.closed == 1; }); });
+  }
+}
+
+TEST_P(ChannelOutOfMemory, AConnectionIsAborted) {
+  const std::string kind = GetParam();
+  with_less_memory([&] { return open_pair(kind); },
+                   [](pair_of_sets& p) {
+                     (void)p.dialled.send(as_bytes("never written"));
+                     p.dialled.abort();
+                     p.client->poll();
+                   },
+                   [](pair_of_sets& p) { p.poll([&p] { return p.closed == 1; }); });
+}
+
+TEST_P(ChannelOutOfMemory, ALostConnectionIsDialledAgain) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] {
+        auto p = open_pair(kind, 1ms);
+        p->accepted.abort();
+        p->server->poll();
+        return p;
+      },
+      [](pair_of_sets& p) {
+        for (const auto end = now() + 4ms; now() < end;) {
+          p.server->poll();
+          p.client->poll();
+        }
+      },
+      [](pair_of_sets& p) {
+        p.poll([&p] { return p.accepts >= 2 && p.dialled.state() == connection_state::open; });
+        EXPECT_TRUE(p.dialled.send(as_bytes("again")));
+        p.poll([&p] { return p.received == "again"; });
+      });
+}
+
+TEST_P(ChannelOutOfMemory, AConnectionIsDialledAndAccepted) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] { return open_pair(kind); },
+      [](pair_of_sets& p) {
+        if (auto c = p.client->connect(p.address); c)
+          (void)c->send(as_bytes("x"));
+        for (int i = 0; i != 10; ++i) {
+          p.client->poll();
+          p.server->poll();
+        }
+      },
+      [](pair_of_sets& p) {
+        // The listener rests for a while, and accepts again.
+        const int before = p.accepts;
+        auto c = p.client->connect(p.address);
+        ASSERT_TRUE(c);
+        p.poll([&] { return p.accepts > before && c->state() == connection_state::open; });
+        EXPECT_TRUE(p.dialled.send(as_bytes("y")));
+        p.poll([&p] { return p.received.find('y') != std::string::npos; });
+      });
+}
+
+TEST_P(ChannelOutOfMemory, ATimeIsUp) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] {
+        auto p = open_pair(kind);
+        (void)p->dialled.close(1ms);
+        std::this_thread::sleep_for(2ms);
+        return p;
+      },
+      [](pair_of_sets& p) {
+        for (int i = 0; i != 3; ++i)
+          p.client->poll();
+      },
+      [](pair_of_sets& p) { p.poll([&p] { return p.closed == 1; }); });
+}
+
+struct sender_and_receiver {
+  std::optional<receiver> in;
+  std::optional<sender> out;
+  std::string address;
+  std::string received;
+
+  void poll() {
+    in->poll([this](bytes_view message) { received += as_text(message); });
+  }
+};
+
+std::unique_ptr<sender_and_receiver> open_channel(const std::string& kind,
+                                                  std::chrono::nanoseconds reconnect_min = 0ns) {
+  auto made = std::make_unique<sender_and_receiver>();
+  made->in = *receiver::open(own_address(kind));
+  made->address = made->in->address();
+  made->out = *sender::open(made->address, {.linger = 0ns, .reconnect_min = reconnect_min});
+  // Also until a Unix sender has moved on to its lane.
+  for (int i = 0; i != 50; ++i) {
+    EXPECT_TRUE(made->out->send(as_bytes(".")));
+    EXPECT_TRUE(made->out->flush());
+    made->poll();
+  }
+  for (const auto end = now() + 10s; made->received.size() != 50 && now() < end;)
+    made->poll();
+  EXPECT_EQ(made->received.size(), 50U);
+  made->received.clear();
+  return made;
+}
+
+TEST_P(ChannelOutOfMemory, ASenderLosesItsReceiver) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] {
+        auto p = open_channel(kind);
+        p->in->close();
+        return p;
+      },
+      [](sender_and_receiver& p) {
+        for (int i = 0; i != 200 && p.out->receiver_alive(); ++i)
+          (void)p.out->send(as_bytes("x"));
+      },
+      [](sender_and_receiver& p) {
+        for (const auto end = now() + 10s; p.out->receiver_alive() && now() < end;)
+          (void)p.out->flush();
+        EXPECT_FALSE(p.out->receiver_alive());
+        EXPECT_FALSE(p.out->send(as_bytes("too late")));
+      });
+}
+
+TEST_P(ChannelOutOfMemory, ASenderKeepsItsMessagesForTheNextReceiver) {
+  const std::string kind = GetParam();
+  if (kind == "ipv6")
+    GTEST_SKIP() << "what a socket has taken is lost with its receiver";
+  with_less_memory(
+      [&] {
+        auto p = open_channel(kind, 1ms);
+        if (kind == "unix_socket") {  // so that no message is in the kernel's buffers
+          p->in->close();
+          for (const auto end = now() + 10s; p->out->receiver_alive() && now() < end;)
+            (void)p->out->flush();
+        }
+        for (const char* text : {"one ", "two ", "three"})
+          EXPECT_TRUE(p->out->send(as_bytes(text)));
+        p->in->close();
+        return p;
+      },
+      [](sender_and_receiver& p) {
+        for (const auto end = now() + 5ms; now() < end;)
+          (void)p.out->flush();
+      },
+      [](sender_and_receiver& p) {
+        p.in = *receiver::open(p.address);
+        for (const auto end = now() + 10s; p.received.size() < 13 && now() < end;) {
+          (void)p.out->flush();
+          p.poll();
+        }
+        EXPECT_EQ(p.received, "one two three");
+      });
+}
+
+TEST_P(ChannelOutOfMemory, AReceiverAcceptsASender) {
+  const std::string kind = GetParam();
+  with_less_memory(
+      [&] {
+        auto p = open_channel(kind);
+        return p;
+      },
+      [](sender_and_receiver& p) {
+        auto other = sender::open(p.address, {.linger = 0ns});
+        for (int i = 0; i != 20; ++i) {
+          if (other)
+            (void)other->send(as_bytes("x"));
+          p.poll();
+        }
+      },
+      [](sender_and_receiver& p) {
+        auto other = sender::open(p.address, {.linger = 0ns});
+        ASSERT_TRUE(other);
+        EXPECT_TRUE(other->send(as_bytes("the last")));
+        for (const auto end = now() + 10s;
+             p.received.find("the last") == std::string::npos && now() < end;) {
+          (void)other->flush();
+          p.poll();
+        }
+        EXPECT_NE(p.received.find("the last"), std::string::npos);
+        EXPECT_TRUE(p.out->send(as_bytes("!")));
+        for (const auto end = now() + 10s; p.received.back() != '!' && now() < end;) {
+          (void)p.out->flush();
+          p.poll();
+        }
+        EXPECT_EQ(p.received.back(), '!');
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ChannelOutOfMemory,
+                         ::testing::Values("unix_lanes", "unix_socket", "ipv6"),
+                         [](const auto& of) { return std::string{of.param}; });
+
+}  // namespace
+}  // namespace atbus
