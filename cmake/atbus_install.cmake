@@ -44,7 +44,7 @@ set(atbus_pc_requires "")
 set(atbus_pc_cflags "")
 if(NOT BUILD_SHARED_LIBS)
   # Seen with `pkg-config --static` only, as for every static library.
-  set(atbus_pc_requires "libuv >= 1.43, libcrypto >= 3.0")
+  set(atbus_pc_requires "libuv >= 1.43, libssl >= 3.0, libcrypto >= 3.0")
   set(atbus_pc_cflags " -DATBUS_STATIC=1")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus.pc.in ${PROJECT_BINARY_DIR}/generated/atbus.pc @ONLY)
