@@ -74,10 +74,11 @@ enum class address_option : std::uint8_t {
   prefault,       ///< A boolean: touches the memory before its first use.
   durable,        ///< A boolean; not supported yet.
   shm,            ///< A boolean: whether to agree on lanes in shared memory.
+  tls,            ///< A boolean: whether connections are encrypted.
 };
 /// Number of options.
 inline constexpr std::size_t address_option_count =
-    static_cast<std::size_t>(address_option::shm) + 1;
+    static_cast<std::size_t>(address_option::tls) + 1;
 
 class address {
  public:

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "atbus/build_settings.hpp"
+#include "atbus/tls.hpp"
 
 namespace atbus {
 
@@ -26,6 +27,10 @@ struct socket_options {
   int receive_buffer = 1 << 20;
   /// TCP only: the kernel checks whether a silent peer is still there.
   bool keepalive = true;
+  /// TCP only: how connections are encrypted. Default: not at all. Both ends must have it; `tls=false` in an address
+  /// turns it off there. The other end proves who it is before any message passes, and messages have no checksums,
+  /// because each encrypted record is authenticated.
+  tls_credentials tls = {};
 };
 
 /// Options of `receiver::open`. Options in the address (`shm://name?lanes=16&lane_size=4M`) take
@@ -137,6 +142,8 @@ struct channel_stats {
   std::uint64_t connections = 0;      ///< Connections of a stream that are open now.
   /// Connections closed before they said hello: too late, or too many.
   std::uint64_t unconfirmed_dropped = 0;
+  /// Connections that ended inside their TLS handshake: another secret, an untrusted certificate, no TLS.
+  std::uint64_t tls_failed = 0;
   std::uint64_t reconnects = 0;  ///< Connections after the first.
   /// Buffer size in bytes that the kernel granted (socket_options asks for it). For a sender, the
   /// send buffer of its connection; for a receiver, the receive buffer that accepted connections

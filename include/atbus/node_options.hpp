@@ -48,8 +48,9 @@ class node_options {
     loop_ = loop;
     return *this;
   }
-  /// A secret of 16 to 1024 bytes that nodes prove to each other when they connect. Call it more
-  /// than once to rotate: the node proves the first token and accepts all of them.
+  /// A secret of 16 to 1024 random bytes that nodes prove to each other when they connect. Its TCP
+  /// links are encrypted (TLS 1.3). Call it more than once to rotate: the node proves the first
+  /// token and accepts all of them.
   node_options& token(std::string_view secret) {
     tokens_.emplace_back(secret);
     return *this;
@@ -58,6 +59,12 @@ class node_options {
   /// only processes of the same user on the same host can connect.
   node_options& allow_unauthenticated(bool allow = true) {
     allow_unauthenticated_ = allow;
+    return *this;
+  }
+  /// Allows TCP links that are not encrypted though the node has a token: where it listens at, or
+  /// dials, an address with tls=false. Off (the default): such an address is refused.
+  node_options& allow_unencrypted(bool allow = true) {
+    allow_unencrypted_ = allow;
     return *this;
   }
   /// Where this node's parent listens. The node dials it from the start and never gives up. Call it
@@ -179,13 +186,17 @@ class node_options {
 
   /// Checks the options. Returns no error, or invalid_argument; its text names the option at fault.
   [[nodiscard]] ATBUS_API error check() const;
-  /// Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated.
-  [[nodiscard]] ATBUS_API bool lets_through(const address& at) const noexcept;
+  /// Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated, and
+  /// with a token only encrypted, or with allow_unencrypted. No error, or denied; its text says what
+  /// to set.
+  [[nodiscard]] ATBUS_API error lets_through(const address& at) const;
 
   /// The loop; null if there is none.
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   /// All tokens, the one that is proven first.
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  /// Whether TCP links may be not encrypted.
+  [[nodiscard]] bool allow_unencrypted() const noexcept { return allow_unencrypted_; }
   /// Whether TCP links work without a token.
   [[nodiscard]] bool allow_unauthenticated() const noexcept { return allow_unauthenticated_; }
   /// All addresses of the parent; empty without one.
@@ -237,6 +248,7 @@ class node_options {
   uv_loop_s* loop_ = nullptr;
   std::vector<std::string> tokens_;
   bool allow_unauthenticated_ = false;
+  bool allow_unencrypted_ = false;
   std::vector<std::string> parents_;
   std::string children_;
   std::size_t message_limit_ = build_settings::message_limit;

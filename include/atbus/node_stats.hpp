@@ -31,12 +31,13 @@ struct node_stats {
   std::uint64_t duplicates = 0;        ///< Messages that came again and were dropped.
   /// Broadcasts to this node that were dropped: too long, or passed on without a token.
   std::uint64_t broadcast_drops = 0;
-  std::uint64_t registrations = 0;         ///< Links that were registered.
-  std::uint64_t registrations_failed = 0;  ///< Registrations that failed.
-  std::uint64_t links_lost = 0;            ///< Registered links that were lost.
-  std::uint64_t violations = 0;            ///< Links ended because the peer broke the protocol.
-  std::uint64_t dials = 0;                 ///< Attempts to connect.
-  std::uint64_t relayed = 0;               ///< Messages of other nodes that were passed on.
+  std::uint64_t registrations = 0;  ///< Links that were registered.
+  /// Registrations that failed, and TCP links that ended in their TLS handshake.
+  std::uint64_t registrations_failed = 0;
+  std::uint64_t links_lost = 0;  ///< Registered links that were lost.
+  std::uint64_t violations = 0;  ///< Links ended because the peer broke the protocol.
+  std::uint64_t dials = 0;       ///< Attempts to connect.
+  std::uint64_t relayed = 0;     ///< Messages of other nodes that were passed on.
   /// Messages not passed on: no route, or no room on it. The origin is told of all but broadcasts.
   std::uint64_t relay_drops = 0;
   std::uint64_t acknowledgements = 0;    ///< Acknowledgements sent.

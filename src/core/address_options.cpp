@@ -18,6 +18,7 @@ struct option_rule {
 
 constexpr std::array<bool, 6> lanes_kinds{true, true, false, false, false, false};
 constexpr std::array<bool, 6> unix_kind{false, false, true, false, false, false};
+constexpr std::array<bool, 6> tcp_kinds{false, false, false, true, true, true};
 
 constexpr std::array<option_rule, address_option_count> rules{{
     {address_option::lanes, "lanes", value_form::count, lanes_kinds},
@@ -26,6 +27,7 @@ constexpr std::array<option_rule, address_option_count> rules{{
     {address_option::prefault, "prefault", value_form::flag, lanes_kinds},
     {address_option::durable, "durable", value_form::flag, lanes_kinds},
     {address_option::shm, "shm", value_form::flag, unix_kind},
+    {address_option::tls, "tls", value_form::flag, tcp_kinds},
 }};
 
 consteval bool rules_match_their_options() {
@@ -47,8 +49,7 @@ std::string known_keys(address_kind kind) {
     if (applies(rule, kind))
       keys.append(keys.empty() ? "" : ", ").append(rule.key);
   }
-  const std::string scheme{name(kind)};
-  return keys.empty() ? scheme + ":// has no options" : scheme + ":// knows " + keys;
+  return std::string{name(kind)} + ":// knows " + keys;
 }
 
 error bad_option(std::string problem) {

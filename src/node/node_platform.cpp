@@ -60,6 +60,13 @@ channels_options to_channels_options(const node_options& options) {
     wanted.streams.buffer = send_buffer_kind::fixed;
     wanted.streams.send_buffer_number = options.send_buffer_number();
   }
+  if (!options.tokens().empty()) {
+    auto tls = tls_credentials::from_tokens(options.tokens());
+    if (tls)
+      wanted.streams.socket.tls = std::move(*tls);
+    else
+      wanted.streams.no_tls = tls.error();
+  }
   wanted.streams.confirm_timeout = options.first_idle_timeout();
   wanted.lanes.message_limit = wanted.streams.message_limit;
   return wanted;

@@ -35,8 +35,12 @@ std::string range_text(const introduction& of) {
 }  // namespace
 
 handshake::handshake(introduction self, const token_list& tokens, admission admit,
-                     std::optional<message_kind> awaited)
-    : self_{std::move(self)}, tokens_{tokens}, admit_{std::move(admit)}, awaited_{awaited} {
+                     byte_buffer binding, std::optional<message_kind> awaited)
+    : self_{std::move(self)},
+      tokens_{tokens},
+      admit_{std::move(admit)},
+      awaited_{awaited},
+      binding_{std::move(binding)} {
   assert(self_.version_min > 0 && self_.version_min <= self_.version_max);
   assert(admit_ != nullptr);
 }
@@ -135,8 +139,8 @@ void handshake::record(bytes_view message) {
 std::optional<message_mac> handshake::mac_of(bytes_view message, std::string_view label,
                                              const token* with) const {
   const bytes_view key = with != nullptr ? with->secret() : as_bytes(no_token);
-  return hmac_sha256(
-      key, {as_bytes(label), transcript_, length_bytes(message.size()), without_mac(message)});
+  return hmac_sha256(key, {as_bytes(label), transcript_, length_bytes(message.size()),
+                           without_mac(message), binding_});
 }
 
 bool handshake::is_proven(bytes_view message, std::string_view label,
@@ -204,8 +208,10 @@ error handshake::take_resume(const resume_point& theirs) {
 }
 
 handshake_initiator::handshake_initiator(introduction self, bus_id expected,
-                                         const token_list& tokens, admission admit)
-    : handshake{std::move(self), tokens, std::move(admit), std::nullopt}, expected_{expected} {}
+                                         const token_list& tokens, admission admit,
+                                         byte_buffer binding)
+    : handshake{std::move(self), tokens, std::move(admit), std::move(binding), std::nullopt},
+      expected_{expected} {}
 
 handshake_step handshake_initiator::start() {
   return say(hello_body{.self = self(), .expected = expected_}, message_kind::welcome);
@@ -252,8 +258,10 @@ handshake_step handshake_initiator::on_accept(bytes_view message) {
   return finish();
 }
 
-handshake_acceptor::handshake_acceptor(introduction self, const token_list& tokens, admission admit)
-    : handshake{std::move(self), tokens, std::move(admit), message_kind::hello} {}
+handshake_acceptor::handshake_acceptor(introduction self, const token_list& tokens, admission admit,
+                                       byte_buffer binding)
+    : handshake{std::move(self), tokens, std::move(admit), std::move(binding),
+                message_kind::hello} {}
 
 handshake_step handshake_acceptor::advance(message_kind kind, bytes_view message) {
   return kind == message_kind::hello ? on_hello(message) : on_proof(message);

@@ -11,6 +11,8 @@
 // - `done` means that the other end has one of the tokens, and has proven it over the whole handshake,
 //   including a fresh nonce of this end. So ids, incarnations, versions, capabilities, addresses and resume
 //   points of both ends are authentic.
+// - On an encrypted link the proofs cover its keys: someone in the middle of two encrypted links can't pass
+//   them on.
 // - Recorded messages are useless in another handshake, in the other role, or if reflected.
 // - A peer without a token learns from the refusal only that it was refused.
 // If neither side has tokens, nothing is proven, and the admission callback is told so. If only one side has
@@ -87,8 +89,9 @@ class handshake {
   [[nodiscard]] bool has_proof() const noexcept { return resume_.session != 0; }
 
  protected:
-  // `tokens` outlive the handshake; none: no tokens are used.
-  handshake(introduction self, const token_list& tokens, admission admit,
+  // `tokens` outlive the handshake; none: no tokens are used. `binding`: what only the two ends of an
+  // encrypted link know; empty if it is not encrypted.
+  handshake(introduction self, const token_list& tokens, admission admit, byte_buffer binding,
             std::optional<message_kind> awaited);
 
   // `message` is of the kind that was awaited. All that begins with "say" or ends the handshake
@@ -138,6 +141,7 @@ class handshake {
   std::optional<message_kind> awaited_;
   handshake_state state_ = handshake_state::going_on;
   bool lacks_proof_ = false;
+  byte_buffer binding_;
   byte_buffer transcript_;
   byte_buffer sent_;
   error problem_;
@@ -147,8 +151,8 @@ class handshake_initiator final : public handshake {
  public:
   // `expected` is the id that has to answer; 0: any. Its relation has to be the opposite of the one in
   // `self`. The nonce in `self` is random and was never used before.
-  handshake_initiator(introduction self, bus_id expected, const token_list& tokens,
-                      admission admit);
+  handshake_initiator(introduction self, bus_id expected, const token_list& tokens, admission admit,
+                      byte_buffer binding = {});
 
   // Once, first.
   [[nodiscard]] handshake_step start();
@@ -164,7 +168,8 @@ class handshake_initiator final : public handshake {
 class handshake_acceptor final : public handshake {
  public:
   // For `self` see the initiator. The answer has this node's relation to the dialling one.
-  handshake_acceptor(introduction self, const token_list& tokens, admission admit);
+  handshake_acceptor(introduction self, const token_list& tokens, admission admit,
+                     byte_buffer binding = {});
 
  private:
   handshake_step advance(message_kind kind, bytes_view message) override;

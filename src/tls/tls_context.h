@@ -9,7 +9,7 @@
 //  - Secrets and keys are wiped when the context ends, and are in no error text.
 //  - Files are read while the context is made, never later. Nothing is asked of a terminal.
 //
-// The context and its sessions belong to one thread, because the sessions share buffers.
+// Any number of threads.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,6 @@
 
 #include "atbus/bytes.hpp"
 #include "atbus/status.hpp"
-#include "tls/tls_buffers.h"
 #include "tls/tls_wire.h"
 
 struct ssl_st;
@@ -78,7 +77,6 @@ class tls_context {
 
   [[nodiscard]] ssl_ctx_st& get() const noexcept { return *context_; }
   [[nodiscard]] const bio_method_st& method() const noexcept { return *method_; }
-  [[nodiscard]] tls_buffers& buffers() const noexcept { return buffers_; }
 
  private:
   struct context_free {
@@ -108,7 +106,6 @@ class tls_context {
   bool has_certificate_ = false;
   bool verifies_peer_ = true;
   bool requires_certificate_ = true;
-  mutable tls_buffers buffers_;
 };
 
 }  // namespace atbus::detail

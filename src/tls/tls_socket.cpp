@@ -104,19 +104,20 @@ void tls_socket::session_free::operator()(ssl_st* session) const noexcept {
   SSL_free(session);
 }
 
-tls_socket::tls_socket(passkey /*key*/, std::shared_ptr<const tls_context> context) noexcept
-    : context_(std::move(context)), wire_(context_->buffers()) {}
+tls_socket::tls_socket(passkey /*key*/, std::shared_ptr<const tls_context> context,
+                       tls_buffers& buffers) noexcept
+    : context_(std::move(context)), wire_(buffers) {}
 
 tls_socket::~tls_socket() = default;
 
 result<std::unique_ptr<tls_socket>> tls_socket::make(std::shared_ptr<const tls_context> context,
-                                                     tls_role role,
+                                                     tls_buffers& buffers, tls_role role,
                                                      const std::string& expected_host) noexcept
     try {
   assert(context != nullptr);
   if (role == tls_role::server && !context->can_accept())
     return error{errc::invalid_argument, "a TLS server needs a certificate or a secret"};
-  auto made = std::make_unique<tls_socket>(passkey{}, std::move(context));
+  auto made = std::make_unique<tls_socket>(passkey{}, std::move(context), buffers);
   if (error problem = made->begin(role, expected_host); !problem)
     return problem;
   return made;

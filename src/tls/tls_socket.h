@@ -15,7 +15,7 @@
 // write. OpenSSL may hold complete records that epoll does not know of: after a read that filled its whole
 // place the owner reads again (holds_unread()).
 //
-// One thread, which is that of its context.
+// One thread, which is that of its buffers.
 #pragma once
 
 #include <sys/types.h>
@@ -44,14 +44,14 @@ class tls_socket {
   struct passkey {};
 
  public:
-  // `expected_host`: the name or IP address that the server's certificate must have; only for a client that
+  // `buffers` outlive the session. `expected_host`: the name or IP address that the server's certificate must have; only for a client that
   // verifies. Empty: any certificate of the CA is accepted, and peer_names() tells whose it is. Errors:
   // invalid_argument (no server can be made of this context, no such name), out_of_memory.
   [[nodiscard]] static result<std::unique_ptr<tls_socket>> make(
-      std::shared_ptr<const tls_context> context, tls_role role,
+      std::shared_ptr<const tls_context> context, tls_buffers& buffers, tls_role role,
       const std::string& expected_host = {}) noexcept;
 
-  tls_socket(passkey, std::shared_ptr<const tls_context> context) noexcept;
+  tls_socket(passkey, std::shared_ptr<const tls_context> context, tls_buffers& buffers) noexcept;
   tls_socket(const tls_socket&) = delete;
   tls_socket& operator=(const tls_socket&) = delete;
   // Sends nothing.
@@ -72,6 +72,8 @@ class tls_socket {
   [[nodiscard]] bool flush(int fd) noexcept;
   // Ciphertext in bytes that the kernel has not taken yet.
   [[nodiscard]] std::size_t pending() const noexcept { return wire_.pending(); }
+  // Ciphertext in bytes that was read so far.
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept { return wire_.bytes_read(); }
   // Whether the session itself needs the socket to be writable.
   [[nodiscard]] bool wants_write() const noexcept {
     return pending() != 0 || (state_ == state::handshaking && !begun_);

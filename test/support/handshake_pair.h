@@ -53,6 +53,7 @@ struct handshake_end {
   resume_point knows;
   error unwanted = {};
   std::vector<peer_identity> asked = {};
+  byte_buffer binding = {};  // of an encrypted link
 
   [[nodiscard]] admission admit() {
     return [this](const peer_identity& peer) -> result<resume_point> {
@@ -82,8 +83,8 @@ struct handshake_pair {
   byte_buffer hello, welcome, proof, accept;
 
   handshake_step begin() {
-    first.emplace(dialling.self, expected, dialling.tokens, dialling.admit());
-    second.emplace(accepting.self, accepting.tokens, accepting.admit());
+    first.emplace(dialling.self, expected, dialling.tokens, dialling.admit(), dialling.binding);
+    second.emplace(accepting.self, accepting.tokens, accepting.admit(), accepting.binding);
     return first->start();
   }
 

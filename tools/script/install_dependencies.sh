@@ -17,10 +17,9 @@ required='
 C++ compiler, GCC 12 or Clang 14|has_compiler|COMPILER|builds everything
 CMake 3.22|has_cmake|cmake|builds everything
 Ninja|has_command ninja|ninja-build|builds everything
-pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv, libssl, libcrypto
+pkg-config|has_command pkg-config|pkg-config pkgconf|finds libuv, OpenSSL
 libuv 1.43|has_library libuv 1.43|libuv1-dev|event loop of the library
-libssl of OpenSSL 3|has_library libssl 3.0|libssl-dev|TLS between hosts
-libcrypto of OpenSSL 3|has_library libcrypto 3.0|libssl-dev|nodes prove who they are
+OpenSSL 3|has_library libssl 3.0|libssl-dev|nodes prove who they are, and encrypt TCP
 msgpack-c, its C++ headers|has_header msgpack/null_visitor.hpp|libmsgpack-cxx-dev libmsgpack-dev|control messages of nodes
 toml++ 3, its headers|has_header toml++/toml.h|libtomlplusplus-dev|directory of nodes
 GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests

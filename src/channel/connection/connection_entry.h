@@ -24,6 +24,7 @@
 #include "channel/stream/opening.h"
 #include "channel/stream/stream_link.h"
 #include "core/timer_queue.h"
+#include "tls/tls_access.h"
 
 namespace atbus::detail {
 
@@ -50,6 +51,7 @@ struct connection_entry : newcomer {
   std::unique_ptr<stream_link> link;
   lane_pairing pairing;  // of this link
   hello own;
+  tls_sessions tls;
   void* context = nullptr;
   // Receives the messages instead of on_message: at most `most` of a run. Returns how many it took; the set
   // does not count them.
@@ -115,6 +117,7 @@ struct listener_entry {
   listen_options options;
   bool local = false;
   bool offers_lanes = false;
+  tls_sessions tls;
   std::size_t connections = 0;  // not closed
   newcomers unconfirmed;
 };

@@ -43,6 +43,9 @@ result<std::string> connection_core::listen(std::string_view text, const listen_
     return error{errc::invalid_argument,
                  std::string{text} + ": can't listen on a DNS name; use an address of this host"};
   }
+  auto tls = tls_sessions::make(*where, options.connection.socket.tls, tls_role::server);
+  if (!tls)
+    return tls.error();
   const fork_pause no_fork;
   auto socket = listening_socket::open(*where, options.backlog,
                                        {.send_buffer = options.connection.socket.send_buffer,
@@ -55,6 +58,7 @@ result<std::string> connection_core::listen(std::string_view text, const listen_
   made->options.unconfirmed = std::max(options.unconfirmed, 1U);
   made->local = where->kind() == address_kind::unix_socket;
   made->offers_lanes = offers_lanes(*where);
+  made->tls = std::move(*tls);
   if (!made->door.watch())
     return error{errc::system_error, std::string{text} + ": can't watch its socket", errno};
   listeners_.push_back(std::move(made));
@@ -124,6 +128,7 @@ bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
     auto made = std::make_unique<connection_entry>(timers_);
     made->listener_address = from.door.address();
     made->peer = describe_peer(socket.get());
+    made->tls = from.tls;
     configure(*made, options, from.local);
     made->own.offers_lane_pair = from.offers_lanes;
     added = &add(std::move(made));
@@ -149,7 +154,7 @@ void connection_core::configure(connection_entry& c, const connection_options& o
   const frame_queue_options of_queue = queue_options(options);
   c.queue = make_frame_queue(of_queue, &chunks_);
   c.marks = frame_marks{c.queue->byte_limit()};
-  c.own.wants_checksums = options.socket.checksums.value_or(!local);
+  c.own.wants_checksums = !c.tls && options.socket.checksums.value_or(!local);
   c.own.payload_max = static_cast<std::uint32_t>(of_queue.message_limit);
   c.limit = c.own.payload_max;
   c.release = options.release;
@@ -170,6 +175,9 @@ result<connection> connection_core::connect(std::string_view text, const connect
     return where.error();
   if (auto e = check_dialled(*where); !e)
     return e;
+  auto tls = tls_sessions::make(*where, options.connection.socket.tls, tls_role::client);
+  if (!tls)
+    return tls.error();
   const fork_pause no_fork;
   if (size() >= slots_max)
     return error{errc::invalid_argument, "a set holds at most 1048576 connections"};
@@ -182,6 +190,7 @@ result<connection> connection_core::connect(std::string_view text, const connect
       options.reconnect_min, options.reconnect_max);
   made->peer = made->dial->text();
   made->connect_timeout = options.connect_timeout;
+  made->tls = std::move(*tls);
   configure(*made, options.connection, where->kind() == address_kind::unix_socket);
   made->own.offers_lane_pair = offers_lanes(*where);
   connection_entry& c = add(std::move(made));
@@ -231,14 +240,19 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
   own.session = random_word();
   c.limit = own.payload_max;
   settle(c);  // the link fills in the checksums of these frames
-  c.chunk.checked = true;
+  auto tls = c.tls.begin(tls_buffers_);
+  if (!tls) {
+    lost(c, error_at(c.peer, tls.error()));
+    return false;
+  }
   try {
-    c.link =
-        std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_);
+    c.link = std::make_unique<stream_link>(std::move(socket), connected, own, c.queue.get(), space_,
+                                           std::move(*tls));
   } catch (const std::bad_alloc&) {
     lost(c, error_at(errc::out_of_memory, c.peer, explain(errc::out_of_memory)));
     return false;
   }
+  c.chunk.checked = c.link->checks();
   c.link->stop_when_opened();
   c.link->read_on();
   if (c.unconfirmed_limit != 0)
@@ -311,6 +325,11 @@ bool connection_core::succeeded(const connection_entry& c, const error& why) con
 }
 
 void connection_core::link_ended(connection_entry& c) noexcept {
+  if (!c.link->secured() && (c.dial != nullptr || c.link->bytes_read() != 0)) {
+    ++tls_failed_;
+    if (c.dial == nullptr)
+      report_end(c);
+  }
   lost(c, error_at(c.peer, c.link->why()));
 }
 

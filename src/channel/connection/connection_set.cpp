@@ -207,12 +207,15 @@ void connection_core::forget(connection_entry& c) noexcept {
 
 void connection_core::report_fault(const connection_entry& c) noexcept {
   ++faulty_;
-  if (!c.told && c.dial == nullptr) {
-    report(error_of([&]() -> error {
-      return {c.link->why().code(),
-              c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()};
-    }));
-  }
+  if (!c.told && c.dial == nullptr)
+    report_end(c);
+}
+
+void connection_core::report_end(const connection_entry& c) noexcept {
+  report(error_of([&]() -> error {
+    return {c.link->why().code(),
+            c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()};
+  }));
 }
 
 channel_stats connection_core::stats() const {
@@ -224,6 +227,7 @@ channel_stats connection_core::stats() const {
   sum.full = full_;
   sum.quarantined = faulty_;
   sum.unconfirmed_dropped = dropped_;
+  sum.tls_failed = tls_failed_;
   sum.reconnects = reconnects_;
   for (const auto& c : slots_) {
     if (c != nullptr && c->now == phase::linked)
@@ -262,7 +266,16 @@ std::size_t connection_core::poll(const poll_limits& limits) {
 
 bool connection_core::read_turn(connection_entry& c, budget& left) {
   if (!c.more) {
-    if (!c.link->receive()) {
+    const bool was_secured = c.link->secured();
+    const bool received = c.link->receive();
+    // The TLS session has brought its handshake on, or answers the other end.
+    if (c.link->now() == stream_link::state::open &&
+        (!was_secured || (c.link->tls() != nullptr && c.link->tls()->wants_write()))) [[unlikely]] {
+      write(c);
+      if (c.now != phase::linked)
+        return true;
+    }
+    if (!received) {
       if (c.link->now() == stream_link::state::closed) {
         link_ended(c);
       } else {

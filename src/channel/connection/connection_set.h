@@ -150,6 +150,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void leave_unconfirmed(connection_entry& c) noexcept;
   [[nodiscard]] bool succeeded(const connection_entry& c, const error& why) const noexcept;
   void report_fault(const connection_entry& c) noexcept;
+  void report_end(const connection_entry& c) noexcept;
 
   // Writing.
   // Makes room for a message of that length, and for further ones if there is more.
@@ -163,6 +164,7 @@ class connection_core final : public dispatcher, public fork_guard {
   }
   void write(connection_entry& c) noexcept;
   void wrote(connection_entry& c) noexcept;
+  void secure(connection_entry& c) noexcept;
   void pay_release_debt(connection_entry& c) noexcept;
   void note_starved(connection_entry& c) noexcept;
   void tell_writable_soon(connection_entry& c) noexcept;
@@ -208,6 +210,7 @@ class connection_core final : public dispatcher, public fork_guard {
   bool flush_in_poll_;
   poll_rhythm rhythm_;
   chunk_cache chunks_{{.idle_bytes = std::size_t{4} << 20}};
+  tls_buffers tls_buffers_;
   timer_queue timers_;
   std::vector<std::unique_ptr<connection_entry>> slots_;
   std::vector<std::uint32_t> free_;
@@ -224,6 +227,7 @@ class connection_core final : public dispatcher, public fork_guard {
   std::uint64_t full_ = 0;
   std::uint64_t faulty_ = 0;
   std::uint64_t dropped_ = 0;
+  std::uint64_t tls_failed_ = 0;
   std::uint64_t reconnects_ = 0;
 };
 

@@ -97,8 +97,10 @@ status connection_core::flush(connection_entry& c) noexcept {
 void connection_core::write(connection_entry& c) noexcept {
   settle(c);
   c.write_at = c.queue->committed() + write_size;
-  if (c.now != phase::linked || (c.dial == nullptr && !c.opened && !c.pairing.offered()))
+  if (c.now != phase::linked)
     return;
+  if (c.dial == nullptr && !c.opened && !c.pairing.offered())
+    return secure(c);
   (void)c.link->flush();
   while (c.link->take_stop()) {
     pay_release_debt(c);
@@ -107,6 +109,17 @@ void connection_core::write(connection_entry& c) noexcept {
     (void)c.link->flush();
   }
   wrote(c);
+}
+
+// An end that accepts says nothing before the other has said hello, except in a TLS handshake.
+void connection_core::secure(connection_entry& c) noexcept {
+  if (c.link->tls() == nullptr)
+    return;
+  c.link->secure();
+  if (c.link->now() == stream_link::state::closed)
+    return link_ended(c);
+  c.blocked = c.link->wants_room(false);
+  watch(c);
 }
 
 void connection_core::wrote(connection_entry& c) noexcept {
@@ -120,9 +133,9 @@ void connection_core::wrote(connection_entry& c) noexcept {
       busy_.join(c);
     return;
   }
-  c.blocked = c.link->has_unwritten();
+  c.blocked = c.link->wants_room();
   note_starved(c);
-  if (c.goodbye && !c.blocked) {
+  if (c.goodbye && !c.link->has_unwritten()) {
     if (c.peer_done)
       return lost(c, error_at(errc::peer_closed, c.peer, peer_has_closed));
     if (!std::exchange(c.shut, true))

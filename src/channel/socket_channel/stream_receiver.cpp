@@ -45,6 +45,9 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   const stream_options sockets{.send_buffer = 0,
                                .receive_buffer = options.socket.receive_buffer,
                                .keepalive = options.socket.keepalive};
+  auto tls = tls_sessions::make(where, options.socket.tls, tls_role::server);
+  if (!tls)
+    return tls.error();
   const fork_pause no_fork;
   auto listener = listening_socket::open(where, options.backlog, sockets);
   if (!listener)
@@ -53,8 +56,9 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   if (!epoll)
     return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
   const bool local = where.kind() == address_kind::unix_socket;
-  auto* const made = new stream_receiver(std::move(*listener), std::move(epoll), options, local,
-                                         local && where.flag(address_option::shm).value_or(true));
+  auto* const made =
+      new stream_receiver(std::move(*listener), std::move(epoll), options, std::move(*tls), local,
+                          local && where.flag(address_option::shm).value_or(true));
   if (!made->door_.watch()) {
     error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
     made->release();
@@ -64,7 +68,8 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
 }
 
 stream_receiver::stream_receiver(listening_socket listener, file epoll,
-                                 const receiver_options& options, bool local, bool offers_lanes)
+                                 const receiver_options& options, tls_sessions tls, bool local,
+                                 bool offers_lanes)
     : local_(local),
       epoll_(std::move(epoll)),
       door_(std::move(listener), epoll_.get(), nullptr),
@@ -76,9 +81,10 @@ stream_receiver::stream_receiver(listening_socket listener, file epoll,
       most_unconfirmed_(std::max(options.unconfirmed, 1U)),
       confirm_timeout_(options.confirm_timeout),
       space_(read_space_size),
+      tls_(std::move(tls)),
       spin_(options.spin),
       lane_options_(options) {
-  own_.wants_checksums = options.socket.checksums.value_or(!local);
+  own_.wants_checksums = !tls_ && options.socket.checksums.value_or(!local);
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
 }
@@ -111,6 +117,10 @@ bool stream_receiver::fill(bool quick) noexcept {
         continue;
     }
     if (c.link.now() == stream_link::state::closed) {
+      if (!c.link.secured() && c.link.bytes_read() != 0) {
+        ++tls_failed_;
+        report_end(c);
+      }
       drop(c);
       continue;
     }
@@ -164,6 +174,10 @@ void stream_receiver::reject(bytes_view message) noexcept {
 void stream_receiver::found_faulty(connection& which) noexcept {
   faulty_ += which.faulty ? 0 : 1;
   which.faulty = true;
+  report_end(which);
+}
+
+void stream_receiver::report_end(const connection& which) noexcept {
   report(error_of([&]() -> error {
     return {which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
                                          " is closed, " + which.link.why().text()};
@@ -246,17 +260,17 @@ void stream_receiver::move_on_to_lane(connection& from) noexcept {
 }
 
 void stream_receiver::write_controls(connection& of) noexcept {
-  if (of.confirmed)  // an unproven peer gets no reply
+  if (of.confirmed)
     (void)of.link.flush();
+  else
+    of.link.secure();  // an unproven peer gets no other reply
   watch(of);
 }
 
 void stream_receiver::watch(connection& of) noexcept {
   if (of.link.now() == stream_link::state::closed)
     return;
-  std::uint32_t wanted = of.link.interest();
-  if (!of.confirmed)
-    wanted &= ~static_cast<std::uint32_t>(EPOLLOUT);
+  const std::uint32_t wanted = of.link.interest(of.confirmed);
   if (of.link.starved() && starved_until_ == std::chrono::nanoseconds{0})
     starved_until_ = now() + stream_link::starved_pause;
   epoll_event interest{.events = wanted, .data = {.u64 = of.tag}};
@@ -468,7 +482,12 @@ bool stream_receiver::add(file socket) noexcept {
   std::unique_ptr<connection> made;
   std::uint32_t number = 0;
   try {
-    made = std::make_unique<connection>(std::move(socket), own, space_);
+    auto tls = tls_.begin(tls_buffers_);
+    if (!tls) {
+      errno = ENOMEM;
+      return false;
+    }
+    made = std::make_unique<connection>(std::move(socket), own, space_, std::move(*tls));
     newcomers_.join(*made, made->link);
     number = take_number();
   } catch (const std::bad_alloc&) {
@@ -528,6 +547,7 @@ channel_stats stream_receiver::stats() const {
   sum.quarantined += faulty_;
   sum.connections = open_.size();
   sum.unconfirmed_dropped = dropped_;
+  sum.tls_failed = tls_failed_;
   sum.socket_buffer = granted_buffer(door_.descriptor(), SO_RCVBUF);
   return sum;
 }

@@ -35,6 +35,7 @@
 #include "system/kernel.h"
 #include "system/socket.h"
 #include "system/spin_budget.h"
+#include "tls/tls_access.h"
 
 namespace atbus::detail {
 
@@ -58,8 +59,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
 
  private:
   struct connection : newcomer {
-    connection(file socket, const hello& own, read_space& space) noexcept
-        : link(std::move(socket), true, own, nullptr, space) {}
+    connection(file socket, const hello& own, read_space& space,
+               std::unique_ptr<tls_socket> tls) noexcept
+        : link(std::move(socket), true, own, nullptr, space, std::move(tls)) {}
 
     stream_link link;
     std::uint32_t number = 0;
@@ -82,7 +84,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
-                  bool local, bool offers_lanes);
+                  tls_sessions tls, bool local, bool offers_lanes);
   ~stream_receiver() override;
   void stop() noexcept override;
   void destroy() noexcept override;
@@ -116,6 +118,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // Finds the messages that have been read.
   void collect(connection& from) noexcept;
   void found_faulty(connection& which) noexcept;
+  void report_end(const connection& which) noexcept;
   void opening_moved(connection& of) noexcept;
   void write_controls(connection& of) noexcept;
   void watch(connection& of) noexcept;
@@ -137,6 +140,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::uint32_t most_unconfirmed_;
   std::chrono::nanoseconds confirm_timeout_;
   read_space space_;
+  tls_sessions tls_;
+  tls_buffers tls_buffers_;
   spin_budget spin_;
 
   std::vector<std::unique_ptr<connection>> slots_;  // a connection's number is its place
@@ -155,6 +160,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::uint64_t faulty_ = 0;
   std::uint64_t accepted_ = 0;
   std::uint64_t dropped_ = 0;
+  std::uint64_t tls_failed_ = 0;
 };
 
 }  // namespace atbus::detail

@@ -40,6 +40,10 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
   if (auto e = check_dialled(where); !e)
     return e;
   const bool local = where.kind() == address_kind::unix_socket;
+  auto tls = tls_sessions::make(where, options.socket.tls, tls_role::client);
+  if (!tls)
+    return tls.error();
+  const bool wants_checksums = !*tls && options.socket.checksums.value_or(!local);
   stream_sender* made = nullptr;
   const auto fail = [&made](error why) {
     made->release();
@@ -47,7 +51,7 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
   };
   {
     const fork_pause no_fork;
-    made = new stream_sender(where, options, options.socket.checksums.value_or(!local),
+    made = new stream_sender(where, options, std::move(*tls), wants_checksums,
                              local && where.flag(address_option::shm).value_or(true));
     made->epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
     if (!made->epoll_)
@@ -62,12 +66,13 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
   return static_cast<sender_backend*>(made);
 }
 
-stream_sender::stream_sender(const address& where, const sender_options& options,
+stream_sender::stream_sender(const address& where, const sender_options& options, tls_sessions tls,
                              bool wants_checksums, bool offers_lanes)
     : local_(where.kind() == address_kind::unix_socket),
       text_(where.to_string()),
       options_(options),
       space_(control_read_size),
+      tls_(std::move(tls)),
       dialler_(where,
                {.send_buffer = options.socket.send_buffer,
                 .receive_buffer = 0,
@@ -433,6 +438,7 @@ channel_stats stream_sender::stats() const {
   sum.full += full_;
   sum.high_water_mark = high_water_mark_;
   sum.connections = phase_ == phase::linked ? 1 : 0;
+  sum.tls_failed = tls_failed_;
   sum.reconnects = connections_ > 1 ? connections_ - 1 : 0;
   if (phase_ == phase::linked)
     sum.socket_buffer = granted_buffer(link_->descriptor(), SO_SNDBUF);

@@ -36,6 +36,7 @@
 #include "channel/stream/stream_link.h"
 #include "system/fork_guard.h"
 #include "system/kernel.h"
+#include "tls/tls_access.h"
 
 namespace atbus::detail {
 
@@ -64,8 +65,8 @@ class stream_sender final : public sender_backend, public fork_guard {
  private:
   enum class phase : std::uint8_t { resolving, connecting, linked, waiting, ended };
 
-  stream_sender(const address& where, const sender_options& options, bool wants_checksums,
-                bool offers_lanes);
+  stream_sender(const address& where, const sender_options& options, tls_sessions tls,
+                bool wants_checksums, bool offers_lanes);
   ~stream_sender() override;
 
   [[nodiscard]] status make_room(std::uint64_t size) noexcept override;
@@ -128,6 +129,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   sender_options options_;
   hello own_;
   read_space space_;
+  tls_sessions tls_;
+  tls_buffers tls_buffers_;
   std::unique_ptr<send_queue> queue_;
   std::unique_ptr<stream_link> link_;
   dialler dialler_;
@@ -147,6 +150,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::chrono::nanoseconds due_{0};  // connecting: when to give up; waiting: when to dial again
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
+  std::uint64_t tls_failed_ = 0;
   unsigned writes_ = 0;  // while it is open
   std::uint64_t high_water_mark_ = 0;
   bool on_loop_ = false;

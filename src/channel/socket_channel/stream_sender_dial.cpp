@@ -48,16 +48,19 @@ void stream_sender::dial_next() noexcept {
   hello own = own_;
   own.session = random_word();
   const int fd = dialled->fd.get();
+  auto tls = tls_.begin(tls_buffers_);
+  if (!tls)
+    return lost(error_at(text_, tls.error()));
   try {
     link_ = std::make_unique<stream_link>(std::move(dialled->fd), dialled->connected, own,
-                                          queue_.get(), space_);
+                                          queue_.get(), space_, std::move(*tls));
   } catch (const std::bad_alloc&) {
     return lost(error_at(errc::out_of_memory, text_, explain(errc::out_of_memory)));
   }
   if (own.offers_lanes)
     link_->take_descriptors(true);
   switch_said_ = offer_awaited_ = false;
-  chunk_.checked = true;  // until the peer's hello says that it wants none
+  chunk_.checked = link_->checks();
   watched_ = EPOLLIN | EPOLLOUT;
   epoll_event interest{.events = watched_, .data = {.fd = fd}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &interest) != 0)
@@ -92,6 +95,7 @@ void stream_sender::connected() noexcept {
 }
 
 void stream_sender::link_ended() noexcept {
+  tls_failed_ += link_->secured() ? 0 : 1;
   lost(error_at(text_, link_->why()));
 }
 
@@ -124,7 +128,7 @@ void stream_sender::end(error why) noexcept {
 
 status stream_sender::wait_connected(std::chrono::nanoseconds timeout) noexcept {
   const wait_deadline deadline{now(), timeout};
-  while (phase_ != phase::linked && phase_ != phase::ended) {
+  while (phase_ != phase::ended && !(phase_ == phase::linked && link_->secured())) {
     if (deadline.over()) {
       lost(no_answer());
       return errc::timed_out;

@@ -20,13 +20,10 @@ namespace {
 // Pieces of a gather list. A ring has at most two; 16 chunks of 64 KiB make a write of 1 MiB.
 constexpr std::size_t most_pieces = 16;
 
-error broken(const char* what, int code) {
-  if (code == EPIPE || code == ECONNRESET)
-    return {errc::peer_closed, "the other end has closed the connection", code};
-  if (code == ETIMEDOUT)
-    return {errc::timed_out, "the other end does not answer any more", code};
-  return {errc::system_error, what, code};
-}
+constexpr const char* ended_in_handshake =
+    "the other end has closed the connection inside the TLS handshake: it may have another token "
+    "or "
+    "expect no TLS";
 
 mutable_bytes writable(bytes_view queued) noexcept {
   // The link may write to the queue's memory; only gather() returns it as read-only.
@@ -36,12 +33,14 @@ mutable_bytes writable(bytes_view queued) noexcept {
 }  // namespace
 
 stream_link::stream_link(file socket, bool connected, const hello& own, send_queue* queue,
-                         read_space& space) noexcept
+                         read_space& space, std::unique_ptr<tls_socket> tls) noexcept
     : socket_(std::move(socket)),
+      tls_(std::move(tls)),
       queue_(queue),
       reader_(space, own),
       send_limit_(own.payload_max),
       sealed_(queue == nullptr ? 0 : queue->released()),
+      checksums_(tls_ == nullptr),
       state_(connected ? state::open : state::connecting) {
   const auto frame = hello_frame(own);
   std::copy(frame.begin(), frame.end(), opening_.begin());
@@ -72,6 +71,8 @@ void stream_link::take_descriptors(bool wanted) noexcept {
 }
 
 void stream_link::abandon() noexcept {
+  if (tls_ != nullptr)
+    tls_->abandon();
   state_ = state::closed;
   given_ = {};
   taken_ = {};
@@ -134,6 +135,46 @@ void stream_link::release_all() noexcept {
   }
 }
 
+error stream_link::broken(const char* what, int code) const noexcept {
+  if (code == EPROTO && tls_ != nullptr && !tls_->why())
+    return tls_->why();
+  if (code == EPIPE || code == ECONNRESET)
+    return {errc::peer_closed,
+            secured() ? "the other end has closed the connection" : ended_in_handshake, code};
+  if (code == ETIMEDOUT)
+    return {errc::timed_out, "the other end does not answer any more", code};
+  return {errc::system_error, what, code};
+}
+
+ssize_t stream_link::send(std::span<const iovec> pieces) noexcept {
+  if (tls_ != nullptr) {
+    if (!pieces.empty())
+      return tls_->write(socket_.get(), pieces);
+    return tls_->flush(socket_.get()) ? 0 : -1;
+  }
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
+  if (given_[0]) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(2 * sizeof(int));
+    const int both[2] = {given_[0].get(), given_[1].get()};
+    std::memcpy(CMSG_DATA(head), both, sizeof both);
+  }
+  return kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void stream_link::secure() noexcept {
+  if (state_ == state::open && !secured() && !tls_->flush(socket_.get()) && errno != EAGAIN &&
+      !is_out_of_memory(errno))
+    close(broken("can't write to the connection", errno));
+}
+
 bool stream_link::flush() noexcept {
   if (state_ != state::open)
     return state_ == state::closed;
@@ -162,21 +203,7 @@ bool stream_link::flush() noexcept {
     }
     if (queued == unwritten() && stop_behind_ == 0)
       add(closing_.data() + closing_written_, closing_size_ - closing_written_);
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
-    if (given_[0]) {
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      cmsghdr* const head = CMSG_FIRSTHDR(&message);
-      head->cmsg_level = SOL_SOCKET;
-      head->cmsg_type = SCM_RIGHTS;
-      head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-      const int both[2] = {given_[0].get(), given_[1].get()};
-      std::memcpy(CMSG_DATA(head), both, sizeof both);
-    }
-    const ssize_t n = kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t n = send(std::span{pieces}.first(count));
     if (n < 0) {
       if (errno == EINTR)
         continue;
@@ -254,9 +281,9 @@ void stream_link::offer_lane(std::uint32_t lane, file segment, file bell) noexce
 
 std::size_t stream_link::unacknowledged() const noexcept {
   int bytes = 0;
-  return state_ == state::open && ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0
-             ? static_cast<std::size_t>(bytes)
-             : 0;
+  if (state_ != state::open || ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0)
+    return 0;
+  return static_cast<std::size_t>(std::max(bytes, 0)) + (tls_ == nullptr ? 0 : tls_->pending());
 }
 
 std::size_t stream_link::unread() const noexcept {
@@ -267,8 +294,11 @@ std::size_t stream_link::unread() const noexcept {
 }
 
 void stream_link::shut_down() noexcept {
-  if (state_ == state::open)
-    (void)kernel().shutdown(socket_.get(), SHUT_WR);
+  if (state_ != state::open)
+    return;
+  if (tls_ != nullptr)
+    tls_->shut_down(socket_.get());
+  (void)kernel().shutdown(socket_.get(), SHUT_WR);
 }
 
 ssize_t stream_link::take_peeked() noexcept {
@@ -282,6 +312,8 @@ ssize_t stream_link::take_peeked() noexcept {
 }
 
 ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
+  if (tls_ != nullptr)
+    return tls_->read(socket_.get(), place);
   if (const ssize_t taken = take_peeked(); taken <= 0)
     return taken;
   if (peek) {
@@ -368,7 +400,8 @@ bool stream_link::receive(bool peek) noexcept {
   } else if (reader_.reader().goodbye()) {
     close({errc::peer_closed, "the other end has said goodbye"});
   } else {
-    close({errc::peer_closed, reader_.pending() == 0
+    close({errc::peer_closed, !secured() ? ended_in_handshake
+                              : reader_.pending() == 0
                                   ? "the other end has closed the connection without a goodbye"
                                   : "the other end has closed the connection inside a message"});
   }

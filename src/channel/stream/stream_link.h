@@ -3,21 +3,27 @@
 // Has no event loop and calls no user code. Its owner calls it when the socket is ready, passes the frames on
 // and decides what a failure means. doc/design/connection.md has the states and rules.
 //
+// With a tls_socket all of it is encrypted. The tag of its records takes the place of checksums.
+//
 // Guarantees:
 //  - This end's hello is sent first, a goodbye last. Between them, bytes committed to the queue leave in
 //    order and whole, or are still in the queue when the link ends.
 //  - Data follows this end's hello at once. It carries checksums until the peer's hello says that none are
 //    wanted.
-//  - Writing never raises SIGPIPE, never blocks and allocates nothing.
+//  - Writing never raises SIGPIPE and never blocks. Without TLS it allocates nothing.
 //
 // One thread.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "atbus/bytes.hpp"
@@ -28,6 +34,7 @@
 #include "channel/stream/opening.h"
 #include "channel/stream/read_buffer.h"
 #include "system/kernel.h"
+#include "tls/tls_socket.h"
 
 namespace atbus::detail {
 
@@ -40,9 +47,9 @@ class stream_link {
   };
 
   // `connected`: the socket is connected. `queue` outlives the link, and only the link writes it to a
-  // socket. Bytes already in it leave first. Null: this end sends nothing.
-  stream_link(file socket, bool connected, const hello& own, send_queue* queue,
-              read_space& space) noexcept;
+  // socket. Bytes already in it leave first. Null: this end sends nothing. `tls` null: not encrypted.
+  stream_link(file socket, bool connected, const hello& own, send_queue* queue, read_space& space,
+              std::unique_ptr<tls_socket> tls = nullptr) noexcept;
   stream_link(const stream_link&) = delete;
   stream_link& operator=(const stream_link&) = delete;
 
@@ -61,7 +68,8 @@ class stream_link {
 
   // --- sending
 
-  // Whether frames queued now need checksums: yes until the peer's hello arrives, then as agreed.
+  // Whether frames queued now need checksums: with TLS no; else yes until the peer's hello arrives, then as
+  // agreed.
   [[nodiscard]] bool checks() const noexcept { return checksums_; }
   // The latest `bytes` of the queue are whole frames. `sealed`: their checksums are filled in; otherwise
   // flush() does that.
@@ -79,13 +87,26 @@ class stream_link {
   [[nodiscard]] bool starved() const noexcept { return starved_reading_ || starved_writing_; }
   static constexpr std::chrono::nanoseconds starved_pause = std::chrono::milliseconds{1};
   // The events for which epoll watches the socket.
-  [[nodiscard]] std::uint32_t interest() const noexcept {
-    return EPOLLIN | (has_unwritten() ? EPOLLOUT : 0U) | (starved() ? EPOLLET : 0U);
+  // `frames`: whether the owner is going to write frames.
+  [[nodiscard]] std::uint32_t interest(bool frames = true) const noexcept {
+    return EPOLLIN | (wants_room(frames) ? EPOLLOUT : 0U) | (starved() ? EPOLLET : 0U);
   }
   [[nodiscard]] bool has_unwritten() const noexcept {
-    return opening_written_ != opening_size_ || unwritten() != 0 ||
-           closing_written_ != closing_size_;
+    return has_unsent_frames() || (tls_ != nullptr && tls_->pending() != 0);
   }
+  // Whether something is left to write that only waits for room in the socket. A TLS handshake waits for the
+  // other end.
+  [[nodiscard]] bool wants_room(bool frames = true) const noexcept {
+    if (tls_ == nullptr)
+      return frames && has_unsent_frames();
+    return tls_->wants_write() || (frames && tls_->can_write() && has_unsent_frames());
+  }
+  // Not encrypted, or the TLS handshake is done.
+  [[nodiscard]] bool secured() const noexcept { return tls_ == nullptr || tls_->established(); }
+  // Brings a TLS handshake on without writing frames. For an end that says nothing before the other has.
+  void secure() noexcept;
+  // Null: not encrypted.
+  [[nodiscard]] const tls_socket* tls() const noexcept { return tls_.get(); }
   // Offers a lane to the other end, or none if there are no descriptors. flush() sends the offer after the
   // hello and before the queue, of which nothing may be written yet.
   void offer_lane(std::uint32_t lane, file segment, file bell) noexcept;
@@ -116,12 +137,15 @@ class stream_link {
   // Reads once. False: nothing was there, the link has ended (now() tells), or received bytes have to be
   // walked first. `peek`: copies only the first most_peeked bytes, and the kernel keeps them until the next
   // read or the end. TCP then acknowledges them later, so the acknowledgement does not delay the message and
-  // its answer. Only for an owner that reads again soon: until then epoll reports the socket as readable.
+  // its answer. Only for an owner that reads again soon: until then epoll reports the socket as readable. With
+  // TLS it has no effect.
   bool receive(bool peek = false) noexcept;
   static constexpr std::size_t most_peeked = 4096;
   // Whether that read was short: most likely nothing more is there.
   [[nodiscard]] bool drained() const noexcept { return drained_; }
-  [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept {
+    return tls_ == nullptr ? bytes_read_ : tls_->bytes_read();
+  }
   // Whether there was a read at all, even one that found nothing.
   [[nodiscard]] bool was_read() const noexcept { return drained_ || bytes_read_ != 0; }
   // Bytes that wait in the kernel.
@@ -183,6 +207,13 @@ class stream_link {
   ssize_t take_peeked() noexcept;
   void say(bytes_view frame) noexcept;
   [[gnu::cold]] void end_badly() noexcept;
+  [[nodiscard]] bool has_unsent_frames() const noexcept {
+    return opening_written_ != opening_size_ || unwritten() != 0 ||
+           closing_written_ != closing_size_;
+  }
+  // Writes the pieces and what waits in the TLS session, as sendmsg does.
+  [[nodiscard]] ssize_t send(std::span<const iovec> pieces) noexcept;
+  [[nodiscard]] error broken(const char* what, int code) const noexcept;
   // Unwritten bytes of the queue; 0 after the first byte of a switch or a goodbye.
   [[nodiscard]] std::size_t unwritten() const noexcept {
     return queue_ == nullptr || closing_written_ != 0 || !write_failure_ ? 0 : queue_->unwritten();
@@ -196,6 +227,7 @@ class stream_link {
   void release_all() noexcept;
 
   file socket_;
+  std::unique_ptr<tls_socket> tls_;
   send_queue* queue_;
   read_buffer reader_;
   frame_marks marks_;

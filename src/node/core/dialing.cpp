@@ -40,6 +40,10 @@ error dialing::start_dial(std::list<dial>& among, peer* of, std::optional<addres
 
 error dialing::dial_now(dial& which) {
   ++node_.stats.dials;
+  if (!which.is_relayed()) {  // others may have named the address
+    if (error denied = node_.options.lets_through(*which.to); !denied)
+      return denied;
+  }
   result<link*> began =
       which.is_relayed() ? circuits_.open(which.of->id) : node_.on.channels.connect(*which.to);
   if (!began)

@@ -94,11 +94,8 @@ result<std::string> node_core::listen(std::string_view text) {
   const result<address> where = address::parse(text);
   if (!where)
     return where.error();
-  if (!node_.options.lets_through(*where)) {
-    return error{errc::denied, std::string{text} +
-                                   " can be reached by any process: give the node a token, or set "
-                                   "allow_unauthenticated"};
-  }
+  if (error denied = node_.options.lets_through(*where); !denied)
+    return denied;
   constexpr std::uint64_t least = routed_size(control_size_max);
   if (const auto limit = where->option(address_option::message_limit); limit && *limit < least) {
     return error{errc::invalid_argument, std::string{text} + ": message_limit must be " +
@@ -127,11 +124,8 @@ error node_core::connect(bus_id id, std::string_view text) {
   const result<address> where = address::parse(text);
   if (!where)
     return where.error();
-  if (!node_.options.lets_through(*where)) {
-    return {errc::denied, std::string{text} +
-                              " may be any process: give the node a token, or set "
-                              "allow_unauthenticated"};
-  }
+  if (error denied = node_.options.lets_through(*where); !denied)
+    return denied;
   peer& to = peers_.find_or_make(id);
   for (dial& known : to.dials) {
     if (known.to == where.value()) {
@@ -365,7 +359,7 @@ node_stats node_core::stats() const noexcept {
   all.delivered += receive_.messages();
   all.delivered_bytes += receive_.bytes();
   all.sessions_forgotten = sessions_.away().forgotten();
-  all.registrations_failed += circuits_.refused();
+  all.registrations_failed += circuits_.refused() + node_.on.channels.tls_failed();
   return all;
 }
 

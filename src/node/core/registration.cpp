@@ -37,17 +37,22 @@ void registration::begin_handshake(session& on) {
   on.began_after = node_.stats.registrations;
   on.keeps = on.at.keeps();
   on.clock.set(node_.idle_deadline());
+  std::optional<byte_buffer> binding = on.at.binding();
+  if (!binding) {
+    return sessions_.drop(on, false, errc::system_error,
+                          "no key of the encrypted link can be computed for the registration");
+  }
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
   if (!on.by_us) {
-    on.shake =
-        std::make_unique<handshake_acceptor>(introduce(relation::peer), node_.tokens, admission_of);
+    on.shake = std::make_unique<handshake_acceptor>(introduce(relation::peer), node_.tokens,
+                                                    admission_of, std::move(*binding));
     return;
   }
   // A link that returns stays its peer's, also if that is the parent, whose id was never named.
   const peer* const whom = on.of == nullptr && on.dialled != nullptr ? on.dialled->of : on.of;
-  auto role = std::make_unique<handshake_initiator>(introduce(opposite(tree_.dialled_as(on))),
-                                                    whom != nullptr ? whom->id : bus_id{},
-                                                    node_.tokens, admission_of);
+  auto role = std::make_unique<handshake_initiator>(
+      introduce(opposite(tree_.dialled_as(on))), whom != nullptr ? whom->id : bus_id{},
+      node_.tokens, admission_of, std::move(*binding));
   handshake_initiator& starting = *role;
   on.shake = std::move(role);
   output_.send_control(on, starting.start().send);

@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atbus/address.hpp"
 #include "atbus/bytes.hpp"
@@ -112,6 +114,12 @@ class link {
   // closed() is told next.
   virtual void abort() noexcept = 0;
 
+  // 32 bytes that only the two ends of an encrypted link know, the same at both; empty if it is not encrypted.
+  // A proof that covers them can't be passed on by someone in the middle. No value: they can't be computed.
+  [[nodiscard]] virtual std::optional<std::vector<std::byte>> binding() const {
+    return std::vector<std::byte>{};
+  }
+
   [[nodiscard]] virtual link_kind kind() const noexcept = 0;
   [[nodiscard]] virtual link_trust trust() const noexcept = 0;
   [[nodiscard]] virtual std::string peer() const = 0;  // its address, for people
@@ -206,6 +214,9 @@ class transport {
   // prepared sleep costs there a barrier on every core, and a ring of whoever sends.
   [[nodiscard]] virtual bool has_lanes() const noexcept { return false; }
   [[nodiscard]] virtual bool has_messages() noexcept { return false; }
+
+  // Links that ended inside a TLS handshake, before a registration.
+  [[nodiscard]] virtual std::uint64_t tls_failed() const noexcept { return 0; }
 
  protected:
   transport() = default;

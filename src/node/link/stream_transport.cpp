@@ -5,6 +5,7 @@
 
 #include "channel/connection/connection_set.h"
 #include "channel/stream/frame_queue.h"
+#include "core/error_text.h"
 #include "node/link/lane_transport.h"
 #include "protocol/control.h"
 #include "protocol/message_head.h"
@@ -24,6 +25,8 @@ connection_options for_links(const stream_transport_options& options) {
           .user_confirms = true,
           .unconfirmed_message_limit = control_size_max};
 }
+
+constexpr std::string_view binding_label = "EXPORTER-atbus registration";
 
 // The longest message always finds room beside what is half released.
 std::uint64_t data_limit(const stream_transport_options& options, std::uint64_t message_limit) {
@@ -101,6 +104,14 @@ class connection_link final : public link {
   void close(std::chrono::nanoseconds linger) noexcept override { (void)at_.close(linger); }
   void abort() noexcept override { (void)at_.abort(); }
 
+  [[nodiscard]] std::optional<byte_buffer> binding() const override {
+    if (entry_ == nullptr || entry_->link == nullptr || entry_->link->tls() == nullptr)
+      return byte_buffer{};
+    byte_buffer key(32);
+    if (!entry_->link->tls()->export_key(binding_label, std::span<std::byte, 32>{key}))
+      return std::nullopt;
+    return key;
+  }
   [[nodiscard]] link_kind kind() const noexcept override { return kind_; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
   [[nodiscard]] std::string peer() const override { return at_.peer(); }
@@ -168,10 +179,19 @@ void stream_transport::start(const node_instance&, link_events& events) {
   }
 }
 
+error stream_transport::check(const address& at) const {
+  if (!set_)
+    return error_at(at.to_string(), unusable_);
+  if (kind_of(at.kind()) == link_kind::tcp && !options_.no_tls &&
+      at.flag(address_option::tls).value_or(true))
+    return error_at(at.to_string(), options_.no_tls);
+  return {};
+}
+
 result<std::string> stream_transport::listen(const address& at) {
   const std::string text = at.to_string();
-  if (!set_)
-    return unusable_.with_text(text + ": " + unusable_.text());
+  if (error unusable = check(at); !unusable)
+    return unusable;
   return set_->listen(text, {.connection = of_links_,
                              .backlog = options_.backlog,
                              .connections = options_.connections,
@@ -180,8 +200,8 @@ result<std::string> stream_transport::listen(const address& at) {
 
 result<link*> stream_transport::connect(const address& to) {
   const std::string text = to.to_string();
-  if (!set_)
-    return unusable_.with_text(text + ": " + unusable_.text());
+  if (error unusable = check(to); !unusable)
+    return unusable;
   const auto dialled =
       set_->connect(text, {.connection = of_links_, .connect_timeout = options_.connect_timeout});
   if (!dialled)
@@ -262,8 +282,10 @@ void stream_transport::tell_writable() {
 }
 
 void stream_transport::close() noexcept {
-  if (set_)
+  if (set_) {
+    tls_failed_before_ = set_->stats().tls_failed;
     set_->close();
+  }
   for (const auto& of : links_)
     of->entry_ = nullptr;
   roomy_.clear();
@@ -295,6 +317,9 @@ bool stream_transport::prepare_sleep() {
 void stream_transport::finish_sleep() {
   if (set_)
     set_->finish_sleep();
+}
+std::uint64_t stream_transport::tls_failed() const noexcept {
+  return set_ ? set_->stats().tls_failed + tls_failed_before_ : tls_failed_before_;
 }
 std::chrono::nanoseconds stream_transport::longest_sleep() const noexcept {
   return set_ ? set_->longest_sleep() : std::chrono::nanoseconds{-1};

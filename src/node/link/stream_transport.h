@@ -25,7 +25,10 @@ class connection_link;
 class lane_transport;
 
 struct stream_transport_options {
+  // Its `tls` encrypts TCP links, except for an address with tls=false.
   socket_options socket = {};
+  // Why `socket` has no `tls` though it should; then no TCP link can be made.
+  error no_tls = {};
   // The longest message of a link in bytes, with whatever the node puts before the user's.
   // 0: ATBUS_MACRO_MSG_LIMIT + 8.
   std::uint64_t message_limit = 0;
@@ -62,10 +65,12 @@ class stream_transport final : public transport {
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
+  [[nodiscard]] std::uint64_t tls_failed() const noexcept override;
 
  private:
   friend class connection_link;
 
+  [[nodiscard]] error check(const address& at) const;
   connection_link& add(connection at);
   void remove(connection_link& gone) noexcept;
   void tell_opened(connection at);
@@ -76,6 +81,7 @@ class stream_transport final : public transport {
   [[nodiscard]] link* take_over(connection at);
 
   stream_transport_options options_;
+  std::uint64_t tls_failed_before_ = 0;  // it was closed
   lane_transport* lanes_;
   connection_options of_links_;
   std::uint64_t data_limit_ = 0;  // bytes of a link's queue that data may fill

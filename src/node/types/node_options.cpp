@@ -16,9 +16,21 @@ void node_options::wipe_tokens() noexcept {
     explicit_bzero(secret.data(), secret.size());
 }
 
-bool node_options::lets_through(const address& at) const noexcept {
+error node_options::lets_through(const address& at) const {
   const bool tcp = detail::is_stream(at.kind()) && at.kind() != address_kind::unix_socket;
-  return !tcp || !tokens_.empty() || allow_unauthenticated_;
+  if (!tcp)
+    return {};
+  if (tokens_.empty() && !allow_unauthenticated_) {
+    return {errc::denied, at.to_string() +
+                              ": any process may be there: give the node a token, or set "
+                              "allow_unauthenticated"};
+  }
+  if (!tokens_.empty() && !allow_unencrypted_ && !at.flag(address_option::tls).value_or(true)) {
+    return {errc::denied, at.to_string() +
+                              ": the network could read and change all that passes: leave out "
+                              "tls=false at both ends, or set allow_unencrypted at both"};
+  }
+  return {};
 }
 
 error node_options::check() const {
@@ -35,8 +47,8 @@ error node_options::check() const {
     const auto where = address::parse(text);
     if (!where)
       return bad("parent", "an address: " + where.error().text());
-    if (!lets_through(*where))
-      return bad("parent", "no TCP address without a token or allow_unauthenticated: " + text);
+    if (error denied = lets_through(*where); !denied)
+      return bad("parent", "an address that is allowed: " + denied.text());
   }
   if (!children_.empty()) {
     const auto range = id_range::parse(children_);

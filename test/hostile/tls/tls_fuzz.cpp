@@ -70,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   kernel().recv = fuzzed_recv;
   kernel().send = fuzzed_send;
   const bool is_client = (choice & 1U) != 0;
-  const auto end = tls_socket::make(is_client && (choice & 2U) != 0 ? nothing : secret,
+  static tls_buffers buffers;
+  const auto end = tls_socket::make(is_client && (choice & 2U) != 0 ? nothing : secret, buffers,
                                     is_client ? tls_role::client : tls_role::server)
                        .value();
   (void)end->flush(0);

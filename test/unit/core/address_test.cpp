@@ -257,7 +257,7 @@ TEST(AddressOptions, UnknownForTheKindAreRefusedWithTheKnownOnes) {
                          "message_limit, prefault, durable");
   expect_address_refusal("shm://a?shm=true", "unknown option 'shm'");
   expect_address_refusal("unix:///a?lanes=1", "unknown option 'lanes': unix:// knows shm");
-  expect_address_refusal("ipv4://1.2.3.4:5?lanes=1", "ipv4:// has no options");
+  expect_address_refusal("ipv4://1.2.3.4:5?lanes=1", "ipv4:// knows tls");
   expect_address_refusal("shm://a?", "unknown option ''");
   expect_address_refusal("shm://a?lanes=1&", "unknown option ''");
   expect_address_refusal("shm://a?&lanes=1", "unknown option ''");

@@ -2,6 +2,7 @@
 #include "protocol/handshake.h"
 
 #include <limits>
+#include <utility>
 
 #include "handshake_pair.h"
 #include "raw_body.h"
@@ -17,6 +18,27 @@ TEST(Handshake, IsDoneOnBothSidesWhenBothHaveTheToken) {
   handshake_pair pair;
   pair.run();
   EXPECT_TRUE(pair.is_done());
+}
+
+TEST(HandshakeBinding, HoldsOverOneEncryptedLinkAndNotOverTwo) {
+  const byte_buffer one(32, std::byte{1});
+  const byte_buffer another(32, std::byte{2});
+  handshake_pair same;
+  same.dialling.binding = same.accepting.binding = one;
+  same.run();
+  EXPECT_TRUE(same.is_done());
+  // Someone in the middle of two links, or of an encrypted and a plain one.
+  for (const auto& [of_dialling, of_accepting] :
+       {std::pair{one, another}, std::pair{one, byte_buffer{}}, std::pair{byte_buffer{}, one}}) {
+    handshake_pair pair;
+    pair.dialling.binding = of_dialling;
+    pair.accepting.binding = of_accepting;
+    pair.run();
+    EXPECT_FALSE(pair.is_done());
+    EXPECT_EQ(pair.second->state(), handshake_state::failed);
+    EXPECT_TRUE(pair.second->lacks_proof());
+    EXPECT_TRUE(pair.accepting.asked.empty());
+  }
 }
 
 // The example of doc/design/protocol.md, byte by byte.

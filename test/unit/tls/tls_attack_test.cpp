@@ -328,6 +328,7 @@ TEST(TlsAttack, ByLackOfMemoryIsAnErrorAndNotTheEndOfTheProcess) {
     GTEST_SKIP() << "allocations can't be made to fail in this build";
   const auto context = secret_context({first_secret});
   (void)tls_pair{context, context}.shake_hands();
+  detail::tls_buffers& buffers = buffers_of(context);
   std::array<std::byte, 64> place{};
   std::uint64_t good = 0;
   int carried = 0;
@@ -340,7 +341,8 @@ TEST(TlsAttack, ByLackOfMemoryIsAnErrorAndNotTheEndOfTheProcess) {
     {
       const allocation_failure scarce{good};
       for (std::size_t i = 0; i != 2; ++i) {
-        auto made = tls_socket::make(context, i == 0 ? tls_role::client : tls_role::server);
+        auto made =
+            tls_socket::make(context, buffers, i == 0 ? tls_role::client : tls_role::server);
         if (made)
           ends[i] = std::move(made).value();
         else

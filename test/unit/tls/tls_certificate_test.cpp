@@ -117,7 +117,8 @@ TEST_F(TlsCertificate, IsNotAskedOfAClientIfNoneIsRequired) {
   const auto client = context(anonymous);
   EXPECT_FALSE(client->can_accept());
   EXPECT_FALSE(client->expires());
-  EXPECT_EQ(tls_socket::make(client, tls_role::server).error(), errc::invalid_argument);
+  EXPECT_EQ(tls_socket::make(client, buffers_of(client), tls_role::server).error(),
+            errc::invalid_argument);
   tls_pair lenient{client, context(lenient_files)};
   ASSERT_TRUE(lenient.shake_hands());
   EXPECT_TRUE(lenient.server->peer_names().empty());

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <map>
+#include <memory>
 #include <stdexcept>
 
 #include "test.h"
@@ -31,9 +33,15 @@ inline context_ptr secret_context(std::initializer_list<std::string_view> secret
   return std::move(made).value();
 }
 
+// Those of one thread's ends: contexts are used by one thread each here.
+inline detail::tls_buffers& buffers_of(const context_ptr& context) {
+  static std::map<const tls_context*, detail::tls_buffers> all;
+  return all[context.get()];
+}
+
 inline socket_ptr make_socket(const context_ptr& context, tls_role role,
                               const std::string& host = {}) {
-  auto made = tls_socket::make(context, role, host);
+  auto made = tls_socket::make(context, buffers_of(context), role, host);
   if (!made)
     throw std::runtime_error(made.error().text());
   return std::move(made).value();

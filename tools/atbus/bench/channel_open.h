@@ -38,6 +38,9 @@ void set_common_options(const workload& work, Options& options) {
     options.spin = std::chrono::nanoseconds{work.spin_ns};
   }
   options.socket.checksums = work.checksum;
+  if (work.tls) {
+    options.socket.tls = *tls_credentials::from_token(bench_token);
+  }
   if (work.socket_buffer_bytes >= 0) {
     options.socket.send_buffer = static_cast<int>(work.socket_buffer_bytes);
     options.socket.receive_buffer = static_cast<int>(work.socket_buffer_bytes);

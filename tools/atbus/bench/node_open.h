@@ -70,7 +70,11 @@ inline std::string member_address(const workload& work, std::size_t worker) {
 inline node open_node(const worker& self, std::size_t worker) {
   const workload& work = self.work();
   node_options options;
-  options.allow_unauthenticated();
+  if (work.tls) {
+    options.token(bench_token);
+  } else {
+    options.allow_unauthenticated();
+  }
   if (work.hops != 0) {
     const std::size_t relays = 1 + work.senders;  // as node_of_worker counts
     if (worker >= relays) {

@@ -69,7 +69,7 @@ void set_stream(const throughput_options& options, socket_kind kind, workload& w
   work.moves_to_lanes = moves_to_lanes(work.address.data());
   work.sleep = options.sleep.value_or(!work.moves_to_lanes);
   // As the library does.
-  work.checksum = options.checksum.value_or(kind != socket_kind::local);
+  work.checksum = !work.tls && options.checksum.value_or(kind != socket_kind::local);
 }
 
 // The same for sockets.
@@ -269,6 +269,7 @@ void add_stream(const workload& work, const run_figures& first, nlohmann::json& 
   const socket_options sockets;
   result["connections"] = work.connections;
   result["crc"] = work.checksum;
+  result["tls"] = work.tls;
   result["socket_buffer"] =
       work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
   result["granted"] = {{"send_bytes", first.sender.socket_buffer},
@@ -413,6 +414,10 @@ void add_sleep_flag(CLI::App& command, throughput_options& options, const std::s
       "when nothing is there the receiver " + what);
 }
 
+void add_tls_flag(CLI::App& command, workload& work) {
+  command.add_flag("--tls", work.tls, "TCP is encrypted, with a secret that both ends have");
+}
+
 void add_stream_options(CLI::App& command, throughput_options& options) {
   options.work.batch = 0;
   command.add_option("--address", options.address,
@@ -426,7 +431,8 @@ void add_stream_options(CLI::App& command, throughput_options& options) {
   add_buffer_options(command, options.work,
                      "static is a ring of blocks (default), malloc grows as needed");
   add_crc_option(command, options.checksum,
-                 "whether messages carry a checksum (default: not over unix://)");
+                 "whether messages carry a checksum (default: not over unix://, nor with TLS)");
+  add_tls_flag(command, options.work);
   add_bytes(command, "--socket-buffer", options.work.socket_buffer_bytes,
             "buffers to ask the kernel for, such as 4M; 0: its own choice", std::uint64_t{0},
             most_buffer_bytes);
@@ -444,6 +450,7 @@ void add_node_options(CLI::App& command, throughput_options& options) {
       "unix://, ipv4:// or ipv6:// (default: shm:// and a name with the process id)");
   add_buffer_options(command, options.work,
                      "malloc grows as needed (default), static is a ring of blocks");
+  add_tls_flag(command, options.work);
   add_sleep_flag(command, options, "sleeps (default of sockets), or polls without end");
   add_rate_option(command, options.work,
                   ", sent once a millisecond, so that CPU times can be compared (default: as fast "

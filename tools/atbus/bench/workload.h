@@ -13,6 +13,9 @@
 
 namespace atbus::bench {
 
+// The secret of both ends where TCP is encrypted.
+inline constexpr const char* bench_token = "no secret: both ends of a benchmark";
+
 enum class api_kind : std::uint8_t { send, claim };
 
 // What one worker does.
@@ -102,6 +105,7 @@ struct workload {
   std::uint32_t read_bytes = 0;   // taken from it at most at once
 
   bool checksum = false;  // frames carry one, of streams too
+  bool tls = false;       // TCP is encrypted, with a secret that both ends have
 
   // The first connection of a sender; those of the next begin where its own end.
   std::uint32_t first_connection(std::uint64_t sender) const noexcept {

@@ -1,0 +1,268 @@
+// Channels and connections over TCP with TLS, and what meets them without.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "atbus/connection.hpp"
+#include "atbus/receiver.hpp"
+#include "atbus/sender.hpp"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+constexpr std::string_view secret = "a secret of the test, long enough";
+
+socket_options encrypted(std::string_view with = secret) {
+  return {.tls = *tls_credentials::from_token(with)};
+}
+
+class EncryptedChannel : public ::testing::Test {
+ protected:
+  void open(const socket_options& of_receiver, const std::string& where = "ipv6://[::1]:0") {
+    auto opened = receiver::open(where, {.spin = 0ns, .socket = of_receiver});
+    ASSERT_TRUE(opened) << opened.error().text();
+    in_.emplace(std::move(*opened));
+    in_->on_problem([this](const error& what) { problems_.push_back(what.text()); });
+  }
+  // Dials while the receiver polls.
+  result<sender> dial(const socket_options& of_sender, const std::string& option = {}) {
+    return sender::open(in_->address() + option,
+                        {.socket = of_sender, .connect_timeout = 0ns, .linger = 0ns});
+  }
+  void until(const std::function<bool()>& done, sender* out = nullptr) {
+    bool is_done = false;  // asked once, because it may send
+    for (const auto end = now() + 10s; !(is_done = done()) && now() < end;) {
+      in_->poll([this](bytes_view message) { received_.emplace_back(as_text(message)); });
+      if (out != nullptr)
+        (void)out->flush();
+    }
+    EXPECT_TRUE(is_done);
+  }
+
+  std::optional<receiver> in_;
+  std::vector<std::string> received_;
+  std::vector<std::string> problems_;
+};
+
+TEST_F(EncryptedChannel, CarriesMessagesOfEachLengthInOrder) {
+  open(encrypted());
+  auto out = dial(encrypted());
+  ASSERT_TRUE(out) << out.error().text();
+  std::vector<std::string> sent;
+  for (const std::size_t length : {0U, 1U, 7U, 4000U, 16376U, 16384U, 16385U, 65536U}) {
+    for (int i = 0; i != 50; ++i) {
+      sent.emplace_back(length, static_cast<char>('a' + sent.size() % 26));
+      until([&] { return static_cast<bool>(out->send(as_bytes(sent.back()))); }, &*out);
+    }
+  }
+  until([&] { return received_.size() == sent.size(); }, &*out);
+  EXPECT_EQ(received_, sent);
+  EXPECT_TRUE(problems_.empty()) << problems_.front();
+}
+
+TEST_F(EncryptedChannel, RefusesAnotherSecret) {
+  open(encrypted());
+  auto out = dial(encrypted("another secret, as long as the one"));
+  ASSERT_TRUE(out);
+  (void)out->send(as_bytes("never"));
+  until([&] { return !out->receiver_alive(); }, &*out);
+  EXPECT_TRUE(received_.empty());
+  EXPECT_FALSE(out->send(as_bytes("x")));
+}
+
+TEST_F(EncryptedChannel, RefusesASenderWithoutTls) {
+  open(encrypted());
+  auto out = dial({});
+  ASSERT_TRUE(out);
+  (void)out->send(as_bytes("never"));
+  until([&] { return !out->receiver_alive(); }, &*out);
+  EXPECT_TRUE(received_.empty());
+}
+
+TEST_F(EncryptedChannel, RefusesAReceiverWithoutTls) {
+  open({});
+  auto out = dial(encrypted());
+  ASSERT_TRUE(out);
+  (void)out->send(as_bytes("never"));
+  until([&] { return !out->receiver_alive(); }, &*out);
+  EXPECT_TRUE(received_.empty());
+}
+
+TEST_F(EncryptedChannel, IsTurnedOffByBothAddresses) {
+  open(encrypted(), "ipv6://[::1]:0?tls=false");
+  EXPECT_TRUE(in_->address().ends_with("?tls=false")) << in_->address();
+  auto out = dial(encrypted());
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_TRUE(out->send(as_bytes("plain")));
+  until([&] { return received_.size() == 1; }, &*out);
+}
+
+TEST_F(EncryptedChannel, NeedsCredentialsForAnAddressThatAsksForIt) {
+  const auto in = receiver::open("ipv4://127.0.0.1:0?tls=true");
+  EXPECT_EQ(in.error().code(), errc::invalid_argument);
+  EXPECT_NE(in.error().text().find("token"), std::string::npos) << in.error().text();
+  const auto out = sender::open("ipv4://127.0.0.1:1?tls=true");
+  EXPECT_EQ(out.error().code(), errc::invalid_argument);
+}
+
+TEST_F(EncryptedChannel, IsNothingForUnixSockets) {
+  open(encrypted(), "unix://@encrypted-" + std::to_string(getpid()));
+  auto out = dial({});
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->send(as_bytes("x")));
+  until([&] { return received_.size() == 1; }, &*out);
+}
+
+TEST_F(EncryptedChannel, OpenWaitsUntilTheOtherEndIsProven) {
+  open(encrypted());
+  std::optional<sender> out;
+  std::thread dialling{[&] {
+    auto opened = sender::open(in_->address(), {.socket = encrypted(), .connect_timeout = 10s});
+    if (opened)
+      out.emplace(std::move(*opened));
+  }};
+  // A thread of its own polls nothing: the handshake needs this one.
+  for (const auto end = now() + 10s; now() < end && in_->stats().connections == 0;)
+    in_->poll([](bytes_view) {});
+  for (int i = 0; i != 200; ++i) {
+    in_->poll([](bytes_view) {});
+    std::this_thread::sleep_for(1ms);
+  }
+  dialling.join();
+  EXPECT_TRUE(out.has_value());
+}
+
+// Both ways, many at once, with everything that a node does with its links.
+class EncryptedConnection : public ::testing::Test {
+ protected:
+  struct side {
+    std::optional<connection_set> set;
+    std::vector<connection> open;
+    std::vector<std::string> received;
+    std::vector<std::string> closed;
+    connection_handlers handlers() {
+      connection_handlers made;
+      made.on_open = [this](connection c) { open.push_back(c); };
+      made.on_message = [this](connection, bytes_view m) { received.emplace_back(as_text(m)); };
+      made.on_close = [this](connection, const error& why) { closed.push_back(why.text()); };
+      made.on_problem = [](const error&) {};
+      return made;
+    }
+  };
+  void SetUp() override {
+    server_.set = *connection_set::open(server_.handlers());
+    client_.set = *connection_set::open(client_.handlers());
+  }
+  std::string listen(const connection_options& options) {
+    auto at = server_.set->listen("ipv6://[::1]:0", {.connection = options});
+    EXPECT_TRUE(at) << at.error().text();
+    return *at;
+  }
+  void until(const std::function<bool()>& done) {
+    bool is_done = false;  // asked once, because it may send
+    for (const auto end = now() + 10s; !(is_done = done()) && now() < end;) {
+      server_.set->poll();
+      client_.set->poll();
+    }
+    EXPECT_TRUE(is_done);
+  }
+
+  side server_;
+  side client_;
+};
+
+TEST_F(EncryptedConnection, CarriesMessagesBothWaysAndClosesCleanly) {
+  const auto at = listen({.socket = encrypted()});
+  auto out = client_.set->connect(at, {.connection = {.socket = encrypted()}});
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->send(as_bytes("early")));  // before the handshake
+  until([&] { return server_.open.size() == 1 && server_.received.size() == 1; });
+  for (int i = 0; i != 1000; ++i) {
+    const std::string text(static_cast<std::size_t>(i * 37 % 5000), 'x');
+    until([&] { return static_cast<bool>(out->send(as_bytes(text))); });
+    until([&] { return static_cast<bool>(server_.open[0].send(as_bytes(text))); });
+  }
+  EXPECT_TRUE(out->close(5s));
+  until([&] { return client_.closed.size() == 1 && server_.closed.size() == 1; });
+  EXPECT_EQ(server_.received.size(), 1001U);
+  EXPECT_EQ(client_.received.size(), 1000U);
+  EXPECT_EQ(client_.closed[0], "");
+}
+
+TEST_F(EncryptedConnection, KeepsWhatIsNotReleasedOverAReconnect) {
+  const auto at = listen({.socket = encrypted()});
+  auto out = client_.set->connect(
+      at, {.connection = {.socket = encrypted(), .release = release_policy::by_user},
+           .reconnect_min = 1ms});
+  ASSERT_TRUE(out);
+  for (int i = 0; i != 100; ++i)
+    EXPECT_TRUE(out->send(as_bytes(std::string(3000, 'x') + std::to_string(i))));
+  until([&] { return server_.received.size() == 100; });
+  EXPECT_EQ(out->release(60), 60U);
+  EXPECT_TRUE(server_.open[0].abort());
+  until([&] { return server_.received.size() == 140; });
+  EXPECT_EQ(server_.received[100], std::string(3000, 'x') + "60");
+  EXPECT_EQ(server_.received.back(), std::string(3000, 'x') + "99");
+}
+
+TEST_F(EncryptedConnection, ReleasesAMessageThatIsPartlyWrittenWhenItIsWhole) {
+  const auto at = listen({.socket = encrypted()});
+  socket_options small = encrypted();
+  small.send_buffer = 4096;
+  auto out = client_.set->connect(
+      at, {.connection = {.socket = small, .release = release_policy::by_user}});
+  ASSERT_TRUE(out);
+  until([&] { return server_.open.size() == 1; });
+  EXPECT_TRUE(server_.open[0].pause());
+  std::size_t sent = 0;
+  while (out->send(as_bytes(std::string(60'000, 'y') + std::to_string(sent))))
+    ++sent;
+  for (int i = 0; i != 10; ++i)
+    client_.set->poll();
+  EXPECT_EQ(out->release(sent), sent);
+  EXPECT_TRUE(server_.open[0].resume());
+  until([&] { return out->queued() == 0; });
+  EXPECT_TRUE(out->send(as_bytes("the last")));
+  until([&] { return !server_.received.empty() && server_.received.back() == "the last"; });
+  for (std::size_t i = 0; i + 1 < server_.received.size(); ++i)
+    EXPECT_EQ(server_.received[i], std::string(60'000, 'y') + std::to_string(i));
+}
+
+TEST_F(EncryptedConnection, SpinsNotWhileItWaitsForTheOtherEnd) {
+  // A peer that accepts and never answers.
+  const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_addr = in6addr_loopback;
+  socklen_t size = sizeof any;
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&any), size), 0);
+  ASSERT_EQ(::listen(fd, 1), 0);
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size), 0);
+  auto out = client_.set->connect("ipv6://[::1]:" + std::to_string(ntohs(any.sin6_port)),
+                                  {.connection = {.socket = encrypted()}});
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->send(as_bytes("waits")));
+  for (int i = 0; i != 20; ++i) {
+    client_.set->poll();
+    (void)client_.set->wait(1ms);
+  }
+  int woken = 0;
+  for (int i = 0; i != 20; ++i) {
+    client_.set->poll();
+    woken += client_.set->wait(5ms) == errc::timed_out ? 0 : 1;
+  }
+  EXPECT_LE(woken, 2);
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace atbus
