@@ -14,13 +14,13 @@ namespace atbus::detail {
 // The same cause with "where: " before its text.
 [[nodiscard]] error error_at(std::string_view where, const error& why) noexcept;
 
-// What `make` returns, or out_of_memory if it throws std::bad_alloc.
+// What `make` returns, or an error of that code if it throws std::bad_alloc.
 template <class Make>
-[[nodiscard]] error error_of(const Make& make) noexcept {
+[[nodiscard]] error error_of(errc without_memory, const Make& make) noexcept {
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    return {errc::out_of_memory};
+    return {without_memory};
   }
 }
 

@@ -13,15 +13,17 @@ __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t allocation
 __attribute__((tls_model("initial-exec"))) thread_local bool failing = false;
 __attribute__((tls_model("initial-exec"))) thread_local bool failed = false;
 __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t good_left = 0;
+__attribute__((tls_model("initial-exec"))) thread_local std::uint64_t bad_left = 0;
 
 // Of the allocation that is asked for.
 [[maybe_unused]] bool fails() noexcept {
-  if (!failing)
+  if (!failing || bad_left == 0)
     return false;
   if (good_left != 0) {
     --good_left;
     return false;
   }
+  --bad_left;
   return failed = true;
 }
 
@@ -117,8 +119,9 @@ namespace atbus::test {
 std::uint64_t allocations() noexcept {
   return allocation_count;
 }
-allocation_failure::allocation_failure(std::uint64_t good) noexcept {
+allocation_failure::allocation_failure(std::uint64_t good, std::uint64_t bad) noexcept {
   good_left = good;
+  bad_left = bad;
   failed = false;
   failing = true;
 }

@@ -11,10 +11,11 @@ namespace atbus::test {
 // Allocations by this thread since it started.
 [[nodiscard]] std::uint64_t allocations() noexcept;
 
-// While one lives, allocations of this thread fail, but for the first `good` ones.
+// While one lives, allocations of this thread fail behind the first `good` ones: all, or the next `bad` ones.
 class allocation_failure {
  public:
-  explicit allocation_failure(std::uint64_t good = 0) noexcept;
+  explicit allocation_failure(std::uint64_t good = 0,
+                              std::uint64_t bad = static_cast<std::uint64_t>(-1)) noexcept;
   ~allocation_failure();
   allocation_failure(const allocation_failure&) = delete;
   allocation_failure& operator=(const allocation_failure&) = delete;

@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "atbus/detail/export.hpp"
@@ -72,7 +74,7 @@ class ATBUS_API dispatcher {
   // As problem(), at most one per second: unproven peers may cause any number of these.
   void report(error what) noexcept;
   [[nodiscard]] bool has_problems() const noexcept {
-    return !problems_.empty() && static_cast<bool>(on_problem_);
+    return !problems_.empty() && on_problem_ != nullptr;
   }
   // Called within a dispatch. Returns false if the public object has closed, or in a forked child.
   bool tell_problems();
@@ -92,7 +94,14 @@ class ATBUS_API dispatcher {
   interruption interrupted_ = interruption::none;
   bool poll_ends_ = false;
   bool dispatching_ = false;
-  std::function<void(const error&)> on_problem_;
+  void set_on_problem(std::function<void(const error&)> handler) {
+    on_problem_ =
+        handler ? std::make_shared<const std::function<void(const error&)>>(std::move(handler))
+                : nullptr;
+  }
+
+  // Shared, because it may replace itself while it runs, and a copy of the function may need memory.
+  std::shared_ptr<const std::function<void(const error&)>> on_problem_;
 
  private:
   void end_dispatch() noexcept;

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
@@ -106,7 +108,10 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual channel_stats stats() const = 0;
   [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;
   [[nodiscard]] std::uint64_t message_limit() const noexcept { return message_limit_; }
-  void on_writable(std::function<void()> handler) { on_writable_ = std::move(handler); }
+  void on_writable(std::function<void()> handler) {
+    on_writable_ =
+        handler ? std::make_shared<const std::function<void()>>(std::move(handler)) : nullptr;
+  }
 
   // Writes accepted messages for at most `linger`, and passes those not written to `unsent`. Nothing is
   // sent afterwards. Lanes have nothing to write.
@@ -160,7 +165,8 @@ class ATBUS_API sender_backend {
 
   bool in_callback_ = false;
   bool owned_ = true;
-  std::function<void()> on_writable_;
+  // Shared, because it may replace itself while it runs, and a copy of the function may need memory.
+  std::shared_ptr<const std::function<void()>> on_writable_;
 };
 
 }  // namespace atbus::detail

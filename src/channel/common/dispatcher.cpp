@@ -39,7 +39,7 @@ void dispatcher::end() noexcept {
 }
 
 void dispatcher::problem(error what) noexcept {
-  if (!on_problem_ && problems_.size() >= problems_kept)
+  if (on_problem_ == nullptr && problems_.size() >= problems_kept)
     return;
   try {
     problems_.push_back(std::move(what));
@@ -57,10 +57,10 @@ void dispatcher::report(error what) noexcept {
 
 bool dispatcher::tell_problems() {
   while (has_problems() && interrupted_ == interruption::none) {
-    const auto handler = on_problem_;  // a copy, because the handler may replace itself
+    const auto handler = on_problem_;
     const error what = std::move(problems_.front());
     problems_.erase(problems_.begin());
-    handler(what);
+    (*handler)(what);
   }
   return interrupted_ == interruption::none;
 }

@@ -7,7 +7,7 @@ namespace atbus::detail {
 receiver_backend::~receiver_backend() = default;
 
 void receiver_backend::on_problem(std::function<void(const error&)> handler) {
-  on_problem_ = std::move(handler);
+  set_on_problem(std::move(handler));
   (void)report_problems();
 }
 

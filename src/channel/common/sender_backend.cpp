@@ -35,7 +35,7 @@ void sender_backend::end() noexcept {
 }
 
 void sender_backend::call_on_writable() {
-  if (!on_writable_ || in_callback_)
+  if (on_writable_ == nullptr || in_callback_)
     return;
   in_callback_ = true;
   struct frame {
@@ -46,8 +46,8 @@ void sender_backend::call_on_writable() {
         self.end();
     }
   } const guard{*this};
-  const auto callback = on_writable_;  // a copy, because the callback may replace itself
-  callback();
+  const auto callback = on_writable_;
+  (*callback)();
 }
 
 }  // namespace atbus::detail

@@ -22,7 +22,7 @@ std::atomic<std::uint64_t> serials{1};
 
 struct anchor_pool {
   std::mutex mutex;
-  std::vector<connection_anchor*> unused;
+  connection_anchor* unused = nullptr;
 };
 anchor_pool& anchors() {
   static auto* const kept = new anchor_pool;  // handles may outlive static objects
@@ -32,11 +32,9 @@ anchor_pool& anchors() {
 connection_anchor* take_anchor() {
   anchor_pool& pool = anchors();
   const std::lock_guard lock{pool.mutex};
-  if (pool.unused.empty())
+  if (pool.unused == nullptr)
     return new connection_anchor;
-  connection_anchor* const taken = pool.unused.back();
-  pool.unused.pop_back();
-  return taken;
+  return std::exchange(pool.unused, pool.unused->next_unused);
 }
 
 }  // namespace
@@ -115,7 +113,7 @@ void connection_core::destroy() noexcept {
   {
     anchor_pool& pool = anchors();
     const std::lock_guard lock{pool.mutex};
-    pool.unused.push_back(anchor_);
+    anchor_->next_unused = std::exchange(pool.unused, anchor_);
   }
   // User code: destroyed outside of the fork_pause.
   const auto handlers = std::move(handlers_);
@@ -150,9 +148,9 @@ void connection_core::set_handlers(connection_handlers handlers) {
 void connection_core::take_next_handlers() {
   if (!next_handlers_)
     return;
+  set_on_problem(next_handlers_->on_problem);  // first, because it may throw
   handlers_ = std::move(*next_handlers_);
   next_handlers_.reset();
-  on_problem_ = handlers_.on_problem;
 }
 
 connection_entry* connection_core::find(connection_anchor* anchor, std::uint64_t id,
@@ -212,7 +210,7 @@ void connection_core::report_fault(const connection_entry& c) noexcept {
 }
 
 void connection_core::report_end(const connection_entry& c) noexcept {
-  report(error_of([&]() -> error {
+  report(error_of(c.link->why().code(), [&]() -> error {
     return {c.link->why().code(),
             c.listener_address + ": " + c.peer + " is closed, " + c.link->why().text()};
   }));

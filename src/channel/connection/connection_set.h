@@ -41,6 +41,7 @@ namespace atbus::detail {
 struct connection_anchor {
   std::atomic<connection_core*> core{nullptr};
   std::atomic<std::uint64_t> first_id{0};
+  connection_anchor* next_unused = nullptr;
 };
 
 class connection_core final : public dispatcher, public fork_guard {

@@ -1,6 +1,7 @@
 #include "channel/handover/handed_lanes.h"
 
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "channel/shm/channel_address.h"
@@ -26,12 +27,10 @@ result<receiver_state*> make_handed_receiver(const std::string& text,
     return e;
   if (try_lock_byte(built->fd.get(), receiver_lock_byte) != lock_state::taken)
     return error{errc::system_error, text + ": can't lock its lanes", errno};
-  auto* const made = new receiver_state(std::move(*built), options);
-  if (error failed = made->start(); !failed) {
-    made->release();
+  std::unique_ptr<receiver_state, release_end> made{new receiver_state(std::move(*built), options)};
+  if (error failed = made->start(); !failed)
     return failed;
-  }
-  return made;
+  return made.release();
 }
 
 result<sender_state*> make_handed_sender(file segment, file bell, std::string text,

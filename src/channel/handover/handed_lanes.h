@@ -15,6 +15,14 @@
 
 namespace atbus::detail {
 
+// Of an end that is not in use yet.
+struct release_end {
+  template <class End>
+  void operator()(End* of) const noexcept {
+    of->release();
+  }
+};
+
 // Makes the segment and its receiver, with no lane handed out; `text` names it in errors.
 [[nodiscard]] result<receiver_state*> make_handed_receiver(const std::string& text,
                                                            const receiver_options& options);

@@ -122,7 +122,8 @@ void receiver_state::activate(lane_reader& lane) noexcept {
     // raises SIGBUS, whatever a sender claims. (A handed lane was reserved when it was handed out.)
     error reserved;
     if (!segment_.name.handed)
-      reserved = error_of([&] { return reserve_lane(segment_, index_of(lane)); });
+      reserved =
+          error_of(errc::out_of_memory, [&] { return reserve_lane(segment_, index_of(lane)); });
     if (!reserved) {
       stop_reading(lane, quarantine_impossible);
       problem(std::move(reserved));
@@ -160,7 +161,7 @@ void receiver_core::quarantine(lane_reader& lane) noexcept {
   if (lane.quarantined)
     return;
   self.stop_reading(lane, quarantine_impossible);
-  self.problem(error_of([&]() -> error {
+  self.problem(error_of(errc::quarantined, [&]() -> error {
     return {errc::quarantined,
             self.segment_.name.text() + ": lane " + std::to_string(self.index_of(lane)) +
                 " holds impossible values and is no longer read; it is freed when its "
@@ -538,7 +539,7 @@ bool receiver_state::barrier() noexcept {
     for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
       set_alert(lanes_[i], lanes_[i].alert & (alert_step - 1));
     }
-    problem(error_of([this, code = errno]() -> error {
+    problem(error_of(errc::not_supported, [this, code = errno]() -> error {
       return {errc::not_supported,
               segment_.name.text() +
                   ": the kernel refuses membarrier; senders fence each message, and until all do, "

@@ -287,7 +287,14 @@ result<std::shared_ptr<mapping>> map_shared(int fd, std::uint64_t offset, std::u
     return error{errno == ENOMEM ? errc::out_of_memory : errc::system_error,
                  what + ": can't map " + std::to_string(size) + " bytes", errno};
   }
-  auto memory = std::make_shared<mapping>(static_cast<std::byte*>(at), size);
+  std::shared_ptr<mapping> memory;
+  try {
+    memory = std::make_shared<mapping>(static_cast<std::byte*>(at), size);
+  } catch (const std::bad_alloc&) {
+    // A mapping keeps the file open, and so the locks on it.
+    (void)kernel().munmap(at, size);
+    throw;
+  }
   if (kernel().madvise(at, size, MADV_DONTFORK) != 0) {
     return system_error_at(what + ": can't keep the mapping from forked children", errno);
   }

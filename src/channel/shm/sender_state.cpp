@@ -493,12 +493,12 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   slot.withdrawn.store(0, std::memory_order_release);
   rouse_receiver();  // a receiver that opened meanwhile has skipped this lane
   if (alive)
-    return error_of([this]() -> error {
+    return error_of(errc::receiver_alive, [this]() -> error {
       return {errc::receiver_alive,
               segment_.name.text() + ": its receiver is alive and may handle them"};
     });
   if (!possible)
-    return error_of([this]() -> error {
+    return error_of(errc::quarantined, [this]() -> error {
       return {errc::quarantined,
               segment_.name.text() + ": the lane's control words are impossible"};
     });

@@ -178,7 +178,7 @@ void stream_receiver::found_faulty(connection& which) noexcept {
 }
 
 void stream_receiver::report_end(const connection& which) noexcept {
-  report(error_of([&]() -> error {
+  report(error_of(which.link.why().code(), [&]() -> error {
     return {which.link.why().code(), address_ + ": connection " + std::to_string(which.number) +
                                          " is closed, " + which.link.why().text()};
   }));
@@ -202,27 +202,24 @@ error stream_receiver::make_lanes() {
   auto opened = make_handed_receiver(address_, wanted);
   if (!opened)
     return opened.error();
-  receiver_state* const made = *opened;
-  epoll_event interest{.events = EPOLLIN, .data = {.ptr = made}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
-    error failed{errc::system_error, address_ + ": can't watch its lanes", errno};
-    made->release();
-    return failed;
-  }
+  std::unique_ptr<receiver_state, release_end> made{*opened};
   made->on_problem([this](const error& what) { problem(what); });
-  lanes_ = made;
+  epoll_event interest{.events = EPOLLIN, .data = {.ptr = made.get()}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0)
+    return error_at(errc::system_error, address_, "can't watch its lanes", errno);
+  lanes_ = made.release();
   return {};
 }
 
 void stream_receiver::offer_lane(connection& to) noexcept {
   const fork_pause no_fork;
   const auto told = [](const error& why) {
-    return error_of([&]() -> error {
+    return error_of(why.code(), [&]() -> error {
       return {why.code(), why.text() + "; messages go through the socket instead"};
     });
   };
   if (lanes_ == nullptr && !lanes_refused_) {
-    const error refused = error_of([this] { return make_lanes(); });
+    const error refused = error_of(errc::out_of_memory, [this] { return make_lanes(); });
     lanes_refused_ = !refused && refused.code() != errc::out_of_memory;
     if (lanes_refused_)
       problem(told(refused));
@@ -235,7 +232,7 @@ void stream_receiver::offer_lane(connection& to) noexcept {
     own_lanes().free_ended_lanes();
   // While its lane is not free, the socket serves: that is no problem to report.
   if (may_have_one && own_lanes().is_free(to.number)) {
-    const error refused = error_of([&]() -> error {
+    const error refused = error_of(errc::out_of_memory, [&]() -> error {
       auto ends = own_lanes().hand_out(to.number);
       if (!ends)
         return ends.error();

@@ -1,6 +1,7 @@
 // A sender of a Unix socket moves on to a lane of shared memory, and back when the receiver is gone.
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -30,24 +31,24 @@ void stream_sender::take_offer() noexcept {
   if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
     return;
   // On any error the socket stays in use.
-  sender_state* made = nullptr;
-  const error refused = error_of([&]() -> error {
+  const error refused = error_of(errc::out_of_memory, [&]() -> error {
     auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
                                     *link_->offered_lane(), options_, &writer_);
-    if (taken)
-      made = *taken;
-    return taken.error();
+    if (!taken)
+      return taken.error();
+    std::unique_ptr<sender_state, release_end> made{*taken};
+    made->on_writable([this] { call_on_writable(); });
+    if (made->message_limit() < message_limit_)
+      return errc::message_too_large;
+    if (const status started = made->start(); !started)
+      return started;
+    epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
+    if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0)
+      return errc::system_error;
+    lane_ = made.release();
+    return {};
   });
-  if (!refused)
-    return;
-  epoll_event interest{.events = EPOLLIN, .data = {.fd = -1}};
-  if (made->message_limit() < message_limit_ || !made->start() ||
-      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0) {
-    made->release();
-    return;
-  }
-  made->on_writable([this] { call_on_writable(); });
-  lane_ = made;
+  (void)refused;
 }
 
 bool stream_sender::move_on_to_lane() noexcept {

@@ -27,7 +27,7 @@ dialler::dialler(const address& where, const stream_options& sockets,
       backoff_(reconnect_min) {}
 
 error dialler::begin() noexcept {
-  return error_of([this]() -> error {
+  return error_of(errc::out_of_memory, [this]() -> error {
     next_ = 0;
     targets_.clear();
     if (where_.kind() != address_kind::dns) {

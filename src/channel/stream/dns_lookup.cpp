@@ -114,11 +114,11 @@ bool dns_lookup::poll(std::vector<socket_address>& found, error& why) noexcept {
   if (request_->code != 0 || found.empty()) {
     const int code = request_->code == 0 ? UV_EAI_NONAME : request_->code;
     const bool unknown = code == UV_EAI_NONAME || code == UV_EAI_NODATA;
-    why = error_of([&] {
-      return error{
-          unknown ? errc::not_found : errc::system_error,
-          request_->text + ": " +
-              (unknown ? "no such host" : std::string{"can't resolve it: "} + uv_strerror(code))};
+    const errc reason = unknown ? errc::not_found : errc::system_error;
+    why = error_of(reason, [&] {
+      return error{reason, request_->text + ": " +
+                               (unknown ? "no such host"
+                                        : std::string{"can't resolve it: "} + uv_strerror(code))};
     });
   }
   return true;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <new>
 #include <string>
 
 #include "atbus/detail/block_ring.hpp"
 #include "atbus/detail/malloc_queue.hpp"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 error check_frame_queue(const frame_queue_options& options, const std::string& text) {
@@ -44,13 +44,11 @@ error check_queued_lengths(const send_queue& queue, std::uint64_t limit) noexcep
                  [&](bytes_view m, bool) { longest = std::max<std::uint64_t>(longest, m.size()); });
   if (longest <= limit)
     return {};
-  try {
+  return error_of(errc::message_too_large, [&]() -> error {
     return {errc::message_too_large, "the peer takes messages of up to " + std::to_string(limit) +
                                          " bytes, and one of " + std::to_string(longest) +
                                          " is queued; raise its limit"};
-  } catch (const std::bad_alloc&) {
-    return {errc::message_too_large};
-  }
+  });
 }
 
 frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {

@@ -1,9 +1,10 @@
 #include "channel/stream/frame_reader.h"
 
 #include <cstdio>
-#include <new>
 #include <string>
 #include <utility>
+
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -145,11 +146,7 @@ error frame_reader::problem() const noexcept {
     return {};
   const errc code =
       fault_ == frame_fault::no_common_version ? errc::version_mismatch : errc::protocol_error;
-  try {
-    return {code, problem_text()};
-  } catch (const std::bad_alloc&) {
-    return {code};
-  }
+  return error_of(code, [&]() -> error { return {code, problem_text()}; });
 }
 
 std::string frame_reader::problem_text() const {

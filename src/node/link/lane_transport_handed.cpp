@@ -64,7 +64,8 @@ result<lane_exchange::ends> lane_transport::try_offer_lane(std::uint64_t connect
 }
 
 error lane_transport::take_lane(std::uint64_t connection, ends theirs) noexcept {
-  return error_of([&] { return try_take_lane(connection, std::move(theirs)); });
+  return error_of(errc::out_of_memory,
+                  [&] { return try_take_lane(connection, std::move(theirs)); });
 }
 
 error lane_transport::try_take_lane(std::uint64_t connection, ends theirs) {

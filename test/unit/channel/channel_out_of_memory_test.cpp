@@ -1,4 +1,5 @@
 // Without memory a channel loses a text, an attempt or a new connection; it goes on when there is memory.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,11 +9,15 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "atbus/connection.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
+#include "channel/shm/segment.h"
 #include "counting_allocator.h"
+#include "scratch_directory.h"
+#include "system/kernel.h"
 #include "test.h"
 
 namespace atbus {
@@ -27,17 +32,47 @@ std::string own_address(const std::string& kind) {
          (kind == "unix_socket" ? "?shm=false" : "");
 }
 
+std::string own_segment() {
+  static int number = 0;
+  return "shm://out-of-memory-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+}
+
+// The lock of a receiver that has closed seems to be held for so many questions more: a process ends its
+// connections shortly before its locks.
+int lies_left = 0;
+void hold_receivers_lock(int questions) {
+  lies_left = questions;
+  detail::kernel().lock = [](int fd, int command, struct flock* lock) {
+    if (command != F_OFD_GETLK || lock->l_start != off_t{detail::receiver_lock_byte} ||
+        lies_left == 0)
+      return fcntl(fd, command, lock);
+    --lies_left;
+    lock->l_type = F_WRLCK;
+    return 0;
+  };
+}
+
 class ChannelOutOfMemory : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!test::can_fail_allocations())
       GTEST_SKIP() << "this build can't let allocations fail";
   }
+  void TearDown() override { detail::kernel().lock = usual_.lock; }
 
-  // Calls `act` with one more allocation that succeeds each time, until none fails. Before each call, `build`
-  // makes the objects, and after it `check` looks at them.
+  detail::kernel_calls usual_ = detail::kernel();
+
+  // Calls `act` with one more allocation that succeeds each time, until none fails: once so that all later ones
+  // fail, and once so that one fails. Before each call, `build` makes the objects, and after it `check` looks at
+  // them.
   template <class Build, class Act, class Check>
   static void with_less_memory(const Build& build, const Act& act, const Check& check) {
+    for (const std::uint64_t bad : {static_cast<std::uint64_t>(-1), std::uint64_t{1}})
+      with_less_memory(bad, build, act, check);
+  }
+  template <class Build, class Act, class Check>
+  static void with_less_memory(std::uint64_t bad, const Build& build, const Act& act,
+                               const Check& check) {
     bool failed = true;
     for (std::uint64_t good = 0; failed; ++good) {
       ASSERT_LT(good, 500U);
@@ -45,7 +80,7 @@ class ChannelOutOfMemory : public ::testing::TestWithParam<const char*> {
       if (::testing::Test::HasFatalFailure())
         return;
       {
-        const test::allocation_failure none{good};
+        const test::allocation_failure none{good, bad};
         try {
           act(*objects);
         } catch (const std::bad_alloc&) {  // a function that may throw
@@ -54,7 +89,7 @@ class ChannelOutOfMemory : public ::testing::TestWithParam<const char*> {
       }
       check(*objects);
       if (::testing::Test::HasFailure())
-        FAIL() << good << " good allocations";
+        FAIL() << good << " good allocations, then " << bad << " bad ones";
     }
   }
 };
@@ -275,6 +310,7 @@ TEST_P(ChannelOutOfMemory, ASenderKeepsItsMessagesForTheNextReceiver) {
         }
         for (const char* text : {"one ", "two ", "three"})
           EXPECT_TRUE(p->out->send(as_bytes(text)));
+        hold_receivers_lock(3);
         p->in->close();
         return p;
       },
@@ -283,6 +319,7 @@ TEST_P(ChannelOutOfMemory, ASenderKeepsItsMessagesForTheNextReceiver) {
           (void)p.out->flush();
       },
       [](sender_and_receiver& p) {
+        lies_left = 0;
         p.in = *receiver::open(p.address);
         for (const auto end = now() + 10s; p.received.size() < 13 && now() < end;) {
           (void)p.out->flush();
@@ -325,6 +362,145 @@ TEST_P(ChannelOutOfMemory, AReceiverAcceptsASender) {
         EXPECT_EQ(p.received.back(), '!');
       });
 }
+
+TEST_P(ChannelOutOfMemory, ASenderIsToldOfRoom) {
+  const std::string kind = GetParam();
+  int told = 0;
+  with_less_memory(
+      [&] {
+        auto p = open_channel(kind);
+        told = 0;
+        p->out->on_writable([&told, text = std::string(100, 'x')] { ++told; });
+        while (p->out->send(as_bytes(std::string(20'000, 'y')))) {
+        }
+        return p;
+      },
+      [](sender_and_receiver& p) {
+        for (int i = 0; i != 50; ++i) {
+          p.in->poll([](bytes_view) {});
+          p.out->poll_writable();
+        }
+      },
+      [&](sender_and_receiver& p) {
+        for (const auto end = now() + 10s; told == 0 && now() < end;) {
+          p.in->poll([](bytes_view) {});
+          p.out->poll_writable();
+        }
+        EXPECT_NE(told, 0);
+      });
+}
+
+TEST_P(ChannelOutOfMemory, AReceiverOpensAfterOneThatCouldNot) {
+  const std::string kind = GetParam();
+  struct named {
+    std::string address;
+  };
+  for (const char* scheme : {"shm", "unix"}) {
+    with_less_memory(
+        [&] {
+          return std::make_unique<named>(
+              named{scheme == std::string{"shm"} ? own_segment() : own_address(kind)});
+        },
+        [](named& at) { (void)receiver::open(at.address); },
+        [&](named& at) {
+          auto in = receiver::open(at.address);
+          ASSERT_TRUE(in) << in.error().text();
+          (void)in->remove();
+        });
+  }
+}
+
+// Not of a kind.
+class ChannelWithoutMemory : public ChannelOutOfMemory {};
+
+TEST_P(ChannelWithoutMemory, ALaneIsFreeAfterASenderThatCouldNotOpen) {
+  struct segment {
+    std::optional<receiver> in;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<segment>();
+        made->in = *receiver::open(own_segment(), {.lanes = 1});
+        return made;
+      },
+      [](segment& of) { (void)sender::open(of.in->address()); },
+      [](segment& of) {
+        result<sender> out = error{errc::closed};
+        for (const auto end = now() + 10s; !out && now() < end;) {
+          of.in->poll([](bytes_view) {});
+          out = sender::open(of.in->address());
+        }
+        EXPECT_TRUE(out) << out.error().text();
+        (void)of.in->remove();
+      });
+}
+
+TEST_P(ChannelWithoutMemory, SetsAreClosed) {
+  struct sets {
+    std::vector<connection_set> all;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<sets>();
+        for (int i = 0; i != 40; ++i)
+          made->all.push_back(*connection_set::open({}));
+        return made;
+      },
+      [](sets& of) {
+        for (connection_set& one : of.all)
+          one.close();
+      },
+      [](sets& of) { of.all.clear(); });
+}
+
+TEST_P(ChannelWithoutMemory, TakeBackSaysThatTheReceiverIsAlive) {
+  struct channel {
+    std::optional<receiver> in;
+    std::optional<sender> out;
+    errc said = errc::ok;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<channel>();
+        made->in = *receiver::open(own_segment());
+        made->out = *sender::open(made->in->address());
+        EXPECT_TRUE(made->out->send(as_bytes("x")));
+        return made;
+      },
+      [](channel& of) { of.said = of.out->take_back([](bytes_view, errc) {}).error().code(); },
+      [](channel& of) {
+        EXPECT_EQ(of.said, errc::receiver_alive);
+        (void)of.in->remove();
+      });
+}
+
+TEST_P(ChannelWithoutMemory, AFailedLaneLeavesNothingBehind) {
+  struct channel {
+    std::optional<receiver> in;
+    std::size_t before = 0;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<channel>();
+        made->in = *receiver::open(own_address("unix_lanes"));
+        made->before = test::open_descriptors();
+        return made;
+      },
+      [](channel& of) {
+        auto out = sender::open(of.in->address(), {.linger = 0ns});
+        for (int i = 0; i != 5; ++i) {
+          of.in->poll([](bytes_view) {});
+          if (out)
+            (void)out->flush();
+        }
+      },
+      [](channel& of) {
+        of.in->close();
+        EXPECT_LE(test::open_descriptors(), of.before);
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Any, ChannelWithoutMemory, ::testing::Values("any"));
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelOutOfMemory,
                          ::testing::Values("unix_lanes", "unix_socket", "ipv6"),
