@@ -191,7 +191,7 @@ bool tls_socket::settle_handshake(int fd) noexcept {
   return true;
 }
 
-bool tls_socket::advance(int fd) noexcept {
+bool tls_socket::advance(int fd, bool reads) noexcept {
   if (is_open())
     return true;
   if (state_ != state::handshaking) {
@@ -205,7 +205,7 @@ bool tls_socket::advance(int fd) noexcept {
   begun_ = true;
   const std::size_t most =
       context_->uses_secrets() ? handshake_bytes_max : handshake_bytes_max_with_certificates;
-  wire_.allow_reading(fd, most - std::min(most, wire_.bytes_read()));
+  wire_.allow_reading(fd, reads ? most - std::min(most, wire_.bytes_read()) : 0);
   while (true) {
     ERR_clear_error();
     const int done = SSL_do_handshake(session_.get());
@@ -319,7 +319,7 @@ ssize_t tls_socket::nothing_read() noexcept {
 
 ssize_t tls_socket::read(int fd, mutable_bytes place) noexcept {
   assert(!place.empty());
-  if (!advance(fd))
+  if (!advance(fd, true))
     return state_ == state::handshaking && wire_.at_end() ? 0 : -1;
   const std::size_t filled = peer_ended_ ? 0 : read_records(fd, place);
   // Answers to key updates.
@@ -406,7 +406,7 @@ ssize_t tls_socket::write(int fd, std::span<const iovec> parts) noexcept {
 }
 
 bool tls_socket::flush(int fd) noexcept {
-  return advance(fd) && wire_.send_pending(fd);
+  return advance(fd, false) && wire_.send_pending(fd);
 }
 
 void tls_socket::shut_down(int fd) noexcept {

@@ -5,6 +5,7 @@
 // Guarantees:
 //  - Never blocks, never raises SIGPIPE, never throws.
 //  - The handshake runs inside read, write and flush. Before it is done, write takes nothing.
+//  - Only read takes bytes from the socket. Where write or flush did, records could wait here unseen by epoll.
 //  - Bytes are handed out only after their record has been authenticated. What a peer did before it broke
 //    the protocol is still read.
 //  - Memory has a bound that the peer can't move: one read buffer and one write buffer of OpenSSL, one
@@ -68,7 +69,7 @@ class tls_socket {
   //   -1 and errno: EAGAIN (the handshake is not done, or ciphertext is still pending), EPROTO, EPIPE (after
   //   shut_down, or the peer has ended the stream inside the handshake), ENOMEM and others of send
   [[nodiscard]] ssize_t write(int fd, std::span<const iovec> parts) noexcept;
-  // Goes on with the handshake and sends what is pending. False: some is left, and errno says why, as write.
+  // Begins the handshake, and sends what is pending. False: some is left, and errno says why, as write.
   [[nodiscard]] bool flush(int fd) noexcept;
   // Ciphertext in bytes that the kernel has not taken yet.
   [[nodiscard]] std::size_t pending() const noexcept { return wire_.pending(); }
@@ -123,7 +124,7 @@ class tls_socket {
   [[nodiscard]] bool is_open() const noexcept { return state_ == state::established; }
   [[nodiscard]] error begin(tls_role role, const std::string& expected_host);
   // Brings the handshake on. False: it is not done; errno as for write.
-  [[nodiscard]] bool advance(int fd) noexcept;
+  [[nodiscard]] bool advance(int fd, bool reads) noexcept;
   [[nodiscard]] bool settle_handshake(int fd) noexcept;
   // Why nothing was read: 0, or -1 and errno.
   [[nodiscard]] ssize_t nothing_read() noexcept;

@@ -482,13 +482,13 @@ TEST_P(ChannelWithoutMemory, AFailedLaneLeavesNothingBehind) {
   with_less_memory(
       [] {
         auto made = std::make_unique<channel>();
-        made->in = *receiver::open(own_address("unix_lanes"));
         made->before = test::open_descriptors();
+        made->in = *receiver::open(own_address("unix_lanes"));
         return made;
       },
       [](channel& of) {
         auto out = sender::open(of.in->address(), {.linger = 0ns});
-        for (int i = 0; i != 5; ++i) {
+        for (int i = 0; i != 20; ++i) {
           of.in->poll([](bytes_view) {});
           if (out)
             (void)out->flush();

@@ -40,7 +40,7 @@ bool shake_hands(SSL& plain, tls_socket& own, int own_fd) {
     (void)SSL_do_handshake(&plain);
     if (reason_of_plain == 0)
       reason_of_plain = ERR_GET_REASON(ERR_get_error());
-    (void)own.flush(own_fd);
+    bring_on(own, own_fd);
   }
   const bool done = own.established() && SSL_is_init_finished(&plain) == 1;
   if (!own.established()) {
@@ -214,7 +214,7 @@ TEST(TlsAttack, WithPlainTextIsAnErrorThatSaysSo) {
     for (const tls_role role : {tls_role::server, tls_role::client}) {
       const socket_pair sockets;
       const auto own = make_socket(context, role);
-      (void)own->flush(sockets[0]);
+      bring_on(*own, sockets[0]);
       ASSERT_GT(::send(sockets[1], text.data(), text.size(), 0), 0);
       EXPECT_EQ(own->read(sockets[0], place), -1) << text;
       EXPECT_EQ(errno, EPROTO) << text;
@@ -270,13 +270,13 @@ struct relayed_pair {
 
   // `bit` of flight 0 to 2 is flipped.
   void shake_hands(int flight = -1, std::int64_t bit = -1) {
-    (void)client->flush(near[0]);
+    bring_on(*client, near[0]);
     pass_on(near[1], far[0], flight == 0 ? bit : -1);
-    (void)server->flush(far[1]);
+    bring_on(*server, far[1]);
     pass_on(far[0], near[1], flight == 1 ? bit : -1);
-    (void)client->flush(near[0]);
+    bring_on(*client, near[0]);
     pass_on(near[1], far[0], flight == 2 ? bit : -1);
-    (void)server->flush(far[1]);
+    bring_on(*server, far[1]);
   }
 };
 
@@ -351,8 +351,8 @@ TEST(TlsAttack, ByLackOfMemoryIsAnErrorAndNotTheEndOfTheProcess) {
       if (why) {
         const iovec hello = part("hello");
         for (int turn = 0; turn != 4; ++turn) {
-          (void)ends[0]->flush(sockets[0]);
-          (void)ends[1]->flush(sockets[1]);
+          bring_on(*ends[0], sockets[0]);
+          bring_on(*ends[1], sockets[1]);
         }
         results[0] = ends[0]->write(sockets[0], {&hello, 1});
         codes[0] = errno;

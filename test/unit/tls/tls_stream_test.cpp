@@ -1,4 +1,6 @@
 // Plaintext through a session: sizes, small steps, ends, and the system calls that carry it.
+#include <sys/ioctl.h>
+
 #include "counting_allocator.h"
 #include "system/kernel.h"
 #include "test.h"
@@ -104,6 +106,29 @@ TEST_F(TlsStream, ReadsManyRecordsWithOneCallOfTheKernel) {
   EXPECT_EQ(pair.server->read(pair.sockets[1], place), 40'000);
   EXPECT_EQ(receives, 1);
   EXPECT_FALSE(pair.server->holds_unread());
+}
+
+// Else records would wait in the session while the kernel has none to tell of.
+TEST_F(TlsStream, OnlyReadTakesBytesFromTheSocket) {
+  tls_pair fresh{context, context};
+  std::array<std::byte, 64> place{};
+  const auto unread = [&fresh] {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(fresh.sockets[1], FIONREAD, &bytes), 0);
+    return bytes;
+  };
+  (void)fresh.client->flush(fresh.sockets[0]);
+  EXPECT_LT(fresh.server->read(fresh.sockets[1], place), 0);
+  EXPECT_LT(fresh.client->read(fresh.sockets[0], place), 0);
+  ASSERT_TRUE(fresh.client->established());
+  EXPECT_EQ(write_text(*fresh.client, fresh.sockets[0], "hello"), 5);
+  const int waiting = unread();
+  EXPECT_GT(waiting, 0);
+  EXPECT_FALSE(fresh.server->flush(fresh.sockets[1]));
+  EXPECT_LT(write_text(*fresh.server, fresh.sockets[1], "x"), 0);
+  EXPECT_EQ(unread(), waiting);
+  EXPECT_EQ(fresh.server->read(fresh.sockets[1], place), 5);
+  EXPECT_TRUE(fresh.server->established());
 }
 
 TEST_F(TlsStream, TellsOfRecordsThatNoEventAnnounces) {
