@@ -49,6 +49,10 @@ void ledger::wanted(const node_instance& from, bus_id to, bool wants) {
   in.was_ended = in.was_ended || !wants;
 }
 
+void ledger::may_be_too_far(const node_instance& from, bus_id to) {
+  lives_[index_of(from)].flows[to.value()].may_be_too_far = true;
+}
+
 ledger_message ledger::make(const stamp& of, std::uint32_t type, std::size_t size) {
   ledger_message made{std::vector<std::byte>(size), type};
   std::size_t head = 0;
@@ -221,6 +225,8 @@ bool ledger::may_report(const instance& sender, const flow& in, const record& of
       return in.was_ended || sender.leaving;
     case errc::no_route:
       return rules.routed && !of.required;
+    case errc::hop_limit:
+      return in.may_be_too_far && !of.required;
     case errc::superseded:
       return rules.forgetful || deaths_.contains(sender.who.id.value());
     case errc::timed_out:

@@ -44,6 +44,8 @@ class ledger {
   // It may have seemed dead to others.
   void seemed_dead(bus_id id) { ++deaths_[id.value()]; }
   void wanted(const node_instance& from, bus_id to, bool wants);
+  // More links may be in between than a message may pass.
+  void may_be_too_far(const node_instance& from, bus_id to);
   // It gives up what is not settled.
   void leaves(const node_instance& who) { lives_[index_of(who)].leaving = true; }
 
@@ -113,6 +115,7 @@ class ledger {
     std::map<std::size_t, std::uint64_t> highest;  // handled by each incarnation
     bool wanted = false;
     bool was_ended = false;  // by its sender
+    bool may_be_too_far = false;
     std::size_t settled = 0;
     // Of these, how many were reported together: nobody says which they are.
     std::size_t counted = 0;

@@ -15,6 +15,9 @@ constexpr std::array<const char*, static_cast<std::size_t>(tree_happening::kinds
     "send", "cut",  "slow",      "refuse",     "swallow",   "narrow",     "stop", "kill",
     "lose", "part", "kill_many", "step_clock", "broadcast", "disconnect", "call", "connect"};
 
+// Any number.
+constexpr std::uint64_t deep_trees = 0x6465'6570;
+
 // 2 to `most`, the median at 10 for 1,000: the square of what would make each order of magnitude as
 // likely as another.
 std::size_t draw_size(dice& draw, std::size_t most) {
@@ -53,6 +56,13 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
   options.nodes = draw_size(draw, most);
   options.depth_max = 1 + static_cast<unsigned>(draw.below(4));
   options.shares_hosts = draw.one_in(3);
+  // Drawn apart: the scenarios of other seeds are what they were without deep trees. Some of their nodes
+  // are farther from each other than a message may go.
+  if (dice shape{seed ^ deep_trees}; shape.one_in(4)) {
+    options.nodes = std::min<std::size_t>(26 + shape.below(15), std::max<std::size_t>(most, 2));
+    options.depth_max = 9 + static_cast<unsigned>(shape.below(12));
+    options.chains = true;
+  }
   made.nodes = make_topology(draw, options);
   made.calm = draw.one_in(8);
   made.crowded = !made.calm && draw.one_in(4);

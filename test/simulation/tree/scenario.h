@@ -7,7 +7,7 @@
 #include "atbus/node_options.hpp"
 #include "simulated_plan.h"
 #include "simulated_runs.h"
-#include "simulation/tree/topology.h"
+#include "topology.h"
 
 namespace atbus::detail {
 

@@ -11,6 +11,12 @@ namespace atbus::detail {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+constexpr std::size_t most_links = 16;  // that a message passes
+
+}  // namespace
+
 tree_world::tree_world(topology nodes, std::vector<node_options> options, std::uint64_t seed,
                        std::ostream* trace)
     : net(seed * 2 + 1),
@@ -23,6 +29,17 @@ tree_world::tree_world(topology nodes, std::vector<node_options> options, std::u
       std::ranges::any_of(options_, [](const node_options& one) { return one.sessions() < 4096; });
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     by_id_.emplace(nodes_[i].id.value(), i);
+  is_deep_ =
+      std::ranges::any_of(nodes_, [](const tree_node& one) { return 2 * one.depth > most_links; });
+}
+
+bool tree_world::is_too_far(std::size_t from, std::size_t to) const {
+  return is_deep_ && fewest_links_between(nodes_, from, to) > most_links &&
+         !named_.contains(std::minmax(from, to));
+}
+
+bool tree_world::may_be_too_far(std::size_t from, std::size_t to) const {
+  return is_deep_ && links_between(nodes_, from, to) > most_links;
 }
 
 void tree_world::note(const std::string& text) {
@@ -82,14 +99,18 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
   on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
   const bool drops = options_[index].message_deadline() != 0ns ||
                      options_[index].overflow() != overflow_policy::would_block;
-  on.on_undelivered = [this, self, name, drops](const undelivered& what) {
+  on.on_undelivered = [this, index, self, name, drops](const undelivered& what) {
     book.reported(self, what);
     if (!by_id_.contains(what.destination().value())) {
-      if (what.reason() != errc::no_route && !drops)
+      const bool is_possible =
+          what.reason() == errc::no_route || (is_deep_ && what.reason() == errc::hop_limit);
+      if (!is_possible && !drops)
         book.fail("a message from " + name + " to nobody ended with " +
                   std::string{atbus::name(what.reason())});
     } else if (faults_are_over_ && !drops &&
-               !(is_forgetful_ && what.reason() == errc::superseded)) {
+               !(is_forgetful_ && what.reason() == errc::superseded) &&
+               !(what.reason() == errc::hop_limit &&
+                 may_be_too_far(index, by_id_.at(what.destination().value())))) {
       book.fail("a message from " + name + " to " + name_of(what.destination()) +
                 " did not arrive (" + std::string{atbus::name(what.reason())} +
                 "), though nothing was wrong");
@@ -122,6 +143,9 @@ void tree_world::on_message(std::size_t index, node_core& core, const message& w
   const auto source = by_id_.find(what.source().value());
   if (source == by_id_.end())
     return book.fail("a message comes from nobody");
+  if (is_too_far(source->second, index))
+    book.fail("a message of node " + std::to_string(source->second) + " has come to node " +
+              std::to_string(index) + " over more than " + std::to_string(most_links) + " links");
   if (trace_ != nullptr) {
     note("node " + std::to_string(index) + " receives from " + std::to_string(source->second) +
          (what.redelivered() ? " again" : ""));
@@ -136,7 +160,9 @@ status tree_world::send(std::size_t from, std::size_t to, std::uint64_t size,
   if (!is_running(from))
     return errc::closed;
   place& at = places_[from];
-  const auto policy = draw.one_in(8) ? delivery_policy::require : delivery_policy::report;
+  // What is required waits for ever for who is too far.
+  const auto policy = draw.one_in(8) && !may_be_too_far(from, to) ? delivery_policy::require
+                                                                  : delivery_policy::report;
   const status sent = send_to(from, nodes_[to].id, size, answers, policy);
   if (sent) {
     at.partners.insert(to);
@@ -152,6 +178,9 @@ status tree_world::send_to(std::size_t from, bus_id whom, std::uint64_t size, st
   simulated_node& process = *places_[from].process;
   const node_instance self = process.core().self();
   const ledger_message made = book.next(self, whom, answers, size);
+  const auto known = by_id_.find(whom.value());
+  if (is_deep_ && (known == by_id_.end() || may_be_too_far(from, known->second)))
+    book.may_be_too_far(self, whom);
   const status sent = process.user().send(whom, made.type, made.bytes, policy);
   if (!process.core().dispatching())
     process.wake();
@@ -220,6 +249,7 @@ void tree_world::connect(std::size_t from, std::size_t to) {
     return;
   book.wanted(process.core().self(), nodes_[to].id, true);
   places_[from].wanted.insert(to);
+  named_.insert(std::minmax(from, to));
   places_[from].partners.insert(to);
   places_[to].partners.insert(from);
   process.wake();
@@ -421,7 +451,8 @@ void tree_world::check_ways(std::size_t probes) {
       book.fail("node " + std::to_string(from) + " can't send to " + std::to_string(to) + ": " +
                 sent.text());
   };
-  if (size() * (size() - 1) <= probes) {
+  // In a deep tree few pairs are too far from each other.
+  if (size() * (size() - 1) <= probes || is_deep_) {
     for (std::size_t from = 0; from < size(); ++from) {
       for (std::size_t to = 0; to < size(); ++to) {
         if (from != to)
@@ -461,7 +492,8 @@ void tree_world::check_broadcasts(std::size_t probes) {
     const id_range to = near.range && draw.one_in(2) ? *near.range : id_range{};
     const std::size_t length = std::min<std::size_t>(1 + draw.below(2000), limit_of(from));
     const auto expects = [&](std::size_t index) {
-      return index != from && to.contains(nodes_[index].id) && limit_of(index) >= length;
+      return index != from && to.contains(nodes_[index].id) && limit_of(index) >= length &&
+             !may_be_too_far(from, index);
     };
     broadcast(from, to, length);
     run_until(net.now() + 3s);

@@ -11,13 +11,14 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dice.h"
 #include "ledger.h"
-#include "simulation/tree/topology.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "topology.h"
 #include "unproven_peer.h"
 
 namespace atbus::detail {
@@ -106,6 +107,10 @@ class tree_world {
     return options_[index].message_limit();
   }
   [[nodiscard]] std::string name_of(bus_id id) const;
+  // Whether a message may pass no more links than there are: whatever links there are, and if siblings
+  // have none to each other.
+  [[nodiscard]] bool is_too_far(std::size_t from, std::size_t to) const;
+  [[nodiscard]] bool may_be_too_far(std::size_t from, std::size_t to) const;
   [[nodiscard]] bool is_gone(const endpoint& of) const;
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
@@ -129,6 +134,8 @@ class tree_world {
   std::vector<caller> unproven_peers_;
   bool faults_are_over_ = false;
   bool is_calm_ = false;
+  bool is_deep_ = false;  // some nodes may be too far from each other
+  std::set<std::pair<std::size_t, std::size_t>> named_;  // these may have a link of their own
   bool is_forgetful_ = false;  // some nodes do not remember what they had of others
 };
 

@@ -30,8 +30,15 @@ struct topology_options {
   std::size_t nodes = 2;
   unsigned depth_max = 4;
   bool shares_hosts = false;
+  bool chains = false;  // long arms of relays, each below the one before
 };
 
 [[nodiscard]] topology make_topology(test::dice& draw, const topology_options& options);
+
+// How many links there are from one node to the other by way of parents and children. Siblings that have
+// a link to each other save one of them, once.
+[[nodiscard]] std::size_t links_between(const topology& all, std::size_t from, std::size_t to);
+[[nodiscard]] std::size_t fewest_links_between(const topology& all, std::size_t from,
+                                               std::size_t to);
 
 }  // namespace atbus::detail

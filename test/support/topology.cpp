@@ -1,5 +1,6 @@
-#include "simulation/tree/topology.h"
+#include "topology.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -36,7 +37,7 @@ void settle(topology& all, dice& draw, std::size_t index, const id_range& place)
   }
   // One part for each child, and one for itself.
   const auto bits = static_cast<unsigned>(std::bit_width(self.children.size()));
-  const bool id_outside = draw.one_in(4);
+  const bool id_outside = draw.one_in(4) && place.length() < 40;  // deep trees need the bits
   const id_range range = id_outside ? part_of(place, 1, 0) : place;
   self.range = range;
   const std::uint64_t first = draw.below(std::uint64_t{1} << bits);
@@ -46,6 +47,14 @@ void settle(topology& all, dice& draw, std::size_t index, const id_range& place)
   self.id = draw_id(draw, id_outside ? part_of(place, 1, 1) : part(self.children.size()));
   for (std::size_t i = 0; i < self.children.size(); ++i)
     settle(all, draw, self.children[i], part(i));
+}
+
+// The last one; or one near the root, where the next long arm begins.
+std::size_t draw_in_chain(const topology& all, dice& draw, const std::vector<std::size_t>& relays,
+                          unsigned depth_max) {
+  const bool is_full = all[relays.back()].depth + 1 >= depth_max;
+  return is_full || draw.one_in(12) ? relays[draw.below(std::min<std::size_t>(relays.size(), 3))]
+                                    : relays.back();
 }
 
 void place_on_hosts(topology& all, dice& draw, bool shared) {
@@ -68,10 +77,13 @@ void place_on_hosts(topology& all, dice& draw, bool shared) {
 topology make_topology(dice& draw, const topology_options& options) {
   topology all(options.nodes);
   std::vector<std::size_t> relays{0};
-  const std::uint64_t relay_each = draw.of<std::uint64_t>({2, 4, 16});
+  const std::uint64_t drawn_each = draw.of<std::uint64_t>({2, 4, 16});
+  const std::uint64_t relay_each = options.chains ? 1 : drawn_each;
   for (std::size_t i = 1; i < all.size(); ++i) {
     // Chains now and then.
-    const std::size_t parent = draw.one_in(4) ? relays.back() : relays[draw.below(relays.size())];
+    const std::size_t parent = options.chains ? draw_in_chain(all, draw, relays, options.depth_max)
+                               : draw.one_in(4) ? relays.back()
+                                                : relays[draw.below(relays.size())];
     all[i].parent = parent;
     all[i].depth = all[parent].depth + 1;
     all[parent].children.push_back(i);
@@ -82,6 +94,40 @@ topology make_topology(dice& draw, const topology_options& options) {
   settle(all, draw, 0, range_of(draw.word() | std::uint64_t{1} << 63, length));
   place_on_hosts(all, draw, options.shares_hosts);
   return all;
+}
+
+namespace {
+
+struct climb {
+  std::size_t up = 0;
+  std::size_t down = 0;
+};
+
+// To the lowest node that both are below, or that one of them is, and down again.
+climb climb_between(const topology& all, std::size_t from, std::size_t to) {
+  climb made;
+  while (from != to) {
+    if (all[from].depth >= all[to].depth) {
+      from = all[from].parent;
+      ++made.up;
+    } else {
+      to = all[to].parent;
+      ++made.down;
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+std::size_t links_between(const topology& all, std::size_t from, std::size_t to) {
+  const climb way = climb_between(all, from, to);
+  return way.up + way.down;
+}
+
+std::size_t fewest_links_between(const topology& all, std::size_t from, std::size_t to) {
+  const climb way = climb_between(all, from, to);
+  return way.up + way.down - (way.up != 0 && way.down != 0 ? 1 : 0);
 }
 
 }  // namespace atbus::detail
