@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <limits>
 #include <ostream>
+#include <string_view>
 
 #include "atbus/build_settings.hpp"
 #include "atbus/node_options.hpp"
 #include "dice.h"
 
 namespace atbus::test {
+
+inline constexpr std::string_view shared_token = "a secret of sixteen bytes";
 
 // How often an option is another than usual: one time in so many.
 struct option_odds {
@@ -28,7 +31,7 @@ inline node_options draw_options(dice& draw, bool tokens, std::chrono::nanosecon
   using namespace std::chrono_literals;
   node_options made;
   if (tokens)
-    made.token("a secret of sixteen bytes");
+    made.token(shared_token);
   else
     made.allow_unauthenticated();
   made.ping_interval(ping).first_idle_timeout(draw.of({5s, 30s}));

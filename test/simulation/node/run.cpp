@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ledger.h"
+#include "repeating_peer.h"
 #include "simulation/node/scenario.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
@@ -19,6 +20,7 @@ constexpr std::size_t link_queue = 64 * 1024;
 constexpr std::size_t control_reserve = 16 * 1024;
 // Bytes, of what a link or a node adds to a message.
 constexpr std::size_t most_overhead = 256;
+constexpr bus_id first_repeating_peer{1000};
 
 // Of sizes that may be as large as a size can be.
 std::size_t sum(std::size_t left, std::size_t right) {
@@ -70,6 +72,8 @@ class world {
   void broadcast_many(const scenario_event& how);
   [[nodiscard]] std::size_t draw_size(std::size_t from, std::size_t to, std::size_t most);
   void meet_unproven_peer(const scenario_event& how);
+  void meet_repeating_peer(const scenario_event& how);
+  void on_repeated(const node_core& core, const message& what);
   void check_violations();
   void check_broadcasts();
   void ask(std::size_t from, std::size_t to, std::uint64_t size);
@@ -100,6 +104,10 @@ class world {
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
   std::vector<std::unique_ptr<unproven_peer>> unproven_peers_;
+  std::vector<std::unique_ptr<repeating_peer>> repeating_peers_;
+  std::uint64_t repeating_peers_met_ = 0;
+  // The number of the last message that each process has had of each of them.
+  std::map<std::array<std::uint64_t, 3>, std::uint32_t> had_of_repeating_peers_;
   bool faults_are_over_ = false;
   std::vector<command> unanswered_;
   std::vector<std::chrono::nanoseconds> deadlines_;  // of commands
@@ -206,6 +214,8 @@ void world::set_handlers(std::size_t index, node_core& core) {
 }
 
 void world::on_message(std::size_t index, node_core& core, const message& what) {
+  if (what.source() >= first_repeating_peer)
+    return on_repeated(core, what);
   book_.delivered(core.self(), what);
   const auto source = static_cast<std::size_t>(what.source().value() - 1);
   if (trace_ != nullptr)
@@ -400,8 +410,9 @@ void world::check_memory() {
     const auto& links = process.channels().links();
     for (const auto& one : links)
       queued += one->queued();
-    if (queued > (plan_.nodes - 1) * (link_queue + test::largest_message) +
-                     links.size() * (control_reserve + most_overhead))
+    if (queued >
+        (plan_.nodes - 1 + repeating_peers_.size()) * (link_queue + test::largest_message) +
+            links.size() * (control_reserve + most_overhead))
       book_.fail(name + " queues " + std::to_string(queued) + " bytes in its links");
     // What is dropped waits for its report until the next poll.
     const overflow_policy overflow = plan_.options[from].overflow();
@@ -568,6 +579,8 @@ void world::happen(const scenario_event& one) {
     case happening::call:
     case happening::answer:
       return meet_unproven_peer(one);
+    case happening::repeat:
+      return meet_repeating_peer(one);
     case happening::kinds:
       return;
   }
@@ -602,6 +615,37 @@ void world::meet_unproven_peer(const scenario_event& how) {
   net_.at(std::min(net_.now() + how.time, 1s + plan_.faults_end), [this, it] {
     std::erase_if(unproven_peers_, [&](const auto& one) { return one.get() == it; });
   });
+}
+
+// Not where only lanes lead: these know what was handled.
+void world::meet_repeating_peer(const scenario_event& how) {
+  if (plan_.ways.front() > way::unix_socket)
+    return;
+  host_identity host{};
+  host[0] = static_cast<std::byte>(plan_.one_host ? 1 : 100);
+  token_list tokens;
+  if (plan_.tokens)
+    tokens.push_back(*token::make(as_bytes(test::shared_token)));
+  const bus_id id{first_repeating_peer.value() + repeating_peers_met_++};
+  auto made = std::make_unique<repeating_peer>(net_, host, id, std::move(tokens), how.count);
+  made->dial(address_of(how.who, plan_.ways.front()));
+  repeating_peers_.push_back(std::move(made));
+  net_.at(std::min(net_.now() + how.time, 1s + plan_.faults_end), [this, id] {
+    std::erase_if(repeating_peers_, [&](const auto& one) { return one->id() == id; });
+  });
+}
+
+// No process gets one twice, or after a later one.
+void world::on_repeated(const node_core& core, const message& what) {
+  const node_instance& self = core.self();
+  std::uint32_t& last =
+      had_of_repeating_peers_[{what.source().value(), self.id.value(), self.incarnation}];
+  note(self.id.to_string() + " receives " + std::to_string(what.type()) + " of " +
+       what.source().to_string() + ", which repeats");
+  if (what.type() <= last)
+    book_.fail("message " + std::to_string(what.type()) + " of a peer that repeats came to node " +
+               self.id.to_string() + " after message " + std::to_string(last));
+  last = std::max(last, what.type());
 }
 
 // Only an unproven peer breaks the protocol, and once for each link.
@@ -750,6 +794,7 @@ test::run_result world::run() {
   if (book_.fault().empty())
     finish();
   unproven_peers_.clear();
+  repeating_peers_.clear();
   places_.clear();
   outliving_.clear();
   if (calls_ended_ > calls_)

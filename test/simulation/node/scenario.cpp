@@ -11,8 +11,9 @@ using test::dice;
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> names{
-    "send",    "cut",        "slow",   "refuse",  "swallow",   "narrow", "stop", "kill",  "lose",
-    "outlive", "disconnect", "listen", "connect", "broadcast", "part",   "call", "answer"};
+    "send",    "cut",       "slow", "refuse",  "swallow",    "narrow",
+    "stop",    "kill",      "lose", "outlive", "disconnect", "listen",
+    "connect", "broadcast", "part", "call",    "answer",     "repeat"};
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
 
@@ -20,7 +21,7 @@ happening draw_fault(dice& draw) {
   // Those that lead into the most corners most often.
   if (draw.one_in(3))
     return happening::cut;
-  return static_cast<happening>(1 + draw.below(static_cast<std::uint64_t>(happening::kinds) - 1));
+  return static_cast<happening>(1 + draw.below(static_cast<std::uint64_t>(happening::answer)));
 }
 
 happening draw_visit(dice& draw) {
@@ -54,6 +55,7 @@ scenario make_scenario(std::uint64_t seed) {
   made.calm = !made.hopeless && draw.one_in(8);
   made.crowded = !made.calm && draw.one_in(4);
   const bool tokens = draw.one_in(4);
+  made.tokens = tokens;
   made.dials.assign(made.nodes, std::vector<bool>(made.nodes));
   for (std::size_t i = 0; i < made.nodes; ++i) {
     const test::option_odds odds{.deadline = made.crowded ? 2U : 4U, .overflow = 3};
@@ -103,6 +105,15 @@ scenario make_scenario(std::uint64_t seed) {
   // Drawn apart: the rest of a seed's scenario is what it was without this.
   dice apart{~seed};
   made.nameless = made.ways.size() > 1 && apart.one_in(2);
+  for (std::uint64_t i = made.calm || made.hopeless ? 0 : apart.below(3); i != 0; --i) {
+    scenario_event one;
+    one.when = apart.time(made.faults_end);
+    one.what = happening::repeat;
+    one.who = apart.below(made.nodes);
+    one.count = apart.word();
+    one.time = apart.time(20s);
+    made.events.push_back(one);
+  }
   std::stable_sort(made.events.begin(), made.events.end(),
                    [](const auto& left, const auto& right) { return left.when < right.when; });
   return made;

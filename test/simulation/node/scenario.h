@@ -29,6 +29,7 @@ enum class happening : std::uint8_t {
   part,        // `who` sends `count` to `whom` and disconnects in the midst of them
   call,        // an unproven peer dials `who` in the name of `whom`, `count` times
   answer,      // an unproven peer is where `who` dials `whom`
+  repeat,      // a node that dials `who` and repeats what it has sent
   kinds,
 };
 [[nodiscard]] const char* name(happening what) noexcept;
@@ -50,6 +51,7 @@ struct scenario {
   std::vector<std::vector<std::size_t>> message_limits;
   std::vector<std::vector<bool>> dials;  // who dials whom at its start
   std::vector<way> ways{way::tcp};       // where they listen at their start, and are dialled
+  bool tokens = false;                   // all have one
   bool crowded = false;                  // all is slow and full until the faults end
   // A process that is started again does not always open its name in shared memory.
   bool nameless = false;
