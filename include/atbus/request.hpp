@@ -70,7 +70,8 @@ class response {
   ///     unknown_request   that node has no handler for this type
   ///     timed_out         the deadline has passed: the request may have been handled, or may be later
   ///     cancelled         by node::cancel
-  ///     outcome_unknown   the process that had the request in hand has ended
+  ///     outcome_unknown   the process that had the request in hand has ended, or its reply was
+  ///                       given up: it had no link to this node for its first_idle_timeout
   ///     closed            this node ends
   ///     any other error   why it was not delivered, or may not have been (undelivered::reason)
   [[nodiscard]] status how() const noexcept { return how_; }
