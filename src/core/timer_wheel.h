@@ -133,12 +133,45 @@ class timer_wheel {
       if ((slots_->used[slot / 64] >> (slot % 64) & 1) != 0)
         walk(slot);
     }
+    if (until - tick_ > slot_count)
+      sort_due();
     tick_ = until;
     for (const std::uint64_t word : slots_->used)
       is_left = is_left || word != 0;
     is_empty_ = !is_left;
     if (is_left && next_ <= tick_)
       find_next();
+  }
+  // After more than a turn of the wheel a list has had deadlines of several ticks. Those of one tick keep
+  // their order.
+  void sort_due() noexcept {
+    // Merges runs of `length` by two, until there is one.
+    for (std::size_t length = 1, runs = 2; runs > 1; length *= 2) {
+      wheel_timer* rest = std::exchange(due_, nullptr);
+      wheel_timer** end = &due_;
+      for (runs = 0; rest != nullptr; ++runs) {
+        wheel_timer* first = rest;
+        wheel_timer* second = cut(first, length);
+        rest = cut(second, length);
+        while (first != nullptr || second != nullptr) {
+          const bool takes_second =
+              first == nullptr ||
+              (second != nullptr && end_tick_of(second->due_) < end_tick_of(first->due_));
+          wheel_timer*& from = takes_second ? second : first;
+          *end = from;
+          from = from->next_;
+          (*end)->at_ = end;
+          end = &(*end)->next_;
+        }
+      }
+      *end = nullptr;
+    }
+  }
+  // Ends the list after `length` timers; returns what was behind them.
+  [[nodiscard]] static wheel_timer* cut(wheel_timer* list, std::size_t length) noexcept {
+    while (list != nullptr && --length != 0)
+      list = list->next_;
+    return list != nullptr ? std::exchange(list->next_, nullptr) : nullptr;
   }
   // Looks at a bounded number of deadlines; then at most so many ticks are sure to be free.
   void find_next() noexcept {

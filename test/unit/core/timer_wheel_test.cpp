@@ -76,6 +76,43 @@ TEST(TimerWheel, TellsThoseOfOneTickInTheOrderInWhichTheyWereSet) {
   EXPECT_EQ(wheel.next(), timer_queue::never);
 }
 
+// A list of the wheel has deadlines of each turn that was missed.
+TEST(TimerWheel, TellsInOrderAfterAPauseOfSeveralTurns) {
+  std::mt19937_64 random{7};
+  for (const nanoseconds pause :
+       std::initializer_list<nanoseconds>{1ms, 200ms, 269ms, 300ms, 60s}) {
+    timer_wheel wheel;
+    wheel.prepare();
+    std::vector<numbered_timer> timers(2000);
+    std::map<int, nanoseconds> waiting;
+    const nanoseconds began{123456789};
+    for (numbered_timer& one : timers) {
+      one.number = static_cast<int>(&one - timers.data());
+      const nanoseconds due =
+          began + nanoseconds{static_cast<std::int64_t>(
+                      random() % static_cast<std::uint64_t>(2 * pause.count()))};
+      wheel.set(one, due, began);
+      waiting[one.number] = due;
+    }
+    nanoseconds until{0};
+    int last = 0;
+    while (wheel_timer* const due = wheel.take_due(began + pause)) {
+      const int number = static_cast<numbered_timer*>(due)->number;
+      const nanoseconds ends{(waiting[number] + tick - 1ns) / tick * tick};
+      ASSERT_GE(ends, until) << pause.count();
+      ASSERT_TRUE(ends != until || number > last) << "set later";
+      waiting.erase(number);
+      until = ends;
+      last = number;
+    }
+    for (const auto& [number, due] : waiting)
+      ASSERT_GT(due, began + pause - 2 * tick);
+    for (std::size_t left = waiting.size(); left != 0; --left)
+      ASSERT_NE(wheel.take_due(began + 3 * pause), nullptr);
+    ASSERT_EQ(wheel.take_any(), nullptr);
+  }
+}
+
 TEST(TimerWheel, DoesNotWakeForOneThatIsDueTurnsLater) {
   timer_wheel wheel;
   wheel.prepare();

@@ -50,6 +50,21 @@ TEST_F(NodeCoroutines, SleepOnTheClockOfTheNode) {
   }
 }
 
+TEST_F(NodeCoroutines, WakeInOrderAfterAPauseWithoutAPoll) {
+  node quiet{5};
+  std::vector<int> woke;
+  const auto run = [&](int time) -> atbus::task<> {
+    co_await quiet.sleep(std::chrono::milliseconds{time});  // under test: they end in one poll
+    woke.push_back(time);
+  };
+  for (const int time : {40, 10, 290, 100, 20, 280})
+    quiet.spawn(run(time));
+  for (const auto end = now() + 300ms; now() < end;) {
+  }
+  quiet.poll();
+  EXPECT_EQ(woke, (std::vector<int>{10, 20, 40, 100, 280, 290}));
+}
+
 TEST_F(NodeCoroutines, SleepAgainWithTheSameAwaitable) {
   int woke = 0;
   const auto run = [&]() -> atbus::task<> {
