@@ -13,7 +13,7 @@ constexpr std::chrono::nanoseconds acknowledge_interval = std::chrono::microseco
 
 }  // namespace
 
-void acknowledgements::list(session& from, bool data) {
+void acknowledgements::list(session& from, bool data) noexcept {
   if (!data && from.handled - from.told < unacknowledged_controls)
     return;
   from.acknowledge_listed = true;

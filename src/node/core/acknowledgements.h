@@ -3,7 +3,9 @@
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <vector>
 
 #include "node/core/link_output.h"
@@ -15,8 +17,13 @@ class acknowledgements {
   acknowledgements(node_context& node, link_output& output) noexcept
       : node_(node), output_(output) {}
 
+  // There are so many sessions. What follows takes no memory then.
+  void make_room(std::size_t sessions) {
+    if (sessions > listed_.capacity())
+      listed_.reserve(std::max(sessions, 2 * listed_.capacity()));
+  }
   // A message of that link was handled. `data`: its sender waits for the acknowledgement.
-  void count_handled(session& from, bool data) {
+  void count_handled(session& from, bool data) noexcept {
     ++from.handled;
     if (from.keeps && !from.acknowledge_listed)
       list(from, data);
@@ -32,11 +39,11 @@ class acknowledgements {
   void forget(const session& gone) { std::erase(listed_, &gone); }
 
  private:
-  void list(session& from, bool data);
+  void list(session& from, bool data) noexcept;
 
   node_context& node_;
   link_output& output_;
-  std::vector<session*> listed_;  // something is to be acknowledged there
+  std::vector<session*> listed_;  // something is to be acknowledged there; with room for all
   std::chrono::nanoseconds due_ = timer_queue::never;
 };
 

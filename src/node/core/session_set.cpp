@@ -16,6 +16,7 @@ session& session_set::make(link& at) {
   auto made = std::make_unique<session>(node_.timers, at, nullptr);
   session& fresh = *made;
   fresh.clock.replace([this, &fresh] { on_timer_(fresh); });
+  acknowledgements_.make_room(all_.size() + 1);
   all_.push_back(std::move(made));
   at.context = &fresh;
   return fresh;

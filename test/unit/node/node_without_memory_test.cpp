@@ -1,0 +1,159 @@
+// A poll for which there is no memory does a part of its work. The rest is done once there is memory: what was
+// accepted gets its outcome, and links end, register and are dialled as ever.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
+#include "counting_allocator.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+class NodeWithoutMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::can_fail_allocations())
+      GTEST_SKIP() << "this build can't let allocations fail";
+  }
+  static node_options quick() {
+    return node_options{}
+        .allow_unauthenticated()
+        .retry(1ms, 2ms)
+        .first_idle_timeout(100ms)
+        .ping_interval(10ms)
+        .fault_tolerance(2);
+  }
+  static std::string local(std::string_view kind) {
+    static int made = 0;
+    return std::string{kind} + "://without-memory-" + std::to_string(getpid()) + "-" +
+           std::to_string(++made);
+  }
+  static constexpr std::string_view tcp = "ipv4://127.0.0.1:0";
+
+  // Polls in which allocations fail, but for the first `good` ones. Whether one has failed.
+  static bool poll_in_vain(node& which, std::uint64_t good, std::chrono::nanoseconds time = 0ns) {
+    bool failed = false;
+    const auto end = now() + time;
+    do {
+      const test::allocation_failure none{good};
+      try {
+        which.poll();
+      } catch (const std::bad_alloc&) {
+      }
+      failed = failed || test::allocation_failure::happened();
+    } while (now() < end);
+    return failed;
+  }
+  // With one more good allocation each time, until none fails.
+  template <class Try>
+  static void until_none_fails(Try&& once) {
+    bool failed = true;
+    for (std::uint64_t good = 0; failed; ++good) {
+      SCOPED_TRACE(good);
+      ASSERT_LT(good, 1000U);
+      failed = once(good);
+      if (HasFailure())
+        return;
+    }
+  }
+  template <class Done>
+  static bool run_until(std::initializer_list<node*> all, Done&& is_done,
+                        std::chrono::nanoseconds longest = 20s) {
+    for (const auto end = now() + longest; !is_done() && now() < end;) {
+      for (node* one : all)
+        one->poll();
+    }
+    return is_done();
+  }
+  static bool is_connected(const node& one) {
+    const auto all = one.endpoints();
+    return !all.empty() && all.front().connected();
+  }
+  static std::uint64_t settled(const node& one) {
+    return one.stats().not_delivered + one.stats().outcome_unknown;
+  }
+
+  // After so many steps of both one of them polls without memory. In the end they are linked.
+  static void register_in_vain(const std::string& at, bool dialler) {
+    until_none_fails([&](std::uint64_t good) {
+      bool failed = false;
+      for (int steps = 0; steps != 6; ++steps) {
+        node from{1, quick()};
+        node to{2, quick()};
+        std::uint64_t reported = 0;
+        std::uint64_t got = 0;
+        int connected = 0;
+        int ready = 0;
+        from.on_undelivered([&](const undelivered& what) { reported += what.count(); });
+        from.on_endpoint([&](const endpoint&, endpoint_event what) {
+          connected += what == endpoint_event::connected ? 1 : 0;
+        });
+        to.on_message([&](const message&) { ++got; });
+        EXPECT_TRUE(to.listen(at == tcp ? at : local(at)));
+        EXPECT_TRUE(from.connect(2, to.addresses().front()));
+        EXPECT_TRUE(from.on_ready(2, 10s, [&](status how) { ready += how ? 1 : 0; }));
+        EXPECT_TRUE(from.send(2, 1, "x"));
+        const auto a_moment = [&] {
+          for (const auto end = now() + 150us; at == tcp && now() < end;) {
+          }
+        };
+        for (int step = 0; step != steps; ++step) {
+          from.poll();
+          a_moment();
+          to.poll();
+          a_moment();
+        }
+        failed = poll_in_vain(dialler ? from : to, good) || failed;
+        EXPECT_TRUE(from.send(2, 1, "y"));
+        EXPECT_TRUE(run_until({&from, &to},
+                              [&] {
+                                return got + reported == 2 && ready == 1 && connected != 0 &&
+                                       is_connected(from);
+                              }))
+            << "after " << steps << " steps: " << got << " got, " << reported << " reported, ready "
+            << ready << ", connected " << connected;
+      }
+      return failed;
+    });
+  }
+};
+
+TEST_F(NodeWithoutMemory, TakesEveryMessageThatComes) {
+  until_none_fails([](std::uint64_t good) {
+    node to{1, quick().ping_interval(1h)};
+    EXPECT_TRUE(to.listen(tcp));
+    std::array<std::uint64_t, 3> got{};
+    to.on_message([&](const message& what) { ++got.at(what.source().value() - 2); });
+    std::array<std::optional<node>, 3> senders;
+    for (std::uint64_t i = 0; i != senders.size(); ++i) {
+      node& from = senders.at(i).emplace(2 + i, quick().ping_interval(1h));
+      EXPECT_TRUE(from.connect(1, to.addresses().front()));
+      EXPECT_TRUE(run_until({&from, &to}, [&] { return is_connected(from) && is_connected(to); }));
+      // Nothing is left to be acknowledged there.
+      const auto settles = now() + 50ms;
+      run_until({&from, &to}, [&] { return now() > settles; });
+    }
+    for (auto& from : senders) {
+      EXPECT_TRUE(from->send(1, 1, "first"));
+      from->flush();
+    }
+    const bool failed = poll_in_vain(to, good, 5ms);
+    for (auto& from : senders)
+      EXPECT_TRUE(from->send(1, 1, "second"));
+    const auto all_came = [&] { return got == std::array<std::uint64_t, 3>{2, 2, 2}; };
+    EXPECT_TRUE(run_until({&to, &*senders[0], &*senders[1], &*senders[2]}, all_came, 2s));
+    return failed;
+  });
+}
+
+}  // namespace
+}  // namespace atbus
