@@ -70,7 +70,8 @@ struct held_message {
 class outgoing_flow {
  public:
   // Called for each message that is settled without delivery, with the reason; its outcome() is final. May
-  // take the message. Called last, so it may use the flow. May throw only std::bad_alloc.
+  // take the message. Called last, so it may use the flow. Only that of drop_oldest() may throw: std::bad_alloc,
+  // and then it has not taken the message.
   using sink = std::function<void(held_message&&, errc reason)>;
 
   outgoing_flow() = default;

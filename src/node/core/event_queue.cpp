@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace atbus::detail {
@@ -116,15 +117,33 @@ void event_queue::tell_call(std::function<void(status)> call, status how) {
   ++untold_calls_;
 }
 
-outgoing_flow::sink event_queue::reporter(peer& of) {
-  return [this, id = of.id](held_message&& what, errc reason) {
+void event_queue::report(bus_id about, held_message&& what, errc reason) {
+  const bool unknown = what.outcome() == errc::outcome_unknown;
+  if (what.flags != 0)
+    ask_.exchange_undelivered(what, reason);
+  else
+    tell_undelivered(about, std::move(what), reason);
+  ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+}
+
+outgoing_flow::sink event_queue::reporter(bus_id about) {
+  return [this, about](held_message&& what, errc reason) noexcept {
     const bool unknown = what.outcome() == errc::outcome_unknown;
-    if (what.flags != 0)
-      ask_.exchange_undelivered(what, reason);
-    else
-      tell_undelivered(id, std::move(what), reason);
-    ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+    try {
+      report(about, std::move(what), reason);
+    } catch (const std::bad_alloc&) {
+      ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+      say_unreported(about);
+    }
   };
+}
+
+void event_queue::say_unreported(bus_id about) noexcept {
+  try {
+    log_cause(errc::out_of_memory, "a message to " + about.to_string() +
+                                       " is counted as undelivered but not reported: no memory");
+  } catch (const std::bad_alloc&) {  // it is counted
+  }
 }
 
 // What is dropped for want of room is reported as often as something is sent, however seldom the node is
@@ -132,11 +151,11 @@ outgoing_flow::sink event_queue::reporter(peer& of) {
 void event_queue::tell_undelivered(bus_id about, held_message&& what, errc reason) {
   if (!handlers_.on_undelivered && changes_.empty())
     return;
-  if (reason != errc::would_block)
-    return add({.kind = event::what::undelivered,
-                .about = about,
-                .message = std::move(what),
-                .reason = reason});
+  if (reason != errc::would_block) {
+    add({.kind = event::what::undelivered, .about = about, .reason = reason});
+    events_.back().message = std::move(what);  // now that nothing throws any more
+    return;
+  }
   const std::pair key{about, what.outcome()};
   if (const auto last = last_drops_.find(key); last != last_drops_.end()) {
     event& all = *last->second;
@@ -237,6 +256,9 @@ void event_queue::tell_and_catch() noexcept {
 bool event_queue::tell_those_here() {
   // What handlers bring about is told in the next poll at the latest: this ends.
   for (std::size_t left = events_.size(); left != 0 && !events_.empty(); --left) {
+    std::optional<endpoint> whom;  // first, because it takes memory: the event stays without
+    if (events_.front().kind == event::what::endpoint && handlers_.on_endpoint)
+      whom = ask_.endpoint_of(events_.front().about);
     if (events_.front().kind == event::what::undelivered)
       took_undelivered(events_.front());
     event item = std::move(events_.front());
@@ -250,8 +272,8 @@ bool event_queue::tell_those_here() {
         }
         break;
       case event::what::endpoint:
-        if (handlers_.on_endpoint)
-          handlers_.on_endpoint(ask_.endpoint_of(item.about), item.change);
+        if (whom)
+          handlers_.on_endpoint(*whom, item.change);
         break;
       case event::what::writable:
         if (handlers_.on_writable)

@@ -100,8 +100,11 @@ class event_queue {
   // Calls back with `how`. `untold_calls()` of them wait.
   void tell_call(std::function<void(status)> call, status how);
   [[nodiscard]] std::size_t untold_calls() const noexcept { return untold_calls_; }
-  // Reports what `of` does not get, and counts it.
-  [[nodiscard]] outgoing_flow::sink reporter(peer& of);
+  // Counts what a node does not get, and reports it. If it throws, which is std::bad_alloc, the message is as it
+  // was, and not counted.
+  void report(bus_id about, held_message&& what, errc reason);
+  // Does that, but never throws: what there is no memory to report is counted.
+  [[nodiscard]] outgoing_flow::sink reporter(bus_id about);
 
   void log(std::string text);
   // What peers bring about as often as they like, proven or not: once a second for each cause.
@@ -162,6 +165,7 @@ class event_queue {
   void change(Change what);
   void tell_message(const message& what);
   void add(event what);
+  void say_unreported(bus_id about) noexcept;
   bool tell_those_here();
   void tell_and_catch() noexcept;
   void tell_line(const std::string& text);

@@ -60,7 +60,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
   flow_position position{.session = path.answer.session, .last = path.answer.last};
   if (settled)
     position.last = std::max(position.last, of.out.last_sent());  // it was said before that
-  if (!of.out.resume(path.instance, position, node_.options.restart(), events_.reporter(of))) {
+  if (!of.out.resume(path.instance, position, node_.options.restart(), events_.reporter(of.id))) {
     of.current = nullptr;
     return sessions_.violation(
         path, {errc::protocol_error, "it has come further with our flow than we have"});
@@ -68,7 +68,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
   if (path.answer.superseded)
     return superseded(of, path);
   requests_.registered(of, path);
-  const bool moved = std::exchange(of.told_connected, true);
+  const bool moved = of.told_connected;
   const std::string id = path.instance.id.to_string();
   if (node_.is_client(of))
     events_.log_cause(errc::ok, "a client is here through " + path.at.peer());
@@ -76,6 +76,7 @@ void link_choice::use(peer& of, session& path, bool settled) {
     events_.log_about(of.id, (moved ? "messages to " + id + " go" : "connected to " + id) +
                                  " through " + path.at.peer());
   events_.tell_endpoint(of.id, moved ? endpoint_event::moved : endpoint_event::connected);
+  of.told_connected = true;
   ready_.tell(of.id, {});
   // So that the other end knows that nothing more comes on the old one, also if nothing is to be sent.
   if (!of.out.holds())
@@ -147,7 +148,7 @@ void link_choice::path_ended(peer& of, session& gone) {
   if (of.current != nullptr || gone.given_up) {
     // Later ones are on their way already, or the user has given these up.
     const errc reason = gone.given_up ? errc::closed : errc::peer_closed;
-    const auto report = events_.reporter(of);
+    const auto report = events_.reporter(of.id);
     for (held_message& message : left)
       report(std::move(message), reason);
     left.clear();

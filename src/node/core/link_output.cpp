@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "protocol/request_body.h"
 
@@ -53,7 +54,7 @@ void link_output::drain(peer& of) {
     session& path = *of.current;
     const held_message& message = of.out.front();
     if (message.bytes.size() > of.message_limit) {
-      of.out.drop_oldest(errc::message_too_large, events_.reporter(of));
+      of.out.drop_oldest(errc::message_too_large, events_.reporter(of.id));
       continue;
     }
     const std::size_t length = message.bytes.size();
@@ -63,7 +64,7 @@ void link_output::drain(peer& of) {
                                   (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
     if (at == nullptr && !passes(why)) {
-      of.out.drop_oldest(why.code(), events_.reporter(of));
+      of.out.drop_oldest(why.code(), events_.reporter(of.id));
       continue;
     }
     if (at == nullptr) {
@@ -78,8 +79,13 @@ void link_output::drain(peer& of) {
     of.out.carried();
   }
   if (of.wants_room && !of.blocked && !of.out.holds()) {
+    try {
+      events_.tell_writable(of.id);
+    } catch (const std::bad_alloc&) {
+      of.expiry.set(node_.now());  // which comes here again
+      throw;
+    }
     of.wants_room = false;
-    events_.tell_writable(of.id);
   }
 }
 

@@ -317,13 +317,9 @@ void node_core::leave() {
   });
   for (const bus_id id : all)
     (void)disconnect(id);
-  for (held_message& own : loopback_.take_all()) {
-    if (own.flags != 0)
-      exchange_undelivered(own, errc::closed);
-    else
-      events_.tell_undelivered(node_.self.id, std::move(own), errc::closed);
-    ++node_.stats.not_delivered;
-  }
+  const auto report = events_.reporter(node_.self.id);
+  for (held_message& own : loopback_.take_all())
+    report(std::move(own), errc::closed);
   dialing_.end_dials(parent_.dials);
   for (const auto& one : session_list_) {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)

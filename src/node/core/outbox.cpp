@@ -93,7 +93,9 @@ bool outbox::make_room(peer& in, std::size_t length) {
   switch (in.policy.overflow) {
     case overflow_policy::drop_oldest:
       while (in.out.holds() && is_full()) {
-        in.out.drop_oldest(errc::would_block, events_.reporter(in));
+        in.out.drop_oldest(errc::would_block, [this, &in](held_message&& what, errc reason) {
+          events_.report(in.id, std::move(what), reason);
+        });
         ++node_.stats.overflow_drops;
       }
       return true;
@@ -172,7 +174,7 @@ void outbox::commit_held(std::size_t length) noexcept {
   if (in->policy.overflow == overflow_policy::drop_newest && in->out.holds() &&
       in->out.held_bytes() + outgoing_flow::cost(length) > node_.options.send_buffer_size()) {
     try {
-      events_.reporter (*in)(std::move(message), errc::would_block);
+      events_.report(in->id, std::move(message), errc::would_block);
       ++node_.stats.overflow_drops;
       return;
     } catch (const std::bad_alloc&) {  // this one is kept, then: it was accepted
@@ -239,10 +241,13 @@ bool outbox::send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes) {
   ++node_.stats.accepted;
   node_.stats.accepted_bytes += bytes.size();
   ++node_.stats.not_delivered;
-  held_message never_sent;
-  never_sent.type = type;
-  never_sent.bytes.assign(bytes.begin(), bytes.end());
-  events_.tell_undelivered(to, std::move(never_sent), why.code());
+  try {
+    held_message never_sent;
+    never_sent.type = type;
+    never_sent.bytes.assign(bytes.begin(), bytes.end());
+    events_.tell_undelivered(to, std::move(never_sent), why.code());
+  } catch (const std::bad_alloc&) {  // it is counted
+  }
   return true;
 }
 

@@ -10,13 +10,15 @@ namespace atbus::detail {
 
 void peer_retention::made(peer& of) {
   of.forget.replace([this, &of] {
-    events_.log(of.id.to_string() + " has not come back");
-    give_up(of, errc::peer_closed);
+    first_exception thrown;
+    thrown.keep([&] { events_.log(of.id.to_string() + " has not come back"); });
+    thrown.keep([&] { give_up(of, errc::peer_closed); });
+    thrown.rethrow();
   });
   of.expiry.replace([this, &of] {
     of.out.expire(node_.now(), [this, &of](held_message&& what, errc reason) {
       ++node_.stats.deadline_drops;
-      events_.reporter(of)(std::move(what), reason);
+      events_.reporter(of.id)(std::move(what), reason);
     });
     if (const auto next = of.out.earliest_deadline())
       of.expiry.set(*next);
@@ -54,12 +56,12 @@ void peer_retention::let_go(peer& of) {
 }
 
 void peer_retention::abandon(peer& of, errc reason) {
-  of.out.abandon(reason, events_.reporter(of));
+  of.out.abandon(reason, events_.reporter(of.id));
 }
 
 void peer_retention::give_up(peer& of, errc reason) {
   of.out.abandon_if([](const held_message& one) { return !one.required; }, reason,
-                    events_.reporter(of));
+                    events_.reporter(of.id));
   if (!of.out.holds() && of.sessions.empty())
     return forget(of);
   // What is sent there later and is not required is not to wait for ever either.
@@ -134,7 +136,7 @@ void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
     return;
   of.out.abandon_if(
       [](const held_message& one) { return !one.required && (one.flags & flag_reply) == 0; }, why,
-      events_.reporter(of));
+      events_.reporter(of.id));
   if (of.out.holds())
     return await_for_a_time(of);
   give_up(of, why);

@@ -155,5 +155,100 @@ TEST_F(NodeWithoutMemory, TakesEveryMessageThatComes) {
   });
 }
 
+TEST_F(NodeWithoutMemory, ForgetsAPeerThatDoesNotComeBack) {
+  until_none_fails([](std::uint64_t good) {
+    node from{1, quick()};
+    from.on_log([](std::string_view) {});
+    EXPECT_TRUE(from.listen(tcp));
+    auto to = std::make_unique<node>(2, quick());
+    EXPECT_TRUE(to->connect(1, from.addresses().front()));
+    EXPECT_TRUE(run_until({&from, to.get()}, [&] { return is_connected(from); }));
+    EXPECT_TRUE(from.send(2, 1, "x"));
+    EXPECT_TRUE(from.send(2, 1, "x"));
+    from.flush();
+    to.reset();
+    EXPECT_TRUE(run_until({&from}, [&] { return from.stats().links_lost != 0; }));
+    const bool failed = poll_in_vain(from, good, 120ms);
+    EXPECT_TRUE(run_until(
+        {&from}, [&] { return from.endpoints().empty(); }, 2s));
+    EXPECT_EQ(settled(from), 2U);
+    return failed;
+  });
+}
+
+TEST_F(NodeWithoutMemory, SettlesWhatIsTooOld) {
+  until_none_fails([](std::uint64_t good) {
+    node from{1, quick().message_deadline(1ms)};
+    from.on_undelivered([](const undelivered&) {});
+    EXPECT_TRUE(from.connect(2, local("mem")));
+    for (int i = 0; i != 20; ++i)
+      EXPECT_TRUE(from.send(2, 1, "hello"));
+    const bool failed = poll_in_vain(from, good, 2ms);
+    EXPECT_TRUE(run_until(
+        {&from}, [&] { return settled(from) == 20; }, 2s))
+        << settled(from);
+    return failed;
+  });
+}
+
+TEST_F(NodeWithoutMemory, SettlesWhatWaitsForAPeerThatIsDisconnected) {
+  for (const bool linked : {false, true}) {
+    until_none_fails([linked](std::uint64_t good) {
+      node to{2, quick()};
+      EXPECT_TRUE(to.listen(tcp));
+      node from{1, quick()};
+      from.on_undelivered([](const undelivered&) {});
+      EXPECT_TRUE(from.connect(2, to.addresses().front()));
+      EXPECT_TRUE(!linked || run_until({&from, &to}, [&] { return is_connected(from); }));
+      for (int i = 0; i != 20; ++i)
+        EXPECT_TRUE(from.send(2, 1, "hello"));
+      bool failed = false;
+      {
+        const test::allocation_failure none{good};
+        try {
+          (void)from.disconnect(2);
+        } catch (const std::bad_alloc&) {
+        }
+        failed = test::allocation_failure::happened();
+      }
+      failed = poll_in_vain(from, good) || failed;
+      (void)from.disconnect(2);
+      EXPECT_TRUE(run_until(
+          {&from}, [&] { return settled(from) == 20; }, 5s))
+          << settled(from);
+      return failed;
+    });
+  }
+}
+
+TEST_F(NodeWithoutMemory, SendsNoOtherBytesInPlaceOfWhatIsTooLongForThePeer) {
+  until_none_fails([](std::uint64_t good) {
+    bool failed = false;
+    for (int steps = 1; steps != 5; ++steps) {
+      node from{1, quick()};
+      from.on_undelivered([](const undelivered&) {});
+      node to{2, quick().message_limit(2000)};
+      std::uint64_t got = 0;
+      std::uint64_t wrong = 0;
+      to.on_message([&](const message& what) { ++(what.text() == "after" ? got : wrong); });
+      EXPECT_TRUE(to.listen(local("mem")));
+      EXPECT_TRUE(from.connect(2, to.addresses().front()));
+      const std::string too_long(5000, 'x');
+      for (int i = 0; i != 3; ++i)
+        EXPECT_TRUE(from.send(2, 1, as_bytes(too_long)));
+      EXPECT_TRUE(from.send(2, 1, "after"));
+      for (int step = 0; step != steps; ++step) {
+        from.poll();
+        to.poll();
+      }
+      failed = poll_in_vain(from, good) || failed;
+      EXPECT_TRUE(run_until(
+          {&from, &to}, [&] { return got + wrong + settled(from) == 4; }, 5s));
+      EXPECT_EQ(wrong, 0U);
+    }
+    return failed;
+  });
+}
+
 }  // namespace
 }  // namespace atbus

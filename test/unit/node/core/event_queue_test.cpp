@@ -1,7 +1,9 @@
 #include "node/core/event_queue.h"
 
+#include <new>
 #include <stdexcept>
 
+#include "counting_allocator.h"
 #include "unit/node/core/parts_fixture.h"
 
 namespace atbus::detail {
@@ -50,6 +52,25 @@ class EventQueue : public parts_of_a_node {
  private:
   bool happened_ = false;
 };
+
+TEST_F(EventQueue, LeavesAMessageAsItIsThatThereIsNoMemoryToReport) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  for (const errc reason : {errc::timed_out, errc::would_block}) {
+    bool failed = false;
+    for (int i = 0; i != 10 && !failed; ++i) {
+      held_message one = of_size(10);
+      try {
+        const test::allocation_failure none;
+        events.tell_undelivered(3, std::move(one), reason);
+      } catch (const std::bad_alloc&) {
+        failed = true;
+        EXPECT_EQ(one.bytes.size(), 10U);
+      }
+    }
+    EXPECT_TRUE(failed);
+  }
+}
 
 TEST_F(EventQueue, TellsInOrder) {
   events.log("a");
