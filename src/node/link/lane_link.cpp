@@ -2,6 +2,7 @@
 
 #include "atbus/clock.hpp"
 #include "atbus/detail/direct_path.hpp"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -118,7 +119,7 @@ void lane_link::close(std::chrono::nanoseconds linger) noexcept {
 
 void lane_link::abort() noexcept {
   if (now_ != phase::closed)
-    owner_.end(*this, {errc::closed, peer() + ": it was closed here at once"});
+    owner_.end(*this, error_at(errc::closed, peer_, "it was closed here at once"));
 }
 
 void lane_link::confirm(const node_instance& peer) noexcept {

@@ -22,7 +22,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -125,15 +124,15 @@ class lane_transport final : public transport, public lane_exchange {
   lane_link& add(inbox& own, std::string peer);
   void call(lane_link& of);
   void attach(lane_link& of, std::uint32_t lane, std::uint64_t session);
-  void lane_ended(lane_link& of);
-  void judge_end(lane_link& of);
+  void lane_ended(lane_link& of) noexcept;
+  void judge_end(lane_link& of) noexcept;
   void tend(lane_link& of);
-  void end(lane_link& of, error why);
-  void watch(lane_link& of, std::chrono::nanoseconds again_in);
-  void unwatch(lane_link& of);
-  void wait_for_room(lane_link& of);
-  void wait_no_more(lane_link& of);
-  void due(lane_link& of);
+  void end(lane_link& of, error why) noexcept;
+  void watch(lane_link& of, std::chrono::nanoseconds again_in) noexcept;
+  void unwatch(lane_link& of) noexcept;
+  void wait_for_room(lane_link& of) noexcept;
+  void wait_no_more(lane_link& of) noexcept;
+  void due(lane_link& of) noexcept;
   void tell_due();
   void tell_problems();
   void tell_writable();
@@ -145,10 +144,11 @@ class lane_transport final : public transport, public lane_exchange {
   file epoll_;
   std::vector<std::unique_ptr<inbox>> inboxes_;
   std::vector<std::unique_ptr<lane_link>> links_;
+  // Each of these has room for all links, so that a link joins it without memory.
   std::vector<lane_link*> watched_;      // to be looked at again at a time of their own
-  std::vector<lane_link*> waiting_;      // for room in their lanes; with room for all
-  std::vector<lane_link*> unpublished_;  // something was appended there; with room for all
-  std::deque<lane_link*> due_;           // to be told that they have ended, or left
+  std::vector<lane_link*> waiting_;      // for room in their lanes
+  std::vector<lane_link*> unpublished_;  // something was appended there
+  std::vector<lane_link*> due_;          // to be told that they have ended, or left
   std::vector<error> problems_;
   std::vector<exchange> exchanges_;
   error no_handed_;                // why there is no inbox for connections, once that is known

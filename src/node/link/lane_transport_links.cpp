@@ -1,10 +1,13 @@
 // The part of a lane_transport that pairs lanes and ends links.
 #include <algorithm>
+#include <bit>
+#include <new>
 #include <utility>
 
 #include "atbus/clock.hpp"
 #include "atbus/inspect.hpp"
 #include "channel/shm/segment.h"
+#include "core/error_text.h"
 #include "node/link/lane_link.h"
 #include "node/link/lane_transport.h"
 #include "system/random.h"
@@ -26,8 +29,9 @@ bool is_wrong_address(const error& e) {
 // --- opening
 
 lane_link& lane_transport::add(inbox& own, std::string peer) {
-  unpublished_.reserve(links_.size() + 1);
-  waiting_.reserve(links_.size() + 1);
+  const std::size_t room = std::bit_ceil(links_.size() + 1);
+  for (std::vector<lane_link*>* const list : {&watched_, &waiting_, &unpublished_, &due_})
+    list->reserve(room);
   links_.push_back(std::make_unique<lane_link>(*this, own, std::move(peer), links_.size()));
   return *links_.back();
 }
@@ -56,11 +60,11 @@ result<link*> lane_transport::connect(const address& to) {
   made.out_.emplace(std::move(*opened));
   made.generation_ = made.out_->receiver_generation();
   if (made.generation_ == 0) {
-    end(made, {errc::not_found, text + ": no receiver is there now"});
+    end(made, error_at(errc::not_found, text, "no receiver is there now"));
   } else {
     made.phase_ends_at_ = moment_after(now(), options_.connect_timeout);
-    call(made);
     watch(made, look_for_successor);
+    call(made);
   }
   return &made;
 }
@@ -85,7 +89,7 @@ void lane_transport::called(inbox& from, const received_message& message,
   if (lane_link* const before = from.lanes[message.lane].link) {
     before->own_.lanes[message.lane] = {};
     before->session_ = 0;
-    end(*before, {errc::peer_closed, before->peer() + ": it has begun anew"});
+    end(*before, error_at(errc::peer_closed, before->peer_, "it has begun anew"));
   }
   const auto where = address::parse(call.address);
   if (!where || where->kind() != from.where.kind() || where->name().empty())
@@ -141,7 +145,7 @@ void lane_transport::attach(lane_link& of, std::uint32_t lane, std::uint64_t ses
 // --- ending
 
 // Called after all messages of the lane have been handed out.
-void lane_transport::lane_ended(lane_link& of) {
+void lane_transport::lane_ended(lane_link& of) noexcept {
   of.own_.lanes[of.lane_] = {};
   of.session_ = 0;
   if (of.now_ == lane_link::phase::closing)
@@ -151,9 +155,9 @@ void lane_transport::lane_ended(lane_link& of) {
   judge_end(of);
 }
 
-void lane_transport::judge_end(lane_link& of) {
+void lane_transport::judge_end(lane_link& of) noexcept {
   if (!of.out_->look())
-    return end(of, {errc::peer_closed, of.peer() + ": the other end has closed the link"});
+    return end(of, error_at(errc::peer_closed, of.peer_, "the other end has closed the link"));
   const bool lives = of.generation_ != 0 && of.out_->receiver_generation() == of.generation_;
   if (lives && now() < of.phase_ends_at_)
     return watch(of, look_interval);
@@ -164,7 +168,7 @@ void lane_transport::judge_end(lane_link& of) {
     return watch(of, look_interval);
   }
   of.orphaned_ = !lives;
-  end(of, {errc::peer_closed, of.peer() + ": the process at the other end has ended"});
+  end(of, error_at(errc::peer_closed, of.peer_, "the process at the other end has ended"));
 }
 
 // Polls conditions that cause no event.
@@ -173,24 +177,24 @@ void lane_transport::tend(lane_link& of) {
   switch (of.now_) {
     case phase::calling:
       if (!of.out_->look() || of.out_->receiver_generation() != of.generation_)
-        return end(of,
-                   {errc::peer_closed, of.peer() + ": it has ended before it answered, or found no "
-                                                   "free lane for its answer here"});
+        return end(of, error_at(errc::peer_closed, of.peer_,
+                                "it has ended before it answered, or found no free lane for its "
+                                "answer here"));
       if (now() >= of.phase_ends_at_)
-        return end(of, {errc::timed_out, of.peer() + ": no answer within the connect timeout"});
+        return end(of, error_at(errc::timed_out, of.peer_, "no answer within the connect timeout"));
       return watch(of, look_for_successor);
     case phase::ending:
       return judge_end(of);
     case phase::left:
     case phase::recalling: {
       if (!of.out_->look())
-        return end(of, {errc::peer_closed, of.peer() + ": its inbox was removed"});
+        return end(of, error_at(errc::peer_closed, of.peer_, "its inbox was removed"));
       const std::uint64_t held_by = of.out_->receiver_generation();
       if (held_by != 0 && held_by != of.generation_) {
-        of.generation_ = held_by;
         of.now_ = phase::recalling;
         events_->recalling(of);
         call(of);
+        of.generation_ = held_by;  // without memory it is called at the next look
       }
       if (of.now_ != phase::closed)
         watch(of, std::min(2 * of.look_again_in_, look_for_successor));
@@ -200,7 +204,7 @@ void lane_transport::tend(lane_link& of) {
       if (of.settled())
         return end(of, {});
       if (now() >= of.phase_ends_at_)
-        return end(of, {errc::timed_out, of.peer() + ": the linger time is over"});
+        return end(of, error_at(errc::timed_out, of.peer_, "the linger time is over"));
       return watch(of, of.look_again_in_);
     case phase::open:
     case phase::closed:
@@ -216,7 +220,7 @@ void lane_transport::tend_watched() {
   }
 }
 
-void lane_transport::end(lane_link& of, error why) {
+void lane_transport::end(lane_link& of, error why) noexcept {
   if (of.now_ == lane_link::phase::closed)
     return;
   of.claimed_.reset();
@@ -233,7 +237,7 @@ void lane_transport::end(lane_link& of, error why) {
   due(of);
 }
 
-void lane_transport::due(lane_link& of) {
+void lane_transport::due(lane_link& of) noexcept {
   if (std::find(due_.begin(), due_.end(), &of) == due_.end())
     due_.push_back(&of);
 }
@@ -242,7 +246,7 @@ void lane_transport::tell_due() {
   // Links that handlers end meanwhile have to wait for the next poll.
   for (std::size_t left = due_.size(); left != 0 && !closed_; --left) {
     lane_link& of = *due_.front();
-    due_.pop_front();
+    due_.erase(due_.begin());
     if (of.now_ != lane_link::phase::closed) {
       if (std::exchange(of.left_due_, false))
         events_->left(of);
@@ -254,12 +258,17 @@ void lane_transport::tell_due() {
       ~last_word() {
         const std::size_t index = of.index_;
         const bool clean = of.orphaned_ && of.kind() == link_kind::shared_memory;
-        const std::string inbox = clean ? address::parse(of.peer_)->name() : std::string{};
+        const std::string peer = std::move(of.peer_);
         owner.links_.back()->index_ = index;
         std::swap(owner.links_[index], owner.links_.back());
         owner.links_.pop_back();  // its sender holds a lane there
-        if (clean)
-          (void)clean_segment(inbox, {.directory = owner.options_.directory});
+        if (!clean)
+          return;
+        try {
+          (void)clean_segment(address::parse(peer)->name(),
+                              {.directory = owner.options_.directory});
+        } catch (const std::bad_alloc&) {  // the next node that starts here removes it
+        }
       }
     } const guard{*this, of};
     events_->closed(of, of.why_);
@@ -268,18 +277,18 @@ void lane_transport::tell_due() {
 
 // --- waiting
 
-void lane_transport::watch(lane_link& of, std::chrono::nanoseconds again_in) {
+void lane_transport::watch(lane_link& of, std::chrono::nanoseconds again_in) noexcept {
   of.look_again_in_ = again_in;
   of.look_again_at_ = now() + again_in;
   if (std::find(watched_.begin(), watched_.end(), &of) == watched_.end())
     watched_.push_back(&of);
 }
 
-void lane_transport::unwatch(lane_link& of) {
+void lane_transport::unwatch(lane_link& of) noexcept {
   std::erase(watched_, &of);
 }
 
-void lane_transport::wait_for_room(lane_link& of) {
+void lane_transport::wait_for_room(lane_link& of) noexcept {
   if (std::find(waiting_.begin(), waiting_.end(), &of) != waiting_.end())
     return;
   waiting_.push_back(&of);
@@ -288,7 +297,7 @@ void lane_transport::wait_for_room(lane_link& of) {
     room_unwatched_ = true;
 }
 
-void lane_transport::wait_no_more(lane_link& of) {
+void lane_transport::wait_no_more(lane_link& of) noexcept {
   if (std::erase(waiting_, &of) == 0)
     return;
   if (waiting_.empty())

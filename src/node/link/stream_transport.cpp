@@ -1,6 +1,7 @@
 #include "node/link/stream_transport.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "channel/connection/connection_set.h"
@@ -86,7 +87,8 @@ class connection_link final : public link {
     (void)at_.release(static_cast<std::size_t>(messages));
     if (waits_ && at_.queued() <= owner_.data_limit_ / 2) {
       waits_ = false;
-      owner_.roomy_.push_back(this);
+      if (!std::exchange(is_roomy_, true))
+        owner_.roomy_.push_back(this);
     }
   }
   [[nodiscard]] bool settled() const noexcept override { return at_.queued() == 0; }
@@ -141,6 +143,7 @@ class connection_link final : public link {
   link_kind kind_ = link_kind::tcp;
   link_trust trust_ = link_trust::unproven;
   bool waits_ = false;     // data was refused for want of room
+  bool is_roomy_ = false;  // it is in roomy_
   std::size_t index_ = 0;  // in links_
 };
 
@@ -213,6 +216,7 @@ result<link*> stream_transport::connect(const address& to) {
 }
 
 connection_link& stream_transport::add(connection at) {
+  roomy_.reserve(std::bit_ceil(links_.size() + 1));
   links_.push_back(std::make_unique<connection_link>(*this, at));
   connection_link& made = *links_.back();
   made.index_ = links_.size() - 1;
@@ -275,7 +279,8 @@ void stream_transport::tell_writable() {
   // What is released meanwhile is told the next time.
   for (std::size_t left = roomy_.size(); left != 0 && !roomy_.empty(); --left) {
     connection_link& of = *roomy_.front();
-    roomy_.pop_front();
+    roomy_.erase(roomy_.begin());
+    of.is_roomy_ = false;
     if (of.at_.is_open())
       events_->writable(of);
   }

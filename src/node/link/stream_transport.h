@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,7 +87,7 @@ class stream_transport final : public transport {
   link_events* events_ = nullptr;
   error unusable_{errc::closed, "the transport has not been started"};
   std::vector<std::unique_ptr<connection_link>> links_;
-  std::deque<connection_link*> roomy_;  // to be told that there is room
+  std::vector<connection_link*> roomy_;  // to be told that there is room; has some for all links
   std::optional<connection_set> set_;
 };
 

@@ -250,5 +250,82 @@ TEST_F(NodeWithoutMemory, SendsNoOtherBytesInPlaceOfWhatIsTooLongForThePeer) {
   });
 }
 
+// Often enough that every list that grows has to grow.
+TEST_F(NodeWithoutMemory, EndsLinksOverLanes) {
+  for (const std::string_view kind : {"mem", "shm"}) {
+    node to{2, quick()};
+    EXPECT_TRUE(to.listen(local(kind)));
+    node from{1, quick()};
+    const auto in_vain = [](std::uint64_t good, auto&& call) {
+      const test::allocation_failure none{good};
+      try {
+        call();
+      } catch (const std::bad_alloc&) {
+      }
+    };
+    for (std::uint64_t i = 0; i != 150; ++i) {
+      EXPECT_TRUE(from.connect(2, to.addresses().front()));
+      ASSERT_TRUE(run_until({&from, &to}, [&] { return is_connected(from) && is_connected(to); }));
+      if (i % 2 == 0) {
+        in_vain(i / 2 % 10, [&] { (void)from.disconnect(2); });
+        in_vain(i / 2 % 10, [&] { from.poll(); });
+      } else {
+        (void)to.disconnect(1);
+        in_vain(i / 2 % 10, [&] { from.poll(); });
+      }
+      (void)from.disconnect(2);
+      ASSERT_TRUE(run_until({&from, &to}, [&] { return from.endpoints().empty(); }));
+    }
+  }
+}
+
+TEST_F(NodeWithoutMemory, OutlivesAPeerWhoseInboxItRemoves) {
+  until_none_fails([](std::uint64_t good) {
+    node to{2, quick().first_idle_timeout(30ms)};
+    EXPECT_TRUE(to.listen(local("shm")));
+    const std::string at = to.addresses().front();
+    const pid_t child = fork();
+    if (child == 0) {
+      node from{1, quick()};
+      const bool is_there = from.connect(2, at).code() == errc::ok;
+      while (is_there && getppid() != 1)
+        from.poll();
+      _exit(0);
+    }
+    EXPECT_TRUE(run_until({&to}, [&] { return is_connected(to); }));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const bool failed = poll_in_vain(to, good, 20ms);
+    EXPECT_TRUE(run_until({&to}, [&] { return to.endpoints().empty(); }));
+    return failed;
+  });
+}
+
+// Often enough that a list of links with room has to grow.
+TEST_F(NodeWithoutMemory, TellsOfRoomInALinkLater) {
+  node to{2, quick().ping_interval(1h)};
+  std::uint64_t got = 0;
+  to.on_message([&](const message&) { ++got; });
+  EXPECT_TRUE(to.listen(tcp));
+  node from{1, quick().ping_interval(1h).send_buffer_size(64 * 1024)};
+  std::uint64_t told = 0;
+  from.on_writable([&](bus_id) { ++told; });
+  EXPECT_TRUE(from.connect(2, to.addresses().front()));
+  ASSERT_TRUE(run_until({&from, &to}, [&] { return is_connected(from); }));
+  const std::string text(8 * 1024, 'x');
+  for (std::uint64_t i = 0; i != 150; ++i) {
+    told = 0;
+    while (from.send(2, 1, as_bytes(text))) {
+    }
+    from.flush();
+    const auto until = now() + 200us;
+    run_until({&to}, [&] { return now() > until; });
+    poll_in_vain(from, i % 3, 200us);
+    ASSERT_TRUE(run_until(
+        {&from, &to}, [&] { return told != 0; }, 5s))
+        << i;
+  }
+}
+
 }  // namespace
 }  // namespace atbus
