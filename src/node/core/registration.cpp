@@ -1,6 +1,7 @@
 #include "node/core/registration.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace atbus::detail {
@@ -32,7 +33,26 @@ introduction registration::introduce(relation as) {
   return own;
 }
 
+// A step for which there is no memory is half done: the link ends, and the two register anew.
+template <class Step>
+void registration::take_or_drop(session& on, Step&& step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+    sessions_.drop(on, false, errc::out_of_memory, {});
+    throw;
+  }
+}
+
 void registration::begin_handshake(session& on) {
+  take_or_drop(on, [&] { begin(on); });
+}
+
+void registration::advance(session& on, bytes_view message) {
+  take_or_drop(on, [&] { take(on, message); });
+}
+
+void registration::begin(session& on) {
   on.stage = session_stage::registering;
   on.began_after = node_.stats.registrations;
   on.keeps = on.at.keeps();
@@ -136,7 +156,7 @@ std::chrono::nanoseconds registration::delay_of_refusal(const session& on) {
                   node_.options.first_idle_timeout() / 2);  // later the other end has given up
 }
 
-void registration::advance(session& on, bytes_view message) {
+void registration::take(session& on, bytes_view message) {
   if (!on.refusal.empty())
     return;
   const handshake_step step = on.shake->receive(message);
@@ -209,6 +229,7 @@ void registration::registered(session& on) {
   }
   on.instance = {who.id, who.incarnation};
   peer& of = peers_.find_or_make(on.instance);
+  of.sessions.reserve(of.sessions.size() + 1);  // from here on each of them is listed
   on.registered_at = node_.now();
   on.answer = on.shake->resume();
   on.as = who.as;

@@ -55,6 +55,10 @@ class registration {
   void say_owed_addresses();
 
  private:
+  template <class Step>
+  void take_or_drop(session& on, Step&& step);
+  void begin(session& on);
+  void take(session& on, bytes_view message);
   // `as`: what this node is to the other end.
   [[nodiscard]] introduction introduce(relation as);
   result<resume_point> admit(session& on, const peer_identity& who);

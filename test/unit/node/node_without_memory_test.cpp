@@ -155,6 +155,22 @@ TEST_F(NodeWithoutMemory, TakesEveryMessageThatComes) {
   });
 }
 
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasDialled) {
+  register_in_vain("mem", true);
+}
+
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAccepted) {
+  register_in_vain("mem", false);
+}
+
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasDialledOverTcp) {
+  register_in_vain(std::string{tcp}, true);
+}
+
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverTcp) {
+  register_in_vain(std::string{tcp}, false);
+}
+
 TEST_F(NodeWithoutMemory, ForgetsAPeerThatDoesNotComeBack) {
   until_none_fails([](std::uint64_t good) {
     node from{1, quick()};
