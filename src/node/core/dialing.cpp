@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "core/error_text.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -21,11 +23,12 @@ error dialing::start_dial(std::list<dial>& among, peer* of, std::optional<addres
                           bool offered) {
   dial& fresh = among.emplace_back(of, node_.timers, std::move(to), offered);
   fresh.again.replace([this, &fresh] {
-    if (error bad = dial_now(fresh); !bad) {
-      if (std::exchange(fresh.told, bad.code()) != bad.code())
-        events_.log("no connection to " + at_place(fresh.where(), bad));
-      dial_again(fresh);
-    }
+    const error bad = error_of(errc::out_of_memory, [&] { return dial_now(fresh); });
+    if (bad)
+      return;
+    dial_again(fresh);  // first, because the line may find no memory
+    if (std::exchange(fresh.told, bad.code()) != bad.code())
+      events_.log("no connection to " + at_place(fresh.where(), bad));
   });
   try {
     error bad = dial_now(fresh);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/first_exception.h"
 #include "node/core/sibling_links.h"
 
 namespace atbus::detail {
@@ -19,6 +20,7 @@ constexpr unsigned pings_spared_max = 3;
 }  // namespace
 
 void liveness::timer_due(session& of) {
+  first_exception thrown;  // of log lines: the session is dropped without them too
   switch (of.stage) {
     case session_stage::opening:
     case session_stage::registering:
@@ -27,10 +29,14 @@ void liveness::timer_due(session& of) {
         return sessions_.drop(of, false, errc::denied, {});
       }
       ++node_.stats.registrations_failed;
-      if (!sibling_links::dials_sibling(of))
-        events_.log_cause(errc::timed_out, of.at.peer() + " did not register in time");
+      if (!sibling_links::dials_sibling(of)) {
+        thrown.keep([&] {
+          events_.log_cause(errc::timed_out, of.at.peer() + " did not register in time");
+        });
+      }
       of.failure = errc::timed_out;
-      return sessions_.drop(of, false, errc::timed_out, {});
+      sessions_.drop(of, false, errc::timed_out, {});
+      return thrown.rethrow();
     case session_stage::registered:
       break;
     case session_stage::away:
@@ -48,17 +54,18 @@ void liveness::timer_due(session& of) {
     of.probed = false;
   } else if (of.ping_number != 0 && of.pings_spared == 0 &&
              (++of.unanswered >= node_.options.fault_tolerance() || of.probed)) {
-    events_.log(of.at.peer() + " does not answer any more");
+    thrown.keep([&] { events_.log(of.at.peer() + " does not answer any more"); });
     of.of->silent = of.probed;
-    return sessions_.drop(of, false, errc::timed_out, {});
+    sessions_.drop(of, false, errc::timed_out, {});
+    return thrown.rethrow();
   }
   if (!of.is_direct && of.by_us && is_idle(of))
     return sessions_.drop(of, true, errc::ok, "nothing has come over other nodes for long");
+  of.clock.set(moment_after(node_.now(), node_.options.ping_interval()));
   begin_to_listen(of);
   ++of.pings_spared;
   if (asks)
     ping(of);
-  of.clock.set(moment_after(node_.now(), node_.options.ping_interval()));
 }
 
 void liveness::begin_to_listen(session& of) noexcept {

@@ -171,6 +171,51 @@ TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverTcp) {
   register_in_vain(std::string{tcp}, false);
 }
 
+TEST_F(NodeWithoutMemory, DialsAnAbsentPeerAgain) {
+  until_none_fails([](std::uint64_t good) {
+    const std::string at = local("mem");
+    node from{1, quick()};
+    from.on_log([](std::string_view) {});
+    EXPECT_TRUE(from.connect(2, at));
+    const bool failed = poll_in_vain(from, good, 10ms);
+    node to{2, quick()};
+    EXPECT_TRUE(to.listen(at));
+    EXPECT_TRUE(run_until(
+        {&from, &to}, [&] { return is_connected(from); }, 2s));
+    return failed;
+  });
+}
+
+TEST_F(NodeWithoutMemory, DialsAgainWhereNobodyHasRegisteredInTime) {
+  until_none_fails([](std::uint64_t good) {
+    node to{2, quick()};
+    EXPECT_TRUE(to.listen(tcp));
+    node from{1, quick().first_idle_timeout(5ms)};
+    from.on_log([](std::string_view) {});
+    EXPECT_TRUE(from.connect(2, to.addresses().front()));
+    const bool failed = poll_in_vain(from, good, 12ms);
+    const std::uint64_t before = from.stats().dials;
+    EXPECT_TRUE(run_until(
+        {&from}, [&] { return from.stats().dials > before + 1; }, 2s));
+    return failed;
+  });
+}
+
+TEST_F(NodeWithoutMemory, NoticesAPeerThatDoesNotAnswer) {
+  until_none_fails([](std::uint64_t good) {
+    node from{1, quick()};
+    from.on_log([](std::string_view) {});
+    node to{2, quick()};
+    EXPECT_TRUE(to.listen(tcp));
+    EXPECT_TRUE(from.connect(2, to.addresses().front()));
+    EXPECT_TRUE(run_until({&from, &to}, [&] { return is_connected(from); }));
+    const bool failed = poll_in_vain(from, good, 60ms);
+    EXPECT_TRUE(run_until(
+        {&from}, [&] { return !is_connected(from); }, 2s));
+    return failed;
+  });
+}
+
 TEST_F(NodeWithoutMemory, ForgetsAPeerThatDoesNotComeBack) {
   until_none_fails([](std::uint64_t good) {
     node from{1, quick()};
