@@ -50,7 +50,17 @@ void link_choice::choose(peer& of, session& fresh) {
   move_if_settled(of);
 }
 
+// Half in use, a link could keep messages for ever: without memory it ends, and another one registers.
 void link_choice::use(peer& of, session& path, bool settled) {
+  try {
+    begin_use(of, path, settled);
+  } catch (const std::bad_alloc&) {
+    sessions_.drop(path, false, errc::out_of_memory, {});
+    throw;
+  }
+}
+
+void link_choice::begin_use(peer& of, session& path, bool settled) {
   of.current = &path;
   of.next = nullptr;
   of.blocked = false;

@@ -49,6 +49,7 @@ class link_choice {
   void forget(const peer& of) { std::erase(moving_, &of); }
 
  private:
+  void begin_use(peer& of, session& path, bool settled);
   void superseded(peer& of, session& path);
   void list_moving(peer& of);
   void move_if_settled(peer& of);

@@ -171,6 +171,39 @@ TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverTcp) {
   register_in_vain(std::string{tcp}, false);
 }
 
+TEST_F(NodeWithoutMemory, MovesToABetterLinkAndLosesNothing) {
+  for (const bool dialler : {true, false}) {
+    until_none_fails([&](std::uint64_t good) {
+      bool failed = false;
+      for (int steps = 0; steps != 8; ++steps) {
+        SCOPED_TRACE(steps);
+        node from{1, quick()};
+        node to{2, quick()};
+        std::uint64_t got = 0;
+        to.on_message([&](const message&) { ++got; });
+        EXPECT_TRUE(to.listen(tcp));
+        EXPECT_TRUE(from.connect(2, to.addresses().front()));
+        EXPECT_TRUE(run_until({&from, &to}, [&] { return is_connected(from); }));
+        const std::string better = local("mem");
+        EXPECT_TRUE(to.listen(better));
+        EXPECT_TRUE(from.connect(2, better));
+        std::uint64_t sent = 0;
+        for (int step = 0; step != steps; ++step) {
+          sent += from.send(2, 1, "x") ? 1 : 0;
+          from.poll();
+          sent += from.send(2, 1, "x") ? 1 : 0;
+          to.poll();
+        }
+        failed = poll_in_vain(dialler ? from : to, good) || failed;
+        EXPECT_TRUE(run_until(
+            {&from, &to}, [&] { return got + settled(from) == sent && is_connected(from); }, 5s))
+            << got << " got";
+      }
+      return failed;
+    });
+  }
+}
+
 TEST_F(NodeWithoutMemory, DialsAnAbsentPeerAgain) {
   until_none_fails([](std::uint64_t good) {
     const std::string at = local("mem");
