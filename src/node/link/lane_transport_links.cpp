@@ -267,7 +267,7 @@ void lane_transport::tell_due() {
         try {
           (void)clean_segment(address::parse(peer)->name(),
                               {.directory = owner.options_.directory});
-        } catch (const std::bad_alloc&) {  // the next node that starts here removes it
+        } catch (const std::bad_alloc&) {  // its next incarnation removes it
         }
       }
     } const guard{*this, of};
