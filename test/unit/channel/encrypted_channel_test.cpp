@@ -19,9 +19,9 @@
 namespace atbus {
 namespace {
 
-constexpr std::string_view secret = "a secret of the test, long enough";
+constexpr std::string_view channel_secret = "a secret of the test, long enough";
 
-socket_options encrypted(std::string_view with = secret) {
+socket_options encrypted(std::string_view with = channel_secret) {
   return {.tls = *tls_credentials::from_token(with)};
 }
 
