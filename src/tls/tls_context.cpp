@@ -11,7 +11,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -97,9 +100,16 @@ error tls_context::begin(bool with_secrets) {
   return {};
 }
 
+// In seconds. Without it OpenSSL takes a secret for a session that was resumed too late, after five minutes.
+constexpr long never = static_cast<long>(
+    std::min<std::int64_t>(std::int64_t{1} << 40, std::numeric_limits<long>::max() / 2));
+
 error tls_context::add_secret(bytes_view secret) {
-  if (secret.empty())
-    return {errc::invalid_argument, "a secret for TLS is empty"};
+  if (secret.size() < tls_secret_size_min || secret.size() > tls_secret_size_max) {
+    return {errc::invalid_argument, "a secret for TLS has " + std::to_string(secret.size()) +
+                                        " bytes; it needs " + std::to_string(tls_secret_size_min) +
+                                        " to " + std::to_string(tls_secret_size_max)};
+  }
   ERR_clear_error();
   tls_secret derived;
   psk made;
@@ -114,7 +124,8 @@ error tls_context::add_secret(bytes_view secret) {
                                   derived.key.size()) != 1 ||
       SSL_SESSION_set1_id_context(made.session.get(), id_context.data(), id_context.size()) != 1 ||
       SSL_SESSION_set_cipher(made.session.get(), cipher) != 1 ||
-      SSL_SESSION_set_protocol_version(made.session.get(), TLS1_3_VERSION) != 1)
+      SSL_SESSION_set_protocol_version(made.session.get(), TLS1_3_VERSION) != 1 ||
+      SSL_SESSION_set_timeout(made.session.get(), never) != 1)
     return take_library_failure("can't derive a key from a secret");
   made.identity.assign(derived.identity.begin(), derived.identity.end());
   psks_.push_back(std::move(made));

@@ -15,6 +15,10 @@
 
 namespace atbus::detail {
 
+// Bytes of a secret.
+inline constexpr std::size_t tls_secret_size_min = 16;
+inline constexpr std::size_t tls_secret_size_max = 1024;
+
 // Wiped when destroyed.
 struct tls_secret {
   static constexpr std::size_t hash_size = 32;

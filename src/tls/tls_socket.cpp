@@ -233,6 +233,10 @@ bool tls_socket::advance(int fd, bool reads) noexcept {
         if (const int code = wire_.take_read_error(); code != 0)
           errno = code;
         return false;
+      case SSL_ERROR_ZERO_RETURN:
+        fail(fd, {errc::peer_closed, "the other end has ended TLS inside the handshake"});
+        errno = EPROTO;
+        return false;
       default:
         fail_as_queued(fd);
         errno = EPROTO;
@@ -412,10 +416,12 @@ bool tls_socket::flush(int fd) noexcept {
 void tls_socket::shut_down(int fd) noexcept {
   if (!is_open() || std::exchange(ended_writing_, true))
     return;
+  const bool was_empty = pending() == 0;
   ERR_clear_error();
   (void)SSL_shutdown(session_.get());
   ERR_clear_error();
-  (void)wire_.send_pending(fd);
+  if (!wire_.send_pending(fd) && was_empty)
+    wire_.drop_pending();  // nothing can leave behind the end of the stream
 }
 
 bool tls_socket::export_key(std::string_view label, std::span<std::byte, 32> key) const noexcept {

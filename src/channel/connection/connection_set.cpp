@@ -266,6 +266,7 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
   if (!c.more) {
     const bool was_secured = c.link->secured();
     const bool received = c.link->receive();
+    c.more = received;
     // The TLS session has brought its handshake on, or answers the other end.
     if (c.link->now() == stream_link::state::open &&
         (!was_secured || (c.link->tls() != nullptr && c.link->tls()->wants_write()))) [[unlikely]] {
@@ -282,7 +283,10 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
       }
       return true;
     }
-    c.more = true;
+    if (c.paused) {  // its handshake is done
+      busy_.leave(c);
+      return true;
+    }
   }
   return walk(c, left);
 }

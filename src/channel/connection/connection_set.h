@@ -179,6 +179,10 @@ class connection_core final : public dispatcher, public fork_guard {
   void look_at_questions() noexcept;
   void ready(connection_entry& c, std::uint32_t events) noexcept;
   void time_is_up(connection_entry& c) noexcept;
+  // Whether its link is read: a pause holds messages, not a TLS handshake.
+  [[nodiscard]] static bool reads(const connection_entry& c) noexcept {
+    return !c.peer_done && (!c.paused || !c.link->secured());
+  }
   // False: the kernel refused, and the link is lost.
   bool watch(connection_entry& c) noexcept;
   void set_timer(connection_entry& c) noexcept;

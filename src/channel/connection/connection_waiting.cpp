@@ -18,7 +18,7 @@ void connection_core::find_busy() noexcept {
       return look(0);
   }
   for (const auto& c : slots_) {
-    if (c != nullptr && !c->paused && !c->peer_done)
+    if (c != nullptr && reads(*c))
       busy_.join(*c);
   }
 }
@@ -85,8 +85,7 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
     case phase::linked:
       if (c.blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
         write(c);
-      if (c.now == phase::linked && !c.paused && !c.peer_done &&
-          (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
+      if (c.now == phase::linked && reads(c) && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
         busy_.join(c);
       return;
     case phase::waiting:
@@ -103,7 +102,7 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     set_timer(c);
     if (!watch(c))
       return;
-    if (!c.paused && !c.peer_done)
+    if (reads(c))
       busy_.join(c);
     return write(c);
   }
@@ -150,7 +149,7 @@ bool connection_core::watch(connection_entry& c) noexcept {
   if (c.now == phase::connecting)
     wanted = EPOLLOUT;
   if (c.now == phase::linked) {
-    wanted = (c.paused || c.peer_done ? 0U : static_cast<std::uint32_t>(EPOLLIN)) |
+    wanted = (reads(c) ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
              (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
     if (wanted != 0 && c.starved_until != std::chrono::nanoseconds{0})
       wanted |= EPOLLET;

@@ -368,7 +368,7 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
 
 bool stream_receiver::prepare_sleep() {
   // New bytes make the descriptor readable; messages that were read already do not, so hand them out first.
-  return interrupted_ == interruption::none && !dispatching_ && !anything(false) &&
+  return interrupted_ == interruption::none && !dispatching_ && !anything(false) && busy_.empty() &&
          (lanes_ == nullptr || own_lanes().prepare_sleep());
 }
 
@@ -392,7 +392,8 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
       }
       if (lanes_ != nullptr && !own_lanes().prepare_sleep())
         break;
-      look(deadline.left_ns(longest_sleep()));
+      // What is left of a connection in line may wait in its TLS session, of which epoll knows nothing.
+      look(busy_.empty() ? deadline.left_ns(longest_sleep()) : 0);
       finish_sleep();
       if (lanes_ != nullptr)
         own_lanes().read_bells();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "atbus/clock.hpp"
@@ -225,12 +226,17 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
     // Lanes that were handed over are paired already.
     const bool handed = from.where.kind() == address_kind::unix_socket;
     const auto record = handed ? std::nullopt : read_pairing_record(message.bytes);
-    if (!record)
-      refuse(from, message.lane, "it sent what is no pairing record");
-    else if (record->kind == pairing_kind::call)
-      called(from, message, *record);
-    else
-      answered(from, message, *record);
+    try {
+      if (!record)
+        refuse(from, message.lane, "it sent what is no pairing record");
+      else if (record->kind == pairing_kind::call)
+        called(from, message, *record);
+      else
+        answered(from, message, *record);
+    } catch (const std::bad_alloc&) {
+      from.in.drop(message.lane);  // so that it does not wait for an answer
+      throw;
+    }
     return taken::yes;
   }
   const auto source = to_instance(from.in.note(message.lane), self_.id);

@@ -224,29 +224,44 @@ connection_link& stream_transport::add(connection at) {
   return made;
 }
 
-link* stream_transport::take_over(connection at) {
+// Its place is taken by lanes, once the node knows of them.
+void stream_transport::take_over(connection at) {
+  struct end_of_connection {
+    connection at;
+    ~end_of_connection() { (void)at.abort(); }
+  } const end{at};
   link* const made = lanes_->join(at.id(), at.peer());
   auto* const before = static_cast<connection_link*>(at.context());
   if (made == nullptr) {
-    events_->problem(
+    return events_->problem(
         {errc::protocol_error, at.peer() + ": the other end has not said who it is in its lane"});
-  } else if (before != nullptr) {
-    made->context = before->context;
+  }
+  void* const user = before != nullptr ? before->context : nullptr;
+  made->context = user;
+  try {
+    events_->opened(*made, before == nullptr);
+  } catch (const std::bad_alloc&) {
+    if (before != nullptr && made->context == user) {  // the connection's end is the end of both
+      made->context = nullptr;
+      made->abort();
+      throw;
+    }
+    if (before != nullptr) {
+      at.set_context(nullptr);
+      remove(*before);
+    }
+    throw;
+  }
+  if (before != nullptr) {
     at.set_context(nullptr);
     remove(*before);
   }
-  (void)at.abort();
-  return made;
 }
 
 void stream_transport::tell_opened(connection at) {
   connection_core* core = nullptr;
-  if (connection_core::find(at, core)->pairing.now() == lane_pairing::state::lanes) {
-    const bool dialled = at.context() != nullptr;
-    if (link* const made = take_over(at))
-      events_->opened(*made, !dialled);
-    return;
-  }
+  if (connection_core::find(at, core)->pairing.now() == lane_pairing::state::lanes)
+    return take_over(at);
   const bool accepted = at.context() == nullptr;
   connection_link& of = accepted ? add(at) : *static_cast<connection_link*>(at.context());
   if (accepted && at.listener().starts_with("unix://"))

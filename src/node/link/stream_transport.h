@@ -76,8 +76,8 @@ class stream_transport final : public transport {
   void tell_closed(connection at, const error& why);
   void tell_writable();
 
-  // The link over lanes that a connection has opened in its place. Null: it is broken.
-  [[nodiscard]] link* take_over(connection at);
+  // Lanes that a connection has opened take its place.
+  void take_over(connection at);
 
   stream_transport_options options_;
   std::uint64_t tls_failed_before_ = 0;  // it was closed

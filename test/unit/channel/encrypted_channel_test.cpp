@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "atbus/connection.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
+#include "system/kernel.h"
 #include "test.h"
 
 namespace atbus {
@@ -120,6 +122,61 @@ TEST_F(EncryptedChannel, IsNothingForUnixSockets) {
   ASSERT_TRUE(out);
   EXPECT_TRUE(out->send(as_bytes("x")));
   until([&] { return received_.size() == 1; }, &*out);
+}
+
+TEST_F(EncryptedChannel, TakesNoSecretThatIsTooShortOrTooLong) {
+  for (const std::size_t length : {0U, 1U, 15U, 1025U})
+    EXPECT_EQ(tls_credentials::from_token(std::string(length, 'x')).error().code(),
+              errc::invalid_argument);
+  EXPECT_TRUE(tls_credentials::from_token(std::string(16, 'x')));
+  EXPECT_TRUE(tls_credentials::from_token(std::string(1024, 'x')));
+}
+
+// A message may be complete in the TLS session while the kernel has nothing to tell of.
+TEST_F(EncryptedChannel, NeverSleepsOnAMessageThatHasArrived) {
+  auto sockets = encrypted();
+  sockets.send_buffer = sockets.receive_buffer = 4 << 20;
+  open(sockets, "ipv4://127.0.0.1:0");
+  std::size_t got = 0;
+  const auto turn = [&](std::size_t most) {
+    in_->poll([&](bytes_view) { ++got; }, {.messages = most});
+  };
+  for (std::size_t round = 0; round != 4; ++round) {
+    auto busy = dial(sockets);
+    ASSERT_TRUE(busy);
+    for (int i = 0; i != 20; ++i) {
+      (void)busy->flush(1ms);
+      (void)in_->wait(0ns);
+      turn(100);
+    }
+    std::vector<sender> newcomers;
+    for (int i = 0; i != 16; ++i) {
+      newcomers.push_back(*dial(sockets));
+      (void)newcomers.back().flush(0ns);
+    }
+    for (int i = 0; i != 6; ++i) {
+      std::this_thread::sleep_for(1ms);
+      (void)in_->wait(0ns);
+      turn(100);
+    }
+    // The burst fills the place of one read, and each newcomer is read once without a message.
+    const std::vector<std::byte> message(60'000 + round * 8);
+    got = 0;
+    for (int i = 0; i != 9; ++i) {
+      ASSERT_TRUE(busy->send(message));
+      (void)busy->flush(0ns);
+    }
+    for (sender& one : newcomers)
+      (void)one.flush(0ns);
+    std::this_thread::sleep_for(2ms);
+    while (got != 9) {
+      const auto before = now();
+      ASSERT_TRUE(in_->wait(2s)) << got;
+      ASSERT_LT(now() - before, 1s) << got;
+      turn(1);
+      (void)busy->flush(0ns);
+    }
+  }
 }
 
 TEST_F(EncryptedChannel, OpenWaitsUntilTheOtherEndIsProven) {
@@ -235,6 +292,46 @@ TEST_F(EncryptedConnection, ReleasesAMessageThatIsPartlyWrittenWhenItIsWhole) {
   until([&] { return !server_.received.empty() && server_.received.back() == "the last"; });
   for (std::size_t i = 0; i + 1 < server_.received.size(); ++i)
     EXPECT_EQ(server_.received[i], std::string(60'000, 'y') + std::to_string(i));
+}
+
+TEST_F(EncryptedConnection, SendsWhileItIsPaused) {
+  const auto at = listen({.socket = encrypted()});
+  auto out = client_.set->connect(at, {.connection = {.socket = encrypted()}});
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->pause());
+  EXPECT_TRUE(out->send(as_bytes("paused")));
+  until([&] { return server_.received.size() == 1; });
+  EXPECT_TRUE(server_.open[0].send(as_bytes("an answer")));
+  for (int i = 0; i != 50; ++i) {
+    server_.set->poll();
+    client_.set->poll();
+  }
+  EXPECT_TRUE(client_.received.empty());
+  EXPECT_TRUE(out->resume());
+  until([&] { return client_.received.size() == 1; });
+}
+
+// The end of the TLS session is 24 bytes, for which the socket has no room here.
+TEST_F(EncryptedConnection, ClosesCleanlyWithoutRoomForTheEndOfTls) {
+  const auto at = listen({.socket = encrypted()});
+  auto out = client_.set->connect(at, {.connection = {.socket = encrypted()}});
+  ASSERT_TRUE(out);
+  until([&] { return client_.open.size() == 1 && server_.open.size() == 1; });
+  EXPECT_TRUE(out->send(as_bytes("the last")));
+  static auto* const usual = detail::kernel().send;
+  detail::kernel().send = [](int fd, const void* bytes, std::size_t size, int flags) {
+    if (size != 24)
+      return usual(fd, bytes, size, flags);
+    errno = EAGAIN;
+    return ssize_t{-1};
+  };
+  const auto begun = now();
+  EXPECT_TRUE(out->close(5s));
+  until([&] { return client_.closed.size() == 1; });
+  detail::kernel().send = usual;
+  EXPECT_LT(now() - begun, 2s);
+  EXPECT_EQ(client_.closed[0], "");
+  EXPECT_EQ(server_.received, std::vector<std::string>{"the last"});
 }
 
 TEST_F(EncryptedConnection, SpinsNotWhileItWaitsForTheOtherEnd) {

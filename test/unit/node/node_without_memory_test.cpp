@@ -34,8 +34,8 @@ class NodeWithoutMemory : public ::testing::Test {
   }
   static std::string local(std::string_view kind) {
     static int made = 0;
-    return std::string{kind} + "://without-memory-" + std::to_string(getpid()) + "-" +
-           std::to_string(++made);
+    return std::string{kind} + (kind == "unix" ? "://@" : "://") + "without-memory-" +
+           std::to_string(getpid()) + "-" + std::to_string(++made);
   }
   static constexpr std::string_view tcp = "ipv4://127.0.0.1:0";
 
@@ -169,6 +169,14 @@ TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasDialledOverTcp) {
 
 TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverTcp) {
   register_in_vain(std::string{tcp}, false);
+}
+
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasDialledOverAUnixSocket) {
+  register_in_vain("unix", true);
+}
+
+TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverAUnixSocket) {
+  register_in_vain("unix", false);
 }
 
 TEST_F(NodeWithoutMemory, MovesToABetterLinkAndLosesNothing) {

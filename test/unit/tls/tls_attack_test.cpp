@@ -75,6 +75,19 @@ TEST(TlsAttack, ByAClientOfAnOlderVersionIsRefused) {
   EXPECT_EQ(reason_of_plain, SSL_R_TLSV1_ALERT_PROTOCOL_VERSION);  // it is told so
 }
 
+TEST(TlsAttack, ByAnEndInsideTheHandshakeIsCalledThat) {
+  const auto context = secret_context({"a secret of this test"});
+  tls_pair pair{context, context};
+  (void)pair.client->flush(pair.sockets[0]);
+  constexpr std::array<unsigned char, 7> close_notify{0x15, 0x03, 0x03, 0, 2, 1, 0};
+  ASSERT_EQ(::send(pair.sockets[1], close_notify.data(), close_notify.size(), 0),
+            static_cast<ssize_t>(close_notify.size()));
+  std::array<std::byte, 64> place{};
+  EXPECT_EQ(pair.client->read(pair.sockets[0], place), -1);
+  EXPECT_EQ(errno, EPROTO);
+  EXPECT_EQ(pair.client->why(), errc::peer_closed);
+}
+
 // As `openssl s_client` does.
 TEST(TlsAttack, ByAClientWithoutASecretIsRefused) {
   const ssl_context_handle plain{SSL_CTX_new(TLS_client_method())};
