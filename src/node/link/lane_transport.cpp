@@ -225,8 +225,8 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
   if (is_transports_own(message.bytes)) {
     // Lanes that were handed over are paired already.
     const bool handed = from.where.kind() == address_kind::unix_socket;
-    const auto record = handed ? std::nullopt : read_pairing_record(message.bytes);
     try {
+      const auto record = handed ? std::nullopt : read_pairing_record(message.bytes);
       if (!record)
         refuse(from, message.lane, "it sent what is no pairing record");
       else if (record->kind == pairing_kind::call)

@@ -4,15 +4,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "counting_allocator.h"
+#include "named_inbox.h"
 #include "test.h"
 
 namespace atbus {
@@ -34,8 +38,21 @@ class NodeWithoutMemory : public ::testing::Test {
   }
   static std::string local(std::string_view kind) {
     static int made = 0;
-    return std::string{kind} + (kind == "unix" ? "://@" : "://") + "without-memory-" +
-           std::to_string(getpid()) + "-" + std::to_string(++made);
+    const std::string name =
+        "without-memory-" + std::to_string(getpid()) + "-" + std::to_string(++made);
+    if (kind == "shm")
+      segments().push_back(name);
+    return std::string{kind} + (kind == "unix" ? "://@" : "://") + name;
+  }
+  void TearDown() override {
+    for (const std::string& name : std::exchange(segments(), {})) {
+      for (const char* what : {"segment.", "bell."})
+        unlink(("/dev/shm/atbus-" + (what + name)).c_str());
+    }
+  }
+  static std::vector<std::string>& segments() {
+    static std::vector<std::string> names;
+    return names;
   }
   static constexpr std::string_view tcp = "ipv4://127.0.0.1:0";
 
@@ -177,6 +194,49 @@ TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasDialledOverAUnixSocket) {
 
 TEST_F(NodeWithoutMemory, RegistersAgainWhatItHasAcceptedOverAUnixSocket) {
   register_in_vain("unix", false);
+}
+
+// Its lane in the inbox of the node that restarts has messages, and behind them a call for the successor.
+TEST_F(NodeWithoutMemory, IsLinkedAgainAfterTheRestartOfAPeerWithoutMemory) {
+  until_none_fails([](std::uint64_t good) {
+    const test::named_inbox at{"without-memory-" + std::to_string(good)};
+    node from{1, quick()};
+    std::uint64_t got = 0;
+    std::uint32_t last = 0;
+    const auto take = [&](const message& what) {
+      got += what.redelivered() && what.type() <= last ? 0 : 1;
+      last = std::max(last, what.type());
+    };
+    std::optional<node> to{std::in_place, 2, quick()};
+    to->on_message(take);
+    EXPECT_TRUE(to->listen(at.address()));
+    EXPECT_TRUE(from.connect(2, at.address()));
+    EXPECT_TRUE(run_until({&from, &*to}, [&] { return is_connected(from); }));
+    std::uint32_t sent = 0;
+    const auto send = [&] { EXPECT_TRUE(from.send(2, ++sent, "x")); };
+    send();
+    from.poll();
+    to->poll();
+    send();
+    from.flush();
+    to.emplace(2, quick());
+    to->on_message(take);
+    EXPECT_TRUE(to->listen(at.address()));
+    bool failed = false;
+    for (const auto end = now() + 10ms; now() < end;) {
+      failed = poll_in_vain(*to, good) || failed;
+      from.poll();
+    }
+    send();
+    EXPECT_TRUE(run_until({&from, &*to},
+                          [&] {
+                            const node_stats seen = from.stats();
+                            return got + seen.not_delivered + seen.outcome_unknown == sent &&
+                                   is_connected(from);
+                          }))
+        << got << " of " << sent;
+    return failed;
+  });
 }
 
 TEST_F(NodeWithoutMemory, MovesToABetterLinkAndLosesNothing) {
