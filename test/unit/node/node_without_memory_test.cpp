@@ -223,7 +223,7 @@ TEST_F(NodeWithoutMemory, IsLinkedAgainAfterTheRestartOfAPeerWithoutMemory) {
     to->on_message(take);
     EXPECT_TRUE(to->listen(at.address()));
     bool failed = false;
-    for (const auto end = now() + 10ms; now() < end;) {
+    for (const auto end = now() + 30ms; now() < end;) {
       failed = poll_in_vain(*to, good) || failed;
       from.poll();
     }
