@@ -17,12 +17,13 @@
 #include "dice.h"
 #include "protocol/control.h"
 #include "protocol/handshake.h"
+#include "quiet_link_events.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 
 namespace atbus::detail {
 
-class repeating_peer final : private link_events {
+class repeating_peer final : private quiet_link_events {
  public:
   // On that host, with a token or without one.
   repeating_peer(simulated_network& net, host_identity host, bus_id id, token_list tokens,
@@ -75,14 +76,14 @@ class repeating_peer final : private link_events {
     shake_.emplace(self, bus_id{}, tokens_, [](const peer_identity&) {
       return result<resume_point>{resume_point{.session = 1, .last = 0, .sole = true}};
     });
-    say_bytes(at, shake_->start().send);
+    say_all(at, shake_->start().send);
   }
   bool received_other(link& from, bytes_view message, bool) override {
     if (&from != link_ || !shake_ || shake_->state() != handshake_state::going_on)
       return true;
     const handshake_step step = shake_->receive(message);
     if (!step.send.empty())
-      say_bytes(from, step.send);
+      say_all(from, step.send);
     if (step.state == handshake_state::done)
       repeat(from);
     return true;
@@ -99,42 +100,27 @@ class repeating_peer final : private link_events {
       first = std::max(session_first_, known.last + 1 - std::min(known.last, draw_.below(6)));
     else
       session_first_ = first;
-    say(to, flow_body{.next = first, .before = first - 1});
+    if (!say_to(to, flow_body{.next = first, .before = first - 1}))
+      return to.abort();
     const std::uint64_t end = first + 1 + draw_.below(8);
     for (std::uint64_t number = first; number != end; ++number) {
       byte_buffer bytes(message_head_size);
       encode(message_head{.type = static_cast<std::uint32_t>(number)}, bytes.data());
-      say_bytes(to, bytes);
+      say_all(to, bytes);
     }
     sent_ = std::max(sent_, end - 1);
   }
 
-  template <class Body>
-  void say(link& to, const Body& body) {
-    byte_buffer bytes;
-    encode(body, bytes);
-    say_bytes(to, bytes);
-  }
-  static void say_bytes(link& to, bytes_view bytes) {
-    status why;
-    std::byte* const room = to.claim(bytes.size(), message_purpose::control, why);
-    if (room == nullptr)
-      return to.abort();  // a gap would give later messages the numbers of earlier ones
-    std::ranges::copy(bytes, room);
-    to.commit(bytes.size());
-    to.flush();
+  // A gap would give later messages the numbers of earlier ones.
+  static void say_all(link& to, bytes_view bytes) {
+    if (!say_bytes_to(to, bytes))
+      to.abort();
   }
 
   void closed(link& at, const error&) override {
     if (&at == link_)
       link_ = nullptr;
   }
-  void writable(link&) override {}
-  void left(link&) override {}
-  void recalling(link&) override {}
-  void returned(link&) override {}
-  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
-  void problem(const error&) override {}
 
   simulated_network& net_;
   host_identity host_;

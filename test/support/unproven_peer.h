@@ -11,12 +11,13 @@
 #include "atbus/address.hpp"
 #include "dice.h"
 #include "protocol/control.h"
+#include "quiet_link_events.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 
 namespace atbus::detail {
 
-class unproven_peer final : private link_events {
+class unproven_peer final : private quiet_link_events {
  public:
   // On that host. It speaks in the name of `name`, to `to`.
   unproven_peer(simulated_network& net, host_identity host, const node_instance& name, bus_id to,
@@ -55,13 +56,6 @@ class unproven_peer final : private link_events {
       from.abort();
     return true;
   }
-  void closed(link&, const error&) override {}
-  void writable(link&) override {}
-  void left(link&) override {}
-  void recalling(link&) override {}
-  void returned(link&) override {}
-  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
-  void problem(const error&) override {}
 
   [[nodiscard]] introduction introduce() {
     introduction self;
@@ -131,9 +125,9 @@ class unproven_peer final : private link_events {
       case 11:
         return say(at, where_body{to_});
       case 12:
-        return say_bytes(at, anything(false));
+        return (void)say_bytes_to(at, anything(false));
       default:
-        return say_bytes(at, anything(true));
+        return (void)say_bytes_to(at, anything(true));
     }
   }
   // Bytes, behind a head of a known kind or not.
@@ -149,19 +143,8 @@ class unproven_peer final : private link_events {
     return made;
   }
   template <class Body>
-  void say(link& at, const Body& body) {
-    byte_buffer bytes;
-    encode(body, bytes);
-    say_bytes(at, bytes);
-  }
-  static void say_bytes(link& at, bytes_view bytes) {
-    status why;
-    std::byte* const room = at.claim(bytes.size(), message_purpose::control, why);
-    if (room == nullptr)
-      return;
-    std::copy(bytes.begin(), bytes.end(), room);
-    at.commit(bytes.size());
-    at.flush();
+  static void say(link& at, const Body& body) {
+    (void)say_to(at, body);
   }
 
   node_instance name_;

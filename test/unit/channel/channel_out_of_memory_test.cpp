@@ -236,7 +236,7 @@ TEST_P(ChannelOutOfMemory, ATimeIsUp) {
       [&] {
         auto p = open_pair(kind);
         (void)p->dialled.close(1ms);
-        std::this_thread::sleep_for(2ms);
+        std::this_thread::sleep_for(2ms);  // the linger time has passed without a poll
         return p;
       },
       [](pair_of_sets& p) {

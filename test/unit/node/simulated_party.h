@@ -3,6 +3,7 @@
 
 #include "protocol/control.h"
 #include "protocol/handshake.h"
+#include "quiet_link_events.h"
 #include "test.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
@@ -89,7 +90,7 @@ class party {
 };
 
 // On a node's host: dials it and registers, if it is told to; then says whatever a test wants.
-class hand_played final : private link_events {
+class hand_played final : private quiet_link_events {
  public:
   // `sole`: it says that it has no other link. `change`: of what it says of itself.
   hand_played(simulated_network& net, std::uint64_t id, std::uint64_t whom, bool registers,
@@ -113,18 +114,9 @@ class hand_played final : private link_events {
 
   template <class Body>
   void say(const Body& body) {
-    byte_buffer bytes;
-    encode(body, bytes);
-    say_bytes(bytes);
+    EXPECT_TRUE(say_to(*link_, body));
   }
-  void say_bytes(bytes_view bytes) {
-    status why;
-    std::byte* const at = link_->claim(bytes.size(), message_purpose::control, why);
-    ASSERT_NE(at, nullptr);
-    std::copy(bytes.begin(), bytes.end(), at);
-    link_->commit(bytes.size());
-    link_->flush();
-  }
+  void say_bytes(bytes_view bytes) { EXPECT_TRUE(say_bytes_to(*link_, bytes)); }
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] bool is_registered() const { return registered_; }
   [[nodiscard]] bool has_ended() const { return link_ == nullptr; }
@@ -168,12 +160,6 @@ class hand_played final : private link_events {
     return true;
   }
   void closed(link&, const error&) override { link_ = nullptr; }
-  void writable(link&) override {}
-  void left(link&) override {}
-  void recalling(link&) override {}
-  void returned(link&) override {}
-  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
-  void problem(const error&) override {}
 
   simulated_network& net_;
   bus_id id_;

@@ -4,25 +4,17 @@
 
 #include "node/core/link_output.h"
 #include "node/core/link_sharing.h"
+#include "quiet_link_events.h"
 #include "unit/node/core/parts_fixture.h"
 
 namespace atbus::detail {
 
-class full_hops final : public next_hops, public link_events {
+class full_hops final : public next_hops, public quiet_link_events {
  public:
   status pass_on(const routed_head&, bytes_view) noexcept override { return errc::would_block; }
   link_trust trust_towards(bus_id) const noexcept override { return link_trust::unproven; }
   void end_poll() noexcept override {}
   std::string way_to(bus_id) const override { return "no way"; }
-
-  void opened(link&, bool) override {}
-  void writable(link&) override {}
-  void closed(link&, const error&) override {}
-  void left(link&) override {}
-  void recalling(link&) override {}
-  void returned(link&) override {}
-  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
-  void problem(const error&) override {}
 
  private:
   bool received_other(link&, bytes_view, bool) override { return true; }

@@ -1,11 +1,12 @@
 // Who answers where a node was dialled and has no token: its welcome changes nothing about other links.
 #include "node_core_fixture.h"
+#include "quiet_link_events.h"
 
 namespace atbus::detail {
 namespace {
 
 // Listens at an address, answers each hello in the name of another incarnation, and says nothing more.
-class welcoming_peer final : private link_events {
+class welcoming_peer final : private quiet_link_events {
  public:
   welcoming_peer(simulated_network& net, std::uint64_t place, const node_instance& name)
       : name_(name), way_(net, {.host = host_of(place)}, [this, &net] {
@@ -19,7 +20,6 @@ class welcoming_peer final : private link_events {
   int ended = 0;
 
  private:
-  void opened(link&, bool) override {}
   bool received_other(link& from, bytes_view message, bool) override {
     if (message[0] != static_cast<std::byte>(message_kind::hello))
       return true;
@@ -29,23 +29,10 @@ class welcoming_peer final : private link_events {
     body.self.nonce[0] = static_cast<std::byte>(++welcomes);
     body.self.message_limit = 1024;
     body.version = body.self.version_max;
-    byte_buffer bytes;
-    encode(body, bytes);
-    status why;
-    std::byte* const at = from.claim(bytes.size(), message_purpose::control, why);
-    EXPECT_NE(at, nullptr);
-    std::copy(bytes.begin(), bytes.end(), at);
-    from.commit(bytes.size());
-    from.flush();
+    EXPECT_TRUE(say_to(from, body));
     return true;
   }
   void closed(link&, const error&) override { ++ended; }
-  void writable(link&) override {}
-  void left(link&) override {}
-  void recalling(link&) override {}
-  void returned(link&) override {}
-  bool inherited(const node_instance&, bytes_view, bool, bool) override { return true; }
-  void problem(const error&) override {}
 
   node_instance name_;
   simulated_transport way_;
