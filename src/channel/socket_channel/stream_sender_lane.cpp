@@ -31,7 +31,7 @@ void stream_sender::take_offer() noexcept {
   if (*link_->offered_lane() == no_lane || !segment || !bell || lane_ != nullptr)
     return;
   // On any error the socket stays in use.
-  const error refused = error_of(errc::out_of_memory, [&]() -> error {
+  (void)error_of(errc::out_of_memory, [&]() -> error {
     auto taken = make_handed_sender(std::move(segment), std::move(bell), text_,
                                     *link_->offered_lane(), options_, &writer_);
     if (!taken)
@@ -48,7 +48,6 @@ void stream_sender::take_offer() noexcept {
     lane_ = made.release();
     return {};
   });
-  (void)refused;
 }
 
 bool stream_sender::move_on_to_lane() noexcept {

@@ -7,6 +7,7 @@
 #include "channel/connection/connection_set.h"
 #include "channel/stream/frame_queue.h"
 #include "core/error_text.h"
+#include "core/first_exception.h"
 #include "node/link/lane_transport.h"
 #include "protocol/control.h"
 #include "protocol/message_head.h"
@@ -236,26 +237,22 @@ void stream_transport::take_over(connection at) {
     return events_->problem(
         {errc::protocol_error, at.peer() + ": the other end has not said who it is in its lane"});
   }
-  void* const user = before != nullptr ? before->context : nullptr;
-  made->context = user;
-  try {
+  void* const session = before != nullptr ? before->context : nullptr;
+  made->context = session;
+  first_exception thrown;
+  bool is_told = false;
+  thrown.keep([&] {
     events_->opened(*made, before == nullptr);
-  } catch (const std::bad_alloc&) {
-    if (before != nullptr && made->context == user) {  // the connection's end is the end of both
-      made->context = nullptr;
-      made->abort();
-      throw;
-    }
-    if (before != nullptr) {
-      at.set_context(nullptr);
-      remove(*before);
-    }
-    throw;
-  }
-  if (before != nullptr) {
+    is_told = true;
+  });
+  if (!is_told && made->context == session) {  // the end of the connection ends the session
+    made->context = nullptr;
+    made->abort();
+  } else if (before != nullptr) {
     at.set_context(nullptr);
     remove(*before);
   }
+  thrown.rethrow();
 }
 
 void stream_transport::tell_opened(connection at) {
