@@ -1,105 +1,38 @@
 #include "node/directory/nodes_file.h"
 
-// The assertions of toml++ 3.3 end the process, or mislead the optimizer, for some files that are only
-// wrong, such as "[[[[". What they assert is checked again behind them.
-#pragma push_macro("NDEBUG")
-#undef NDEBUG
-#define TOML_ASSERT(expr) static_assert(true)
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-#pragma pop_macro("NDEBUG")
-
-#include <algorithm>
 #include <utility>
 
 #include "atbus/address.hpp"
 #include "atbus/bus_id.hpp"
 #include "core/text.h"
+#include "node/files/toml_reader.h"
 
 namespace atbus::detail {
 namespace {
 
-class nodes_reader {
+class nodes_reader : toml_reader {
  public:
-  explicit nodes_reader(std::string_view name) : name_(name) {}
+  explicit nodes_reader(std::string_view name) noexcept : toml_reader(name) {}
 
   result<node_addresses> read(std::string_view text);
 
  private:
-  [[nodiscard]] error at(const toml::source_position& where, std::string_view what) const;
-  [[nodiscard]] error at(const toml::node& where, std::string_view what) const {
-    return at(where.source().begin, what);
-  }
   // Each says what is wrong; no error: it was taken.
-  error check_lines(std::string_view text) const;
   error take_all(const toml::table& root);
   error take_node(const toml::table& entry);
   error take_addresses(const toml::node* value, const toml::table& entry,
                        std::vector<std::string>& into) const;
   [[nodiscard]] result<bus_id> id_of(const toml::node* value, const toml::table& entry) const;
 
-  std::string_view name_;
   node_addresses nodes_;
   std::unordered_map<std::uint64_t, toml::source_index> lines_;  // of their entries
 };
 
-error nodes_reader::at(const toml::source_position& where, std::string_view what) const {
-  return {errc::invalid_argument, std::string{name_} + ":" + std::to_string(where.line) + ":" +
-                                      std::to_string(where.column) + ": " + std::string{what}};
-}
-
-// Where a line has a letter beyond ASCII, or a text over several lines, outside of texts and comments:
-// toml++ 3.3 looks such a letter up in a table that it may leave at the end. npos: nowhere.
-std::size_t find_stray(std::string_view line) noexcept {
-  char quote = 0;
-  for (std::size_t i = 0; i != line.size(); ++i) {
-    const char c = line[i];
-    if (quote != 0) {
-      if (c == quote)
-        quote = 0;
-      else if (c == '\\' && quote == '"' && i + 1 != line.size())
-        ++i;
-    } else if (c == '#') {
-      break;
-    } else if (static_cast<unsigned char>(c) >= 0x80 ||
-               ((c == '"' || c == '\'') && line.substr(i, 3) == std::string(3, c))) {
-      return i;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    }
-  }
-  return std::string_view::npos;
-}
-
-error nodes_reader::check_lines(std::string_view text) const {
-  toml::source_index line = 1;
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    if (end - begin > nodes_file_line_max) {
-      return at({line, 1}, "the line is longer than " + std::to_string(nodes_file_line_max) +
-                               " bytes; a list of addresses may go over several lines");
-    }
-    if (const std::size_t stray = find_stray(text.substr(begin, end - begin));
-        stray != std::string_view::npos) {
-      return at({line, static_cast<toml::source_index>(stray + 1)},
-                "outside of texts and comments there is ASCII only, and a text ends in its line");
-    }
-    begin = end + 1;
-  }
-  return {};
-}
-
 result<node_addresses> nodes_reader::read(std::string_view text) {
-  if (error bad = check_lines(text); !bad)
-    return bad;
-  const toml::parse_result parsed = toml::parse(text);
-  if (!parsed) {
-    std::string what{parsed.error().description()};
-    std::replace_if(
-        what.begin(), what.end(), [](char c) { return !is_printable(c); }, '?');
-    return at(parsed.error().source().begin, what);
-  }
-  if (error bad = take_all(parsed.table()); !bad)
+  const result<toml::table> root = parse(text);
+  if (!root)
+    return root.error();
+  if (error bad = take_all(*root); !bad)
     return bad;
   return std::move(nodes_);
 }

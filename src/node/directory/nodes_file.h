@@ -14,10 +14,6 @@
 
 namespace atbus::detail {
 
-inline constexpr std::size_t nodes_file_size_max = std::size_t{8} * 1024 * 1024;
-// toml++ descends once for each part of a dotted key when it destroys what it has read: this and its
-// own limit of 256 nested values keep that within 2 MiB of stack.
-inline constexpr std::size_t nodes_file_line_max = 1000;
 inline constexpr std::size_t nodes_file_nodes_max = 65536;
 inline constexpr std::size_t nodes_file_addresses_max = 16;  // of one node
 

@@ -145,7 +145,7 @@ TEST_F(FileDirectory, WaitsForNothing) {
 
 TEST_F(FileDirectory, RefusesAFileThatIsTooLongUnread) {
   std::ofstream{path_}.close();
-  ASSERT_EQ(truncate(path_.c_str(), nodes_file_size_max + 1), 0);
+  ASSERT_EQ(truncate(path_.c_str(), watched_file_size_max + 1), 0);
   const error bad = nodes_.poll();
   EXPECT_NE(bad.text().find("more than 8M bytes"), std::string::npos) << bad.text();
 }

@@ -1,5 +1,6 @@
 // What stands in a nodes file, and where it says that something is wrong.
 #include "node/directory/nodes_file.h"
+#include "node/files/watched_file.h"
 
 #include "sanitizer.h"
 #include "test.h"
@@ -109,7 +110,7 @@ TEST(NodesFile, RefusesMoreThanItsLimits) {
   for (std::size_t i = 0; i <= nodes_file_addresses_max; ++i)
     many += "\"unix://@" + std::to_string(i) + "\",\n";
   EXPECT_TRUE(says(problem_of(many + "]"), "more than 16 addresses"));
-  EXPECT_TRUE(says(problem_of("\n#" + std::string(nodes_file_line_max, ' ')), "nodes.toml:2:1"));
+  EXPECT_TRUE(says(problem_of("\n#" + std::string(watched_file_line_max, ' ')), "nodes.toml:2:1"));
   std::string crowd = "node = [\n";
   for (std::size_t i = 0; i <= nodes_file_nodes_max; ++i)
     crowd += "1,\n";
@@ -126,7 +127,7 @@ TEST(NodesFile, StandsTheDeepestNestingThatItsLinesAllow) {
 #endif
   for (int level = 0; level < levels; ++level) {
     deep += level == 0 ? "a" : "{a";
-    for (std::size_t i = 0; i < nodes_file_line_max / 2 - 3; ++i)
+    for (std::size_t i = 0; i < watched_file_line_max / 2 - 3; ++i)
       deep += ".a";
     deep += "=[\n";
   }
