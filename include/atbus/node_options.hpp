@@ -180,6 +180,14 @@ class node_options {
     return *this;
   }
 
+  /// A file of access rules (doc/security.md, "Access rules"): which nodes may register from where, and
+  /// who may send what to whom. It is read when the node is made, and again when it has changed. Default:
+  /// none, everything is allowed.
+  node_options& access(std::string file) {
+    access_file_ = std::move(file);
+    return *this;
+  }
+
   /// Overwrites the bytes of each token; the number of tokens stays the same. For programs that
   /// keep the options after they have made the node.
   ATBUS_API void wipe_tokens() noexcept;
@@ -237,6 +245,8 @@ class node_options {
   [[nodiscard]] std::size_t requests() const noexcept { return requests_; }
   /// How long run() goes on after stop().
   [[nodiscard]] std::chrono::nanoseconds drain() const noexcept { return drain_; }
+  /// The path of the file of access rules; empty if there is none.
+  [[nodiscard]] const std::string& access_file() const noexcept { return access_file_; }
   /// The path of the directory's file; empty if there is none.
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
   /// The directory of the program's own; null if there is none.
@@ -266,6 +276,7 @@ class node_options {
   std::size_t clients_ = 64;
   std::size_t requests_ = 16 * 1024;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
+  std::string access_file_;
   std::string directory_file_;
   std::shared_ptr<atbus::directory> directory_;
 };

@@ -40,6 +40,9 @@ struct node_stats {
   std::uint64_t relayed = 0;     ///< Messages of other nodes that were passed on.
   /// Messages not passed on: no route, or no room on it. The origin is told of all but broadcasts.
   std::uint64_t relay_drops = 0;
+  /// Messages, requests, commands and broadcasts that the access rules refused: this node's own, those
+  /// that came, and those that were not passed on.
+  std::uint64_t access_denied = 0;
   std::uint64_t acknowledgements = 0;    ///< Acknowledgements sent.
   std::uint64_t sessions_forgotten = 0;  ///< Sessions of nodes that were away for too long.
 };

@@ -50,7 +50,7 @@ void for_each_field(Body& body, const Field& field) {
     field(3, "sole", body.resume.sole);
     field(4, "superseded", body.resume.superseded);
   }
-  if constexpr (requires { body.reason; }) {
+  if constexpr (requires { body.text; }) {
     field(1, "reason", body.reason);
     field(2, "text", body.text);
   }
@@ -63,6 +63,11 @@ void for_each_field(Body& body, const Field& field) {
     field(1, "next", body.next);
     field(2, "before", body.before);
     field(3, "turn", body.turn);
+  }
+  if constexpr (std::same_as<type, turned_away_body>) {
+    field(1, "number", body.number);
+    field(2, "type", body.type);
+    field(3, "reason", body.reason);
   }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);
@@ -209,6 +214,7 @@ template void encode(const where_body&, byte_buffer&);
 template void encode(const found_body&, byte_buffer&);
 template void encode(const cancel_body&, byte_buffer&);
 template void encode(const in_hand_body&, byte_buffer&);
+template void encode(const turned_away_body&, byte_buffer&);
 
 template error decode(bytes_view, hello_body&);
 template error decode(bytes_view, welcome_body&);
@@ -225,5 +231,6 @@ template error decode(bytes_view, where_body&);
 template error decode(bytes_view, found_body&);
 template error decode(bytes_view, cancel_body&);
 template error decode(bytes_view, in_hand_body&);
+template error decode(bytes_view, turned_away_body&);
 
 }  // namespace atbus::detail

@@ -176,6 +176,15 @@ struct in_hand_body {
   friend bool operator==(const in_hand_body&, const in_hand_body&) = default;
 };
 
+// A message of the flow was not handed to its handler, and will not be. There is no answer.
+struct turned_away_body {
+  static constexpr auto kind = message_kind::turned_away;
+  std::uint64_t number = 0;
+  std::uint64_t type = 0;  // the user's
+  errc reason = errc::denied;
+  friend bool operator==(const turned_away_body&, const turned_away_body&) = default;
+};
+
 // Replaces the contents of `message` by a whole message with its head, at most control_size_max bytes.
 // Allocates nothing if `message` has the room.
 template <class Body>

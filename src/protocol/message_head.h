@@ -39,6 +39,7 @@ enum class message_kind : std::uint8_t {
   found,
   cancel,
   in_hand,
+  turned_away,
 };
 inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
@@ -56,13 +57,15 @@ inline constexpr std::size_t message_kind_count =  // of those below 0x80
     return "cancel";
   if (kind == message_kind::in_hand)
     return "in hand";
+  if (kind == message_kind::turned_away)
+    return "turned away";
   return names[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_known(message_kind kind) noexcept {
   return static_cast<std::size_t>(kind) < message_kind_count || kind == message_kind::where ||
          kind == message_kind::found || kind == message_kind::cancel ||
-         kind == message_kind::in_hand;
+         kind == message_kind::in_hand || kind == message_kind::turned_away;
 }
 
 // Unknown kinds with this bit are ignored; any other unknown kind violates the protocol.

@@ -221,9 +221,34 @@ std::string describe_peer(int fd) {
 }
 
 bool is_of_our_user(int fd) noexcept {
+  const link_origin from = remote_origin(fd);
+  return from.where == link_origin::place::host && from.user == geteuid();
+}
+
+link_origin remote_origin(int fd) noexcept {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return {};
+  link_origin from{.where = link_origin::place::network};
+  if (storage.ss_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, &storage, sizeof in);
+    from.address[10] = from.address[11] = std::byte{0xff};
+    std::memcpy(&from.address[12], &in.sin_addr, sizeof in.sin_addr);
+    return from;
+  }
+  if (storage.ss_family == AF_INET6) {
+    sockaddr_in6 in{};
+    std::memcpy(&in, &storage, sizeof in);
+    std::memcpy(from.address.data(), &in.sin6_addr, sizeof in.sin6_addr);
+    return from;
+  }
   ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+  length = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return {};
+  return {.where = link_origin::place::host, .user = peer.uid};
 }
 
 void let_descriptors_through(int fd, bool allowed) noexcept {

@@ -13,6 +13,7 @@
 
 #include "atbus/address.hpp"
 #include "atbus/status.hpp"
+#include "core/link_origin.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -37,6 +38,8 @@ struct socket_address {
 // Whether the other end of a connected Unix socket belongs to a process of the same user, as the kernel noted
 // when it connected or listened. False for TCP.
 [[nodiscard]] bool is_of_our_user(int fd) noexcept;
+// Where a connected socket leads to, as the kernel says.
+[[nodiscard]] link_origin remote_origin(int fd) noexcept;
 // Allows or refuses descriptors through this Unix socket (SO_PASSRIGHTS, Linux 6.16; older kernels allow
 // them). Accepted sockets inherit the setting. Descriptors of other users are refused, because closing the
 // last copy may block, such as for a TCP socket that lingers.

@@ -72,6 +72,12 @@ link_trust simulated_link::trust() const noexcept {
   }
 }
 
+// All simulated hosts have the address ::, and all processes there belong to root.
+link_origin simulated_link::origin() const noexcept {
+  return {.where = wire_->kind == link_kind::tcp ? link_origin::place::network
+                                                 : link_origin::place::host};
+}
+
 std::string simulated_link::peer() const {
   return end_ == 0 ? wire_->to : "a caller of " + wire_->to;
 }

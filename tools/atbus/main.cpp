@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "atbus/access.h"
 #include "atbus/bench/bench.h"
 #include "atbus/bench/worker.h"
 #include "atbus/build_settings.hpp"
@@ -27,6 +28,7 @@ int run(int argc, const char* const* argv) {
   atbus::bench::add_bench(app);
   atbus::tool::add_shm(app);
   atbus::tool::add_command(app);
+  atbus::tool::add_access(app);
   atbus::tool::add_errors(app);
   try {
     app.parse(argc, argv);

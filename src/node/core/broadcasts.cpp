@@ -47,6 +47,8 @@ status broadcasts::start(const id_range& to, std::uint32_t type, bytes_view payl
     return node_.fault.code();
   if (payload.size() > node_.options.message_limit())
     return {errc::message_too_large, payload.size(), node_.options.message_limit()};
+  if (!access_.lets_broadcast(node_.self.id, to, type))
+    return errc::denied;
   // Random at first, so that the numbers of two incarnations differ. 0 is none.
   if (last_number_ == 0)
     last_number_ = node_.on.random.word();
@@ -130,6 +132,8 @@ void broadcasts::take(session& from, bytes_view message) {
     acknowledgements_.acknowledge_at_once(from);
   const bool is_unproven = (head.flags & flag_unproven) != 0 || reach_.is_unproven_link(from);
   head.flags = is_unproven ? flag_unproven : std::uint8_t{0};
+  if (!access_.lets_broadcast(head.source, head.to, head.type))
+    return;
   if (head.hops_left > 1 && from.of->as != relation::peer) {
     --head.hops_left;
     node_.stats.relayed += spread(head, message, from.of).sent;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atbus/id_range.hpp"
+#include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/inbox.h"
 #include "node/core/outbox.h"
@@ -25,11 +26,13 @@ struct broadcast_head;
 
 class broadcasts {
  public:
-  broadcasts(node_context& node, event_queue& events, const route_table& routes,
-             const reachability& reach, outbox& user, link_output& output, acknowledgements& acks,
-             session_set& sessions, inbox& delivery, next_hops& answers)
+  broadcasts(node_context& node, event_queue& events, access_control& access,
+             const route_table& routes, const reachability& reach, outbox& user,
+             link_output& output, acknowledgements& acks, session_set& sessions, inbox& delivery,
+             next_hops& answers)
       : node_(node),
         events_(events),
+        access_(access),
         routes_(routes),
         reach_(reach),
         outbox_(user),
@@ -74,6 +77,7 @@ class broadcasts {
 
   node_context& node_;
   event_queue& events_;
+  access_control& access_;
   const route_table& routes_;
   const reachability& reach_;
   outbox& outbox_;

@@ -60,6 +60,12 @@ status command_exchange::ask(bus_id to, const std::vector<std::string>& words,
     return errc::closed;
   if (!node_.fault)
     return node_.fault.code();
+  if (const status allowed =
+          to == node_.self.id ? status{} : access_.check_command_sent(to, words.front());
+      !allowed) {
+    ++node_.stats.refused;
+    return allowed;
+  }
   if (asked_.size() == asked_max) {
     ++node_.stats.would_block;
     asked_in_vain_.insert(to);
@@ -139,6 +145,10 @@ bool command_exchange::deliver(const node_instance& source, const message_head& 
   ++node_.stats.commands;
   command received{answers_,   source.id, source.incarnation, body.number, std::move(body.words),
                    redelivered};
+  if (source != node_.self && !access_.admits_command(source.id, received.name())) {
+    (void)received.answer(errc::denied, {});
+    return true;
+  }
   const auto named = events_.handlers().on_command_named.find(received.name());
   const bool has_name = named != events_.handlers().on_command_named.end() && named->second;
   if (const auto& handler = has_name ? named->second : events_.handlers().on_command)
@@ -161,7 +171,7 @@ void command_exchange::deliver_reply(bus_id source, errc how, std::uint64_t numb
   ++node_.stats.replies;
   const command_call call = std::move(found->second.call);
   forget(found);
-  if (how != errc::ok && how != errc::unknown_command)
+  if (how != errc::ok && how != errc::unknown_command && how != errc::denied)
     how = errc::command_failed;
   call(how == errc::ok ? status{} : status{how, source.value()}, command_reply{std::move(values)});
 }
@@ -170,6 +180,12 @@ bool command_exchange::has_expired(const message_head& head, bytes_view payload)
   command_body body;
   return (head.flags & command_flags) == flag_command && decode(payload, body) &&
          body.deadline <= node_.now();
+}
+
+bool command_exchange::may_go(bus_id to, const held_message& what) {
+  command_body body;
+  return !decode(what.bytes, body) || body.words.empty() ||
+         access_.check_command_sent(to, body.words.front());
 }
 
 void command_exchange::undelivered(const held_message& what, errc reason) {

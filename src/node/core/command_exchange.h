@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "atbus/command.hpp"
+#include "node/core/access_control.h"
 #include "node/core/directory_watch.h"
 #include "node/core/event_queue.h"
 #include "node/core/outbox.h"
@@ -25,10 +26,12 @@ namespace atbus::detail {
 
 class command_exchange {
  public:
-  command_exchange(node_context& node, event_queue& events, peer_table& peers, outbox& user,
-                   peer_retention& retention, directory_watch& directory)
+  command_exchange(node_context& node, event_queue& events, access_control& access,
+                   peer_table& peers, outbox& user, peer_retention& retention,
+                   directory_watch& directory)
       : node_(node),
         events_(events),
+        access_(access),
         peers_(peers),
         outbox_(user),
         retention_(retention),
@@ -51,6 +54,8 @@ class command_exchange {
   void undelivered(const held_message& what, errc reason);
   // When the time of the command in that message is over; none: its call was made already.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent) const;
+  // Whether the access rules let that command of this node's go there.
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what);
   void close() noexcept;
 
  private:
@@ -71,6 +76,7 @@ class command_exchange {
 
   node_context& node_;
   event_queue& events_;
+  access_control& access_;
   peer_table& peers_;
   outbox& outbox_;
   peer_retention& retention_;

@@ -129,7 +129,7 @@ void link_output::open_path(session& path) noexcept {
   if (of.id == bus_id{})
     return;  // commands only, and replies
   if (of.current != &path || of.next != nullptr || of.out.holds() || path.shared || node_.closed ||
-      node_.leaving)
+      node_.leaving || of.checked_to)
     return;
   const direct_place place = path.at.place();
   // It can't be seen whether a claim in a lane is open: nothing is left that flush() might put there.

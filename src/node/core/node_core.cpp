@@ -41,7 +41,11 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
       {.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
        .exchange_undelivered = [this](const held_message& what,
                                       errc reason) { exchange_undelivered(what, reason); }});
-  peers_.set({.made = [this](peer& of) { retention_.made(of); },
+  peers_.set({.made =
+                  [this](peer& of) {
+                    access_.mark(of);
+                    retention_.made(of);
+                  },
               .erased =
                   [this](peer& of) {
                     choice_.forget(of);
@@ -60,6 +64,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
   on.channels.start(node_.self, *this);
   if (node_.fault && is_client() && (!options.parents().empty() || routes_.own()))
     node_.fault = error{errc::invalid_argument, "a node without a bus id has no place in a tree"};
+  if (node_.fault)
+    node_.fault = access_.open([this] { apply_access(); });
   if (node_.fault)
     node_.fault = tree_.dial_parent();
   if (node_.fault)

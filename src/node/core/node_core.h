@@ -5,6 +5,7 @@
 //   link_output       what goes into a link         outbox           the user's messages
 //   acknowledgements, liveness, link_sharing        what a link costs and proves
 //   registration, dialing, link_choice, peer_retention               how links come, are used and go
+//   access_control    what the rules allow
 //   relay, broadcasts, tree_membership, sibling_links, reachability  other nodes between
 //   command_exchange, request_exchange, sleeping_coroutines, inbox, loopback, ready_waits, directory_watch
 //
@@ -23,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/broadcasts.h"
 #include "node/core/command_exchange.h"
@@ -149,6 +151,10 @@ class node_core final : private link_events {
   bool received_special(link& from, bytes_view message, bool redelivered);
   bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
+  [[nodiscard]] bool admits(bus_id source, const message_head& head, session* by);
+  void turned_away(session& from, const turned_away_body& body);
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what);
+  void apply_access();
   void control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);
   void acknowledged(session& by, std::uint64_t handled);
@@ -170,13 +176,14 @@ class node_core final : private link_events {
   node_context node_;
   receive_path receive_{node_, receive_path_};
   event_queue events_{node_, receive_};
+  access_control access_{node_, events_};
   ready_waits ready_{node_, events_};
   peer_table peers_{node_};
   route_table routes_;
   parent_search parent_;
   sibling_search sibling_search_;
   session_list session_list_;
-  relay relay_{node_,     routes_,   reach_,    output_,    sharing_, acknowledgements_,
+  relay relay_{node_,     access_,   routes_,   reach_,     output_, sharing_, acknowledgements_,
                sessions_, circuits_, siblings_, broadcasts_};
   circuits circuits_;
   reachability reach_{node_, routes_, parent_};
@@ -191,23 +198,24 @@ class node_core final : private link_events {
   directory_watch directory_{node_, events_, peers_, dialing_, retention_};
   loopback loopback_{node_, events_};
   bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
-  outbox outbox_{node_,   receive_,  events_,   peers_,     reach_,
+  outbox outbox_{node_,   receive_,  events_,   access_,    peers_,    reach_,
                  output_, sessions_, loopback_, retention_, directory_};
-  command_exchange commands_{node_, events_, peers_, outbox_, retention_, directory_};
-  request_exchange requests_{node_, events_, peers_, outbox_, output_, retention_, directory_};
+  command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
+  request_exchange requests_{node_,   events_, access_,    peers_,
+                             outbox_, output_, retention_, directory_};
   sleeping_coroutines sleeping_{node_};
   inbox inbox_{node_, events_, commands_, requests_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,
                         peers_, sessions_, dialing_, retention_};
   sibling_links siblings_{node_,  events_, routes_,   reach_,   sibling_search_,
                           peers_, output_, sessions_, dialing_, retention_};
-  broadcasts broadcasts_{node_,   events_,           routes_,   reach_, outbox_,
-                         output_, acknowledgements_, sessions_, inbox_, relay_};
+  broadcasts broadcasts_{node_,   events_,           access_,   routes_, reach_, outbox_,
+                         output_, acknowledgements_, sessions_, inbox_,  relay_};
   link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
                       sessions_, retention_, commands_, requests_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};
-  registration registration_{node_,     events_,  peers_, routes_,   reach_, output_,
-                             sessions_, dialing_, tree_,  liveness_, choice_};
+  registration registration_{node_,   events_,   access_,  peers_, routes_,   reach_,
+                             output_, sessions_, dialing_, tree_,  liveness_, choice_};
 };
 
 }  // namespace atbus::detail

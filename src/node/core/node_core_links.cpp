@@ -34,8 +34,9 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
   session* const by = session_of(from);
   std::uint32_t type = 0;
   if (node_.closed || by == nullptr || by->stage != session_stage::registered ||
-      by->of->in_from != by || !by->of->in.is_next_new() || by->instance.id == bus_id{} ||
-      !events_.empty() || message.size() - message_head_size > node_.options.message_limit() ||
+      by->of->in_from != by || !by->of->in.is_next_new() || by->of->checked_from ||
+      by->instance.id == bus_id{} || !events_.empty() ||
+      message.size() - message_head_size > node_.options.message_limit() ||
       !is_plain_data(message.data(), type)) [[unlikely]]
     return received_special(from, message, redelivered);
   acknowledgements_.count_handled(*by, true);
@@ -106,6 +107,8 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   acknowledgements_.count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
+      if (!admits(by.instance.id, head, &by)) [[unlikely]]
+        return;
       if (!inbox_.deliver_any(by.instance, head, payload_of(message),
                               redelivered || (head.flags & flag_redelivered) != 0,
                               is_here(by.host))) [[unlikely]]
@@ -119,6 +122,68 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
       return;
     case incoming_flow::verdict::violation:
       return sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
+  }
+}
+
+// Of a message; requests and commands are answered where they are handled. `by`: its sender is told over that
+// link; null: there is none.
+bool node_core::admits(bus_id source, const message_head& head, session* by) {
+  if ((head.flags & exchange_flags) != 0 || source == bus_id{} ||
+      access_.admits(source, message_class::message, head.type))
+    return true;
+  if (by != nullptr)
+    output_.say(*by, turned_away_body{.number = by->of->in.position().last, .type = head.type},
+                message_purpose::data);
+  return false;
+}
+
+// Its outcome was not known before: what a link takes is not reported.
+void node_core::turned_away(session& from, const turned_away_body& body) {
+  peer& of = *from.of;
+  if (body.number <= of.turned_away || body.number > of.out.last_sent() ||
+      !events_.tell_before_message(&from))
+    return;
+  of.turned_away = body.number;
+  held_message what;
+  what.number = body.number;
+  what.type = static_cast<std::uint32_t>(body.type);
+  ++node_.stats.not_delivered;
+  events_.tell_undelivered(of.id, std::move(what), errc::denied);
+}
+
+bool node_core::may_go(bus_id to, const held_message& what) {
+  switch (what.flags & exchange_flags) {
+    case 0:
+      return bool{access_.check_sent(to, message_class::message, what.type)};
+    case flag_request:
+      return bool{access_.check_sent(to, message_class::request, what.type)};
+    case flag_command:
+      return commands_.may_go(to, what);
+    default:
+      return true;  // an answer
+  }
+}
+
+// What the rules forbid from now on ends: links, and what waits to be sent.
+void node_core::apply_access() {
+  outbox_.give_up_claim();
+  for (const auto& [id, of] : peers_.all()) {
+    access_.mark(*of);
+    of->out.abandon_if([this, to = of->id](const held_message& one) { return !may_go(to, one); },
+                       errc::denied, events_.reporter(of->id));
+  }
+  for (const auto& of : peers_.clients())
+    access_.mark(*of);
+  for (const auto& one : session_list_) {
+    if (one->stage != session_stage::registered)
+      continue;
+    const bool is_direct = one->is_direct;
+    const error bad = access_.check_registration(
+        one->at, one->instance.id, is_direct ? one->of->range : std::optional<id_range>{});
+    if (bad)
+      continue;
+    events_.log(bad.text());
+    sessions_.drop(*one, true, errc::denied, bad.text());
   }
 }
 
@@ -161,6 +226,10 @@ void node_core::control(session& from, const message_head& head, bytes_view mess
     case message_kind::in_hand:
       if (in_hand_body body; read(body))
         requests_.asked_about(from.instance, body.number);
+      return;
+    case message_kind::turned_away:
+      if (turned_away_body body; read(body) && from.of != nullptr)
+        turned_away(from, body);
       return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
@@ -393,6 +462,8 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
             " to an earlier incarnation of this node is not carried out: " + "its time is over");
     return true;
   }
+  if (!admits(source.id, head, nullptr))
+    return true;
   if (!events_.tell_before_message(nullptr))
     return false;
   (void)inbox_.deliver_any(source, head, payload_of(message),

@@ -109,6 +109,14 @@ bool outbox::make_room(peer& in, std::size_t length) {
   return false;
 }
 
+// A command has its name in the payload: command_exchange sees to it.
+status outbox::check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept {
+  if (to == node_.self.id || (flags & command_flags) != 0)
+    return {};
+  const bool is_request = (flags & flag_request) != 0;
+  return access_.check_sent(to, is_request ? message_class::request : message_class::message, type);
+}
+
 std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
                              std::size_t length, status& why) {
   ++output_.path().claims;
@@ -120,6 +128,8 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
     return refuse(errc::not_supported, why);
   if (length > node_.options.message_limit()) [[unlikely]]
     return refuse({errc::message_too_large, length, node_.options.message_limit()}, why);
+  if (const status allowed = check_access(to, type, flags); !allowed) [[unlikely]]
+    return refuse(allowed, why);
   if (in != nullptr && in->current != nullptr && in->next == nullptr && !in->out.holds())
       [[likely]] {
     std::byte* at = nullptr;

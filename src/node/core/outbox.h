@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <list>
 
+#include "node/core/access_control.h"
 #include "node/core/directory_watch.h"
 #include "node/core/event_queue.h"
 #include "node/core/link_output.h"
@@ -23,12 +24,13 @@ namespace atbus::detail {
 
 class outbox {
  public:
-  outbox(node_context& node, receive_path& receive, event_queue& events, peer_table& peers,
-         const reachability& reach, link_output& output, session_set& sessions, loopback& own,
-         peer_retention& retention, directory_watch& directory)
+  outbox(node_context& node, receive_path& receive, event_queue& events, access_control& access,
+         peer_table& peers, const reachability& reach, link_output& output, session_set& sessions,
+         loopback& own, peer_retention& retention, directory_watch& directory)
       : node_(node),
         receive_(receive),
         events_(events),
+        access_(access),
         peers_(peers),
         reach_(reach),
         output_(output),
@@ -92,12 +94,14 @@ class outbox {
                                     std::size_t length, status& why, std::byte*& at);
   // False: what is held for the peer has no room for it.
   [[nodiscard]] bool make_room(peer& in, std::size_t length);
+  [[nodiscard]] status check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept;
   void commit_held(std::size_t length) noexcept;
   std::byte* refuse(status reason, status& why) noexcept;
 
   node_context& node_;
   receive_path& receive_;
   event_queue& events_;
+  access_control& access_;
   peer_table& peers_;
   const reachability& reach_;
   link_output& output_;
@@ -125,7 +129,7 @@ inline std::byte* outbox::claim_in_link(peer* in, std::uint32_t type, std::uint8
   if (in == nullptr || in->current == nullptr || in->next != nullptr || in->out.holds() ||
       !in->out.follows(in->out.accepted() + 1) ||
       length > std::min(in->message_limit, node_.options.message_limit()) || node_.closed ||
-      node_.leaving || held_.in != nullptr || held_.to_self) [[unlikely]]
+      node_.leaving || in->checked_to || held_.in != nullptr || held_.to_self) [[unlikely]]
     return nullptr;
   session& path = *in->current;
   const std::size_t size = message_head_size + length;

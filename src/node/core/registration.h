@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "node/core/access_control.h"
 #include "node/core/dialing.h"
 #include "node/core/event_queue.h"
 #include "node/core/link_choice.h"
@@ -24,12 +25,13 @@ namespace atbus::detail {
 
 class registration {
  public:
-  registration(node_context& node, event_queue& events, peer_table& peers,
+  registration(node_context& node, event_queue& events, access_control& access, peer_table& peers,
                const route_table& routes, const reachability& reach, link_output& output,
                session_set& sessions, dialing& dials, tree_membership& tree, liveness& alive,
                link_choice& choice)
       : node_(node),
         events_(events),
+        access_(access),
         peers_(peers),
         routes_(routes),
         reach_(reach),
@@ -74,6 +76,7 @@ class registration {
 
   node_context& node_;
   event_queue& events_;
+  access_control& access_;
   peer_table& peers_;
   const route_table& routes_;
   const reachability& reach_;

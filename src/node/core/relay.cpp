@@ -79,7 +79,9 @@ void relay::take(session& from, bytes_view message) {
   if (head.destination == node_.self.id)
     return circuits_.arrived(head, message, is_unproven ? link_trust::unproven : from.at.trust());
   status sent = errc::hop_limit;
-  if (head.hops_left > 1) {
+  if (!access_.lets_pass(head.source, head.destination)) {
+    sent = errc::denied;
+  } else if (head.hops_left > 1) {
     --head.hops_left;
     sent = send_on(head, carried_by(message), from.of);
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/broadcasts.h"
 #include "node/core/link_output.h"
@@ -21,10 +22,12 @@ namespace atbus::detail {
 
 class relay final : public next_hops {
  public:
-  relay(node_context& node, const route_table& routes, const reachability& reach,
-        link_output& output, link_sharing& sharing, acknowledgements& acks, session_set& sessions,
-        circuits& own, sibling_links& siblings, broadcasts& sent)
+  relay(node_context& node, access_control& access, const route_table& routes,
+        const reachability& reach, link_output& output, link_sharing& sharing,
+        acknowledgements& acks, session_set& sessions, circuits& own, sibling_links& siblings,
+        broadcasts& sent)
       : node_(node),
+        access_(access),
         routes_(routes),
         reach_(reach),
         output_(output),
@@ -51,6 +54,7 @@ class relay final : public next_hops {
   void say_failed(session& to, const routed_head& head, errc why);
 
   node_context& node_;
+  access_control& access_;
   const route_table& routes_;
   const reachability& reach_;
   link_output& output_;

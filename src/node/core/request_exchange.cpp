@@ -137,6 +137,11 @@ bool request_exchange::deliver_request(const node_instance& source, std::uint32_
   request received{*this,       source.id,  source.incarnation,
                    head.number, type,       payload.subspan(request_head_size),
                    deadline,    redelivered};
+  if (source != node_.self && !access_.admits(source.id, message_class::request, type)) {
+    (void)answer(received, errc::denied, {});
+    gone(received);
+    return true;
+  }
   const auto* const handler = events_.handlers().request_handler(type);
   if (handler == nullptr) {
     (void)answer(received, errc::unknown_request, {});
@@ -180,7 +185,8 @@ bool request_exchange::deliver_response(bus_id source, errc how, bytes_view payl
   ++node_.stats.responses;
   const request_call call = std::move(found->call);
   free(*found);
-  if (how != errc::ok && how != errc::unknown_request && how != errc::outcome_unknown)
+  if (how != errc::ok && how != errc::unknown_request && how != errc::outcome_unknown &&
+      how != errc::denied)
     how = errc::request_failed;
   call(response{how == errc::ok ? status{} : status{how, source.value()}, source,
                 payload.subspan(response_head_size)});

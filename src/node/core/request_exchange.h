@@ -27,10 +27,12 @@ namespace atbus::detail {
 
 class request_exchange {
  public:
-  request_exchange(node_context& node, event_queue& events, peer_table& peers, outbox& user,
-                   link_output& output, peer_retention& retention, directory_watch& directory)
+  request_exchange(node_context& node, event_queue& events, access_control& access,
+                   peer_table& peers, outbox& user, link_output& output, peer_retention& retention,
+                   directory_watch& directory)
       : node_(node),
         events_(events),
+        access_(access),
         peers_(peers),
         outbox_(user),
         output_(output),
@@ -105,6 +107,7 @@ class request_exchange {
 
   node_context& node_;
   event_queue& events_;
+  access_control& access_;
   peer_table& peers_;
   outbox& outbox_;
   link_output& output_;

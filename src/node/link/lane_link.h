@@ -1,6 +1,8 @@
 // A link over a pair of lanes; lane_transport.h has the rules.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -60,6 +62,9 @@ class lane_link final : public link {
   [[nodiscard]] link_trust trust() const noexcept override {
     return own_.where.kind() == address_kind::mem ? link_trust::same_process
                                                   : link_trust::same_user;
+  }
+  [[nodiscard]] link_origin origin() const noexcept override {
+    return {.where = link_origin::place::host, .user = geteuid()};  // nobody else can open it
   }
   [[nodiscard]] std::string peer() const override { return peer_; }
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {

@@ -23,6 +23,7 @@
 #include "atbus/channel_options.hpp"
 #include "atbus/detail/direct_path.hpp"
 #include "atbus/status.hpp"
+#include "core/link_origin.h"
 #include "core/node_instance.h"
 #include "node/link/direct_receive_path.h"
 
@@ -122,6 +123,7 @@ class link {
 
   [[nodiscard]] virtual link_kind kind() const noexcept = 0;
   [[nodiscard]] virtual link_trust trust() const noexcept = 0;
+  [[nodiscard]] virtual link_origin origin() const noexcept = 0;
   [[nodiscard]] virtual std::string peer() const = 0;  // its address, for people
   [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
   // The node has made sure who is at the other end. A link whose messages outlive this process

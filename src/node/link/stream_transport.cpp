@@ -11,6 +11,7 @@
 #include "node/link/lane_transport.h"
 #include "protocol/control.h"
 #include "protocol/message_head.h"
+#include "system/socket.h"
 
 namespace atbus::detail {
 namespace {
@@ -117,6 +118,10 @@ class connection_link final : public link {
   }
   [[nodiscard]] link_kind kind() const noexcept override { return kind_; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
+  [[nodiscard]] link_origin origin() const noexcept override {
+    return entry_ != nullptr && entry_->link != nullptr ? remote_origin(entry_->link->descriptor())
+                                                        : link_origin{};
+  }
   [[nodiscard]] std::string peer() const override { return at_.peer(); }
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
     return entry_ != nullptr ? entry_->limit : 0;

@@ -69,6 +69,10 @@ struct peer {
   std::vector<session*> sessions;  // registered ones, all of these too
   bool blocked = false;            // current said would_block and has not told of room since
   bool wants_room = false;         // a send was refused: on_writable is owed
+  // The access rules refuse some messages or requests of what is sent there, of what comes from there.
+  bool checked_to = false;
+  bool checked_from = false;
+  std::uint64_t turned_away = 0;  // the highest number that it has refused
 
   std::list<dial> dials;
   bool wanted = false;  // connect() or the directory names it, until disconnect()

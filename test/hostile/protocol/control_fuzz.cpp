@@ -137,6 +137,8 @@ void check_message(bytes_view message) {
       return check_body<cancel_body>(message);
     case message_kind::in_hand:
       return check_body<in_hand_body>(message);
+    case message_kind::turned_away:
+      return check_body<turned_away_body>(message);
     case message_kind::routed:
       return check_head<routed_head, routed_head_size>(message);
     case message_kind::broadcast:

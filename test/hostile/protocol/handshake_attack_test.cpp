@@ -45,7 +45,8 @@ std::vector<byte_buffer> one_of_each_kind() {
           encoded(where_body{}),
           encoded(found_body{}),
           encoded(cancel_body{}),
-          encoded(in_hand_body{})};
+          encoded(in_hand_body{}),
+          encoded(turned_away_body{})};
 }
 
 void expect_refused(handshake& by, const byte_buffer& message, const std::string& where) {
@@ -57,7 +58,7 @@ void expect_refused(handshake& by, const byte_buffer& message, const std::string
 
 TEST(HandshakeAttack, EachKindIsRefusedInEachStateWhereItDoesNotBelong) {
   const auto messages = one_of_each_kind();
-  ASSERT_EQ(messages.size(), message_kind_count + 4);  // and those that have the high bit
+  ASSERT_EQ(messages.size(), message_kind_count + 5);  // and those that have the high bit
   for (const byte_buffer& message : messages) {
     const auto kind = static_cast<message_kind>(message[0]);
     if (kind == message_kind::refuse)

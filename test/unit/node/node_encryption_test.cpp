@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "atbus/address.hpp"
 #include "atbus/clock.hpp"
 #include "atbus/node.hpp"
 #include "test.h"

@@ -135,7 +135,9 @@ class anything {
   byte_buffer good() {
     switch (draw(17)) {
       case 14:
-        return draw(2) == 0 ? encoded(cancel_body{number()}) : encoded(in_hand_body{number()});
+        return draw(2) == 0   ? encoded(cancel_body{number()})
+               : draw(2) == 0 ? encoded(in_hand_body{number()})
+                              : encoded(turned_away_body{number(), number(), errc::denied});
       case 15:
       case 16:
         return request();

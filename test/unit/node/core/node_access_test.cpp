@@ -1,0 +1,297 @@
+// Nodes whose access rules come from a file, over a simulated network.
+#include <fstream>
+
+#include "scratch_directory.h"
+#include "unit/node/route/tree_of_six.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr const char* anybody_registers = "register = \"any\"\n";
+constexpr const char* nothing_is_sent = "send = []\n";
+
+std::string may_send(const std::string& from, const std::string& to, const std::string& what) {
+  return "[[send]]\nfrom = " + from + "\nto = " + to + "\n" + what + "\n";
+}
+
+class NodeAccess : public ::testing::Test {
+ protected:
+  using texts = std::vector<std::string>;
+
+  void write(const std::string& rules) const { std::ofstream{path} << rules; }
+  // What has changed is read at the second look.
+  void rewrite(const std::string& rules) {
+    write(rules);
+    net.run_for(6s);
+  }
+  [[nodiscard]] node_options with_rules() const { return plain().access(path); }
+  void connect(party& from, std::uint64_t to) {
+    from.connect(to);
+    ASSERT_TRUE(net.run_until([&] { return from.is_connected(to); }, 5s));
+    net.run_for(5ms);
+  }
+
+  test::scratch_directory scratch;
+  std::string path = scratch.path() + "/access.toml";
+  simulated_network net{1};
+};
+
+TEST_F(NodeAccess, LetsANodeSendWhatItsOwnRulesAllow) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [5, 6]\nrequests = [7]"));
+  party one{net, 1, with_rules()};
+  party two{net, 2};
+  connect(one, 2);
+  const auto send = [&](std::uint32_t type) { return one.node.user().send(2, type, "text"); };
+  EXPECT_TRUE(send(5));
+  EXPECT_TRUE(send(6));
+  EXPECT_EQ(send(7), errc::denied);
+  const auto ask = [&](std::uint32_t type) {
+    return one.node.user().request(2, type, "text", 1s, [](const response&) {}).why();
+  };
+  EXPECT_TRUE(ask(7));
+  EXPECT_EQ(ask(5), errc::denied);
+  EXPECT_EQ(one.node.user().command(2, {"status"}, 1s, [](status, const command_reply&) {}),
+            errc::denied);
+  EXPECT_EQ(one.node.user().broadcast(*id_range::parse("2/64"), 5, as_bytes("text")), errc::denied);
+  EXPECT_EQ(one.core().stats().access_denied, 4U);
+  EXPECT_EQ(one.core().stats().refused, 3U);
+  one.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(two.got, (texts{"text", "text"}));
+}
+
+TEST_F(NodeAccess, KeepsWhatItLetsThroughInOrderWhetherItIsCheckedOrNot) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [5]\nrequests = \"any\""));
+  party one{net, 1, with_rules()};
+  party two{net, 2};
+  connect(one, 2);
+  texts sent;
+  for (int i = 0; i < 300; ++i) {
+    sent.push_back(std::to_string(i));
+    ASSERT_TRUE(one.node.user().send(2, 5, sent.back()));
+    ASSERT_EQ(one.node.user().send(2, 4, "no"), errc::denied);
+  }
+  one.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(two.got, sent);
+}
+
+TEST_F(NodeAccess, TurnsMessagesAwayAndTellsTheirSender) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [0]"));
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> turned_away;
+  one.core().handlers().on_undelivered = [&](const undelivered& what) {
+    EXPECT_EQ(what.outcome(), errc::not_delivered);
+    EXPECT_EQ(what.reason(), errc::denied);
+    turned_away.emplace_back(what.number(), what.type());
+  };
+  EXPECT_TRUE(one.node.user().send(2, 0, "first"));
+  EXPECT_TRUE(one.node.user().send(2, 8, "no"));
+  EXPECT_TRUE(one.node.user().send(2, 0, "second"));
+  EXPECT_TRUE(one.node.user().send(2, 9, "no"));
+  one.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(two.got, (texts{"first", "second"}));
+  ASSERT_EQ(turned_away.size(), 2U);
+  EXPECT_EQ(turned_away[0].second, 8U);
+  EXPECT_EQ(turned_away[1].second, 9U);
+  EXPECT_EQ(turned_away[0].first + 2, turned_away[1].first);
+  EXPECT_EQ(two.core().stats().access_denied, 2U);
+  EXPECT_EQ(one.core().stats().not_delivered, 2U);
+  EXPECT_EQ(two.logged("node 1 sends messages of type 8: no access rule allows it"), 1);
+  EXPECT_TRUE(one.is_connected(2));
+}
+
+TEST_F(NodeAccess, LogsEachCauseOnceAMinute) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  for (int i = 0; i < 40; ++i)
+    ASSERT_TRUE(one.send(2, "no"));
+  net.run_for(1s);
+  EXPECT_EQ(two.core().stats().access_denied, 40U);
+  EXPECT_EQ(two.logged("no access rule allows it"), 1);
+  EXPECT_TRUE(two.got.empty());
+}
+
+TEST_F(NodeAccess, AnswersRequestsAndCommandsThatItRefuses) {
+  write(anybody_registers + may_send("[1]", "[2]", "requests = [7]\ncommands = [\"status\"]"));
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  int handled = 0;
+  two.node.user().on_request([&](request& r) {
+    ++handled;
+    r.reply("yes");
+  });
+  two.node.user().on_command([&](command& c) {
+    ++handled;
+    c.reply({});
+  });
+  connect(one, 2);
+  const auto ask = [&](std::uint32_t type) {
+    status how;
+    one.node.user().request(2, type, "", 1s, [&](const response& r) { how = r.how(); });
+    one.node.wake();
+    net.run_for(100ms);
+    return how.code();
+  };
+  const auto command = [&](const std::string& name) {
+    status how;
+    one.node.user().command(2, {name}, 1s, [&](status s, const command_reply&) { how = s; });
+    one.node.wake();
+    net.run_for(100ms);
+    return how.code();
+  };
+  EXPECT_EQ(ask(7), errc::ok);
+  EXPECT_EQ(ask(8), errc::denied);
+  EXPECT_EQ(command("status"), errc::ok);
+  EXPECT_EQ(command("stop"), errc::denied);
+  EXPECT_EQ(handled, 2);
+  EXPECT_EQ(two.core().stats().access_denied, 2U);
+}
+
+TEST_F(NodeAccess, LetsOnlyThoseRegisterThatAreNamed) {
+  write("send = \"any\"\n[[register]]\nids = [1]\nfrom = \"any\"\n");
+  party two{net, 2, with_rules()};
+  party one{net, 1};
+  party three{net, 3};
+  connect(one, 2);
+  three.connect(2);
+  net.run_for(10s);
+  EXPECT_FALSE(three.is_connected(2));
+  EXPECT_EQ(three.count(endpoint_event::refused), 1);
+  EXPECT_GE(two.logged("node 3 may not register from"), 1);
+  EXPECT_EQ(three.logged("node 3 may not register from"), 1);
+  EXPECT_TRUE(one.is_connected(2));
+}
+
+TEST_F(NodeAccess, DoesNotRegisterWithANodeThatItsOwnRulesDoNotName) {
+  write("send = \"any\"\n[[register]]\nids = [1]\nfrom = \"any\"\n");
+  party two{net, 2, with_rules()};
+  party three{net, 3};
+  two.connect(3);
+  net.run_for(10s);
+  EXPECT_FALSE(two.is_connected(3));
+}
+
+TEST_F(NodeAccess, EndsWhatNewRulesForbid) {
+  write("register = \"any\"\nsend = \"any\"\n");
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  party three{net, 3};
+  connect(one, 2);
+  connect(three, 2);
+  rewrite("send = \"any\"\n[[register]]\nids = [3]\nfrom = \"any\"\n");
+  EXPECT_EQ(two.logged("hold from now on"), 1);
+  EXPECT_FALSE(one.is_connected(2));
+  EXPECT_FALSE(two.is_connected(1));
+  EXPECT_TRUE(three.is_connected(2));
+  rewrite("register = \"any\"\nsend = \"any\"\n");
+  net.run_for(10s);
+  EXPECT_TRUE(one.is_connected(2));
+}
+
+TEST_F(NodeAccess, ReportsWhatWaitsAndMayNotBeSentAnyMore) {
+  write("register = \"any\"\nsend = \"any\"\n");
+  party one{net, 1, with_rules()};
+  one.connect(2);  // which is not there yet
+  EXPECT_TRUE(one.node.user().send(2, 5, "five"));
+  EXPECT_TRUE(one.node.user().send(2, 6, "six"));
+  status asked;
+  status commanded;
+  one.node.user().request(2, 5, "", 1h, [&](const response& r) { asked = r.how(); });
+  one.node.user().command(2, {"stop"}, 1h, [&](status s, const command_reply&) { commanded = s; });
+  rewrite(anybody_registers + may_send("[1]", "[2]", "messages = [6]"));
+  ASSERT_EQ(one.reports.size(), 1U);
+  EXPECT_EQ(one.reports[0].text, "five");
+  EXPECT_EQ(one.reports[0].outcome, errc::not_delivered);
+  EXPECT_EQ(one.reports[0].reason, errc::denied);
+  EXPECT_EQ(asked, errc::denied);
+  EXPECT_EQ(commanded, errc::denied);
+  party two{net, 2};
+  ASSERT_TRUE(net.run_until([&] { return !two.got.empty(); }, 20s));
+  EXPECT_EQ(two.got, texts{"six"});
+}
+
+TEST_F(NodeAccess, KeepsItsRulesWhileTheFileIsWrong) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [0]"));
+  party one{net, 1, with_rules()};
+  party two{net, 2};
+  connect(one, 2);
+  rewrite("register = \"any\"\nsend = \"all\"\n");
+  rewrite("register = \"any\"\nsend = \"al\"\n");
+  EXPECT_EQ(one.logged(path + ":2:8: 'send' is a list of entries"), 1);
+  EXPECT_TRUE(one.send(2, "text"));
+  EXPECT_EQ(one.node.user().send(2, 1, "no"), errc::denied);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  net.run_for(6s);
+  EXPECT_EQ(one.logged("can't be read"), 1);
+  EXPECT_EQ(one.node.user().send(2, 1, "no"), errc::denied);
+  rewrite(anybody_registers + may_send("[1]", "[2]", "messages = [1]"));
+  EXPECT_TRUE(one.node.user().send(2, 1, "yes"));
+}
+
+TEST_F(NodeAccess, DoesNotStartWithoutValidRules) {
+  node missing{7, plain().access(path)};
+  EXPECT_EQ(missing.listen("unix://@atbus-access-test"), errc::not_found);
+  write("register = \"any\"\n");
+  node wrong{7, plain().access(path)};
+  const error refused = wrong.listen("unix://@atbus-access-test");
+  EXPECT_EQ(refused, errc::invalid_argument);
+  EXPECT_NE(refused.text().find("there is no 'send'"), std::string::npos);
+}
+
+// The relay above 81 and 82 has rules; no other node has any.
+class RelayAccess : public tree_of_six {
+ protected:
+  node_options relay_options(std::string_view range) override {
+    if (range != "80/60")
+      return tree_of_six::relay_options(range);
+    std::ofstream{path} << anybody_registers + may_send("[81]", "[97]", "messages = [1]") +
+                               may_send("[\"80/60\"]", "[\"80/60\"]", "broadcasts = [1]");
+    return tree_of_six::relay_options(range).access(path);
+  }
+
+  test::scratch_directory scratch;
+  std::string path = scratch.path() + "/access.toml";
+};
+
+TEST_F(RelayAccess, LetsPassWhatNodesThatMayMeetSayToEachOther) {
+  EXPECT_TRUE(one->send(97, "text"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  EXPECT_TRUE(far->send(81, "back"));
+  ASSERT_TRUE(until([&] { return one->got.size() == 1; }));
+}
+
+TEST_F(RelayAccess, SaysWhatItDoesNotLetPass) {
+  EXPECT_TRUE(two->send(97, "no"));
+  ASSERT_TRUE(until([&] { return !two->reports.empty(); }));
+  EXPECT_EQ(two->reports[0].reason, errc::denied);
+  EXPECT_EQ(two->reports[0].outcome, errc::not_delivered);
+  EXPECT_TRUE(far->got.empty());
+  EXPECT_GE(relay_a->core().stats().access_denied, 1U);
+  EXPECT_GE(relay_a->logged("node 82 sends to node 97 by way of this one"), 1);
+}
+
+TEST_F(RelayAccess, PassesOnTheBroadcastsThatItsRulesAllow) {
+  const auto broadcast = [&](const char* range, std::uint32_t type) {
+    EXPECT_TRUE(one->core().broadcast().send(*id_range::parse(range), type, as_bytes("all")));
+    one->node.wake();
+    net.run_for(1s);
+  };
+  broadcast("64/58", 1);
+  EXPECT_TRUE(far->got.empty());
+  EXPECT_TRUE(two->got.empty());
+  broadcast("80/60", 2);
+  EXPECT_TRUE(two->got.empty());
+  broadcast("80/60", 1);
+  EXPECT_EQ(two->got.size(), 1U);
+  EXPECT_EQ(relay_a->core().stats().access_denied, 2U);
+  EXPECT_EQ(relay_a->core().stats().violations, 0U);
+}
+
+}  // namespace
+}  // namespace atbus::detail
