@@ -87,6 +87,8 @@ class undelivered {
   ///                          far it had come
   ///     no_route             no route leads there
   ///     message_too_large    for the other end, whose limit was not known yet
+  ///     denied               the access rules of this node or of the destination refuse it; of the
+  ///                          destination's, bytes() is empty
   ///     hop_limit, denied, version_mismatch    why no route over other nodes could be opened
   [[nodiscard]] errc reason() const noexcept { return reason_; }
 

@@ -165,8 +165,10 @@ constexpr std::array<entry, errc_count> entries{{
      {"destination", "hops"}},
     {errc::denied,
      "denied",
-     "It is not allowed: the other side refused (token, user, bus id or range), TCP was to be used "
-     "without a token, or the system refused the path or port. The text beside it or the other "
+     "It is not allowed: the other side refused (token, user, bus id or range), access rules "
+     "refuse "
+     "it, TCP was to be used without a token, or the system refused the path or port. The text "
+     "beside it or the other "
      "side's log says which; check the tokens of both sides, and the rights of this user.",
      {"bus id"}},
     {errc::superseded,

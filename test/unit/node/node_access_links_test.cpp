@@ -1,0 +1,70 @@
+// Access rules see where a node is, over real channels.
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+
+#include "atbus/node.hpp"
+#include "named_inbox.h"
+#include "scratch_directory.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+class NodeAccessLinks : public ::testing::Test {
+ protected:
+  // Whether node 1 registers with node 2, which listens there and lets it register from there.
+  bool registers(const std::string& address, const std::string& from) {
+    std::ofstream{path} << "send = \"any\"\n[[register]]\nids = [1]\nfrom = [\"" << from << "\"]\n";
+    node two{2, options().access(path)};
+    node one{1, options()};
+    std::optional<bool> outcome;
+    const auto listens = two.listen(address);
+    EXPECT_TRUE(listens) << listens.text();
+    one.on_endpoint([&](const endpoint&, endpoint_event what) {
+      if (what == endpoint_event::connected || what == endpoint_event::refused)
+        outcome = what == endpoint_event::connected;
+    });
+    EXPECT_TRUE(one.connect(2, two.addresses().at(0)));
+    for (const auto until = std::chrono::steady_clock::now() + 20s;
+         !outcome && std::chrono::steady_clock::now() < until;) {
+      one.poll();
+      two.poll();
+    }
+    EXPECT_TRUE(outcome);
+    EXPECT_EQ(two.stats().registrations_failed != 0, !outcome.value_or(true));
+    return outcome.value_or(false);
+  }
+  [[nodiscard]] static node_options options() {
+    return node_options{}.token("the token of these two nodes");
+  }
+  [[nodiscard]] std::string here() const { return "user:" + std::to_string(geteuid()); }
+
+  test::scratch_directory scratch;
+  std::string path = scratch.path() + "/access.toml";
+};
+
+TEST_F(NodeAccessLinks, SeeTheNetworkOfATcpLink) {
+  EXPECT_TRUE(registers("ipv4://127.0.0.1:0", "127.0.0.0/8"));
+  EXPECT_FALSE(registers("ipv4://127.0.0.1:0", "127.0.0.2/32"));
+  EXPECT_FALSE(registers("ipv4://127.0.0.1:0", here()));
+  EXPECT_TRUE(registers("ipv6://[::1]:0", "::1"));
+  EXPECT_FALSE(registers("ipv6://[::1]:0", "fd00::/8"));
+}
+
+TEST_F(NodeAccessLinks, SeeTheUserOfAProcessOnThisHost) {
+  const std::string socket = "unix://" + scratch.path() + "/two.sock";
+  EXPECT_TRUE(registers(socket, here()));
+  EXPECT_FALSE(registers(socket, "user:" + std::to_string(geteuid() + 1)));
+  EXPECT_FALSE(registers(socket, "127.0.0.0/8"));
+  const test::named_inbox segment{"access"};
+  EXPECT_TRUE(registers(segment.address(), here()));
+  EXPECT_FALSE(registers(segment.address(), "user:" + std::to_string(geteuid() + 1)));
+}
+
+}  // namespace
+}  // namespace atbus
