@@ -240,6 +240,15 @@ class ATBUS_API node {
   /// and message_deadline. It holds whether the node is connected or not, until the next call.
   /// Errors: invalid_argument (this node's id, 0, a negative deadline), closed.
   error set_policy(bus_id id, const peer_policy& policy);
+  /// Replaces the tokens of a node that was made with some (node_options::token): it proves the first and
+  /// accepts all. Links whose other end has proven another token end, and have to register anew; those
+  /// that register at this moment begin anew. Errors: invalid_argument (no token; one that is too short
+  /// or too long; the node was made without one), out_of_memory, system_error, closed; then nothing has
+  /// changed.
+  [[nodiscard]] error set_tokens(const std::vector<std::string>& secrets);
+  /// When this node's certificate expires (node_options::certificates); nothing without one.
+  [[nodiscard]] std::optional<std::chrono::system_clock::time_point> certificate_expires()
+      const noexcept;
   /// The bus id of the connected parent (node_options::parent); 0 if no parent is connected.
   [[nodiscard]] bus_id parent() const noexcept;
 

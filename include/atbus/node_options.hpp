@@ -24,6 +24,7 @@
 #include "atbus/detail/export.hpp"
 #include "atbus/policies.hpp"
 #include "atbus/status.hpp"
+#include "atbus/tls.hpp"
 
 struct uv_loop_s;  // uv_loop_t
 
@@ -53,6 +54,14 @@ class node_options {
   /// token and accepts all of them.
   node_options& token(std::string_view secret) {
     tokens_.emplace_back(secret);
+    return *this;
+  }
+  /// Encrypts TCP links with certificates: both ends prove theirs, and who dials takes only one with the
+  /// host of the address. All three files are needed. They are read again when they have changed. With a
+  /// token too, nodes have to prove both. Default: none.
+  node_options& certificates(tls_files files) {
+    certificates_ = std::move(files);
+    certificates_.require_peer_certificate = true;
     return *this;
   }
   /// Allows TCP links without a token, dialled and accepted. Off (the default): without a token,
@@ -194,8 +203,8 @@ class node_options {
 
   /// Checks the options. Returns no error, or invalid_argument; its text names the option at fault.
   [[nodiscard]] ATBUS_API error check() const;
-  /// Whether a link to this address is allowed: TCP only with a token or allow_unauthenticated, and
-  /// with a token only encrypted, or with allow_unencrypted. No error, or denied; its text says what
+  /// Whether a link to this address is allowed: TCP only with a token, certificates or
+  /// allow_unauthenticated, and with one of the first two only encrypted, or with allow_unencrypted. No error, or denied; its text says what
   /// to set.
   [[nodiscard]] ATBUS_API error lets_through(const address& at) const;
 
@@ -203,6 +212,8 @@ class node_options {
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   /// All tokens, the one that is proven first.
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  /// The files of the certificates; empty names without them.
+  [[nodiscard]] const tls_files& certificates() const noexcept { return certificates_; }
   /// Whether TCP links may be not encrypted.
   [[nodiscard]] bool allow_unencrypted() const noexcept { return allow_unencrypted_; }
   /// Whether TCP links work without a token.
@@ -257,6 +268,7 @@ class node_options {
  private:
   uv_loop_s* loop_ = nullptr;
   std::vector<std::string> tokens_;
+  tls_files certificates_;
   bool allow_unauthenticated_ = false;
   bool allow_unencrypted_ = false;
   std::vector<std::string> parents_;

@@ -8,8 +8,8 @@
 ///
 /// A node with a token needs none of this: it encrypts its TCP links by itself.
 ///
-/// Ownership and threads: a value; copies share what they hold, which never changes. Copy, use and destroy them on any
-/// thread. To rotate, make another one: channels keep what they were opened with.
+/// Ownership and threads: a value; copies share what they hold. Copy, use and destroy them on any thread. To rotate,
+/// replace() what they hold: channels that are open take it too.
 #pragma once
 
 #include <chrono>
@@ -25,11 +25,11 @@
 namespace atbus {
 
 namespace detail {
-class tls_context;
+class tls_source;
 struct tls_access;
 }  // namespace detail
 
-/// PEM files of one end. They are read once, when the credentials are made.
+/// PEM files of one end. They are read when the credentials are made.
 struct tls_files {
   /// This end's certificate, then those between it and its CA. Empty: none; then it can only dial.
   std::string chain = {};
@@ -59,17 +59,21 @@ class tls_credentials {
   ATBUS_API static result<tls_credentials> from_files(const tls_files& files);
 
   /// Whether there are any.
-  explicit operator bool() const noexcept { return context_ != nullptr; }
+  explicit operator bool() const noexcept { return source_ != nullptr; }
+  /// Connections that begin from now on use what `by` holds, wherever a copy of this object is in use; those that
+  /// exist keep what they have. Any thread. Errors: invalid_argument (one of the two holds nothing; `by` has no
+  /// certificate where this one has).
+  ATBUS_API error replace(const tls_credentials& by) const;
   /// When the first certificate of the chain expires; nothing without one.
   [[nodiscard]] ATBUS_API std::optional<std::chrono::system_clock::time_point> expires()
       const noexcept;
 
  private:
   friend struct detail::tls_access;
-  explicit tls_credentials(std::shared_ptr<const detail::tls_context> context) noexcept
-      : context_(std::move(context)) {}
+  explicit tls_credentials(std::shared_ptr<detail::tls_source> source) noexcept
+      : source_(std::move(source)) {}
 
-  std::shared_ptr<const detail::tls_context> context_;
+  std::shared_ptr<detail::tls_source> source_;
 };
 
 }  // namespace atbus

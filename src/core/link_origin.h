@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace atbus::detail {
 
@@ -22,6 +23,8 @@ struct link_origin {
   place where = place::unknown;
   std::uint32_t user = 0;     // of `host`: its user id
   network_address address{};  // of `network`
+  // Of its verified certificate, such as "DNS:zone-1.example" or "URI:spiffe://example/zone"; empty without one.
+  std::vector<std::string> names{};
 
   friend bool operator==(const link_origin&, const link_origin&) = default;
 };

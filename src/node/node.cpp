@@ -239,6 +239,14 @@ request_awaitable node::request(bus_id to, std::uint32_t type, bytes_view bytes,
   return {core(), to, type, bytes, timeout};
 }
 
+error node::set_tokens(const std::vector<std::string>& secrets) {
+  return state_ != nullptr ? state_->core().set_tokens(secrets) : error{errc::closed};
+}
+
+std::optional<std::chrono::system_clock::time_point> node::certificate_expires() const noexcept {
+  return state_ != nullptr ? state_->core().keys().expires() : std::nullopt;
+}
+
 status node::cancel(const request_handle& which) {
   return state_ != nullptr ? state_->core().requests().cancel(which) : status{errc::closed};
 }

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "atbus/clock.hpp"
 #include "node/link/channels.h"
@@ -51,6 +54,36 @@ host_identity this_host() noexcept {
   return id;
 }
 
+result<tls_credentials> credentials_of(const node_options& options) {
+  return options.certificates().chain.empty() ? tls_credentials::from_tokens(options.tokens())
+                                              : tls_credentials::from_files(options.certificates());
+}
+
+class machine_keys final : public link_keys {
+ public:
+  machine_keys(tls_files files, tls_credentials used)
+      : files_(std::move(files)), used_(std::move(used)) {}
+
+  error use_tokens(std::span<const std::string> secrets) override {
+    if (!files_.chain.empty() || !used_)
+      return {};
+    const auto fresh = tls_credentials::from_tokens(secrets);
+    return fresh ? used_.replace(*fresh) : fresh.error();
+  }
+  error read_certificates() override {
+    const auto fresh = tls_credentials::from_files(files_);
+    return fresh ? used_.replace(*fresh) : fresh.error();
+  }
+  [[nodiscard]] std::optional<std::chrono::system_clock::time_point> expires()
+      const noexcept override {
+    return used_.expires();
+  }
+
+ private:
+  const tls_files files_;
+  const tls_credentials used_;  // by the channels too
+};
+
 channels_options to_channels_options(const node_options& options) {
   channels_options wanted;
   wanted.streams.message_limit = routed_size(
@@ -60,8 +93,8 @@ channels_options to_channels_options(const node_options& options) {
     wanted.streams.buffer = send_buffer_kind::fixed;
     wanted.streams.send_buffer_number = options.send_buffer_number();
   }
-  if (!options.tokens().empty()) {
-    auto tls = tls_credentials::from_tokens(options.tokens());
+  if (!options.tokens().empty() || !options.certificates().chain.empty()) {
+    auto tls = credentials_of(options);
     if (tls)
       wanted.streams.socket.tls = std::move(*tls);
     else
@@ -75,10 +108,10 @@ channels_options to_channels_options(const node_options& options) {
 class machine_platform final : public node_platform {
  public:
   explicit machine_platform(const node_options& options)
-      : channels_(to_channels_options(options)) {}
+      : machine_platform(options, to_channels_options(options)) {}
 
   [[nodiscard]] node_environment environment() noexcept override {
-    return {system_clock_source(), random_, channels_, this_host()};
+    return {system_clock_source(), random_, channels_, this_host(), &keys_};
   }
   bool sleep(std::chrono::nanoseconds longest) override {
     epoll_event event;
@@ -89,7 +122,11 @@ class machine_platform final : public node_platform {
   }
 
  private:
+  machine_platform(const node_options& options, const channels_options& wanted)
+      : keys_(options.certificates(), wanted.streams.socket.tls), channels_(wanted) {}
+
   system_random random_;
+  machine_keys keys_;
   channels channels_;
 };
 

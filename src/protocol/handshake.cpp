@@ -144,7 +144,7 @@ std::optional<message_mac> handshake::mac_of(bytes_view message, std::string_vie
 }
 
 bool handshake::is_proven(bytes_view message, std::string_view label,
-                          std::span<const token> candidates, const token*& with) const {
+                          std::span<const token> candidates, const token*& with) {
   message_mac theirs{};
   std::memcpy(theirs.data(), message.last(sizeof theirs).data(), sizeof theirs);
   with = nullptr;
@@ -158,6 +158,7 @@ bool handshake::is_proven(bytes_view message, std::string_view label,
     if (wanted && equal_in_constant_time(theirs, *wanted))
       with = &candidate;
   }
+  proven_by_ = with != nullptr ? with->name() : message_mac{};
   return with != nullptr;
 }
 

@@ -85,6 +85,8 @@ class handshake {
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
   // Failed, because the other end did not prove that it has a token that counts here.
   [[nodiscard]] bool lacks_proof() const noexcept { return lacks_proof_; }
+  // Once done: the name of the token that the other end has proven; zeroes without tokens.
+  [[nodiscard]] const message_mac& proven_by() const noexcept { return proven_by_; }
   // Whether the other end has proven that it has a token that counts here, where there is one.
   [[nodiscard]] bool has_proof() const noexcept { return resume_.session != 0; }
 
@@ -119,7 +121,7 @@ class handshake {
   // Whether the MAC at the end of `message`, which is not recorded yet, was made with one of
   // `candidates`, which is stored in `with`. Without candidates, uses the key of a node without a token.
   [[nodiscard]] bool is_proven(bytes_view message, std::string_view label,
-                               std::span<const token> candidates, const token*& with) const;
+                               std::span<const token> candidates, const token*& with);
 
   [[nodiscard]] const introduction& self() const noexcept { return self_; }
   [[nodiscard]] std::span<const token> tokens() const noexcept { return tokens_; }
@@ -141,6 +143,7 @@ class handshake {
   std::optional<message_kind> awaited_;
   handshake_state state_ = handshake_state::going_on;
   bool lacks_proof_ = false;
+  message_mac proven_by_{};
   byte_buffer binding_;
   byte_buffer transcript_;
   byte_buffer sent_;

@@ -5,11 +5,18 @@
 #include <openssl/hmac.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace atbus::detail {
+namespace {
 
-token::token(bytes_view secret) : secret_(secret.begin(), secret.end()) {}
+constexpr std::string_view name_label = "atbus token name";
+
+}  // namespace
+
+token::token(bytes_view secret, const message_mac& name)
+    : secret_(secret.begin(), secret.end()), name_(name) {}
 
 token::~token() {
   wipe();
@@ -19,6 +26,7 @@ token& token::operator=(token&& other) noexcept {
   if (this != &other) {
     wipe();
     secret_ = std::move(other.secret_);
+    name_ = other.name_;
   }
   return *this;
 }
@@ -33,7 +41,10 @@ result<token> token::make(bytes_view secret) {
                                              " bytes; it needs " + std::to_string(token_size_min) +
                                              " to " + std::to_string(token_size_max)};
   }
-  return token{secret};
+  const auto name = hmac_sha256(secret, {as_bytes(name_label)});
+  if (!name)
+    return error{errc::system_error, "HMAC-SHA-256 can't be computed here"};
+  return token{secret, *name};
 }
 
 std::optional<message_mac> hmac_sha256(bytes_view key, std::initializer_list<bytes_view> parts) {

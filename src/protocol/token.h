@@ -18,7 +18,7 @@ inline constexpr std::size_t token_size_max = 1024;
 // One secret. Its memory is wiped when it is destroyed; it can be moved, not copied.
 class token {
  public:
-  // Errors: invalid_argument for one that is too short or too long.
+  // Errors: invalid_argument for one that is too short or too long; system_error if HMACs can't be computed.
   [[nodiscard]] static result<token> make(bytes_view secret);
 
   token(token&& other) noexcept = default;
@@ -26,12 +26,15 @@ class token {
   ~token();
 
   [[nodiscard]] bytes_view secret() const noexcept { return secret_; }
+  // The same for equal secrets, and does not tell what they are. Never all zeroes.
+  [[nodiscard]] const message_mac& name() const noexcept { return name_; }
 
  private:
-  explicit token(bytes_view secret);
+  token(bytes_view secret, const message_mac& name);
   void wipe() noexcept;
 
   std::vector<std::byte> secret_;
+  message_mac name_;
 };
 
 // A node uses the first one for its proof; a peer may use any.

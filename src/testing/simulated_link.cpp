@@ -73,7 +73,7 @@ link_trust simulated_link::trust() const noexcept {
 }
 
 // All simulated hosts have the address ::, and all processes there belong to root.
-link_origin simulated_link::origin() const noexcept {
+link_origin simulated_link::origin() const {
   return {.where = wire_->kind == link_kind::tcp ? link_origin::place::network
                                                  : link_origin::place::host};
 }

@@ -111,7 +111,7 @@ class simulated_link final : public link {
   void abort() noexcept override;
   [[nodiscard]] link_kind kind() const noexcept override { return wire_->kind; }
   [[nodiscard]] link_trust trust() const noexcept override;
-  [[nodiscard]] link_origin origin() const noexcept override;
+  [[nodiscard]] link_origin origin() const override;
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override { return message_limit_; }
   void confirm(const node_instance& peer) noexcept override {

@@ -7,13 +7,20 @@
 #include "atbus/status.hpp"
 #include "atbus/tls.hpp"
 #include "tls/tls_socket.h"
+#include "tls/tls_source.h"
 
 namespace atbus::detail {
 
 struct tls_access {
-  [[nodiscard]] static const std::shared_ptr<const tls_context>& context_of(
+  // Null: there are none.
+  [[nodiscard]] static const std::shared_ptr<tls_source>& source_of(
       const tls_credentials& credentials) noexcept {
-    return credentials.context_;
+    return credentials.source_;
+  }
+  // Whether the other end of that session would be accepted with what the credentials hold now.
+  [[nodiscard]] static bool trusts(const tls_credentials& credentials,
+                                   const tls_socket& session) noexcept {
+    return credentials.source_ == nullptr || session.is_trusted_by(*credentials.source_->current());
   }
 };
 
@@ -29,14 +36,14 @@ class tls_sessions {
                                                  const tls_credentials& wanted, tls_role role);
 
   // Whether connections are encrypted.
-  explicit operator bool() const noexcept { return context_ != nullptr; }
+  explicit operator bool() const noexcept { return source_ != nullptr; }
   // A new session; null if connections are not encrypted. Errors: as tls_socket::make.
   [[nodiscard]] result<std::unique_ptr<tls_socket>> begin(tls_buffers& buffers) const noexcept;
 
  private:
-  std::shared_ptr<const tls_context> context_;
+  std::shared_ptr<tls_source> source_;
   tls_role role_ = tls_role::client;
-  std::string host_;  // that the certificate of the other end must have; empty: any
+  std::string host_;  // that a certificate of the other end must have; empty: any
 };
 
 }  // namespace atbus::detail

@@ -28,6 +28,7 @@ struct ssl_st;
 struct ssl_ctx_st;
 struct ssl_session_st;
 struct evp_md_st;
+struct x509_st;
 
 namespace atbus::detail {
 

@@ -7,6 +7,7 @@
 #include "atbus/bytes.hpp"
 #include "tls/tls_access.h"
 #include "tls/tls_context.h"
+#include "tls/tls_source.h"
 
 namespace atbus {
 
@@ -15,7 +16,7 @@ result<tls_credentials> tls_credentials::from_token(std::string_view secret) {
   auto made = detail::tls_context::from_secrets(secrets);
   if (!made)
     return made.error();
-  return tls_credentials{std::move(*made)};
+  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
 }
 
 result<tls_credentials> tls_credentials::from_tokens(std::span<const std::string> secrets) {
@@ -25,7 +26,7 @@ result<tls_credentials> tls_credentials::from_tokens(std::span<const std::string
   auto made = detail::tls_context::from_secrets(all);
   if (!made)
     return made.error();
-  return tls_credentials{std::move(*made)};
+  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
 }
 
 result<tls_credentials> tls_credentials::from_files(const tls_files& files) {
@@ -36,11 +37,23 @@ result<tls_credentials> tls_credentials::from_files(const tls_files& files) {
                                        .require_peer_certificate = files.require_peer_certificate});
   if (!made)
     return made.error();
-  return tls_credentials{std::move(*made)};
+  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
+}
+
+error tls_credentials::replace(const tls_credentials& by) const {
+  if (source_ == nullptr || by.source_ == nullptr)
+    return {errc::invalid_argument, "credentials that hold nothing can't be replaced, nor replace"};
+  auto fresh = by.source_->current();
+  if (source_->current()->can_accept() && !fresh->can_accept()) {
+    return {errc::invalid_argument,
+            "credentials with a certificate can't be replaced by some without"};
+  }
+  source_->replace(std::move(fresh));
+  return {};
 }
 
 std::optional<std::chrono::system_clock::time_point> tls_credentials::expires() const noexcept {
-  return context_ == nullptr ? std::nullopt : context_->expires();
+  return source_ == nullptr ? std::nullopt : source_->current()->expires();
 }
 
 }  // namespace atbus

@@ -435,10 +435,36 @@ bool tls_socket::export_key(std::string_view label, std::span<std::byte, 32> key
   return done;
 }
 
+const X509* tls_socket::peer_certificate() const noexcept {
+  return is_open() && context_->verifies_peer() ? SSL_get0_peer_certificate(session_.get())
+                                                : nullptr;
+}
+
+bool tls_socket::has_peer_certificate() const noexcept {
+  return peer_certificate() != nullptr;
+}
+
+bool tls_socket::is_trusted_by(const tls_context& context) const noexcept {
+  if (peer_certificate() == nullptr)
+    return true;
+  ERR_clear_error();
+  const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> check{X509_STORE_CTX_new(),
+                                                                              &X509_STORE_CTX_free};
+  const bool trusted =
+      check != nullptr &&
+      X509_STORE_CTX_init(check.get(), SSL_CTX_get_cert_store(&context.get()),
+                          SSL_get0_peer_certificate(session_.get()),
+                          SSL_get_peer_cert_chain(session_.get())) == 1 &&
+      X509_STORE_CTX_set_default(
+          check.get(), SSL_is_server(session_.get()) == 1 ? "ssl_client" : "ssl_server") == 1 &&
+      X509_verify_cert(check.get()) == 1;
+  ERR_clear_error();
+  return trusted;
+}
+
 std::vector<std::string> tls_socket::peer_names() const {
   std::vector<std::string> names;
-  const X509* const certificate =
-      is_open() && context_->verifies_peer() ? SSL_get0_peer_certificate(session_.get()) : nullptr;
+  const X509* const certificate = peer_certificate();
   if (certificate == nullptr)
     return names;
   ERR_clear_error();
@@ -462,8 +488,7 @@ std::vector<std::string> tls_socket::peer_names() const {
 }
 
 std::optional<std::chrono::system_clock::time_point> tls_socket::peer_expires() const noexcept {
-  const X509* const certificate =
-      is_open() && context_->verifies_peer() ? SSL_get0_peer_certificate(session_.get()) : nullptr;
+  const X509* const certificate = peer_certificate();
   return certificate == nullptr ? std::nullopt : expiry_of(*certificate);
 }
 

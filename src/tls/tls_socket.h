@@ -107,6 +107,10 @@ class tls_socket {
   // Names of the verified certificate of the peer: "DNS:...", "IP:...", "URI:...", "CN:...". Empty if there
   // is none. Names with characters other than printable ASCII are left out. May throw std::bad_alloc.
   [[nodiscard]] std::vector<std::string> peer_names() const;
+  // Whether the peer has shown a certificate that was verified.
+  [[nodiscard]] bool has_peer_certificate() const noexcept;
+  // Whether that certificate would be accepted with this context too. True without one.
+  [[nodiscard]] bool is_trusted_by(const tls_context& context) const noexcept;
   // When that certificate expires.
   [[nodiscard]] std::optional<std::chrono::system_clock::time_point> peer_expires() const noexcept;
   // "TLS_AES_128_GCM_SHA256" and "TLSv1.3"; static texts.
@@ -121,6 +125,7 @@ class tls_socket {
   // AES-GCM keys are good for 2^24.5 full records (RFC 8446, 5.5).
   static constexpr std::uint64_t records_per_key = std::uint64_t{1} << 22U;
 
+  [[nodiscard]] const x509_st* peer_certificate() const noexcept;
   [[nodiscard]] bool is_open() const noexcept { return state_ == state::established; }
   [[nodiscard]] error begin(tls_role role, const std::string& expected_host);
   // Brings the handshake on. False: it is not done; errno as for write.

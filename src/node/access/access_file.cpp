@@ -15,7 +15,8 @@ namespace {
 constexpr std::string_view any_text = "any";
 constexpr std::string_view clients_text = "clients";
 constexpr std::string_view user_prefix = "user:";
-constexpr unsigned ipv4_prefix_bits = 96;  // of ::ffff:0:0/96
+constexpr std::ptrdiff_t name_stars_max = 2;  // each multiplies the time to compare
+constexpr unsigned ipv4_prefix_bits = 96;     // of ::ffff:0:0/96
 
 std::optional<network_address> parse_network_address(const std::string& text) noexcept {
   network_address made{};
@@ -95,6 +96,7 @@ class access_reader : toml_reader {
   error take_registration(const toml::table& entry);
   error take_send(const toml::table& entry);
   error take_origin(const toml::node& value, register_entry& into) const;
+  error take_name(const toml::node& value, std::vector<std::string>& into) const;
   error take_ids(const toml::table& entry, std::string_view key, id_set& into) const;
   error take_types(const toml::table& entry, std::string_view key, type_set& into) const;
   error take_names(const toml::table& entry, std::string_view key, name_set& into) const;
@@ -238,8 +240,23 @@ error access_reader::take_origin(const toml::node& value, register_entry& into) 
             "this host");
 }
 
+error access_reader::take_name(const toml::node& value, std::vector<std::string>& into) const {
+  constexpr std::string_view kinds[] = {"DNS:", "IP:", "URI:", "CN:"};
+  const auto* const text = value.as_string();
+  const bool has_kind = text != nullptr && std::ranges::any_of(kinds, [&](std::string_view kind) {
+                          return text->get().size() > kind.size() && text->get().starts_with(kind);
+                        });
+  if (!has_kind || std::ranges::count(text->get(), '*') > name_stars_max) {
+    return at(value,
+              "a name of a certificate is DNS:, IP:, URI: or CN: and the name, with at most " +
+                  std::to_string(name_stars_max) + " * for any characters: \"DNS:zone-*.example\"");
+  }
+  into.push_back(text->get());
+  return {};
+}
+
 error access_reader::take_registration(const toml::table& entry) {
-  if (error bad = check_keys(entry, "an entry of 'register'", {"ids", "from"}); !bad)
+  if (error bad = check_keys(entry, "an entry of 'register'", {"ids", "from", "certificate"}); !bad)
     return bad;
   register_entry made{.line = entry.source().begin.line};
   if (error bad = take_ids(entry, "ids", made.ids); !bad)
@@ -252,6 +269,13 @@ error access_reader::take_registration(const toml::table& entry) {
     if (error bad =
             take_list(*from, "\"10.0.0.0/8\"",
                       [&](const toml::node& one) -> error { return take_origin(one, made); });
+        !bad)
+      return bad;
+  }
+  if (const toml::node* const names = entry.get("certificate"); names != nullptr) {
+    if (error bad =
+            take_list(*names, "\"DNS:zone-*.example\"",
+                      [&](const toml::node& one) -> error { return take_name(one, made.names); });
         !bad)
       return bad;
   }

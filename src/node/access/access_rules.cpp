@@ -14,7 +14,34 @@ bool subnet::contains(const network_address& address) const noexcept {
   return true;
 }
 
+namespace {
+
+// `*` stands for any characters, also none.
+bool matches(std::string_view pattern, std::string_view text) noexcept {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos)
+    return pattern == text;
+  if (text.substr(0, star) != pattern.substr(0, star))
+    return false;
+  pattern.remove_prefix(star + 1);
+  for (text.remove_prefix(star);; text.remove_prefix(1)) {
+    if (matches(pattern, text))
+      return true;
+    if (text.empty())
+      return false;
+  }
+}
+
+}  // namespace
+
 bool register_entry::covers(const link_origin& from) const noexcept {
+  const auto is_named = [&](const std::string& pattern) {
+    return std::ranges::any_of(from.names,
+                               [&](const std::string& name) { return matches(pattern, name); });
+  };
+  if (!names.empty() && from.where != link_origin::place::relayed &&
+      !std::ranges::any_of(names, is_named))
+    return false;
   if (from_anywhere)
     return true;
   switch (from.where) {

@@ -69,6 +69,7 @@ struct register_entry {
   bool from_anywhere = false;
   std::vector<subnet> networks{};
   std::vector<std::uint32_t> users{};  // of processes on this host
+  std::vector<std::string> names{};    // of its certificate, one of these; empty: it needs none
 
   [[nodiscard]] bool covers(const link_origin& from) const noexcept;
 };

@@ -16,6 +16,7 @@
 #include "core/random_source.h"
 #include "core/timer_queue.h"
 #include "node/link/link.h"
+#include "node/link/link_keys.h"
 #include "node/link/poll_progress.h"
 #include "node/peer/peer.h"
 #include "protocol/handshake.h"
@@ -27,7 +28,8 @@ struct node_environment {
   const clock_source& clock;
   random_source& random;
   transport& channels;
-  host_identity host{};  // equal for nodes that can share memory
+  host_identity host{};       // equal for nodes that can share memory
+  link_keys* keys = nullptr;  // null: nothing encrypts links
 };
 
 struct node_context {

@@ -69,6 +69,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
   if (node_.fault)
     node_.fault = tree_.dial_parent();
   if (node_.fault)
+    keys_.open();
+  if (node_.fault)
     directory_.open();
 }
 
@@ -161,6 +163,15 @@ error node_core::set_policy(bus_id id, const peer_policy& policy) {
             "the deadline of messages to " + id.to_string() + " must be 0 (none) or longer"};
   peers_.set_policy(id, policy);
   return {};
+}
+
+error node_core::set_tokens(const std::vector<std::string>& secrets) {
+  if (node_.closed)
+    return errc::closed;
+  if (!node_.fault)
+    return node_.fault;
+  outbox_.close_paths();
+  return keys_.set_tokens(secrets);
 }
 
 error node_core::disconnect(bus_id id) {

@@ -32,6 +32,7 @@
 #include "node/core/directory_watch.h"
 #include "node/core/event_queue.h"
 #include "node/core/inbox.h"
+#include "node/core/key_rotation.h"
 #include "node/core/link_choice.h"
 #include "node/core/link_output.h"
 #include "node/core/link_sharing.h"
@@ -75,6 +76,8 @@ class node_core final : private link_events {
   error connect(bus_id id, std::string_view address);
   error disconnect(bus_id id);
   error set_policy(bus_id id, const peer_policy& policy);
+  error set_tokens(const std::vector<std::string>& secrets);
+  [[nodiscard]] key_rotation& keys() noexcept { return keys_; }
   // 0: none is registered.
   [[nodiscard]] bus_id parent() const noexcept { return tree_.parent(); }
 
@@ -192,6 +195,7 @@ class node_core final : private link_events {
   acknowledgements acknowledgements_{node_, output_};
   session_set sessions_{node_,   session_list_,     events_,  peers_,
                         output_, acknowledgements_, circuits_};
+  key_rotation keys_{node_, events_, sessions_};
   dialing dialing_{node_, events_, routes_, parent_, sessions_, circuits_};
   peer_retention retention_{node_,   events_,   peers_,   reach_,   parent_,
                             output_, sessions_, dialing_, circuits_};

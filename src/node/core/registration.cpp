@@ -239,6 +239,7 @@ void registration::registered(session& on) {
   on.answer = on.shake->resume();
   on.as = who.as;
   on.host = who.host;
+  on.proven_by = on.shake->proven_by();
   of.message_limit = static_cast<std::size_t>(who.message_limit);
   on.of = &of;
   on.stage = session_stage::registered;

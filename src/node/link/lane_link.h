@@ -63,7 +63,7 @@ class lane_link final : public link {
     return own_.where.kind() == address_kind::mem ? link_trust::same_process
                                                   : link_trust::same_user;
   }
-  [[nodiscard]] link_origin origin() const noexcept override {
+  [[nodiscard]] link_origin origin() const override {
     return {.where = link_origin::place::host, .user = geteuid()};  // nobody else can open it
   }
   [[nodiscard]] std::string peer() const override { return peer_; }

@@ -56,6 +56,7 @@ enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket,
 enum class link_trust : std::uint8_t {
   same_process,
   same_user,  // a process of this host and this user: the kernel says so
+  certified,  // its certificate comes from a CA that this node trusts
   unproven,
 };
 
@@ -123,7 +124,10 @@ class link {
 
   [[nodiscard]] virtual link_kind kind() const noexcept = 0;
   [[nodiscard]] virtual link_trust trust() const noexcept = 0;
-  [[nodiscard]] virtual link_origin origin() const noexcept = 0;
+  // Whether a new link to the same process would be trusted as this one is: its certificate may not be any more.
+  [[nodiscard]] virtual bool is_trusted() const noexcept { return true; }
+  // May throw std::bad_alloc.
+  [[nodiscard]] virtual link_origin origin() const = 0;
   [[nodiscard]] virtual std::string peer() const = 0;  // its address, for people
   [[nodiscard]] virtual std::uint64_t message_limit() const noexcept = 0;
   // The node has made sure who is at the other end. A link whose messages outlive this process

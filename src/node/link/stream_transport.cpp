@@ -109,18 +109,25 @@ class connection_link final : public link {
   void abort() noexcept override { (void)at_.abort(); }
 
   [[nodiscard]] std::optional<byte_buffer> binding() const override {
-    if (entry_ == nullptr || entry_->link == nullptr || entry_->link->tls() == nullptr)
+    if (tls() == nullptr)
       return byte_buffer{};
     byte_buffer key(32);
-    if (!entry_->link->tls()->export_key(binding_label, std::span<std::byte, 32>{key}))
+    if (!tls()->export_key(binding_label, std::span<std::byte, 32>{key}))
       return std::nullopt;
     return key;
   }
   [[nodiscard]] link_kind kind() const noexcept override { return kind_; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
-  [[nodiscard]] link_origin origin() const noexcept override {
-    return entry_ != nullptr && entry_->link != nullptr ? remote_origin(entry_->link->descriptor())
-                                                        : link_origin{};
+  [[nodiscard]] bool is_trusted() const noexcept override {
+    return tls() == nullptr || tls_access::trusts(owner_.options_.socket.tls, *tls());
+  }
+  [[nodiscard]] link_origin origin() const override {
+    if (entry_ == nullptr || entry_->link == nullptr)
+      return {};
+    link_origin from = remote_origin(entry_->link->descriptor());
+    if (tls() != nullptr)
+      from.names = tls()->peer_names();
+    return from;
   }
   [[nodiscard]] std::string peer() const override { return at_.peer(); }
   [[nodiscard]] std::uint64_t message_limit() const noexcept override {
@@ -136,6 +143,10 @@ class connection_link final : public link {
     return run.tell(most, [&of, &events = *of.owner_.events_](bytes_view message) {
       events.received(of, message, false);
     });
+  }
+  // Null: it is not encrypted, or not open.
+  [[nodiscard]] const tls_socket* tls() const noexcept {
+    return entry_ != nullptr && entry_->link != nullptr ? entry_->link->tls() : nullptr;
   }
   [[nodiscard]] bool has_room_for(std::size_t length) const noexcept {
     // What is too long at all is for the connection to refuse.
@@ -270,6 +281,8 @@ void stream_transport::tell_opened(connection at) {
     of.kind_ = link_kind::unix_socket;
   if (at.same_user())
     of.trust_ = link_trust::same_user;
+  else if (of.tls() != nullptr && of.tls()->has_peer_certificate())
+    of.trust_ = link_trust::certified;
   events_->opened(of, accepted);
 }
 

@@ -80,7 +80,7 @@ class circuit final : public link {
   void abort() noexcept override { end(errc::closed); }
   [[nodiscard]] link_kind kind() const noexcept override { return link_kind::relayed; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
-  [[nodiscard]] link_origin origin() const noexcept override {
+  [[nodiscard]] link_origin origin() const override {
     return {.where = link_origin::place::relayed};
   }
   [[nodiscard]] std::string peer() const override;

@@ -20,12 +20,13 @@ error node_options::lets_through(const address& at) const {
   const bool tcp = detail::is_stream(at.kind()) && at.kind() != address_kind::unix_socket;
   if (!tcp)
     return {};
-  if (tokens_.empty() && !allow_unauthenticated_) {
+  const bool has_keys = !tokens_.empty() || !certificates_.chain.empty();
+  if (!has_keys && !allow_unauthenticated_) {
     return {errc::denied, at.to_string() +
-                              ": any process may be there: give the node a token, or set "
-                              "allow_unauthenticated"};
+                              ": any process may be there: give the node a token or "
+                              "certificates, or set allow_unauthenticated"};
   }
-  if (!tokens_.empty() && !allow_unencrypted_ && !at.flag(address_option::tls).value_or(true)) {
+  if (has_keys && !allow_unencrypted_ && !at.flag(address_option::tls).value_or(true)) {
     return {errc::denied, at.to_string() +
                               ": the network could read and change all that passes: leave out "
                               "tls=false at both ends, or set allow_unencrypted at both"};
@@ -50,6 +51,11 @@ error node_options::check() const {
     if (error denied = lets_through(*where); !denied)
       return bad("parent", "an address that is allowed: " + denied.text());
   }
+  if (const bool none = certificates_.chain.empty() && certificates_.key.empty() &&
+                        certificates_.authority.empty();
+      !none &&
+      (certificates_.chain.empty() || certificates_.key.empty() || certificates_.authority.empty()))
+    return bad("certificates", "three files: chain, key and authority");
   if (!children_.empty()) {
     const auto range = id_range::parse(children_);
     if (!range)

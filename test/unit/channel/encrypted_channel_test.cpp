@@ -82,6 +82,28 @@ TEST_F(EncryptedChannel, RefusesAnotherSecret) {
   EXPECT_FALSE(out->send(as_bytes("x")));
 }
 
+TEST_F(EncryptedChannel, TakesReplacedCredentialsForNewConnections) {
+  const socket_options own = encrypted();
+  open(own);
+  auto before = dial(encrypted());
+  ASSERT_TRUE(before) << before.error().text();
+  until([&] { return bool{before->send(as_bytes("one"))}; }, &*before);
+  until([&] { return received_.size() == 1; }, &*before);
+  constexpr std::string_view fresh = "another secret, that comes after it";
+  EXPECT_TRUE(own.tls.replace(*tls_credentials::from_token(fresh)));
+  auto after = dial(encrypted(fresh));
+  ASSERT_TRUE(after) << after.error().text();
+  until([&] { return bool{after->send(as_bytes("two"))}; }, &*after);
+  until([&] { return received_.size() == 2; }, &*after);
+  EXPECT_TRUE(before->send(as_bytes("three")));
+  until([&] { return received_.size() == 3; }, &*before);
+  auto late = dial(encrypted());
+  ASSERT_TRUE(late);
+  until([&] { return !problems_.empty(); }, &*late);
+  EXPECT_EQ(tls_credentials{}.replace(own.tls), errc::invalid_argument);
+  EXPECT_EQ(own.tls.replace({}), errc::invalid_argument);
+}
+
 TEST_F(EncryptedChannel, RefusesASenderWithoutTls) {
   open(encrypted());
   auto out = dial({});

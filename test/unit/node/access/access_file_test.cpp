@@ -80,6 +80,26 @@ TEST(AccessFile, SaysWhoMayRegisterFromWhere) {
   EXPECT_FALSE(may(7, {}));
 }
 
+TEST(AccessFile, AsksForNamesInACertificate) {
+  const access_rules rules = rules_of(
+      "send = []\n[[register]]\nids = [7]\nfrom = \"any\"\n"
+      "certificate = [\"DNS:a*b*c\", \"CN:seven\"]\n");
+  const auto may = [&](std::vector<std::string> names) {
+    link_origin from = from_network("10.1.2.3");
+    from.names = std::move(names);
+    return rules.may_register(7, std::nullopt, from).has_value();
+  };
+  EXPECT_TRUE(may({"CN:seven"}));
+  EXPECT_TRUE(may({"CN:eight", "DNS:abc"}));
+  EXPECT_TRUE(may({"DNS:a-bb-b-cc-c"}));
+  EXPECT_FALSE(may({"DNS:ab"}));
+  EXPECT_FALSE(may({"DNS:xabc"}));
+  EXPECT_FALSE(may({"DNS:abcd"}));
+  EXPECT_FALSE(may({"CN:abc"}));
+  EXPECT_FALSE(may({"CN:seven "}));
+  EXPECT_FALSE(may({}));
+}
+
 TEST(AccessFile, LeavesItToTheFirstRelayWhereANodeIs) {
   const access_rules rules = rules_of(std::string{two_parts});
   const link_origin relayed{.where = link_origin::place::relayed};
@@ -159,6 +179,10 @@ TEST(AccessFile, NamesWhatIsWrongAndWhere) {
            {"ids = [7]\nfrom = [\"user:4294967296\"]\n", ":4:9", "an origin is a network"},
            {"ids = [7]\nfrom = [7]\n", ":4:9", "an origin is a network"},
            {"ids = [7]\nfrom = \"all\"\n", ":4:8", "or the text \"any\""},
+           {"ids = [7]\nfrom = \"any\"\ncertificate = [\"zone\"]\n", ":5:16",
+            "DNS:, IP:, URI: or CN:"},
+           {"ids = [7]\nfrom = \"any\"\ncertificate = [\"DNS:\"]\n", ":5:16", "and the name"},
+           {"ids = [7]\nfrom = \"any\"\ncertificate = [\"DNS:***\"]\n", ":5:16", "at most 2 *"},
            {"ids = [7]\nform = \"any\"\n", ":4:1", "'form' is unknown"}}) {
     const std::string fault = fault_of(std::string{before} + one.text);
     EXPECT_TRUE(fault.starts_with(std::string{"access.toml"} + one.where + ": "))

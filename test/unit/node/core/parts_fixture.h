@@ -40,7 +40,7 @@ class fake_link final : public link {
   void abort() noexcept override {}
   link_kind kind() const noexcept override { return kind_; }
   link_trust trust() const noexcept override { return link_trust::unproven; }
-  link_origin origin() const noexcept override { return {}; }
+  link_origin origin() const override { return {}; }
   std::string peer() const override { return "fake"; }
   std::uint64_t message_limit() const noexcept override { return 64 * 1024; }
   void confirm(const node_instance&) noexcept override {}

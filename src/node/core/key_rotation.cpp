@@ -1,0 +1,115 @@
+#include "node/core/key_rotation.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "protocol/token.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::chrono::nanoseconds look_interval = std::chrono::seconds{2};
+constexpr std::chrono::hours warned_before{7 * 24};
+constexpr std::chrono::nanoseconds warning_interval = std::chrono::hours{24};
+
+std::string date_of(std::chrono::system_clock::time_point when) {
+  const std::time_t time = std::chrono::system_clock::to_time_t(when);
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32] = {};
+  (void)std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
+}  // namespace
+
+error key_rotation::set_tokens(const std::vector<std::string>& secrets) {
+  if (node_.tokens.empty() || secrets.empty()) {
+    return {errc::invalid_argument,
+            secrets.empty() ? "a node with tokens needs at least one"
+                            : "a node that was made without a token can't be given one"};
+  }
+  token_list fresh;
+  for (const std::string& secret : secrets) {
+    result<token> one = token::make(as_bytes(secret));
+    if (!one)
+      return one.error();
+    fresh.push_back(std::move(*one));
+  }
+  if (node_.on.keys != nullptr) {
+    if (error bad = node_.on.keys->use_tokens(secrets); !bad)
+      return bad;
+  }
+  const auto is_kept = [&](const session& one) {
+    return std::ranges::any_of(fresh, [&](const token& with) {
+      return equal_in_constant_time(with.name(), one.proven_by);
+    });
+  };
+  for (const auto& one : sessions_.all()) {
+    if (one->stage == session_stage::registering)
+      sessions_.drop(*one, false, errc::closed, {});  // it goes by the old ones
+    else if (one->stage == session_stage::registered && !is_kept(*one))
+      sessions_.drop(*one, true, errc::denied, "the token of this link is taken away");
+  }
+  node_.tokens = std::move(fresh);
+  return {};
+}
+
+void key_rotation::open() {
+  const tls_files& files = node_.options.certificates();
+  if (files.chain.empty() || node_.on.keys == nullptr)
+    return;
+  for (const std::string& path : {files.chain, files.key, files.authority})
+    files_.emplace_back(path);
+  (void)has_changed();
+  clock_.replace([this] { look(); });
+  clock_.set(node_.now() + look_interval);
+  warn_of_expiry();
+}
+
+bool key_rotation::has_changed() {
+  bool changed = false;
+  for (watched_file& one : files_) {
+    const auto text = one.take();
+    changed = changed || !text || text->has_value();
+  }
+  return changed;
+}
+
+void key_rotation::look() {
+  clock_.set(node_.now() + look_interval);
+  if (has_changed())
+    renew();
+  warn_of_expiry();
+}
+
+void key_rotation::renew() {
+  const error bad = node_.on.keys->read_certificates();
+  const std::string problem = bad ? std::string{} : bad.text();
+  if (problem != std::exchange(problem_, problem) && !bad)
+    events_.log(problem + "; until it is mended the certificates that were read before are used");
+  if (!bad)
+    return;
+  warned_.reset();
+  if (const auto until = expires())
+    events_.log("the certificate of " + node_.options.certificates().chain +
+                " is in use from now on, until " + date_of(*until));
+  for (const auto& one : sessions_.all()) {
+    if (one->stage == session_stage::registered && !one->at.is_trusted())
+      sessions_.drop(*one, true, errc::denied,
+                     "the certificate of this link is not trusted any more");
+  }
+}
+
+void key_rotation::warn_of_expiry() {
+  const auto until = expires();
+  if (!until || *until - std::chrono::system_clock::now() > warned_before ||
+      (warned_ && node_.now() - *warned_ < warning_interval))
+    return;
+  warned_ = node_.now();
+  events_.log("the certificate of " + node_.options.certificates().chain + " expires at " +
+              date_of(*until));
+}
+
+}  // namespace atbus::detail
