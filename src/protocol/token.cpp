@@ -15,26 +15,6 @@ constexpr std::string_view name_label = "atbus token name";
 
 }  // namespace
 
-token::token(bytes_view secret, const message_mac& name)
-    : secret_(secret.begin(), secret.end()), name_(name) {}
-
-token::~token() {
-  wipe();
-}
-
-token& token::operator=(token&& other) noexcept {
-  if (this != &other) {
-    wipe();
-    secret_ = std::move(other.secret_);
-    name_ = other.name_;
-  }
-  return *this;
-}
-
-void token::wipe() noexcept {
-  OPENSSL_cleanse(secret_.data(), secret_.size());
-}
-
 result<token> token::make(bytes_view secret) {
   if (secret.size() < token_size_min || secret.size() > token_size_max) {
     return error{errc::invalid_argument, "a token has " + std::to_string(secret.size()) +

@@ -9,31 +9,27 @@
 #include "atbus/bytes.hpp"
 #include "atbus/status.hpp"
 #include "protocol/control.h"
+#include "system/secret_bytes.h"
 
 namespace atbus::detail {
 
 inline constexpr std::size_t token_size_min = 16;
 inline constexpr std::size_t token_size_max = 1024;
 
-// One secret. Its memory is wiped when it is destroyed; it can be moved, not copied.
+// One secret, in secret_bytes; it can be moved, not copied.
 class token {
  public:
   // Errors: invalid_argument for one that is too short or too long; system_error if HMACs can't be computed.
   [[nodiscard]] static result<token> make(bytes_view secret);
 
-  token(token&& other) noexcept = default;
-  token& operator=(token&& other) noexcept;
-  ~token();
-
-  [[nodiscard]] bytes_view secret() const noexcept { return secret_; }
+  [[nodiscard]] bytes_view secret() const noexcept { return secret_.get(); }
   // The same for equal secrets, and does not tell what they are. Never all zeroes.
   [[nodiscard]] const message_mac& name() const noexcept { return name_; }
 
  private:
-  token(bytes_view secret, const message_mac& name);
-  void wipe() noexcept;
+  token(bytes_view secret, const message_mac& name) : secret_(secret), name_(name) {}
 
-  std::vector<std::byte> secret_;
+  secret_bytes secret_;
   message_mac name_;
 };
 

@@ -64,10 +64,6 @@ void tls_context::context_free::operator()(ssl_ctx_st* context) const noexcept {
   SSL_CTX_free(context);
 }
 
-void tls_context::session_free::operator()(ssl_session_st* session) const noexcept {
-  SSL_SESSION_free(session);  // wipes the key
-}
-
 tls_context::~tls_context() = default;
 
 error tls_context::begin(bool with_secrets) {
@@ -97,6 +93,9 @@ error tls_context::begin(bool with_secrets) {
       SSL_CTX_set_max_early_data(to, 0) != 1 || SSL_CTX_set_recv_max_early_data(to, 0) != 1 ||
       SSL_CTX_set_session_id_context(to, id_context.data(), id_context.size()) != 1)
     return take_library_failure("OpenSSL refuses the settings of TLS 1.3");
+  SSL* const any = SSL_new(to);
+  cipher_ = any == nullptr ? nullptr : SSL_CIPHER_find(any, aes_128_gcm_sha256.data());
+  SSL_free(any);
   return {};
 }
 
@@ -110,26 +109,31 @@ error tls_context::add_secret(bytes_view secret) {
                                         " bytes; it needs " + std::to_string(tls_secret_size_min) +
                                         " to " + std::to_string(tls_secret_size_max)};
   }
-  ERR_clear_error();
   tls_secret derived;
-  psk made;
-  made.session.reset(SSL_SESSION_new());
-  SSL* const any = SSL_new(context_.get());
-  const SSL_CIPHER* const cipher =
-      any == nullptr ? nullptr : SSL_CIPHER_find(any, aes_128_gcm_sha256.data());
-  SSL_free(any);
-  if (made.session == nullptr || cipher == nullptr || !derived.derive(secret) ||
-      SSL_SESSION_set1_master_key(made.session.get(),
-                                  reinterpret_cast<const unsigned char*>(derived.key.data()),
-                                  derived.key.size()) != 1 ||
-      SSL_SESSION_set1_id_context(made.session.get(), id_context.data(), id_context.size()) != 1 ||
-      SSL_SESSION_set_cipher(made.session.get(), cipher) != 1 ||
-      SSL_SESSION_set_protocol_version(made.session.get(), TLS1_3_VERSION) != 1 ||
-      SSL_SESSION_set_timeout(made.session.get(), never) != 1)
+  ERR_clear_error();
+  if (!derived.derive(secret))
     return take_library_failure("can't derive a key from a secret");
-  made.identity.assign(derived.identity.begin(), derived.identity.end());
-  psks_.push_back(std::move(made));
+  psks_.push_back({{derived.identity.begin(), derived.identity.end()}, secret_bytes{derived.key}});
+  SSL_SESSION* const tried = make_session(psks_.back());
+  if (tried == nullptr)
+    return take_library_failure("can't use a secret");
+  SSL_SESSION_free(tried);
   return {};
+}
+
+ssl_session_st* tls_context::make_session(const psk& from) const noexcept {
+  SSL_SESSION* const made = SSL_SESSION_new();
+  const bytes_view key = from.key.get();
+  if (made != nullptr && cipher_ != nullptr &&
+      SSL_SESSION_set1_master_key(made, reinterpret_cast<const unsigned char*>(key.data()),
+                                  key.size()) == 1 &&
+      SSL_SESSION_set1_id_context(made, id_context.data(), id_context.size()) == 1 &&
+      SSL_SESSION_set_cipher(made, cipher_) == 1 &&
+      SSL_SESSION_set_protocol_version(made, TLS1_3_VERSION) == 1 &&
+      SSL_SESSION_set_timeout(made, never) == 1)
+    return made;
+  SSL_SESSION_free(made);  // wipes the key
+  return nullptr;
 }
 
 result<std::shared_ptr<const tls_context>> tls_context::from_secrets(
@@ -150,6 +154,11 @@ result<std::shared_ptr<const tls_context>> tls_context::from_secrets(
   return error{errc::out_of_memory};
 }
 
+void tls_context::forget_secret(ssl_st& of) noexcept {
+  constexpr std::array<unsigned char, tls_secret::hash_size> nothing{};
+  (void)SSL_SESSION_set1_master_key(SSL_get_session(&of), nothing.data(), nothing.size());
+}
+
 int tls_context::find_psk(ssl_st* ssl, const unsigned char* identity, std::size_t size,
                           ssl_session_st** found) noexcept {
   const auto& own = *static_cast<const tls_context*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
@@ -161,10 +170,8 @@ int tls_context::find_psk(ssl_st* ssl, const unsigned char* identity, std::size_
       notes->unknown_identity = true;
     return 1;  // goes on without a secret, which fails for lack of a certificate
   }
-  if (SSL_SESSION_up_ref(at->session.get()) != 1)
-    return 0;
-  *found = at->session.get();
-  return 1;
+  *found = own.make_session(*at);
+  return *found != nullptr ? 1 : 0;
 }
 
 int tls_context::use_psk(ssl_st* ssl, const evp_md_st* hash, const unsigned char** identity,
@@ -175,11 +182,11 @@ int tls_context::use_psk(ssl_st* ssl, const evp_md_st* hash, const unsigned char
   // After a HelloRetryRequest the hash is fixed.
   if (hash != nullptr && EVP_MD_get_type(hash) != NID_sha256)
     return 1;
-  if (SSL_SESSION_up_ref(first.session.get()) != 1)
+  *used = own.make_session(first);
+  if (*used == nullptr)
     return 0;
   *identity = reinterpret_cast<const unsigned char*>(first.identity.data());
   *size = first.identity.size();
-  *used = first.session.get();
   return 1;
 }
 

@@ -22,10 +22,12 @@
 
 #include "atbus/bytes.hpp"
 #include "atbus/status.hpp"
+#include "system/secret_bytes.h"
 #include "tls/tls_wire.h"
 
 struct ssl_st;
 struct ssl_ctx_st;
+struct ssl_cipher_st;
 struct ssl_session_st;
 struct evp_md_st;
 struct x509_st;
@@ -78,23 +80,24 @@ class tls_context {
 
   [[nodiscard]] ssl_ctx_st& get() const noexcept { return *context_; }
   [[nodiscard]] const bio_method_st& method() const noexcept { return *method_; }
+  // The handshake of that session is done: OpenSSL has its keys, and would keep the secret's.
+  static void forget_secret(ssl_st& of) noexcept;
 
  private:
   struct context_free {
     void operator()(ssl_ctx_st* context) const noexcept;
   };
-  struct session_free {
-    void operator()(ssl_session_st* session) const noexcept;
-  };
   struct psk {
     std::string identity;
-    std::unique_ptr<ssl_session_st, session_free> session;  // holds the key
+    secret_bytes key;
   };
 
   [[nodiscard]] error begin(bool with_secrets);
   [[nodiscard]] error add_secret(bytes_view secret);
   [[nodiscard]] error use_chain(const tls_certificate_files& files);
   [[nodiscard]] error use_authority(const std::string& path);
+  // What OpenSSL takes for a secret, for one handshake: it overwrites the key there. Null: there is no memory.
+  [[nodiscard]] ssl_session_st* make_session(const psk& from) const noexcept;
   static int find_psk(ssl_st* ssl, const unsigned char* identity, std::size_t size,
                       ssl_session_st** found) noexcept;
   static int use_psk(ssl_st* ssl, const evp_md_st* hash, const unsigned char** identity,
@@ -103,6 +106,7 @@ class tls_context {
   bio_method method_;
   std::unique_ptr<ssl_ctx_st, context_free> context_;
   std::vector<psk> psks_;
+  const ssl_cipher_st* cipher_ = nullptr;  // of secrets; a constant of the library's
   std::optional<std::chrono::system_clock::time_point> expires_;
   bool has_certificate_ = false;
   bool verifies_peer_ = true;

@@ -183,6 +183,8 @@ bool tls_socket::settle_handshake(int fd) noexcept {
     fail(fd, {errc::denied, "the other end does not use the shared secret"});
     return false;
   }
+  if (context_->uses_secrets())
+    tls_context::forget_secret(*ssl);
   state_ = state::established;
   SSL_set_default_read_buffer_len(ssl, read_buffer_size);
   SSL_set_msg_callback(ssl, message_seen);

@@ -1,59 +1,49 @@
 // Secrets, and what is proven with them.
 #include "protocol/token.h"
 
-#include <cstdlib>
-#include <new>
-
 #include "handshake_pair.h"
 #include "raw_body.h"
+#include "system/kernel.h"
 #include "test.h"
 
+namespace atbus::detail {
 namespace {
 
-// Memory that the program gives back while it is watched.
+// A place that is watched until its pages are given back.
 const void* watched = nullptr;
 std::size_t watched_size = 0;
 bool was_wiped = false;
 
-void look_at(const void* memory) {
-  if (memory == nullptr || memory != watched)
-    return;
-  const auto* const bytes = static_cast<const unsigned char*>(memory);
-  was_wiped = std::all_of(bytes, bytes + watched_size, [](unsigned char b) { return b == 0; });
-  watched = nullptr;
-}
+class Token : public ::testing::Test {
+ protected:
+  Token() {
+    kernel().munmap = [](void* pages, std::size_t size) {
+      if (pages == watched) {
+        const auto* const bytes = static_cast<const unsigned char*>(pages);
+        was_wiped =
+            std::all_of(bytes, bytes + watched_size, [](unsigned char b) { return b == 0; });
+        watched = nullptr;
+      }
+      return ::munmap(pages, size);
+    };
+  }
+  ~Token() override { kernel() = before_; }
+  static void watch(bytes_view memory) {
+    watched = memory.data();
+    watched_size = memory.size();
+    was_wiped = false;
+  }
 
-void watch(atbus::bytes_view memory) {
-  watched = memory.data();
-  watched_size = memory.size();
-  was_wiped = false;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  if (void* const memory = std::malloc(size))
-    return memory;
-  throw std::bad_alloc{};
-}
-void operator delete(void* memory) noexcept {
-  look_at(memory);
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  look_at(memory);
-  std::free(memory);
-}
-
-namespace atbus::detail {
-namespace {
+ private:
+  const kernel_calls before_ = kernel();
+};
 
 byte_buffer hmac(bytes_view key, bytes_view data) {
   const auto mac = hmac_sha256(key, {data}).value();
   return {mac.begin(), mac.end()};
 }
 
-TEST(Token, IsFrom16To1024BytesLong) {
+TEST_F(Token, IsFrom16To1024BytesLong) {
   const std::string secret(1025, 's');
   for (const std::size_t size : {0U, 1U, 15U, 1025U}) {
     const auto refused = token::make(as_bytes(secret).first(size));
@@ -69,7 +59,7 @@ TEST(Token, IsFrom16To1024BytesLong) {
   }
 }
 
-TEST(Token, IsWipedWhenItIsDestroyed) {
+TEST_F(Token, IsWipedWhenItIsDestroyed) {
   {
     const token secret = make_token("0123456789abcdef");
     watch(secret.secret());
@@ -78,7 +68,7 @@ TEST(Token, IsWipedWhenItIsDestroyed) {
   EXPECT_TRUE(was_wiped);
 }
 
-TEST(Token, IsWipedWhenAnotherTakesItsPlace) {
+TEST_F(Token, IsWipedWhenAnotherTakesItsPlace) {
   token secret = make_token("0123456789abcdef");
   watch(secret.secret());
   secret = make_token("fedcba9876543210");
@@ -87,7 +77,7 @@ TEST(Token, IsWipedWhenAnotherTakesItsPlace) {
   EXPECT_EQ(as_text(secret.secret()), "fedcba9876543210");
 }
 
-TEST(Token, LeavesNoCopyBehindWhenAListGrows) {
+TEST_F(Token, LeavesNoCopyBehindWhenAListGrows) {
   token_list list;
   list.push_back(make_token("0123456789abcdef"));
   const std::byte* const place = list[0].secret().data();
