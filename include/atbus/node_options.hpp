@@ -56,6 +56,13 @@ class node_options {
     tokens_.emplace_back(secret);
     return *this;
   }
+  /// A secret of 16 to 1024 random bytes that relays do not have. What nodes say to each other over other
+  /// nodes is encrypted with it from end to end (AES-256-GCM); both ends need it. Broadcasts are not.
+  /// Default: none, relays can read what they pass on.
+  node_options& circuit_secret(std::string_view secret) {
+    circuit_secret_ = secret;
+    return *this;
+  }
   /// Encrypts TCP links with certificates: both ends prove theirs, and who dials takes only one with the
   /// host of the address. All three files are needed. They are read again when they have changed. With a
   /// token too, nodes have to prove both. Default: none.
@@ -197,7 +204,7 @@ class node_options {
     return *this;
   }
 
-  /// Overwrites the bytes of each token; the number of tokens stays the same. For programs that
+  /// Overwrites the bytes of each token and of the circuits' secret; the number of tokens stays the same. For programs that
   /// keep the options after they have made the node.
   ATBUS_API void wipe_tokens() noexcept;
 
@@ -212,6 +219,8 @@ class node_options {
   [[nodiscard]] uv_loop_s* loop() const noexcept { return loop_; }
   /// All tokens, the one that is proven first.
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  /// The secret of circuits; empty without one.
+  [[nodiscard]] const std::string& circuit_secret() const noexcept { return circuit_secret_; }
   /// The files of the certificates; empty names without them.
   [[nodiscard]] const tls_files& certificates() const noexcept { return certificates_; }
   /// Whether TCP links may be not encrypted.
@@ -269,6 +278,7 @@ class node_options {
   uv_loop_s* loop_ = nullptr;
   std::vector<std::string> tokens_;
   tls_files certificates_;
+  std::string circuit_secret_;
   bool allow_unauthenticated_ = false;
   bool allow_unencrypted_ = false;
   std::vector<std::string> parents_;

@@ -20,6 +20,7 @@
 #include "node/link/poll_progress.h"
 #include "node/peer/peer.h"
 #include "protocol/handshake.h"
+#include "system/secret_bytes.h"
 
 namespace atbus::detail {
 
@@ -34,12 +35,17 @@ struct node_environment {
 
 struct node_context {
   node_context(bus_id id, const node_options& from, const node_environment& environment)
-      : self{id, 0}, options(without_tokens(from)), on(environment), fault(from.check()) {}
+      : self{id, 0},
+        options(without_tokens(from)),
+        on(environment),
+        circuit_secret(as_bytes(from.circuit_secret())),
+        fault(from.check()) {}
 
   node_instance self;
   const node_options options;  // const: it has setters of the same names
   node_environment on;
   token_list tokens;
+  secret_bytes circuit_secret;
   error fault;         // why the node can't be used at all; no error: it can
   timer_queue timers;  // declared before everything that has timers
   node_stats stats;

@@ -35,7 +35,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
       circuits_(
           id,
           {.message_limit = std::max(options.message_limit() + message_head_size, control_size_max),
-           .queue_size = options.send_buffer_size()},
+           .queue_size = options.send_buffer_size(),
+           .secret = node_.circuit_secret.get()},
           relay_, *this, node_.timers, on.clock, on.random, node_.progress) {
   events_.ask(
       {.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },

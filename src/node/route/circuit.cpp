@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "protocol/control.h"
@@ -65,6 +66,13 @@ circuit::circuit(circuits& owner, std::uint64_t number, bus_id peer, link_trust 
       longest_message_(control_size_max),
       answer_(owner.timers_, [this] { owe(circuit_step::expects); }) {
   chunk_.checked = false;  // the links see to that
+  if (owner.options_.secret.empty())
+    return;
+  out_cipher_ = batch_cipher::make(owner.options_.secret,
+                                   {.destination = peer, .source = owner.self_, .circuit = number},
+                                   owner.random_.word());
+  if (!out_cipher_)
+    throw std::bad_alloc{};
 }
 
 std::string circuit::peer() const {
@@ -108,7 +116,7 @@ status circuit::new_chunk(std::size_t length, message_purpose purpose) noexcept 
   status claimed;
   if (size > room)
     claimed = {errc::would_block, size};
-  else if (!make_room_in_ring(batches_of_stretch + size / fragment_size))
+  else if (!make_room_in_ring(batches_of_stretch + size / fragment_most()))
     claimed = {errc::out_of_memory, size};
   else
     claimed = for_one_ ? queue_.claim(size, place) : queue_.claim_up_to(size, most, place);
@@ -156,8 +164,8 @@ void circuit::take_in() noexcept {
       ring_[static_cast<std::size_t>(committed_++) & (ring_.size() - 1)] = batch;
     };
     std::size_t before = 0;
-    for (; bytes - before > batch_max; before += fragment_size)
-      add({chunk_.begin + before, fragment_size, 0, before});
+    for (; bytes - before > longest_batch(); before += fragment_most())
+      add({chunk_.begin + before, fragment_most(), 0, before});
     add({chunk_.begin + before, bytes - before, static_cast<std::uint16_t>(messages), before});
   }
   queue_.commit(bytes);
@@ -221,7 +229,12 @@ status circuit::pass_on(std::uint64_t index) noexcept {
                          .source = owner_.self_,
                          .circuit = number_,
                          .number = index + 1};
-  return owner_.hops_.pass_on(head, {which.at, which.size});
+  const bytes_view batch{which.at, which.size};
+  if (!out_cipher_)
+    return owner_.hops_.pass_on(head, batch);
+  if (!out_cipher_->seal(head, batch, owner_.sealed_.data()))
+    return errc::system_error;
+  return owner_.hops_.pass_on(head, {owner_.sealed_.data(), which.size + batch_cipher::overhead});
 }
 
 void circuit::tick() {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "core/timer_queue.h"
 #include "node/link/link.h"
 #include "node/link/poll_progress.h"
+#include "protocol/batch_cipher.h"
 #include "protocol/routed_head.h"
 #include "system/fork_guard.h"
 
@@ -53,6 +55,8 @@ class next_hops {
 struct circuit_options {
   std::size_t message_limit = 0;  // bytes of a message of the circuit, with its head
   std::size_t queue_size = 0;     // bytes of data; control messages find some more
+  bytes_view secret =
+      {};  // of batch_cipher; empty: batches are not encrypted. Outlives the circuits.
 };
 
 class circuit final : public link {
@@ -110,6 +114,13 @@ class circuit final : public link {
   [[nodiscard]] status new_chunk(std::size_t length, message_purpose purpose) noexcept;
   // Turns the appended frames of the chunk into a batch. An open claim stays where it is.
   void take_in() noexcept;
+  // Bytes of a fragment, and of the longest batch, before they are encrypted.
+  [[nodiscard]] std::size_t fragment_most() const noexcept {
+    return fragment_size - (out_cipher_ ? batch_cipher::overhead : 0);
+  }
+  [[nodiscard]] std::size_t longest_batch() const noexcept {
+    return batch_max - (out_cipher_ ? batch_cipher::overhead : 0);
+  }
   // Sends batches as far as the window allows.
   void pump() noexcept;
   [[nodiscard]] status pass_on(std::uint64_t index) noexcept;
@@ -177,8 +188,10 @@ class circuit final : public link {
   std::chrono::nanoseconds patience_;
   std::uint64_t received_at_tick_ = 0;
   timer clock_;
+  std::optional<batch_cipher> out_cipher_;
 
   // In.
+  std::optional<batch_cipher> in_cipher_;  // from the first batch that it has opened on
   std::uint64_t expected_ = 1;
   std::uint64_t gap_told_at_ = 0;
   std::size_t longest_message_;       // accepted now: small until the peer has registered
@@ -253,6 +266,13 @@ class circuits {
   void send_unflushed() noexcept;
   [[nodiscard]] circuit* find(const routed_head& head) noexcept;
   circuit& add(std::uint64_t number, bus_id peer, link_trust trust, bool accepted);
+  // The batch as its sender has committed it; `of` is its circuit, or null. Nothing: it was not encrypted with this
+  // node's secret.
+  [[nodiscard]] std::optional<bytes_view> open_batch(const routed_head& head, bytes_view batch,
+                                                     circuit* of,
+                                                     std::optional<batch_cipher>& with);
+  // What can't be opened was not for this node, or was changed on its way.
+  void turn_away(const routed_head& head, bool is_known);
   // False: there are too many circuits.
   bool make_room_for_call(bus_id from);
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;
@@ -282,6 +302,9 @@ class circuits {
   std::size_t accepted_ = 0;
   std::uint64_t refused_ = 0;
   std::size_t handed_up_ = 0;  // messages, of all batches
+  // One batch each; empty without a secret.
+  std::vector<std::byte> sealed_;
+  std::vector<std::byte> plain_;
   bool writable_ = false;
   bool closed_ = false;
   std::unique_ptr<child_guard> in_child_;

@@ -1,5 +1,6 @@
 // The circuits of one node.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "node/route/circuit.h"
@@ -26,6 +27,10 @@ circuits::circuits(bus_id self, const circuit_options& options, next_hops& hops,
       progress_(progress),
       chunks_(chunk_sizes) {
   unconfirmed_.reserve(unconfirmed_max);
+  if (!options_.secret.empty()) {
+    sealed_.resize(batch_max);
+    plain_.resize(batch_max);
+  }
   const fork_pause no_fork;
   in_child_ = std::make_unique<child_guard>(*this);
 }
@@ -123,7 +128,11 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
         of->end(errc::peer_closed);
       return;
   }
-  const bytes_view batch = carried_by(message);
+  std::optional<batch_cipher> with;
+  const std::optional<bytes_view> opened = open_batch(head, carried_by(message), of, with);
+  if (!opened)
+    return turn_away(head, of != nullptr);
+  const bytes_view batch = *opened;
   if (of != nullptr && from == link_trust::unproven)
     of->trust_ = from;  // which is looked at while the other end registers
   if (of == nullptr) {
@@ -132,6 +141,7 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
     if (!is_call || all_.contains(head.circuit) || !make_room_for_call(head.source))
       return say(head.source, head.circuit, circuit_step::ended, 1);
     of = &add(head.circuit, head.source, from, true);
+    of->in_cipher_ = std::move(with);
     unconfirmed_.push_back(of);
     ++accepted_;
     events_.opened(*of, true);
@@ -139,6 +149,39 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
       return;
   }
   of->carried(head, batch);
+}
+
+std::optional<bytes_view> circuits::open_batch(const routed_head& head, bytes_view batch,
+                                               circuit* of, std::optional<batch_cipher>& with) {
+  if (options_.secret.empty())
+    return batch;
+  if (batch.size() < batch_cipher::overhead)
+    return std::nullopt;
+  std::optional<batch_cipher>& used = of != nullptr && of->in_cipher_ ? of->in_cipher_ : with;
+  if (!used)
+    used = batch_cipher::make(options_.secret, head, batch_cipher::salt_of(batch));
+  if (!used)
+    throw std::bad_alloc{};
+  if (!used->open(head, batch, plain_.data()))
+    return std::nullopt;
+  if (of != nullptr && !of->in_cipher_)
+    of->in_cipher_ = std::move(with);
+  return bytes_view{plain_.data(), batch.size() - batch_cipher::overhead};
+}
+
+void circuits::turn_away(const routed_head& head, bool is_known) {
+  events_.problem({errc::denied, head.source.to_string() +
+                                     " sends over other nodes what was not encrypted with the " +
+                                     "secret of this node's circuits, or was changed on its way"});
+  if (is_known)
+    return;  // the right one may come yet
+  const routed_head answer{.step = circuit_step::failed,
+                           .reason = errc::denied,
+                           .destination = head.source,
+                           .source = self_,
+                           .circuit = head.circuit,
+                           .number = head.number};
+  (void)hops_.pass_on(answer, {});
 }
 
 void circuits::writable() noexcept {

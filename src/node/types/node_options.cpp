@@ -14,6 +14,7 @@ namespace atbus {
 void node_options::wipe_tokens() noexcept {
   for (std::string& secret : tokens_)
     explicit_bzero(secret.data(), secret.size());
+  explicit_bzero(circuit_secret_.data(), circuit_secret_.size());
 }
 
 error node_options::lets_through(const address& at) const {
@@ -51,6 +52,8 @@ error node_options::check() const {
     if (error denied = lets_through(*where); !denied)
       return bad("parent", "an address that is allowed: " + denied.text());
   }
+  if (const std::size_t size = circuit_secret_.size(); size != 0 && (size < 16 || size > 1024))
+    return bad("circuit_secret", "16 to 1024 random bytes, not " + std::to_string(size));
   if (const bool none = certificates_.chain.empty() && certificates_.key.empty() &&
                         certificates_.authority.empty();
       !none &&
