@@ -85,7 +85,7 @@ TEST(NodeSecretMemory, IsInNoCoreDump) {
     secret[i] = static_cast<char>('a' + i * 7 % 26);
   const hidden_bytes token{as_bytes(secret)};
   node_options options;
-  options.token(secret).retry(5ms, 20ms);
+  options.token(secret).circuit_secret(secret).retry(5ms, 20ms);
   std::optional<hidden_bytes> key;
   {
     detail::tls_secret derived;
@@ -108,7 +108,7 @@ TEST(NodeSecretMemory, IsInNoCoreDump) {
   ASSERT_EQ(got.size(), 1U);
   const found_bytes tokens = find(token);
   EXPECT_EQ(tokens.dumped, 0U);
-  EXPECT_EQ(tokens.left_out, 2U);
+  EXPECT_EQ(tokens.left_out, 4U);  // two secrets of each node
   const found_bytes keys = find(*key);
   EXPECT_EQ(keys.dumped, 0U);
   EXPECT_EQ(keys.left_out, 2U);
