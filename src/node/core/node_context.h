@@ -71,6 +71,11 @@ struct node_context {
   // The id under which this node keeps a peer that calls itself `id`.
   [[nodiscard]] bus_id known_as(bus_id id) const noexcept { return is_client() ? bus_id{} : id; }
 
+  // Whether its TCP links are to be encrypted.
+  [[nodiscard]] bool has_keys() const noexcept {
+    return !tokens.empty() || !options.certificates().chain.empty();
+  }
+
   // Bytes after which a sender asks for an acknowledgement. Not more: what waits for it should not
   // outgrow the processor's caches.
   [[nodiscard]] std::size_t acknowledge_after() const noexcept {

@@ -62,6 +62,7 @@ void registration::begin(session& on) {
     return sessions_.drop(on, false, errc::system_error,
                           "no key of the encrypted link can be computed for the registration");
   }
+  on.encrypted = !binding->empty();
   const auto admission_of = [this, &on](const peer_identity& who) { return admit(on, who); };
   if (!on.by_us) {
     on.shake = std::make_unique<handshake_acceptor>(introduce(relation::peer), node_.tokens,
@@ -258,6 +259,11 @@ void registration::registered(session& on) {
     on.clock.set(moment_after(node_.now(), node_.options.ping_interval()));
   else
     on.clock.cancel();
+  if (on.at.kind() == link_kind::tcp && !on.encrypted && node_.has_keys()) {
+    events_.log_about(
+        of.id, "the link to " + of.id.to_string() + " (" + on.at.peer() +
+                   ") is not encrypted: both ends allow that, and the address says tls=false");
+  }
   take_over_flow(on, of);
   const bool is_only = end_others(on, of);
   // It has lost the link that made it a parent or a child.

@@ -126,6 +126,8 @@ TEST_F(NodeEncryption, ShowsTheNetworkNoMessageAndNoToken) {
     });
     EXPECT_EQ(tap.seen.find("old oak") == std::string::npos, encrypted);
     EXPECT_EQ(tap.seen.find(shared_secret), std::string::npos);
+    for (const side* end : {&one, &two})
+      EXPECT_EQ(end->log.find("is not encrypted") == std::string::npos, encrypted) << end->log;
   }
 }
 
