@@ -84,6 +84,7 @@ std::string simulated_link::peer() const {
 
 std::byte* simulated_link::claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept {
+  const foreign_code here;
   const auto refuse = [&](errc code) -> std::byte* {
     why = code;
     return nullptr;
@@ -113,6 +114,7 @@ std::size_t simulated_link::share() const noexcept {
 }
 
 void simulated_link::commit(std::size_t length) noexcept {
+  const foreign_code here;
   if (slot_.empty())
     return;
   simulated_way& way = out();
@@ -127,6 +129,7 @@ void simulated_link::commit(std::size_t length) noexcept {
 }
 
 void simulated_link::flush() noexcept {
+  const foreign_code here;
   simulated_way& way = out();
   if (ended_ || over_)
     return;
@@ -162,6 +165,7 @@ void simulated_link::flush() noexcept {
 }
 
 void simulated_link::release(std::uint64_t messages) noexcept {
+  const foreign_code here;
   if (keeps())  // a lane is told by its reader
     let_go(messages);
 }
@@ -208,11 +212,13 @@ void simulated_link::visit_unhandled(const std::function<void(bytes_view)>& each
 }
 
 void simulated_link::resume() noexcept {
+  const foreign_code here;
   if (std::exchange(paused_, false))
     owner_.look_at(*this);
 }
 
 void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
+  const foreign_code here;
   if (ended_ || std::exchange(closing_, true))
     return;
   paused_ = false;
@@ -226,6 +232,7 @@ void simulated_link::close(std::chrono::nanoseconds linger) noexcept {
 }
 
 void simulated_link::abort() noexcept {
+  const foreign_code here;
   end_now(errc::closed);
 }
 
@@ -306,6 +313,8 @@ error simulated_link::reason_of_end() const {
 }
 
 std::size_t simulated_link::tell(link_events& events, std::size_t most) {
+  if (over_)
+    return 0;  // its node has thrown when it was told so
   std::size_t count = 0;
   if (open_due_ && !ended_) {
     open_due_ = false;

@@ -153,7 +153,7 @@ simulated_transport::~simulated_transport() {
 
 void simulated_transport::start(const node_instance& self, link_events& events) {
   self_ = self.id;
-  events_ = &events;
+  events_.emplace(events);
 }
 
 simulated_network::place simulated_transport::place_of(const address& at) const {
@@ -162,6 +162,7 @@ simulated_network::place simulated_transport::place_of(const address& at) const 
 }
 
 result<std::string> simulated_transport::listen(const address& at) {
+  const foreign_code here;
   if (closed_)
     return error{errc::closed};
   address where = at;
@@ -188,6 +189,7 @@ simulated_inbox& simulated_transport::inbox_at(const simulated_network::place& w
 }
 
 result<link*> simulated_transport::connect(const address& to) {
+  const foreign_code here;
   if (closed_)
     return error{errc::closed};
   auto wire = std::make_shared<simulated_wire>();
@@ -261,6 +263,7 @@ void simulated_transport::fall_silent() noexcept {
 }
 
 void simulated_transport::close() noexcept {
+  const foreign_code here;
   if (std::exchange(closed_, true))
     return;
   std::erase_if(net_.listeners_, [&](const auto& one) { return one.second == this; });
@@ -283,6 +286,7 @@ void simulated_transport::close() noexcept {
 }
 
 std::size_t simulated_transport::poll(const poll_limits& limits) {
+  const foreign_code here;
   if (polling_)
     return 0;
   struct frame {
@@ -332,6 +336,7 @@ std::size_t simulated_transport::poll(const poll_limits& limits) {
 }
 
 void simulated_transport::flush() noexcept {
+  const foreign_code here;
   flushing_.swap(to_flush_);
   for (simulated_link* one : flushing_) {
     one->is_to_flush_ = false;

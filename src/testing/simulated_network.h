@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -29,6 +30,7 @@
 #include "atbus/testing.hpp"
 #include "node/link/link.h"
 #include "protocol/handshake.h"
+#include "testing/node_events.h"
 #include "testing/simulated_action.h"
 
 namespace atbus::detail {
@@ -183,7 +185,7 @@ class simulated_transport final : public transport {
   const simulated_process process_;
   std::function<void()> wake_;
   bus_id self_;
-  link_events* events_ = nullptr;
+  std::optional<node_events> events_;
   bool closed_ = false;
   bool polling_ = false;
   bool poll_ends_ = false;

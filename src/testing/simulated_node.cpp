@@ -127,7 +127,10 @@ void simulated_node::poll() {
         of.plan_next();
     }
   } const at_end{*this, alive_};
-  node_.poll(limits);
+  if (instead_of_poll)
+    instead_of_poll(*this);
+  else
+    node_.poll(limits);
 }
 
 void simulated_node::plan_next() {

@@ -65,6 +65,8 @@ class simulated_node {
 
   poll_limits limits{};
   std::uint64_t polls = 0;
+  // Polls the node in its place, if there is one.
+  std::function<void(simulated_node&)> instead_of_poll;
 
  private:
   class platform;

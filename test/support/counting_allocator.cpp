@@ -14,10 +14,11 @@ __attribute__((tls_model("initial-exec"))) thread_local bool failing = false;
 __attribute__((tls_model("initial-exec"))) thread_local bool failed = false;
 __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t good_left = 0;
 __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t bad_left = 0;
+__attribute__((tls_model("initial-exec"))) thread_local const bool* is_spared = nullptr;
 
 // Of the allocation that is asked for.
 [[maybe_unused]] bool fails() noexcept {
-  if (!failing || bad_left == 0)
+  if (!failing || bad_left == 0 || (is_spared != nullptr && *is_spared))
     return false;
   if (good_left != 0) {
     --good_left;
@@ -119,7 +120,9 @@ namespace atbus::test {
 std::uint64_t allocations() noexcept {
   return allocation_count;
 }
-allocation_failure::allocation_failure(std::uint64_t good, std::uint64_t bad) noexcept {
+allocation_failure::allocation_failure(std::uint64_t good, std::uint64_t bad,
+                                       const bool* spared) noexcept {
+  is_spared = spared;
   good_left = good;
   bad_left = bad;
   failed = false;

@@ -15,7 +15,10 @@ namespace atbus::test {
 class allocation_failure {
  public:
   explicit allocation_failure(std::uint64_t good = 0,
-                              std::uint64_t bad = static_cast<std::uint64_t>(-1)) noexcept;
+                              std::uint64_t bad = static_cast<std::uint64_t>(-1)) noexcept
+      : allocation_failure(good, bad, nullptr) {}
+  // Those that are asked for while `*spared` is true neither fail nor count.
+  allocation_failure(std::uint64_t good, std::uint64_t bad, const bool* spared) noexcept;
   ~allocation_failure();
   allocation_failure(const allocation_failure&) = delete;
   allocation_failure& operator=(const allocation_failure&) = delete;

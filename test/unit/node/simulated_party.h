@@ -5,6 +5,7 @@
 #include "protocol/handshake.h"
 #include "quiet_link_events.h"
 #include "test.h"
+#include "testing/foreign_code.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
@@ -40,16 +41,24 @@ class party {
       : node(net, id, options, host) {
     node_handlers& on = core().handlers();
     on.on_message = [this](const message& what) {
+      const foreign_code here;
       got.emplace_back(what.text());
       if (on_message)
         on_message(what);
     };
     on.on_undelivered = [this](const undelivered& what) {
+      const foreign_code here;
       reports.push_back({std::string{as_text(what.bytes())}, what.outcome(), what.reason()});
     };
-    on.on_endpoint = [this](const endpoint&, endpoint_event event) { events.push_back(event); };
+    on.on_endpoint = [this](const endpoint&, endpoint_event event) {
+      const foreign_code here;
+      events.push_back(event);
+    };
     on.on_writable = [this](bus_id) { ++writable; };
-    on.on_log = [this](std::string_view line) { log.emplace_back(line); };
+    on.on_log = [this](std::string_view line) {
+      const foreign_code here;
+      log.emplace_back(line);
+    };
     // One that is said to be gone may listen there still.
     const auto where = core().listen(address_of(id));
     EXPECT_TRUE(where || where.error() == errc::receiver_exists) << where.error().text();
