@@ -12,6 +12,9 @@ namespace {
 constexpr std::size_t lines_max = 1000;
 // Bytes of dropped messages whose events wait for a poll, where a send buffer has less.
 constexpr std::size_t untold_drops_least = std::size_t{1024} * 1024;
+// Empty places of events: those that are kept for a lack of memory, and with those that are used again.
+constexpr std::size_t spare_least = 64;
+constexpr std::size_t spare_most = 128;
 
 }  // namespace
 
@@ -100,7 +103,35 @@ void event_queue::end_poll() noexcept {
 
 void event_queue::add(event what) {
   receive_.close();  // the event comes before the next message
-  events_.push_back(std::move(what));
+  std::list<event> made;
+  try {
+    if (spare_.size() <= spare_least)
+      made.emplace_back();
+  } catch (const std::bad_alloc&) {
+    if (spare_.empty())
+      throw;
+  }
+  if (made.empty())
+    made.splice(made.end(), spare_, spare_.begin());
+  made.front() = std::move(what);
+  events_.splice(events_.end(), made);
+}
+
+void event_queue::fill_spare() noexcept {
+  try {
+    while (spare_.size() < spare_least)
+      spare_.emplace_back();
+  } catch (const std::bad_alloc&) {  // there may be memory at the next poll
+  }
+}
+
+event_queue::event event_queue::take_first() noexcept {
+  event first = std::exchange(events_.front(), event{});
+  if (spare_.size() < spare_most)
+    spare_.splice(spare_.begin(), events_, events_.begin());
+  else
+    events_.pop_front();
+  return first;
 }
 
 void event_queue::tell_endpoint(bus_id whom, endpoint_event change) {
@@ -261,8 +292,7 @@ bool event_queue::tell_those_here() {
       whom = ask_.endpoint_of(events_.front().about);
     if (events_.front().kind == event::what::undelivered)
       took_undelivered(events_.front());
-    event item = std::move(events_.front());
-    events_.pop_front();
+    const event item = take_first();
     switch (item.kind) {
       case event::what::undelivered:
         if (handlers_.on_undelivered) {

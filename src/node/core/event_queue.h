@@ -1,14 +1,17 @@
 // What a node tells its user between messages, in order: undelivered messages, endpoint events, room to
 // write, log lines, the ends of calls. Bounded also for a node that is not polled.
 //
+// An event without payload finds its place also while there is no memory, as a rule: whoever brings it about may
+// have changed its state already. 64 places are kept for that, and filled again with each poll.
+//
 // Handlers run from tell_all() and tell_before_message() alone. One of them may close the node: nothing
 // is told after that. One thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,7 +59,9 @@ struct node_handlers {
 
 class event_queue {
  public:
-  event_queue(node_context& node, receive_path& receive) : node_(node), receive_(receive) {}
+  event_queue(node_context& node, receive_path& receive) : node_(node), receive_(receive) {
+    fill_spare();
+  }
 
   // What the queue asks of the node's other parts; set once, before the first event.
   struct questions {
@@ -87,7 +92,10 @@ class event_queue {
   // To be changed between polls only.
   [[nodiscard]] node_handlers& handlers() noexcept { return handlers_; }
   // A poll begins and ends.
-  void begin_poll() noexcept { polling_ = true; }
+  void begin_poll() noexcept {
+    polling_ = true;
+    fill_spare();
+  }
   void end_poll() noexcept;
   [[nodiscard]] bool is_polling() const noexcept { return polling_; }
 
@@ -165,6 +173,10 @@ class event_queue {
   void change(Change what);
   void tell_message(const message& what);
   void add(event what);
+  // Places of events, for when there is no memory for one.
+  void fill_spare() noexcept;
+  // Takes the first event out; its place is kept for another one.
+  event take_first() noexcept;
   void say_unreported(bus_id about) noexcept;
   bool tell_those_here();
   void tell_and_catch() noexcept;
@@ -181,7 +193,8 @@ class event_queue {
   bool polling_ = false;
   std::map<std::uint32_t, const void*> typed_tags_;  // of the types in on_typed
 
-  std::deque<event> events_;
+  std::list<event> events_;    // an event stays where it is: last_drops_ points to some
+  std::list<event> spare_;     // empty ones
   std::exception_ptr thrown_;  // by the handler of an event before a message
   // Of messages that were dropped for want of room: what their events take, in bytes; and, once that is
   // too much, the last event of each destination and outcome, to which further drops are added.

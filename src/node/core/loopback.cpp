@@ -27,8 +27,8 @@ held_message loopback::pop() {
 void loopback::tell_room() {
   if (!wants_room_ || bytes_ > node_.options.send_buffer_size() / 2)
     return;
-  wants_room_ = false;
   events_.tell_writable(node_.self.id);
+  wants_room_ = false;
 }
 
 std::list<held_message> loopback::take_all() noexcept {

@@ -70,18 +70,18 @@ void peer_retention::give_up(peer& of, errc reason) {
 }
 
 void peer_retention::forget(peer& of) {
+  if (of.wants_room) {           // to be told that there is no such peer
+    of.forget.set(node_.now());  // again, if there is no memory for the event
+    events_.tell_writable(of.id);
+  }
   dialing_.end_dials(of.dials);
   if (node_.is_client(of))
     sessions_.away().lose(of.in);
   else if (of.instance.incarnation != 0)
     sessions_.away().remember(of.instance, of.in, of.silent);
-  first_exception thrown;
-  if (of.wants_room)  // to be told that there is no such peer
-    thrown.keep([&] { events_.tell_writable(of.id); });
   if (parent_.last == &of)
     parent_.last = nullptr;
   peers_.erase(of);
-  thrown.rethrow();
 }
 
 void peer_retention::seek(peer& of) {

@@ -58,7 +58,7 @@ TEST_F(EventQueue, LeavesAMessageAsItIsThatThereIsNoMemoryToReport) {
     GTEST_SKIP() << "this build can't let allocations fail";
   for (const errc reason : {errc::timed_out, errc::would_block}) {
     bool failed = false;
-    for (int i = 0; i != 10 && !failed; ++i) {
+    for (int i = 0; i != 200 && !failed; ++i) {
       held_message one = of_size(10);
       try {
         const test::allocation_failure none;
@@ -70,6 +70,40 @@ TEST_F(EventQueue, LeavesAMessageAsItIsThatThereIsNoMemoryToReport) {
     }
     EXPECT_TRUE(failed);
   }
+}
+
+// What has no text, no bytes and no call: of those that are told at once as many as come between two polls.
+TEST_F(EventQueue, TellsWhatHasNoPayloadWithoutMemory) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  for (int round = 0; round != 3; ++round) {
+    lines wanted;
+    for (std::uint64_t id = 1; id != 65; ++id)
+      wanted.push_back("room " + std::to_string(id));
+    {
+      const test::allocation_failure none;
+      for (std::uint64_t id = 1; id != 65; ++id)
+        EXPECT_NO_THROW(events.tell_writable(bus_id{id}));
+    }
+    EXPECT_EQ(poll(), wanted);
+  }
+}
+
+TEST_F(EventQueue, TakesNoMemoryForAnEventOnceItHasToldAsMany) {
+  if (!test::counts_allocations())
+    GTEST_SKIP() << "this build can't count allocations";
+  events.handlers().on_writable = nullptr;
+  const auto round = [this] {
+    const std::uint64_t before = test::allocations();
+    for (std::uint64_t id = 1; id != 33; ++id)
+      events.tell_writable(bus_id{id});
+    events.begin_poll();
+    (void)events.tell_all();
+    events.end_poll();
+    return test::allocations() - before;
+  };
+  (void)round();
+  EXPECT_EQ(round(), 0U);
 }
 
 TEST_F(EventQueue, TellsInOrder) {

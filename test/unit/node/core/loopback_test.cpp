@@ -1,5 +1,6 @@
 #include "node/core/loopback.h"
 
+#include "counting_allocator.h"
 #include "unit/node/core/parts_fixture.h"
 
 namespace atbus::detail {
@@ -69,6 +70,27 @@ TEST_F(Loopback, TellsOfRoomOnce) {
   poll();
   poll();
   EXPECT_EQ(rooms, 1);
+}
+
+TEST_F(Loopback, TellsOfRoomThoughThereIsNoMemory) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  for (int before = 0; before != 3; ++before) {
+    for (int i = 0; i != 4; ++i)
+      EXPECT_TRUE(send(15 * 1024));
+    EXPECT_FALSE(send(15 * 1024));
+    for (int i = 0; i != before; ++i)
+      events.log("before");
+    rooms = 0;
+    try {
+      node.progress.told = 0;
+      const test::allocation_failure none;
+      (void)loop.tell_all(4, [](const held_message&) {});
+    } catch (const std::bad_alloc&) {
+    }
+    poll();
+    EXPECT_EQ(rooms, 1) << before;
+  }
 }
 
 TEST_F(Loopback, TakesOneMessageOfAnySizeWhileItHasNone) {
