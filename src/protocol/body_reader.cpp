@@ -210,24 +210,36 @@ error read_body(bytes_view body, std::span<body_field> fields) {
   return {};
 }
 
-std::optional<std::uint64_t> read_lone_number(bytes_view body) noexcept {
-  constexpr auto map_of_one = std::byte{0x81};
-  constexpr auto key = std::byte{1};
+bool read_numbers(bytes_view body, std::span<std::uint64_t> numbers) noexcept {
+  constexpr std::uint8_t map_of_none = 0x80;
   constexpr std::uint8_t small_number_max = 0x7f;
   constexpr std::uint8_t one_byte_number = 0xcc;  // then those of 2, 4 and 8 bytes
-  if (body.size() < 3 || body[0] != map_of_one || body[1] != key)
-    return std::nullopt;
-  const auto form = std::to_integer<std::uint8_t>(body[2]);
-  const bytes_view digits = body.subspan(3);
-  if (form <= small_number_max)
-    return digits.empty() ? std::optional<std::uint64_t>{form} : std::nullopt;
-  if (form < one_byte_number || form > one_byte_number + 3 ||
-      digits.size() != std::size_t{1} << (form - one_byte_number))
-    return std::nullopt;
-  std::uint64_t value = 0;
-  for (const std::byte digit : digits)
-    value = value << 8U | std::to_integer<std::uint64_t>(digit);
-  return value;
+  const auto next = [&body] {
+    const auto byte = std::to_integer<std::uint8_t>(body.front());
+    body = body.subspan(1);
+    return byte;
+  };
+  if (body.empty() || next() != map_of_none + numbers.size())
+    return false;
+  std::uint8_t key = 0;
+  for (std::uint64_t& number : numbers) {
+    if (body.size() < 2 || next() != ++key)
+      return false;
+    const std::uint8_t form = next();
+    if (form <= small_number_max) {
+      number = form;
+      continue;
+    }
+    if (form < one_byte_number || form > one_byte_number + 3)
+      return false;
+    const std::size_t digits = std::size_t{1} << (form - one_byte_number);
+    if (body.size() < digits)
+      return false;
+    number = 0;
+    for (std::size_t i = 0; i != digits; ++i)
+      number = number << 8U | next();
+  }
+  return body.empty();
 }
 
 }  // namespace atbus::detail

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,8 +31,8 @@ struct body_field {
 // Each field has to occur exactly once; unknown keys are skipped. The error names the field.
 [[nodiscard]] error read_body(bytes_view body, std::span<body_field> fields);
 
-// The number in a body that holds only field 1, written as by encode(); empty for any other body. For
-// frequent messages, because msgpack-c allocates.
-[[nodiscard]] std::optional<std::uint64_t> read_lone_number(bytes_view body) noexcept;
+// The numbers in a body that holds only the fields 1, 2 and so on, written as by encode(). False for any other
+// body. For frequent messages, and for those whose effect must not depend on memory: msgpack-c allocates.
+[[nodiscard]] bool read_numbers(bytes_view body, std::span<std::uint64_t> numbers) noexcept;
 
 }  // namespace atbus::detail

@@ -3,6 +3,7 @@
 #include "protocol/control.h"
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <msgpack/pack.hpp>
 #include <string_view>
@@ -86,10 +87,21 @@ concept has_mac = requires(Body body) {
   body.mac;
 };
 
+// How many numbers are all that is in a body; 0: it holds other things.
 template <class Body>
-concept is_lone_number = std::same_as<Body, acknowledge_body> || std::same_as<Body, ping_body> ||
-    std::same_as<Body, pong_body> || std::same_as<Body, cancel_body> ||
-    std::same_as<Body, in_hand_body>;
+constexpr std::size_t numbers_in = 0;
+template <>
+constexpr std::size_t numbers_in<acknowledge_body> = 1;
+template <>
+constexpr std::size_t numbers_in<ping_body> = 1;
+template <>
+constexpr std::size_t numbers_in<pong_body> = 1;
+template <>
+constexpr std::size_t numbers_in<cancel_body> = 1;
+template <>
+constexpr std::size_t numbers_in<in_hand_body> = 1;
+template <>
+constexpr std::size_t numbers_in<flow_body> = 3;
 
 using body_packer = msgpack::packer<byte_writer>;
 
@@ -157,9 +169,11 @@ error read(bytes_view message, Body& body) {
     return {errc::protocol_error, "the message is too long"};
   body = Body{};
   bytes_view rest = payload_of(message);
-  if constexpr (is_lone_number<Body>) {
-    if (const auto number = read_lone_number(rest)) {
-      for_each_field(body, [&number](auto, auto, std::uint64_t& value) { value = *number; });
+  if constexpr (numbers_in<Body> != 0) {
+    std::array<std::uint64_t, numbers_in<Body>> numbers;
+    if (read_numbers(rest, numbers)) {
+      auto next = numbers.begin();
+      for_each_field(body, [&next](auto, auto, std::uint64_t& value) { value = *next++; });
       return {};
     }
   }

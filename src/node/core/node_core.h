@@ -159,6 +159,7 @@ class node_core final : private link_events {
   [[nodiscard]] bool may_go(bus_id to, const held_message& what);
   void apply_access();
   void control(session& from, const message_head& head, bytes_view message);
+  void take_control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);
   void acknowledged(session& by, std::uint64_t handled);
   void count_lost(const session& gone, const error& why);

@@ -1,4 +1,5 @@
 // What a node does when a link tells of something.
+#include <new>
 #include <string>
 #include <utility>
 
@@ -187,7 +188,17 @@ void node_core::apply_access() {
   }
 }
 
+// One for which there is no memory is half done: the link ends, and the two register anew.
 void node_core::control(session& from, const message_head& head, bytes_view message) {
+  try {
+    take_control(from, head, message);
+  } catch (const std::bad_alloc&) {
+    sessions_.drop(from, false, errc::out_of_memory, {});
+    throw;
+  }
+}
+
+void node_core::take_control(session& from, const message_head& head, bytes_view message) {
   const auto read = [&](auto& body) {
     error bad = decode(message, body);
     if (!bad)
@@ -260,11 +271,12 @@ void node_core::announced(session& from, const flow_body& body) {
       return sessions_.drop(from, false, errc::superseded, {});
     of.in_from = &from;
   }
+  if (!of.in.announce(body.next, body.turn)) {
+    return sessions_.violation(
+        from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
+  }
   if (from.shake != nullptr)
     registration_.both_registered(from);
-  if (!of.in.announce(body.next, body.turn))
-    sessions_.violation(
-        from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
 }
 
 void node_core::acknowledged(session& by, std::uint64_t handled) {

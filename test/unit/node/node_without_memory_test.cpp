@@ -56,12 +56,15 @@ class NodeWithoutMemory : public ::testing::Test {
   }
   static constexpr std::string_view tcp = "ipv4://127.0.0.1:0";
 
-  // Polls in which allocations fail, but for the first `good` ones. Whether one has failed.
-  static bool poll_in_vain(node& which, std::uint64_t good, std::chrono::nanoseconds time = 0ns) {
+  static constexpr auto all_others = static_cast<std::uint64_t>(-1);
+
+  // Polls in which `bad` allocations fail behind the first `good` ones. Whether one has failed.
+  static bool poll_in_vain(node& which, std::uint64_t good, std::chrono::nanoseconds time = 0ns,
+                           std::uint64_t bad = all_others) {
     bool failed = false;
     const auto end = now() + time;
     do {
-      const test::allocation_failure none{good};
+      const test::allocation_failure none{good, bad};
       try {
         which.poll();
       } catch (const std::bad_alloc&) {
@@ -101,6 +104,10 @@ class NodeWithoutMemory : public ::testing::Test {
 
   // After so many steps of both one of them polls without memory. In the end they are linked.
   static void register_in_vain(const std::string& at, bool dialler) {
+    for (const std::uint64_t bad : {all_others, std::uint64_t{1}})
+      register_in_vain(at, dialler, bad);
+  }
+  static void register_in_vain(const std::string& at, bool dialler, std::uint64_t bad) {
     until_none_fails([&](std::uint64_t good) {
       bool failed = false;
       for (int steps = 0; steps != 6; ++steps) {
@@ -129,7 +136,10 @@ class NodeWithoutMemory : public ::testing::Test {
           to.poll();
           a_moment();
         }
-        failed = poll_in_vain(dialler ? from : to, good) || failed;
+        if (!dialler)
+          from.poll();
+        a_moment();
+        failed = poll_in_vain(dialler ? from : to, good, 0ns, bad) || failed;
         EXPECT_TRUE(from.send(2, 1, "y"));
         EXPECT_TRUE(run_until({&from, &to},
                               [&] {
