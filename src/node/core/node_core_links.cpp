@@ -401,10 +401,12 @@ void node_core::left(link& at) {
   of->shared = of->wants_share = false;  // no batches go there, and no shares are handed out
   peer& whom = *of->of;
   whom.told_connected = false;
-  events_.tell_endpoint(whom.id, endpoint_event::away);
+  first_exception thrown;
+  thrown.keep([&] { events_.tell_endpoint(whom.id, endpoint_event::away); });
   if (!reachability::has_place(whom))
-    tree_.displace(whom);
-  dial_successor(whom);
+    thrown.keep([&] { tree_.displace(whom); });
+  thrown.keep([&] { dial_successor(whom); });
+  thrown.rethrow();
 }
 
 void node_core::dial_successor(peer& of) {
