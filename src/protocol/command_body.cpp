@@ -64,11 +64,15 @@ void encode(std::uint64_t number, const std::vector<std::string>& words, byte_bu
   }
 }
 
+std::uint64_t command_number(bytes_view payload) noexcept {
+  return payload.size() < words_at ? 0 : load_little_endian<std::uint64_t>(payload.data());
+}
+
 bool decode(bytes_view payload, command_body& body) {
   body = {};
   if (payload.size() < words_at)
     return false;
-  body.number = load_little_endian<std::uint64_t>(payload.data());
+  body.number = command_number(payload);
   body.deadline = std::chrono::nanoseconds{
       static_cast<std::int64_t>(load_little_endian<std::uint64_t>(payload.data() + number_size))};
   word_visitor client{body.words};

@@ -33,6 +33,8 @@ struct command_body {
 // Replaces what is in `payload`. At most command_words_max words.
 void encode(std::uint64_t number, const std::vector<std::string>& words, byte_buffer& payload,
             std::chrono::nanoseconds deadline = {});
+// The number alone, without memory; 0: the payload is malformed.
+[[nodiscard]] std::uint64_t command_number(bytes_view payload) noexcept;
 // False if the payload is malformed; then `body` is not valid.
 [[nodiscard]] bool decode(bytes_view payload, command_body& body);
 

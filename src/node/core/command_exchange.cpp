@@ -170,7 +170,7 @@ void command_exchange::deliver_reply(bus_id source, errc how, std::uint64_t numb
   }
   ++node_.stats.replies;
   const command_call call = std::move(found->second.call);
-  forget(found);
+  asked_.erase(found);
   if (how != errc::ok && how != errc::unknown_command && how != errc::denied)
     how = errc::command_failed;
   call(how == errc::ok ? status{} : status{how, source.value()}, command_reply{std::move(values)});
@@ -189,9 +189,8 @@ bool command_exchange::may_go(bus_id to, const held_message& what) {
 }
 
 void command_exchange::undelivered(const held_message& what, errc reason) {
-  command_body body;
-  if (what.flags == flag_command && decode(what.bytes, body))
-    end(body.number, reason);
+  if (what.flags == flag_command)
+    end(command_number(what.bytes), reason);
 }
 
 void command_exchange::end(std::uint64_t number, status how) {
@@ -203,22 +202,24 @@ void command_exchange::end(std::uint64_t number, status how) {
   if (timer& clock = *found->second.clock; !clock.pending())
     clock.set(node_.now());
   events_.tell_call([call = found->second.call](status told) { call(told, {}); }, how);
-  forget(found);
+  asked_.erase(found);
 }
 
 std::optional<std::chrono::nanoseconds> command_exchange::deadline_of(
-    const held_message& sent) const {
-  command_body body;
-  const auto found = decode(sent.bytes, body) ? asked_.find(body.number) : asked_.end();
+    const held_message& sent) const noexcept {
+  const auto found = asked_.find(command_number(sent.bytes));
   return found != asked_.end() ? std::optional{found->second.clock->due()} : std::nullopt;
 }
 
-void command_exchange::forget(asked_map::iterator which) {
-  asked_.erase(which);
-  if (asked_.size() > asked_max / 2)
-    return;
-  for (const bus_id to : std::exchange(asked_in_vain_, {}))
-    events_.tell_writable(to);
+bool command_exchange::is_room_owed() const noexcept {
+  return !asked_in_vain_.empty() && asked_.size() <= asked_max / 2;
+}
+
+void command_exchange::tell_room() {
+  while (is_room_owed()) {
+    events_.tell_writable(*asked_in_vain_.begin());  // without memory it is owed still
+    asked_in_vain_.erase(asked_in_vain_.begin());
+  }
 }
 
 void command_exchange::close() noexcept {

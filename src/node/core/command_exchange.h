@@ -53,9 +53,16 @@ class command_exchange {
   // A command or a reply of this node's does not get there.
   void undelivered(const held_message& what, errc reason);
   // When the time of the command in that message is over; none: its call was made already.
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent) const;
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(
+      const held_message& sent) const noexcept;
   // Whether the access rules let that command of this node's go there.
   [[nodiscard]] bool may_go(bus_id to, const held_message& what);
+  // on_writable, where it is owed, is told with the next events.
+  void tell_room();
+  // When that has to be done.
+  [[nodiscard]] std::chrono::nanoseconds next() const noexcept {
+    return is_room_owed() ? std::chrono::nanoseconds{0} : timer_queue::never;
+  }
   void close() noexcept;
 
  private:
@@ -72,7 +79,7 @@ class command_exchange {
                      std::vector<std::string> values);
   // The call is made with the next events, unless it was made before.
   void end(std::uint64_t number, status how);
-  void forget(asked_map::iterator which);
+  [[nodiscard]] bool is_room_owed() const noexcept;
 
   node_context& node_;
   event_queue& events_;

@@ -265,6 +265,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (acknowledgements_.next() != timer_queue::never)
     acknowledgements_.acknowledge_due(now);
   registration_.say_owed_addresses();
+  commands_.tell_room();
   circuits_.flush();
   node_.on.channels.flush();
   events_.tell_all();
@@ -294,8 +295,8 @@ bool node_core::prepare_sleep() {
 
 std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
   const std::chrono::nanoseconds until =
-      std::min({node_.timers.next(), requests_.next(), sleeping_.next(), acknowledgements_.next(),
-                choice_.next_look()});
+      std::min({node_.timers.next(), requests_.next(), commands_.next(), sleeping_.next(),
+                acknowledgements_.next(), choice_.next_look()});
   const std::chrono::nanoseconds below = node_.on.channels.longest_sleep();
   if (until == timer_queue::never)
     return below;
