@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "channel/connection/connection_set.h"
@@ -44,7 +45,11 @@ std::uint64_t data_limit(const stream_transport_options& options, std::uint64_t 
 class connection_link final : public link {
  public:
   connection_link(stream_transport& owner, connection at) noexcept
-      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {
+      : owner_(owner), at_(at), entry_(connection_core::find(at, core_)) {}
+
+  // From here on it is what the connection has for a context.
+  void begin_to_read() noexcept {
+    at_.set_context(this);
     if (entry_ != nullptr)
       entry_->reader = received;
   }
@@ -233,11 +238,16 @@ result<link*> stream_transport::connect(const address& to) {
 }
 
 connection_link& stream_transport::add(connection at) {
-  roomy_.reserve(std::bit_ceil(links_.size() + 1));
-  links_.push_back(std::make_unique<connection_link>(*this, at));
+  try {
+    roomy_.reserve(std::bit_ceil(links_.size() + 1));
+    links_.push_back(std::make_unique<connection_link>(*this, at));
+  } catch (const std::bad_alloc&) {
+    (void)at.abort();  // nothing knows of it
+    throw;
+  }
   connection_link& made = *links_.back();
   made.index_ = links_.size() - 1;
-  at.set_context(&made);
+  made.begin_to_read();
   return made;
 }
 
