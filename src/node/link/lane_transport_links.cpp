@@ -80,6 +80,7 @@ void lane_transport::call(lane_link& of) {
   of.call_due_ = sent == errc::would_block;
   if (of.call_due_)
     return wait_for_room(of);
+  wait_no_more(of);
   if (!sent)
     end(of, {errc::peer_closed, of.peer() + ": it takes no call, " + status{sent}.text()});
 }
@@ -190,7 +191,8 @@ void lane_transport::tend(lane_link& of) {
       if (!of.out_->look())
         return end(of, error_at(errc::peer_closed, of.peer_, "its inbox was removed"));
       const std::uint64_t held_by = of.out_->receiver_generation();
-      if (held_by != 0 && held_by != of.generation_) {
+      // Again also where there was no room for the call, and no memory when there was.
+      if (held_by != 0 && (held_by != of.generation_ || of.call_due_)) {
         of.now_ = phase::recalling;
         events_->recalling(of);
         call(of);

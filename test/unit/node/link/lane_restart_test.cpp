@@ -1,7 +1,9 @@
 // Links over shared memory whose processes are killed and started again.
 #include <csignal>
+#include <new>
 
 #include "child_process.h"
+#include "counting_allocator.h"
 #include "link_fixture.h"
 
 namespace atbus::detail {
@@ -95,6 +97,42 @@ TEST_F(LaneRestart, KeepsWhatWaitsForASuccessorFork) {
   EXPECT_EQ(one->messages,
             (texts{"inherited 1/1: waits", "inherited 1/1: waits too", "accepted ", "got after"}));
   EXPECT_EQ(one->count("closed"), 0U);
+}
+
+// There was no room for the call at first, and no memory when there was.
+TEST_F(LaneRestart, CallsASuccessorAgainThatItDidNotReachFork) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  auto first = begin_incarnation_that_handles_one_message();
+  for (const std::size_t size : {1000U, 1U}) {
+    while (send(*out, std::string(size, 'x'))) {
+    }
+  }
+  first.kill_and_wait();
+  ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
+  test::shared<test::shared_counter> may_read;
+  test::child_process second{[&] {
+    auto own = make(2, 2);
+    own->listen("shm://two");
+    listening->add();
+    test::require(may_read->wait(1), "the call has waited for room");
+    for (;;) {
+      own->poll();
+      sleep_all({own.get()});
+    }
+    return 0;
+  }};
+  ASSERT_TRUE(listening->wait(2));
+  ASSERT_TRUE(until([&] { return one->count("recalling") == 1; }));
+  may_read->add();
+  for (const auto end = now() + 5s; !out->settled() && now() < end;) {
+    const test::allocation_failure none;
+    try {
+      one->poll();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  ASSERT_TRUE(until([&] { return one->count("returned") == 1; }));
 }
 
 TEST_F(LaneRestart, MarksTheMessageWhoseHandlerNeverReturnedFork) {
