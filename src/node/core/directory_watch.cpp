@@ -42,20 +42,20 @@ void directory_watch::open() {
 }
 
 void directory_watch::look() {
+  clock_.set(node_.now() + look_interval);  // first: all else takes memory
   const error now = directory_->poll();
   if (const std::string problem = now ? std::string{} : now.text(); problem != problem_) {
     problem_ = problem;
     events_.log(now ? "the directory is in use again" : problem);
   }
-  for (const bus_id id : std::exchange(changes_, {})) {
-    peer* const of = peers_.find(id);
+  for (; !changes_.empty(); changes_.pop_front()) {
+    peer* const of = peers_.find(changes_.front());
     if (of == nullptr)
       continue;
     follow(*of);
     if (of->sessions.empty())
       retention_.let_go(*of);
   }
-  clock_.set(node_.now() + look_interval);
 }
 
 peer* directory_watch::find_or_look_up(bus_id id) {

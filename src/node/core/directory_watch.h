@@ -3,6 +3,7 @@
 // One thread.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,8 +47,8 @@ class directory_watch {
   std::shared_ptr<directory> directory_;  // null: none
   directory::watch_id watch_ = 0;
   timer clock_{node_.timers, nullptr};
-  std::vector<bus_id> changes_;
-  std::string problem_;  // that was logged last
+  std::deque<bus_id> changes_;  // each leaves when it is followed
+  std::string problem_;         // that was logged last
 };
 
 }  // namespace atbus::detail

@@ -1,5 +1,6 @@
 #include "node/directory/file_directory.h"
 
+#include <new>
 #include <utility>
 
 namespace atbus::detail {
@@ -32,8 +33,19 @@ error file_directory::poll() {
   if (!fresh)
     problem_ = fresh.error().with_text(fresh.error().text() + std::string{meanwhile});
   else if (*fresh)
-    problem_ = use(**fresh);
+    problem_ = use_or_keep(**fresh);
+  tell_changed();
   return problem_;
+}
+
+// A text for which there is no memory is read again at the next look.
+error file_directory::use_or_keep(std::string_view text) {
+  try {
+    return use(text);
+  } catch (const std::bad_alloc&) {
+    file_.take_again();
+    throw;
+  }
 }
 
 error file_directory::use(std::string_view text) {
@@ -45,20 +57,22 @@ error file_directory::use(std::string_view text) {
 }
 
 void file_directory::replace(node_addresses fresh) {
-  std::vector<bus_id> changed;
   for (const auto& [id, addresses] : fresh) {
     const auto before = nodes_.find(id);
     if (before == nodes_.end() || before->second != addresses)
-      changed.emplace_back(id);
+      changed_.emplace_back(id);
   }
   for (const auto& [id, addresses] : nodes_) {
     if (!fresh.contains(id))
-      changed.emplace_back(id);
+      changed_.emplace_back(id);
   }
-  nodes_ = std::move(fresh);
-  for (const bus_id id : changed) {
+  nodes_ = std::move(fresh);  // now that nothing throws any more
+}
+
+void file_directory::tell_changed() {
+  for (; !changed_.empty(); changed_.pop_back()) {
     for (const auto& [which, tell] : watchers_)
-      tell(id);
+      tell(changed_.back());
   }
 }
 

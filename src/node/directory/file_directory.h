@@ -29,10 +29,13 @@ class file_directory final : public directory {
 
  private:
   error use(std::string_view text);
+  error use_or_keep(std::string_view text);
   void replace(node_addresses fresh);
+  void tell_changed();
 
   watched_file file_;
   node_addresses nodes_;
+  std::vector<bus_id> changed_;  // to be told; each leaves when all watchers have heard of it
   std::map<watch_id, std::function<void(bus_id)>> watchers_;
   watch_id watches_ = 0;
   error problem_;

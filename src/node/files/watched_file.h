@@ -32,6 +32,8 @@ class watched_file {
   // be read is tried again at the next look. Errors: not_found, system_error, invalid_argument (no file, or
   // too long).
   [[nodiscard]] result<std::optional<std::string>> take();
+  // What take() gave last could not be used: it gives it again at the next look.
+  void take_again() noexcept { used_ = {}; }
 
  private:
   // Which file it is, and as of when. Equal: it has not changed.

@@ -1,6 +1,7 @@
 // Nodes that find each other in a directory, over a simulated network.
 #include "atbus/directory.hpp"
 
+#include "counting_allocator.h"
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {
@@ -30,6 +31,7 @@ class listed_nodes final : public directory {
     return {};
   }
   error poll() override {
+    const foreign_code here;
     for (const bus_id id : std::exchange(changed_, {})) {
       for (const auto& [which, tell] : watchers_)
         tell(id);
@@ -115,6 +117,34 @@ TEST_F(NodeDirectory, DialsNewAddressesAndNoLongerTheOldOnes) {
   const std::uint64_t dials = one.core().stats().dials;
   net.run_for(60s);
   EXPECT_EQ(one.core().stats().dials, dials);
+}
+
+TEST_F(NodeDirectory, DialsNewAddressesThoughItMissesAnAllocation) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  bool missed = true;
+  for (std::uint64_t good = 0; missed; ++good) {
+    missed = false;
+    nodes->list(2, {address_of(9)});
+    simulated_network own{1};
+    party one{own, 1, with_directory()};
+    party two{own, 2};
+    ASSERT_TRUE(one.send(2, "hello"));
+    own.run_for(1s);
+    nodes->list(2, {address_of(2)});
+    one.node.instead_of_poll = [&](simulated_node& of) {
+      const test::allocation_failure next{good, 1, &foreign_code::runs()};
+      try {
+        of.user().poll(of.limits);
+      } catch (const std::bad_alloc&) {
+      }
+      missed = missed || test::allocation_failure::happened();
+    };
+    own.run_for(1500ms);
+    one.node.instead_of_poll = nullptr;
+    one.node.wake();
+    ASSERT_TRUE(own.run_until([&] { return two.got.size() == 1; }, 60s)) << good;
+  }
 }
 
 TEST_F(NodeDirectory, KeepsALinkWhoseAddressHasChangedAndUsesTheNewOneAfterIt) {

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <new>
 
+#include "counting_allocator.h"
 #include "scratch_directory.h"
 #include "system/kernel.h"
 #include "test.h"
@@ -53,6 +56,41 @@ TEST_F(FileDirectory, FollowsAFileThatIsEditedInPlaceOrReplaced) {
   replace(node_7("unix://@six"));
   EXPECT_TRUE(look_twice());
   EXPECT_EQ(nodes_.lookup(7), addresses{"unix://@six"});
+}
+
+TEST_F(FileDirectory, TellsEachChangeThoughItMissesAnAllocation) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  std::vector<std::vector<bus_id>> told(2);
+  for (auto& one : told) {
+    nodes_.watch([&one](bus_id id) {
+      one.reserve(one.size() + 1);  // as of who keeps them: it takes memory
+      one.push_back(id);
+    });
+  }
+  bool missed = true;
+  for (std::uint64_t good = 0; missed; ++good) {
+    ASSERT_LT(good, 1000U);
+    const std::string fresh = "unix://@" + std::to_string(1000 + good);
+    for (auto& one : told)
+      std::vector<bus_id>{}.swap(one);
+    replace(node_7(fresh) + "[[node]]\nid = 8\naddresses = [\"" + fresh + "\"]\n");
+    (void)nodes_.poll();
+    {
+      const test::allocation_failure next{good, 1};
+      try {
+        (void)nodes_.poll();
+      } catch (const std::bad_alloc&) {
+      }
+      missed = test::allocation_failure::happened();
+    }
+    (void)look_twice();
+    ASSERT_EQ(nodes_.lookup(8), addresses{fresh}) << good;
+    for (const auto& one : told) {
+      for (const bus_id id : {bus_id{7}, bus_id{8}})
+        ASSERT_NE(std::count(one.begin(), one.end(), id), 0) << good;
+    }
+  }
 }
 
 TEST_F(FileDirectory, FollowsALinkThatIsTurned) {
