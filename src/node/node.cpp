@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -51,7 +52,11 @@ bool command_awaitable::await_suspend(std::coroutine_handle<> waiting) {
                                  if (*self == nullptr)
                                    return;
                                  (*self)->how_ = how;
-                                 (*self)->reply_ = reply;
+                                 try {
+                                   (*self)->reply_ = reply;
+                                 } catch (const std::bad_alloc&) {
+                                   (*self)->how_ = errc::out_of_memory;
+                                 }
                                  waiting.resume();
                                });
   return static_cast<bool>(how_);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "protocol/broadcast_head.h"
 
@@ -184,11 +185,9 @@ void broadcasts::over(std::uint64_t number) {
   const auto at = std::find_if(awaited_.begin(), awaited_.end(),
                                [&](const auto& one) { return one->number == number; });
   (*at)->clock->set(node_.now());  // again, if there is no memory for the event and its copies
-  events_.tell_call(
-      [call = (*at)->call, reached = (*at)->reached](status) {
-        call({reached.begin(), reached.end()});
-      },
-      {});
+  std::vector<bus_id> reached((*at)->reached.begin(), (*at)->reached.end());
+  events_.tell_call([call = (*at)->call, reached = std::move(reached)](status) { call(reached); },
+                    {});
   awaited_.erase(at);
 }
 

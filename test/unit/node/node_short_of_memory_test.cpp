@@ -1,0 +1,194 @@
+// A node that misses one allocation in each of its polls for a while, on a simulated network. What it was about
+// to do is done, or told, in the end.
+#include "counting_allocator.h"
+#include "unit/node/simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+class NodeShortOfMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::can_fail_allocations())
+      GTEST_SKIP() << "this build can't let allocations fail";
+  }
+  static node_options quick() { return plain().first_idle_timeout(1s).retry(1ms, 10ms); }
+
+  // The network runs for that time, and `which` misses the allocation behind the first `good` ones in each
+  // poll. True: it has missed one.
+  static bool run_short(simulated_network& net, party& which, std::uint64_t good,
+                        std::chrono::nanoseconds time) {
+    bool missed = false;
+    which.node.instead_of_poll = [&](simulated_node& of) {
+      const test::allocation_failure one{good, 1, &foreign_code::runs()};
+      try {
+        of.user().poll(of.limits);
+      } catch (const std::bad_alloc&) {
+      }
+      missed = missed || test::allocation_failure::happened();
+    };
+    net.run_for(time);
+    which.node.instead_of_poll = nullptr;
+    which.node.wake();
+    return missed;
+  }
+  // With one more good allocation each time, until none is missed.
+  template <class Try>
+  static void until_none_is_missed(Try&& once) {
+    bool missed = true;
+    for (std::uint64_t good = 0; missed; ++good) {
+      SCOPED_TRACE(good);
+      ASSERT_LT(good, 1000U);
+      missed = once(good);
+      if (HasFailure())
+        return;
+    }
+  }
+  static bool connect(simulated_network& net, party& from, party& to, std::uint64_t id = 2) {
+    from.connect(id);
+    return net.run_until([&] { return from.is_connected(id); }, 5s) &&
+           net.run_until([&] { return !to.core().endpoints().empty(); }, 5s);
+  }
+};
+
+TEST_F(NodeShortOfMemory, SettlesWhatALostLinkLeavesWithCommandsAmongIt) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    auto two = std::make_unique<party>(net, 2, quick());
+    EXPECT_TRUE(connect(net, *two, one, 1));
+    int told = 0;
+    EXPECT_TRUE(one.send(2, "first"));
+    EXPECT_TRUE(
+        one.node.user().command(2, {"look"}, 1s, [&](status, const command_reply&) { ++told; }));
+    EXPECT_TRUE(one.send(2, "second"));
+    one.core().flush();
+    two.reset();
+    const bool missed = run_short(net, one, good, 5s);
+    net.run_for(5s);
+    EXPECT_EQ(told, 1);
+    // The command is one of them, unless its time was over before.
+    EXPECT_GE(one.core().stats().not_delivered + one.core().stats().outcome_unknown, 2U);
+    return missed;
+  });
+}
+
+// Whatever else is to be told: with `before` lines that wait to be told.
+TEST_F(NodeShortOfMemory, TellsThatAPeerIsGone) {
+  for (const std::string where : {"ipv4://10.0.0.2:7000", "shm://two"}) {
+    for (int before = 0; before != 2; ++before) {
+      until_none_is_missed([&](std::uint64_t good) {
+        simulated_network net{1};
+        party one{net, 1, quick(), host_of(7)};
+        auto two = std::make_unique<party>(net, 2, quick(), host_of(7));
+        EXPECT_TRUE(two->core().listen("shm://two"));
+        EXPECT_TRUE(one.core().connect(2, where));
+        one.node.wake();
+        EXPECT_TRUE(net.run_until([&] { return one.is_connected(2); }, 5s));
+        net.run_for(10ms);
+        for (int i = 0; i != before; ++i)
+          one.core().events().log("before");
+        two.reset();
+        const bool missed = run_short(net, one, good, 100ms);
+        net.run_for(1s);
+        EXPECT_EQ(one.count(endpoint_event::disconnected) + one.count(endpoint_event::away), 1);
+        return missed;
+      });
+    }
+  }
+}
+
+TEST_F(NodeShortOfMemory, DialsTheSuccessorOfAPeerThatIsAway) {
+  for (int before = 0; before != 2; ++before) {
+    until_none_is_missed([&](std::uint64_t good) {
+      simulated_network net{1};
+      party one{net, 1, quick(), host_of(7)};
+      auto two = std::make_unique<party>(net, 2, quick(), host_of(7));
+      EXPECT_TRUE(two->core().listen("shm://two"));
+      EXPECT_TRUE(one.core().connect(2, "shm://two"));
+      EXPECT_TRUE(one.core().connect(2, address_of(2)));
+      one.node.wake();
+      EXPECT_TRUE(net.run_until([&] { return one.is_connected(2); }, 5s));
+      net.run_for(1s);
+      two.reset();
+      for (int i = 0; i != before; ++i)
+        one.core().events().log("before");
+      const bool missed = run_short(net, one, good, 100ms);
+      // It does not open the inbox of the one before.
+      two = std::make_unique<party>(net, 2, quick(), host_of(7));
+      EXPECT_TRUE(net.run_until([&] { return one.is_connected(2); }, 20s));
+      return missed;
+    });
+  }
+}
+
+TEST_F(NodeShortOfMemory, TellsWhoWaitsForRoomThatThePeerIsForgotten) {
+  for (int before = 0; before != 2; ++before) {
+    until_none_is_missed([&](std::uint64_t good) {
+      simulated_network net{1};
+      party one{net, 1, quick().send_buffer_size(2000)};
+      auto two = std::make_unique<party>(net, 2, quick());
+      EXPECT_TRUE(connect(net, *two, one, 1));
+      two->node.stop_until(net.now() + 1h);
+      while (one.send(2, std::string(500, 'x'))) {
+      }
+      two.reset();
+      EXPECT_TRUE(net.run_until([&] { return !one.is_connected(2); }, 5s));
+      net.run_for(900ms);
+      const int had = one.writable;
+      for (int i = 0; i != before; ++i)
+        one.core().events().log("before");
+      const bool missed = run_short(net, one, good, 300ms);
+      net.run_for(5s);
+      EXPECT_EQ(one.writable, had + 1);
+      EXPECT_TRUE(one.core().endpoints().empty());
+      return missed;
+    });
+  }
+}
+
+TEST_F(NodeShortOfMemory, ResumesACoroutineThatWaitsForAnAnswer) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    EXPECT_TRUE(connect(net, one, two));
+    two.node.user().on_command([](command& asked) {
+      asked.reply({std::string(100, 'a'), std::string(100, 'b')});
+    });
+    int ended = 0;
+    const auto ask = [&]() -> atbus::task<> {
+      const result<command_reply> reply = co_await one.node.user().command(2, {"look"}, 1s);
+      EXPECT_TRUE(reply || reply.error() == errc::out_of_memory || reply.error() == errc::timed_out)
+          << reply.error().text();
+      ++ended;
+    };
+    one.node.user().spawn(ask());
+    one.node.wake();
+    const bool missed = run_short(net, one, good, 100ms);
+    net.run_for(5s);
+    EXPECT_EQ(ended, 1);
+    return missed;
+  });
+}
+
+TEST_F(NodeShortOfMemory, TellsWhomABroadcastHasReached) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    EXPECT_TRUE(connect(net, one, two));
+    int told = 0;
+    EXPECT_TRUE(one.node.user().broadcast(id_range{}, 7, as_bytes("all"), 100ms,
+                                          [&](const std::vector<bus_id>&) { ++told; }));
+    one.node.wake();
+    net.run_for(50ms);
+    const bool missed = run_short(net, one, good, 100ms);
+    net.run_for(1s);
+    EXPECT_EQ(told, 1);
+    return missed;
+  });
+}
+
+}  // namespace
+}  // namespace atbus::detail
