@@ -51,14 +51,7 @@ error dialing::dial_now(dial& which) {
       which.is_relayed() ? circuits_.open(which.of->id) : node_.on.channels.connect(*which.to);
   if (!began)
     return began.error();
-  session* made = nullptr;
-  try {
-    made = &sessions_.make(**began);
-  } catch (const std::bad_alloc&) {
-    (*began)->abort();
-    throw;
-  }
-  session& on = *made;
+  session& on = sessions_.make(**began);
   on.by_us = true;
   on.dialled = &which;
   which.at = &on;

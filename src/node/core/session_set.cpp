@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "core/first_exception.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -13,13 +15,18 @@ constexpr std::chrono::nanoseconds goodbye_time = std::chrono::seconds{1};
 }  // namespace
 
 session& session_set::make(link& at) {
-  auto made = std::make_unique<session>(node_.timers, at, nullptr);
-  session& fresh = *made;
-  fresh.clock.replace([this, &fresh] { on_timer_(fresh); });
-  acknowledgements_.make_room(all_.size() + 1);
-  all_.push_back(std::move(made));
-  at.context = &fresh;
-  return fresh;
+  try {
+    auto made = std::make_unique<session>(node_.timers, at, nullptr);
+    session& fresh = *made;
+    fresh.clock.replace([this, &fresh] { on_timer_(fresh); });
+    acknowledgements_.make_room(all_.size() + 1);
+    all_.push_back(std::move(made));
+    at.context = &fresh;
+    return fresh;
+  } catch (const std::bad_alloc&) {
+    at.abort();  // nothing else would end it
+    throw;
+  }
 }
 
 // Several handshakes with one incarnation may be under way: all of them speak of one memory of its flow.
@@ -70,19 +77,29 @@ session& session_set::move(session& from, link& to) {
 
 void session_set::violation(session& by, error what) {
   ++node_.stats.violations;
-  events_.log_cause(what.code(), "the link to " + by.at.peer() + " is closed: " + what.text());
-  drop(by, true, what.code(), what.text());
+  first_exception thrown;  // of texts: it is dropped without them too
+  std::string why;
+  thrown.keep([&] {
+    why = what.text();
+    events_.log_cause(what.code(), "the link to " + by.at.peer() + " is closed: " + why);
+  });
+  drop(by, true, what.code(), why);
+  thrown.rethrow();
 }
 
 void session_set::drop_too_slow() {
   has_too_slow_ = false;
+  first_exception thrown;
   for (const auto& one : all_) {
     if (!std::exchange(one->too_slow, false) || one->stage != session_stage::registered)
       continue;
-    events_.log("the link to " + one->instance.id.to_string() +
-                " is broken off: its queue is full");
+    thrown.keep([&] {
+      events_.log("the link to " + one->instance.id.to_string() +
+                  " is broken off: its queue is full");
+    });
     drop(*one, true, errc::would_block, "too slow");
   }
+  thrown.rethrow();
 }
 
 void session_set::drop(session& which, bool say_bye, errc reason, std::string_view text) {
