@@ -207,8 +207,8 @@ void registration::tell_refused(const session& on, peer& of, errc why) {
   const bool is_anyone = !on.by_us && (!on.shake->has_proof() || reach_.is_unproven_link(on));
   if (is_anyone ? of.refused != errc::ok : of.refused == why)
     return;
-  of.refused = why;
   events_.tell_endpoint(of.id, endpoint_event::refused);
+  of.refused = why;
 }
 
 void registration::registered(session& on) {
@@ -333,15 +333,17 @@ void registration::say_owed_addresses() {
 }
 
 void registration::say_addresses() {
-  owes_addresses_ = false;
+  owes_addresses_ = true;  // until all of them have been said without a lack of memory
+  bool owes = false;
   for (const auto& one : sessions_.all()) {
     if (!one->owes_addresses)
       continue;
     one->owes_addresses =
         one->stage == session_stage::registered &&
         output_.say(*one, addresses_body{.addresses = addresses_}) == errc::would_block;
-    owes_addresses_ = owes_addresses_ || one->owes_addresses;
+    owes = owes || one->owes_addresses;
   }
+  owes_addresses_ = owes;
 }
 
 }  // namespace atbus::detail
