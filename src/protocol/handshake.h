@@ -129,9 +129,9 @@ class handshake {
   [[nodiscard]] std::span<const token> first_token() const noexcept;
 
  private:
-  // Null: this end has no token.
-  [[nodiscard]] std::optional<message_mac> mac_of(bytes_view message, std::string_view label,
-                                                  const token* with) const;
+  // Null: this end has no token. Throws std::bad_alloc where HMAC finds no memory.
+  [[nodiscard]] message_mac mac_of(bytes_view message, std::string_view label,
+                                   const token* with) const;
   handshake_step fail(error why);
   handshake_step refused(bytes_view message);
 

@@ -42,6 +42,11 @@ std::optional<message_mac> hmac_sha256(bytes_view key, std::initializer_list<byt
   return mac;
 }
 
+bool can_compute_hmac() {
+  const std::string_view any = "any";
+  return hmac_sha256(as_bytes(any), {as_bytes(any)}).has_value();
+}
+
 bool equal_in_constant_time(const message_mac& left, const message_mac& right) noexcept {
   return CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
 }

@@ -41,6 +41,10 @@ using token_list = std::vector<token>;
 [[nodiscard]] std::optional<message_mac> hmac_sha256(bytes_view key,
                                                      std::initializer_list<bytes_view> parts);
 
+// Whether hmac_sha256 works. The library that computes it sets itself up with the first one, and needs memory
+// for that which it must not lack.
+[[nodiscard]] bool can_compute_hmac();
+
 // The time does not depend on where they differ.
 [[nodiscard]] bool equal_in_constant_time(const message_mac& left,
                                           const message_mac& right) noexcept;

@@ -58,6 +58,9 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
     else
       liveness_.timer_due(of);
   });
+  if (node_.fault && !can_compute_hmac())
+    node_.fault =
+        error{errc::system_error, "OpenSSL computes no HMAC: no registration is possible"};
   if (node_.fault)
     node_.tokens = make_tokens(options, node_.fault);
   while (node_.self.incarnation == 0)
