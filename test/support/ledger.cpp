@@ -215,6 +215,12 @@ std::size_t ledger::limit_of(bus_id whom) const {
   return limit != limits_.end() ? limit->second : std::numeric_limits<std::size_t>::max();
 }
 
+// It may have had no memory for how far it had come.
+bool ledger::has_forgotten_for_want_of_memory(bus_id whom) const {
+  return std::any_of(lives_.begin(), lives_.end(),
+                     [&](const instance& one) { return one.who.id == whom && one.was_short; });
+}
+
 bool ledger::may_report(const instance& sender, const flow& in, const record& of, bus_id to,
                         errc reason) const {
   const ledger_rules& rules = sender.rules;
@@ -228,7 +234,8 @@ bool ledger::may_report(const instance& sender, const flow& in, const record& of
     case errc::hop_limit:
       return in.may_be_too_far && !of.required;
     case errc::superseded:
-      return rules.forgetful || deaths_.contains(sender.who.id.value());
+      return rules.forgetful || deaths_.contains(sender.who.id.value()) ||
+             has_forgotten_for_want_of_memory(to);
     case errc::timed_out:
       return rules.deadline || rules.routed;
     case errc::would_block:
@@ -247,6 +254,11 @@ void ledger::reported_together(const node_instance& from, const undelivered& wha
   const std::string name = std::to_string(what.count()) + " messages from " + text(from) + " to " +
                            what.destination().to_string() + " were reported together";
   reported_count_ += what.count();
+  sender.reported += what.count();
+  if (what.reason() == errc::out_of_memory && sender.was_short) {
+    in.lost += what.count();
+    return;
+  }
   in.counted += what.count();
   in.settled += what.count();
   if (what.outcome() != errc::not_delivered && what.outcome() != errc::outcome_unknown)
@@ -258,7 +270,7 @@ void ledger::reported_together(const node_instance& from, const undelivered& wha
 }
 
 void ledger::reported(const node_instance& from, const undelivered& what) {
-  if (what.count() > 1)
+  if (what.count() > 1 || what.reason() == errc::out_of_memory)
     return reported_together(from, what);
   stamp which;
   if (!read(what.bytes(), what.type(), which))
@@ -267,6 +279,7 @@ void ledger::reported(const node_instance& from, const undelivered& what) {
   if (of == nullptr)
     return;
   ++reported_count_;
+  ++lives_[index_of(from)].reported;
   name += " was reported as " + std::string{atbus::name(what.outcome())} + " (" +
           std::string{atbus::name(what.reason())} + ")";
   if (of->reports++ != 0)
@@ -288,16 +301,18 @@ void ledger::reported(const node_instance& from, const undelivered& what) {
 
 bool ledger::all_settled() const {
   return std::all_of(lives_.begin(), lives_.end(), [](const instance& one) {
-    return one.killed || std::all_of(one.flows.begin(), one.flows.end(), [](const auto& to) {
-             return to.second.settled == to.second.records.size();
-           });
+    std::uint64_t open = 0;
+    for (const auto& [to, in] : one.flows)
+      open += in.open() - std::min(in.open(), in.lost);
+    return one.killed || open <= one.unreported();
   });
 }
 
 void ledger::check_settled() {
   for (const instance& from : lives_) {
+    std::uint64_t unreported = from.unreported();
     for (const auto& [to, in] : from.flows) {
-      std::size_t counted = in.counted;
+      std::size_t counted = in.counted + in.lost;
       bool open_before = false;
       for (std::size_t i = 0; i < in.records.size(); ++i) {
         const record& of = in.records[i];
@@ -307,10 +322,13 @@ void ledger::check_settled() {
                                  " to " + std::to_string(to);
         if (open && counted != 0)
           --counted;
+        else if (open && unreported != 0)
+          --unreported;
         else if (open && !from.killed)
           fail(name + " has no outcome");
         // Of a killed sender a prefix has arrived, but for what it was told to drop.
-        if (open_before && !of.deliveries.empty() && !from.rules.drops && !from.rules.deadline)
+        if (open_before && !of.deliveries.empty() && !from.rules.drops && !from.rules.deadline &&
+            !from.was_short)
           fail(name + " has arrived, though not one before it");
         open_before = open_before || open;
       }

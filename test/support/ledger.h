@@ -46,6 +46,15 @@ class ledger {
   void wanted(const node_instance& from, bus_id to, bool wants);
   // More links may be in between than a message may pass.
   void may_be_too_far(const node_instance& from, bus_id to);
+  // It has missed an allocation: from now on it may count messages without reporting them, `counted` of all
+  // that were not delivered so far.
+  void was_short(const node_instance& who) { lives_[index_of(who)].was_short = true; }
+  void counted(const node_instance& who, std::uint64_t counted) {
+    lives_[index_of(who)].counted = counted;
+  }
+  [[nodiscard]] bool has_been_short(const node_instance& who) const {
+    return lives_[index_of(who)].was_short;
+  }
   // It gives up what is not settled.
   void leaves(const node_instance& who) { lives_[index_of(who)].leaving = true; }
 
@@ -119,15 +128,26 @@ class ledger {
     std::size_t settled = 0;
     // Of these, how many were reported together: nobody says which they are.
     std::size_t counted = 0;
+    std::size_t lost = 0;  // as it was told, with their link; some of them may have come
     std::size_t open_bytes = 0;
+
+    [[nodiscard]] std::size_t open() const noexcept { return records.size() - settled; }
   };
   struct instance {
     node_instance who;
     ledger_rules rules;
     bool killed = false;
     bool leaving = false;
+    bool was_short = false;     // of memory
+    std::uint64_t counted = 0;  // as not delivered, by itself
+    std::uint64_t reported = 0;
     std::map<std::uint64_t, flow> flows;  // by destination
     std::vector<broadcast> broadcasts;    // 1, 2...
+
+    // Messages that it has counted and not reported, for want of memory.
+    [[nodiscard]] std::uint64_t unreported() const noexcept {
+      return was_short && counted > reported ? counted - reported : 0;
+    }
   };
 
   [[nodiscard]] std::size_t index_of(const node_instance& who) const;
@@ -136,6 +156,7 @@ class ledger {
   // Which one it says it is; false and a fault if its bytes are not those that were sent.
   bool read(bytes_view bytes, std::uint32_t type, stamp& of);
   void delivered_broadcast(const node_instance& to, const message& what, const stamp& of);
+  [[nodiscard]] bool has_forgotten_for_want_of_memory(bus_id whom) const;
   [[nodiscard]] bool may_report(const instance& sender, const flow& in, const record& of, bus_id to,
                                 errc reason) const;
   void reported_together(const node_instance& from, const undelivered& what);

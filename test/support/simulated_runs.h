@@ -2,7 +2,7 @@
 //
 //   ATBUS_SIMULATION_SEEDS=100000 ATBUS_SIMULATION_FIRST_SEED=1 bin/simulation_node_test
 //   ATBUS_SIMULATION_SEED=4711 bin/simulation_node_test
-//   ATBUS_SIMULATION_COUNT=1 bin/simulation_node_test     # how many seeds fail, instead of the first one
+//   ATBUS_SIMULATION_COUNT=1 bin/simulation_node_test     # all seeds that fail, instead of the first one
 #pragma once
 
 #include <ctime>
@@ -81,8 +81,10 @@ void run_seeds(std::uint64_t usual_seeds, Make make) {
     if (one.fault.empty())
       continue;
     ++failed;
-    if (counts)
+    if (counts) {
+      std::cout << "seed " << seed << ": " << one.fault << '\n';
       continue;
+    }
     const auto shorter = shrink(all, std::chrono::minutes{1});
     std::ostringstream trace;
     const run_result again = run(shorter, &trace);

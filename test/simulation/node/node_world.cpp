@@ -42,6 +42,10 @@ void node_world::start(std::size_t index) {
                            .message_limit = at.message_limit});
   note("node " + core.self().id.to_string() + " begins");
   set_handlers(index, core);
+  if (plan_.starved)
+    at.process->instead_of_poll = [this, index](simulated_node& of) {
+      poll_short_of_memory(index, of);
+    };
   for (const way one : plan_.ways)
     listen(index, address_of(index, one));
   for (const std::string& one : at.more_addresses)
@@ -55,14 +59,45 @@ void node_world::start(std::size_t index) {
   }
 }
 
+// Its program goes on after a poll that has thrown.
+void node_world::poll_short_of_memory(std::size_t index, simulated_node& of) {
+  place& at = places_[index];
+  if (at.short_polls == 0) {
+    of.user().poll(of.limits);
+    return;
+  }
+  --at.short_polls;
+  const node_instance self = of.core().self();
+  const std::uint64_t good = draw(std::uint64_t{1} << draw(7));
+  const std::uint64_t bad = 1 + draw(at.misses);
+  bool thrown = false;
+  book_.was_short(self);  // reports may be lost from here on
+  try {
+    const test::allocation_failure some{good, bad, &foreign_code::runs()};
+    of.user().poll(of.limits);
+  } catch (const std::bad_alloc&) {
+    thrown = true;
+  }
+  if (test::allocation_failure::happened())
+    note(self.id.to_string() + " misses allocations behind " + std::to_string(good) +
+         (thrown ? ", and throws" : ""));
+  if (of.user().is_open())
+    of.wake();
+}
+
 void node_world::set_handlers(std::size_t index, node_core& core) {
   const node_instance self = core.self();
   node_handlers& on = core.handlers();
-  on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
+  on.on_message = [this, index, &core](const message& what) {
+    const foreign_code here;
+    on_message(index, core, what);
+  };
   on.on_command = [this, &core, born = net_.now()](command& asked) {
+    const foreign_code here;
     on_command(core, born, asked);
   };
   on.on_undelivered = [this, index, self](const undelivered& what) {
+    const foreign_code here;
     book_.reported(self, what);
     if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
       places_[index].waiting.erase(what.destination().value());
@@ -73,10 +108,12 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
     }
   };
   on.on_writable = [this, index, self](bus_id to) {
+    const foreign_code here;
     places_[index].owed.erase(to.value());
     note(self.id.to_string() + " may write to " + to.to_string());
   };
   on.on_endpoint = [this, index, self, &core](const endpoint& of, endpoint_event event) {
+    const foreign_code here;
     if (event == endpoint_event::connected)
       places_[index].waiting.erase(of.id().value());
     note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
@@ -94,6 +131,7 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
   if (trace_ == nullptr)
     return;
   on.on_log = [this, self](std::string_view line) {
+    const foreign_code here;
     note(self.id.to_string() + " logs: " + std::string{line});
   };
 }
@@ -156,7 +194,7 @@ std::size_t node_world::draw_size(std::size_t from, std::size_t to, std::size_t 
 
 void node_world::send_many(const scenario_event& how) {
   for (std::uint64_t i = 0; i < how.count; ++i) {
-    if (draw(8) == 0)
+    if (draw(8) == 0 && plan_.asks)
       ask(how.who, how.whom, draw(how.size));
     else
       send(how.who, how.whom, draw_size(how.who, how.whom, how.size),
@@ -185,6 +223,7 @@ void node_world::broadcast(std::size_t from, const id_range& to, std::size_t siz
     const auto timeout = std::chrono::nanoseconds{draw(3) == 0 ? 0 : draw(2'000'000'000)};
     sent = at.process->user().broadcast(to, made.type, made.bytes, timeout,
                                         [this, self, number](const std::vector<bus_id>& whom) {
+                                          const foreign_code here;
                                           ++calls_ended_;
                                           book_.reached(self, *number, whom);
                                         });
@@ -223,6 +262,7 @@ void node_world::ask(std::size_t from, std::size_t to, std::uint64_t size) {
   deadlines_.push_back(moment_after(net_.now(), timeout));
   const auto ended = [this, to, times = std::make_shared<int>(0)](status how,
                                                                   const command_reply& reply) {
+    const foreign_code here;
     ++commands_ended_;
     if (++*times != 1)
       book_.fail("a command to node " + id_of(to).to_string() + " ended twice");
@@ -423,6 +463,12 @@ void node_world::happen(const scenario_event& one) {
       return meet_unproven_peer(one);
     case happening::repeat:
       return meet_repeating_peer(one);
+    case happening::starve:
+      at.short_polls = one.count;
+      at.misses = one.size;
+      if (at.process && !at.doomed)
+        at.process->wake();
+      return;
     case happening::kinds:
       return;
   }

@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "counting_allocator.h"
 #include "ledger.h"
 #include "repeating_peer.h"
 #include "simulation/node/scenario.h"
+#include "testing/foreign_code.h"
 #include "testing/simulated_link.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
@@ -60,6 +62,9 @@ class node_world {
     std::map<std::uint64_t, std::size_t> waiting;
     std::vector<std::string> more_addresses;
     bool opens_name = true;  // this process
+    // Polls that still miss allocations, and how many each.
+    std::uint64_t short_polls = 0;
+    std::uint64_t misses = 1;
   };
 
   [[nodiscard]] static bus_id id_of(std::size_t index) { return bus_id{index + 1}; }
@@ -67,6 +72,8 @@ class node_world {
   void note(const std::string& text);
   void start(std::size_t index);
   void set_handlers(std::size_t index, node_core& core);
+  void poll_short_of_memory(std::size_t index, simulated_node& of);
+  void count_unreported();
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
   void send_many(const scenario_event& how);

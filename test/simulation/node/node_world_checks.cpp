@@ -19,6 +19,8 @@ void node_world::check_waiting(std::size_t from, std::size_t to, std::size_t siz
   const bool reports =
       options.overflow() != overflow_policy::would_block || options.message_deadline() != 0ns;
   waiting = reports || has_link(from, to) ? 0 : waiting + size;
+  if (book_.has_been_short(at.process->core().self()))
+    waiting = 0;  // what it reports may not be heard
   if (waiting > sum(options.send_buffer_size(), size))
     book_.fail("node " + id_of(from).to_string() + " lets " + std::to_string(waiting) +
                " bytes wait for " + id_of(to).to_string());
@@ -43,7 +45,8 @@ void node_world::check_memory() {
       book_.fail(name + " queues " + std::to_string(queued) + " bytes in its links");
     // What is dropped waits for its report until the next poll.
     const overflow_policy overflow = plan_.options[from].overflow();
-    if (overflow == overflow_policy::drop_newest || overflow == overflow_policy::drop_oldest)
+    if (overflow == overflow_policy::drop_newest || overflow == overflow_policy::drop_oldest ||
+        book_.has_been_short(process.core().self()))
       continue;
     const std::size_t most =
         sum(link_queue + 2 * test::largest_message, plan_.options[from].send_buffer_size());
@@ -111,7 +114,20 @@ bool node_world::has_link(std::size_t from, std::size_t to) {
   });
 }
 
+// What nodes have counted for want of memory to report it.
+void node_world::count_unreported() {
+  const auto count = [this](simulated_node& of) {
+    const node_stats stats = of.core().stats();
+    book_.counted(of.core().self(), stats.not_delivered + stats.outcome_unknown);
+  };
+  for (const place& at : places_) {
+    if (at.process && at.process->user().is_open())
+      count(*at.process);
+  }
+}
+
 bool node_world::is_quiet() {
+  count_unreported();
   if (net_.has_unnoticed_cuts())
     return false;
   for (std::size_t from = 0; from < places_.size(); ++from) {
@@ -145,6 +161,8 @@ void node_world::check_idle() {
 
 void node_world::finish() {
   faults_are_over_ = true;
+  for (place& at : places_)
+    at.short_polls = 0;
   net_.conditions = {.queue_size = link_queue};
   const auto looked = [this] {
     bury_doomed();
@@ -179,6 +197,7 @@ void node_world::finish() {
   }
   net_.run_for(5s);
   bury_doomed();
+  count_unreported();
   for (const place& at : places_) {
     if (at.process && !at.process->core().has_left())
       book_.fail("node " + at.process->core().self().id.to_string() + " does not leave");

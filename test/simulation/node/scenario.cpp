@@ -11,9 +11,9 @@ using test::dice;
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> names{
-    "send",    "cut",       "slow", "refuse",  "swallow",    "narrow",
-    "stop",    "kill",      "lose", "outlive", "disconnect", "listen",
-    "connect", "broadcast", "part", "call",    "answer",     "repeat"};
+    "send", "cut",  "slow",    "refuse",     "swallow", "narrow",  "stop",
+    "kill", "lose", "outlive", "disconnect", "listen",  "connect", "broadcast",
+    "part", "call", "answer",  "repeat",     "starve"};
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
 
@@ -119,6 +119,30 @@ scenario make_scenario(std::uint64_t seed) {
   return made;
 }
 
+scenario make_starved_scenario(std::uint64_t seed) {
+  scenario made = make_scenario(seed);
+  dice draw{seed + 1'000'000'007};
+  made.starved = true;
+  made.calm = false;  // a link may end for want of memory
+  made.asks = draw.one_in(2);
+  for (std::uint64_t i = 1 + draw.below(draw.one_in(4) ? 60 : 12); i != 0; --i) {
+    scenario_event one;
+    one.when = draw.time(made.faults_end);
+    if (!draw.one_in(3)) {  // where much is to be done
+      const auto& other = made.events[draw.below(made.events.size())];
+      one.when = std::min(other.when + draw.time(1s), made.faults_end);
+    }
+    one.what = happening::starve;
+    one.who = draw.below(made.nodes);
+    one.count = 1 + draw.below(draw.one_in(3) ? 100 : 8);
+    one.size = 1 + draw.below(3);
+    made.events.push_back(one);
+  }
+  std::stable_sort(made.events.begin(), made.events.end(),
+                   [](const auto& left, const auto& right) { return left.when < right.when; });
+  return made;
+}
+
 std::string to_text(const scenario& all) {
   std::ostringstream text;
   text << "seed " << all.seed << ", " << all.nodes << " nodes"
@@ -126,7 +150,7 @@ std::string to_text(const scenario& all) {
   for (const way one : all.ways)
     text << ' ' << name(one);
   text << (all.crowded ? ", crowded" : "") << (all.nameless ? ", nameless" : "")
-       << ", faults end at " << all.faults_end / 1ms << " ms\n";
+       << (all.starved ? ", starved" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
     text << "  node " << i + 1 << ": ";
     test::print(text, all.options[i]);

@@ -30,6 +30,7 @@ enum class happening : std::uint8_t {
   call,        // an unproven peer dials `who` in the name of `whom`, `count` times
   answer,      // an unproven peer is where `who` dials `whom`
   repeat,      // a node that dials `who` and repeats what it has sent
+  starve,      // in `count` polls `who` misses up to `size` allocations
   kinds,
 };
 [[nodiscard]] const char* name(happening what) noexcept;
@@ -55,11 +56,15 @@ struct scenario {
   bool crowded = false;                  // all is slow and full until the faults end
   // A process that is started again does not always open its name in shared memory.
   bool nameless = false;
+  bool starved = false;  // now and then they miss allocations
+  bool asks = true;      // commands are sent too
   std::chrono::nanoseconds faults_end{0};
   std::vector<scenario_event> events;  // in order
 };
 
 [[nodiscard]] scenario make_scenario(std::uint64_t seed);
+// The same, and nodes miss allocations.
+[[nodiscard]] scenario make_starved_scenario(std::uint64_t seed);
 [[nodiscard]] std::string to_text(const scenario& all);
 
 // `trace`, if given, is told what happens.

@@ -1,4 +1,5 @@
 // Runs scenarios from a range of seeds: simulated_runs.h says how to choose others.
+#include "counting_allocator.h"
 #include "simulated_runs.h"
 #include "simulation/node/scenario.h"
 
@@ -7,6 +8,12 @@ namespace {
 
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
   test::run_seeds(test::is_sanitized ? 100 : 4000, make_scenario);
+}
+
+TEST(Simulation, KeepsEveryPromiseThoughNodesMissAllocations) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  test::run_seeds(1000, make_starved_scenario);
 }
 
 // Rare meetings of faults, that once broke a promise.
@@ -27,6 +34,10 @@ TEST(Simulation, DoesTheSameForTheSameSeed) {
 
 TEST(Simulation, RunsOneSeedAgain) {
   test::run_one_seed(make_scenario);
+}
+
+TEST(Simulation, RunsOneSeedWithMissedAllocationsAgain) {
+  test::run_one_seed(make_starved_scenario);
 }
 
 }  // namespace
