@@ -11,6 +11,7 @@
 #include <string>
 
 #include "atbus/build_settings.hpp"
+#include "atbus/strangers.hpp"
 #include "atbus/tls.hpp"
 
 namespace atbus {
@@ -69,10 +70,12 @@ struct receiver_options {
   /// Maximum number of connections that have not said hello. When one more comes, the receiver
   /// closes the longest silent one of the address (for a Unix socket: the user) that has most of
   /// them.
-  std::uint32_t unconfirmed = 256;
+  std::uint32_t unconfirmed = 1024;
   /// How long a connection may take to say hello. Default: ATBUS_MACRO_CONNECTION_CONFIRM_TIMEOUT
   /// of the build (30 s).
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
+  /// What else connections may cost that have not said hello.
+  stranger_limits strangers = {};
 };
 
 /// Where a stream sender queues messages that the kernel has not taken yet.
@@ -142,6 +145,8 @@ struct channel_stats {
   std::uint64_t connections = 0;      ///< Connections of a stream that are open now.
   /// Connections closed before they said hello: too late, or too many.
   std::uint64_t unconfirmed_dropped = 0;
+  stranger_stats strangers =
+      {};  ///< Why, for connections that were accepted, and which had to wait.
   /// Connections that ended inside their TLS handshake: another secret, an untrusted certificate, no TLS.
   std::uint64_t tls_failed = 0;
   std::uint64_t reconnects = 0;  ///< Connections after the first.

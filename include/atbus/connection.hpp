@@ -117,7 +117,9 @@ struct listen_options {
   std::uint32_t connections = 4096;
   /// Maximum number of unconfirmed connections, as in receiver_options. A connection is unconfirmed
   /// until the other end has said hello and, with `user_confirms`, confirm() was called.
-  std::uint32_t unconfirmed = 256;
+  std::uint32_t unconfirmed = 1024;
+  /// What else unconfirmed connections may cost.
+  stranger_limits strangers = {};
 };
 
 /// Options of connection_set::connect.

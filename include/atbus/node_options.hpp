@@ -24,6 +24,7 @@
 #include "atbus/detail/export.hpp"
 #include "atbus/policies.hpp"
 #include "atbus/status.hpp"
+#include "atbus/strangers.hpp"
 #include "atbus/tls.hpp"
 
 struct uv_loop_s;  // uv_loop_t
@@ -107,6 +108,23 @@ class node_options {
   /// was connected before and that no connect() names. Above 0; default 30 s.
   node_options& first_idle_timeout(std::chrono::nanoseconds time) {
     first_idle_timeout_ = time;
+    return *this;
+  }
+  /// Links that each listening socket has at a time; others wait in the kernel. 1 or more; default
+  /// 4096.
+  node_options& connections(std::uint32_t most) {
+    connections_ = most;
+    return *this;
+  }
+  /// How many of these may be not registered. When one more comes, the longest silent one of the
+  /// address (for a Unix socket: the user) that has most of them is closed. 1 or more; default 1024.
+  node_options& unconfirmed(std::uint32_t most) {
+    unconfirmed_ = most;
+    return *this;
+  }
+  /// What else links through sockets may cost that are not registered. Default: see stranger_limits.
+  node_options& strangers(const stranger_limits& limits) {
+    strangers_ = limits;
     return *this;
   }
   /// How often the node pings the other end of a TCP link, and that of a route over other nodes
@@ -237,6 +255,12 @@ class node_options {
   [[nodiscard]] std::chrono::nanoseconds first_idle_timeout() const noexcept {
     return first_idle_timeout_;
   }
+  /// Links of each listening socket.
+  [[nodiscard]] std::uint32_t connections() const noexcept { return connections_; }
+  /// How many of these may be not registered.
+  [[nodiscard]] std::uint32_t unconfirmed() const noexcept { return unconfirmed_; }
+  /// What else links may cost that are not registered.
+  [[nodiscard]] const stranger_limits& strangers() const noexcept { return strangers_; }
   /// How often a link is pinged.
   [[nodiscard]] std::chrono::nanoseconds ping_interval() const noexcept { return ping_interval_; }
   /// How many pings may stay unanswered.
@@ -285,6 +309,9 @@ class node_options {
   std::string children_;
   std::size_t message_limit_ = build_settings::message_limit;
   std::chrono::nanoseconds first_idle_timeout_ = std::chrono::seconds{30};
+  std::uint32_t connections_ = 4096;
+  std::uint32_t unconfirmed_ = 1024;
+  stranger_limits strangers_;
   std::chrono::nanoseconds ping_interval_ = std::chrono::seconds{8};
   unsigned fault_tolerance_ = 3;
   std::chrono::nanoseconds retry_first_ = std::chrono::milliseconds{100};

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "atbus/strangers.hpp"
+
 namespace atbus {
 
 struct node_stats {
@@ -34,10 +36,11 @@ struct node_stats {
   std::uint64_t registrations = 0;  ///< Links that were registered.
   /// Registrations that failed, and TCP links that ended in their TLS handshake.
   std::uint64_t registrations_failed = 0;
-  std::uint64_t links_lost = 0;  ///< Registered links that were lost.
-  std::uint64_t violations = 0;  ///< Links ended because the peer broke the protocol.
-  std::uint64_t dials = 0;       ///< Attempts to connect.
-  std::uint64_t relayed = 0;     ///< Messages of other nodes that were passed on.
+  stranger_stats strangers = {};  ///< Socket links that were accepted and did not register.
+  std::uint64_t links_lost = 0;   ///< Registered links that were lost.
+  std::uint64_t violations = 0;   ///< Links ended because the peer broke the protocol.
+  std::uint64_t dials = 0;        ///< Attempts to connect.
+  std::uint64_t relayed = 0;      ///< Messages of other nodes that were passed on.
   /// Messages not passed on: no route, or no room on it. The origin is told of all but broadcasts.
   std::uint64_t relay_drops = 0;
   /// Messages, requests, commands and broadcasts that the access rules refused: this node's own, those

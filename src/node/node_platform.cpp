@@ -101,6 +101,9 @@ channels_options to_channels_options(const node_options& options) {
       wanted.streams.no_tls = tls.error();
   }
   wanted.streams.confirm_timeout = options.first_idle_timeout();
+  wanted.streams.connections = options.connections();
+  wanted.streams.unconfirmed = options.unconfirmed();
+  wanted.streams.strangers = options.strangers();
   wanted.lanes.message_limit = wanted.streams.message_limit;
   return wanted;
 }

@@ -111,7 +111,7 @@ struct connection_entry : newcomer {
 
 struct listener_entry {
   listener_entry(listening_socket socket, int epoll, const listen_options& wanted)
-      : door(std::move(socket), epoll, this), options(wanted) {}
+      : door(std::move(socket), epoll, this), options(wanted), unconfirmed(wanted.strangers) {}
 
   acceptor door;
   listen_options options;

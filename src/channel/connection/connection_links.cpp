@@ -75,8 +75,11 @@ error connection_core::close_listener(std::string_view address) {
   for (const auto& c : slots_) {
     if (c == nullptr || c->listener != at->get())
       continue;
+    const bool waits = newcomers::waits(*c);
     leave_unconfirmed(*c);
     c->listener = nullptr;
+    if (waits && watch(*c))
+      busy_.join(*c);
   }
   const fork_pause no_fork;
   listeners_.erase(at);
@@ -96,11 +99,8 @@ void connection_core::accept_some(listener_entry& from) noexcept {
         report(std::move(refused));
       return;
     }
-    if (goes != nullptr) {
-      ++dropped_;
-      end(*goes, error_at(errc::timed_out, goes->peer,
-                          "too many unconfirmed connections, most of them from its address"));
-    }
+    if (goes != nullptr)
+      turn_away(*goes, stranger_end::crowded);
     if (!add_accepted(from, std::move(socket)))
       return;
   }
@@ -117,6 +117,28 @@ bool connection_core::has_room(listener_entry& at, connection_entry*& goes) noex
     return true;
   goes = static_cast<connection_entry*>(at.unconfirmed.next_to_go());
   return goes != nullptr;
+}
+
+void connection_core::turn_away(connection_entry& stranger, stranger_end why) noexcept {
+  ++dropped_;
+  count(why, strangers_);
+  error reason = error_at(stranger.peer, explain(why));
+  report(error_at(stranger.listener_address, reason));
+  end(stranger, std::move(reason));
+}
+
+bool connection_core::may_read(connection_entry& c) noexcept {
+  newcomers& all = c.listener->unconfirmed;
+  if (all.says_too_much(c, c.unconfirmed_limit)) {
+    turn_away(c, stranger_end::talkative);
+    return false;
+  }
+  if (all.may_read(c, now(), strangers_))
+    return true;
+  busy_.leave(c);
+  report(error_at(errc::would_block, c.listener_address, handshake_waits));
+  (void)watch(c);
+  return false;
 }
 
 bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
@@ -136,7 +158,7 @@ bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
     ++from.connections;
     if (!add_link(*added, std::move(socket), true))
       return true;
-    from.unconfirmed.join(*added, *added->link);
+    from.unconfirmed.join(*added, *added->link, now());
   } catch (const std::bad_alloc&) {
     if (added != nullptr)
       end(*added, {errc::out_of_memory});
@@ -146,6 +168,8 @@ bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   linked(*added);
   if (added->now == phase::linked)
     busy_.join(*added);  // a dialling peer has usually sent its hello already
+  if (newcomer* const one_of_many = from.unconfirmed.next_of_too_many(*added))
+    turn_away(static_cast<connection_entry&>(*one_of_many), stranger_end::crowded);
   return true;
 }
 

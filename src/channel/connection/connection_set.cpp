@@ -225,6 +225,7 @@ channel_stats connection_core::stats() const {
   sum.full = full_;
   sum.quarantined = faulty_;
   sum.unconfirmed_dropped = dropped_;
+  sum.strangers = strangers_;
   sum.tls_failed = tls_failed_;
   sum.reconnects = reconnects_;
   for (const auto& c : slots_) {
@@ -264,6 +265,8 @@ std::size_t connection_core::poll(const poll_limits& limits) {
 
 bool connection_core::read_turn(connection_entry& c, budget& left) {
   if (!c.more) {
+    if (c.listener != nullptr && !c.confirmed && !may_read(c))
+      return true;
     const bool was_secured = c.link->secured();
     const bool received = c.link->receive();
     c.more = received;

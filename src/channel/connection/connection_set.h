@@ -133,6 +133,9 @@ class connection_core final : public dispatcher, public fork_guard {
   void accept_some(listener_entry& from) noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
+  void turn_away(connection_entry& stranger, stranger_end why) noexcept;
+  // Whether it may be read; if not, it has left the line of busy connections, and comes back.
+  [[nodiscard]] bool may_read(connection_entry& c) noexcept;
   // False: there is no memory for it, and it is closed.
   bool add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
@@ -175,6 +178,7 @@ class connection_core final : public dispatcher, public fork_guard {
   // Finds readable connections, without asking the kernel where a read answers as well.
   void find_busy() noexcept;
   void look_at_clock() noexcept;
+  void look_at_strangers(listener_entry& of, std::chrono::nanoseconds time) noexcept;
   // Polls name lookups once: only then does libuv watch for an answer.
   void look_at_questions() noexcept;
   void ready(connection_entry& c, std::uint32_t events) noexcept;
@@ -232,6 +236,7 @@ class connection_core final : public dispatcher, public fork_guard {
   std::uint64_t full_ = 0;
   std::uint64_t faulty_ = 0;
   std::uint64_t dropped_ = 0;
+  stranger_stats strangers_;
   std::uint64_t tls_failed_ = 0;
   std::uint64_t reconnects_ = 0;
 };

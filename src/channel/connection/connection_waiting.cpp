@@ -49,8 +49,20 @@ void connection_core::look_at_clock() noexcept {
   const auto time = now();
   timers_.run(time);
   for (const auto& l : listeners_) {
+    look_at_strangers(*l, time);
     if (l->connections < l->options.connections)
       l->door.go_on(time);
+  }
+}
+
+void connection_core::look_at_strangers(listener_entry& of,
+                                        std::chrono::nanoseconds time) noexcept {
+  while (newcomer* const silent = of.unconfirmed.next_too_silent(time))
+    turn_away(static_cast<connection_entry&>(*silent), stranger_end::silent);
+  while (newcomer* const next = of.unconfirmed.next_to_begin(time)) {
+    auto& begins = static_cast<connection_entry&>(*next);
+    if (watch(begins))
+      busy_.join(begins);
   }
 }
 
@@ -118,6 +130,8 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     case phase::connecting:
       return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::linked:
+      if (c.listener != nullptr)
+        return turn_away(c, stranger_end::late);
       ++dropped_;
       return lost(
           c, error_at(errc::timed_out, c.peer,
@@ -151,7 +165,8 @@ bool connection_core::watch(connection_entry& c) noexcept {
   if (c.now == phase::linked) {
     wanted = (reads(c) ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
              (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
-    if (wanted != 0 && c.starved_until != std::chrono::nanoseconds{0})
+    // Bytes of a connection that waits to begin would wake this process again and again.
+    if (wanted != 0 && (c.starved_until != std::chrono::nanoseconds{0} || newcomers::waits(c)))
       wanted |= EPOLLET;
   }
   if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
@@ -188,6 +203,7 @@ std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
   for (const auto& l : listeners_) {
     if (!l->door.watching() && l->connections < l->options.connections)
       at = std::min(at, l->door.rests_until());
+    at = std::min(at, l->unconfirmed.due_at());
   }
   if (at == timer_queue::never)
     return none;

@@ -83,7 +83,8 @@ stream_receiver::stream_receiver(listening_socket listener, file epoll,
       space_(read_space_size),
       tls_(std::move(tls)),
       spin_(options.spin),
-      lane_options_(options) {
+      lane_options_(options),
+      newcomers_(options.strangers) {
   own_.wants_checksums = !tls_ && options.socket.checksums.value_or(!local);
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
@@ -133,6 +134,10 @@ bool stream_receiver::fill(bool quick) noexcept {
         look_due_ = true;
       }
       current_ = nullptr;
+      continue;
+    }
+    if (!c.confirmed && !newcomers_.may_read(c, now(), strangers_)) {
+      hold_back(c);
       continue;
     }
     if (reads++ == most_reads)
@@ -267,7 +272,9 @@ void stream_receiver::write_controls(connection& of) noexcept {
 void stream_receiver::watch(connection& of) noexcept {
   if (of.link.now() == stream_link::state::closed)
     return;
-  const std::uint32_t wanted = of.link.interest(of.confirmed);
+  // Bytes of a connection that waits to begin would wake this process again and again.
+  const std::uint32_t wanted =
+      of.link.interest(of.confirmed) | (newcomers::waits(of) ? EPOLLET : 0U);
   if (of.link.starved() && starved_until_ == std::chrono::nanoseconds{0})
     starved_until_ = now() + stream_link::starved_pause;
   epoll_event interest{.events = wanted, .data = {.u64 = of.tag}};
@@ -283,6 +290,25 @@ void stream_receiver::look_at_starved() noexcept {
       continue;
     write_controls(*c);
     busy_.join(*c);
+  }
+}
+
+void stream_receiver::hold_back(connection& stranger) noexcept {
+  busy_.leave(stranger);
+  current_ = nullptr;
+  watch(stranger);
+  report(error_at(errc::would_block, address_, handshake_waits));
+}
+
+void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept {
+  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time)
+    turn_away(*unconfirmed_.first(), stranger_end::late);
+  while (newcomer* const silent = newcomers_.next_too_silent(time))
+    turn_away(static_cast<connection&>(*silent), stranger_end::silent);
+  while (newcomer* const next = newcomers_.next_to_begin(time)) {
+    auto& begins = static_cast<connection&>(*next);
+    watch(begins);
+    busy_.join(begins);
   }
 }
 
@@ -335,10 +361,7 @@ void stream_receiver::look_at_clock() noexcept {
   const auto time = now();
   if (starved_until_ != nobody && starved_until_ <= time)
     look_at_starved();
-  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
-    ++dropped_;
-    drop(*unconfirmed_.first());
-  }
+  look_at_strangers(time);
   if (open_.size() < most_connections_)
     door_.go_on(time);
 }
@@ -353,7 +376,7 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
     next = next < std::chrono::nanoseconds{0} ? left : std::min(next, left);
   };
   if (!unconfirmed_.empty())
-    consider(unconfirmed_.first()->close_at);
+    consider(std::min(unconfirmed_.first()->close_at, newcomers_.due_at()));
   if (!door_.watching() && open_.size() < most_connections_)
     consider(door_.rests_until());
   if (starved_until_ != std::chrono::nanoseconds{0})
@@ -422,14 +445,14 @@ void stream_receiver::accept_some() noexcept {
         report(std::move(refused));
       return;
     }
-    if (goes != nullptr) {
-      ++dropped_;
-      drop(*goes);
-    }
+    if (goes != nullptr)
+      turn_away(*goes, stranger_end::crowded);
     if (!add(std::move(socket))) {
       report(door_.refused(errno));
       return;
     }
+    if (newcomer* const one_of_many = newcomers_.next_of_too_many(*open_.back()))
+      turn_away(static_cast<connection&>(*one_of_many), stranger_end::crowded);
   }
 }
 
@@ -486,7 +509,7 @@ bool stream_receiver::add(file socket) noexcept {
       return false;
     }
     made = std::make_unique<connection>(std::move(socket), own, space_, std::move(*tls));
-    newcomers_.join(*made, made->link);
+    newcomers_.join(*made, made->link, now());
     number = take_number();
   } catch (const std::bad_alloc&) {
     if (made != nullptr)
@@ -511,6 +534,16 @@ bool stream_receiver::add(file socket) noexcept {
   }
   busy_.join(c);  // a dialling peer has usually sent its hello already
   return true;
+}
+
+void stream_receiver::turn_away(connection& stranger, stranger_end why) noexcept {
+  ++dropped_;
+  count(why, strangers_);
+  report(error_of(explain(why).code(), [&]() -> error {
+    return {explain(why).code(), address_ + ": connection " + std::to_string(stranger.number) +
+                                     " is closed, " + explain(why).text()};
+  }));
+  drop(stranger);
 }
 
 void stream_receiver::drop(connection& ended) noexcept {
@@ -545,6 +578,7 @@ channel_stats stream_receiver::stats() const {
   sum.quarantined += faulty_;
   sum.connections = open_.size();
   sum.unconfirmed_dropped = dropped_;
+  sum.strangers = strangers_;
   sum.tls_failed = tls_failed_;
   sum.socket_buffer = granted_buffer(door_.descriptor(), SO_RCVBUF);
   return sum;

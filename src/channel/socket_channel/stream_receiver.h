@@ -6,8 +6,8 @@
 // Guarantees:
 //  - A peer costs at most its slot, a partial frame (read_buffer.h) and one read per turn. An announced
 //    length reserves no memory.
-//  - A silent connection is closed after the confirm timeout. Above `most_unconfirmed` connections, one is
-//    closed earlier, of the address that has the most (newcomers.h).
+//  - A connection that has not said hello within the confirm timeout is closed, and earlier where it exceeds a
+//    limit for strangers (newcomers.h).
 //  - Impossible bytes end their connection; they are counted, and reported at most once a second. Other
 //    connections continue.
 //  - Without free descriptors, accepting pauses for a moment; existing connections continue.
@@ -123,12 +123,16 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void write_controls(connection& of) noexcept;
   void watch(connection& of) noexcept;
   void look_at_starved() noexcept;  // retries connections that found no memory
+  void look_at_strangers(std::chrono::nanoseconds time) noexcept;
+  // Its handshake has to wait: it leaves the line of busy connections, and comes back.
+  void hold_back(connection& stranger) noexcept;
   // Offers a lane of shared memory to a peer on this host that asks for one.
   void offer_lane(connection& to) noexcept;
   [[nodiscard]] error make_lanes();
   // Called after all messages of the peer's socket are handed out: opens its lane.
   void move_on_to_lane(connection& from) noexcept;
   void drop(connection& ended) noexcept;
+  void turn_away(connection& stranger, stranger_end why) noexcept;
 
   bool local_;  // a Unix socket
   file epoll_;
@@ -160,6 +164,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::uint64_t faulty_ = 0;
   std::uint64_t accepted_ = 0;
   std::uint64_t dropped_ = 0;
+  stranger_stats strangers_;
   std::uint64_t tls_failed_ = 0;
 };
 

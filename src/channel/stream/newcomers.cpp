@@ -3,10 +3,58 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
+#include "atbus/clock.hpp"
+#include "core/error_text.h"
+
 namespace atbus::detail {
+namespace {
+
+bool has_spoken(const newcomer& who) noexcept {
+  return who.newcomer_link->bytes_read() != 0 || who.newcomer_link->unread() != 0;
+}
+
+}  // namespace
+
+error explain(stranger_end why) noexcept {
+  const auto because = [](errc code, const char* text) {
+    return error_of(code, [&]() -> error { return {code, text}; });
+  };
+  switch (why) {
+    case stranger_end::silent:
+      return because(errc::timed_out, "it has said nothing in time (first_byte_timeout)");
+    case stranger_end::late:
+      return because(errc::timed_out, "it has not become known in time (confirm_timeout)");
+    case stranger_end::crowded:
+      return because(errc::timed_out,
+                     "too many unconfirmed connections, most of them from its address "
+                     "(unconfirmed, per_address)");
+    case stranger_end::talkative:
+      return because(errc::protocol_error,
+                     "it has sent more than a stranger may (stranger_limits::bytes)");
+  }
+  return {};
+}
+
+void count(stranger_end why, stranger_stats& in) noexcept {
+  switch (why) {
+    case stranger_end::silent:
+      ++in.silent;
+      return;
+    case stranger_end::late:
+      ++in.late;
+      return;
+    case stranger_end::crowded:
+      ++in.crowded;
+      return;
+    case stranger_end::talkative:
+      ++in.talkative;
+      return;
+  }
+}
 
 peer_origin origin_of(int fd) noexcept {
   sockaddr_storage storage{};
@@ -40,7 +88,7 @@ void newcomers::change_rank(newcomer_group& of, std::size_t size) noexcept {
     ranked_.insert(std::move(node));
 }
 
-void newcomers::join(newcomer& who, stream_link& over) {
+void newcomers::join(newcomer& who, stream_link& over, std::chrono::nanoseconds time) {
   const peer_origin from = origin_of(over.descriptor());
   const auto [place, is_new] = groups_.try_emplace(from);
   newcomer_group& group = place->second;
@@ -56,8 +104,12 @@ void newcomers::join(newcomer& who, stream_link& over) {
   }
   who.newcomer_link = &over;
   who.group = &group;
-  who.has_spoken = who.was_spared = false;
+  who.has_spoken = who.was_spared = who.has_begun = false;
   group.silent.join(who);
+  if (limits_.first_byte_timeout > std::chrono::nanoseconds{0}) {
+    who.silent_until = moment_after(time, limits_.first_byte_timeout);
+    silent_.join(who);
+  }
   change_rank(group, group.rank.first + 1);
   ++size_;
 }
@@ -67,6 +119,8 @@ void newcomers::leave(newcomer& who) noexcept {
   if (group == nullptr)
     return;
   (who.has_spoken ? group->spoken : group->silent).leave(who);
+  silent_.leave(who);
+  queue_.leave(who);
   change_rank(*group, group->rank.first - 1);
   --size_;
   if (group->rank.first == 0)
@@ -74,11 +128,20 @@ void newcomers::leave(newcomer& who) noexcept {
 }
 
 newcomer* newcomers::next_to_go() noexcept {
-  newcomer_group& group = *ranked_.rbegin()->second;
+  return next_of(*ranked_.rbegin()->second, false);
+}
+
+newcomer* newcomers::next_of_too_many(const newcomer& latest) noexcept {
+  const bool too_many = limits_.per_address != 0 && latest.group != nullptr &&
+                        latest.group->rank.first > limits_.per_address;
+  return too_many ? next_of(*latest.group, true) : nullptr;
+}
+
+newcomer* newcomers::next_of(newcomer_group& group, bool unread) noexcept {
   while (newcomer* const oldest = group.silent.first()) {
-    if (!oldest->newcomer_link->was_read())
+    if (!unread && !oldest->newcomer_link->was_read() && !waits(*oldest))
       return nullptr;
-    if (oldest->newcomer_link->bytes_read() == 0 && oldest->newcomer_link->unread() == 0)
+    if (!has_spoken(*oldest))
       return oldest;
     group.silent.leave(*oldest);
     oldest->has_spoken = true;
@@ -92,6 +155,54 @@ newcomer* newcomers::next_to_go() noexcept {
     group.spoken.leave(*oldest);
     group.spoken.join(*oldest);
   }
+}
+
+newcomer* newcomers::next_too_silent(std::chrono::nanoseconds time) noexcept {
+  while (newcomer* const oldest = silent_.first()) {
+    if (oldest->silent_until > time)
+      return nullptr;
+    silent_.leave(*oldest);
+    if (!has_spoken(*oldest))
+      return oldest;
+  }
+  return nullptr;
+}
+
+bool newcomers::says_too_much(const newcomer& who, std::uint64_t longest_message) const noexcept {
+  return limits_.bytes != 0 && who.newcomer_link->bytes_read() > limits_.bytes + longest_message;
+}
+
+bool newcomers::may_read(newcomer& who, std::chrono::nanoseconds time,
+                         stranger_stats& counted) noexcept {
+  if (who.has_begun || who.group == nullptr)
+    return true;
+  if (who.newcomer_link->unread() == 0)
+    return true;  // nothing, or its end
+  if (!waits(who) && queue_.empty() && handshakes_.take(time)) {
+    who.has_begun = true;
+    return true;
+  }
+  counted.delayed += waits(who) ? 0 : 1;
+  queue_.join(who);
+  return false;
+}
+
+newcomer* newcomers::next_to_begin(std::chrono::nanoseconds time) noexcept {
+  newcomer* const next = queue_.first();
+  if (next == nullptr || !handshakes_.take(time))
+    return nullptr;
+  queue_.leave(*next);
+  next->has_begun = true;
+  return next;
+}
+
+std::chrono::nanoseconds newcomers::due_at() const noexcept {
+  auto at = std::chrono::nanoseconds::max();
+  if (!silent_.empty())
+    at = silent_.first()->silent_until;
+  if (!queue_.empty())
+    at = std::min(at, handshakes_.free_at());
+  return at;
 }
 
 }  // namespace atbus::detail

@@ -378,6 +378,7 @@ node_stats node_core::stats() const noexcept {
   all.delivered_bytes += receive_.bytes();
   all.sessions_forgotten = sessions_.away().forgotten();
   all.registrations_failed += circuits_.refused() + node_.on.channels.tls_failed();
+  all.strangers = node_.on.channels.strangers();
   return all;
 }
 

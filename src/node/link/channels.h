@@ -35,6 +35,7 @@ class channels final : public transport {
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
   [[nodiscard]] std::uint64_t tls_failed() const noexcept override { return streams_.tls_failed(); }
+  [[nodiscard]] stranger_stats strangers() const noexcept override { return streams_.strangers(); }
   [[nodiscard]] bool has_lanes() const noexcept override { return lanes_.has_lanes(); }
   [[nodiscard]] bool has_messages() noexcept override { return lanes_.has_messages(); }
 

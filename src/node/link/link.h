@@ -223,6 +223,8 @@ class transport {
 
   // Links that ended inside a TLS handshake, before a registration.
   [[nodiscard]] virtual std::uint64_t tls_failed() const noexcept { return 0; }
+  // Of links that were accepted and not confirmed.
+  [[nodiscard]] virtual stranger_stats strangers() const noexcept { return {}; }
 
  protected:
   transport() = default;

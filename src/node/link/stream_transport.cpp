@@ -220,7 +220,8 @@ result<std::string> stream_transport::listen(const address& at) {
   return set_->listen(text, {.connection = of_links_,
                              .backlog = options_.backlog,
                              .connections = options_.connections,
-                             .unconfirmed = options_.unconfirmed});
+                             .unconfirmed = options_.unconfirmed,
+                             .strangers = options_.strangers});
 }
 
 result<link*> stream_transport::connect(const address& to) {
@@ -328,7 +329,7 @@ void stream_transport::tell_writable() {
 
 void stream_transport::close() noexcept {
   if (set_) {
-    tls_failed_before_ = set_->stats().tls_failed;
+    stats_at_close_ = set_->stats();
     set_->close();
   }
   for (const auto& of : links_)
@@ -363,8 +364,8 @@ void stream_transport::finish_sleep() {
   if (set_)
     set_->finish_sleep();
 }
-std::uint64_t stream_transport::tls_failed() const noexcept {
-  return set_ ? set_->stats().tls_failed + tls_failed_before_ : tls_failed_before_;
+channel_stats stream_transport::stats() const noexcept {
+  return stats_at_close_ ? *stats_at_close_ : set_ ? set_->stats() : channel_stats{};
 }
 std::chrono::nanoseconds stream_transport::longest_sleep() const noexcept {
   return set_ ? set_->longest_sleep() : std::chrono::nanoseconds{-1};

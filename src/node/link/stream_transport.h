@@ -6,6 +6,7 @@
 // fill each other's queues would wait for each other for ever.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,10 +41,11 @@ struct stream_transport_options {
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   // How long a link may be open before link::confirm. 0: for ever.
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
-  // As in listen_options.
-  int backlog = build_settings::connection_backlog;
+  // As in listen_options. A thousand nodes may dial at the same moment.
+  int backlog = std::max(build_settings::connection_backlog, 1024);
   std::uint32_t connections = 4096;
-  std::uint32_t unconfirmed = 256;
+  std::uint32_t unconfirmed = 1024;
+  stranger_limits strangers = {};
 };
 
 class stream_transport final : public transport {
@@ -64,11 +66,13 @@ class stream_transport final : public transport {
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
-  [[nodiscard]] std::uint64_t tls_failed() const noexcept override;
+  [[nodiscard]] std::uint64_t tls_failed() const noexcept override { return stats().tls_failed; }
+  [[nodiscard]] stranger_stats strangers() const noexcept override { return stats().strangers; }
 
  private:
   friend class connection_link;
 
+  [[nodiscard]] channel_stats stats() const noexcept;
   [[nodiscard]] error check(const address& at) const;
   connection_link& add(connection at);
   void remove(connection_link& gone) noexcept;
@@ -80,7 +84,7 @@ class stream_transport final : public transport {
   void take_over(connection at);
 
   stream_transport_options options_;
-  std::uint64_t tls_failed_before_ = 0;  // it was closed
+  std::optional<channel_stats> stats_at_close_;
   lane_transport* lanes_;
   connection_options of_links_;
   std::uint64_t data_limit_ = 0;  // bytes of a link's queue that data may fill

@@ -68,6 +68,10 @@ error node_options::check() const {
   }
   if (first_idle_timeout_ <= nanoseconds{0})
     return bad("first_idle_timeout", "longer than 0");
+  if (connections_ == 0)
+    return bad("connections", "1 or more");
+  if (unconfirmed_ == 0)
+    return bad("unconfirmed", "1 or more");
   if (ping_interval_ <= nanoseconds{0})
     return bad("ping_interval", "longer than 0");
   if (fault_tolerance_ == 0)

@@ -35,20 +35,26 @@ class door {
  public:
   virtual ~door() = default;
   virtual void turn() = 0;
+  virtual void sleep(std::chrono::nanoseconds longest) = 0;
   [[nodiscard]] virtual channel_stats stats() = 0;
 
   std::string address;
+  std::vector<std::string> problems;
 };
 
 class door_of_receiver final : public door {
  public:
-  door_of_receiver(std::uint32_t connections, std::uint32_t unconfirmed) {
-    auto opened = receiver::open("ipv4://127.0.0.1:0",
-                                 {.connections = connections, .unconfirmed = unconfirmed});
+  door_of_receiver(std::uint32_t connections, std::uint32_t unconfirmed,
+                   const stranger_limits& limits) {
+    auto opened = receiver::open(
+        "ipv4://127.0.0.1:0",
+        {.spin = 0ns, .connections = connections, .unconfirmed = unconfirmed, .strangers = limits});
     EXPECT_TRUE(opened) << opened.error().text();
     inbox_ = std::make_unique<receiver>(std::move(*opened));
+    inbox_->on_problem([this](const error& what) { problems.push_back(what.text()); });
     address = inbox_->address();
   }
+  void sleep(std::chrono::nanoseconds longest) override { (void)inbox_->wait(longest); }
   void turn() override {
     inbox_->poll([](bytes_view) {});
   }
@@ -60,23 +66,27 @@ class door_of_receiver final : public door {
 
 class door_of_set final : public door {
  public:
-  door_of_set(std::uint32_t connections, std::uint32_t unconfirmed) {
+  door_of_set(std::uint32_t connections, std::uint32_t unconfirmed, const stranger_limits& limits) {
     address =
-        set_.listen("ipv4://127.0.0.1:0", {.connections = connections, .unconfirmed = unconfirmed});
+        set_.listen("ipv4://127.0.0.1:0",
+                    {.connections = connections, .unconfirmed = unconfirmed, .strangers = limits});
+    set_.on_problem = [this](const error& what) { problems.push_back(what.text()); };
   }
+  void sleep(std::chrono::nanoseconds longest) override { (void)set_.set->wait(longest); }
   void turn() override { set_.set->poll(); }
   channel_stats stats() override { return set_.set->stats(); }
 
  private:
-  recorded_set set_;
+  recorded_set set_{{.spin = 0ns}};
 };
 
 class Newcomers : public ::testing::TestWithParam<const char*> {
  protected:
-  static std::unique_ptr<door> open(std::uint32_t connections, std::uint32_t unconfirmed) {
+  static std::unique_ptr<door> open(std::uint32_t connections, std::uint32_t unconfirmed,
+                                    const stranger_limits& limits = {}) {
     if (std::string_view{GetParam()} == "receiver")
-      return std::make_unique<door_of_receiver>(connections, unconfirmed);
-    return std::make_unique<door_of_set>(connections, unconfirmed);
+      return std::make_unique<door_of_receiver>(connections, unconfirmed, limits);
+    return std::make_unique<door_of_set>(connections, unconfirmed, limits);
   }
   // Until so many have been accepted or turned away.
   static bool until_seen(door& at, std::size_t count) {
@@ -169,6 +179,154 @@ TEST_P(Newcomers, ThatAlwaysHaveSomethingToSayKeepNobodyOut) {
     at->turn();
   }
   EXPECT_TRUE(is_answered(*at, honest));
+}
+
+TEST_P(Newcomers, OfOneAddressAreLimitedInNumber) {
+  const auto at = open(4096, 256, {.per_address = 4});
+  plain_socket honest = dial_from(honest_host, at->address);
+  ASSERT_TRUE(until_seen(*at, 1));
+  std::vector<plain_socket> crowd;
+  for (int i = 0; i < 20; ++i)
+    crowd.push_back(dial_from(crowded_host, at->address));
+  ASSERT_TRUE(until_seen(*at, 21));
+  EXPECT_EQ(at->stats().connections, 5U);
+  EXPECT_EQ(at->stats().strangers.crowded, 16U);
+  ASSERT_EQ(at->problems.size(), 1U) << "one a second";
+  EXPECT_NE(at->problems[0].find("per_address"), std::string::npos) << at->problems[0];
+  EXPECT_TRUE(is_answered(*at, honest));
+}
+
+TEST_P(Newcomers, ThatSayNothingGoBeforeThoseThatBeganToSpeak) {
+  const auto at = open(4096, 256, {.first_byte_timeout = 100ms});
+  plain_socket silent = dial_from(crowded_host, at->address);
+  plain_socket slow = dial_from(honest_host, at->address);
+  ASSERT_TRUE(slow.send(opening().substr(0, 1)));
+  ASSERT_TRUE(until_seen(*at, 2));
+  at->turn();
+  at->sleep(1s);  // its time is up meanwhile
+  EXPECT_EQ(at->stats().strangers.silent, 1U);
+  at->turn();
+  EXPECT_EQ(silent.receive_some(), "");
+  EXPECT_EQ(silent.ended(), "end of file");
+  ASSERT_EQ(at->problems.size(), 1U);
+  EXPECT_NE(at->problems[0].find("first_byte_timeout"), std::string::npos) << at->problems[0];
+  ASSERT_TRUE(slow.send(opening().substr(1)));
+  std::string answer;
+  EXPECT_TRUE(repeat_until([&] { return answer.size() == detail::frame_size(detail::hello_size); },
+                           [&] {
+                             at->turn();
+                             answer += slow.receive_some(100, 1ms);
+                           }));
+  EXPECT_EQ(at->stats().unconfirmed_dropped, 1U);
+}
+
+TEST_P(Newcomers, BeginSoManyASecondAndNoneIsLost) {
+  constexpr std::size_t at_once = 10;
+  const auto at = open(4096, 256, {.handshakes_per_second = at_once});
+  plain_socket known = dial_from(honest_host, at->address);
+  ASSERT_TRUE(is_answered(*at, known));
+  std::vector<plain_socket> crowd;
+  for (std::size_t i = 0; i != 3 * at_once; ++i) {
+    crowd.push_back(dial_from(crowded_host, at->address));
+    ASSERT_TRUE(crowd.back().send(opening()));
+  }
+  const auto begin = now();
+  std::vector<std::string> answers(crowd.size());
+  const auto answered = [&] {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i != crowd.size(); ++i) {
+      answers[i] += crowd[i].receive_some(100, 0ns);
+      count += answers[i].empty() ? 0 : 1;
+    }
+    return count;
+  };
+  ASSERT_TRUE(until_seen(*at, 1 + crowd.size()));
+  EXPECT_TRUE(repeat_until([&] { return answered() == crowd.size(); },
+                           [&] {
+                             at->turn();
+                             at->sleep(100ms);
+                           }));
+  EXPECT_GE(now() - begin, 1900ms);
+  EXPECT_GE(at->stats().strangers.delayed, at_once);
+  EXPECT_EQ(at->stats().unconfirmed_dropped, 0U);
+  ASSERT_FALSE(at->problems.empty());
+  EXPECT_NE(at->problems[0].find("handshakes_per_second"), std::string::npos) << at->problems[0];
+  EXPECT_LE(at->problems.size(), 16U) << "one a second";
+}
+
+// Their bytes lie in the kernel, and epoll knows it.
+TEST_P(Newcomers, ThatWaitToBeginCauseNoSpinning) {
+  static int asked = 0;
+  static const auto wait = detail::kernel().epoll_wait;
+  const auto saved = detail::kernel();
+  asked = 0;
+  detail::kernel().epoll_wait = [](int epoll, epoll_event* events, int most, std::int64_t timeout) {
+    ++asked;
+    return wait(epoll, events, most, timeout);
+  };
+  {
+    const auto at = open(4096, 256, {.handshakes_per_second = 1});
+    std::vector<plain_socket> crowd;
+    for (int i = 0; i != 5; ++i) {
+      crowd.push_back(dial_from(crowded_host, at->address));
+      ASSERT_TRUE(crowd.back().send(opening()));
+    }
+    for (const auto end = now() + 300ms; now() < end;) {
+      at->turn();
+      at->sleep(end - now());
+    }
+    EXPECT_LT(asked, 40);
+    EXPECT_EQ(at->stats().strangers.delayed, 4U);
+  }
+  detail::kernel() = saved;
+}
+
+// Frames of types that this version does not know may be left out without end.
+TEST(NewcomersOfNodes, ThatSayTooMuchAreClosed) {
+  recorded_set inside;
+  listen_options options;
+  options.connection.user_confirms = true;
+  options.connection.unconfirmed_message_limit = 1000;
+  options.strangers.bytes = 10'000;
+  const std::string where = inside.listen("ipv4://127.0.0.1:0", options);
+  plain_socket stranger = dial_from(crowded_host, where);
+  ASSERT_TRUE(stranger.send(opening()));
+  std::array<std::byte, 100> unknown{};
+  unknown[0] = std::byte{0x01};
+  unknown[1] = std::byte{0x80};
+  const detail::byte_string frame = detail::raw_control_frame(unknown, true);
+  std::size_t sent = 0;
+  const auto deadline = now() + 20s;
+  while (inside.closes == 0 && now() < deadline && stranger.send(as_string(frame), 1s)) {
+    sent += frame.size();
+    inside.set->poll();
+  }
+  (void)turn_until({&inside}, [&] { return inside.closes == 1 || now() > deadline; });
+  ASSERT_EQ(inside.closes, 1);
+  EXPECT_EQ(inside.whys[0], errc::protocol_error);
+  EXPECT_GT(sent, 10'000U);
+  EXPECT_EQ(inside.set->stats().strangers.talkative, 1U);
+  ASSERT_EQ(inside.problems.size(), 1U);
+  EXPECT_NE(inside.problems[0].text().find("bytes"), std::string::npos);
+}
+
+TEST(NewcomersOfNodes, ThatAreConfirmedMaySayAsMuchAsTheyLike) {
+  recorded_set inside;
+  listen_options options;
+  options.connection.user_confirms = true;
+  options.strangers.bytes = 100;
+  inside.on_open = [](connection c) { EXPECT_TRUE(c.confirm()); };
+  const std::string where = inside.listen("ipv4://127.0.0.1:0", options);
+  plain_socket known = dial_from(honest_host, where);
+  ASSERT_TRUE(known.send(opening()));
+  ASSERT_TRUE(turn_until({&inside}, [&] { return inside.opens == 1; }));
+  const std::string message(60'000, 'x');
+  for (int i = 0; i != 5; ++i) {
+    ASSERT_TRUE(known.send(as_string(detail::data_frame(as_bytes(message), true))));
+    ASSERT_TRUE(
+        turn_until({&inside}, [&] { return inside.messages.size() == std::size_t(i) + 1; }));
+  }
+  EXPECT_EQ(inside.closes, 0);
 }
 
 TEST(NewcomersOfNodes, ThatSaidHelloKeepTheirPlaceBesideACrowdThatDidToo) {
