@@ -35,9 +35,10 @@ struct stranger_limits {
 struct stranger_stats {
   std::uint64_t silent = 0;  ///< Closed: they said nothing within first_byte_timeout.
   std::uint64_t late = 0;    ///< Closed: they did not become known in time.
-  std::uint64_t crowded =
-      0;  ///< Closed to make room for others: too many, or too many of one address.
+  /// Closed to make room for others: too many, or too many of one address.
+  std::uint64_t crowded = 0;
   std::uint64_t talkative = 0;  ///< Closed: they sent more than `bytes`.
+  std::uint64_t faulty = 0;     ///< Closed: they sent bytes that no peer sends.
   std::uint64_t delayed = 0;    ///< They waited to begin their handshake.
 };
 

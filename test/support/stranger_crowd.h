@@ -27,7 +27,7 @@ namespace atbus::test {
   return static_cast<std::size_t>(from_environment("ATBUS_HOSTILE_CONNECTIONS", 300));
 }
 
-// Both ends of each connection are in this process. False: the system allows fewer.
+// False: the system allows fewer.
 [[nodiscard]] inline bool may_open_descriptors(std::size_t count) {
   rlimit limit{};
   (void)getrlimit(RLIMIT_NOFILE, &limit);

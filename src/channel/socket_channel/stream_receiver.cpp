@@ -178,6 +178,7 @@ void stream_receiver::reject(bytes_view message) noexcept {
 
 void stream_receiver::found_faulty(connection& which) noexcept {
   faulty_ += which.faulty ? 0 : 1;
+  strangers_.faulty += which.faulty || which.confirmed ? 0 : 1;
   which.faulty = true;
   report_end(which);
 }

@@ -164,7 +164,7 @@ stranger_habits shows(const certificate_wish& wish, bool foreign = false) {
 
 TEST_P(StrangerCrowd, IsWeathered) {
   const std::size_t count = crowd_size();
-  if (!may_open_descriptors(2 * count + 500))
+  if (!may_open_descriptors(count + 1000))
     GTEST_SKIP() << "too few descriptors are allowed (ulimit -Hn)";
   const bool by_certificate = std::string_view{GetParam().name}.starts_with("certificate");
   socket_options sockets;
