@@ -129,7 +129,8 @@ void connection_core::turn_away(connection_entry& stranger, stranger_end why) no
 
 bool connection_core::may_read(connection_entry& c) noexcept {
   newcomers& all = c.listener->unconfirmed;
-  if (all.says_too_much(c, c.unconfirmed_limit)) {
+  const std::uint32_t longest = c.unconfirmed_limit != 0 ? c.unconfirmed_limit : c.own.payload_max;
+  if (all.says_too_much(c, longest)) {
     turn_away(c, stranger_end::talkative);
     return false;
   }
