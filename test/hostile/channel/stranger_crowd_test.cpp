@@ -58,6 +58,8 @@ struct crowd_case {
   std::string where;
   bool encrypted = false;
   std::function<stranger_habits()> habits = {};
+
+  friend void PrintTo(const crowd_case& of, std::ostream* out) { *out << of.name; }
 };
 
 class StrangerCrowd : public ::testing::TestWithParam<crowd_case> {

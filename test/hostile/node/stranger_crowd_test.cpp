@@ -48,6 +48,8 @@ struct node_crowd_case {
   const char* name;
   const char* options;  // of the address
   std::function<test::stranger_habits(const std::string& options)> habits = {};
+
+  friend void PrintTo(const node_crowd_case& of, std::ostream* out) { *out << of.name; }
 };
 
 class NodeStrangerCrowd : public ::testing::TestWithParam<node_crowd_case> {
