@@ -364,6 +364,7 @@ std::size_t tls_socket::write_record(int fd, plaintext& from) noexcept {
   const int done = SSL_write_ex(session_.get(), record.data(), record.size(), &n);
   if (done == 1) {
     ++records_;
+    wire_.end_record(n);
     from.taken(n);
     return n;
   }

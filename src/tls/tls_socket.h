@@ -65,7 +65,7 @@ class tls_socket {
   //   an alert); ENOMEM and others of recv, after which the session goes on if the socket does
   [[nodiscard]] ssize_t read(int fd, mutable_bytes place) noexcept;
   // As writev. Takes less than everything only if the kernel did not take all of the ciphertext; the rest
-  // of that is pending().
+  // of that is pending(). Takes nothing before that has left.
   //   -1 and errno: EAGAIN (the handshake is not done, or ciphertext is still pending), EPROTO, EPIPE (after
   //   shut_down, or the peer has ended the stream inside the handshake), ENOMEM and others of send
   [[nodiscard]] ssize_t write(int fd, std::span<const iovec> parts) noexcept;
@@ -73,6 +73,9 @@ class tls_socket {
   [[nodiscard]] bool flush(int fd) noexcept;
   // Ciphertext in bytes that the kernel has not taken yet.
   [[nodiscard]] std::size_t pending() const noexcept { return wire_.pending(); }
+  // Plaintext in bytes that the kernel has taken with its whole record. The other end can read no more than
+  // that. What write took beyond it waits here.
+  [[nodiscard]] std::uint64_t sent_plain() const noexcept { return wire_.sent_plain(); }
   // Ciphertext in bytes that was read so far.
   [[nodiscard]] std::uint64_t bytes_read() const noexcept { return wire_.bytes_read(); }
   // Whether the session itself needs the socket to be writable.

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -112,6 +113,7 @@ bool tls_wire::send_pending(int fd) noexcept {
     if (n < 0)
       return false;
     begin_ += static_cast<std::size_t>(n);
+    count_sent_records();
     // After a short write the socket is full: a further call would only say so.
     if (pending() != 0) {
       errno = EAGAIN;
@@ -122,8 +124,19 @@ bool tls_wire::send_pending(int fd) noexcept {
   return true;
 }
 
+void tls_wire::end_record(std::size_t plain) noexcept {
+  assert(record_count_ != records_.size());
+  records_[record_count_++] = {static_cast<std::uint32_t>(end_), static_cast<std::uint32_t>(plain)};
+}
+
+void tls_wire::count_sent_records() noexcept {
+  while (first_record_ != record_count_ && records_[first_record_].end <= begin_)
+    sent_plain_ += records_[first_record_++].plain;
+}
+
 void tls_wire::drop_pending() noexcept {
   begin_ = end_ = 0;
+  first_record_ = record_count_ = 0;
   if (output_ != nullptr)
     buffers_->give_back(std::move(output_));
 }

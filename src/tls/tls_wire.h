@@ -4,6 +4,7 @@
 //  - Reading takes nothing from the kernel beyond what OpenSSL has room for, and stops after a short read: a
 //    further system call would find nothing.
 //  - Ciphertext to be sent waits in one buffer of tls_output_size. OpenSSL is told to wait when it is full.
+//  - sent_plain() counts a record's plaintext when the kernel has taken the whole record, and not before.
 //  - OpenSSL never sees an end of file or a failed system call. It is told to wait, and the session asks
 //    here. So a failure that passes, such as lack of memory in the kernel, does not end the session.
 //
@@ -12,7 +13,9 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -72,6 +75,10 @@ class tls_wire {
   }
   // Sends what is pending. False: some is left, and errno says why.
   [[nodiscard]] bool send_pending(int fd) noexcept;
+  // The latest record in the output buffer is complete. `plain`: bytes of plaintext in it.
+  void end_record(std::size_t plain) noexcept;
+  // Bytes of plaintext whose whole records the kernel has taken.
+  [[nodiscard]] std::uint64_t sent_plain() const noexcept { return sent_plain_; }
   // Forgets what is pending.
   void drop_pending() noexcept;
 
@@ -79,11 +86,23 @@ class tls_wire {
   friend struct wire_calls;  // the functions of make_method
   [[nodiscard]] ssize_t take(mutable_bytes place) noexcept;
   [[nodiscard]] std::size_t put(bytes_view bytes) noexcept;
+  void count_sent_records() noexcept;
+
+  // Most records of plaintext in the output buffer: all but the last are full.
+  static constexpr std::size_t records_max = tls_batch_plain_max / tls_record_plain_max + 1;
+  struct record {
+    std::uint32_t end = 0;  // of its ciphertext in the output buffer
+    std::uint32_t plain = 0;
+  };
 
   tls_buffers* buffers_;
   tls_output output_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  std::array<record, records_max> records_;
+  std::size_t first_record_ = 0;  // that has not left
+  std::size_t record_count_ = 0;
+  std::uint64_t sent_plain_ = 0;
   std::size_t allowed_ = 0;
   std::size_t bytes_read_ = 0;
   int fd_ = -1;

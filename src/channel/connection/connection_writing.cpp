@@ -13,9 +13,10 @@ namespace {
 
 constexpr std::size_t no_end = static_cast<std::size_t>(-1);
 
-// The bytes left to write of a partly written frame.
+// The bytes left to write of a frame that has begun to leave.
 std::size_t rest_of_begun(const connection_entry& c, const frame_measure& found) {
-  return found.written_bytes + found.begun - c.queue->in_flight();
+  return found.written_bytes + found.begun -
+         static_cast<std::size_t>(c.link->taken() - c.queue->released());
 }
 
 }  // namespace
@@ -177,14 +178,15 @@ std::size_t connection_core::release(connection_entry& c, std::size_t messages) 
                     !c.link->writes_no_more();
   const std::uint64_t before = c.released;
   const std::uint64_t until = wanted == no_end ? c.chunk.frames : c.released + wanted;
+  const std::uint64_t leaving = live ? c.link->taken() : c.queue->committed();
   // Release most frames by a mark, the rest one by one.
-  const auto mark = c.marks.take(live ? c.queue->written() : c.queue->committed(), until);
+  const auto mark = c.marks.take(leaving, until);
   if (mark.bytes > c.queue->released()) {
     c.queue->release(static_cast<std::size_t>(mark.bytes - c.queue->released()));
     c.released = mark.frames;
   }
   const frame_measure oldest =
-      measure_frames(*c.queue, static_cast<std::size_t>(until - c.released));
+      measure_frames(*c.queue, leaving, static_cast<std::size_t>(until - c.released));
   if (live && oldest.begun != 0) {
     c.link->stop_behind(rest_of_begun(c, oldest));
     c.queue->release(oldest.written_bytes);
@@ -204,8 +206,8 @@ void connection_core::resend(connection_entry& c) noexcept {
       c.link->now() != stream_link::state::open)
     return;
   settle(c);
-  const frame_measure all = measure_frames(*c.queue, no_end);
-  if (all.begun == 0) {
+  const frame_measure all = measure_frames(*c.queue, c.link->taken(), no_end);
+  if (all.begun == 0 && c.link->taken() == c.queue->written()) {
     c.queue->rewind();
   } else {
     c.link->stop_behind(rest_of_begun(c, all));

@@ -51,17 +51,18 @@ error check_queued_lengths(const send_queue& queue, std::uint64_t limit) noexcep
   });
 }
 
-frame_measure measure_frames(const send_queue& queue, std::size_t messages_max) {
+frame_measure measure_frames(const send_queue& queue, std::uint64_t written,
+                             std::size_t messages_max) {
   frame_measure sum;
-  const std::size_t written = queue.in_flight();
+  const std::uint64_t bytes_written = written - queue.released();
   queue.for_each_unreleased([&](bytes_view run) {
     for (std::size_t at = 0; at != run.size() && sum.messages != messages_max;) {
       const std::size_t size =
           frame_size(frame_length(load_little_endian<std::uint32_t>(run.data() + at)));
-      if (sum.bytes + size <= written) {
+      if (sum.bytes + size <= bytes_written) {
         ++sum.written_messages;
         sum.written_bytes += size;
-      } else if (sum.bytes < written) {
+      } else if (sum.bytes < bytes_written) {
         sum.begun = size;
       }
       ++sum.messages;

@@ -95,7 +95,8 @@ struct frame_measure {
   std::size_t written_bytes = 0;
   std::size_t begun = 0;  // bytes of a partly written frame; 0: none
 };
-// Measures at most so many messages.
-[[nodiscard]] frame_measure measure_frames(const send_queue& queue, std::size_t messages_max);
+// Measures at most so many messages. `written`: the queue's count up to which its bytes count as written.
+[[nodiscard]] frame_measure measure_frames(const send_queue& queue, std::uint64_t written,
+                                           std::size_t messages_max);
 
 }  // namespace atbus::detail

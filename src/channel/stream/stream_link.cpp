@@ -170,41 +170,68 @@ ssize_t stream_link::send(std::span<const iovec> pieces) noexcept {
 }
 
 void stream_link::secure() noexcept {
-  if (state_ == state::open && !secured() && !tls_->flush(socket_.get()) && errno != EAGAIN &&
-      !is_out_of_memory(errno))
+  if (state_ != state::open || secured())
+    return;
+  const bool done = tls_->flush(socket_.get());
+  note_sent();
+  if (!done && errno != EAGAIN && !is_out_of_memory(errno))
     close(broken("can't write to the connection", errno));
+}
+
+struct stream_link::outgoing {
+  void add(const void* at, std::size_t size) noexcept {
+    if (size != 0)
+      pieces[count++] = {.iov_base = const_cast<void*>(at), .iov_len = size};
+    total += size;
+  }
+
+  std::array<iovec, most_pieces + 2> pieces;
+  std::size_t count = 0;
+  std::size_t total = 0;   // bytes
+  std::size_t queued = 0;  // of them from the queue
+};
+
+void stream_link::gather(outgoing& next) noexcept {
+  if (tls_ != nullptr && tls_->pending() != 0)
+    return;
+  next.add(opening_.data() + opening_written_, opening_size_ - opening_written_);
+  if (unwritten() != 0) {
+    seal_committed();
+    std::array<bytes_view, most_pieces> runs;
+    const std::uint64_t end = stop_at_ == 0 ? sealed_ : std::min(sealed_, stop_at_);
+    const std::size_t found =
+        queue_->gather(runs, static_cast<std::size_t>(end - queue_->written()));
+    for (const bytes_view run : std::span{runs}.first(found)) {
+      next.add(run.data(), run.size());
+      next.queued += run.size();
+    }
+  }
+  if (next.queued == unwritten() && stop_at_ == 0)
+    next.add(closing_.data() + closing_written_, closing_size_ - closing_written_);
+}
+
+void stream_link::took(const outgoing& from, std::size_t bytes) noexcept {
+  if (from.queued != 0) {
+    on_way_.begin = queue_->written();
+    const std::size_t before = opening_size_ - opening_written_;
+    on_way_.end = on_way_.begin + std::min(from.queued, bytes - std::min(bytes, before));
+  }
+  if (tls_ == nullptr)
+    written(bytes);
+  else
+    note_sent();
 }
 
 bool stream_link::flush() noexcept {
   if (state_ != state::open)
     return state_ == state::closed;
   starved_writing_ = false;
-  while (has_unwritten()) {
-    std::array<iovec, most_pieces + 2> pieces;
-    std::size_t count = 0;
-    std::size_t total = 0;
-    const auto add = [&](const void* at, std::size_t size) {
-      if (size != 0)
-        pieces[count++] = {.iov_base = const_cast<void*>(at), .iov_len = size};
-      total += size;
-    };
-    add(opening_.data() + opening_written_, opening_size_ - opening_written_);
-    std::size_t queued = 0;
-    if (unwritten() != 0) {
-      seal_committed();
-      std::array<bytes_view, most_pieces> runs;
-      const auto ready = static_cast<std::size_t>(sealed_ - queue_->written());
-      const std::size_t found =
-          queue_->gather(runs, stop_behind_ == 0 ? ready : std::min(ready, stop_behind_));
-      for (const bytes_view run : std::span{runs}.first(found)) {
-        add(run.data(), run.size());
-        queued += run.size();
-      }
-    }
-    if (queued == unwritten() && stop_behind_ == 0)
-      add(closing_.data() + closing_written_, closing_size_ - closing_written_);
-    const ssize_t n = send(std::span{pieces}.first(count));
+  while (has_unwritten() && !stopped_) {
+    outgoing next;
+    gather(next);
+    const ssize_t n = send(std::span{next.pieces}.first(next.count));
     if (n < 0) {
+      note_sent();
       if (errno == EINTR)
         continue;
       // Too many descriptors are in flight, or the other end accepts none: send the offer without
@@ -220,12 +247,10 @@ bool stream_link::flush() noexcept {
       return true;
     }
     given_ = {};  // the descriptors went with the first byte
-    written(static_cast<std::size_t>(n));
+    took(next, static_cast<std::size_t>(n));
     // A short write: the socket is full.
-    if (static_cast<std::size_t>(n) < total)
+    if (static_cast<std::size_t>(n) < next.total)
       return false;
-    if (stopped_)
-      return true;
   }
   return true;
 }
@@ -237,6 +262,7 @@ void stream_link::fail_writing(int code) noexcept {
     return close(std::move(why));
   opening_written_ = opening_size_;
   closing_written_ = closing_size_;
+  on_way_ = {};
   if (queue_ != nullptr)
     write_failure_ = std::move(why);
 }
@@ -245,14 +271,31 @@ void stream_link::written(std::size_t bytes) noexcept {
   const std::size_t of_opening = std::min(bytes, opening_size_ - opening_written_);
   opening_written_ += of_opening;
   bytes -= of_opening;
-  const std::size_t of_queue = std::min(bytes, unwritten());
-  if (of_queue != 0) {
-    queue_->mark_written(of_queue);
-    stopped_ = stop_behind_ != 0 && (stop_behind_ -= of_queue) == 0;
-    if (!keeps_written_)
-      release_most();
-  }
+  const auto of_queue =
+      static_cast<std::size_t>(std::min<std::uint64_t>(bytes, on_way_.end - on_way_.begin));
   closing_written_ += bytes - of_queue;
+  if (of_queue == 0)
+    return;
+  on_way_.begin += of_queue;
+  if (on_way_.begin > queue_->written())  // else they have been released
+    queue_->mark_written(static_cast<std::size_t>(on_way_.begin - queue_->written()));
+  if (on_way_.begin == on_way_.end)
+    on_way_ = {};
+  if (stop_at_ != 0 && queue_->written() >= stop_at_) {
+    stop_at_ = 0;
+    stopped_ = true;
+  }
+  if (!keeps_written_)
+    release_most();
+}
+
+void stream_link::note_sent() noexcept {
+  if (tls_ == nullptr || tls_->sent_plain() == sent_plain_)
+    return;
+  const int code = errno;
+  const std::uint64_t before = std::exchange(sent_plain_, tls_->sent_plain());
+  written(static_cast<std::size_t>(sent_plain_ - before));
+  errno = code;
 }
 
 void stream_link::say(bytes_view frame) noexcept {
@@ -312,8 +355,11 @@ ssize_t stream_link::take_peeked() noexcept {
 }
 
 ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
-  if (tls_ != nullptr)
-    return tls_->read(socket_.get(), place);
+  if (tls_ != nullptr) {
+    const ssize_t n = tls_->read(socket_.get(), place);
+    note_sent();
+    return n;
+  }
   if (const ssize_t taken = take_peeked(); taken <= 0)
     return taken;
   if (peek) {

@@ -10,6 +10,8 @@
 //    order and whole, or are still in the queue when the link ends.
 //  - Data follows this end's hello at once. It carries checksums until the peer's hello says that none are
 //    wanted.
+//  - Bytes of the queue count as written once the kernel has them; with TLS, once it has the whole record
+//    that they are in. So a message that is not written never arrives.
 //  - Writing never raises SIGPIPE and never blocks. Without TLS it allocates nothing.
 //
 // One thread.
@@ -17,6 +19,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -118,9 +121,15 @@ class stream_link {
   void shut_down() noexcept;
   // Written frames stay in the queue until the owner releases them: whole frames, never a partly written one.
   void keep_written() noexcept { keeps_written_ = true; }
-  // Stops writing after `bytes` more bytes of the queue: the rest of a partly written frame. The owner calls
-  // `take_stop` after each flush, and then flushes again.
-  void stop_behind(std::size_t bytes) noexcept { stop_behind_ = bytes; }
+  // The queue's count of committed bytes up to which bytes have begun to leave: they are written, or are
+  // encrypted and wait in the TLS session, and leave even if they are released. Those that wait must not be
+  // rewound.
+  [[nodiscard]] std::uint64_t taken() const noexcept {
+    return std::max(on_way_.end, queue_->written());
+  }
+  // Stops writing `bytes` behind taken(): the rest of a partly written frame. All before it is written when
+  // it stops. The owner calls `take_stop` after each flush, and then flushes again.
+  void stop_behind(std::size_t bytes) noexcept { stop_at_ = taken() + bytes; }
   [[nodiscard]] bool take_stop() noexcept { return std::exchange(stopped_, false); }
   // Keeps reading after a write has failed: the other end may have sent messages before it ended.
   void read_on() noexcept { reads_on_ = true; }
@@ -211,8 +220,13 @@ class stream_link {
     return opening_written_ != opening_size_ || unwritten() != 0 ||
            closing_written_ != closing_size_;
   }
-  // Writes the pieces and what waits in the TLS session, as sendmsg does.
+  struct outgoing;
+  // Collects what is to be written next: nothing while ciphertext waits in the TLS session.
+  void gather(outgoing& next) noexcept;
+  // Writes the pieces, or what waits in the TLS session, as sendmsg does.
   [[nodiscard]] ssize_t send(std::span<const iovec> pieces) noexcept;
+  // The kernel, or the TLS session, has taken the first `bytes` of this.
+  void took(const outgoing& from, std::size_t bytes) noexcept;
   [[nodiscard]] error broken(const char* what, int code) const noexcept;
   // Unwritten bytes of the queue; 0 after the first byte of a switch or a goodbye.
   [[nodiscard]] std::size_t unwritten() const noexcept {
@@ -222,6 +236,8 @@ class stream_link {
   // Fills in the checksums of frames committed since the last call.
   void seal_committed() noexcept;
   void written(std::size_t bytes) noexcept;
+  // As above, for what the TLS session has sent since the last call. Keeps errno.
+  void note_sent() noexcept;
   // Release completely written frames: most of them, or all.
   void release_most() noexcept;
   void release_all() noexcept;
@@ -256,7 +272,14 @@ class stream_link {
   bool keeps_written_ = false;
   bool reads_on_ = false;
   bool stops_when_opened_ = false;
-  std::size_t stop_behind_ = 0;  // bytes to write before writing stops; 0: it does not stop
+  // The bytes of the queue that the TLS session has taken and the kernel has not, in the count of committed
+  // bytes. While there are any, nothing more is taken.
+  struct {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  } on_way_;
+  std::uint64_t sent_plain_ = 0;  // the session's count, as note_sent has last seen it
+  std::uint64_t stop_at_ = 0;     // where writing stops, in the same count; 0: nowhere
   bool stopped_ = false;
   std::size_t most_read_ = static_cast<std::size_t>(-1);  // most bytes of one read
   std::size_t peeked_ = 0;  // bytes that are both in the kernel and in reader_

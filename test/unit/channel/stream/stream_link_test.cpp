@@ -476,7 +476,7 @@ TEST_F(StreamLink, KeepsWhatIsWrittenAndStopsBehindTheFrameThatIsBegun) {
     EXPECT_FALSE(a_->flush());
     (void)a_->flush();
     detail::kernel().sendmsg = saved_.sendmsg;
-    const auto all = detail::measure_frames(*queue_a_, 100);
+    const auto all = detail::measure_frames(*queue_a_, queue_a_->written(), 100);
     EXPECT_EQ(all.messages, 3U);
     EXPECT_EQ(all.written_messages, 1U);
     EXPECT_EQ(all.begun, detail::frame_size(28));
