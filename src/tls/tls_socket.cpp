@@ -419,12 +419,11 @@ bool tls_socket::flush(int fd) noexcept {
 void tls_socket::shut_down(int fd) noexcept {
   if (!is_open() || std::exchange(ended_writing_, true))
     return;
-  const bool was_empty = pending() == 0;
   ERR_clear_error();
   (void)SSL_shutdown(session_.get());
   ERR_clear_error();
-  if (!wire_.send_pending(fd) && was_empty)
-    wire_.drop_pending();  // nothing can leave behind the end of the stream
+  (void)wire_.send_pending(fd);
+  end_writing();  // nothing can leave behind the end of the stream
 }
 
 bool tls_socket::export_key(std::string_view label, std::span<std::byte, 32> key) const noexcept {

@@ -89,8 +89,15 @@ class tls_socket {
   // Whether bytes that have left the kernel wait here. They may be part of a record.
   [[nodiscard]] bool holds_unread() const noexcept;
 
-  // Says that nothing more will be written (close_notify), as far as the socket takes it. Reading goes on.
+  // Says that nothing more will be written (close_notify), and ends writing. Reading goes on. What the socket
+  // does not take at once is dropped: call it when nothing is pending().
   void shut_down(int fd) noexcept;
+  // For a socket that takes nothing any more: drops what is pending, and writes nothing, also no answers to
+  // the other end's messages. Reading goes on.
+  void end_writing() noexcept {
+    ended_writing_ = true;
+    wire_.end_output();
+  }
   // For a forked child: only stores. The session is over; its destructor frees it and sends nothing.
   void abandon() noexcept { state_ = state::abandoned; }
   // Renews the keys for writing with the next write.

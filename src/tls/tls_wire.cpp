@@ -95,6 +95,8 @@ bool tls_wire::open_output() noexcept {
 }
 
 std::size_t tls_wire::put(bytes_view bytes) noexcept {
+  if (output_ended_)
+    return bytes.size();
   if (!open_output())
     return 0;
   const std::size_t taken = std::min(bytes.size(), room());

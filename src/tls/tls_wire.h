@@ -81,6 +81,11 @@ class tls_wire {
   [[nodiscard]] std::uint64_t sent_plain() const noexcept { return sent_plain_; }
   // Forgets what is pending.
   void drop_pending() noexcept;
+  // Forgets what is pending and all that OpenSSL writes from now on.
+  void end_output() noexcept {
+    drop_pending();
+    output_ended_ = true;
+  }
 
  private:
   friend struct wire_calls;  // the functions of make_method
@@ -110,6 +115,7 @@ class tls_wire {
   bool drained_ = false;
   bool in_vain_ = false;
   bool at_end_ = false;
+  bool output_ended_ = false;
 };
 
 }  // namespace atbus::detail

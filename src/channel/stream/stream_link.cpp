@@ -263,6 +263,8 @@ void stream_link::fail_writing(int code) noexcept {
   opening_written_ = opening_size_;
   closing_written_ = closing_size_;
   on_way_ = {};
+  if (tls_ != nullptr)
+    tls_->end_writing();
   if (queue_ != nullptr)
     write_failure_ = std::move(why);
 }

@@ -28,6 +28,8 @@ std::vector<std::string> texts(std::size_t count, std::size_t length) {
   return all;
 }
 
+int times_asked = 0;  // epoll
+
 // The parameter: bytes of a message.
 class EncryptedEnd : public ::testing::TestWithParam<std::size_t> {};
 
@@ -101,6 +103,22 @@ class EncryptedPair : public ::testing::Test {
     all.insert(all.end(), unsent.begin(), unsent.end());
     EXPECT_EQ(all, texts(accepted, length));
   }
+  void expect_sleep(connection_set& set) {
+    for (int i = 0; i != 10; ++i) {
+      set.poll();
+      (void)set.wait(1ms);
+    }
+    static auto* const usual = saved_.epoll_wait;
+    detail::kernel().epoll_wait = [](int epoll, epoll_event* events, int count,
+                                     std::int64_t timeout_ns) {
+      ++times_asked;
+      return usual(epoll, events, count, timeout_ns);
+    };
+    times_asked = 0;
+    EXPECT_EQ(set.wait(300ms), errc::timed_out);
+    detail::kernel() = saved_;
+    EXPECT_LT(times_asked, 10);
+  }
 
   recorded_set a;
   recorded_set b{{.spin = 0ns}};
@@ -159,6 +177,32 @@ TEST_F(EncryptedPair, SendsAllAgainThoughAPartWasOnlyEncrypted) {
   auto twice = once;
   twice.insert(twice.end(), once.begin(), once.end());
   EXPECT_EQ(a.messages, twice);
+}
+
+TEST_F(EncryptedPair, SleepsWhenItIsPausedAndTheOtherEndIsGone) {
+  open();
+  EXPECT_TRUE(out.pause());
+  stuff_with(8000);
+  EXPECT_TRUE(in.abort());  // with unread bytes: a reset
+  expect_sleep(*b.set);
+  EXPECT_EQ(b.closes, 0);
+  EXPECT_TRUE(out.resume());
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys[0], errc::peer_closed) << b.whys[0].text();
+  EXPECT_GT(unsent.size(), 0U);
+}
+
+TEST_F(EncryptedPair, EndsAtOnceWhenTheOtherEndDiesBehindItsGoodbye) {
+  open(60s);
+  stuff_with(8000);
+  EXPECT_TRUE(in.close(60s));
+  ASSERT_TRUE(turn_until({&b}, [&] { return out.state() == connection_state::closing; }));
+  EXPECT_TRUE(in.abort());
+  const auto begun = now();
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_LT(now() - begun, 20s);
+  EXPECT_EQ(b.whys[0], errc::peer_closed) << b.whys[0].text();
+  EXPECT_GT(unsent.size(), 0U);
 }
 
 }  // namespace

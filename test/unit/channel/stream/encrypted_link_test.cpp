@@ -1,10 +1,12 @@
 // A link with TLS whose kernel takes only part of the ciphertext: what counts as written.
+#include <openssl/ssl.h>
 #include <sys/ioctl.h>
 
 #include "atbus/detail/malloc_queue.hpp"
 #include "channel/stream/frame_queue.h"
 #include "channel/stream/message_run.h"
 #include "channel/stream/stream_link.h"
+#include "tls/tls_handle.h"
 #include "unit/tls/tls_pair.h"
 
 namespace atbus {
@@ -248,6 +250,82 @@ TEST_F(EncryptedLink, KeepsCountWhenFramesOnTheirWayAreReleased) {
   ASSERT_EQ(at_b_.size(), 51U);
   EXPECT_EQ(at_b_[49], text_of_link(49));
   EXPECT_EQ(at_b_[50], text_of_link(60));
+}
+
+TEST_F(EncryptedLink, HasNothingToWriteOnceWritingHasFailed) {
+  a_->read_on();
+  open();
+  queue(50);
+  limit_wire(record_wire + 100);
+  EXPECT_FALSE(a_->flush());
+  detail::kernel().send = [](int, const void*, std::size_t, int) -> ssize_t {
+    errno = EPIPE;
+    return -1;
+  };
+  EXPECT_TRUE(a_->flush());
+  EXPECT_TRUE(a_->writes_no_more());
+  EXPECT_EQ(a_->now(), stream_link::state::open);
+  EXPECT_FALSE(a_->has_unwritten());
+  EXPECT_FALSE(a_->wants_room());
+  a_->close({errc::closed});
+  expect_unwritten_from(record_plain / frame_bytes);
+  expect_delivered(record_plain / frame_bytes);
+}
+
+TEST_F(EncryptedLink, HasNothingToWriteIfItsReceiverCanNot) {
+  connect(nullptr);
+  for (int turn = 0; turn != 4; ++turn) {
+    (void)a_->flush();
+    read(*b_, at_b_);
+    read(*a_, at_a_);
+  }
+  ASSERT_TRUE(b_->opened());
+  limit_wire(0);
+  EXPECT_FALSE(b_->flush());  // its hello
+  detail::kernel().send = [](int, const void*, std::size_t, int) -> ssize_t {
+    errno = EPIPE;
+    return -1;
+  };
+  EXPECT_TRUE(b_->flush());
+  EXPECT_FALSE(b_->has_unwritten());
+  EXPECT_FALSE(b_->wants_room());
+  EXPECT_EQ(b_->now(), stream_link::state::open);
+}
+
+// A peer that asks for new keys: each time this end has to answer.
+class AskedForKeys : public EncryptedLink {
+ protected:
+  AskedForKeys() {
+    peer_.reset(SSL_new(&context_->get()));
+    SSL_set_fd(peer_.get(), (*sockets_)[0]);
+    SSL_set_connect_state(peer_.get());
+    for (int turn = 0; turn != 10; ++turn) {
+      (void)SSL_do_handshake(peer_.get());
+      read(*b_, at_b_);
+    }
+  }
+  // Twice: OpenSSL answers behind the next message of the peer or before its own next record.
+  void ask() {
+    for (int i = 0; i != 2; ++i) {
+      ASSERT_EQ(SSL_key_update(peer_.get(), SSL_KEY_UPDATE_REQUESTED), 1);
+      ASSERT_EQ(SSL_do_handshake(peer_.get()), 1);
+      read(*b_, at_b_);
+    }
+  }
+
+  std::unique_ptr<SSL, detail::openssl_free<SSL_free>> peer_;
+};
+
+TEST_F(AskedForKeys, AnswersNotOnceItHasEndedWriting) {
+  ASSERT_TRUE(b_->secured());
+  EXPECT_TRUE(b_->flush());
+  b_->shut_down();
+  ask();
+  EXPECT_FALSE(b_->has_unwritten());
+  EXPECT_FALSE(b_->wants_room());
+  EXPECT_TRUE(b_->flush());
+  EXPECT_FALSE(b_->writes_no_more());
+  EXPECT_EQ(b_->now(), stream_link::state::open) << b_->why().text();
 }
 
 }  // namespace
