@@ -170,7 +170,7 @@ ssize_t stream_link::send(std::span<const iovec> pieces) noexcept {
 }
 
 void stream_link::secure() noexcept {
-  if (state_ != state::open || secured())
+  if (state_ != state::open || tls_ == nullptr || (secured() && tls_->pending() == 0))
     return;
   const bool done = tls_->flush(socket_.get());
   note_sent();

@@ -316,6 +316,16 @@ class AskedForKeys : public EncryptedLink {
   std::unique_ptr<SSL, detail::openssl_free<SSL_free>> peer_;
 };
 
+TEST_F(AskedForKeys, SendsAnAnswerThatWaitedBeforeItSaysAnything) {
+  ASSERT_TRUE(b_->secured());
+  limit_wire(0);
+  ask();
+  EXPECT_TRUE(b_->wants_room(false));
+  detail::kernel() = saved_;
+  b_->secure();
+  EXPECT_FALSE(b_->wants_room(false));
+}
+
 TEST_F(AskedForKeys, AnswersNotOnceItHasEndedWriting) {
   ASSERT_TRUE(b_->secured());
   EXPECT_TRUE(b_->flush());
