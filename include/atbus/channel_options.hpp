@@ -107,7 +107,7 @@ struct sender_options {
   std::uint64_t send_buffer_number = 0;
   /// How long `open` waits for the connection before it fails. 0, or with `reconnect_min` above 0:
   /// `open` does not wait, and the first messages wait for the connection. Also the time limit of
-  /// each later attempt, with the lookup of its name (0: 5 s).
+  /// each later attempt, with the lookup of its name and its TLS handshake (0: 5 s).
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   /// How long closing waits until all accepted messages are written. Over TCP, if the receiver has
   /// not said hello yet, closing also waits until the other host has acknowledged them.

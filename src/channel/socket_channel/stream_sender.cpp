@@ -167,9 +167,7 @@ void stream_sender::write_now() noexcept {
   if (phase_ == phase::linked) {
     if (!link_->opened() || offer_awaited_ || ++writes_ % writes_per_read == 0)
       read_controls();
-    (void)link_->flush();
-    if (link_->now() == stream_link::state::closed)
-      link_ended();
+    flush_link();
   } else if (phase_ != phase::ended) {
     look(0);
   }
@@ -345,10 +343,7 @@ void stream_sender::look(std::int64_t timeout_ns) noexcept {
     case phase::linked:
       if (n > 0 || link_->starved())
         read_controls();
-      (void)link_->flush();
-      if (link_->now() == stream_link::state::closed)
-        link_ended();
-      return;
+      return flush_link();
     case phase::waiting:
       if (now() < due_)
         return;
@@ -386,7 +381,7 @@ std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
   if (!forked_ && phase_ == phase::linked && link_->starved())
     return of_lane == for_ever ? stream_link::starved_pause
                                : std::min(of_lane, stream_link::starved_pause);
-  if (forked_ || phase_ == phase::linked || phase_ == phase::ended)
+  if (forked_ || phase_ == phase::ended || (phase_ == phase::linked && !limits_handshake()))
     return of_lane;
   return std::max((phase_ == phase::resolving ? attempt_ends_at_ : due_) - now(),
                   std::chrono::nanoseconds{0});

@@ -93,6 +93,13 @@ class stream_sender final : public sender_backend, public fork_guard {
   // Ends a failed attempt or connection.
   void lost(error why) noexcept;
   void link_ended() noexcept;  // the link has closed itself and has the reason
+  // Writes through the link, and ends it if it has closed itself.
+  void flush_link() noexcept;
+  // Whether the TLS handshake has a time limit: else a silent host would keep the sender from its other
+  // addresses for ever.
+  [[nodiscard]] bool limits_handshake() const noexcept {
+    return !link_->secured() && (dialler_.dials_again() || dialler_.has_next());
+  }
   void end(error why) noexcept;
   [[nodiscard]] status usable() const noexcept;
   [[nodiscard]] status wait_connected(std::chrono::nanoseconds timeout) noexcept;
@@ -147,7 +154,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::uint64_t write_at_ = 0;  // write when the queue's count of committed bytes reaches this
   std::size_t refused_length_ = no_length;
   std::chrono::nanoseconds attempt_ends_at_{0};
-  std::chrono::nanoseconds due_{0};  // connecting: when to give up; waiting: when to dial again
+  // Connecting, and with a handshake that has a limit: when to give up; waiting: when to dial again.
+  std::chrono::nanoseconds due_{0};
   std::uint64_t full_ = 0;
   std::uint64_t connections_ = 0;
   std::uint64_t tls_failed_ = 0;

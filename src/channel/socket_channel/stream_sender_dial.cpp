@@ -94,6 +94,14 @@ void stream_sender::connected() noexcept {
   test_hook(step::hello_written);
 }
 
+void stream_sender::flush_link() noexcept {
+  (void)link_->flush();
+  if (link_->now() == stream_link::state::closed)
+    link_ended();
+  else if (limits_handshake() && now() >= due_)
+    attempt_ended(no_answer());
+}
+
 void stream_sender::link_ended() noexcept {
   tls_failed_ += link_->secured() ? 0 : 1;
   lost(error_at(text_, link_->why()));

@@ -16,6 +16,8 @@
 #include "atbus/connection.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
+#include "plain_socket.h"
+#include "socket_address.h"
 #include "system/kernel.h"
 #include "test.h"
 
@@ -214,6 +216,30 @@ TEST_F(EncryptedChannel, OpenWaitsUntilTheOtherEndIsProven) {
   until([&] { return is_done.load(); });  // its handshake needs this thread
   dialling.join();
   EXPECT_TRUE(out.has_value());
+}
+
+// The next address of a name, or the same one again: a host that accepts and stays silent is no receiver.
+TEST_F(EncryptedChannel, GivesUpAHandshakeThatIsNotAnswered) {
+  const auto any = test::socket_address::parse("ipv4://127.0.0.1:0");
+  const test::plain_socket silent{::socket(any.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  ASSERT_EQ(::bind(silent.fd(), any.get(), any.size), 0);
+  ASSERT_EQ(::listen(silent.fd(), 4), 0);
+  auto out = sender::open(
+      test::socket_address::bound(silent.fd()).text(),
+      {.socket = encrypted(), .connect_timeout = 20ms, .linger = 0ns, .reconnect_min = 1ms});
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_TRUE(out->send(as_bytes("waits")));
+  std::vector<test::plain_socket> accepted;
+  for (const auto end = now() + 10s; accepted.size() != 3 && now() < end;) {
+    EXPECT_EQ(out->flush(5ms), errc::would_block);
+    pollfd interest{.fd = silent.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&interest, 1, 0) == 1)
+      accepted.emplace_back(::accept4(silent.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+  EXPECT_EQ(accepted.size(), 3U);
+  std::size_t unsent = 0;
+  out->close(0ns, [&](bytes_view) { ++unsent; });
+  EXPECT_EQ(unsent, 1U);
 }
 
 // Both ways, many at once, with everything that a node does with its links.
