@@ -14,6 +14,7 @@ TEST_P(StreamTransport, KeepsRoomForControlMessagesInEitherKindOfQueue) {
     for (const std::size_t size : {1U, 1000U, 4096U}) {
       setting.buffer = buffer;
       join();
+      in->confirm({});  // a stranger may not say as much
       // Round and round through a ring: its end falls everywhere.
       std::size_t sent = 0;
       std::size_t released = 0;
@@ -68,7 +69,7 @@ TEST_P(StreamTransport, ClosesALinkThatIsNotConfirmedInTime) {
   b->on_opened = [](link& at, bool) { at.confirm({}); };
   ASSERT_TRUE(until([&] { return a->count("closed") == 1; }));
   EXPECT_EQ(a->find("closed").why, errc::timed_out);
-  EXPECT_NE(a->find("closed").text.find("confirmed"), std::string::npos);
+  EXPECT_NE(a->find("closed").text.find("has not become known in time"), std::string::npos);
 }
 
 TEST_P(StreamTransport, TellsOfUnprovenPeersAsAProblem) {
