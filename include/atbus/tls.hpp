@@ -25,6 +25,7 @@
 namespace atbus {
 
 namespace detail {
+class tls_context;
 class tls_source;
 struct tls_access;
 }  // namespace detail
@@ -70,6 +71,8 @@ class tls_credentials {
 
  private:
   friend struct detail::tls_access;
+  static result<tls_credentials> of(
+      result<std::shared_ptr<const detail::tls_context>> made) noexcept;
   explicit tls_credentials(std::shared_ptr<detail::tls_source> source) noexcept
       : source_(std::move(source)) {}
 

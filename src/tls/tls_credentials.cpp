@@ -1,6 +1,7 @@
 #include "atbus/tls.hpp"
 
 #include <array>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -11,12 +12,19 @@
 
 namespace atbus {
 
+result<tls_credentials> tls_credentials::of(
+    result<std::shared_ptr<const detail::tls_context>> made) noexcept try {
+  if (!made)
+    return made.error();
+  return tls_credentials{std::make_shared<detail::tls_source>(*std::move(made))};
+} catch (const std::bad_alloc&) {
+  return error{errc::out_of_memory};
+}
+
 result<tls_credentials> tls_credentials::from_token(std::string_view secret) {
   const std::array secrets{as_bytes(secret)};
   auto made = detail::tls_context::from_secrets(secrets);
-  if (!made)
-    return made.error();
-  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
+  return of(std::move(made));
 }
 
 result<tls_credentials> tls_credentials::from_tokens(std::span<const std::string> secrets) {
@@ -24,9 +32,7 @@ result<tls_credentials> tls_credentials::from_tokens(std::span<const std::string
   for (const std::string& one : secrets)
     all.push_back(as_bytes(one));
   auto made = detail::tls_context::from_secrets(all);
-  if (!made)
-    return made.error();
-  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
+  return of(std::move(made));
 }
 
 result<tls_credentials> tls_credentials::from_files(const tls_files& files) {
@@ -35,9 +41,7 @@ result<tls_credentials> tls_credentials::from_files(const tls_files& files) {
                                        .key = files.key,
                                        .authority = files.authority,
                                        .require_peer_certificate = files.require_peer_certificate});
-  if (!made)
-    return made.error();
-  return tls_credentials{std::make_shared<detail::tls_source>(std::move(*made))};
+  return of(std::move(made));
 }
 
 error tls_credentials::replace(const tls_credentials& by) const {

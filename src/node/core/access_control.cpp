@@ -47,6 +47,7 @@ error access_control::open(std::function<void()> changed) {
   if (error bad = read(**text); !bad)
     return bad;
   changed_ = std::move(changed);
+  is_changed_ = false;  // nobody is here yet
   clock_.replace([this] { look(); });
   clock_.set(node_.now() + look_interval);
   return {};
@@ -58,22 +59,34 @@ error access_control::read(std::string_view text) {
     return fresh.error();
   rules_ = *std::move(fresh);
   meetings_ = {};
+  is_changed_ = true;
   return {};
 }
 
 void access_control::look() {
   clock_.set(node_.now() + look_interval);
   const result<std::optional<std::string>> text = file_->take();
-  if (text && !*text)
+  if (!text || *text)
+    use(text);
+  if (!is_changed_)
     return;
-  const error bad = text ? read(**text) : text.error();
-  const std::string problem = bad ? std::string{} : bad.text();
-  if (problem != std::exchange(problem_, problem) && !bad)
-    events_.log(problem + std::string{meanwhile});
-  if (!bad)
-    return;
-  events_.log("the access rules of " + file_->path() + " hold from now on");
   changed_();
+  is_changed_ = false;
+}
+
+void access_control::use(const result<std::optional<std::string>>& text) {
+  try {
+    const error bad = text ? read(**text) : text.error();
+    const std::string problem = bad ? std::string{} : bad.text() + std::string{meanwhile};
+    if (problem != problem_ && !bad)
+      events_.log(problem);
+    problem_ = problem;
+    if (bad)
+      events_.log("the access rules of " + file_->path() + " hold from now on");
+  } catch (const std::bad_alloc&) {
+    file_->take_again();
+    throw;
+  }
 }
 
 status access_control::refuse(bus_id to) noexcept {

@@ -61,6 +61,7 @@ class access_control {
 
   error read(std::string_view text);
   void look();
+  void use(const result<std::optional<std::string>>& text);
   status refuse(bus_id to) noexcept;
   // `cause` is the same for what is refused for the same reason.
   template <class Describe>
@@ -71,6 +72,7 @@ class access_control {
   std::optional<watched_file> file_;  // none: no rules
   std::optional<access_rules> rules_;
   std::function<void()> changed_;
+  bool is_changed_ = false;  // and `changed_` has not been called to its end
   timer clock_{node_.timers, nullptr};
   std::string problem_;  // that was logged last
   log_limit lines_{std::chrono::minutes{1}, 1};

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <new>
 #include <utility>
 
+#include "core/first_exception.h"
 #include "protocol/token.h"
 
 namespace atbus::detail {
@@ -31,29 +33,36 @@ error key_rotation::set_tokens(const std::vector<std::string>& secrets) {
                             : "a node that was made without a token can't be given one"};
   }
   token_list fresh;
-  for (const std::string& secret : secrets) {
-    result<token> one = token::make(as_bytes(secret));
-    if (!one)
-      return one.error();
-    fresh.push_back(std::move(*one));
+  try {
+    for (const std::string& secret : secrets) {
+      result<token> one = token::make(as_bytes(secret));
+      if (!one)
+        return one.error();
+      fresh.push_back(std::move(*one));
+    }
+  } catch (const std::bad_alloc&) {
+    return errc::out_of_memory;
   }
   if (node_.on.keys != nullptr) {
     if (error bad = node_.on.keys->use_tokens(secrets); !bad)
       return bad;
   }
-  const auto is_kept = [&](const session& one) {
-    return std::ranges::any_of(fresh, [&](const token& with) {
-      return equal_in_constant_time(with.name(), one.proven_by);
-    });
-  };
-  for (const auto& one : sessions_.all()) {
-    if (one->stage == session_stage::registering)
-      sessions_.drop(*one, false, errc::closed, {});  // it goes by the old ones
-    else if (one->stage == session_stage::registered && !is_kept(*one))
-      sessions_.drop(*one, true, errc::denied, "the token of this link is taken away");
-  }
   node_.tokens = std::move(fresh);
+  first_exception thrown;
+  for (const auto& one : sessions_.all())
+    thrown.keep([&] { end_without_token(*one); });
+  thrown.rethrow();
   return {};
+}
+
+void key_rotation::end_without_token(session& one) {
+  const auto is_its = [&](const token& with) {
+    return equal_in_constant_time(with.name(), one.proven_by);
+  };
+  if (one.stage == session_stage::registering)  // it has begun with the old ones
+    sessions_.drop(one, false, errc::closed, {});
+  else if (one.stage == session_stage::registered && std::ranges::none_of(node_.tokens, is_its))
+    sessions_.drop(one, true, errc::denied, "the token of this link is taken away");
 }
 
 void key_rotation::open() {
@@ -62,44 +71,49 @@ void key_rotation::open() {
     return;
   for (const std::string& path : {files.chain, files.key, files.authority})
     files_.emplace_back(path);
-  (void)has_changed();
+  look_at_files();
+  have_changed_ = false;  // they have just been read
   clock_.replace([this] { look(); });
   clock_.set(node_.now() + look_interval);
   warn_of_expiry();
 }
 
-bool key_rotation::has_changed() {
-  bool changed = false;
+void key_rotation::look_at_files() {
   for (watched_file& one : files_) {
     const auto text = one.take();
-    changed = changed || !text || text->has_value();
+    have_changed_ = have_changed_ || !text || text->has_value();
   }
-  return changed;
 }
 
 void key_rotation::look() {
   clock_.set(node_.now() + look_interval);
-  if (has_changed())
+  look_at_files();
+  if (have_changed_)
     renew();
   warn_of_expiry();
 }
 
 void key_rotation::renew() {
   const error bad = node_.on.keys->read_certificates();
+  have_changed_ = bad == errc::out_of_memory;
   const std::string problem = bad ? std::string{} : bad.text();
   if (problem != std::exchange(problem_, problem) && !bad)
     events_.log(problem + "; until it is mended the certificates that were read before are used");
   if (!bad)
     return;
   warned_.reset();
+  first_exception thrown;
+  for (const auto& one : sessions_.all()) {
+    if (one->stage == session_stage::registered && !one->at.is_trusted())
+      thrown.keep([&] {
+        sessions_.drop(*one, true, errc::denied,
+                       "the certificate of this link is not trusted any more");
+      });
+  }
+  thrown.rethrow();
   if (const auto until = expires())
     events_.log("the certificate of " + node_.options.certificates().chain +
                 " is in use from now on, until " + date_of(*until));
-  for (const auto& one : sessions_.all()) {
-    if (one->stage == session_stage::registered && !one->at.is_trusted())
-      sessions_.drop(*one, true, errc::denied,
-                     "the certificate of this link is not trusted any more");
-  }
 }
 
 void key_rotation::warn_of_expiry() {

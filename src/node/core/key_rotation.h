@@ -31,8 +31,10 @@ class key_rotation {
   }
 
  private:
+  // A link that has proven none of the tokens.
+  void end_without_token(session& one);
   void look();
-  [[nodiscard]] bool has_changed();
+  void look_at_files();
   void renew();
   void warn_of_expiry();
 
@@ -40,6 +42,7 @@ class key_rotation {
   event_queue& events_;
   session_set& sessions_;
   std::vector<watched_file> files_;
+  bool have_changed_ = false;  // and have not been used yet
   timer clock_{node_.timers, nullptr};
   std::string problem_;                             // that was logged last
   std::optional<std::chrono::nanoseconds> warned_;  // of the expiry, last

@@ -23,7 +23,8 @@ constexpr std::uint32_t endpoints = 1000;
 constexpr rlim_t descriptors_needed = 16 * endpoints;  // of the process that plays all peers
 
 node_options options() {
-  return node_options{}.token("a secret of the tests");
+  // A thousand handshakes at once leave the heap larger than a thousand links need it.
+  return node_options{}.token("a secret of the tests").unconfirmed(256);
 }
 
 std::uint64_t resident_bytes() {
