@@ -9,8 +9,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::chrono::nanoseconds look_interval = std::chrono::seconds{2};
-constexpr std::string_view meanwhile = "; until then the rules that were read before hold";
+constexpr std::string_view old_rules_hold = "; until then the rules that were read before hold";
 
 std::uint64_t cause_of(std::uint64_t a, std::uint64_t b, std::uint64_t c) noexcept {
   constexpr std::uint64_t spread = 0x9e3779b97f4a7c15;
@@ -49,7 +48,7 @@ error access_control::open(std::function<void()> changed) {
   changed_ = std::move(changed);
   is_changed_ = false;  // nobody is here yet
   clock_.replace([this] { look(); });
-  clock_.set(node_.now() + look_interval);
+  clock_.set(node_.now() + file_look_interval);
   return {};
 }
 
@@ -64,7 +63,7 @@ error access_control::read(std::string_view text) {
 }
 
 void access_control::look() {
-  clock_.set(node_.now() + look_interval);
+  clock_.set(node_.now() + file_look_interval);
   const result<std::optional<std::string>> text = file_->take();
   if (!text || *text)
     use(text);
@@ -77,7 +76,7 @@ void access_control::look() {
 void access_control::use(const result<std::optional<std::string>>& text) {
   try {
     const error bad = text ? read(**text) : text.error();
-    const std::string problem = bad ? std::string{} : bad.text() + std::string{meanwhile};
+    const std::string problem = bad ? std::string{} : bad.text() + std::string{old_rules_hold};
     if (problem != problem_ && !bad)
       events_.log(problem);
     problem_ = problem;

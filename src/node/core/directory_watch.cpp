@@ -4,13 +4,9 @@
 #include <utility>
 
 #include "node/directory/file_directory.h"
+#include "node/files/watched_file.h"
 
 namespace atbus::detail {
-namespace {
-
-constexpr std::chrono::nanoseconds look_interval = std::chrono::seconds{2};
-
-}  // namespace
 
 directory_watch::~directory_watch() {
   if (directory_ != nullptr)
@@ -42,7 +38,7 @@ void directory_watch::open() {
 }
 
 void directory_watch::look() {
-  clock_.set(node_.now() + look_interval);  // first: all else takes memory
+  clock_.set(node_.now() + file_look_interval);  // first: all else takes memory
   const error now = directory_->poll();
   if (const std::string problem = now ? std::string{} : now.text(); problem != problem_) {
     problem_ = problem;

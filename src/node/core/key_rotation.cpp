@@ -11,7 +11,6 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::chrono::nanoseconds look_interval = std::chrono::seconds{2};
 constexpr std::chrono::hours warned_before{7 * 24};
 constexpr std::chrono::nanoseconds warning_interval = std::chrono::hours{24};
 
@@ -74,7 +73,7 @@ void key_rotation::open() {
   look_at_files();
   have_changed_ = false;  // they have just been read
   clock_.replace([this] { look(); });
-  clock_.set(node_.now() + look_interval);
+  clock_.set(node_.now() + file_look_interval);
   warn_of_expiry();
 }
 
@@ -86,7 +85,7 @@ void key_rotation::look_at_files() {
 }
 
 void key_rotation::look() {
-  clock_.set(node_.now() + look_interval);
+  clock_.set(node_.now() + file_look_interval);
   look_at_files();
   if (have_changed_)
     renew();

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,9 @@ inline constexpr std::size_t watched_file_size_max = std::size_t{8} * 1024 * 102
 // toml++ descends once for each part of a dotted key when it destroys what it has read: this and its
 // own limit of 256 nested values keep that within 2 MiB of stack.
 inline constexpr std::size_t watched_file_line_max = 1000;
+
+// How often a node looks.
+inline constexpr std::chrono::nanoseconds file_look_interval = std::chrono::seconds{2};
 
 class watched_file {
  public:

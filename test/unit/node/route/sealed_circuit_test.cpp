@@ -103,7 +103,7 @@ TEST_F(SealedTree, CarriesMessagesOfEachLengthThroughRelaysWithoutTheSecret) {
   restart(one, 81, 80, end_secret);
   restart(far, 97, 96, end_secret);
   std::vector<std::string> sent;
-  for (const std::size_t size : {0, 1, 4'000, 4'090, 12'300, 16'300, 50'000, 200'000}) {
+  for (const std::size_t size : {0U, 1U, 4000U, 4090U, 12300U, 16300U, 50000U, 200000U}) {
     sent.emplace_back(size, 'x');
     ASSERT_TRUE(one->send(97, sent.back()));
   }
