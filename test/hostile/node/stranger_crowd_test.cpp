@@ -122,8 +122,9 @@ TEST_P(NodeStrangerCrowd, IsWeathered) {
   EXPECT_EQ(tried.stats().links_lost, 0U);
   malloc_trim(0);
   const std::size_t after = test::resident_bytes();
-  if (!test::has_sanitizer)  // which keeps memory that was given back
+  if (!test::has_sanitizer) {  // which keeps memory that was given back
     EXPECT_LE(after, before + (std::size_t{24} << 20));
+  }
   EXPECT_GT(lines, 0U);
   EXPECT_LE(lines, 200U);
   const node_stats seen = tried.stats();
