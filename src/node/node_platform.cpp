@@ -61,8 +61,12 @@ result<tls_credentials> credentials_of(const node_options& options) {
 
 class machine_keys final : public link_keys {
  public:
-  machine_keys(tls_files files, tls_credentials used)
-      : files_(std::move(files)), used_(std::move(used)) {}
+  machine_keys(tls_files files, tls_credentials used, error fault)
+      : files_(std::move(files)),
+        used_(std::move(used)),
+        fault_(files_.chain.empty() ? error{} : std::move(fault)) {}
+
+  [[nodiscard]] const error& fault() const noexcept override { return fault_; }
 
   error use_tokens(std::span<const std::string> secrets) override {
     if (!files_.chain.empty() || !used_)
@@ -82,6 +86,7 @@ class machine_keys final : public link_keys {
  private:
   const tls_files files_;
   const tls_credentials used_;  // by the channels too
+  const error fault_;
 };
 
 channels_options to_channels_options(const node_options& options) {
@@ -126,7 +131,8 @@ class machine_platform final : public node_platform {
 
  private:
   machine_platform(const node_options& options, const channels_options& wanted)
-      : keys_(options.certificates(), wanted.streams.socket.tls), channels_(wanted) {}
+      : keys_(options.certificates(), wanted.streams.socket.tls, wanted.streams.no_tls),
+        channels_(wanted) {}
 
   system_random random_;
   machine_keys keys_;

@@ -63,6 +63,8 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
         error{errc::system_error, "OpenSSL computes no HMAC: no registration is possible"};
   if (node_.fault)
     node_.tokens = make_tokens(options, node_.fault);
+  if (node_.fault && on.keys != nullptr)
+    node_.fault = on.keys->fault();
   while (node_.self.incarnation == 0)
     node_.self.incarnation = on.random.word();
   on.channels.start(node_.self, *this);

@@ -19,6 +19,8 @@ class link_keys {
   link_keys& operator=(const link_keys&) = delete;
   virtual ~link_keys() = default;
 
+  // Why the certificates of the options can't be used; no error: they can, or there are none.
+  [[nodiscard]] virtual const error& fault() const noexcept = 0;
   // Not where the node has certificates. Errors: as tls_credentials::from_tokens; then nothing has changed.
   virtual error use_tokens(std::span<const std::string> secrets) = 0;
   // Reads the files of the certificates again. Errors: as tls_credentials::from_files; then nothing has changed.
