@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "core/first_exception.h"
 #include "protocol/token.h"
 
 namespace atbus::detail {
@@ -47,10 +46,8 @@ error key_rotation::set_tokens(const std::vector<std::string>& secrets) {
       return bad;
   }
   node_.tokens = std::move(fresh);
-  first_exception thrown;
   for (const auto& one : sessions_.all())
-    thrown.keep([&] { end_without_token(*one); });
-  thrown.rethrow();
+    end_without_token(*one);
   return {};
 }
 
@@ -78,10 +75,8 @@ void key_rotation::open() {
 }
 
 void key_rotation::look_at_files() {
-  for (watched_file& one : files_) {
-    const auto text = one.take();
-    have_changed_ = have_changed_ || !text || text->has_value();
-  }
+  for (watched_file& one : files_)
+    have_changed_ = one.has_changed() || have_changed_;
 }
 
 void key_rotation::look() {
@@ -93,26 +88,26 @@ void key_rotation::look() {
 }
 
 void key_rotation::renew() {
+  const auto before = expires();
   const error bad = node_.on.keys->read_certificates();
-  have_changed_ = bad == errc::out_of_memory;
+  // What the system refuses may work at the next look, though the files stay the same.
+  have_changed_ = bad == errc::out_of_memory || bad == errc::system_error;
   const std::string problem = bad ? std::string{} : bad.text();
   if (problem != std::exchange(problem_, problem) && !bad)
     events_.log(problem + "; until it is mended the certificates that were read before are used");
   if (!bad)
     return;
-  warned_.reset();
-  first_exception thrown;
   for (const auto& one : sessions_.all()) {
     if (one->stage == session_stage::registered && !one->at.is_trusted())
-      thrown.keep([&] {
-        sessions_.drop(*one, true, errc::denied,
-                       "the certificate of this link is not trusted any more");
-      });
+      sessions_.drop(*one, true, errc::denied,
+                     "the certificate of this link is not accepted any more");
   }
-  thrown.rethrow();
-  if (const auto until = expires())
-    events_.log("the certificate of " + node_.options.certificates().chain +
-                " is in use from now on, until " + date_of(*until));
+  const auto until = expires();
+  if (!until || until == before)
+    return;
+  warned_.reset();
+  events_.log("the certificate of " + node_.options.certificates().chain +
+              " is in use from now on, until " + date_of(*until));
 }
 
 void key_rotation::warn_of_expiry() {

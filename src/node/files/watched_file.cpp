@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "core/text.h"
@@ -18,22 +19,35 @@ std::int64_t to_ns(const timespec& time) noexcept {
 
 }  // namespace
 
-result<std::optional<std::string>> watched_file::take() {
+bool watched_file::has_changed() noexcept {
   const state now = look();
   const bool first = !std::exchange(looked_, true);
   const bool still = now == std::exchange(seen_, now);
   if (!first && (!still || now == used_))
-    return std::optional<std::string>{};
-  result<std::string> all = read_config_file(path_);
-  // What the system refuses may work at the next look, though the file stays the same.
-  if (!first && (all || all.error() != errc::system_error))
+    return false;
+  if (!first)
     used_ = now;
-  if (!all)
-    return std::move(all).error();
-  return std::optional{*std::move(all)};
+  return true;
 }
 
-watched_file::state watched_file::look() const {
+result<std::optional<std::string>> watched_file::take() {
+  if (!has_changed())
+    return std::optional<std::string>{};
+  try {
+    result<std::string> all = read_config_file(path_);
+    if (all)
+      return std::optional{*std::move(all)};
+    // What the system refuses may work at the next look, though the file stays the same.
+    if (all.error() == errc::system_error)
+      take_again();
+    return std::move(all).error();
+  } catch (const std::bad_alloc&) {
+    take_again();
+    throw;
+  }
+}
+
+watched_file::state watched_file::look() const noexcept {
   struct stat is {};
   if (kernel().fstatat(AT_FDCWD, path_.c_str(), &is, 0) != 0)
     return {.problem = errno};

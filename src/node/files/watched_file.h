@@ -32,11 +32,12 @@ class watched_file {
   explicit watched_file(std::string path) : path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The whole text at the first look, and when it has changed; nothing if it is still what it was. What can't
-  // be read is tried again at the next look. Errors: not_found, system_error, invalid_argument (no file, or
-  // too long).
+  // Looks. True at the first look, at the next one, and when the file has changed.
+  [[nodiscard]] bool has_changed() noexcept;
+  // The whole text where has_changed() says so; else nothing. What can't be read is tried again at the next
+  // look. Errors: not_found, system_error, invalid_argument (no file, or too long).
   [[nodiscard]] result<std::optional<std::string>> take();
-  // What take() gave last could not be used: it gives it again at the next look.
+  // What came of the last look could not be used: the next one says again that it has changed.
   void take_again() noexcept { used_ = {}; }
 
  private:
@@ -52,7 +53,7 @@ class watched_file {
     friend bool operator==(const state&, const state&) = default;
   };
 
-  [[nodiscard]] state look() const;
+  [[nodiscard]] state look() const noexcept;
 
   std::string path_;
   bool looked_ = false;
