@@ -272,7 +272,7 @@ class circuits {
                                                      circuit* of,
                                                      std::optional<batch_cipher>& with);
   // What can't be opened was not for this node, or was changed on its way.
-  void turn_away(const routed_head& head, bool is_known);
+  void refuse_batch(const routed_head& head, bool is_known);
   // False: there are too many circuits.
   bool make_room_for_call(bus_id from);
   void say(bus_id to, std::uint64_t number, circuit_step step, std::uint64_t what) noexcept;

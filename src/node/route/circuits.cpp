@@ -131,7 +131,7 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
   std::optional<batch_cipher> with;
   const std::optional<bytes_view> opened = open_batch(head, carried_by(message), of, with);
   if (!opened)
-    return turn_away(head, of != nullptr);
+    return refuse_batch(head, of != nullptr);
   const bytes_view batch = *opened;
   if (of != nullptr && from == link_trust::unproven)
     of->trust_ = from;  // which is looked at while the other end registers
@@ -155,7 +155,8 @@ std::optional<bytes_view> circuits::open_batch(const routed_head& head, bytes_vi
                                                circuit* of, std::optional<batch_cipher>& with) {
   if (options_.secret.empty())
     return batch;
-  if (batch.size() < batch_cipher::overhead)
+  // What is left holds a whole message, as in each batch that is not encrypted.
+  if (batch.size() < batch_cipher::overhead + frame_size(message_head_size))
     return std::nullopt;
   std::optional<batch_cipher>& used = of != nullptr && of->in_cipher_ ? of->in_cipher_ : with;
   if (!used)
@@ -169,7 +170,7 @@ std::optional<bytes_view> circuits::open_batch(const routed_head& head, bytes_vi
   return bytes_view{plain_.data(), batch.size() - batch_cipher::overhead};
 }
 
-void circuits::turn_away(const routed_head& head, bool is_known) {
+void circuits::refuse_batch(const routed_head& head, bool is_known) {
   events_.problem({errc::denied, head.source.to_string() +
                                      " sends over other nodes what was not encrypted with the " +
                                      "secret of this node's circuits, or was changed on its way"});

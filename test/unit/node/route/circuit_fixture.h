@@ -26,13 +26,17 @@ struct network {
   manual_clock clock;
   std::multimap<std::chrono::nanoseconds, std::function<void()>> under_way;
   std::vector<end*> ends;
-  unsigned drops = 0;  // of a hundred
-  unsigned fails = 0;  // dropped, and the origin is told
+  unsigned drops = 0;    // of a hundred
+  unsigned fails = 0;    // dropped, and the origin is told
+  unsigned changes = 0;  // a bit of it
   errc reason = errc::would_block;
   unsigned blocks = 0;             // has no room
   std::size_t capacity = 1 << 30;  // bytes under way to an end: what is more fails
   std::uint64_t failed = 0;
   bool reorders = false;
+  // A relay that looks at what it passes on.
+  std::function<void(const routed_head&, bytes_view)> carries = [](const routed_head&, bytes_view) {
+  };
   std::uint64_t carried = 0;  // by relays: batches, and words about them
   std::size_t longest = 0;    // of the batches
 };
@@ -81,6 +85,9 @@ class end final : public next_hops, public link_events {
       send(read, std::move(bytes), this);
       return {};
     }
+    if (!batch.empty() && net_.happens(net_.changes))
+      message[routed_head_size + net_.random() % batch.size()] ^= std::byte{1};
+    net_.carries(read, message);
     for (end* one : net_.ends) {
       if (one->id_ == head.destination)
         send(read, message, one);
