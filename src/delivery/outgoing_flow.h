@@ -37,6 +37,7 @@
 #include <iterator>
 #include <list>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "atbus/bytes.hpp"
@@ -181,6 +182,7 @@ class outgoing_flow {
   messages::iterator move_out(messages::iterator at, messages& to) noexcept;
   template <class Is>
   messages take_if(Is& is_it) noexcept {
+    static_assert(noexcept(is_it(std::declval<const held_message&>())));  // else messages are lost
     messages taken;
     for (auto at = held_.begin(); at != held_.end();)
       at = is_it(*at) ? move_out(at, taken) : std::next(at);

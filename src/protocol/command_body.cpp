@@ -68,6 +68,31 @@ std::uint64_t command_number(bytes_view payload) noexcept {
   return payload.size() < words_at ? 0 : load_little_endian<std::uint64_t>(payload.data());
 }
 
+std::string_view command_name(bytes_view payload) noexcept {
+  if (payload.size() < words_at)
+    return {};
+  std::string_view rest = as_text(payload.subspan(words_at));
+  const auto take = [&rest](std::size_t bytes) {
+    std::size_t number = 0;
+    for (std::size_t i = 0; i != bytes && !rest.empty(); ++i, rest.remove_prefix(1))
+      number = number << 8U | static_cast<unsigned char>(rest.front());
+    return number;
+  };
+  // The formats of an array and of a string: https://github.com/msgpack/msgpack/blob/master/spec.md
+  const std::size_t array = take(1);
+  if (array == 0xdc || array == 0xdd)
+    (void)take(array == 0xdc ? 2 : 4);
+  else if ((array & 0xf0U) != 0x90)
+    return {};
+  const std::size_t text = take(1);
+  std::size_t size = text & 0x1fU;
+  if (text >= 0xd9 && text <= 0xdb)
+    size = take(std::size_t{1} << (text - 0xd9));
+  else if ((text & 0xe0U) != 0xa0)
+    return {};
+  return size <= rest.size() ? rest.substr(0, size) : std::string_view{};
+}
+
 bool decode(bytes_view payload, command_body& body) {
   body = {};
   if (payload.size() < words_at)

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atbus/bytes.hpp"
@@ -35,6 +36,8 @@ void encode(std::uint64_t number, const std::vector<std::string>& words, byte_bu
             std::chrono::nanoseconds deadline = {});
 // The number alone, without memory; 0: the payload is malformed.
 [[nodiscard]] std::uint64_t command_number(bytes_view payload) noexcept;
+// The name alone, in place, without memory; empty: the payload is malformed.
+[[nodiscard]] std::string_view command_name(bytes_view payload) noexcept;
 // False if the payload is malformed; then `body` is not valid.
 [[nodiscard]] bool decode(bytes_view payload, command_body& body);
 

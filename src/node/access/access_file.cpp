@@ -18,7 +18,7 @@ constexpr std::string_view user_prefix = "user:";
 constexpr std::ptrdiff_t name_stars_max = 2;  // each multiplies the time to compare
 constexpr unsigned ipv4_prefix_bits = 96;     // of ::ffff:0:0/96
 
-std::optional<network_address> parse_network_address(const std::string& text) noexcept {
+std::optional<network_address> parse_network_address(const std::string& text) {
   network_address made{};
   in_addr v4{};
   if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
@@ -40,7 +40,7 @@ bool has_bits_below(const network_address& prefix, unsigned length) noexcept {
 }
 
 // "10.0.0.0/8", "fd00::/8", or an address alone.
-std::optional<subnet> parse_subnet(std::string_view text) noexcept {
+std::optional<subnet> parse_subnet(std::string_view text) {
   const std::size_t slash = text.find('/');
   const std::string address{text.substr(0, slash)};
   const auto prefix = parse_network_address(address);

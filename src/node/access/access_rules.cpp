@@ -81,13 +81,7 @@ access_line access_rules::may_command(bus_id from, bus_id to,
 
 access_line access_rules::may_broadcast(bus_id from, const id_range& to,
                                         std::uint32_t type) const noexcept {
-  if (send_any)
-    return send_any;
-  for (const send_entry& one : sends) {
-    if (one.from.contains(from) && one.to.contains(to) && one.broadcasts.contains(type))
-      return one.line;
-  }
-  return std::nullopt;
+  return find(from, to, [=](const send_entry& one) { return one.broadcasts.contains(type); });
 }
 
 bool access_rules::may_meet(bus_id one, bus_id other) const noexcept {

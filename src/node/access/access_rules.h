@@ -31,6 +31,7 @@ struct id_set {
   std::vector<id_range> ranges;
   bool clients = false;
 
+  friend bool operator==(const id_set&, const id_set&) = default;
   [[nodiscard]] bool contains(bus_id id) const noexcept {
     if (id == bus_id{})
       return clients;
@@ -47,6 +48,7 @@ struct value_set {
   bool any = false;
   std::vector<Value> values;  // sorted
 
+  friend bool operator==(const value_set&, const value_set&) = default;
   template <class Key>
   [[nodiscard]] bool contains(const Key& value) const noexcept {
     return any || std::ranges::binary_search(values, value, std::ranges::less{});
@@ -60,6 +62,7 @@ struct subnet {
   unsigned length = 0;  // in bits of the 128
 
   [[nodiscard]] bool contains(const network_address& address) const noexcept;
+  friend bool operator==(const subnet&, const subnet&) = default;
 };
 
 // Which nodes may register from where.
@@ -72,6 +75,7 @@ struct register_entry {
   std::vector<std::string> names{};    // of its certificate, one of these; empty: it needs none
 
   [[nodiscard]] bool covers(const link_origin& from) const noexcept;
+  friend bool operator==(const register_entry&, const register_entry&) = default;
 };
 
 // Who may send what to whom.
@@ -89,10 +93,13 @@ struct send_entry {
            : what == message_class::broadcast ? broadcasts
                                               : messages;
   }
+  friend bool operator==(const send_entry&, const send_entry&) = default;
 };
 
 class access_rules {
  public:
+  friend bool operator==(const access_rules&, const access_rules&) = default;
+
   // `*_any`: the line that lifts the restriction; then the entries are empty.
   access_line register_any;
   std::vector<register_entry> registrations;
@@ -116,8 +123,9 @@ class access_rules {
   [[nodiscard]] bool may_send_all(bus_id from, bus_id to) const noexcept;
 
  private:
-  template <class Is>
-  [[nodiscard]] access_line find(bus_id from, bus_id to, Is&& is_it) const noexcept {
+  // `To`: an id, or a range of them.
+  template <class To, class Is>
+  [[nodiscard]] access_line find(bus_id from, const To& to, Is&& is_it) const noexcept {
     if (send_any)
       return send_any;
     for (const send_entry& one : sends) {

@@ -11,9 +11,17 @@ namespace {
 
 constexpr std::string_view old_rules_hold = "; until then the rules that were read before hold";
 
-std::uint64_t cause_of(std::uint64_t a, std::uint64_t b, std::uint64_t c) noexcept {
+constexpr std::size_t decisions_kept = 256;
+// Of a decision: whether two nodes may meet. All others have a class and a type.
+constexpr std::uint64_t meeting = std::uint64_t{1} << 63U;
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) noexcept {
   constexpr std::uint64_t spread = 0x9e3779b97f4a7c15;
   return ((a * spread + b) * spread + c) * spread;
+}
+
+constexpr std::uint64_t key_of(message_class what, std::uint32_t type) noexcept {
+  return (std::uint64_t{1} + static_cast<std::uint64_t>(what)) << 32U | type;
 }
 
 std::string_view plural(message_class what) noexcept {
@@ -46,7 +54,7 @@ error access_control::open(std::function<void()> changed) {
   if (error bad = read(**text); !bad)
     return bad;
   changed_ = std::move(changed);
-  is_changed_ = false;  // nobody is here yet
+  is_changed_ = false;  // there is nothing yet that they could forbid
   clock_.replace([this] { look(); });
   clock_.set(node_.now() + file_look_interval);
   return {};
@@ -56,8 +64,10 @@ error access_control::read(std::string_view text) {
   result<access_rules> fresh = read_access_file(text, file_->path());
   if (!fresh)
     return fresh.error();
+  if (rules_ == *fresh)
+    return {};
+  decisions_.assign(decisions_kept, {});
   rules_ = *std::move(fresh);
-  meetings_ = {};
   is_changed_ = true;
   return {};
 }
@@ -69,6 +79,7 @@ void access_control::look() {
     use(text);
   if (!is_changed_)
     return;
+  events_.log("the access rules of " + file_->path() + " hold from now on");
   changed_();
   is_changed_ = false;
 }
@@ -80,8 +91,6 @@ void access_control::use(const result<std::optional<std::string>>& text) {
     if (problem != problem_ && !bad)
       events_.log(problem);
     problem_ = problem;
-    if (bad)
-      events_.log("the access rules of " + file_->path() + " hold from now on");
   } catch (const std::bad_alloc&) {
     file_->take_again();
     throw;
@@ -93,22 +102,38 @@ status access_control::refuse(bus_id to) noexcept {
   return {errc::denied, to.value()};
 }
 
+template <class Decide>
+bool access_control::decide(bus_id from, bus_id to, std::uint64_t what, Decide&& find) noexcept {
+  decision& last = decisions_[mix(from.value(), to.value(), what) >> 56U];
+  if (last.from != from || last.to != to || last.what != what)
+    last = {from, to, what, bool{find()}};
+  return last.allowed;
+}
+
+bool access_control::may_send(bus_id from, bus_id to, message_class what,
+                              std::uint32_t type) noexcept {
+  return !rules_ || rules_->send_any || decide(from, to, key_of(what, type), [&] {
+    return rules_->may_send(from, to, what, type).has_value();
+  });
+}
+
 template <class Describe>
-void access_control::count_refused(std::uint64_t cause, Describe&& describe) noexcept {
+void access_control::count_refused(bus_id from, message_class what, Describe&& describe) noexcept {
   ++node_.stats.access_denied;
   try {
-    if (lines_.take(cause, node_.now()) != 0)
-      events_.log(describe() + ": no access rule allows it (not said again for a minute)");
+    if (lines_.take(mix(from.value(), static_cast<std::uint64_t>(what), 0), node_.now()) != 0) {
+      events_.log(name_of(from) + " " + describe() + ": no access rule allows it (more of its " +
+                  std::string{plural(what)} + " is not told of for a minute)");
+    }
   } catch (const std::bad_alloc&) {  // it is counted
   }
 }
 
 bool access_control::admits(bus_id from, message_class what, std::uint32_t type) noexcept {
-  if (!rules_ || rules_->may_send(from, node_.self.id, what, type))
+  if (may_send(from, node_.self.id, what, type))
     return true;
-  count_refused(cause_of(from.value(), static_cast<std::uint64_t>(what), type), [&] {
-    return name_of(from) + " sends " + std::string{plural(what)} + " of type " +
-           std::to_string(type);
+  count_refused(from, what, [&] {
+    return "sends " + std::string{plural(what)} + " of type " + std::to_string(type);
   });
   return false;
 }
@@ -116,42 +141,38 @@ bool access_control::admits(bus_id from, message_class what, std::uint32_t type)
 bool access_control::admits_command(bus_id from, std::string_view name) noexcept {
   if (!rules_ || rules_->may_command(from, node_.self.id, name))
     return true;
-  count_refused(cause_of(from.value(), static_cast<std::uint64_t>(message_class::command),
-                         std::hash<std::string_view>{}(name)),
-                [&] { return name_of(from) + " sends the command " + in_quotes(name); });
+  count_refused(from, message_class::command,
+                [&] { return "sends the command " + in_quotes(name); });
   return false;
 }
 
 bool access_control::lets_broadcast(bus_id from, const id_range& to, std::uint32_t type) noexcept {
   if (!rules_ || rules_->may_broadcast(from, to, type))
     return true;
-  count_refused(
-      cause_of(from.value(), static_cast<std::uint64_t>(message_class::broadcast), type), [&] {
-        return name_of(from) + " broadcasts type " + std::to_string(type) + " to " + to.to_string();
-      });
-  return false;
-}
-
-bool access_control::lets_pass(bus_id from, bus_id to) noexcept {
-  if (!rules_ || rules_->send_any)
-    return true;
-  meeting& last = meetings_[cause_of(from.value(), to.value(), 0) >> 56U];
-  if (last.one != from || last.other != to)
-    last = {from, to, rules_->may_meet(from, to)};
-  if (last.allowed)
-    return true;
-  count_refused(cause_of(from.value(), to.value(), 1), [&] {
-    return name_of(from) + " sends to node " + to.to_string() + " by way of this one";
+  count_refused(from, message_class::broadcast, [&] {
+    return "broadcasts type " + std::to_string(type) + " to " + to.to_string();
   });
   return false;
 }
 
-error access_control::check_registration(const link& at, bus_id id,
-                                         const std::optional<id_range>& below) const {
-  if (!rules_ || rules_->may_register(id, below, at.origin()))
+bool access_control::lets_pass(bus_id from, bus_id to) noexcept {
+  if (!rules_ || rules_->send_any ||
+      decide(from, to, meeting, [&] { return rules_->may_meet(from, to); }))
+    return true;
+  count_refused(from, message_class::message,
+                [&] { return "sends to node " + to.to_string() + " by way of this one"; });
+  return false;
+}
+
+error access_control::check_registration(const session& on, bus_id id,
+                                         std::optional<id_range> below) const {
+  if (!on.is_direct)
+    below.reset();
+  if (!rules_ || rules_->may_register(id, below, on.at.origin()))
     return {};
   return {errc::denied, name_of(id) + (below ? " with the ids " + below->to_string() : "") +
-                            " may not register from " + at.peer() + ": no access rule allows it"};
+                            " may not register from " + on.at.peer() +
+                            ": no access rule allows it"};
 }
 
 void access_control::mark(peer& of) const noexcept {

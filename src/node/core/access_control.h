@@ -1,10 +1,9 @@
 // What the file of access rules allows: read when the node is made, and again whenever it has changed. Without
 // such a file everything is allowed.
 //
-// What the rules refuse is counted, and logged once a minute for each cause. One thread.
+// What the rules refuse is counted, and logged once a minute for each node and class of messages. One thread.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,9 +18,18 @@
 #include "node/core/node_context.h"
 #include "node/files/watched_file.h"
 #include "node/peer/peer.h"
+#include "node/peer/session.h"
 #include "protocol/handshake.h"
+#include "protocol/message_head.h"
 
 namespace atbus::detail {
+
+// Of a message with these exchange_flags; not of an answer.
+[[nodiscard]] constexpr message_class class_of(unsigned exchange) noexcept {
+  return exchange == flag_request   ? message_class::request
+         : exchange == flag_command ? message_class::command
+                                    : message_class::message;
+}
 
 class access_control {
  public:
@@ -33,7 +41,7 @@ class access_control {
 
   // What this node's user sends. Not ok: denied, and it is counted.
   [[nodiscard]] status check_sent(bus_id to, message_class what, std::uint32_t type) noexcept {
-    return !rules_ || rules_->may_send(node_.self.id, to, what, type) ? status{} : refuse(to);
+    return may_send(node_.self.id, to, what, type) ? status{} : refuse(to);
   }
   [[nodiscard]] status check_command_sent(bus_id to, std::string_view name) noexcept {
     return !rules_ || rules_->may_command(node_.self.id, to, name) ? status{} : refuse(to);
@@ -46,26 +54,34 @@ class access_control {
   // Whether messages of circuits between these two may pass through this node.
   [[nodiscard]] bool lets_pass(bus_id from, bus_id to) noexcept;
   // Whether that node may be at the other end of the link. Not ok: denied, with a text for the other end.
-  [[nodiscard]] error check_registration(const link& at, bus_id id,
-                                         const std::optional<id_range>& below) const;
+  // `below`: the ids of its children; a node that registers over others has no say in these.
+  [[nodiscard]] error check_registration(const session& on, bus_id id,
+                                         std::optional<id_range> below) const;
 
   // Notes at the peer whether each message that is sent there, or comes from there, has to be checked.
   void mark(peer& of) const noexcept;
 
  private:
-  struct meeting {
-    bus_id one;
-    bus_id other;
+  // What a decision is about, and what it was.
+  struct decision {
+    bus_id from;
+    bus_id to;
+    std::uint64_t what = 0;  // never 0 once it is made
     bool allowed = false;
   };
+  // Decided once for as long as the rules hold, mostly. `what` tells the kinds of decisions apart.
+  template <class Decide>
+  [[nodiscard]] bool decide(bus_id from, bus_id to, std::uint64_t what, Decide&& find) noexcept;
 
+  [[nodiscard]] bool may_send(bus_id from, bus_id to, message_class what,
+                              std::uint32_t type) noexcept;
   error read(std::string_view text);
   void look();
   void use(const result<std::optional<std::string>>& text);
   status refuse(bus_id to) noexcept;
-  // `cause` is the same for what is refused for the same reason.
+  // Logged once a minute for each node and class.
   template <class Describe>
-  void count_refused(std::uint64_t cause, Describe&& describe) noexcept;
+  void count_refused(bus_id from, message_class what, Describe&& describe) noexcept;
 
   node_context& node_;
   event_queue& events_;
@@ -76,7 +92,7 @@ class access_control {
   timer clock_{node_.timers, nullptr};
   std::string problem_;  // that was logged last
   log_limit lines_{std::chrono::minutes{1}, 1};
-  std::array<meeting, 256> meetings_{};  // decided since the rules changed
+  std::vector<decision> decisions_;  // since the rules changed; empty without rules
 };
 
 }  // namespace atbus::detail

@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "protocol/command_body.h"
-
 namespace atbus {
 
 command& command::operator=(command&& other) noexcept {
@@ -180,12 +178,6 @@ bool command_exchange::has_expired(const message_head& head, bytes_view payload)
   command_body body;
   return (head.flags & command_flags) == flag_command && decode(payload, body) &&
          body.deadline <= node_.now();
-}
-
-bool command_exchange::may_go(bus_id to, const held_message& what) {
-  command_body body;
-  return !decode(what.bytes, body) || body.words.empty() ||
-         access_.check_command_sent(to, body.words.front());
 }
 
 void command_exchange::undelivered(const held_message& what, errc reason) {

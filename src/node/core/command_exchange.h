@@ -20,6 +20,7 @@
 #include "node/core/outbox.h"
 #include "node/core/peer_retention.h"
 #include "node/core/peer_table.h"
+#include "protocol/command_body.h"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {
@@ -56,7 +57,9 @@ class command_exchange {
   [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(
       const held_message& sent) const noexcept;
   // Whether the access rules let that command of this node's go there.
-  [[nodiscard]] bool may_go(bus_id to, const held_message& what);
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept {
+    return bool{access_.check_command_sent(to, command_name(what.bytes))};
+  }
   // on_writable, where it is owed, is told with the next events.
   void tell_room();
   // When that has to be done.

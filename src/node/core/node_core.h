@@ -156,8 +156,9 @@ class node_core final : private link_events {
   void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   [[nodiscard]] bool admits(bus_id source, const message_head& head, session* by);
   void turned_away(session& from, const turned_away_body& body);
-  [[nodiscard]] bool may_go(bus_id to, const held_message& what);
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   void apply_access();
+  void end_if_forbidden(session& one);
   void control(session& from, const message_head& head, bytes_view message);
   void take_control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);

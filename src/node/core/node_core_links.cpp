@@ -127,65 +127,69 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
 }
 
 // Of a message; requests and commands are answered where they are handled. `by`: its sender is told over that
-// link; null: there is none.
+// link; null: there is none. The sender then has its outcome: nothing of the link may report it again.
 bool node_core::admits(bus_id source, const message_head& head, session* by) {
   if ((head.flags & exchange_flags) != 0 || source == bus_id{} ||
       access_.admits(source, message_class::message, head.type))
     return true;
-  if (by != nullptr)
-    output_.say(*by, turned_away_body{.number = by->of->in.position().last, .type = head.type},
-                message_purpose::data);
+  if (by == nullptr)
+    return false;
+  if (by->keeps && by->handled != by->told)
+    (void)acknowledgements_.acknowledge(*by, node_.now());
+  output_.say(*by, turned_away_body{.number = by->of->in.position().last, .type = head.type},
+              message_purpose::data);
   return false;
 }
 
-// Its outcome was not known before: what a link takes is not reported.
 void node_core::turned_away(session& from, const turned_away_body& body) {
   peer& of = *from.of;
   if (body.number <= of.turned_away || body.number > of.out.last_sent() ||
       !events_.tell_before_message(&from))
     return;
-  of.turned_away = body.number;
   held_message what;
   what.number = body.number;
   what.type = static_cast<std::uint32_t>(body.type);
-  ++node_.stats.not_delivered;
-  events_.tell_undelivered(of.id, std::move(what), errc::denied);
+  events_.report(of.id, std::move(what), errc::denied);
+  of.turned_away = body.number;
 }
 
-bool node_core::may_go(bus_id to, const held_message& what) {
-  switch (what.flags & exchange_flags) {
-    case 0:
-      return bool{access_.check_sent(to, message_class::message, what.type)};
-    case flag_request:
-      return bool{access_.check_sent(to, message_class::request, what.type)};
-    case flag_command:
-      return commands_.may_go(to, what);
-    default:
-      return true;  // an answer
-  }
+bool node_core::may_go(bus_id to, const held_message& what) noexcept {
+  const unsigned kind = what.flags & exchange_flags;
+  if (kind == flag_command)
+    return commands_.may_go(to, what);
+  return (kind != 0 && kind != flag_request) ||
+         bool{access_.check_sent(to, class_of(kind), what.type)};
 }
 
 // What the rules forbid from now on ends: links, and what waits to be sent.
 void node_core::apply_access() {
+  receive_.close();
   outbox_.give_up_claim();
-  for (const auto& [id, of] : peers_.all()) {
-    access_.mark(*of);
-    of->out.abandon_if([this, to = of->id](const held_message& one) { return !may_go(to, one); },
-                       errc::denied, events_.reporter(of->id));
+  first_exception thrown;
+  for (const auto& [id, one] : peers_.all()) {
+    peer& of = *one;
+    access_.mark(of);
+    const auto is_forbidden = [&](const held_message& what) noexcept {
+      return !may_go(of.id, what);
+    };
+    thrown.keep([&] { of.out.abandon_if(is_forbidden, errc::denied, events_.reporter(of.id)); });
+    thrown.keep([&] { output_.drain(of); });  // there may be room now
   }
   for (const auto& of : peers_.clients())
     access_.mark(*of);
-  for (const auto& one : session_list_) {
-    if (one->stage != session_stage::registered)
-      continue;
-    const bool is_direct = one->is_direct;
-    const error bad = access_.check_registration(
-        one->at, one->instance.id, is_direct ? one->of->range : std::optional<id_range>{});
-    if (bad)
-      continue;
-    events_.log(bad.text());
-    sessions_.drop(*one, true, errc::denied, bad.text());
-  }
+  for (const auto& one : session_list_)
+    thrown.keep([&] { end_if_forbidden(*one); });
+  thrown.rethrow();
+}
+
+void node_core::end_if_forbidden(session& one) {
+  if (one.stage != session_stage::registered)
+    return;
+  const error bad = access_.check_registration(one, one.instance.id, one.of->range);
+  if (bad)
+    return;
+  sessions_.drop(one, true, errc::denied, bad.text());
+  events_.log(bad.text());
 }
 
 // One for which there is no memory is half done: the link ends, and the two register anew.

@@ -111,10 +111,10 @@ bool outbox::make_room(peer& in, std::size_t length) {
 
 // A command has its name in the payload: command_exchange sees to it.
 status outbox::check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept {
-  if (to == node_.self.id || (flags & command_flags) != 0)
+  const unsigned kind = flags & exchange_flags;
+  if (to == node_.self.id || (kind != 0 && kind != flag_request))
     return {};
-  const bool is_request = (flags & flag_request) != 0;
-  return access_.check_sent(to, is_request ? message_class::request : message_class::message, type);
+  return access_.check_sent(to, class_of(kind), type);
 }
 
 std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,

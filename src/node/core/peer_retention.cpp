@@ -60,7 +60,7 @@ void peer_retention::abandon(peer& of, errc reason) {
 }
 
 void peer_retention::give_up(peer& of, errc reason) {
-  of.out.abandon_if([](const held_message& one) { return !one.required; }, reason,
+  of.out.abandon_if([](const held_message& one) noexcept { return !one.required; }, reason,
                     events_.reporter(of.id));
   if (!of.out.holds() && of.sessions.empty())
     return forget(of);
@@ -135,8 +135,10 @@ void peer_retention::circuit_failed(peer& of, errc why, unsigned denials) {
   if (of.wanted || of.instance.incarnation != 0 || !of.sessions.empty())
     return;
   of.out.abandon_if(
-      [](const held_message& one) { return !one.required && (one.flags & flag_reply) == 0; }, why,
-      events_.reporter(of.id));
+      [](const held_message& one) noexcept {
+        return !one.required && (one.flags & flag_reply) == 0;
+      },
+      why, events_.reporter(of.id));
   if (of.out.holds())
     return await_for_a_time(of);
   give_up(of, why);

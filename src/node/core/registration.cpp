@@ -98,7 +98,7 @@ result<resume_point> registration::admit(session& on, const peer_identity& who) 
   }
   if (error bad = tree_.check_place(on, who); !bad)
     return bad;
-  if (error bad = access_.check_registration(on.at, who.id, who.range); !bad)
+  if (error bad = access_.check_registration(on, who.id, who.range); !bad)
     return bad;
   if (const incoming_flow* const past = sessions_.away().superseded(instance)) {
     on.superseded = true;
@@ -224,10 +224,12 @@ void registration::registered(session& on) {
       peers_.find(node_instance{who.id, who.incarnation}) == nullptr)
     return sessions_.drop(on, false, errc::superseded,
                           {});  // the peer is known here, and nothing waits for it
-  // Others may have registered since it was admitted, and the rules may have changed.
+  // Others may have registered since it was admitted; the rules and the certificates may have changed.
   error bad = tree_.check_place(on, who);
   if (bad)
-    bad = access_.check_registration(on.at, who.id, who.range);
+    bad = access_.check_registration(on, who.id, who.range);
+  if (bad && !on.at.is_trusted())
+    bad = error{errc::denied, "its certificate is not accepted any more"};
   if (!bad) {
     ++node_.stats.registrations_failed;
     events_.log_cause(bad.code(), "registration with " + on.at.peer() + " failed: " + bad.text());

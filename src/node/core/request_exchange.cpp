@@ -258,7 +258,8 @@ void request_exchange::undelivered(const held_message& what, errc reason) {
   end(*found, is_early ? errc::not_connected : reason);
 }
 
-std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held_message& sent) {
+std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(
+    const held_message& sent) noexcept {
   request_head head;
   const request_table::entry* const found =
       decode_request(sent.bytes, head) ? find(head.number) : nullptr;
@@ -270,8 +271,9 @@ std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(const held
 // registered before is asked again: the question may have been lost with its link, or a response given up.
 void request_exchange::registered(peer& of, session& through) {
   // Those that were cancelled while they were in doubt.
-  of.out.drop_if(
-      [this](const held_message& one) { return one.flags == flag_request && !deadline_of(one); });
+  of.out.drop_if([this](const held_message& one) noexcept {
+    return one.flags == flag_request && !deadline_of(one);
+  });
   if (node_.is_client(of) || !table_.waits_for(of.id))
     return;
   std::vector<std::uint64_t> safe;

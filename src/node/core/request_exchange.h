@@ -56,7 +56,8 @@ class request_exchange {
   // A request or a response of this node's does not get there.
   void undelivered(const held_message& what, errc reason);
   // When the time of the request in that message is over; none: its outcome was told already.
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(const held_message& sent);
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline_of(
+      const held_message& sent) noexcept;
   // That peer has registered through that link. It is asked about each request that does not wait for it.
   void registered(peer& of, session& through);
   // The asking node wants to know whether that request is in hand here. If not, it is told.

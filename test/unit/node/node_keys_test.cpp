@@ -105,6 +105,26 @@ TEST_F(NodeKeys, EndLinksOfATokenThatIsTakenAway) {
   }
 }
 
+TEST_F(NodeKeys, MayChangeAtEachStepOfARegistration) {
+  for (int polls = 0; polls != 12; ++polls) {
+    SCOPED_TRACE(polls);
+    side one{1, with(first_token)};
+    side two{2, with(first_token)};
+    ASSERT_TRUE(two.self.listen("ipv6://[::1]:0"));
+    ASSERT_TRUE(one.self.connect(2, two.self.addresses().at(0)));
+    for (int i = 0; i != polls; ++i) {
+      one.self.poll();
+      two.self.poll();
+    }
+    EXPECT_TRUE(two.self.set_tokens({second_token}));
+    EXPECT_FALSE(comes_true(
+        {&one, &two}, [&] { return one.is_connected() && two.is_connected(); }, 50ms));
+    EXPECT_TRUE(one.self.set_tokens({second_token}));
+    EXPECT_TRUE(comes_true({&one, &two}, [&] { return one.is_connected() && two.is_connected(); }))
+        << one.log << two.log;
+  }
+}
+
 TEST_F(NodeKeys, KeepTheirTokensIfTheNewOnesAreWrong) {
   side one{1, with(first_token)};
   side two{2, with(first_token)};
@@ -252,6 +272,7 @@ TEST_F(NodeCertificates, NeedAllFiles) {
   tls_files missing = files("one", names_of_one, ca, ca);
   missing.chain += ".not";
   node without{1, node_options{}.certificates(missing)};
+  EXPECT_EQ(without.fault(), errc::not_found);
   const error refused = without.listen("ipv6://[::1]:0");
   EXPECT_EQ(refused, errc::not_found);
   EXPECT_NE(refused.text().find(missing.chain), std::string::npos) << refused.text();

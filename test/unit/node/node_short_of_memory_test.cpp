@@ -1,6 +1,9 @@
 // A node that misses one allocation in each of its polls for a while, on a simulated network. What it was about
 // to do is done, or told, in the end.
+#include <fstream>
+
 #include "counting_allocator.h"
+#include "scratch_directory.h"
 #include "unit/node/simulated_party.h"
 
 namespace atbus::detail {
@@ -145,6 +148,36 @@ TEST_F(NodeShortOfMemory, TellsWhoWaitsForRoomThatThePeerIsForgotten) {
       return missed;
     });
   }
+}
+
+TEST_F(NodeShortOfMemory, GivesUpWhatNewAccessRulesForbid) {
+  const test::scratch_directory scratch;
+  const std::string path = scratch.path() + "/access.toml";
+  until_none_is_missed([&](std::uint64_t good) {
+    std::ofstream{path} << "register = \"any\"\nsend = \"any\"\n";
+    simulated_network net{1};
+    party one{net, 1, quick().access(path)};
+    party three{net, 3, quick()};
+    EXPECT_TRUE(connect(net, one, three, 3));
+    one.connect(2);  // which is not there
+    int told = 0;
+    EXPECT_TRUE(one.send(2, "first"));
+    EXPECT_TRUE(one.node.user().command(2, {"stop"}, 10s, [&](status how, const command_reply&) {
+      EXPECT_TRUE(how == errc::denied || how == errc::timed_out);
+      ++told;
+    }));
+    EXPECT_TRUE(one.send(2, "second"));
+    std::ofstream{path} << "send = []\n[[register]]\nids = [2]\nfrom = [\"fd00::/8\"]\n";
+    net.run_for(1s);
+    const bool missed = run_short(net, one, good, 12s);
+    net.run_for(12s);
+    EXPECT_EQ(told, 1);
+    EXPECT_EQ(one.core().stats().not_delivered, 3U);
+    EXPECT_GE(one.reports.size(), 1U);  // one may be counted alone
+    EXPECT_FALSE(one.is_connected(3));
+    EXPECT_EQ(one.send(2, "third"), errc::denied);
+    return missed;
+  });
 }
 
 TEST_F(NodeShortOfMemory, ResumesACoroutineThatWaitsForAnAnswer) {

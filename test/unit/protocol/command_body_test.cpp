@@ -46,7 +46,25 @@ TEST(CommandBody, IsReadAsItWasWritten) {
     EXPECT_EQ(body.number, ~std::uint64_t{0});
     EXPECT_EQ(body.deadline, std::chrono::nanoseconds::max());
     EXPECT_EQ(body.words, each);
+    EXPECT_EQ(command_name(payload), each.empty() ? "" : each[0]);
   }
+}
+
+TEST(CommandBody, HasItsNameInEachFormOfTheFormat) {
+  const byte_buffer numbers(16, std::byte{1});
+  const auto name = [&](const byte_buffer& array) {
+    const byte_buffer payload = joined({numbers, array});
+    return std::string{command_name(payload)};
+  };
+  EXPECT_EQ(name(raw({0x91, 0xa2, 'g', 'o'})), "go");
+  EXPECT_EQ(name(raw({0xdc, 0, 1, 0xd9, 2, 'g', 'o'})), "go");
+  EXPECT_EQ(name(raw({0xdd, 0, 0, 0, 1, 0xda, 0, 2, 'g', 'o'})), "go");
+  EXPECT_EQ(name(raw({0x91, 0xdb, 0, 0, 0, 2, 'g', 'o'})), "go");
+  for (const byte_buffer& malformed : {raw({}), raw({0x91}), raw({0x91, 0xa3, 'g', 'o'}),
+                                       raw({0x91, 0xdb, 0xff, 0xff, 0xff, 0xff}), raw({0x91, 0xd9}),
+                                       raw({0xdd, 0}), raw({0x91, 0xc4, 1, 'g'}), raw({0xa1, 'g'})})
+    EXPECT_EQ(name(malformed), "");
+  EXPECT_EQ(command_name({}), "");
 }
 
 TEST(CommandBody, IsAnArrayOfStringsAndNothingElse) {

@@ -1,5 +1,6 @@
 // Nodes whose access rules come from a file, over a simulated network.
 #include <fstream>
+#include <map>
 
 #include "scratch_directory.h"
 #include "unit/node/route/tree_of_six.h"
@@ -194,6 +195,83 @@ TEST_F(NodeAccess, EndsWhatNewRulesForbid) {
   EXPECT_TRUE(one.is_connected(2));
 }
 
+TEST_F(NodeAccess, ChecksOpenLinksByNewRules) {
+  write("register = \"any\"\nsend = \"any\"\n");
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  const auto both_send = [&] {
+    const status from_one = one.send(2, "text");
+    const status from_two = two.send(1, "text");
+    net.run_for(100ms);
+    return std::pair{from_one.code(), from_two.code()};
+  };
+  EXPECT_EQ(both_send(), (std::pair{errc::ok, errc::ok}));
+  rewrite(std::string{anybody_registers} + nothing_is_sent);
+  EXPECT_EQ(both_send(), (std::pair{errc::ok, errc::denied}));
+  rewrite("register = \"any\"\nsend = \"any\"\n");
+  EXPECT_EQ(both_send(), (std::pair{errc::ok, errc::ok}));
+  EXPECT_EQ(one.got.size(), 2U);
+  EXPECT_EQ(two.got.size(), 2U);
+  EXPECT_EQ(one.reports.size(), 1U);
+  EXPECT_EQ(two.logged("hold from now on"), 2);
+}
+
+TEST_F(NodeAccess, SaysNothingOfAFileThatSaysTheSame) {
+  write("register = \"any\"\nsend = \"any\"\n");
+  party one{net, 1, with_rules()};
+  rewrite("register = \"any\"\nsend = \"any\"  # all\n");
+  EXPECT_EQ(one.logged("hold from now on"), 0);
+}
+
+TEST_F(NodeAccess, ChecksTheIdsOfChildrenWhenTheirParentRegisters) {
+  write("send = \"any\"\n[[register]]\nids = [\"80/62\"]\nfrom = \"any\"\n");
+  party root{net, 64, with_rules().children("64/58")};
+  party wide{net, 80, plain().parent(address_of(64)).children("80/60")};
+  net.run_for(10s);
+  EXPECT_FALSE(wide.is_connected(64));
+  EXPECT_GE(root.logged("node 80 with the ids"), 1);
+}
+
+// One that dials decides when it is answered, and is registered two messages later.
+TEST_F(NodeAccess, DoesNotRegisterIfTheRulesChangeMeanwhile) {
+  for (std::chrono::seconds changed = 0s; changed != 30s; ++changed) {
+    SCOPED_TRACE(changed.count());
+    write("register = \"any\"\nsend = \"any\"\n");
+    simulated_network slow{1};
+    slow.conditions.delay_min = slow.conditions.delay_max = 4s;
+    party one{slow, 1, with_rules()};
+    party two{slow, 2};
+    one.connect(2);
+    slow.run_for(changed);
+    write(std::string{"register = []\n"} + nothing_is_sent);
+    slow.run_for(60s);
+    EXPECT_FALSE(one.is_connected(2));
+  }
+}
+
+// A message has one outcome, whatever a handler does when it is told of it.
+TEST_F(NodeAccess, SettlesEachMessageOnceThoughAHandlerDisconnects) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [0]"));
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  std::map<std::uint64_t, int> outcomes;
+  one.core().handlers().on_undelivered = [&](const undelivered& what) {
+    ++outcomes[what.number()];
+    if (what.reason() == errc::denied) {
+      EXPECT_TRUE(one.node.user().disconnect(2));
+    }
+  };
+  for (int i = 0; i != 30; ++i)
+    ASSERT_TRUE(one.node.user().send(2, i % 3 == 1 ? 8U : 0U, "text"));
+  one.node.wake();
+  net.run_for(60s);
+  EXPECT_FALSE(outcomes.empty());
+  for (const auto& [number, count] : outcomes)
+    EXPECT_EQ(count, 1) << number;
+}
+
 TEST_F(NodeAccess, ReportsWhatWaitsAndMayNotBeSentAnyMore) {
   write("register = \"any\"\nsend = \"any\"\n");
   party one{net, 1, with_rules()};
@@ -274,6 +352,17 @@ TEST_F(RelayAccess, SaysWhatItDoesNotLetPass) {
   EXPECT_TRUE(far->got.empty());
   EXPECT_GE(relay_a->core().stats().access_denied, 1U);
   EXPECT_GE(relay_a->logged("node 82 sends to node 97 by way of this one"), 1);
+}
+
+TEST_F(RelayAccess, LetsPassWhatNewRulesAllowAndNothingElse) {
+  EXPECT_TRUE(one->send(97, "text"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 1; }));
+  std::ofstream{path} << anybody_registers + may_send("[82]", "[97]", "messages = [1]");
+  net.run_for(6s);
+  EXPECT_TRUE(one->send(97, "no"));
+  EXPECT_TRUE(two->send(97, "yes"));
+  ASSERT_TRUE(until([&] { return far->got.size() == 2 && !one->reports.empty(); }));
+  EXPECT_EQ(far->got[1], "yes");
 }
 
 TEST_F(RelayAccess, PassesOnTheBroadcastsThatItsRulesAllow) {
