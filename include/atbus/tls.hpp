@@ -42,15 +42,15 @@ struct tls_files {
   bool require_peer_certificate = true;
 };
 
-/// Who this end is, and whom it trusts.
+/// What this end proves of itself, and what it expects of the other end.
 class tls_credentials {
  public:
   /// None: channels are not encrypted.
   tls_credentials() noexcept = default;
 
-  /// From a secret that both ends have: 16 to 1024 random bytes. Nobody without it can connect or read along, and
-  /// recorded bytes stay secret if it becomes known later. Who sees a connection begin can try guesses against it:
-  /// a secret that can be guessed is none. Errors: invalid_argument, out_of_memory, system_error.
+  /// From a secret that both ends have: 16 to 1024 random bytes. Without it one can't connect or read along, and
+  /// recorded bytes stay secret if it becomes known later. An attacker that sees a connection begin can try guesses
+  /// against it: a secret that can be guessed is none. Errors: invalid_argument, out_of_memory, system_error.
   ATBUS_API static result<tls_credentials> from_token(std::string_view secret);
   /// The same, to rotate: an end that dials offers the first secret, an end that accepts takes any.
   ATBUS_API static result<tls_credentials> from_tokens(std::span<const std::string> secrets);

@@ -7,8 +7,8 @@
 //
 // AES-256-GCM. The salt is random and new for each direction of a circuit, the counter for each time that a batch is
 // sent: no nonce is used twice. The tag also covers the destination, source, circuit, number and messages of the
-// routed head; relays change none of these. There is no forward secrecy: who has recorded a circuit at a relay and
-// learns the secret later can read it.
+// routed head; relays change none of these. There is no forward secrecy: a relay that records a circuit and learns
+// the secret later can read it.
 //
 // One thread.
 #pragma once
@@ -40,7 +40,7 @@ class batch_cipher {
 
   // Writes plain.size() + overhead bytes at `to`. False: it can't be computed.
   [[nodiscard]] bool seal(const routed_head& head, bytes_view plain, std::byte* to) noexcept;
-  // Writes sealed.size() - overhead bytes at `to`. False: who has sealed it does not have the secret, or something has
+  // Writes sealed.size() - overhead bytes at `to`. False: its sender does not have the secret, or something has
   // been changed; what is at `to` then means nothing.
   [[nodiscard]] bool open(const routed_head& head, bytes_view sealed, std::byte* to) noexcept;
 

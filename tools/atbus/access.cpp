@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "atbus/subcommands.h"
 #include "node/access/access_file.h"
@@ -22,6 +23,8 @@ struct question {
   std::string from;
   std::string to;
   std::string at;
+  std::string children;
+  std::vector<std::string> names;
   std::optional<std::uint32_t> message;
   std::optional<std::uint32_t> request;
   std::string command;
@@ -61,6 +64,10 @@ class checker {
 
  private:
   void say(const std::string& what, access_line allowed_by);
+  [[nodiscard]] bool asks_for_more_of_a_registration() const {
+    return !asked_.children.empty() || !asked_.names.empty();
+  }
+  void check_registration(bus_id from);
   void check_sending(bus_id from);
   void list_sending(bus_id from, bus_id to) const;
 
@@ -79,24 +86,35 @@ void checker::say(const std::string& what, access_line allowed_by) {
 
 void checker::run() {
   if (asked_.from.empty()) {
-    if (!asked_.to.empty() || !asked_.at.empty())
+    if (!asked_.to.empty() || !asked_.at.empty() || asks_for_more_of_a_registration())
       fail("--from says which node it is about");
     fmt::print("{}: {} entries for who may register, {} for who may send; no error\n", asked_.file,
                rules_.registrations.size(), rules_.sends.size());
     return;
   }
   const bus_id from = id_of(asked_.from);
-  if (!asked_.at.empty()) {
-    const auto origin = or_fail(detail::read_origin(asked_.at));
-    say(fmt::format("{} registers from {}", asked_.from, asked_.at),
-        rules_.may_register(from, std::nullopt, origin));
-  }
+  if (!asked_.at.empty())
+    check_registration(from);
+  else if (asks_for_more_of_a_registration())
+    fail("--at says from where the node registers");
   if (!asked_.to.empty())
     check_sending(from);
   else if (asked_.at.empty())
     fail("--at says from where the node registers, --to to which node it sends");
   if (refused_)
     throw CLI::RuntimeError{1};
+}
+
+void checker::check_registration(bus_id from) {
+  detail::link_origin origin = or_fail(detail::read_origin(asked_.at));
+  origin.names = asked_.names;
+  std::optional<id_range> below;
+  std::string what = fmt::format("{} registers from {}", asked_.from, asked_.at);
+  if (!asked_.children.empty()) {
+    below = range_of(asked_.children);
+    what += " with the ids " + asked_.children;
+  }
+  say(what, rules_.may_register(from, below, origin));
 }
 
 void checker::check_sending(bus_id from) {
@@ -164,6 +182,9 @@ void add_access(CLI::App& app) {
   command->add_option("--to", asked->to, "the id of the node, or the range of a broadcast");
   command->add_option("--at", asked->at,
                       "where it registers from: 10.0.0.7, fd00::7, or user:1000 on this host");
+  command->add_option("--children", asked->children, "the ids of its children: 0x12340000/48");
+  command->add_option("--certificate", asked->names,
+                      "a name in its certificate: DNS:zone-1.example; may be repeated");
   command->add_option("--message", asked->message, "may it send messages of this type?");
   command->add_option("--request", asked->request, "may it send requests of this type?");
   command->add_option("--command", asked->command, "may it send the command of this name?");

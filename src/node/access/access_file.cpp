@@ -98,6 +98,10 @@ class access_reader : toml_reader {
   error take_origin(const toml::node& value, register_entry& into) const;
   error take_name(const toml::node& value, std::vector<std::string>& into) const;
   error take_ids(const toml::table& entry, std::string_view key, id_set& into) const;
+  // `read` makes a value of an element of the list, or says what is wrong with it.
+  template <class Value, class Read>
+  error take_values(const toml::table& entry, std::string_view key, std::string_view example,
+                    value_set<Value>& into, Read&& read) const;
   error take_types(const toml::table& entry, std::string_view key, type_set& into) const;
   error take_names(const toml::table& entry, std::string_view key, name_set& into) const;
   // Calls `take` with each element of the list; `example` is one.
@@ -283,43 +287,47 @@ error access_reader::take_registration(const toml::table& entry) {
   return {};
 }
 
-error access_reader::take_types(const toml::table& entry, std::string_view key,
-                                type_set& into) const {
+template <class Value, class Read>
+error access_reader::take_values(const toml::table& entry, std::string_view key,
+                                 std::string_view example, value_set<Value>& into,
+                                 Read&& read) const {
   const toml::node* const value = entry.get(key);
   if (value == nullptr)
     return {};
   into.any = is_any(*value);
   if (into.any)
     return {};
-  error bad = take_list(*value, "1, 2", [&](const toml::node& one) -> error {
-    const auto* const number = one.as_integer();
-    if (number == nullptr || number->get() < 0 ||
-        number->get() > std::numeric_limits<std::uint32_t>::max())
-      return at(one, "a type is a number from 0 to 4294967295");
-    into.values.push_back(static_cast<std::uint32_t>(number->get()));
+  error bad = take_list(*value, example, [&](const toml::node& one) -> error {
+    result<Value> element = read(one);
+    if (!element)
+      return std::move(element).error();
+    into.values.push_back(*std::move(element));
     return {};
   });
   std::ranges::sort(into.values);
   return bad;
 }
 
+error access_reader::take_types(const toml::table& entry, std::string_view key,
+                                type_set& into) const {
+  return take_values(entry, key, "1, 2", into, [&](const toml::node& one) -> result<std::uint32_t> {
+    const auto* const number = one.as_integer();
+    if (number == nullptr || number->get() < 0 ||
+        number->get() > std::numeric_limits<std::uint32_t>::max())
+      return at(one, "a type is a number from 0 to 4294967295");
+    return static_cast<std::uint32_t>(number->get());
+  });
+}
+
 error access_reader::take_names(const toml::table& entry, std::string_view key,
                                 name_set& into) const {
-  const toml::node* const value = entry.get(key);
-  if (value == nullptr)
-    return {};
-  into.any = is_any(*value);
-  if (into.any)
-    return {};
-  error bad = take_list(*value, "\"status\"", [&](const toml::node& one) -> error {
-    const auto* const name = one.as_string();
-    if (name == nullptr || name->get().empty())
-      return at(one, "a command's name is a text, such as \"status\"");
-    into.values.push_back(name->get());
-    return {};
-  });
-  std::ranges::sort(into.values);
-  return bad;
+  return take_values(entry, key, "\"status\"", into,
+                     [&](const toml::node& one) -> result<std::string> {
+                       const auto* const name = one.as_string();
+                       if (name == nullptr || name->get().empty())
+                         return at(one, "a command's name is a text, such as \"status\"");
+                       return name->get();
+                     });
 }
 
 error access_reader::take_send(const toml::table& entry) {

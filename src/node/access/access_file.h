@@ -17,8 +17,7 @@ inline constexpr std::size_t access_values_max = 4096;   // of one list
 // Errors (invalid_argument): "NAME:line:column: what is wrong, and what is expected there".
 [[nodiscard]] result<access_rules> read_access_file(std::string_view text, std::string_view name);
 
-// Where a node is, for who asks what the rules say of it: "10.0.0.7", "fd00::7", or "user:1000" for a process
-// of that user on this host. Errors: invalid_argument.
+// Reads where a node is: "10.0.0.7", "fd00::7", or "user:1000" for a process of that user on this host. Errors: invalid_argument.
 [[nodiscard]] result<link_origin> read_origin(std::string_view text);
 
 }  // namespace atbus::detail

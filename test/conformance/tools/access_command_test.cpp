@@ -27,6 +27,10 @@ TEST_F(AccessCommand, NamesTheEntryThatAllowsSomething) {
 [[register]]
 ids = ["0x1200/56"]
 from = ["10.1.0.0/16", "user:1000"]
+[[register]]
+ids = [7]
+from = "any"
+certificate = ["DNS:z-*.b"]
 
 [[send]]
 from = ["0x1200/56"]
@@ -41,19 +45,27 @@ broadcasts = [9]
     std::string says;
   };
   for (const asked& one : std::initializer_list<asked>{
-           {{}, 0, "1 entries for who may register, 1 for who may send; no error"},
+           {{}, 0, "2 entries for who may register, 1 for who may send; no error"},
            {{"--from", "0x1234", "--at", "10.1.2.3"}, 0, "allowed by " + file + ":2"},
            {{"--from", "0x1234", "--at", "user:1000"}, 0, "allowed by " + file + ":2"},
+           {{"--from", "0x1234", "--at", "10.1.2.3", "--children", "0x1230/60"},
+            0,
+            "with the ids 0x1230/60: allowed by " + file + ":2"},
+           {{"--from", "0x1234", "--at", "10.1.2.3", "--children", "0x1000/52"}, 1, "refused"},
+           {{"--from", "7", "--at", "::1", "--certificate", "DNS:a.example"}, 1, "refused"},
+           {{"--from", "7", "--at", "::1", "--certificate", "DNS:a", "--certificate", "DNS:z-1.b"},
+            0,
+            "allowed by " + file + ":5"},
            {{"--from", "0x1234", "--at", "::1"}, 1, "refused, no entry allows it"},
            {{"--from", "0x1300", "--at", "10.1.2.3"}, 1, "refused, no entry allows it"},
            {{"--from", "0x1234", "--to", "7"}, 0, "requests of type   1, 3"},
            {{"--from", "7", "--to", "0x1234"}, 0, "no entry allows anything from 7 to 0x1234"},
-           {{"--from", "0x1234", "--to", "7", "--request", "3"}, 0, file + ":6"},
+           {{"--from", "0x1234", "--to", "7", "--request", "3"}, 0, file + ":10"},
            {{"--from", "0x1234", "--to", "7", "--request", "2"}, 1, "refused"},
            {{"--from", "0x1234", "--to", "7", "--message", "3"}, 1, "refused"},
-           {{"--from", "0x1234", "--to", "7", "--command", "status"}, 0, file + ":6"},
+           {{"--from", "0x1234", "--to", "7", "--command", "status"}, 0, file + ":10"},
            {{"--from", "client", "--to", "7", "--command", "status"}, 1, "refused"},
-           {{"--from", "0x1234", "--to", "7/64", "--broadcast", "9"}, 0, file + ":6"},
+           {{"--from", "0x1234", "--to", "7/64", "--broadcast", "9"}, 0, file + ":10"},
            {{"--from", "0x1234", "--to", "0/56", "--broadcast", "9"}, 1, "refused"}}) {
     const command_result result = check(one.arguments);
     EXPECT_EQ(result.exit_code, one.exit_code) << result.output << result.errors;
@@ -76,6 +88,8 @@ TEST_F(AccessCommand, SaysWhatIsWrong) {
   for (const wrong& one : std::initializer_list<wrong>{
            {{"--to", "7"}, "--from"},
            {{"--from", "7"}, "--at"},
+           {{"--from", "7", "--to", "8", "--children", "8/61"}, "--at"},
+           {{"--certificate", "DNS:a"}, "--from"},
            {{"--from", "seven", "--to", "7"}, "seven"},
            {{"--from", "7", "--at", "here"}, "'here' is no address"},
            {{"--from", "7", "--to", "8", "--request", "-1"}, "--request"}}) {
