@@ -2,10 +2,11 @@
 # Installs what atbus is built with, and nothing that is there already. With nothing missing it
 # changes nothing and does not touch the network.
 #
-# usage: install_dependencies.sh [--with-dev] [--all]
+# usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
 #   --all       the same, and the cache servers that `atbus bench cache` compares with
+#   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -49,6 +50,14 @@ optional_all='
 memcached|has_command memcached|memcached|atbus bench cache
 Redis|has_command redis-server|redis-server|atbus bench cache
 '
+# With --aarch64 only.
+required_aarch64='
+GCC 12 for aarch64|has_command aarch64-linux-gnu-g++-12|g++-12-aarch64-linux-gnu|cross-compiles
+QEMU, user mode|has_command qemu-aarch64|qemu-user|runs programs of aarch64
+'
+# Their archives and headers are used, and nothing of what they depend on.
+aarch64_packages='libuv1-dev libssl-dev libgtest-dev libmsgpack-cxx-dev libtomlplusplus-dev'
+aarch64_libraries=/usr/local/lib/atbus/aarch64
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
 has_compiler() { find_compiler >/dev/null; }
@@ -122,8 +131,60 @@ apt_packages() {
   done <<<"$1"
 }
 
+# apt_get_aarch64 FOLDER ARGUMENT...: apt-get as on a machine of aarch64 without packages. It does not
+# read or change the packages of this machine. Had dpkg this architecture too, each library would need
+# the same version for both, so installing one would replace the machine's own.
+apt_get_aarch64() {
+  local folder=$1 sources=()
+  shift
+  if [ -f "$folder/sources.list" ]; then
+    sources=(-o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts=/dev/null)
+  fi
+  apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User= \
+    -o Acquire::Languages=none -o Dir::State::lists="$folder/lists" \
+    -o Dir::State::status="$folder/status" -o Dir::Cache="$folder/cache" "${sources[@]}" "$@" </dev/null
+}
+
+# Ubuntu keeps the packages of this architecture on another server.
+write_aarch64_sources() {
+  local ID='' VERSION_CODENAME='' suite
+  # shellcheck source=/dev/null
+  source /etc/os-release
+  [ "$ID" = ubuntu ] || return 0
+  for suite in "$VERSION_CODENAME" "$VERSION_CODENAME-updates" "$VERSION_CODENAME-security"; do
+    say "deb http://ports.ubuntu.com/ubuntu-ports $suite main universe"
+  done >"$1/sources.list"
+}
+
+# Unpacks the packages into a folder that only the preset aarch64 searches.
+install_aarch64_libraries() {
+  local folder package
+  folder=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder of now
+  trap "rm -rf '$folder'" EXIT
+  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$folder/root"
+  touch "$folder/status"
+  write_aarch64_sources "$folder"
+  apt_get_aarch64 "$folder" update
+  # shellcheck disable=SC2086  # one word per package
+  (cd "$folder" && apt_get_aarch64 "$folder" download $aarch64_packages)
+  for package in "$folder"/*.deb; do
+    dpkg-deb -x "$package" "$folder/root"
+  done
+  # Some call the archive another name, and its shared library is not there.
+  if [ -f "$folder/root/usr/lib/aarch64-linux-gnu/libuv_a.a" ]; then
+    ln -sf libuv_a.a "$folder/root/usr/lib/aarch64-linux-gnu/libuv.a"
+  fi
+  chmod 755 "$folder/root"
+  as_root mkdir -p "$(dirname "$aarch64_libraries")"
+  as_root rm -rf "$aarch64_libraries.new"
+  as_root cp -r --no-preserve=ownership "$folder/root" "$aarch64_libraries.new"
+  as_root mv -T "$aarch64_libraries.new" "$aarch64_libraries"
+}
+
 with_dev=no
 with_all=no
+with_aarch64=no
 for argument in "$@"; do
   case $argument in
     --with-dev) with_dev=yes ;;
@@ -131,11 +192,14 @@ for argument in "$@"; do
       with_dev=yes
       with_all=yes
       ;;
+    --aarch64) with_aarch64=yes ;;
     -h | --help)
       usage
       exit 0
       ;;
-    *) fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev] [--all]" ;;
+    *)
+      fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]"
+      ;;
   esac
 done
 if [ "$with_dev" = yes ]; then
@@ -143,6 +207,14 @@ if [ "$with_dev" = yes ]; then
 fi
 if [ "$with_all" = yes ]; then
   optional+=$optional_all
+fi
+if [ "$with_aarch64" = yes ]; then
+  required+=$required_aarch64
+  if [ ! -d "$aarch64_libraries" ]; then
+    has_command apt-get || fail "put the libraries of aarch64 into $aarch64_libraries by hand"
+    say "Unpacking libraries of aarch64 into $aarch64_libraries: $aarch64_packages"
+    install_aarch64_libraries
+  fi
 fi
 
 lacking=$(missing "$required")
