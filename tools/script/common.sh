@@ -61,7 +61,7 @@ find_compiler() {
   return 1
 }
 
-names_its_compiler() { grep -qw "$1" <<<'asan tsan coverage'; }
+names_its_compiler() { grep -qw "$1" <<<'asan tsan coverage aarch64'; }
 
 # configure PRESET [OPTION...]: what is chosen here is chosen once, when the build tree is new. Such a
 # tree is built whole, which takes half the time with several test files compiled as one. Changing one
