@@ -12,13 +12,23 @@ set(atbus_emulated_programs
     hostile_protocol)
 set(atbus_not_emulated
     BellRhythm.*
+    EncryptedChannel.CarriesMessagesOfEachLengthInOrder
     EncryptedChannel.NeverSleepsOnAMessageThatHasArrived
+    EncryptedConnection.CarriesMessagesBothWaysAndClosesCleanly
     EncryptedConnection.ClosesCleanlyWithoutRoomForTheEndOfTls
     FlowModel.KeepsEveryPromiseInRandomRuns
     LaneTable.OfManyLanesAllHeldIsRefusedSoon
     Mapping.PrefaultPutsEveryPageInPlace
     NameOfASegment.MarkedRetiredAndStillThereIsRefusedSoonToSenders
     SendQueueModel/*.AgreesWithADequeAfterEveryStep
+    TlsCertificate.ThatExpiresWhileTheProcessRunsIsRefused
+    */ChannelOutOfMemory.*
+    */Connection.ClosesFromBothEndsAtOnce/*
+    */Connection.DeliversAllThatWasAcceptedBeforeAGracefulClose/*
+    */Connection.GoesOnWhenBothEndsSendIntoFullQueues/*
+    */Connection.LivesWithTwoHundredOthersInOneSet/*
+    */Connection.ReceivesTheOtherHalfWhileItCloses/*
+    */Connection.ResendsOnTheSameConnectionAlsoBehindABegunMessage/*
     */FaultProxy.*
     */Loop.TurnsNoMoreOftenThanItIsAskedToWhileIdle/*
     */NetworkPair.*
@@ -27,6 +37,8 @@ set(atbus_not_emulated
     */NodeResources.AnIdlePairUsesNoCpu/*
     */NodeTree.APollLooksAtTheClockAlsoWithinManySmallBatches/*
     */NodeTree.APollThatIsOverInABatchReadsNothingMore/*
+    */StreamSender.CloseHandsOverWhatWasNotWritten/*
+    */StreamSender.EverythingAcceptedBeforeCloseArrives/*
     */StreamLoop.IdleWithAThousandConnectionsSleeps/*
     */Waiting.IdlePairUsesNoCpu/*)
 
