@@ -1,5 +1,5 @@
 # What `cmake --install` puts where. The component atbus_library is the library and the one to test
-# with, their headers and package files; the command is a component of its own.
+# with, their headers and package files; the command and the library for C are components of their own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
@@ -12,7 +12,7 @@ install(
   DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${ATBUS_GENERATED_INCLUDE_DIR}/
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT atbus_library
-  FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+  FILES_MATCHING PATTERN "*.hpp")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
         COMPONENT atbus_library)
 
@@ -55,4 +55,14 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc ${PROJECT_BINARY_DIR}/gen
 
 if(TARGET atbus_command)
   install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)
+endif()
+
+if(TARGET atbus_c)
+  install(TARGETS atbus_c COMPONENT atbus_c)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_c)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus_c.pc.in ${PROJECT_BINARY_DIR}/generated/atbus_c.pc
+                 @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/atbus_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+          COMPONENT atbus_c)
 endif()

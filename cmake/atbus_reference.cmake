@@ -7,6 +7,7 @@ if(NOT DOXYGEN_FOUND)
 endif()
 
 file(GLOB atbus_reference_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/atbus/*.hpp)
+list(APPEND atbus_reference_headers ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h)
 # Two of the headers in detail/ declare types that public ones hand out.
 list(APPEND atbus_reference_headers
      ${PROJECT_SOURCE_DIR}/include/atbus/detail/page_memory.hpp
@@ -31,7 +32,7 @@ set(DOXYGEN_HIDE_FRIEND_COMPOUNDS YES)
 set(DOXYGEN_EXCLUDE_SYMBOLS atbus::detail "atbus::detail::*")
 set(DOXYGEN_MACRO_EXPANSION YES)
 set(DOXYGEN_EXPAND_ONLY_PREDEF YES)
-set(DOXYGEN_PREDEFINED ATBUS_API=)
+set(DOXYGEN_PREDEFINED ATBUS_API= ATBUS_C_API=)
 # And nothing is left out.
 set(DOXYGEN_QUIET YES)
 set(DOXYGEN_WARN_IF_UNDOCUMENTED YES)

@@ -69,3 +69,22 @@ foreach(program IN ITEMS main:atbus user_test:atbus-testing)
       ${WORK_DIR}/user_pkg_config/${source})
   message(STATUS "${KIND}, pkg-config: ${output}")
 endforeach()
+
+# A program in C that knows only what was installed. The other kind of package is built without it.
+if(SOURCE_DIR)
+  return()
+endif()
+run("installing for C" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/installed_c
+    --component atbus_c)
+file(REMOVE_RECURSE ${WORK_DIR}/moved_c)
+file(RENAME ${WORK_DIR}/installed_c ${WORK_DIR}/moved_c)
+file(GLOB_RECURSE pc_files ${WORK_DIR}/moved_c/*/atbus_c.pc)
+cmake_path(GET pc_files PARENT_PATH pc_dir)
+cmake_path(GET pc_dir PARENT_PATH lib_dir)
+run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG} --cflags --libs
+    atbus_c)
+separate_arguments(flags UNIX_COMMAND "${output}")
+run("building in C" ${CXX_COMPILER} -x c -std=c99 ${CMAKE_CURRENT_LIST_DIR}/user.c -x none -o
+    ${WORK_DIR}/user_c ${flags})
+run("the program in C" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}" ${WORK_DIR}/user_c)
+message(STATUS "C, pkg-config: ${output}")

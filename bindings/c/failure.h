@@ -1,0 +1,45 @@
+// What the functions for C do with errors and exceptions: nothing is thrown across them.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "atbus/atbus.h"
+#include "atbus/status.hpp"
+
+namespace atbus::c_api {
+
+// The code of a result. A failure is kept for atbus_last_error().
+atbus_code code_of(const status& how) noexcept;
+atbus_code code_of(error how) noexcept;
+
+// Threads are told apart by the address of this.
+extern thread_local char this_thread __attribute__((tls_model("initial-exec")));
+
+// Whether the handle can be used here. If not, that is kept as the last failure.
+bool refuse_handle(bool is_null) noexcept;
+template <class Handle>
+[[nodiscard]] bool is_usable(const Handle* handle) noexcept {
+  if (handle != nullptr && handle->owner == &this_thread) [[likely]]
+    return true;
+  return refuse_handle(handle == nullptr);
+}
+
+atbus_code refuse_null(const char* what) noexcept;
+
+// Calls `what`, which returns an atbus_code, and makes codes of exceptions.
+template <class What>
+atbus_code guard(What&& what) noexcept {
+  try {
+    return what();
+  } catch (const std::bad_alloc&) {
+    return code_of(status{errc::out_of_memory});
+  } catch (const std::exception& thrown) {
+    return code_of(error{errc::system_error, thrown.what()});
+  } catch (...) {
+    return code_of(error{errc::system_error, "a callback has thrown an exception"});
+  }
+}
+
+}  // namespace atbus::c_api

@@ -1,0 +1,64 @@
+// What the handles of C stand for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atbus/atbus.h"
+#include "atbus/bytes.hpp"
+#include "atbus/node.hpp"
+#include "failure.h"
+
+struct atbus_node {
+  atbus_node(atbus::bus_id id, const atbus::node_options& options) : self(id, options) {}
+
+  const char* owner = &atbus::c_api::this_thread;
+  atbus::node self;
+  std::optional<atbus::node_slot> claimed;  // ends before the node does
+  std::string address;                      // that atbus_node_address has given last
+};
+
+// In a callback `at` is what the node has; once it is detached, `kept`.
+struct atbus_request {
+  explicit atbus_request(atbus::request& of) noexcept : at(&of), bytes(of.bytes()) {}
+  // May throw std::bad_alloc; then `of` is as it was.
+  explicit atbus_request(atbus::request&& of)
+      : copy(of.bytes().begin(), of.bytes().end()), kept(std::move(of)), at(&*kept), bytes(copy) {}
+
+  const char* owner = &atbus::c_api::this_thread;
+  std::vector<std::byte> copy;  // of its bytes, once it is kept
+  std::optional<atbus::request> kept;
+  atbus::request* at;
+  atbus::bytes_view bytes;
+};
+
+struct atbus_command {
+  explicit atbus_command(atbus::command& of) noexcept : at(&of) {}
+  explicit atbus_command(atbus::command&& of) noexcept : kept(std::move(of)), at(&*kept) {}
+
+  const char* owner = &atbus::c_api::this_thread;
+  std::optional<atbus::command> kept;
+  atbus::command* at;
+};
+
+namespace atbus::c_api {
+
+inline bytes_view view_of(const void* bytes, std::size_t size) noexcept {
+  return {static_cast<const std::byte*>(bytes), size};
+}
+// Whether there are as many bytes as are said. If not, that is kept as the last failure.
+[[nodiscard]] inline bool are_bytes(const void* bytes, std::size_t size) noexcept {
+  if (bytes != nullptr || size == 0) [[likely]]
+    return true;
+  refuse_null("a pointer to bytes whose size is not 0");
+  return false;
+}
+
+// Errors: invalid_argument (one of them is null).
+result<std::vector<std::string>> words_of(const char* const* words, std::size_t count);
+
+}  // namespace atbus::c_api
