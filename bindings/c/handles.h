@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,13 +14,32 @@
 #include "atbus/node.hpp"
 #include "failure.h"
 
+namespace atbus::c_api {
+
+// Messages that have come, in one piece of memory that is allocated before they come.
+struct received_batch {
+  std::vector<atbus_message> all;
+  std::vector<std::byte> bytes;  // its size is what it has room for
+  std::size_t used = 0;
+  bool is_over = false;  // a callback has freed its node
+};
+
+}  // namespace atbus::c_api
+
 struct atbus_node {
-  atbus_node(atbus::bus_id id, const atbus::node_options& options) : self(id, options) {}
+  atbus_node(atbus::bus_id id, const atbus::node_options& options)
+      : self(id, options), message_limit(options.message_limit()) {}
+  ~atbus_node() {
+    if (batch != nullptr)
+      batch->is_over = true;
+  }
 
   const char* owner = &atbus::c_api::this_thread;
   atbus::node self;
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
+  std::size_t message_limit;
+  std::shared_ptr<atbus::c_api::received_batch> batch;  // of atbus_node_receive, once it is called
 };
 
 // In a callback `at` is what the node has; once it is detached, `kept`.

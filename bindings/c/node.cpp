@@ -1,6 +1,7 @@
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -339,13 +340,19 @@ atbus_code atbus_node_command(atbus_node* node, uint64_t to, const char* const* 
 }
 
 atbus_code atbus_node_on_message(atbus_node* node, atbus_message_callback call, void* user) {
-  return with_open(node, [&](atbus::node& self) {
-    if (call == nullptr)
-      return self.on_message({});
-    self.on_message([call, user](const message& what) {
+  return with(node, [&](atbus_node& of) {
+    if (!of.self.is_open())
+      return code_of(status{errc::closed});
+    of.batch = nullptr;
+    if (call == nullptr) {
+      of.self.on_message({});
+      return ATBUS_OK;
+    }
+    of.self.on_message([call, user](const message& what) {
       const atbus_message arrived = to_c(what);
       call(user, &arrived);
     });
+    return ATBUS_OK;
   });
 }
 
@@ -452,6 +459,66 @@ atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns, s
     const std::size_t count = of.self.poll(limits);  // a callback may have freed the node
     if (delivered != nullptr)
       *delivered = count;
+    return ATBUS_OK;
+  });
+}
+
+namespace {
+
+// What a batch has room for beside the longest message.
+constexpr std::size_t batch_size = std::size_t{1} << 20;
+
+void begin_batch(atbus_node& of) {
+  auto made = std::make_shared<received_batch>();
+  made->bytes.resize(batch_size + of.message_limit);
+  // No longer message comes, so there is room: collect() sees to it.
+  of.self.on_message([to = made.get()](const message& what) {
+    atbus_message& kept = to->all.emplace_back(to_c(what));
+    kept.bytes = to->bytes.data() + to->used;
+    std::ranges::copy(what.bytes(), to->bytes.begin() + static_cast<std::ptrdiff_t>(to->used));
+    to->used += what.bytes().size();
+  });
+  of.batch = std::move(made);
+}
+
+// Polls for no more messages than there is room for, however long they are.
+void collect(atbus_node& of, received_batch& to, std::size_t most) {
+  to.used = 0;
+  to.all.clear();
+  to.all.reserve(most);
+  while (to.all.size() != most) {
+    const std::size_t room = (to.bytes.size() - to.used) / of.message_limit;
+    const std::size_t before = to.all.size();
+    if (room == 0)
+      return;
+    (void)of.self.poll({.messages = std::min(room, most - before)});
+    if (to.is_over || to.all.size() == before || !of.self.is_open())
+      return;
+  }
+}
+
+}  // namespace
+
+atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_message** array,
+                              size_t* count, const void** bytes, size_t* size) {
+  if (array == nullptr || count == nullptr || bytes == nullptr || size == nullptr)
+    return refuse_null("a place for what has come");
+  *array = nullptr;
+  *bytes = nullptr;
+  *count = *size = 0;
+  return with(node, [&](atbus_node& of) {
+    if (!of.self.is_open())
+      return code_of(status{errc::closed});
+    if (of.batch == nullptr)
+      begin_batch(of);
+    const std::shared_ptr<received_batch> batch = of.batch;  // callbacks may free the node
+    collect(of, *batch, messages != 0 ? messages : poll_limits{}.messages);
+    if (batch->is_over || of.batch != batch)
+      return code_of(status{errc::closed});
+    *array = batch->all.data();
+    *count = batch->all.size();
+    *bytes = batch->bytes.data();
+    *size = batch->used;
     return ATBUS_OK;
   });
 }

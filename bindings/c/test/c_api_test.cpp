@@ -322,6 +322,49 @@ TEST_F(CApi, TellsWhatHappens) {
   EXPECT_EQ(few[3], 7U);
 }
 
+TEST_F(CApi, GivesWhatHasComeInBatches) {
+  atbus_node_options options;
+  atbus_node_options_init(&options);
+  options.message_limit = 100'000;
+  node one{1, &options};
+  node two{2, &options};
+  connect(one, two);
+  std::vector<std::string> sent;
+  std::vector<std::string> got;
+  const auto receive = [&] {
+    const atbus_message* all = nullptr;
+    const void* bytes = nullptr;
+    std::size_t count = 0;
+    std::size_t size = 0;
+    EXPECT_EQ(atbus_node_receive(two.self, 300, &all, &count, &bytes, &size), ATBUS_OK);
+    EXPECT_LE(count, 300U);
+    const auto* at = static_cast<const char*>(bytes);
+    for (std::size_t i = 0; i != count; ++i) {
+      EXPECT_EQ(all[i].bytes, at);
+      EXPECT_EQ(all[i].source, 1U);
+      got.emplace_back(at, all[i].size);
+      at += all[i].size;
+    }
+    EXPECT_EQ(at, static_cast<const char*>(bytes) + size);
+    return count;
+  };
+  EXPECT_EQ(receive(), 0U);
+  for (std::size_t i = 0; i != 1000; ++i) {
+    sent.emplace_back(i % 50 == 0 ? 100'000 : i, static_cast<char>('a' + i % 26));
+    while (atbus_node_send(one.self, 2, 0, sent.back().data(), sent.back().size()) ==
+           ATBUS_WOULD_BLOCK) {
+      EXPECT_EQ(atbus_node_poll(one.self, 0, 0, nullptr), ATBUS_OK);
+      receive();
+    }
+  }
+  ASSERT_TRUE(until({&one}, [&] {
+    receive();
+    return got.size() >= sent.size();
+  }));
+  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(two.got.empty());
+}
+
 TEST_F(CApi, RunsUntilItIsStopped) {
   node one{1};
   atbus_node_on_message(
@@ -569,6 +612,7 @@ TEST_F(CApi, TakesNoNull) {
       atbus_node_on_log(nullptr, nullptr, nullptr),
       atbus_node_on_ready(nullptr, 0, 0, nullptr, nullptr),
       atbus_node_poll(nullptr, 0, 0, nullptr),
+      atbus_node_receive(nullptr, 0, nullptr, nullptr, nullptr, nullptr),
       atbus_node_wait(nullptr, 0),
       atbus_node_run(nullptr),
       atbus_node_stop(nullptr),
