@@ -264,6 +264,8 @@ void set_stream_options(int fd, const stream_options& wanted) noexcept {
   int domain = AF_UNIX;
   socklen_t length = sizeof domain;
   (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
+  // Else an urgent byte hides what lies behind it from FIONREAD.
+  (void)set_int(fd, SOL_SOCKET, SO_OOBINLINE, 1);
   if (domain != AF_UNIX) {
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, wanted.keepalive ? 1 : 0);

@@ -50,7 +50,7 @@ struct stream_options {
   int receive_buffer = 0;  // likewise
   bool keepalive = true;   // TCP only
 };
-// Sets TCP_NODELAY, keepalive and buffers. Options that the kernel refuses keep their values.
+// Sets TCP_NODELAY, keepalive and buffers, and makes urgent bytes part of the stream. Options that the kernel refuses keep their values.
 void set_stream_options(int fd, const stream_options& wanted) noexcept;
 // The size that the kernel granted, in bytes of payload as it counts them; 0: unknown.
 [[nodiscard]] std::uint64_t granted_buffer(int fd, int option) noexcept;

@@ -9,6 +9,7 @@
 
 #include "atbus/clock.hpp"
 #include "core/error_text.h"
+#include "system/socket.h"
 
 namespace atbus::detail {
 namespace {

@@ -254,6 +254,18 @@ TEST_P(Newcomers, BeginSoManyASecondAndNoneIsLost) {
   EXPECT_LE(at->problems.size(), 16U) << "one a second";
 }
 
+TEST_P(Newcomers, WhoseFirstByteIsUrgentWaitAsOthersDo) {
+  const auto at = open(4096, 256, {.handshakes_per_second = 1});
+  plain_socket first = dial_from(honest_host, at->address);
+  ASSERT_TRUE(first.send(opening()));
+  plain_socket urgent = dial_from(crowded_host, at->address);
+  ASSERT_EQ(::send(urgent.fd(), "!", 1, MSG_OOB), 1);
+  ASSERT_TRUE(urgent.send(opening()));
+  ASSERT_TRUE(until_seen(*at, 2));
+  at->turn();
+  EXPECT_EQ(at->stats().strangers.delayed, 1U);
+}
+
 // Their bytes lie in the kernel, and epoll knows it.
 TEST_P(Newcomers, ThatWaitToBeginCauseNoSpinning) {
   static int asked = 0;
