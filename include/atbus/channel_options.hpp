@@ -147,7 +147,8 @@ struct channel_stats {
   std::uint64_t unconfirmed_dropped = 0;
   stranger_stats strangers =
       {};  ///< Why, for connections that were accepted, and which had to wait.
-  /// Connections that ended inside their TLS handshake: another secret, an untrusted certificate, no TLS.
+  /// Connections that ended inside their TLS handshake: another secret, an untrusted certificate, no TLS. Not
+  /// those that a limit for strangers has closed.
   std::uint64_t tls_failed = 0;
   std::uint64_t reconnects = 0;  ///< Connections after the first.
   /// Buffer size in bytes that the kernel granted (socket_options asks for it). For a sender, the

@@ -205,7 +205,7 @@ void connection_core::forget(connection_entry& c) noexcept {
 
 void connection_core::report_fault(const connection_entry& c) noexcept {
   ++faulty_;
-  strangers_.faulty += c.listener != nullptr && !c.confirmed ? 1 : 0;
+  strangers_.faulty += c.dial == nullptr && !c.confirmed ? 1 : 0;
   if (!c.told && c.dial == nullptr)
     report_end(c);
 }

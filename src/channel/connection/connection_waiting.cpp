@@ -130,9 +130,10 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     case phase::connecting:
       return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::linked:
-      if (c.listener != nullptr)
+      if (c.dial == nullptr)
         return turn_away(c, stranger_end::late);
       ++dropped_;
+      tls_failed_ += c.link->secured() ? 0 : 1;
       return lost(
           c, error_at(errc::timed_out, c.peer,
                       c.opened ? "it was not confirmed in time" : "it has not said hello in time"));

@@ -78,6 +78,8 @@ void stream_sender::dial_next() noexcept {
 void stream_sender::attempt_ended(error how) noexcept {
   if (how)
     return connected();
+  if (phase_ == phase::linked)
+    ++tls_failed_;  // its handshake was not answered in time
   {
     const fork_pause no_fork;
     link_->close(how);

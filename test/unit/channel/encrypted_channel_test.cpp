@@ -237,6 +237,7 @@ TEST_F(EncryptedChannel, GivesUpAHandshakeThatIsNotAnswered) {
       accepted.emplace_back(::accept4(silent.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   }
   EXPECT_EQ(accepted.size(), 3U);
+  EXPECT_GE(out->stats().tls_failed, 2U);
   std::size_t unsent = 0;
   out->close(0ns, [&](bytes_view) { ++unsent; });
   EXPECT_EQ(unsent, 1U);
@@ -336,6 +337,13 @@ TEST_F(EncryptedConnection, ReleasesAMessageThatIsPartlyWrittenWhenItIsWhole) {
   until([&] { return !server_.received.empty() && server_.received.back() == "the last"; });
   for (std::size_t i = 0; i + 1 < server_.received.size(); ++i)
     EXPECT_EQ(server_.received[i], std::string(60'000, 'y') + std::to_string(i));
+}
+
+TEST_F(EncryptedConnection, CountsAHandshakeThatIsNotAnswered) {
+  const test::plain_listener silent{"ipv4://127.0.0.1:0"};
+  ASSERT_TRUE(client_.set->connect(
+      silent.address(), {.connection = {.socket = encrypted(), .confirm_timeout = 20ms}}));
+  until([&] { return client_.set->stats().tls_failed == 1; });
 }
 
 TEST_F(EncryptedConnection, SendsWhileItIsPaused) {

@@ -117,6 +117,18 @@ TEST_F(ConnectionListener, ASilentOneIsClosedWhenItsTimeIsUp) {
   EXPECT_TRUE(until([&] { return a.set->size() == 0; }));
 }
 
+TEST_F(ConnectionListener, WhatItAcceptedIsCountedWhenItIsGone) {
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = 200ms}});
+  plain_socket silent = plain_socket::connect(where);
+  plain_socket faulty = plain_socket::connect(where);
+  ASSERT_TRUE(until([&] { return a.set->stats().connections == 2; }));
+  EXPECT_TRUE(a.set->close_listener(where));
+  ASSERT_TRUE(faulty.send("GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_TRUE(until([&] { return a.set->stats().strangers.faulty == 1; }));
+  EXPECT_TRUE(until([&] { return a.set->stats().strangers.late == 1; }));
+  EXPECT_EQ(a.set->stats().unconfirmed_dropped, 1U);
+}
+
 TEST_F(ConnectionListener, WhoIsNotConfirmedByItsUserIsClosedToo) {
   join({}, {.connection = {.confirm_timeout = 20ms, .user_confirms = true}});
   ASSERT_TRUE(until([&] { return a.closes == 1; }));
