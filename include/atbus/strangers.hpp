@@ -23,8 +23,9 @@ struct stranger_limits {
   std::uint32_t per_address = 0;
   /// How long a stranger may take to say anything. 0: as long as to become known. Default 10 s.
   std::chrono::nanoseconds first_byte_timeout = std::chrono::seconds{10};
-  /// Bytes that a stranger may send beside the longest message that is allowed to it; if it sends more, it is closed.
-  /// 0: no limit. Default 256 KiB.
+  /// Bytes that a stranger may send beside the longest message that is allowed to it, which for a receiver is the
+  /// hello; if it sends more, it is closed. With TLS all bytes count, also those of the handshake. 0: no limit.
+  /// Default 256 KiB.
   std::uint64_t bytes = std::uint64_t{256} << 10;
   /// So many strangers per second begin their handshake: their first bytes are read. Others wait, connected and unread,
   /// in the order in which they came. As many as in one second may begin at once. 0: no limit. Default 1,000.

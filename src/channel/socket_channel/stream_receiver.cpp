@@ -136,10 +136,8 @@ bool stream_receiver::fill(bool quick) noexcept {
       current_ = nullptr;
       continue;
     }
-    if (!c.confirmed && !newcomers_.may_read(c, now(), strangers_)) {
-      hold_back(c);
+    if (!c.confirmed && !may_read(c))
       continue;
-    }
     if (reads++ == most_reads)
       return false;
     c.has_read = true;
@@ -294,11 +292,19 @@ void stream_receiver::look_at_starved() noexcept {
   }
 }
 
-void stream_receiver::hold_back(connection& stranger) noexcept {
+bool stream_receiver::may_read(connection& stranger) noexcept {
+  constexpr std::size_t longest_hello = frame_size(control_payload_max);
+  if (newcomers_.says_too_much(stranger, longest_hello)) {
+    turn_away(stranger, stranger_end::talkative);
+    return false;
+  }
+  if (newcomers_.may_read(stranger, now(), strangers_))
+    return true;
   busy_.leave(stranger);
   current_ = nullptr;
   watch(stranger);
   report(error_at(errc::would_block, address_, handshake_waits));
+  return false;
 }
 
 void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept {

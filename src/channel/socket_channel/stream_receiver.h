@@ -124,8 +124,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void watch(connection& of) noexcept;
   void look_at_starved() noexcept;  // retries connections that found no memory
   void look_at_strangers(std::chrono::nanoseconds time) noexcept;
-  // Its handshake has to wait: it leaves the line of busy connections, and comes back.
-  void hold_back(connection& stranger) noexcept;
+  // If not, it has left the line of busy connections. It comes back if its handshake only has to wait.
+  [[nodiscard]] bool may_read(connection& stranger) noexcept;
   // Offers a lane of shared memory to a peer on this host that asks for one.
   void offer_lane(connection& to) noexcept;
   [[nodiscard]] error make_lanes();

@@ -1,6 +1,7 @@
 // Connections that have not been confirmed: which of them makes room when there are too many.
 #include "channel/stream/newcomers.h"
 
+#include "atbus/tls.hpp"
 #include "plain_socket.h"
 #include "unit/channel/connection/connection_fixture.h"
 #include "unit/channel/socket_channel/stream_fixture.h"
@@ -320,6 +321,31 @@ TEST(NewcomersOfNodes, ThatSayTooMuchAreClosed) {
   EXPECT_EQ(inside.set->stats().strangers.talkative, 1U);
   ASSERT_EQ(inside.problems.size(), 1U);
   EXPECT_NE(inside.problems[0].text().find("bytes"), std::string::npos);
+}
+
+// A TLS record that is announced with 16 KiB, in parts.
+TEST(NewcomersOfReceivers, ThatSayTooMuchAreClosed) {
+  auto inbox = receiver::open(
+      "ipv4://127.0.0.1:0",
+      {.socket = {.tls = *tls_credentials::from_token("a secret of sixteen or more bytes")},
+       .strangers = {.bytes = 1000}});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  std::vector<std::string> problems;
+  inbox->on_problem([&](const error& what) { problems.push_back(what.text()); });
+  plain_socket stranger = dial_from(crowded_host, inbox->address());
+  ASSERT_TRUE(stranger.send(std::string("\x16\x03\x01\x40\x00\x01\xff\xff\xff", 9)));
+  std::size_t sent = 0;
+  EXPECT_TRUE(repeat_until([&] { return inbox->stats().strangers.talkative == 1; },
+                           [&] {
+                             sent +=
+                                 sent < 10'000 && stranger.send(std::string(100, 'x')) ? 100 : 0;
+                             inbox->poll([](bytes_view) {});
+                           }));
+  EXPECT_GT(sent, 1000U);
+  EXPECT_EQ(inbox->stats().unconfirmed_dropped, 1U);
+  EXPECT_EQ(inbox->stats().tls_failed, 0U);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("stranger_limits::bytes"), std::string::npos) << problems[0];
 }
 
 TEST(NewcomersOfNodes, ThatAreConfirmedMaySayAsMuchAsTheyLike) {
