@@ -18,7 +18,7 @@ void connection_core::find_busy() noexcept {
       return look(0);
   }
   for (const auto& c : slots_) {
-    if (c != nullptr && reads(*c))
+    if (c != nullptr && reads(*c) && !newcomers::waits(*c))
       busy_.join(*c);
   }
 }
@@ -97,7 +97,8 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
     case phase::linked:
       if (c.blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
         write(c);
-      if (c.now == phase::linked && reads(c) && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0)
+      if (c.now == phase::linked && reads(c) &&
+          (events & (EPOLLERR | EPOLLHUP | (newcomers::waits(c) ? 0U : EPOLLIN))) != 0)
         busy_.join(c);
       return;
     case phase::waiting:

@@ -325,7 +325,7 @@ void stream_receiver::find_busy() noexcept {
   if (!rhythm_.may_skip_look(now()) || look_due_ || open_.size() > poll_rhythm::few_connections)
     return look(0);
   for (connection* c : open_) {
-    if (c->uses_lane)
+    if (c->uses_lane || newcomers::waits(*c))
       continue;
     c->on_chance = true;
     busy_.join(*c);
@@ -347,14 +347,16 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       newcomers = true;
     if (of == nullptr || of == lanes_)
       continue;  // the lanes read their own bells
+    const std::uint32_t seen = events[static_cast<std::size_t>(i)].events;
     const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
     const std::uint64_t number = tag >> 1U & 0xffffffffU;
     connection* const c = number < slots_.size() ? slots_[number].get() : nullptr;
     if (c == nullptr || c->tag != tag)
       continue;
-    if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0)
+    if ((seen & EPOLLOUT) != 0)
       write_controls(*c);
-    busy_.join(*c);
+    if (!newcomers::waits(*c) || (seen & (EPOLLERR | EPOLLHUP)) != 0)
+      busy_.join(*c);
   }
   // Last, because it may end connections that these events refer to.
   if (newcomers)
