@@ -18,17 +18,23 @@ class rate_limit {
 
   // Whether it may happen now; then it counts.
   [[nodiscard]] bool take(std::chrono::nanoseconds now) noexcept {
-    const auto next = std::max(next_, now - second) + pause_;
+    const auto next = after(now);
     if (next > now)
       return false;
     next_ = next;
     return true;
   }
+  // It happens now, whether it may or not.
+  void force(std::chrono::nanoseconds now) noexcept { next_ = after(now); }
   // When it may happen again.
   [[nodiscard]] std::chrono::nanoseconds free_at() const noexcept { return next_ + pause_; }
 
  private:
   static constexpr std::chrono::nanoseconds second = std::chrono::seconds{1};
+
+  [[nodiscard]] std::chrono::nanoseconds after(std::chrono::nanoseconds now) const noexcept {
+    return std::max(next_, now - second) + pause_;
+  }
 
   std::chrono::nanoseconds pause_;    // between two; 0: no limit
   std::chrono::nanoseconds next_{0};  // when the latest would have been, at an even pace

@@ -178,6 +178,12 @@ bool newcomers::may_read(newcomer& who, std::chrono::nanoseconds time,
                          stranger_stats& counted) noexcept {
   if (who.has_begun || who.group == nullptr)
     return true;
+  if (who.newcomer_link->bytes_read() != 0) {
+    // They came between the look for them and the read.
+    who.has_begun = true;
+    handshakes_.force(time);
+    return true;
+  }
   if (who.newcomer_link->unread() == 0)
     return true;  // nothing, or its end
   if (!waits(who) && queue_.empty() && handshakes_.take(time)) {

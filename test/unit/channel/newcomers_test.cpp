@@ -294,6 +294,43 @@ TEST_P(Newcomers, ThatWaitToBeginCauseNoSpinning) {
   detail::kernel() = saved;
 }
 
+// What its owner does between two reads must not wait for others.
+TEST(NewcomersOfNodes, AreHeardOnWhenTheyAreConfirmed) {
+  static plain_socket early;
+  static std::string words;
+  static bool was_called = false;
+  static const auto recv = detail::kernel().recv;
+  const auto saved = detail::kernel();
+  recorded_set inside{{.spin = 0ns}};
+  listen_options options;
+  options.connection.user_confirms = true;
+  options.strangers.handshakes_per_second = 1;
+  const std::string where = inside.listen("ipv4://127.0.0.1:0", options);
+  plain_socket first = dial_from(honest_host, where);
+  ASSERT_TRUE(first.send(opening()));
+  ASSERT_TRUE(turn_until({&inside}, [&] { return inside.opens == 1; }));
+  early = dial_from(crowded_host, where);
+  words = opening();
+  was_called = false;
+  // It speaks between the look for its bytes and the read.
+  detail::kernel().recv = [](int fd, void* data, std::size_t length, int flags) {
+    if (!std::exchange(was_called, true)) {
+      EXPECT_TRUE(early.send(words));
+      pollfd arrived{.fd = fd, .events = POLLIN, .revents = 0};
+      EXPECT_EQ(::poll(&arrived, 1, 10'000), 1);
+    }
+    return recv(fd, data, length, flags);
+  };
+  EXPECT_TRUE(turn_until({&inside}, [&] { return inside.opens == 2; }));
+  detail::kernel() = saved;
+  ASSERT_TRUE(early.send(as_string(detail::data_frame(as_bytes("more"), true))));
+  for (int i = 0; i != 10; ++i)
+    inside.set->poll();
+  EXPECT_TRUE(inside.last.confirm());
+  EXPECT_TRUE(turn_until({&inside}, [&] { return inside.messages.size() == 1; }));
+  early.close();
+}
+
 // Frames of types that this version does not know may be left out without end.
 TEST(NewcomersOfNodes, ThatSayTooMuchAreClosed) {
   recorded_set inside;
