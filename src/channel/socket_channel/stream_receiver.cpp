@@ -340,11 +340,11 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   rhythm_.looked(now());
-  bool newcomers = false;
+  bool knocked = false;
   for (int i = 0; i < n; ++i) {
     void* const of = events[static_cast<std::size_t>(i)].data.ptr;
     if (of == nullptr)
-      newcomers = true;
+      knocked = true;
     if (of == nullptr || of == lanes_)
       continue;  // the lanes read their own bells
     const std::uint32_t seen = events[static_cast<std::size_t>(i)].events;
@@ -359,7 +359,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       busy_.join(*c);
   }
   // Last, because it may end connections that these events refer to.
-  if (newcomers)
+  if (knocked)
     accept_some();
 }
 
