@@ -171,7 +171,8 @@ newcomer* newcomers::next_too_silent(std::chrono::nanoseconds time) noexcept {
 
 bool newcomers::says_too_much(const newcomer& who, std::uint64_t longest_message) const noexcept {
   return limits_.bytes != 0 && who.group != nullptr &&
-         who.newcomer_link->bytes_read() > limits_.bytes + longest_message;
+         who.newcomer_link->bytes_read() > longest_message &&
+         who.newcomer_link->bytes_read() - longest_message > limits_.bytes;
 }
 
 bool newcomers::may_read(newcomer& who, std::chrono::nanoseconds time,
