@@ -18,8 +18,9 @@ namespace atbus {
 /// Limits for strangers.
 struct stranger_limits {
   /// Maximum number of strangers of one address: an IPv4 address, the first 64 bits of an IPv6 address, or a user at
-  /// the other end of Unix sockets. When one more comes, the longest silent one of that address is closed. 0 (the
-  /// default): only all strangers together are limited. Then too, the address that has most of them loses one first.
+  /// the other end of Unix sockets. When one more comes, another one of that address is closed: the one that is there
+  /// for longest of those that have said nothing, or of all if each has said something. 0 (the default): only all
+  /// strangers together are limited. Then too, the address that has most of them loses one first.
   std::uint32_t per_address = 0;
   /// How long a stranger may take to say anything. 0: as long as to become known. Default 10 s.
   std::chrono::nanoseconds first_byte_timeout = std::chrono::seconds{10};

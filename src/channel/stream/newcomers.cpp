@@ -129,18 +129,20 @@ void newcomers::leave(newcomer& who) noexcept {
 }
 
 newcomer* newcomers::next_to_go() noexcept {
-  return next_of(*ranked_.rbegin()->second, false);
+  return next_of(*ranked_.rbegin()->second, nullptr);
 }
 
 newcomer* newcomers::next_of_too_many(const newcomer& latest) noexcept {
   const bool too_many = limits_.per_address != 0 && latest.group != nullptr &&
                         latest.group->rank.first > limits_.per_address;
-  return too_many ? next_of(*latest.group, true) : nullptr;
+  return too_many ? next_of(*latest.group, &latest) : nullptr;
 }
 
-newcomer* newcomers::next_of(newcomer_group& group, bool unread) noexcept {
+newcomer* newcomers::next_of(newcomer_group& group, const newcomer* latest) noexcept {
   while (newcomer* const oldest = group.silent.first()) {
-    if (!unread && !oldest->newcomer_link->was_read() && !waits(*oldest))
+    if (oldest == latest)
+      break;  // the last of the silent ones: all others have spoken
+    if (latest == nullptr && !oldest->newcomer_link->was_read() && !waits(*oldest))
       return nullptr;
     if (!has_spoken(*oldest))
       return oldest;

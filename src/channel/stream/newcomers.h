@@ -89,7 +89,8 @@ class newcomers {
 
   // The connection to close. Null: some connections have to be read first. The set must not be empty.
   [[nodiscard]] newcomer* next_to_go() noexcept;
-  // The connection to close because the origin of the latest one has more than it may. Null: none.
+  // The connection to close because the origin of the latest one has more than it may: never the latest, as the
+  // others could say a word each and keep every further one out. Null: none.
   [[nodiscard]] newcomer* next_of_too_many(const newcomer& latest) noexcept;
   // The connection to close because it has been silent for too long. Null: none.
   [[nodiscard]] newcomer* next_too_silent(std::chrono::nanoseconds time) noexcept;
@@ -110,8 +111,8 @@ class newcomers {
  private:
   using queue_line = line<newcomer, &newcomer::queue>;
 
-  // `unread`: whether it may be one that was never read.
-  [[nodiscard]] static newcomer* next_of(newcomer_group& group, bool unread) noexcept;
+  // With `latest`: another one than that, also one that was never read.
+  [[nodiscard]] static newcomer* next_of(newcomer_group& group, const newcomer* latest) noexcept;
   void change_rank(newcomer_group& of, std::size_t size) noexcept;
 
   const stranger_limits limits_;

@@ -197,6 +197,25 @@ TEST_P(Newcomers, OfOneAddressAreLimitedInNumber) {
   EXPECT_TRUE(is_answered(*at, honest));
 }
 
+// Else its neighbours could say a word each, and keep it out for ever.
+TEST_P(Newcomers, AreLetInWhereAllOthersOfTheirAddressHaveSpoken) {
+  const auto at = open(4096, 256, {.per_address = 4});
+  std::vector<plain_socket> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(dial_from(crowded_host, at->address));
+    ASSERT_TRUE(crowd.back().send("\x28"));
+  }
+  ASSERT_TRUE(until_seen(*at, 4));
+  at->turn();
+  plain_socket honest = dial_from(crowded_host, at->address);
+  ASSERT_TRUE(until_seen(*at, 5));
+  EXPECT_EQ(at->stats().strangers.crowded, 1U);
+  EXPECT_EQ(crowd[0].receive_some(), "");
+  EXPECT_EQ(crowd[1].receive_some(1, 0ns), "");
+  EXPECT_EQ(crowd[1].ended(), "silence");
+  EXPECT_TRUE(is_answered(*at, honest));
+}
+
 TEST_P(Newcomers, ThatSayNothingGoBeforeThoseThatBeganToSpeak) {
   const auto at = open(4096, 256, {.first_byte_timeout = 100ms});
   plain_socket silent = dial_from(crowded_host, at->address);
