@@ -1,11 +1,8 @@
 #include "channel/stream/newcomers.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <span>
 
 #include "atbus/clock.hpp"
 #include "core/error_text.h"
@@ -16,6 +13,17 @@ namespace {
 
 bool has_spoken(const newcomer& who) noexcept {
   return who.newcomer_link->bytes_read() != 0 || who.newcomer_link->unread() != 0;
+}
+
+// Of an IPv6 address the first half, because a host or site chooses the rest. IPv4 addresses lie in ::/64.
+newcomer_origin shared_origin(int fd) noexcept {
+  const link_origin from = remote_origin(fd);
+  newcomer_origin shared{.where = from.where, .user = from.user, .address = from.address};
+  const std::span second_half = std::span{shared.address}.last<8>();
+  if (std::ranges::any_of(std::span{shared.address}.first<8>(),
+                          [](std::byte b) { return b != std::byte{0}; }))
+    std::ranges::fill(second_half, std::byte{0});
+  return shared;
 }
 
 }  // namespace
@@ -57,29 +65,6 @@ void count(stranger_end why, stranger_stats& in) noexcept {
   }
 }
 
-peer_origin origin_of(int fd) noexcept {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
-    return {};
-  peer_origin from{.family = storage.ss_family};
-  if (storage.ss_family == AF_INET) {
-    sockaddr_in in{};
-    std::memcpy(&in, &storage, sizeof in);
-    from.value = in.sin_addr.s_addr;
-  } else if (storage.ss_family == AF_INET6) {
-    sockaddr_in6 in{};
-    std::memcpy(&in, &storage, sizeof in);
-    std::memcpy(&from.value, &in.sin6_addr, sizeof from.value);
-  } else {
-    ucred peer{};
-    length = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0)
-      from.value = peer.uid;
-  }
-  return from;
-}
-
 // A group that has a rank keeps its node of the map, so that no memory is needed.
 void newcomers::change_rank(newcomer_group& of, std::size_t size) noexcept {
   auto node = ranked_.extract(of.rank);
@@ -90,7 +75,7 @@ void newcomers::change_rank(newcomer_group& of, std::size_t size) noexcept {
 }
 
 void newcomers::join(newcomer& who, stream_link& over, std::chrono::nanoseconds time) {
-  const peer_origin from = origin_of(over.descriptor());
+  const newcomer_origin from = shared_origin(over.descriptor());
   const auto [place, is_new] = groups_.try_emplace(from);
   newcomer_group& group = place->second;
   if (is_new) {
@@ -125,7 +110,7 @@ void newcomers::leave(newcomer& who) noexcept {
   change_rank(*group, group->rank.first - 1);
   --size_;
   if (group->rank.first == 0)
-    groups_.erase(peer_origin{group->from});
+    groups_.erase(newcomer_origin{group->from});
 }
 
 newcomer* newcomers::next_to_go() noexcept {

@@ -25,19 +25,20 @@
 #include "atbus/strangers.hpp"
 #include "channel/stream/line.h"
 #include "channel/stream/stream_link.h"
+#include "core/link_origin.h"
 #include "core/rate_limit.h"
 
 namespace atbus::detail {
 
-// An IPv4 address; the first 64 bits of an IPv6 address, because a host or site chooses the rest; or the user
-// at the other end of a Unix socket.
-struct peer_origin {
-  int family = 0;
-  std::uint64_t value = 0;
+// What connections of one sender share: an IPv4 address, the first 64 bits of an IPv6 address, or the user at the
+// other end of a Unix socket.
+struct newcomer_origin {
+  link_origin::place where = link_origin::place::unknown;
+  std::uint32_t user = 0;
+  network_address address{};
 
-  friend auto operator<=>(const peer_origin&, const peer_origin&) = default;
+  friend auto operator<=>(const newcomer_origin&, const newcomer_origin&) = default;
 };
-[[nodiscard]] peer_origin origin_of(int fd) noexcept;
 
 // Why a connection is closed before it was confirmed.
 enum class stranger_end : std::uint8_t { silent, late, crowded, talkative };
@@ -65,7 +66,7 @@ struct newcomer {
 struct newcomer_group {
   line<newcomer, &newcomer::place> silent;  // oldest first; not known to have sent anything
   line<newcomer, &newcomer::place> spoken;  // oldest first
-  peer_origin from;
+  newcomer_origin from;
   std::pair<std::size_t, std::uint64_t> rank;  // size, then the time of its last change
 };
 
@@ -119,7 +120,7 @@ class newcomers {
   rate_limit handshakes_;
   line<newcomer, &newcomer::silence> silent_;  // oldest first
   queue_line queue_;
-  std::map<peer_origin, newcomer_group> groups_;
+  std::map<newcomer_origin, newcomer_group> groups_;
   std::map<std::pair<std::size_t, std::uint64_t>, newcomer_group*> ranked_;
   std::size_t size_ = 0;
   std::uint64_t changes_ = 0;
