@@ -28,8 +28,9 @@ struct stranger_limits {
   /// hello; if it sends more, it is closed. With TLS all bytes count, also those of the handshake. 0: no limit.
   /// Default 256 KiB.
   std::uint64_t bytes = std::uint64_t{256} << 10;
-  /// So many strangers per second begin their handshake: their first bytes are read. Others wait, connected and unread,
-  /// in the order in which they came. As many as in one second may begin at once. 0: no limit. Default 1,000.
+  /// So many strangers per second begin their handshake: their first bytes are read. Others wait, connected and unread.
+  /// Their addresses take turns; those of one address begin in the order in which they spoke. As many as in one second
+  /// may begin at once. 0: no limit. Default 1,000.
   std::uint32_t handshakes_per_second = 1000;
 };
 

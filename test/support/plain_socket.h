@@ -31,10 +31,16 @@ class plain_socket {
   }
   ~plain_socket() { close(); }
 
-  // Throws std::system_error with the reason of a refusal.
-  static plain_socket connect(std::string_view address) {
+  // `from`: the address that the other end is to see, such as "ipv4://127.0.0.2:0"; empty: any. Throws
+  // std::system_error with the reason of a refusal.
+  static plain_socket connect(std::string_view address, std::string_view from = {}) {
     const socket_address to = socket_address::parse(address);
     plain_socket made{::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (!from.empty()) {
+      const socket_address own = socket_address::parse(from);
+      if (::bind(made.fd_, own.get(), own.size) != 0)
+        throw std::system_error(errno, std::generic_category(), "bind to " + std::string{from});
+    }
     if (made.fd_ < 0 || ::connect(made.fd_, to.get(), to.size) != 0)
       throw std::system_error(errno, std::generic_category(), "connect to " + std::string{address});
     return made;

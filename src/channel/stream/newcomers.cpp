@@ -90,7 +90,7 @@ void newcomers::join(newcomer& who, stream_link& over, std::chrono::nanoseconds 
   }
   who.newcomer_link = &over;
   who.group = &group;
-  who.has_spoken = who.was_spared = who.has_begun = false;
+  who.seen_to_speak = who.was_spared = who.has_begun = false;
   group.silent.join(who);
   if (limits_.first_byte_timeout > std::chrono::nanoseconds{0}) {
     who.silent_until = moment_after(time, limits_.first_byte_timeout);
@@ -101,12 +101,13 @@ void newcomers::join(newcomer& who, stream_link& over, std::chrono::nanoseconds 
 }
 
 void newcomers::leave(newcomer& who) noexcept {
-  newcomer_group* const group = std::exchange(who.group, nullptr);
+  newcomer_group* const group = who.group;
   if (group == nullptr)
     return;
-  (who.has_spoken ? group->spoken : group->silent).leave(who);
+  (who.seen_to_speak ? group->spoken : group->silent).leave(who);
   silent_.leave(who);
-  queue_.leave(who);
+  wait_no_more(who);
+  who.group = nullptr;
   change_rank(*group, group->rank.first - 1);
   --size_;
   if (group->rank.first == 0)
@@ -132,7 +133,7 @@ newcomer* newcomers::next_of(newcomer_group& group, const newcomer* latest) noex
     if (!has_spoken(*oldest))
       return oldest;
     group.silent.leave(*oldest);
-    oldest->has_spoken = true;
+    oldest->seen_to_speak = true;
     group.spoken.join(*oldest);
   }
   for (;;) {
@@ -162,6 +163,18 @@ bool newcomers::says_too_much(const newcomer& who, std::uint64_t longest_message
          who.newcomer_link->bytes_read() - longest_message > limits_.bytes;
 }
 
+void newcomers::wait(newcomer& who) noexcept {
+  who.group->waiting.join(who);
+  turns_.join(*who.group);
+}
+
+void newcomers::wait_no_more(newcomer& who) noexcept {
+  newcomer_group& group = *who.group;
+  group.waiting.leave(who);
+  if (group.waiting.empty())
+    turns_.leave(group);
+}
+
 bool newcomers::may_read(newcomer& who, std::chrono::nanoseconds time,
                          stranger_stats& counted) noexcept {
   if (who.has_begun || who.group == nullptr)
@@ -174,20 +187,24 @@ bool newcomers::may_read(newcomer& who, std::chrono::nanoseconds time,
   }
   if (who.newcomer_link->unread() == 0)
     return true;  // nothing, or its end
-  if (!waits(who) && queue_.empty() && handshakes_.take(time)) {
+  if (!waits(who) && turns_.empty() && handshakes_.take(time)) {
     who.has_begun = true;
     return true;
   }
   counted.delayed += waits(who) ? 0 : 1;
-  queue_.join(who);
+  wait(who);
   return false;
 }
 
 newcomer* newcomers::next_to_begin(std::chrono::nanoseconds time) noexcept {
-  newcomer* const next = queue_.first();
-  if (next == nullptr || !handshakes_.take(time))
+  newcomer_group* const group = turns_.first();
+  if (group == nullptr || !handshakes_.take(time))
     return nullptr;
-  queue_.leave(*next);
+  newcomer* const next = group->waiting.first();
+  turns_.leave(*group);
+  group->waiting.leave(*next);
+  if (!group->waiting.empty())
+    turns_.join(*group);
   next->has_begun = true;
   return next;
 }
@@ -196,7 +213,7 @@ std::chrono::nanoseconds newcomers::due_at() const noexcept {
   auto at = std::chrono::nanoseconds::max();
   if (!silent_.empty())
     at = silent_.first()->silent_until;
-  if (!queue_.empty())
+  if (!turns_.empty())
     at = std::min(at, handshakes_.free_at());
   return at;
 }

@@ -7,9 +7,9 @@
 //  - Of one origin, the oldest silent connection is closed first. No connection is closed before it was read
 //    once, and one with unread bytes is spared once.
 //  - Connections wait for the rate of handshakes here, where the limits by origin hold for them, and not in the
-//    kernel's backlog, which one origin can fill.
-//  - Memory is one entry per connection. A choice takes a few steps; system calls are at most three per
-//    accepted connection.
+//    kernel's backlog, which one origin can fill. Origins take turns, so that a crowd of one does not delay the others.
+//  - Memory is one entry per connection. A choice takes a few steps. System calls: one or two to learn the origin,
+//    and one at each look for first bytes; connections that wait are not looked at.
 //
 // One thread.
 #pragma once
@@ -54,18 +54,21 @@ struct newcomer_group;
 struct newcomer {
   stream_link* newcomer_link = nullptr;
   newcomer_group* group = nullptr;  // null: not in the set
-  bool has_spoken = false;
+  bool seen_to_speak = false;       // in the group's line `spoken`
   bool was_spared = false;
   bool has_begun = false;  // its first bytes may be read
   std::chrono::nanoseconds silent_until{0};
   line_place<newcomer> place;
   line_place<newcomer> silence;  // in the line of those that have not been seen to speak
-  line_place<newcomer> queue;    // in the line of those that wait to be read
+  line_place<newcomer> queue;    // in the line of those of its group that wait to be read
 };
 
+// Those of one origin.
 struct newcomer_group {
-  line<newcomer, &newcomer::place> silent;  // oldest first; not known to have sent anything
-  line<newcomer, &newcomer::place> spoken;  // oldest first
+  line<newcomer, &newcomer::place> silent;   // oldest first; not known to have sent anything
+  line<newcomer, &newcomer::place> spoken;   // oldest first
+  line<newcomer, &newcomer::queue> waiting;  // to be read for the first time
+  line_place<newcomer_group> turn;           // in the line of groups with waiting ones
   newcomer_origin from;
   std::pair<std::size_t, std::uint64_t> rank;  // size, then the time of its last change
 };
@@ -102,7 +105,9 @@ class newcomers {
   // Whether it may be read. If not, it waits until it is the next to begin.
   [[nodiscard]] bool may_read(newcomer& who, std::chrono::nanoseconds time,
                               stranger_stats& counted) noexcept;
-  [[nodiscard]] static bool waits(const newcomer& who) noexcept { return queue_line::holds(who); }
+  [[nodiscard]] static bool waits(const newcomer& who) noexcept {
+    return line<newcomer, &newcomer::queue>::holds(who);
+  }
   // A connection that may be read from now on. Null: none.
   [[nodiscard]] newcomer* next_to_begin(std::chrono::nanoseconds time) noexcept;
 
@@ -110,16 +115,16 @@ class newcomers {
   [[nodiscard]] std::chrono::nanoseconds due_at() const noexcept;
 
  private:
-  using queue_line = line<newcomer, &newcomer::queue>;
-
   // With `latest`: another one than that, also one that was never read.
   [[nodiscard]] static newcomer* next_of(newcomer_group& group, const newcomer* latest) noexcept;
+  void wait(newcomer& who) noexcept;
+  void wait_no_more(newcomer& who) noexcept;
   void change_rank(newcomer_group& of, std::size_t size) noexcept;
 
   const stranger_limits limits_;
   rate_limit handshakes_;
   line<newcomer, &newcomer::silence> silent_;  // oldest first
-  queue_line queue_;
+  line<newcomer_group, &newcomer_group::turn> turns_;
   std::map<newcomer_origin, newcomer_group> groups_;
   std::map<std::pair<std::size_t, std::uint64_t>, newcomer_group*> ranked_;
   std::size_t size_ = 0;

@@ -17,12 +17,7 @@ constexpr const char* honest_host = "127.0.0.2";
 constexpr const char* crowded_host = "127.0.0.3";
 
 plain_socket dial_from(const char* host, std::string_view address) {
-  const auto from = test::socket_address::parse(std::string{"ipv4://"} + host + ":0");
-  const auto to = test::socket_address::parse(address);
-  plain_socket made{::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  EXPECT_EQ(::bind(made.fd(), from.get(), from.size), 0);
-  EXPECT_EQ(::connect(made.fd(), to.get(), to.size), 0);
-  return made;
+  return plain_socket::connect(address, std::string{"ipv4://"} + host + ":0");
 }
 
 std::string opening() {
@@ -238,6 +233,55 @@ TEST_P(Newcomers, ThatSayNothingGoBeforeThoseThatBeganToSpeak) {
                              answer += slow.receive_some(100, 1ms);
                            }));
   EXPECT_EQ(at->stats().unconfirmed_dropped, 1U);
+}
+
+TEST_P(Newcomers, ThatSayNoHelloInTimeAreCountedAsLate) {
+  const auto at = open(4096, 256, {}, 100ms);
+  plain_socket slow = dial_from(crowded_host, at->address);
+  ASSERT_TRUE(slow.send(opening().substr(0, 1)));
+  EXPECT_TRUE(repeat_until([&] { return at->stats().strangers.late == 1; },
+                           [&] {
+                             at->turn();
+                             at->wait(1s);
+                           }));
+  EXPECT_EQ(slow.receive_some(), "");
+  EXPECT_EQ(at->stats().strangers.silent, 0U);
+  EXPECT_EQ(at->stats().unconfirmed_dropped, 1U);
+  at->turn();
+  ASSERT_EQ(at->problems.size(), 1U);
+  EXPECT_NE(at->problems[0].find("confirm_timeout"), std::string::npos) << at->problems[0];
+}
+
+TEST_P(Newcomers, ThatSendWhatNoPeerSendsAreCountedAsFaulty) {
+  const auto at = open(4096, 256);
+  plain_socket faulty = dial_from(crowded_host, at->address);
+  ASSERT_TRUE(faulty.send("GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_TRUE(repeat_until([&] { return at->stats().strangers.faulty == 1; }, [&] { at->turn(); }));
+  EXPECT_EQ(faulty.receive_some(), "");
+  EXPECT_EQ(at->stats().quarantined, 1U);
+  EXPECT_EQ(at->stats().unconfirmed_dropped, 0U);
+}
+
+TEST_P(Newcomers, ThatWaitToBeginEndTheSleepOfTheirListener) {
+  const auto at = open(4096, 256, {.handshakes_per_second = 1});
+  plain_socket first = dial_from(honest_host, at->address);
+  ASSERT_TRUE(first.send(opening()));
+  plain_socket second = dial_from(honest_host, at->address);
+  ASSERT_TRUE(second.send(opening()));
+  ASSERT_TRUE(second.send(as_string(detail::data_frame(as_bytes("a message"), true))));
+  ASSERT_TRUE(until_seen(*at, 2));
+  at->turn();
+  ASSERT_EQ(at->stats().strangers.delayed, 1U);
+  EXPECT_LE(at->longest_sleep(), 1s);
+  const auto begin = now();
+  std::string answer;
+  EXPECT_TRUE(repeat_until([&] { return !answer.empty(); },
+                           [&] {
+                             at->wait(30s);
+                             at->turn();
+                             answer += second.receive_some(100, 1ms);
+                           }));
+  EXPECT_LT(now() - begin, 9s) << "first_byte_timeout has ended its sleep";
 }
 
 TEST_P(Newcomers, BeginSoManyASecondAndNoneIsLost) {
