@@ -31,7 +31,8 @@ class door {
  public:
   virtual ~door() = default;
   virtual void turn() = 0;
-  virtual void sleep(std::chrono::nanoseconds longest) = 0;
+  virtual void wait(std::chrono::nanoseconds longest) = 0;
+  [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() = 0;
   [[nodiscard]] virtual channel_stats stats() = 0;
 
   std::string address;
@@ -41,16 +42,19 @@ class door {
 class door_of_receiver final : public door {
  public:
   door_of_receiver(std::uint32_t connections, std::uint32_t unconfirmed,
-                   const stranger_limits& limits) {
-    auto opened = receiver::open(
-        "ipv4://127.0.0.1:0",
-        {.spin = 0ns, .connections = connections, .unconfirmed = unconfirmed, .strangers = limits});
+                   const stranger_limits& limits, std::chrono::nanoseconds confirm_timeout) {
+    auto opened = receiver::open("ipv4://127.0.0.1:0", {.spin = 0ns,
+                                                        .connections = connections,
+                                                        .unconfirmed = unconfirmed,
+                                                        .confirm_timeout = confirm_timeout,
+                                                        .strangers = limits});
     EXPECT_TRUE(opened) << opened.error().text();
     inbox_ = std::make_unique<receiver>(std::move(*opened));
     inbox_->on_problem([this](const error& what) { problems.push_back(what.text()); });
     address = inbox_->address();
   }
-  void sleep(std::chrono::nanoseconds longest) override { (void)inbox_->wait(longest); }
+  void wait(std::chrono::nanoseconds longest) override { (void)inbox_->wait(longest); }
+  std::chrono::nanoseconds longest_sleep() override { return inbox_->longest_sleep(); }
   void turn() override {
     inbox_->poll([](bytes_view) {});
   }
@@ -62,13 +66,16 @@ class door_of_receiver final : public door {
 
 class door_of_set final : public door {
  public:
-  door_of_set(std::uint32_t connections, std::uint32_t unconfirmed, const stranger_limits& limits) {
-    address =
-        set_.listen("ipv4://127.0.0.1:0",
-                    {.connections = connections, .unconfirmed = unconfirmed, .strangers = limits});
+  door_of_set(std::uint32_t connections, std::uint32_t unconfirmed, const stranger_limits& limits,
+              std::chrono::nanoseconds confirm_timeout) {
+    address = set_.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = confirm_timeout},
+                                                 .connections = connections,
+                                                 .unconfirmed = unconfirmed,
+                                                 .strangers = limits});
     set_.on_problem = [this](const error& what) { problems.push_back(what.text()); };
   }
-  void sleep(std::chrono::nanoseconds longest) override { (void)set_.set->wait(longest); }
+  void wait(std::chrono::nanoseconds longest) override { (void)set_.set->wait(longest); }
+  std::chrono::nanoseconds longest_sleep() override { return set_.set->longest_sleep(); }
   void turn() override { set_.set->poll(); }
   channel_stats stats() override { return set_.set->stats(); }
 
@@ -79,10 +86,11 @@ class door_of_set final : public door {
 class Newcomers : public ::testing::TestWithParam<const char*> {
  protected:
   static std::unique_ptr<door> open(std::uint32_t connections, std::uint32_t unconfirmed,
-                                    const stranger_limits& limits = {}) {
+                                    const stranger_limits& limits = {},
+                                    std::chrono::nanoseconds confirm_timeout = 30s) {
     if (std::string_view{GetParam()} == "receiver")
-      return std::make_unique<door_of_receiver>(connections, unconfirmed, limits);
-    return std::make_unique<door_of_set>(connections, unconfirmed, limits);
+      return std::make_unique<door_of_receiver>(connections, unconfirmed, limits, confirm_timeout);
+    return std::make_unique<door_of_set>(connections, unconfirmed, limits, confirm_timeout);
   }
   // Until so many have been accepted or turned away.
   static bool until_seen(door& at, std::size_t count) {
@@ -128,6 +136,7 @@ TEST_P(Newcomers, OfOneAddressCrowdNobodyOfAnotherOut) {
   }
   EXPECT_TRUE(is_answered(*at, honest));
   EXPECT_EQ(at->stats().unconfirmed_dropped, 400U - 7U);
+  EXPECT_EQ(at->stats().strangers.crowded, 400U - 7U);
 }
 
 TEST_P(Newcomers, ThatFillAllPlacesLeaveOneForAnotherAddress) {
@@ -218,7 +227,7 @@ TEST_P(Newcomers, ThatSayNothingGoBeforeThoseThatBeganToSpeak) {
   ASSERT_TRUE(slow.send(opening().substr(0, 1)));
   ASSERT_TRUE(until_seen(*at, 2));
   at->turn();
-  at->sleep(1s);  // its time is up meanwhile
+  at->wait(1s);  // its time is up meanwhile
   EXPECT_EQ(at->stats().strangers.silent, 1U);
   at->turn();
   EXPECT_EQ(silent.receive_some(), "");
@@ -308,7 +317,7 @@ TEST_P(Newcomers, BeginSoManyASecondAndNoneIsLost) {
   EXPECT_TRUE(repeat_until([&] { return answered() == crowd.size(); },
                            [&] {
                              at->turn();
-                             at->sleep(100ms);
+                             at->wait(100ms);
                            }));
   EXPECT_GE(now() - begin, 1900ms);
   EXPECT_GE(at->stats().strangers.delayed, at_once);
@@ -349,7 +358,7 @@ TEST_P(Newcomers, ThatWaitToBeginCauseNoSpinning) {
     }
     for (const auto end = now() + 300ms; now() < end;) {
       at->turn();
-      at->sleep(end - now());
+      at->wait(end - now());
     }
     EXPECT_LT(asked, 40);
     EXPECT_EQ(at->stats().strangers.delayed, 4U);
