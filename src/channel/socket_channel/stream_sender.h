@@ -95,8 +95,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   void link_ended() noexcept;  // the link has closed itself and has the reason
   // Writes through the link, and ends it if it has closed itself.
   void flush_link() noexcept;
-  // Whether the TLS handshake has a time limit: else a silent host would keep the sender from its other
-  // addresses for ever.
+  // Whether the TLS handshake has a time limit: where the sender can dial again, or has another address to try. A
+  // silent host would keep it from that for ever.
   [[nodiscard]] bool limits_handshake() const noexcept {
     return !link_->secured() && (dialler_.dials_again() || dialler_.has_next());
   }
