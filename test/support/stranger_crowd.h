@@ -67,6 +67,7 @@ class stranger_crowd {
           come(count);
           while (!leaves_) {
             go_on();
+            // No wait for an event: the pace of those that say one byte at a time.
             std::this_thread::sleep_for(std::chrono::milliseconds{1});
           }
         }) {}

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "atbus/clock.hpp"
 #include "atbus/connection.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
@@ -236,7 +237,8 @@ TEST_P(ChannelOutOfMemory, ATimeIsUp) {
       [&] {
         auto p = open_pair(kind);
         (void)p->dialled.close(1ms);
-        std::this_thread::sleep_for(2ms);  // the linger time has passed without a poll
+        for (const auto over = now() + 1ms; now() <= over;)
+          std::this_thread::yield();  // the linger time passes without a poll
         return p;
       },
       [](pair_of_sets& p) {

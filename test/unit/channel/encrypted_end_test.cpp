@@ -103,6 +103,7 @@ class EncryptedPair : public ::testing::Test {
     all.insert(all.end(), unsent.begin(), unsent.end());
     EXPECT_EQ(all, texts(accepted, length));
   }
+  // wait() is what is tested: nothing happens meanwhile, and it sleeps until its time is up.
   void expect_sleep(connection_set& set) {
     for (int i = 0; i != 10; ++i) {
       set.poll();
