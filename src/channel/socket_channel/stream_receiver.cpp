@@ -1,18 +1,12 @@
 #include "channel/socket_channel/stream_receiver.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <new>
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
-#include "channel/handover/handed_lanes.h"
-#include "channel/shm/segment.h"
 #include "core/error_text.h"
-#include "system/random.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {
@@ -22,7 +16,6 @@ constexpr std::size_t read_space_size = 512 * 1024;
 // Most reads of one fill that find no message: a peer that sends only control frames, or its message byte by
 // byte, can't keep poll from returning.
 constexpr int most_reads = 16;
-constexpr std::chrono::nanoseconds never{0};
 
 }  // namespace
 
@@ -200,66 +193,6 @@ void stream_receiver::opening_moved(connection& of) noexcept {
   test_hook(step::offer_written);
 }
 
-error stream_receiver::make_lanes() {
-  receiver_options wanted = lane_options_;
-  wanted.message_limit = message_limit_;
-  auto opened = make_handed_receiver(address_, wanted);
-  if (!opened)
-    return opened.error();
-  std::unique_ptr<receiver_state, release_end> made{*opened};
-  made->on_problem([this](const error& what) { problem(what); });
-  epoll_event interest{.events = EPOLLIN, .data = {.ptr = made.get()}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->descriptor(), &interest) != 0)
-    return error_at(errc::system_error, address_, "can't watch its lanes", errno);
-  lanes_ = made.release();
-  return {};
-}
-
-void stream_receiver::offer_lane(connection& to) noexcept {
-  const fork_pause no_fork;
-  const auto told = [](const error& why) {
-    return error_of(why.code(), [&]() -> error {
-      return {why.code(), why.text() + "; messages go through the socket instead"};
-    });
-  };
-  if (lanes_ == nullptr && !lanes_refused_) {
-    const error refused = error_of(errc::out_of_memory, [this] { return make_lanes(); });
-    lanes_refused_ = !refused && refused.code() != errc::out_of_memory;
-    if (lanes_refused_)
-      problem(told(refused));
-    else if (!refused)
-      report(told(refused));
-  }
-  const bool may_have_one = lanes_ != nullptr && to.number < own_lanes().lane_count() &&
-                            is_of_our_user(to.link.descriptor());
-  if (may_have_one && !own_lanes().is_free(to.number))
-    own_lanes().free_ended_lanes();
-  // While its lane is not free, the socket serves: that is no problem to report.
-  if (may_have_one && own_lanes().is_free(to.number)) {
-    const error refused = error_of(errc::out_of_memory, [&]() -> error {
-      auto ends = own_lanes().hand_out(to.number);
-      if (!ends)
-        return ends.error();
-      to.has_lane = true;
-      to.link.offer_lane(to.number, std::move(ends->segment), std::move(ends->bell));
-      return {};
-    });
-    if (refused)
-      return;
-    report(told(refused));
-  }
-  to.link.offer_lane(no_lane, {}, {});
-}
-
-void stream_receiver::move_on_to_lane(connection& from) noexcept {
-  if (!from.has_lane || std::exchange(from.uses_lane, true))
-    return;
-  test_hook(step::switch_read);
-  own_lanes().open_gate(from.number);
-  moved_on_ = true;
-  test_hook(step::gate_opened);
-}
-
 void stream_receiver::write_controls(connection& of) noexcept {
   if (of.confirmed)
     (void)of.link.flush();
@@ -289,33 +222,6 @@ void stream_receiver::look_at_starved() noexcept {
       continue;
     write_controls(*c);
     busy_.join(*c);
-  }
-}
-
-bool stream_receiver::may_read(connection& stranger) noexcept {
-  constexpr std::size_t longest_hello = frame_size(control_payload_max);
-  if (newcomers_.says_too_much(stranger, longest_hello)) {
-    turn_away(stranger, stranger_end::talkative);
-    return false;
-  }
-  if (newcomers_.may_read(stranger, now(), strangers_))
-    return true;
-  busy_.leave(stranger);
-  current_ = nullptr;
-  watch(stranger);
-  report(error_at(errc::would_block, address_, handshake_waits));
-  return false;
-}
-
-void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept {
-  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time)
-    turn_away(*unconfirmed_.first(), stranger_end::late);
-  while (newcomer* const silent = newcomers_.next_too_silent(time))
-    turn_away(static_cast<connection&>(*silent), stranger_end::silent);
-  while (newcomer* const next = newcomers_.next_to_begin(time)) {
-    auto& begins = static_cast<connection&>(*next);
-    watch(begins);
-    busy_.join(begins);
   }
 }
 
@@ -437,141 +343,6 @@ status stream_receiver::wait(std::chrono::nanoseconds timeout) {
   }
   spin_.learn(now() - start);
   return {};
-}
-
-// --- accepting and ending connections
-
-void stream_receiver::accept_some() noexcept {
-  const fork_pause no_fork;
-  for (int i = 0; i < accepts_per_look; ++i) {
-    connection* goes = nullptr;
-    if (!has_room(goes))
-      return;
-    error refused;
-    file socket = door_.next(refused);
-    if (!socket) {
-      if (!refused)
-        report(std::move(refused));
-      return;
-    }
-    if (goes != nullptr)
-      turn_away(*goes, stranger_end::crowded);
-    if (!add(std::move(socket))) {
-      report(door_.refused(errno));
-      return;
-    }
-    if (newcomer* const one_of_many = newcomers_.next_of_too_many(*open_.back()))
-      turn_away(static_cast<connection&>(*one_of_many), stranger_end::crowded);
-  }
-}
-
-// Several unconfirmed connections of one address never keep others out: one of them is closed.
-bool stream_receiver::has_room(connection*& goes) noexcept {
-  const bool is_full = open_.size() >= most_connections_;
-  if (is_full && newcomers_.most_of_one() < 2) {
-    door_.rest(never);
-    return false;
-  }
-  if (!is_full && newcomers_.size() < most_unconfirmed_)
-    return true;
-  goes = static_cast<connection*>(newcomers_.next_to_go());
-  return goes != nullptr;
-}
-
-// A lane keeps its number while messages of its last sender wait in it.
-std::uint32_t stream_receiver::take_number() {
-  const std::size_t fresh = slots_.size();
-  auto taken = free_.empty() ? free_.end() : free_.end() - 1;
-  if (lanes_ != nullptr && !free_.empty()) {
-    own_lanes().free_ended_lanes();
-    const auto with_lane =
-        std::ranges::find_if(free_, [this](auto number) { return own_lanes().is_free(number); });
-    if (with_lane != free_.end())
-      taken = with_lane;
-    else if (fresh < std::min(most_connections_, own_lanes().lane_count()))
-      taken = free_.end();
-  }
-  if (taken != free_.end()) {
-    const std::uint32_t number = *taken;
-    free_.erase(taken);
-    return number;
-  }
-  if (slots_.size() == slots_.capacity())
-    slots_.reserve(std::max<std::size_t>(16, 2 * slots_.size()));
-  // Reserve here, so that the lists never grow in functions that must not fail.
-  free_.reserve(slots_.capacity());
-  open_.reserve(slots_.capacity());
-  ended_.reserve(slots_.capacity() + accepts_per_look);
-  slots_.emplace_back();
-  return static_cast<std::uint32_t>(fresh);
-}
-
-bool stream_receiver::add(file socket) noexcept {
-  hello own = own_;
-  own.session = random_word();
-  std::unique_ptr<connection> made;
-  std::uint32_t number = 0;
-  try {
-    auto tls = tls_.begin(tls_buffers_);
-    if (!tls) {
-      errno = ENOMEM;
-      return false;
-    }
-    made = std::make_unique<connection>(std::move(socket), own, space_, std::move(*tls));
-    newcomers_.join(*made, made->link, now());
-    number = take_number();
-  } catch (const std::bad_alloc&) {
-    if (made != nullptr)
-      newcomers_.leave(*made);
-    errno = ENOMEM;
-    return false;
-  }
-  slots_[number] = std::move(made);
-  connection& c = *slots_[number];
-  c.number = number;
-  c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
-  c.close_at = moment_after(now(), confirm_timeout_);
-  c.open_at = open_.size();
-  open_.push_back(&c);
-  unconfirmed_.join(c);
-  epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
-  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0) {
-    const int code = errno;
-    drop(c);
-    errno = code;
-    return false;
-  }
-  busy_.join(c);  // a dialling peer has usually sent its hello already
-  return true;
-}
-
-void stream_receiver::turn_away(connection& stranger, stranger_end why) noexcept {
-  ++dropped_;
-  count(why, strangers_);
-  report(error_of(explain(why).code(), [&]() -> error {
-    return {explain(why).code(), address_ + ": connection " + std::to_string(stranger.number) +
-                                     " is closed, " + explain(why).text()};
-  }));
-  drop(stranger);
-}
-
-void stream_receiver::drop(connection& ended) noexcept {
-  busy_.leave(ended);
-  // The sender may be gone, but messages in its lane are still delivered.
-  if (ended.has_lane) {
-    own_lanes().open_gate(ended.number);
-    moved_on_ = true;
-  }
-  unconfirmed_.leave(ended);
-  newcomers_.leave(ended);
-  if (current_ == &ended)
-    current_ = nullptr;
-  open_[ended.open_at] = open_.back();
-  open_[ended.open_at]->open_at = ended.open_at;
-  open_.pop_back();
-  ended.link.close({errc::closed});
-  free_.push_back(ended.number);
-  ended_.push_back(std::move(slots_[ended.number]));
 }
 
 // --- lifetime
