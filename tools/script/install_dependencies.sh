@@ -5,7 +5,7 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, and the cache servers that `atbus bench cache` compares with
+#   --all       the same, the cache servers that `atbus bench cache` compares with, and Python
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -45,10 +45,12 @@ jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
 '
-# Servers that `atbus bench cache` starts and compares with: with --all only.
+# With --all only: servers that `atbus bench cache` starts and compares with, and other languages.
 optional_all='
 memcached|has_command memcached|memcached|atbus bench cache
 Redis|has_command redis-server|redis-server|atbus bench cache
+Python 3.9 with headers|has_python|python3-dev|the Python module
+Python environments|has_python_venv|python3-venv|tests of the Python module
 '
 # With --aarch64 only.
 required_aarch64='
@@ -60,6 +62,12 @@ aarch64_packages='libuv1-dev libssl-dev libgtest-dev libmsgpack-cxx-dev libtomlp
 aarch64_libraries=/usr/local/lib/atbus/aarch64
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
+has_python() {
+  python3 -c 'import os, sys, sysconfig
+header = os.path.join(sysconfig.get_path("include"), "Python.h")
+sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
+}
+has_python_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 has_compiler() { find_compiler >/dev/null; }
 has_cmake() {
   has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22

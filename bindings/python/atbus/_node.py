@@ -1,0 +1,483 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import inspect
+from typing import Any, Callable, Generator, Iterable, NamedTuple, Optional, Union
+
+from . import _bus
+from ._errors import Code, Error, make_error
+
+Message = _bus.Message
+Command = _bus.Command
+version = _bus.version
+
+_SLEEP_S = 0.1  # so that signals are seen
+
+# Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
+Data = Union[bytes, bytearray, memoryview, str, Any]
+
+
+class Overflow(enum.IntEnum):
+    """What to do with a message for which there is no room."""
+
+    WOULD_BLOCK = 0
+    DROP_NEWEST = 1
+    DROP_OLDEST = 2
+    DISCONNECT = 3
+
+
+class Restart(enum.IntEnum):
+    """What to do with messages that an earlier incarnation of the receiver may have handled."""
+
+    REDELIVER = 0
+    REPORT = 1
+
+
+class Endpoint(enum.IntEnum):
+    """What has happened to another node."""
+
+    CONNECTED = 0
+    MOVED = 1
+    AWAY = 2
+    DISCONNECTED = 3
+    REFUSED = 4
+    SUPERSEDED = 5
+
+
+class Response(NamedTuple):
+    """The outcome of a request. With Code.ok, `data` is the reply; with request_failed, the reason."""
+
+    code: Code
+    source: int
+    data: bytes
+
+
+class Undelivered(NamedTuple):
+    """Messages that were accepted and not delivered."""
+
+    destination: int
+    type: int
+    data: bytes
+    outcome: Code
+    reason: Code
+    count: int
+
+
+class Pending:
+    """The outcome of a request or command that is not there yet.
+
+    `await pending` gives the reply (of a command: its values), or raises an Error. `pending.result()` does the same
+    without asyncio: it polls the node until the outcome is there.
+    """
+
+    def __init__(self, node, take):
+        self._node = node
+        self._take = take
+        self._outcome = None
+        self._handle = None
+        self._calls = []
+
+    def done(self) -> bool:
+        """Whether the outcome is there."""
+        return self._outcome is not None
+
+    def outcome(self) -> Any:
+        """The Response, or the (code, values) of a command; None while it is not there."""
+        return self._outcome
+
+    def add_done_callback(self, call: Callable[[Pending], Any]) -> None:
+        """Calls call(self) when the outcome is there."""
+        if self.done():
+            call(self)
+        else:
+            self._calls.append(call)
+
+    def cancel(self) -> bool:
+        """Ends the wait for a request: its outcome is Code.cancelled. False: it has another one, or is a command."""
+        return self._handle is not None and self._node._bus.cancel(self._handle)
+
+    def result(self) -> Any:
+        """Polls the node until the outcome is there; returns the reply, or raises an Error."""
+        while not self.done():
+            self._node._turn()
+        return self._take(self._outcome)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done():
+            waiting = asyncio.get_running_loop().create_future()
+            self.add_done_callback(lambda _: waiting.done() or waiting.set_result(None))
+            try:
+                yield from waiting
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        return self._take(self._outcome)
+
+    def _set(self, outcome):
+        self._outcome = outcome
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call(self)
+
+
+def _reply_of(response):
+    if response.code != Code.ok:
+        text = response.data.decode(errors="backslashreplace")
+        raise make_error(response.code, text)
+    return response.data
+
+
+def _values_of(outcome):
+    code, values = outcome
+    if code != Code.ok:
+        raise make_error(code, " ".join(values))
+    return values
+
+
+class Request:
+    """A request of another node, which has to be answered.
+
+    Attributes: source, type, data, redelivered, is_wanted. Calls: reply(data), fail(why).
+    """
+
+    __slots__ = ("_bus", "_answered")
+
+    def __init__(self, of):
+        self._bus = of
+        self._answered = False
+
+    source = property(lambda self: self._bus.source)
+    type = property(lambda self: self._bus.type)
+    data = property(lambda self: self._bus.data)
+    redelivered = property(lambda self: self._bus.redelivered)
+    is_wanted = property(lambda self: not self._answered and self._bus.is_wanted)
+
+    def reply(self, data: Data = b"") -> None:
+        """Sends the reply. After an error, such as WouldBlock, it still has to be answered."""
+        self._bus.reply(data)
+        self._answered = True
+
+    def fail(self, why: str = "") -> None:
+        """Answers that it has failed, and why."""
+        self._bus.fail(why)
+        self._answered = True
+
+
+class ThreadSender:
+    """Sends through a node from another thread: the first thread that uses it owns it."""
+
+    def __init__(self, node: Node):
+        self._bus = _bus.ThreadSender(node._bus)
+
+    def send(self, to: int, type: int, data: Data) -> None:
+        """Accepts a copy of the data; waits for room."""
+        self._bus.send(to, type, data)
+
+
+class Node:
+    """A node: one participant of the bus. `id` 0 makes a client.
+
+    Options have the names of atbus::node_options; times are in seconds: Node(7, token=secret, ping_interval=4).
+    One thread uses a node: the one that made it. Handlers run from poll, receive, run, shutdown and the asyncio loop;
+    what they raise is raised there.
+
+    `with Node(1) as node` closes it at the end; `async with Node(1) as node` also runs it on the asyncio loop.
+    """
+
+    def __init__(self, id: int, **options: Any):
+        self._bus = _bus.Node(id, options)
+        self._stopped = False
+        self._loop = None
+        self._timer = None
+        self._due = False
+        self._tasks = set()
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Node:
+        self.attach()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        self.close()
+
+    # What it is.
+
+    id = property(lambda self: self._bus.id(), doc="Its bus id.")
+    incarnation = property(lambda self: self._bus.incarnation(), doc="A random number of this incarnation.")
+    parent = property(lambda self: self._bus.parent(), doc="The id of the connected parent; 0 without one.")
+    is_open = property(lambda self: self._bus.is_open(), doc="False once it is closed.")
+    addresses = property(lambda self: self._bus.addresses(), doc="Where it listens.")
+    stats = property(lambda self: self._bus.stats(), doc="Its counters, a dict.")
+
+    # Who it talks to.
+
+    def listen(self, address: str) -> None:
+        """Listens at this address; any number of times."""
+        self._bus.listen(address)
+
+    def connect(self, id: int, address: str) -> None:
+        """Expects node `id` at this address, and dials it."""
+        self._bus.connect(id, address)
+        self._wake()
+
+    def disconnect(self, id: int) -> None:
+        """Ends the links to that node."""
+        self._bus.disconnect(id)
+        self._wake()
+
+    def set_policy(self, id: int, overflow: Overflow = Overflow.WOULD_BLOCK, deadline: float = 0.0) -> None:
+        """Sets the policy for messages to that node; `deadline` in seconds, 0: none."""
+        self._bus.set_policy(id, overflow, deadline)
+
+    def set_tokens(self, tokens: Iterable[str]) -> None:
+        """Replaces the tokens: the first is proven, all are accepted."""
+        self._bus.set_tokens(list(tokens))
+        self._wake()
+
+    def adopt(self) -> None:
+        """The calling thread owns the node from now on."""
+        self._bus.adopt()
+
+    # What it sends.
+
+    def send(self, to: int, type: int, data: Data) -> None:
+        """Accepts a copy of `data`: bytes, any buffer, or a str. Raises WouldBlock if there is no room."""
+        self._bus.send(to, type, data)
+        if self._loop is not None:
+            self._wake()
+
+    def try_send(self, to: int, type: int, data: Data) -> bool:
+        """As send; False if there is no room."""
+        taken = self._bus.try_send(to, type, data)
+        if self._loop is not None:
+            self._wake()
+        return taken
+
+    def send_required(self, to: int, type: int, data: Data) -> None:
+        """As send; the message waits until it is delivered, also while no route is known."""
+        self._bus.send_required(to, type, data)
+        self._wake()
+
+    def broadcast(self, type: int, data: Data, prefix: int = 0, length: int = 0) -> None:
+        """Sends to all nodes whose ids begin with the first `length` bits of `prefix`."""
+        self._bus.broadcast(prefix, length, type, data)
+        self._wake()
+
+    def request(self, to: int, type: int, data: Data = b"", timeout: float = 5.0) -> Pending:
+        """Asks that node something; a Pending with the reply."""
+        pending = Pending(self, _reply_of)
+        pending._handle = self._bus.request(
+            to, type, data, timeout, lambda code, source, reply: pending._set(Response(Code(code), source, reply))
+        )
+        self._wake()
+        return pending
+
+    def command(self, to: int, *words: str, timeout: float = 5.0) -> Pending:
+        """Sends that node a command: a name and arguments; a Pending with the values of the reply."""
+        pending = Pending(self, _values_of)
+        self._bus.command(to, list(words), timeout, lambda code, values: pending._set((Code(code), values)))
+        self._wake()
+        return pending
+
+    def thread_sender(self) -> ThreadSender:
+        """A ThreadSender, for one other thread."""
+        return ThreadSender(self)
+
+    # What it is told. Each sets a handler, None removes it, and each is a decorator too.
+
+    def on_message(self, handler: Optional[Callable[[Message], Any]]):
+        """handler(message): each message; see Message."""
+        self._bus.on_message(handler)
+        return handler
+
+    def on_request(self, handler: Optional[Callable[[Request], Any]] = None, *, type: Optional[int] = None):
+        """handler(request): requests of this type, or all others. What it returns is the reply, unless it is None:
+        then it has replied, or will. It may be a coroutine function on an asyncio loop."""
+        if handler is None:
+            return lambda real: self.on_request(real, type=type)
+        answer = self._answering(handler)
+        if type is None:
+            self._bus.on_any_request(answer)
+        else:
+            self._bus.on_request(type, answer)
+        return handler
+
+    def on_command(self, handler: Optional[Callable[[Command], Any]]):
+        """handler(command): command.words, command.reply(values), command.fail(why)."""
+        self._bus.on_command(handler)
+        return handler
+
+    def on_undelivered(self, handler: Optional[Callable[[Undelivered], Any]]):
+        """handler(undelivered): messages that were accepted and not delivered."""
+        self._bus.on_undelivered(
+            handler
+            and (
+                lambda to, type, data, outcome, reason, count: handler(
+                    Undelivered(to, type, data, Code(outcome), Code(reason), count)
+                )
+            )
+        )
+        return handler
+
+    def on_endpoint(self, handler: Optional[Callable[[int, Endpoint], Any]]):
+        """handler(id, event): the state of another node changes; see Endpoint."""
+        self._bus.on_endpoint(handler and (lambda id, event: handler(id, Endpoint(event))))
+        return handler
+
+    def on_writable(self, handler: Optional[Callable[[int], Any]]):
+        """handler(id): there is room for that node again after a WouldBlock."""
+        self._bus.on_writable(handler)
+        return handler
+
+    def on_log(self, handler: Optional[Callable[[str], Any]]):
+        """handler(line): lines for operators."""
+        self._bus.on_log(handler)
+        return handler
+
+    # How it runs.
+
+    def poll(self, messages: int = 0) -> int:
+        """Sends, receives and calls handlers; never blocks. Returns how many messages were delivered."""
+        return self._bus.poll(messages)
+
+    def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> list:
+        """Polls, and returns a list of messages in place of calling on_message. Their data are memoryviews of one
+        bytes object. Waits for the first one for at most `timeout` seconds (None: no limit)."""
+        got = self._bus.receive(messages)
+        if not got and timeout != 0:
+            if self.wait(timeout):
+                got = self._bus.receive(messages)
+        return got
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Sleeps until poll has something to do (True) or `timeout` seconds are over (False; None: no limit)."""
+        if timeout is not None:
+            return self._bus.wait(timeout)
+        while not self._bus.wait(_SLEEP_S):
+            pass
+        return True
+
+    def flush(self) -> None:
+        """Sends what is queued now, instead of at the next poll."""
+        self._bus.flush()
+
+    def run(self) -> None:
+        """Polls and waits until stop() is called."""
+        self._stopped = False
+        while not self._stopped and self.is_open:
+            self._turn()
+        if self.is_open:
+            self._bus.flush()
+
+    def stop(self) -> None:
+        """Makes run() return."""
+        self._stopped = True
+
+    def shutdown(self, deadline: float = 5.0) -> bool:
+        """Waits for the outcome of all messages, says goodbye, and ends the node. False: some have no outcome."""
+        self._detach()
+        return self._bus.shutdown(deadline) == Code.ok
+
+    def close(self) -> None:
+        """Ends the node at once."""
+        self._detach()
+        self._bus.close()
+
+    def attach(self) -> None:
+        """Runs the node on the running asyncio loop, until it is closed."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._bus.descriptor(), self._on_loop)
+        self._wake()
+
+    def _turn(self):
+        self._bus.poll(0)
+        self._bus.wait(_SLEEP_S)
+
+    def _wake(self):
+        if self._loop is not None and not self._due:
+            self._due = True
+            self._loop.call_soon(self._on_loop)
+
+    def _on_loop(self):
+        self._due = False
+        if self._loop is None:
+            return
+        try:
+            self._bus.finish_sleep()
+            self._bus.poll(256)
+        finally:
+            self._sleep_on_loop()
+
+    def _sleep_on_loop(self):
+        if self._loop is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._bus.is_open():
+            self._detach()
+        elif not self._bus.prepare_sleep():
+            self._wake()
+        elif (longest := self._bus.longest_sleep()) >= 0:
+            self._timer = self._loop.call_later(longest * 1e-9, self._on_loop)
+
+    def _detach(self):
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if (descriptor := self._bus.descriptor()) >= 0:
+            loop.remove_reader(descriptor)
+
+    def _answering(self, handler):
+        def answer(of):
+            request = Request(of)
+            try:
+                value = handler(request)
+            except BaseException as raised:
+                _fail(request, raised)
+                raise
+            if inspect.iscoroutine(value):
+                self._start(request, value)
+            elif value is not None:
+                request.reply(value)
+
+        return answer
+
+    def _start(self, request, coroutine):
+        if self._loop is None:
+            coroutine.close()
+            request.fail("the node runs on no asyncio loop")
+            raise RuntimeError("a handler that is a coroutine needs `async with Node(...)`")
+
+        async def answer():
+            try:
+                value = await coroutine
+                if value is not None:
+                    request.reply(value)
+                    self._wake()
+            except BaseException as raised:
+                _fail(request, raised)
+                self._wake()
+                raise
+
+        task = self._loop.create_task(answer())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _fail(request, raised):
+    if not request._answered:
+        try:
+            request.fail(f"{type(raised).__name__}: {raised}")
+        except Error:
+            pass  # the node has ended

@@ -1,0 +1,455 @@
+"""Nodes in Python, over real sockets and shared memory."""
+
+import asyncio
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import atbus
+
+_count = itertools.count()
+
+
+def new_address():
+    return f"unix://@atbus-py-{os.getpid()}-{next(_count)}"
+
+
+def until(nodes, done, longest=20):
+    limit = time.monotonic() + longest
+    while not done():
+        assert time.monotonic() < limit, "it has not happened"
+        for node in nodes:
+            node.poll()
+        nodes[0].wait(0.001)
+
+
+@pytest.fixture
+def pair():
+    with atbus.Node(1) as one, atbus.Node(2) as two:
+        two.listen(new_address())
+        one.connect(2, two.addresses[0])
+        events = []
+        one.on_endpoint(lambda id, event: events.append((id, event)))
+        until([one, two], lambda: events)
+        assert events == [(2, atbus.Endpoint.CONNECTED)]
+        yield one, two
+
+
+def test_messages_have_their_bytes_and_types(pair):
+    one, two = pair
+    got = []
+    two.on_message(got.append)
+    one.send(2, 7, b"bytes")
+    one.send(2, 8, "text \u00e4")
+    one.send(2, 9, memoryview(bytearray(b"xview"))[1:])
+    one.send(2, 10, b"")
+    one.send_required(2, 11, b"required")
+    one.broadcast(12, b"all")
+    until([one, two], lambda: len(got) == 6)
+    assert [(m.source, m.type, m.data) for m in got] == [
+        (1, 7, b"bytes"),
+        (1, 8, "text \u00e4".encode()),
+        (1, 9, b"view"),
+        (1, 10, b""),
+        (1, 11, b"required"),
+        (1, 12, b"all"),
+    ]
+    assert not got[0].redelivered
+    assert one.stats["accepted"] >= 5
+
+
+def test_batches_are_views_that_stay_valid(pair):
+    one, two = pair
+    sent = [str(i).encode() * (i % 50) for i in range(3000)]
+    got = []
+    for data in sent:
+        while not one.try_send(2, 1, data):
+            one.poll()
+            got += two.receive()
+
+    def receive():
+        got.extend(two.receive(100))
+        return len(got) == len(sent)
+
+    until([one], receive)
+    assert [bytes(m.data) for m in got] == sent
+    assert isinstance(got[0].data, memoryview)
+    numpy = pytest.importorskip("numpy")
+    assert bytes(numpy.frombuffer(got[7].data, dtype="u1")) == sent[7]
+
+
+def test_receive_waits(pair):
+    one, two = pair
+    assert two.receive(timeout=0.01) == []
+    one.send(2, 0, b"text")
+    one.flush()
+    got = []
+    until([one], lambda: got.extend(two.receive(timeout=0.1)) or got)
+    assert bytes(got[0].data) == b"text"
+
+
+def test_requests_are_answered(pair):
+    one, two = pair
+    kept = []
+
+    @two.on_request(type=1)
+    def _(request):
+        assert (request.source, request.type) == (1, 1)
+        return request.data.upper()
+
+    @two.on_request
+    def _(request):
+        if request.type == 2:
+            kept.append(request)
+        elif request.type == 3:
+            request.fail("why not")
+        else:
+            raise ValueError("its handler raises")
+
+    def ask(type):
+        pending = one.request(2, type, b"shout")
+        until([one, two], pending.done)
+        return pending
+
+    assert ask(1).result() == b"SHOUT"
+    with pytest.raises(atbus.Error) as failed:
+        ask(3).result()
+    assert failed.value.code == atbus.Code.request_failed
+    assert str(failed.value) == "why not"
+    later = one.request(2, 2, b"later")
+    until([one, two], lambda: kept)
+    assert kept[0].is_wanted and not later.done()
+    kept[0].reply(b"now")
+    assert not kept[0].is_wanted
+    with pytest.raises(atbus.Error):
+        kept[0].reply(b"again")
+    until([one, two], later.done)
+    assert later.result() == b"now"
+    cancelled = one.request(2, 2, b"")
+    assert cancelled.cancel()
+    until([one, two], cancelled.done)
+    assert cancelled.outcome().code == atbus.Code.cancelled
+    pending = one.request(2, 4, b"")
+    with pytest.raises(ValueError):
+        until([one, two], pending.done)
+    until([one, two], pending.done)
+    assert pending.outcome().data == b"ValueError: its handler raises"
+
+
+def test_result_polls_by_itself():
+    with atbus.Node(1) as one:
+        one.on_request(lambda request: request.data)
+        assert one.request(1, 0, b"self").result() == b"self"
+
+
+def test_commands_are_answered(pair):
+    one, two = pair
+
+    @two.on_command
+    def _(command):
+        if command.words[0] == "add":
+            command.reply([str(sum(map(int, command.words[1:])))])
+        else:
+            command.fail(["no", "such"])
+
+    for words, expected in ((("add", "2", "3"), ["5"]), (("stop",), None)):
+        pending = one.command(2, *words)
+        until([one, two], pending.done)
+        if expected:
+            assert pending.result() == expected
+        else:
+            with pytest.raises(atbus.Error, match="no such"):
+                pending.result()
+
+
+def test_what_is_not_delivered_is_told(pair):
+    one, two = pair
+    told = []
+    one.on_undelivered(told.append)
+    one.set_policy(3, deadline=0.01)
+    one.connect(3, new_address())
+    one.send(3, 5, b"late")
+    until([one, two], lambda: told)
+    assert told[0].destination == 3 and told[0].type == 5 and told[0].data == b"late"
+    assert told[0].outcome == atbus.Code.not_delivered and told[0].reason == atbus.Code.timed_out
+
+
+def test_a_full_queue_is_would_block_until_there_is_room():
+    with atbus.Node(1, send_buffer_size=1) as one, atbus.Node(2) as two:
+        one.connect(2, address := new_address())
+        writable = []
+        one.on_writable(writable.append)
+        with pytest.raises(atbus.WouldBlock):
+            for _ in range(100_000):
+                one.send(2, 0, b"x" * 1000)
+        assert not one.try_send(2, 0, b"x" * 1000)
+        two.listen(address)
+        until([one, two], lambda: writable)
+        assert writable == [2]
+
+
+def test_errors_say_what_to_do():
+    for options, text in (
+        ({"tokens": "x"}, "there is no option tokens"),
+        ({"token": "short"}, "16"),
+        ({"children": "no range"}, "range"),
+        ({"message_limit": "many"}, "message_limit"),
+        ({"ping_interval": -1.0}, "ping_interval"),
+        ({"ping_interval": float("nan")}, "not a number"),
+    ):
+        with pytest.raises(atbus.Error, match=text) as failed:
+            atbus.Node(1, **options)
+        assert failed.value.code == atbus.Code.invalid_argument
+    with atbus.Node(
+        1, token=["the first token of this test", "another one of this test"], overflow=atbus.Overflow.DROP_OLDEST
+    ):
+        pass
+    with atbus.Node(1) as node:
+        with pytest.raises(atbus.Error) as failed:
+            node.send(3, 0, b"")
+        assert failed.value.code == atbus.Code.no_route
+        with pytest.raises(TypeError):
+            node.send(1, 0, 17)
+        with pytest.raises(TypeError):
+            node.send("one", 0, b"")
+        with pytest.raises(atbus.Error):
+            node.listen("nowhere://x")
+
+
+def test_a_handler_that_raises_raises_from_poll():
+    with atbus.Node(1) as node:
+        seen = []
+
+        @node.on_message
+        def _(message):
+            seen.append(message.data)
+            if message.data == b"1":
+                raise KeyError("of the handler")
+
+        for i in range(3):
+            node.send(1, 0, str(i))
+        with pytest.raises(KeyError):
+            while len(seen) < 3:
+                node.poll()
+        until([node], lambda: len(seen) == 3)
+
+
+def test_nothing_works_once_it_is_closed():
+    node = atbus.Node(1)
+    node.on_request(lambda r: b"")
+    pending = node.request(1, 0, b"")
+    node.close()
+    node.close()
+    assert not node.is_open
+    assert pending.done() and pending.outcome().code == atbus.Code.closed
+    for call in (
+        lambda: node.send(1, 0, b""),
+        lambda: node.poll(),
+        lambda: node.receive(),
+        lambda: node.wait(0),
+        lambda: node.listen(new_address()),
+        lambda: node.on_message(print),
+    ):
+        with pytest.raises(atbus.Closed):
+            call()
+
+
+def test_it_may_be_closed_by_its_handlers():
+    node = atbus.Node(1)
+    node.on_message(lambda m: node.close())
+    node.send(1, 0, b"")
+    while node.is_open:
+        node.poll()
+
+
+def test_another_thread_is_refused_and_may_adopt():
+    node = atbus.Node(1)
+    told = []
+
+    def other():
+        try:
+            node.send(1, 0, b"")
+        except atbus.Error as error:
+            told.append(str(error))
+        node.adopt()
+        node.send(1, 0, b"")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert "another thread" in told[0]
+    node.adopt()
+    node.close()
+
+
+def test_other_threads_send():
+    with atbus.Node(1) as node:
+        got = []
+        node.on_message(lambda m: got.append(int(m.data)))
+
+        def work(sender, first):
+            for i in range(first, first + 500):
+                sender.send(1, 0, str(i))
+
+        threads = [threading.Thread(target=work, args=(node.thread_sender(), 1000 * k)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        until([node], lambda: len(got) == 1500)
+        for thread in threads:
+            thread.join()
+        for k in range(3):
+            mine = [i for i in got if i // 1000 == k]
+            assert mine == sorted(mine)
+
+
+def test_run_ends_by_stop_and_by_a_signal():
+    with atbus.Node(1) as node:
+        node.on_message(lambda m: node.stop())
+        node.send(1, 0, b"stop")
+        node.run()
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            node.run()
+
+
+def test_waiting_lets_other_threads_run():
+    with atbus.Node(1) as node:
+        ran = []
+        thread = threading.Thread(target=lambda: ran.append(time.monotonic()))
+        start = time.monotonic()
+        thread.start()
+        node.wait(0.3)
+        thread.join()
+        assert ran[0] < start + 0.25
+
+
+def test_a_forked_child_sends_nothing(pair):
+    one, two = pair
+    child = os.fork()
+    if child == 0:
+        try:
+            one.send(2, 0, b"of the child")
+        except atbus.Error:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    got = []
+    two.on_message(lambda m: got.append(m.data))
+    one.send(2, 0, b"of the parent")
+    until([one, two], lambda: got)
+    assert got == [b"of the parent"]
+
+
+def test_asyncio():
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+
+            @two.on_request
+            async def _(request):
+                await asyncio.sleep(0.01)
+                if request.type == 1:
+                    raise ValueError("in a task")
+                return request.data[::-1]
+
+            answers = await asyncio.gather(*(one.request(2, 0, str(i)) for i in range(10, 60)))
+            assert answers == [str(i)[::-1].encode() for i in range(10, 60)]
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            with pytest.raises(atbus.Error, match="ValueError: in a task"):
+                await one.request(2, 1)
+            with pytest.raises(atbus.TimedOut):
+                two.on_request(lambda r: kept.append(r))
+                await one.request(2, 0, timeout=0.05)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(one.request(2, 0, timeout=60), 0.05)
+            got = asyncio.get_running_loop().create_future()
+            two.on_message(lambda m: got.set_result(m.data))
+            one.send(2, 0, b"message")
+            assert await asyncio.wait_for(got, 20) == b"message"
+
+    kept = []
+    asyncio.run(main())
+
+
+def test_an_idle_node_on_asyncio_does_not_spin():
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+            await asyncio.sleep(0.3)
+            before = time.process_time()
+            await asyncio.sleep(0.5)
+            assert time.process_time() - before < 0.1
+
+    asyncio.run(main())
+
+
+def test_a_receiver_that_is_killed_loses_nothing():
+    receiver = """
+import atbus, os, sys
+node = atbus.Node(2)
+node.listen(sys.argv[1])
+log = open(sys.argv[2], "a", buffering=1)
+@node.on_message
+def _(m):
+    if m.data == b"end": node.stop()
+    log.write(m.data.decode() + (" again" if m.redelivered else "") + "\\n")
+node.run()
+"""
+    name = f"atbus-py-kill-{os.getpid()}"
+    log = f"/dev/shm/{name}.log"
+    try:
+        with atbus.Node(1) as node:
+            node.connect(2, f"shm://{name}")
+            start = lambda: subprocess.Popen([sys.executable, "-c", receiver, f"shm://{name}", log])
+            process = start()
+            for i in range(20_000):
+                while not node.try_send(2, 0, str(i)):
+                    node.poll()
+                    node.wait(0.01)
+                if i % 4000 == 3999:
+                    process.kill()
+                    process.wait()
+                    process = start()
+            while not node.try_send(2, 0, "end"):
+                node.poll()
+            until([node], lambda: process.poll() is not None, 60)
+        lines = open(log).read().split("\n")
+        numbers = [line for line in lines if line and not line.endswith("again")]
+        assert sorted(
+            {int(n) for n in numbers if n != "end"} | {int(l.split()[0]) for l in lines if l.endswith("again")}
+        ) == list(range(20_000))
+        assert len(numbers) == len(set(numbers))
+    finally:
+        for path in (log, f"/dev/shm/atbus-segment.{name}", f"/dev/shm/atbus-bell.{name}"):
+            if os.path.exists(path):
+                os.unlink(path)
+
+
+def test_a_million_messages_leave_nothing_behind():
+    with atbus.Node(1) as node:
+        node.on_message(lambda m: None)
+
+        def send(count):
+            for _ in range(count):
+                node.send(1, 0, b"x" * 100)
+                node.poll()
+
+        def memory():
+            gc.collect()
+            with open("/proc/self/statm") as statm:
+                return int(statm.read().split()[1]) * 4096
+
+        send(10_000)
+        before = memory()
+        send(200_000)
+        assert memory() - before < 2 << 20
