@@ -22,8 +22,8 @@ using namespace nb::literals;
 
 namespace {
 
-nb::object error_class;        // atbus.Error
-PyTypeObject* message_class;   // atbus.Message
+nb::object error_class;       // atbus.Error
+PyTypeObject* message_class;  // atbus.Message
 
 [[noreturn]] void raise(int code, const std::string& text) {
   const nb::object made = error_class(code, text);
@@ -130,7 +130,9 @@ class kept {
 class request : public kept<atbus_request, atbus_request_free> {
  public:
   explicit request(atbus_request* taken)
-      : kept(taken), source(atbus_request_source(taken)), type(atbus_request_type(taken)),
+      : kept(taken),
+        source(atbus_request_source(taken)),
+        type(atbus_request_type(taken)),
         redelivered(atbus_request_redelivered(taken) != 0) {
     std::size_t size = 0;
     const void* const bytes = atbus_request_bytes(taken, &size);
@@ -262,7 +264,8 @@ struct option_texts {
   std::vector<std::unique_ptr<std::string>> others;
 
   const char* keep(nb::handle value) {
-    return others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value)))->c_str();
+    return others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value)))
+        ->c_str();
   }
 };
 
@@ -272,7 +275,8 @@ std::vector<std::string> texts_of(nb::handle value) {
   return nb::cast<std::vector<std::string>>(value);
 }
 
-bool set_text(atbus_node_options& to, const std::string& name, nb::handle value, option_texts& all) {
+bool set_text(atbus_node_options& to, const std::string& name, nb::handle value,
+              option_texts& all) {
   const std::pair<const char*, const char**> places[] = {
       {"circuit_secret", &to.circuit_secret},
       {"certificate_chain", &to.certificate_chain},
@@ -310,9 +314,12 @@ bool set_time(atbus_node_options& to, const std::string& name, nb::handle value)
 
 bool set_amount(atbus_node_options& to, const std::string& name, nb::handle value) {
   const std::pair<const char*, std::uint64_t*> large[] = {
-      {"message_limit", &to.message_limit},       {"send_buffer_size", &to.send_buffer_size},
-      {"send_buffer_number", &to.send_buffer_number}, {"sessions", &to.sessions},
-      {"clients", &to.clients},                   {"requests", &to.requests},
+      {"message_limit", &to.message_limit},
+      {"send_buffer_size", &to.send_buffer_size},
+      {"send_buffer_number", &to.send_buffer_number},
+      {"sessions", &to.sessions},
+      {"clients", &to.clients},
+      {"requests", &to.requests},
       {"strangers_bytes", &to.strangers_bytes}};
   for (const auto& [key, place] : large) {
     if (name == key) {
@@ -482,10 +489,9 @@ void set_on_undelivered(node& of, nb::object handler) {
       [](void* user, const atbus_undelivered* what) {
         const nb::gil_scoped_acquire lock;
         const nb::object handler = node_of(user).on_undelivered;
-        node_of(user).call_handler(handler, what->destination, what->type,
-                                   to_bytes(what->bytes, what->size),
-                                   static_cast<int>(what->outcome),
-                                   static_cast<int>(what->reason), what->count);
+        node_of(user).call_handler(
+            handler, what->destination, what->type, to_bytes(what->bytes, what->size),
+            static_cast<int>(what->outcome), static_cast<int>(what->reason), what->count);
       },
       &of));
 }
@@ -708,8 +714,7 @@ class thread_sender {
   void send(std::uint64_t to, std::uint32_t type, nb::handle data) {
     const buffer bytes{data};
     for (;;) {
-      const atbus_code how =
-          atbus_thread_sender_send(self_, to, type, bytes.data(), bytes.size());
+      const atbus_code how = atbus_thread_sender_send(self_, to, type, bytes.data(), bytes.size());
       if (how != ATBUS_WOULD_BLOCK)
         return check(how);
       {
@@ -776,7 +781,8 @@ NB_MODULE(_bus, m) {
       .def("id", [](node& of) { return atbus_node_id(of.self()); })
       .def("incarnation", [](node& of) { return atbus_node_incarnation(of.self()); })
       .def("parent", [](node& of) { return atbus_node_parent(of.self()); })
-      .def("listen", [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), a.c_str())); })
+      .def("listen",
+           [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), a.c_str())); })
       .def("addresses", &addresses)
       .def("connect",
            [](node& of, std::uint64_t id, const std::string& address) {

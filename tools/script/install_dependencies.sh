@@ -5,7 +5,7 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, and Python
+#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -51,6 +51,10 @@ memcached|has_command memcached|memcached|atbus bench cache
 Redis|has_command redis-server|redis-server|atbus bench cache
 Python 3.9 with headers|has_python|python3-dev|the Python module
 Python environments|has_python_venv|python3-venv|tests of the Python module
+Lua 5.4|has_command lua5.4|lua5.4|tests of the Lua module
+Lua 5.4, its headers|has_library lua5.4 5.4|liblua5.4-dev|the Lua module
+LuaJIT|has_command luajit|luajit|tests of the Lua module
+LuaJIT, its headers|has_library luajit 2.0|libluajit-5.1-dev|the Lua module
 '
 # With --aarch64 only.
 required_aarch64='

@@ -25,5 +25,6 @@ heading "test"
 cd "$root/build/release"
 run_ctest "$PWD" ctest --output-on-failure --no-tests=error --parallel "$test_jobs" "$@" </dev/null
 if [ ${#all[@]} -ne 0 ]; then
+  "$root/tools/script/test_lua.sh"
   "$root/tools/script/test_python.sh"
 fi
