@@ -68,6 +68,7 @@ void for_each_field(Body& body, const Field& field) {
   if constexpr (std::same_as<type, turned_away_body>) {
     field(1, "number", body.number);
     field(2, "type", body.type);
+    field(3, "handled", body.handled);
   }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);

@@ -180,7 +180,8 @@ struct in_hand_body {
 struct turned_away_body {
   static constexpr auto kind = message_kind::turned_away;
   std::uint64_t number = 0;
-  std::uint64_t type = 0;  // the user's
+  std::uint64_t type = 0;     // the user's
+  std::uint64_t handled = 0;  // as of acknowledge_body, with this message
   friend bool operator==(const turned_away_body&, const turned_away_body&) = default;
 };
 

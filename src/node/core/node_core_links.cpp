@@ -108,8 +108,8 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   acknowledgements_.count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      if (!admits(by.instance.id, head, &by)) [[unlikely]]
-        return;
+      if (!admits(by.instance.id, head)) [[unlikely]]
+        return turn_away(by, head);
       if (!inbox_.deliver_any(by.instance, head, payload_of(message),
                               redelivered || (head.flags & flag_redelivered) != 0,
                               is_here(by.host))) [[unlikely]]
@@ -126,31 +126,36 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   }
 }
 
-// Of a message; requests and commands are answered where they are handled. `by`: its sender is told over that
-// link; null: there is none. The sender then has its outcome: nothing of the link may report it again.
-bool node_core::admits(bus_id source, const message_head& head, session* by) {
-  if ((head.flags & exchange_flags) != 0 || source == bus_id{} ||
-      access_.admits(source, message_class::message, head.type))
-    return true;
-  if (by == nullptr)
-    return false;
-  if (by->keeps && by->handled != by->told)
-    (void)acknowledgements_.acknowledge(*by, node_.now());
-  output_.say(*by, turned_away_body{.number = by->of->in.position().last, .type = head.type},
+// Of a message; requests and commands are answered where they are handled.
+bool node_core::admits(bus_id source, const message_head& head) noexcept {
+  return (head.flags & exchange_flags) != 0 || source == bus_id{} ||
+         access_.admits(source, message_class::message, head.type);
+}
+
+// Says so of the last message of the flow. That is its acknowledgement too: an earlier one would settle the
+// message before its sender knows why.
+void node_core::turn_away(session& by, const message_head& head) {
+  output_.say(by,
+              turned_away_body{
+                  .number = by.of->in.position().last, .type = head.type, .handled = by.handled},
               message_purpose::data);
-  return false;
 }
 
 void node_core::turned_away(session& from, const turned_away_body& body) {
   peer& of = *from.of;
-  if (body.number <= of.turned_away || body.number > of.out.last_sent() ||
-      !events_.tell_before_message(&from))
-    return;
-  held_message what;
-  what.number = body.number;
-  what.type = static_cast<std::uint32_t>(body.type);
-  events_.report(of.id, std::move(what), errc::denied);
-  of.turned_away = body.number;
+  const bool goes_on = events_.tell_before_message(&from);
+  if (node_.closed || (from.keeps && !goes_on))
+    return;  // the link has the message still, and its end settles it; a lane has it no more
+  output_.close_path();
+  if (body.number > of.turned_away && body.number <= of.out.last_sent()) {
+    held_message what;
+    what.number = body.number;
+    what.type = static_cast<std::uint32_t>(body.type);
+    events_.report(of.id, std::move(what), errc::denied);
+    of.turned_away = body.number;
+  }
+  if (from.keeps)
+    acknowledged(from, body.handled);
 }
 
 bool node_core::may_go(bus_id to, const held_message& what) noexcept {
@@ -480,7 +485,7 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
             " to an earlier incarnation of this node is not carried out: " + "its time is over");
     return true;
   }
-  if (!admits(source.id, head, nullptr))
+  if (!admits(source.id, head))
     return true;
   if (!events_.tell_before_message(nullptr))
     return false;

@@ -137,7 +137,7 @@ class anything {
       case 14:
         return draw(2) == 0   ? encoded(cancel_body{number()})
                : draw(2) == 0 ? encoded(in_hand_body{number()})
-                              : encoded(turned_away_body{number(), number()});
+                              : encoded(turned_away_body{number(), number(), number()});
       case 15:
       case 16:
         return request();

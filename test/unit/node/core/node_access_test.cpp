@@ -272,6 +272,40 @@ TEST_F(NodeAccess, SettlesEachMessageOnceThoughAHandlerDisconnects) {
     EXPECT_EQ(count, 1) << number;
 }
 
+// What was acknowledged is reported, also if the handler that is told of it ends the link.
+TEST_F(NodeAccess, LosesNoMessageThoughAHandlerDisconnects) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  std::map<std::uint64_t, int> outcomes;
+  one.core().handlers().on_undelivered = [&](const undelivered& what) {
+    ++outcomes[what.number()];
+    (void)one.node.user().disconnect(2);
+  };
+  for (int i = 0; i != 30; ++i)
+    ASSERT_TRUE(one.node.user().send(2, 8, "text"));
+  one.node.wake();
+  net.run_for(60s);
+  EXPECT_EQ(outcomes.size(), 30U);
+  for (const auto& [number, count] : outcomes)
+    EXPECT_EQ(count, 1) << number;
+}
+
+// run() and shutdown() end when all is settled: nothing is told any more after that.
+TEST_F(NodeAccess, SettlesNoMessageBeforeItIsReported) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  net.conditions.kernel_holds = 1;  // each message comes alone
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  for (std::size_t sent = 1; sent <= 30; ++sent) {
+    EXPECT_TRUE(one.send(2, "no"));
+    ASSERT_TRUE(net.run_until([&] { return node_access::is_settled(one.node.user()); }, 5s));
+    EXPECT_EQ(one.reports.size(), sent);
+  }
+}
+
 TEST_F(NodeAccess, ReportsWhatWaitsAndMayNotBeSentAnyMore) {
   write("register = \"any\"\nsend = \"any\"\n");
   party one{net, 1, with_rules()};
