@@ -69,6 +69,7 @@ void for_each_field(Body& body, const Field& field) {
     field(1, "number", body.number);
     field(2, "type", body.type);
     field(3, "handled", body.handled);
+    field(4, "redelivered", body.redelivered);
   }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);

@@ -182,6 +182,7 @@ struct turned_away_body {
   std::uint64_t number = 0;
   std::uint64_t type = 0;     // the user's
   std::uint64_t handled = 0;  // as of acknowledge_body, with this message
+  bool redelivered = false;   // an earlier incarnation may have handled it
   friend bool operator==(const turned_away_body&, const turned_away_body&) = default;
 };
 

@@ -155,7 +155,7 @@ class node_core final : private link_events {
   bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   [[nodiscard]] bool admits(bus_id source, const message_head& head) noexcept;
-  void turn_away(session& by, const message_head& head);
+  void turn_away(session& by, std::uint32_t type, bool redelivered);
   void turned_away(session& from, const turned_away_body& body);
   [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   void apply_access();

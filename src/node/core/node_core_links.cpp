@@ -106,13 +106,13 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
   if ((head.flags & flag_acknowledge) != 0)
     acknowledgements_.acknowledge_at_once(by);
   acknowledgements_.count_handled(by, true);
+  const bool is_marked = redelivered || (head.flags & flag_redelivered) != 0;
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
       if (!admits(by.instance.id, head)) [[unlikely]]
-        return turn_away(by, head);
-      if (!inbox_.deliver_any(by.instance, head, payload_of(message),
-                              redelivered || (head.flags & flag_redelivered) != 0,
-                              is_here(by.host))) [[unlikely]]
+        return turn_away(by, head.type, is_marked);
+      if (!inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
+          [[unlikely]]
         sessions_.violation(
             by, {errc::protocol_error,
                  node_.is_client(of) ? "a client sends something else than commands and requests"
@@ -134,10 +134,12 @@ bool node_core::admits(bus_id source, const message_head& head) noexcept {
 
 // Says so of the last message of the flow. That is its acknowledgement too: an earlier one would settle the
 // message before its sender knows why.
-void node_core::turn_away(session& by, const message_head& head) {
+void node_core::turn_away(session& by, std::uint32_t type, bool redelivered) {
   output_.say(by,
-              turned_away_body{
-                  .number = by.of->in.position().last, .type = head.type, .handled = by.handled},
+              turned_away_body{.number = by.of->in.position().last,
+                               .type = type,
+                               .handled = by.handled,
+                               .redelivered = redelivered},
               message_purpose::data);
 }
 
@@ -151,6 +153,7 @@ void node_core::turned_away(session& from, const turned_away_body& body) {
     held_message what;
     what.number = body.number;
     what.type = static_cast<std::uint32_t>(body.type);
+    what.redelivered = body.redelivered;
     events_.report(of.id, std::move(what), errc::denied);
     of.turned_away = body.number;
   }

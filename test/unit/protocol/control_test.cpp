@@ -60,7 +60,8 @@ TEST(Control, IsReadAsItWasWritten) {
   expect_same_again(where_body{.id = most});
   expect_same_again(cancel_body{.number = most});
   expect_same_again(in_hand_body{.number = most});
-  expect_same_again(turned_away_body{.number = most, .type = 77, .handled = most});
+  expect_same_again(
+      turned_away_body{.number = most, .type = 77, .handled = most, .redelivered = true});
   expect_same_again(found_body{.asked = most, .id = 1, .addresses = {"shm://a"}, .host = {}});
 }
 

@@ -135,9 +135,10 @@ class anything {
   byte_buffer good() {
     switch (draw(17)) {
       case 14:
-        return draw(2) == 0   ? encoded(cancel_body{number()})
-               : draw(2) == 0 ? encoded(in_hand_body{number()})
-                              : encoded(turned_away_body{number(), number(), number()});
+        return draw(2) == 0 ? encoded(cancel_body{number()})
+               : draw(2) == 0
+                   ? encoded(in_hand_body{number()})
+                   : encoded(turned_away_body{number(), number(), number(), draw(2) == 0});
       case 15:
       case 16:
         return request();

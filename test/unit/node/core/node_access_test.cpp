@@ -1,6 +1,7 @@
 // Nodes whose access rules come from a file, over a simulated network.
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "scratch_directory.h"
 #include "unit/node/route/tree_of_six.h"
@@ -304,6 +305,22 @@ TEST_F(NodeAccess, SettlesNoMessageBeforeItIsReported) {
     ASSERT_TRUE(net.run_until([&] { return node_access::is_settled(one.node.user()); }, 5s));
     EXPECT_EQ(one.reports.size(), sent);
   }
+}
+
+// An earlier incarnation may have handled it, so it is not proven that no handler has.
+TEST_F(NodeAccess, SaysThatAnEarlierIncarnationMayHaveHandledWhatItTurnsAway) {
+  party one{net, 1};
+  std::optional<party> two;
+  two.emplace(net, 2);
+  connect(one, 2);
+  EXPECT_TRUE(one.send(2, "text"));
+  ASSERT_TRUE(net.run_until([&] { return !two->got.empty(); }, 1s));
+  two.reset();  // before it has acknowledged the message
+  write(std::string{anybody_registers} + nothing_is_sent);
+  two.emplace(net, 2, with_rules());
+  ASSERT_TRUE(net.run_until([&] { return !one.reports.empty(); }, 20s));
+  EXPECT_EQ(one.reports[0].outcome, errc::outcome_unknown);
+  EXPECT_EQ(one.reports[0].reason, errc::denied);
 }
 
 TEST_F(NodeAccess, ReportsWhatWaitsAndMayNotBeSentAnyMore) {
