@@ -35,19 +35,32 @@ std::size_t simulated_inbox::inherit(const lane& from, link_events& events, std:
   while (count < most && way.handled < way.committed && !way.dropped && holder != nullptr &&
          (count == 0 || !holder->poll_ends_)) {
     if (!way.note || way.note_by != holder->self_) {  // their source or destination is unknown
-      way.dropped = true;
-      if (simulated_link* const writer = from.wire->ends[1 - from.reader]; writer != nullptr)
-        writer->end_now(errc::peer_closed);
+      drop(from);
       break;
     }
     ++count;
     const bool again = std::exchange(way.begun, false);
-    simulated_dispatch handled{*holder, *from.wire, from.reader};
-    const bool awaited = from.wire->ends[1 - from.reader] != nullptr;
-    if (!events.inherited(*way.note, way.at(way.handled), again, awaited))
-      handled.leave();
+    bool is_handled = false;
+    {
+      simulated_dispatch handled{*holder, *from.wire, from.reader};
+      const bool awaited = from.wire->ends[1 - from.reader] != nullptr;
+      is_handled = events.inherited(*way.note, way.at(way.handled), again, awaited);
+      if (!is_handled)
+        handled.leave();
+    }
+    if (is_handled)
+      continue;
+    way.begun = again;  // it is in doubt still
+    if (holder != nullptr)
+      drop(from);
   }
   return count;
+}
+
+void simulated_inbox::drop(const lane& from) {
+  from.wire->ways[1 - from.reader].dropped = true;
+  if (simulated_link* const writer = from.wire->ends[1 - from.reader]; writer != nullptr)
+    writer->end_now(errc::peer_closed);
 }
 
 void simulated_inbox::answer(const lane& from) {

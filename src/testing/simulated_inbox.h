@@ -31,6 +31,8 @@ struct simulated_inbox {
 
  private:
   std::size_t inherit(const lane& from, link_events& events, std::size_t most);
+  // What waits there is its writer's again.
+  static void drop(const lane& from);
   // A link over fresh lanes to who has called.
   void answer(const lane& from);
 };

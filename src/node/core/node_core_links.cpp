@@ -489,7 +489,7 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
     return true;
   }
   if (!admits(source.id, head))
-    return true;
+    return !awaited;  // its sender, if there is one, sends it again over a link, where it is told why
   if (!events_.tell_before_message(nullptr))
     return false;
   (void)inbox_.deliver_any(source, head, payload_of(message),

@@ -244,8 +244,12 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
     refuse(from, message.lane, "it sent messages before it said who it is");
     return taken::yes;
   }
-  return taken{events_->inherited(*source, message.bytes, message.redelivered,
-                                  from.in.has_sender(message.lane))};
+  if (events_->inherited(*source, message.bytes, message.redelivered,
+                         from.in.has_sender(message.lane)))
+    return taken::yes;
+  if (!closed_)
+    from.in.drop(message.lane);
+  return taken::no;
 }
 
 void lane_transport::refuse(inbox& from, std::uint32_t lane, const std::string& what) {

@@ -169,7 +169,7 @@ class link_events {
   virtual void returned(link& at) = 0;
   // A message that waited for an earlier incarnation of this node, from whom that incarnation had confirmed.
   // `awaited`: the sender lives, and nothing of its goes another way before this is handled. False: as
-  // of `received`.
+  // of `received`, and nothing more of that sender is handed over: it takes back what waits there.
   virtual bool inherited(const node_instance& source, bytes_view message, bool redelivered,
                          bool awaited) = 0;
   // A problem that belongs to no opened link. Called each time it occurs.

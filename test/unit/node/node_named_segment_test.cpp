@@ -1,6 +1,9 @@
 // Nodes on simulated inboxes with a name, which outlive their processes.
+#include <fstream>
+
 #include "atbus/testing.hpp"
 #include "sanitizer.h"
+#include "scratch_directory.h"
 #include "test.h"
 
 namespace atbus::testing {
@@ -118,6 +121,31 @@ TEST_F(NodeAtANamedSegment, IsHandedNothingOlderThanWhatItHasHandled) {
   sim.run_for(1s);
   EXPECT_EQ(got, texts{"new"});
   EXPECT_EQ(reports, std::vector{errc::outcome_unknown});
+}
+
+// The rules of a successor hold for what waits for it, too, and its sender is told as it is over a link.
+TEST_F(NodeAtANamedSegment, ReportsWhatTheRulesOfASuccessorRefuse) {
+  start_both();
+  sim.stop_for(2, 1s);
+  EXPECT_TRUE(sim.node(1).send(2, 0, "one"));
+  sim.kill(2);
+  sim.run_for(1s);
+  EXPECT_TRUE(sim.node(1).send(2, 1, "no"));
+  EXPECT_TRUE(sim.node(1).send(2, 0, "two"));
+  EXPECT_TRUE(sim.node(1).send(2, 1, "no"));
+  const test::scratch_directory scratch;
+  const std::string path = scratch.path() + "/access.toml";
+  std::ofstream{path} << "register = \"any\"\n[[send]]\nfrom = [1]\nto = [2]\nmessages = [0]\n";
+  sim.start(2,
+            [this](node& of) {
+              of.on_message([this](const message& m) { got.emplace_back(m.text()); });
+              EXPECT_TRUE(of.listen("shm://two"));
+            },
+            {.node = node_options{}.allow_unauthenticated().access(path)});
+  ASSERT_TRUE(sim.run_until([this] { return got.size() == 2; }));
+  ASSERT_TRUE(sim.run_until_idle());
+  EXPECT_EQ(got, (texts{"one", "two"}));
+  EXPECT_EQ(reports, (std::vector{errc::not_delivered, errc::not_delivered}));
 }
 
 // Each end dials the other, so that an incarnation that comes back has two links, one of which waits while

@@ -193,6 +193,18 @@ TEST_F(LaneRestart, KeepsTheMarkOfAMessageThatASuccessorLeavesAloneFork) {
   EXPECT_EQ(one->messages.front(), "inherited again 1/1: deadly");
 }
 
+TEST_F(LaneRestart, HandsBackWhatASuccessorRefusesFork) {
+  auto first = begin_incarnation_that_handles_one_message();
+  ASSERT_TRUE(send(*out, "refused"));
+  first.kill_and_wait();
+  ASSERT_TRUE(until([&] { return one->count("left") == 1; }));
+  ASSERT_TRUE(send(*out, "behind it"));
+  auto second = live(2, [](recorded_end& own) { own.hands_back = true; });
+  ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
+  EXPECT_EQ(one->unreleased,
+            (outcomes{{"refused", errc::not_delivered}, {"behind it", errc::not_delivered}}));
+}
+
 TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
   auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "for node 2"));

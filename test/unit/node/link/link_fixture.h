@@ -96,7 +96,9 @@ class recorded_end final : public link_events {
                       {},
                       source.id.to_string() + "/" + std::to_string(source.incarnation) + ": " +
                           std::string{as_text(message)} + (awaited ? "" : ", not awaited")});
-    return takes;
+    if (!takes)
+      way->close();  // as a node does that a handler has closed
+    return takes && !hands_back;
   }
   void problem(const error& what) override {
     const inside here{*this};
@@ -137,7 +139,8 @@ class recorded_end final : public link_events {
   std::function<void(link&)> on_closed;
   std::function<void(link&)> on_left;
 
-  bool takes = true;  // what comes, as far as links ask
+  bool takes = true;        // what comes, as far as links ask
+  bool hands_back = false;  // what is inherited
   std::vector<told> events;
   std::vector<std::string> messages;
   std::vector<std::pair<std::string, errc>> unreleased;  // of links that were closed
