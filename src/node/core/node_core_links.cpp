@@ -133,14 +133,14 @@ bool node_core::admits(bus_id source, const message_head& head) noexcept {
 }
 
 // Says so of the last message of the flow. That is its acknowledgement too: an earlier one would settle the
-// message before its sender knows why.
+// message before its sender knows why. So it may also use the room that is kept for acknowledgements.
 void node_core::turn_away(session& by, std::uint32_t type, bool redelivered) {
-  output_.say(by,
-              turned_away_body{.number = by.of->in.position().last,
-                               .type = type,
-                               .handled = by.handled,
-                               .redelivered = redelivered},
-              message_purpose::data);
+  const turned_away_body word{.number = by.of->in.position().last,
+                              .type = type,
+                              .handled = by.handled,
+                              .redelivered = redelivered};
+  if (!output_.say(by, word, message_purpose::data))
+    (void)output_.say(by, word);
 }
 
 void node_core::turned_away(session& from, const turned_away_body& body) {

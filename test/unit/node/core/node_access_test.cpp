@@ -307,6 +307,20 @@ TEST_F(NodeAccess, SettlesNoMessageBeforeItIsReported) {
   }
 }
 
+TEST_F(NodeAccess, FindsRoomToTurnAMessageAwayWhereDataHasNone) {
+  write(anybody_registers + may_send("[2]", "[1]", "messages = \"any\""));
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(one, 2);
+  EXPECT_TRUE(one.send(2, "no"));
+  for (const std::size_t size : {1000U, 0U}) {
+    while (two.node.user().send(1, 0, std::string(size, 'x'))) {
+    }
+  }
+  ASSERT_TRUE(net.run_until([&] { return !one.reports.empty(); }, 1s));
+  EXPECT_EQ(one.reports[0].reason, errc::denied);
+}
+
 // An earlier incarnation may have handled it, so it is not proven that no handler has.
 TEST_F(NodeAccess, SaysThatAnEarlierIncarnationMayHaveHandledWhatItTurnsAway) {
   party one{net, 1};
