@@ -89,6 +89,11 @@ bool access_rules::may_meet(bus_id one, bus_id other) const noexcept {
   return find(one, other, any) || find(other, one, any);
 }
 
+bool access_rules::may_meet(const id_range& one, const id_range& other) const noexcept {
+  const auto any = [](const send_entry&) { return true; };
+  return find(one, other, any) || find(other, one, any);
+}
+
 bool access_rules::may_send_all(bus_id from, bus_id to) const noexcept {
   return find(from, to, [](const send_entry& one) { return one.messages.any; }) &&
          find(from, to, [](const send_entry& one) { return one.requests.any; });

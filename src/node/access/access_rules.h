@@ -119,13 +119,15 @@ class access_rules {
                                           std::uint32_t type) const noexcept;
   // Whether one of the two may send the other one anything.
   [[nodiscard]] bool may_meet(bus_id one, bus_id other) const noexcept;
+  // Whether that is so of each id in the one range and each in the other.
+  [[nodiscard]] bool may_meet(const id_range& one, const id_range& other) const noexcept;
   // Whether messages and requests of each type may go there.
   [[nodiscard]] bool may_send_all(bus_id from, bus_id to) const noexcept;
 
  private:
-  // `To`: an id, or a range of them.
-  template <class To, class Is>
-  [[nodiscard]] access_line find(bus_id from, const To& to, Is&& is_it) const noexcept {
+  // `From`, `To`: an id, or a range of them.
+  template <class From, class To, class Is>
+  [[nodiscard]] access_line find(const From& from, const To& to, Is&& is_it) const noexcept {
     if (send_any)
       return send_any;
     for (const send_entry& one : sends) {

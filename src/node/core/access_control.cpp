@@ -164,6 +164,15 @@ bool access_control::lets_pass(bus_id from, bus_id to) noexcept {
   return false;
 }
 
+bool access_control::lets_meet(const peer& one, const peer& other) const noexcept {
+  const auto itself = [](const peer& of) { return id_range::single(of.id); };
+  const auto below = [&](const peer& of) { return of.range.value_or(itself(of)); };
+  return !rules_ || (rules_->may_meet(itself(one), itself(other)) &&
+                     rules_->may_meet(itself(one), below(other)) &&
+                     rules_->may_meet(below(one), itself(other)) &&
+                     rules_->may_meet(below(one), below(other)));
+}
+
 error access_control::check_registration(const session& on, bus_id id,
                                          std::optional<id_range> below) const {
   if (!on.is_direct)

@@ -53,6 +53,9 @@ class access_control {
   [[nodiscard]] bool lets_broadcast(bus_id from, const id_range& to, std::uint32_t type) noexcept;
   // Whether messages of circuits between these two may pass through this node.
   [[nodiscard]] bool lets_pass(bus_id from, bus_id to) noexcept;
+  // Whether these two, and those below them, may have a link of their own, where no relay sees what they say:
+  // all of the one may meet all of the other.
+  [[nodiscard]] bool lets_meet(const peer& one, const peer& other) const noexcept;
   // Whether that node may be at the other end of the link. Not ok: denied, with a text for the other end.
   // `below`: the ids of its children; a node that registers over others has no say in these.
   [[nodiscard]] error check_registration(const session& on, bus_id id,

@@ -214,7 +214,7 @@ class node_core final : private link_events {
   inbox inbox_{node_, events_, commands_, requests_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,
                         peers_, sessions_, dialing_, retention_};
-  sibling_links siblings_{node_,  events_, routes_,   reach_,   sibling_search_,
+  sibling_links siblings_{node_,  events_, access_,   routes_,  reach_,    sibling_search_,
                           peers_, output_, sessions_, dialing_, retention_};
   broadcasts broadcasts_{node_,   events_,           access_,   routes_, reach_, outbox_,
                          output_, acknowledgements_, sessions_, inbox_,  relay_};

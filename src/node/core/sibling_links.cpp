@@ -13,12 +13,13 @@ constexpr std::ptrdiff_t siblings_max = 256;
 
 }  // namespace
 
-sibling_links::sibling_links(node_context& node, event_queue& events, const route_table& routes,
-                             const reachability& reach, sibling_search& search, peer_table& peers,
-                             link_output& output, session_set& sessions, dialing& dials,
-                             peer_retention& retention)
+sibling_links::sibling_links(node_context& node, event_queue& events, const access_control& access,
+                             const route_table& routes, const reachability& reach,
+                             sibling_search& search, peer_table& peers, link_output& output,
+                             session_set& sessions, dialing& dials, peer_retention& retention)
     : node_(node),
       events_(events),
+      access_(access),
       routes_(routes),
       reach_(reach),
       sibling_search_(search),
@@ -52,6 +53,8 @@ void sibling_links::answer_where(session& from, const where_body& asked) {
     return;
   if (!from.answers.take(node_.now()))
     return events_.log_cause(errc::would_block, from.at.peer() + " asks for siblings too often");
+  if (!access_.lets_meet(*from.of, *to))
+    return;
   const std::vector<std::string> told = addresses_to_tell(to->addresses, path->at.peer());
   if (!told.empty())
     output_.say(from,

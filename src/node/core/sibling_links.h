@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "node/core/access_control.h"
 #include "node/core/dialing.h"
 #include "node/core/event_queue.h"
 #include "node/core/link_output.h"
@@ -21,9 +22,9 @@ namespace atbus::detail {
 
 class sibling_links {
  public:
-  sibling_links(node_context& node, event_queue& events, const route_table& routes,
-                const reachability& reach, sibling_search& search, peer_table& peers,
-                link_output& output, session_set& sessions, dialing& dials,
+  sibling_links(node_context& node, event_queue& events, const access_control& access,
+                const route_table& routes, const reachability& reach, sibling_search& search,
+                peer_table& peers, link_output& output, session_set& sessions, dialing& dials,
                 peer_retention& retention);
 
   // A circuit's message goes up: there may be a sibling that is nearer. Allocates nothing.
@@ -43,6 +44,7 @@ class sibling_links {
 
   node_context& node_;
   event_queue& events_;
+  const access_control& access_;
   const route_table& routes_;
   const reachability& reach_;
   sibling_search& sibling_search_;

@@ -234,6 +234,22 @@ TEST_F(NodeAccess, ChecksTheIdsOfChildrenWhenTheirParentRegisters) {
   EXPECT_GE(root.logged("node 80 with the ids"), 1);
 }
 
+// Over a link of their own they could say what they like.
+TEST_F(NodeAccess, DoesNotIntroduceChildrenThatMayNotMeet) {
+  write(anybody_registers + may_send("[83]", "[84]", "messages = [1]"));
+  party parent{net, 80, with_rules().children("80/60")};
+  party one{net, 81, plain().parent(address_of(80))};
+  party two{net, 82, plain().parent(address_of(80))};
+  ASSERT_TRUE(net.run_until([&] { return one.is_connected(80) && two.is_connected(80); }, 10s));
+  for (std::size_t sent = 1; sent != 4; ++sent) {
+    EXPECT_TRUE(two.send(81, "no"));
+    ASSERT_TRUE(net.run_until([&] { return two.reports.size() == sent; }, 50s));
+    EXPECT_EQ(two.reports.back().reason, errc::denied);
+    net.run_for(61s);  // it is asked for again
+  }
+  EXPECT_TRUE(one.got.empty());
+}
+
 // One that dials decides when it is answered, and is registered two messages later.
 TEST_F(NodeAccess, DoesNotRegisterIfTheRulesChangeMeanwhile) {
   for (std::chrono::seconds changed = 0s; changed != 30s; ++changed) {
