@@ -40,11 +40,9 @@ static_assert(to_code(errc::ok) == ATBUS_OK && to_code(errc::would_block) == ATB
 
 thread_local char this_thread;
 
-atbus_code code_of(const status& how) noexcept {
-  if (!how) {
-    last().how = how;
-    last().said = {};
-  }
+atbus_code keep_failure(const status& how) noexcept {
+  last().how = how;
+  last().said = {};
   return to_code(how.code());
 }
 

@@ -11,7 +11,10 @@
 namespace atbus::c_api {
 
 // The code of a result. A failure is kept for atbus_last_error().
-atbus_code code_of(const status& how) noexcept;
+atbus_code keep_failure(const status& how) noexcept;
+inline atbus_code code_of(const status& how) noexcept {
+  return how ? ATBUS_OK : keep_failure(how);
+}
 atbus_code code_of(error how) noexcept;
 
 // Threads are told apart by the address of this.

@@ -212,22 +212,37 @@ atbus_code atbus_node_send_required(atbus_node* node, uint64_t to, uint32_t type
   return code_of(node->self.send(bus_id{to}, type, view_of(bytes, size), delivery_policy::require));
 }
 
+namespace {
+
+// Makes the slot where it stays, without a move.
+struct claim_of {
+  atbus::node& of;
+  bus_id to;
+  std::uint32_t type;
+  std::size_t size;
+
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator node_slot() const noexcept { return of.claim(to, type, size); }
+};
+
+}  // namespace
+
 void* atbus_node_claim(atbus_node* node, uint64_t to, uint32_t type, size_t size,
                        atbus_code* code) {
   atbus_code how = ATBUS_INVALID_ARGUMENT;
-  void* at = nullptr;
   if (is_usable(node)) [[likely]] {
-    node->claimed.reset();
-    const node_slot& slot = node->claimed.emplace(node->self.claim(bus_id{to}, type, size));
+    const node_slot& slot = node->claimed.emplace(claim_of{node->self, bus_id{to}, type, size});
+    if (slot) [[likely]] {
+      if (code != nullptr)
+        *code = ATBUS_OK;
+      return slot.bytes().data();
+    }
     how = code_of(slot.why());
-    if (slot) [[likely]]
-      at = slot.bytes().data();
-    else
-      node->claimed.reset();
+    node->claimed.reset();
   }
   if (code != nullptr)
     *code = how;
-  return at;
+  return nullptr;
 }
 
 atbus_code atbus_node_commit(atbus_node* node, size_t size) {
