@@ -14,7 +14,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::string_view label = "atbus circuit";
+constexpr std::string_view key_label = "atbus circuit";
 
 using nonce = std::array<unsigned char, 12>;
 
@@ -56,7 +56,7 @@ std::optional<batch_cipher> batch_cipher::make(bytes_view secret, const routed_h
   store_little_endian(which.data() + 16, of.destination.value());
   store_little_endian(which.data() + 24, salt);
   context made{EVP_CIPHER_CTX_new()};
-  auto key = hmac_sha256(secret, {as_bytes(label), which});
+  auto key = hmac_sha256(secret, {as_bytes(key_label), which});
   if (made == nullptr || !key)
     return std::nullopt;
   const bool is_set =
