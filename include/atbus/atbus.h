@@ -32,7 +32,7 @@
  * nothing and return ATBUS_INVALID_ARGUMENT. Other threads send through an atbus_thread_sender.
  *
  * Callbacks: run from atbus_node_poll, _wait, _run and _shutdown, or from atbus_node_close, and never inside one another.
- * They may call any function but atbus_node_free of the node that calls them. They must not throw, nor jump out.
+ * They may call any function, also atbus_node_free of the node that calls them. They must not throw, nor jump out.
  *
  * Times are in nanoseconds. Options and counters have their own size as their first member, so that programs go on
  * working with a later library: members are only added at the end.
@@ -279,7 +279,7 @@ typedef void (*atbus_ready_callback)(void* user, atbus_code code);
  *  options; ATBUS_OUT_OF_MEMORY. */
 ATBUS_C_API atbus_code atbus_node_new(uint64_t id, const atbus_node_options* options,
                                       atbus_node** node);
-/** Closes the node and frees it. Not from its own callbacks. NULL does nothing. */
+/** Closes the node and frees it; allowed in its own callbacks. NULL does nothing. */
 ATBUS_C_API void atbus_node_free(atbus_node* node);
 /** The calling thread owns the node from now on. No other thread may use it at this moment. */
 ATBUS_C_API atbus_code atbus_node_adopt(atbus_node* node);
@@ -586,7 +586,7 @@ ATBUS_C_API atbus_code atbus_receiver_finish_sleep(atbus_receiver* receiver);
 ATBUS_C_API int64_t atbus_receiver_longest_sleep(const atbus_receiver* receiver);
 /** Ends a segment, with what is in it, and frees the receiver if that succeeds. */
 ATBUS_C_API atbus_code atbus_receiver_remove(atbus_receiver* receiver);
-/** A segment waits for a successor. Not from its own callback. NULL does nothing. */
+/** A segment waits for a successor. Allowed in its own callback. NULL does nothing. */
 ATBUS_C_API void atbus_receiver_free(atbus_receiver* receiver);
 
 #ifdef __cplusplus

@@ -383,6 +383,30 @@ TEST_F(CApi, RunsUntilItIsStopped) {
 }
 
 TEST_F(CApi, MayBeFreedInItsOwnCallback) {
+  const auto run = [](atbus_node* self) { return atbus_node_run(self); };
+  const auto poll = [](atbus_node* self) { return atbus_node_poll(self, 0, 0, nullptr); };
+  const auto receive = [](atbus_node* self) {
+    const atbus_message* all = nullptr;
+    const void* bytes = nullptr;
+    std::size_t count = 0;
+    std::size_t size = 0;
+    return atbus_node_receive(self, 0, &all, &count, &bytes, &size);
+  };
+  for (atbus_code (*const turn)(atbus_node*) : {+run, +poll, +receive}) {
+    node one{1};
+    const auto free_it = [](void* user, atbus_request*) {
+      atbus_node_free(std::exchange(static_cast<node*>(user)->self, nullptr));
+    };
+    outcome asked;
+    atbus_node_on_any_request(one.self, free_it, &one);
+    ASSERT_EQ(atbus_node_request(one.self, 1, 0, "free", 4, second, outcome::of_response, &asked,
+                                 nullptr),
+              ATBUS_OK);
+    const atbus_code how = turn(one.self);
+    EXPECT_TRUE(how == ATBUS_OK || how == ATBUS_CLOSED);
+    EXPECT_EQ(one.self, nullptr);
+    EXPECT_EQ(asked.code, ATBUS_CLOSED);
+  }
   node one{1};
   atbus_node_on_message(
       one.self,
