@@ -16,12 +16,39 @@
 
 namespace atbus::c_api {
 
-// Messages that have come, in one piece of memory that is allocated before they come.
-struct received_batch {
-  std::vector<atbus_message> all;
-  std::vector<std::byte> bytes;  // its size is what it has room for
-  std::size_t used = 0;
-  bool is_over = false;  // a callback has freed its node
+// Where messages go once atbus_node_receive was called: into batches, or to a callback again.
+class message_taker {
+ public:
+  // With room for a message of `longest` bytes, so that receiving one takes no memory.
+  explicit message_taker(std::size_t longest);
+
+  // Not null: the callback gets them. Else they wait here.
+  void set_callback(atbus_message_callback call, void* user) noexcept;
+  void set_batches() noexcept { into_batches_ = true; }
+  void take(const atbus_message& what);
+
+  // Whether messages wait that no batch has given.
+  [[nodiscard]] bool holds() const noexcept { return given_ != all_.size(); }
+  // How many messages may come, however long they are, for which there is room. 0: none, or `most` wait.
+  [[nodiscard]] std::size_t room(std::size_t most) const noexcept;
+  // What was given is not needed any more. Throws std::bad_alloc; then no message is lost.
+  void begin_batch(std::size_t most);
+  // The messages that wait, at most `most`, and their bytes.
+  [[nodiscard]] std::span<const atbus_message> give(std::size_t most, bytes_view& bytes) noexcept;
+
+  bool is_polling = false;  // atbus_node_receive does
+  bool is_over = false;     // a callback has freed the node
+
+ private:
+  atbus_message_callback call_ = nullptr;
+  void* user_ = nullptr;
+  bool into_batches_ = true;
+  std::size_t longest_;
+  std::vector<atbus_message> all_;  // in order; their pointers are set when they are given
+  std::vector<std::byte> bytes_;    // its size is what it has room for
+  std::size_t used_ = 0;
+  std::size_t given_ = 0;        // messages
+  std::size_t given_bytes_ = 0;  // of these
 };
 
 }  // namespace atbus::c_api
@@ -30,8 +57,8 @@ struct atbus_node {
   atbus_node(atbus::bus_id id, const atbus::node_options& options)
       : self(id, options), message_limit(options.message_limit()) {}
   ~atbus_node() {
-    if (batch != nullptr)
-      batch->is_over = true;
+    if (taker != nullptr)
+      taker->is_over = true;
   }
 
   const char* owner = &atbus::c_api::this_thread;
@@ -39,7 +66,7 @@ struct atbus_node {
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
   std::size_t message_limit;
-  std::shared_ptr<atbus::c_api::received_batch> batch;  // of atbus_node_receive, once it is called
+  std::shared_ptr<atbus::c_api::message_taker> taker;  // once atbus_node_receive was called
 };
 
 // In a callback `at` is what the node has; once it is detached, `kept`.

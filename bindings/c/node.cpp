@@ -356,9 +356,15 @@ atbus_code atbus_node_command(atbus_node* node, uint64_t to, const char* const* 
 
 atbus_code atbus_node_on_message(atbus_node* node, atbus_message_callback call, void* user) {
   return with(node, [&](atbus_node& of) {
+    if (of.taker != nullptr && of.taker->holds())
+      return code_of(error{errc::invalid_argument,
+                           "messages wait for atbus_node_receive, which has to give them first"});
     if (!of.self.is_open())
       return code_of(status{errc::closed});
-    of.batch = nullptr;
+    if (of.taker != nullptr) {
+      of.taker->set_callback(call, user);
+      return ATBUS_OK;
+    }
     if (call == nullptr) {
       of.self.on_message({});
       return ATBUS_OK;
@@ -480,35 +486,31 @@ atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns, s
 
 namespace {
 
-// What a batch has room for beside the longest message.
-constexpr std::size_t batch_size = std::size_t{1} << 20;
-
-void begin_batch(atbus_node& of) {
-  auto made = std::make_shared<received_batch>();
-  made->bytes.resize(batch_size + of.message_limit);
-  // No longer message comes, so there is room: collect() sees to it.
-  of.self.on_message([to = made.get()](const message& what) {
-    atbus_message& kept = to->all.emplace_back(to_c(what));
-    kept.bytes = to->bytes.data() + to->used;
-    std::ranges::copy(what.bytes(), to->bytes.begin() + static_cast<std::ptrdiff_t>(to->used));
-    to->used += what.bytes().size();
-  });
-  of.batch = std::move(made);
+void take_batches(atbus_node& of) {
+  if (of.taker == nullptr) {
+    auto made = std::make_shared<message_taker>(of.message_limit);
+    // Within a callback this takes effect behind it; what comes before that goes to the callback of messages.
+    of.self.on_message([made](const message& what) { made->take(to_c(what)); });
+    of.taker = std::move(made);
+  }
+  of.taker->set_batches();
 }
 
 // Polls for no more messages than there is room for, however long they are.
-void collect(atbus_node& of, received_batch& to, std::size_t most) {
-  to.used = 0;
-  to.all.clear();
-  to.all.reserve(most);
-  while (to.all.size() != most) {
-    const std::size_t room = (to.bytes.size() - to.used) / of.message_limit;
-    const std::size_t before = to.all.size();
-    if (room == 0)
+void poll_for_batch(atbus_node& of, message_taker& into, std::size_t most) {
+  struct polling {
+    explicit polling(message_taker& taker) noexcept : of(taker) { of.is_polling = true; }
+    ~polling() { of.is_polling = false; }
+    message_taker& of;
+  } const here{into};
+  for (std::size_t room = into.room(most); room != 0;) {
+    (void)of.self.poll({.messages = room});
+    if (into.is_over || !of.self.is_open())
       return;
-    (void)of.self.poll({.messages = std::min(room, most - before)});
-    if (to.is_over || to.all.size() == before || !of.self.is_open())
-      return;
+    const std::size_t left = into.room(most);
+    if (left == room)
+      return;  // nothing has come
+    room = left;
   }
 }
 
@@ -522,18 +524,25 @@ atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_mes
   *bytes = nullptr;
   *count = *size = 0;
   return with(node, [&](atbus_node& of) {
-    if (!of.self.is_open())
+    const bool waits = of.taker != nullptr && of.taker->holds();
+    if (!waits && !of.self.is_open())
       return code_of(status{errc::closed});
-    if (of.batch == nullptr)
-      begin_batch(of);
-    const std::shared_ptr<received_batch> batch = of.batch;  // callbacks may free the node
-    collect(of, *batch, messages != 0 ? messages : poll_limits{}.messages);
-    if (batch->is_over || of.batch != batch)
+    if (of.taker != nullptr && of.taker->is_polling)
+      return ATBUS_OK;
+    take_batches(of);
+    const std::shared_ptr<message_taker> taker = of.taker;  // callbacks may free the node
+    const std::size_t most = messages != 0 ? messages : poll_limits{}.messages;
+    taker->begin_batch(most);
+    if (!waits)
+      poll_for_batch(of, *taker, most);
+    if (taker->is_over)
       return code_of(status{errc::closed});
-    *array = batch->all.data();
-    *count = batch->all.size();
-    *bytes = batch->bytes.data();
-    *size = batch->used;
+    bytes_view all;
+    const std::span<const atbus_message> given = taker->give(most, all);
+    *array = given.data();
+    *count = given.size();
+    *bytes = all.data();
+    *size = all.size();
     return ATBUS_OK;
   });
 }

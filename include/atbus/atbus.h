@@ -352,7 +352,8 @@ ATBUS_C_API atbus_code atbus_node_command(atbus_node* node, uint64_t to, const c
                                           size_t count, int64_t timeout_ns,
                                           atbus_reply_callback call, void* user);
 
-/** Sets the callback of messages; NULL: none. So do those below. */
+/** Sets the callback of messages; NULL: none. So do those below. Errors: ATBUS_INVALID_ARGUMENT (messages wait for
+ *  atbus_node_receive), ATBUS_CLOSED. */
 ATBUS_C_API atbus_code atbus_node_on_message(atbus_node* node, atbus_message_callback call,
                                              void* user);
 /** Of requests of this type. */
@@ -385,8 +386,11 @@ ATBUS_C_API atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_
                                        size_t* delivered);
 /** Polls, and gives what has come as an array in place of calling the callback of messages: one call for many messages,
  *  for languages in which a callback is expensive. At most `messages` (0: 4,096). Their bytes are copies, one behind the
- *  other from *bytes on, *size in all; array and bytes are valid until the next call. The first call takes the place of
- *  atbus_node_on_message, and that of this. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost), ATBUS_CLOSED. */
+ *  other from *bytes on, *size in all; array and bytes are valid until the next function that polls. The first call
+ *  takes the place of atbus_node_on_message; that takes the place of this, and is refused while messages wait here. What
+ *  comes while another function polls waits for the next call, which gives it also once the node is closed; for that
+ *  memory is allocated, and without any a message is lost and that function returns ATBUS_OUT_OF_MEMORY. Within a
+ *  callback of this it gives nothing. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost), ATBUS_CLOSED. */
 ATBUS_C_API atbus_code atbus_node_receive(atbus_node* node, size_t messages,
                                           const atbus_message** array, size_t* count,
                                           const void** bytes, size_t* size);
