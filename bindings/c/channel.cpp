@@ -117,11 +117,7 @@ void* atbus_sender_claim(atbus_sender* sender, size_t size, atbus_code* code) {
 atbus_code atbus_sender_commit(atbus_sender* sender, size_t size) {
   if (!is_usable(sender)) [[unlikely]]
     return ATBUS_INVALID_ARGUMENT;
-  if (!sender->claimed || size > sender->claimed->bytes().size()) [[unlikely]]
-    return code_of(error{errc::invalid_argument, "nothing is claimed, or less than is committed"});
-  sender->claimed->commit(size);
-  sender->claimed.reset();
-  return ATBUS_OK;
+  return commit(sender->claimed, size);
 }
 
 atbus_code atbus_sender_flush(atbus_sender* sender, int64_t timeout_ns) {

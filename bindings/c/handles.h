@@ -105,6 +105,18 @@ inline bytes_view view_of(const void* bytes, std::size_t size) noexcept {
   return false;
 }
 
+// Sends the first `size` bytes of a claim. Errors: as of atbus_node_commit.
+template <class Slot>
+[[nodiscard]] atbus_code commit(std::optional<Slot>& claimed, std::size_t size) noexcept {
+  if (!claimed || !claimed->is_open() || size > claimed->bytes().size()) [[unlikely]]
+    return code_of(
+        error{errc::invalid_argument,
+              "nothing is claimed, or it was given up meanwhile, or it is less than is committed"});
+  claimed->commit(size);
+  claimed.reset();
+  return ATBUS_OK;
+}
+
 // Errors: invalid_argument (one of them is null).
 result<std::vector<std::string>> words_of(const char* const* words, std::size_t count);
 

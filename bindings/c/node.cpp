@@ -248,11 +248,7 @@ void* atbus_node_claim(atbus_node* node, uint64_t to, uint32_t type, size_t size
 atbus_code atbus_node_commit(atbus_node* node, size_t size) {
   if (!is_usable(node)) [[unlikely]]
     return ATBUS_INVALID_ARGUMENT;
-  if (!node->claimed || size > node->claimed->bytes().size()) [[unlikely]]
-    return code_of(error{errc::invalid_argument, "nothing is claimed, or less than is committed"});
-  node->claimed->commit(size);
-  node->claimed.reset();
-  return ATBUS_OK;
+  return commit(node->claimed, size);
 }
 
 atbus_code atbus_node_broadcast(atbus_node* node, uint64_t prefix, unsigned length, uint32_t type,

@@ -321,7 +321,7 @@ ATBUS_C_API atbus_code atbus_node_send_required(atbus_node* node, uint64_t to, u
 ATBUS_C_API void* atbus_node_claim(atbus_node* node, uint64_t to, uint32_t type, size_t size,
                                    atbus_code* code);
 /** Sends the first `size` bytes of what was claimed. Errors: ATBUS_INVALID_ARGUMENT (more than was claimed, or nothing is
- *  claimed). */
+ *  claimed, or it was given up: nothing is sent). */
 ATBUS_C_API atbus_code atbus_node_commit(atbus_node* node, size_t size);
 /** Sends to all nodes of a range to which there is a route: those whose first `length` bits are those of `prefix`.
  *  `length` 0: all. */
@@ -559,7 +559,7 @@ ATBUS_C_API atbus_code atbus_sender_open(const char* address, const atbus_channe
 ATBUS_C_API atbus_code atbus_sender_send(atbus_sender* sender, const void* bytes, size_t size);
 /** `size` writable bytes of a message in the lane or queue itself; NULL as of atbus_node_claim. */
 ATBUS_C_API void* atbus_sender_claim(atbus_sender* sender, size_t size, atbus_code* code);
-/** Sends the first `size` bytes of what was claimed. */
+/** As atbus_node_commit. A further claim or send gives a claim up, and so does the end of the channel. */
 ATBUS_C_API atbus_code atbus_sender_commit(atbus_sender* sender, size_t size);
 /** At sockets: writes what is queued, and waits at most `timeout_ns` (negative: no limit) until all of it is written. */
 ATBUS_C_API atbus_code atbus_sender_flush(atbus_sender* sender, int64_t timeout_ns);

@@ -114,6 +114,12 @@ class ATBUS_API node_slot {
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   /// The slot itself, so that a slot reads like a result: slot->bytes().
   node_slot* operator->() noexcept { return this; }
+  /// Whether a commit would send them: nothing has discarded them.
+  [[nodiscard]] bool is_open() const noexcept {
+    if (direct_path_ != nullptr)
+      return direct_path_->claims == claim_;
+    return core_ != nullptr && is_open(*core_, claim_);
+  }
 
   /// Sends the first `length` bytes, by default all. Does nothing if `length` is larger than the
   /// claim, or on a second commit.
@@ -150,6 +156,7 @@ class ATBUS_API node_slot {
   // Arguments are passed by value so that the slot can stay in registers.
   static void commit(detail::node_core& core, std::uint64_t claim, std::size_t length) noexcept;
   static void give_up(detail::node_core& core, std::uint64_t claim) noexcept;
+  static bool is_open(const detail::node_core& core, std::uint64_t claim) noexcept;
 
   // Where it was claimed: in one of the two, or in neither.
   detail::direct_path* direct_path_ = nullptr;

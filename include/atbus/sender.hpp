@@ -94,6 +94,10 @@ class message_slot {
   [[nodiscard]] mutable_bytes bytes() const noexcept { return bytes_; }
   /// The slot itself, so that a slot reads like a result: slot->bytes().
   message_slot* operator->() noexcept { return this; }
+  /// Whether a commit would send them: nothing has discarded them.
+  [[nodiscard]] bool is_open() const noexcept {
+    return backend_ != nullptr && backend_->is_open(id_, bytes_.size());
+  }
 
   /// Sends the first `length` bytes, by default all that were claimed. Does nothing if `length` is
   /// larger than the claim, on a second commit, once another message was claimed or sent, or was to
@@ -101,8 +105,7 @@ class message_slot {
   void commit() noexcept { commit(bytes_.size()); }
   /// Sends the first `length` bytes.
   void commit(std::size_t length) noexcept {
-    if (backend_ == nullptr || length > bytes_.size() || !backend_->is_open(id_, bytes_.size()))
-        [[unlikely]]
+    if (length > bytes_.size() || !is_open()) [[unlikely]]
       return;
     commit_at_once(length);
   }

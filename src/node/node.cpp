@@ -19,6 +19,10 @@ void node_slot::give_up(detail::node_core& core, std::uint64_t claim) noexcept {
     core.give_up_claim();
 }
 
+bool node_slot::is_open(const detail::node_core& core, std::uint64_t claim) noexcept {
+  return core.last_claim() == claim && core.has_claim();
+}
+
 void node_slot::commit(detail::node_core& core, std::uint64_t claim, std::size_t length) noexcept {
   if (core.last_claim() == claim)
     core.commit(length);

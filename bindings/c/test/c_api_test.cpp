@@ -486,6 +486,40 @@ TEST_F(CApi, GivesMessagesToACallbackAgainAlsoWithinACallback) {
   EXPECT_EQ(receive(one.self), std::vector<std::string>{"batch"});
 }
 
+TEST_F(CApi, SaysThatAClaimWasGivenUp) {
+  node one{1};
+  ASSERT_NE(atbus_node_claim(one.self, 1, 0, 10, nullptr), nullptr);
+  ASSERT_EQ(atbus_node_send(one.self, 1, 0, "sent", 4), ATBUS_OK);
+  EXPECT_EQ(atbus_node_commit(one.self, 10), ATBUS_INVALID_ARGUMENT);
+  EXPECT_TRUE(until({&one}, [&] { return one.got.size() == 1; }));
+  ASSERT_NE(atbus_node_claim(one.self, 1, 0, 10, nullptr), nullptr);
+  EXPECT_EQ(atbus_node_poll(one.self, 0, 0, nullptr), ATBUS_OK);
+  EXPECT_EQ(atbus_node_commit(one.self, 10), ATBUS_INVALID_ARGUMENT);
+  node two{2};
+  connect(one, two);
+  for (int i = 0; i != 100; ++i)
+    ASSERT_EQ(atbus_node_send(one.self, 2, 0, "sent", 4), ATBUS_OK);
+  ASSERT_NE(atbus_node_claim(one.self, 2, 0, 10, nullptr), nullptr);
+  ASSERT_EQ(atbus_node_send(one.self, 2, 0, "sent", 4), ATBUS_OK);
+  EXPECT_EQ(atbus_node_commit(one.self, 10), ATBUS_INVALID_ARGUMENT);
+  EXPECT_TRUE(until({&one, &two}, [&] { return two.got.size() == 101; }));
+}
+
+TEST_F(CApi, SaysThatAClaimOfAChannelWasGivenUp) {
+  const std::string address = new_address();
+  atbus_receiver* in = nullptr;
+  atbus_sender* out = nullptr;
+  ASSERT_EQ(atbus_receiver_open(address.c_str(), nullptr, &in), ATBUS_OK) << atbus_last_error();
+  ASSERT_EQ(atbus_sender_open(address.c_str(), nullptr, &out), ATBUS_OK) << atbus_last_error();
+  ASSERT_NE(atbus_sender_claim(out, 10, nullptr), nullptr);
+  ASSERT_EQ(atbus_sender_send(out, "sent", 4), ATBUS_OK);
+  EXPECT_EQ(atbus_sender_commit(out, 10), ATBUS_INVALID_ARGUMENT);
+  ASSERT_NE(atbus_sender_claim(out, 10, nullptr), nullptr);
+  EXPECT_EQ(atbus_sender_commit(out, 10), ATBUS_OK);
+  atbus_sender_free(out);
+  atbus_receiver_free(in);
+}
+
 TEST_F(CApi, RunsUntilItIsStopped) {
   node one{1};
   atbus_node_on_message(

@@ -95,6 +95,8 @@ class node_core final : private link_events {
   void commit(std::size_t length) noexcept { outbox_.commit(length); }
   void give_up_claim() noexcept { outbox_.give_up_claim(); }
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return outbox_.last_claim(); }
+  // Whether it waits for its commit.
+  [[nodiscard]] bool has_claim() const noexcept { return outbox_.has_claim(); }
   [[nodiscard]] direct_path& path() noexcept { return output_.path(); }
   // A message that a lane of another thread's has accepted. False: there is no room for it, and nothing
   // has happened. Any other refusal is told to on_undelivered.

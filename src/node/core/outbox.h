@@ -45,6 +45,9 @@ class outbox {
   void commit(std::size_t length) noexcept;
   void give_up_claim() noexcept;
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return output_.path().claims; }
+  [[nodiscard]] bool has_claim() const noexcept {
+    return output_.claimed.path != nullptr || held_.in != nullptr || held_.to_self;
+  }
 
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
                                            std::size_t length, status& why) noexcept;
