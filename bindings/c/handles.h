@@ -1,6 +1,8 @@
 // What the handles of C stand for.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +29,8 @@ class message_taker {
   void set_batches() noexcept { into_batches_ = true; }
   void take(const atbus_message& what);
 
+  // False in a forked child: the messages are the parent's.
+  [[nodiscard]] bool is_at_home() const noexcept { return getpid() == process_; }
   // Whether messages wait that no batch has given.
   [[nodiscard]] bool holds() const noexcept { return given_ != all_.size(); }
   // How many messages may come, however long they are, for which there is room. 0: none, or `most` wait.
@@ -43,6 +47,7 @@ class message_taker {
   atbus_message_callback call_ = nullptr;
   void* user_ = nullptr;
   bool into_batches_ = true;
+  const pid_t process_ = getpid();
   std::size_t longest_;
   std::vector<atbus_message> all_;  // in order; their pointers are set when they are given
   std::vector<std::byte> bytes_;    // its size is what it has room for

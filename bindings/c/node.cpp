@@ -520,6 +520,8 @@ atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_mes
   *bytes = nullptr;
   *count = *size = 0;
   return with(node, [&](atbus_node& of) {
+    if (of.taker != nullptr && !of.taker->is_at_home())
+      return code_of(status{errc::used_after_fork});
     const bool waits = of.taker != nullptr && of.taker->holds();
     if (!waits && !of.self.is_open())
       return code_of(status{errc::closed});
@@ -533,6 +535,8 @@ atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_mes
       poll_for_batch(of, *taker, most);
     if (taker->is_over)
       return code_of(status{errc::closed});
+    if (!taker->is_at_home())
+      return code_of(status{errc::used_after_fork});
     bytes_view all;
     const std::span<const atbus_message> given = taker->give(most, all);
     *array = given.data();

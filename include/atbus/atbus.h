@@ -390,7 +390,8 @@ ATBUS_C_API atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_
  *  takes the place of atbus_node_on_message; that takes the place of this, and is refused while messages wait here. What
  *  comes while another function polls waits for the next call, which gives it also once the node is closed; for that
  *  memory is allocated, and without any a message is lost and that function returns ATBUS_OUT_OF_MEMORY. Within a
- *  callback of this it gives nothing. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost), ATBUS_CLOSED. */
+ *  callback of this it gives nothing. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost), ATBUS_CLOSED,
+ *  ATBUS_USED_AFTER_FORK (what waits is the parent's). */
 ATBUS_C_API atbus_code atbus_node_receive(atbus_node* node, size_t messages,
                                           const atbus_message** array, size_t* count,
                                           const void** bytes, size_t* size);

@@ -486,6 +486,20 @@ TEST_F(CApi, GivesMessagesToACallbackAgainAlsoWithinACallback) {
   EXPECT_EQ(receive(one.self), std::vector<std::string>{"batch"});
 }
 
+TEST_F(CApi, GivesABatchToTheProcessAloneThatGotIt) {
+  node one{1};
+  EXPECT_TRUE(receive(one.self).empty());
+  ASSERT_EQ(atbus_node_send(one.self, 1, 0, "once", 4), ATBUS_OK);
+  EXPECT_EQ(atbus_node_poll(one.self, 0, 0, nullptr), ATBUS_OK);
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(receive(one.self, 0, ATBUS_USED_AFTER_FORK).empty() && !HasFailure() ? 0 : 1);
+  int how = 0;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  EXPECT_EQ(WEXITSTATUS(how), 0);
+  EXPECT_EQ(receive(one.self), std::vector<std::string>{"once"});
+}
+
 TEST_F(CApi, SaysThatAClaimWasGivenUp) {
   node one{1};
   ASSERT_NE(atbus_node_claim(one.self, 1, 0, 10, nullptr), nullptr);
