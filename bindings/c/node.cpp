@@ -74,6 +74,12 @@ result<id_range> range_of(std::uint64_t prefix, unsigned length) {
   return id_range::make(bus_id{prefix}, length);
 }
 
+// An id is a number.
+static_assert(std::is_standard_layout_v<bus_id> && sizeof(bus_id) == sizeof(std::uint64_t));
+const std::uint64_t* numbers_of(const std::vector<bus_id>& ids) noexcept {
+  return reinterpret_cast<const std::uint64_t*>(ids.data());
+}
+
 static_assert(std::is_trivially_copyable_v<request_handle> &&
               sizeof(request_handle) == sizeof(atbus_request_handle));
 
@@ -276,10 +282,7 @@ atbus_code atbus_node_broadcast_confirmed(atbus_node* node, uint64_t prefix, uns
       return ATBUS_INVALID_ARGUMENT;
     return code_of(of.self.broadcast(*to, type, view_of(bytes, size), nanoseconds{timeout_ns},
                                      [reached, user](const std::vector<bus_id>& ids) {
-                                       std::vector<std::uint64_t> values;
-                                       for (const bus_id id : ids)
-                                         values.push_back(id.value());
-                                       reached(user, values.data(), values.size());
+                                       reached(user, numbers_of(ids), ids.size());
                                      }));
   });
 }
@@ -321,15 +324,31 @@ atbus_code atbus_node_gather(atbus_node* node, const uint64_t* to, size_t count,
     if (!are_bytes(bytes, size))
       return ATBUS_INVALID_ARGUMENT;
     const std::vector<bus_id> ids{to, to + count};
+    // Here, where it may fail: the callback has to be called, whatever there is no memory for then.
+    const auto place = std::make_shared<std::vector<atbus_response>>();
+    place->reserve(count);
     return code_of(of.self.gather(ids, type, view_of(bytes, size), enough, nanoseconds{timeout_ns},
-                                  [call, user](const std::vector<kept_response>& all) {
-                                    std::vector<atbus_response> outcomes;
+                                  [call, user, place](const std::vector<kept_response>& all) {
                                     for (const kept_response& one : all)
-                                      outcomes.push_back(to_c(one));
-                                    call(user, outcomes.data(), outcomes.size());
+                                      place->push_back(to_c(one));
+                                    call(user, place->data(), place->size());
                                   }));
   });
 }
+
+namespace {
+
+// The values of a reply, each of which ends with a zero byte. False: there is no memory.
+bool list_values(const command_reply& from, std::vector<const char*>& to) noexcept try {
+  to.reserve(from.values().size());
+  for (const std::string& one : from.values())
+    to.push_back(one.c_str());
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+}  // namespace
 
 atbus_code atbus_node_command(atbus_node* node, uint64_t to, const char* const* words, size_t count,
                               int64_t timeout_ns, atbus_reply_callback call, void* user) {
@@ -343,9 +362,9 @@ atbus_code atbus_node_command(atbus_node* node, uint64_t to, const char* const* 
         bus_id{to}, command_words{*std::move(all)}, nanoseconds{timeout_ns},
         [call, user](status how, const command_reply& reply) {
           std::vector<const char*> values;
-          for (const std::string& one : reply.values())
-            values.push_back(one.c_str());
-          call(user, static_cast<atbus_code>(how.code()), values.data(), values.size());
+          const bool listed = list_values(reply, values);
+          call(user, listed ? static_cast<atbus_code>(how.code()) : ATBUS_OUT_OF_MEMORY,
+               values.data(), values.size());
         }));
   });
 }

@@ -347,7 +347,8 @@ ATBUS_C_API atbus_code atbus_node_gather(atbus_node* node, const uint64_t* to, s
                                          uint32_t type, const void* bytes, size_t size,
                                          size_t enough, int64_t timeout_ns,
                                          atbus_gather_callback call, void* user);
-/** Sends a command: its name and arguments. If it is accepted, the callback is called exactly once. */
+/** Sends a command: its name and arguments. If it is accepted, the callback is called exactly once: with
+ *  ATBUS_OUT_OF_MEMORY and no values if the answer is there, but no memory for a list of its values. */
 ATBUS_C_API atbus_code atbus_node_command(atbus_node* node, uint64_t to, const char* const* words,
                                           size_t count, int64_t timeout_ns,
                                           atbus_reply_callback call, void* user);

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "counting_allocator.h"
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -532,6 +534,59 @@ TEST_F(CApi, SaysThatAClaimOfAChannelWasGivenUp) {
   EXPECT_EQ(atbus_sender_commit(out, 10), ATBUS_OK);
   atbus_sender_free(out);
   atbus_receiver_free(in);
+}
+
+// Polls until a callback was called, and one allocation of these polls fails: another one in each round.
+class OneFailedAllocation : public CApi {
+ protected:
+  template <class Begin>
+  static void every(node& of, const int& calls, Begin&& begin) {
+    for (std::uint64_t good = 0; good != 40; ++good) {
+      const int before = calls;
+      ASSERT_EQ(begin(), ATBUS_OK);
+      {
+        const atbus::test::allocation_failure fails{good, 1};
+        for (int polls = 0; polls != 100 && calls == before; ++polls)
+          (void)atbus_node_poll(of.self, 0, 0, nullptr);
+      }
+      ASSERT_TRUE(until({&of}, [&] { return calls != before; })) << good;
+      EXPECT_EQ(calls, before + 1) << good;
+    }
+  }
+  void SetUp() override {
+    if (!atbus::test::can_fail_allocations())
+      GTEST_SKIP() << "allocations can't fail in this build";
+  }
+};
+
+TEST_F(OneFailedAllocation, LosesNoCallbackOfACommand) {
+  node one{1};
+  atbus_node_on_command(
+      one.self, "list",
+      [](void*, atbus_command* asked) {
+        const char* const values[] = {"one", "two"};
+        (void)atbus_command_reply(asked, values, 2);
+      },
+      nullptr);
+  outcome told;
+  every(one, told.calls, [&] {
+    const char* const words[] = {"list"};
+    return atbus_node_command(one.self, 1, words, 1, second / 10, outcome::of_reply, &told);
+  });
+}
+
+TEST_F(OneFailedAllocation, LosesNoCallbackOfAGather) {
+  node one{1};
+  atbus_node_on_request(
+      one.self, 3,
+      [](void*, atbus_request* asked) { (void)atbus_request_reply(asked, nullptr, 0); }, nullptr);
+  int calls = 0;
+  every(one, calls, [&] {
+    const std::uint64_t ids[] = {1, 1};
+    return atbus_node_gather(
+        one.self, ids, 2, 3, nullptr, 0, 2, second / 10,
+        [](void* user, const atbus_response*, std::size_t) { ++*static_cast<int*>(user); }, &calls);
+  });
 }
 
 TEST_F(CApi, RunsUntilItIsStopped) {
