@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -70,6 +72,19 @@ atbus_code with_open(atbus_node* node, Set&& set) noexcept {
   });
 }
 
+// The library's own copies of secrets do not stay in its memory.
+template <class Wipe>
+class wiped_behind {
+ public:
+  explicit wiped_behind(Wipe wipe) : wipe_(std::move(wipe)) {}
+  wiped_behind(const wiped_behind&) = delete;
+  wiped_behind& operator=(const wiped_behind&) = delete;
+  ~wiped_behind() { wipe_(); }
+
+ private:
+  Wipe wipe_;
+};
+
 result<id_range> range_of(std::uint64_t prefix, unsigned length) {
   return id_range::make(bus_id{prefix}, length);
 }
@@ -108,9 +123,10 @@ atbus_code atbus_node_new(uint64_t id, const atbus_node_options* options, atbus_
     return refuse_null("the place for the node");
   *node = nullptr;
   return guard([&] {
-    const result<node_options> wanted = to_node_options(options);
+    result<node_options> wanted = to_node_options(options);
     if (!wanted)
       return code_of(wanted.error());
+    const wiped_behind wipe{[&] { wanted->wipe_tokens(); }};
     auto made = std::make_unique<atbus_node>(bus_id{id}, *wanted);
     if (error bad = made->self.fault(); !bad)
       return code_of(std::move(bad));
@@ -198,6 +214,10 @@ atbus_code atbus_node_set_policy(atbus_node* node, uint64_t id, int overflow, in
 atbus_code atbus_node_set_tokens(atbus_node* node, const char* const* tokens) {
   return with(node, [&](atbus_node& of) {
     std::vector<std::string> secrets;
+    const wiped_behind wipe{[&] {
+      for (std::string& one : secrets)
+        explicit_bzero(one.data(), one.size());
+    }};
     for (; tokens != nullptr && *tokens != nullptr; ++tokens)
       secrets.emplace_back(*tokens);
     return code_of(of.self.set_tokens(secrets));

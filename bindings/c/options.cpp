@@ -137,8 +137,10 @@ result<node_options> to_node_options(const atbus_node_options* from) {
   set_times(known, made);
   set_amounts(known, made);
   made.strangers(limits_of(known));
-  if (error bad = set_policies(known, made); !bad)
+  if (error bad = set_policies(known, made); !bad) {
+    made.wipe_tokens();
     return bad;
+  }
   return made;
 }
 

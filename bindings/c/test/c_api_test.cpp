@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "counting_allocator.h"
+#include "sanitizer.h"
 
 namespace {
 
@@ -534,6 +536,49 @@ TEST_F(CApi, SaysThatAClaimOfAChannelWasGivenUp) {
   EXPECT_EQ(atbus_sender_commit(out, 10), ATBUS_OK);
   atbus_sender_free(out);
   atbus_receiver_free(in);
+}
+
+// How often a text is on the heap. `mixed` is that text with each byte changed by 0x5a: not to find itself.
+std::size_t count_on_heap(const std::string& mixed) {
+  std::ifstream maps{"/proc/self/maps"};
+  std::string line;
+  while (std::getline(maps, line) && line.find("[heap]") == std::string::npos) {
+  }
+  const auto* const begin = reinterpret_cast<const char*>(std::stoull(line, nullptr, 16));
+  const auto* const end =
+      reinterpret_cast<const char*>(std::stoull(line.substr(line.find('-') + 1), nullptr, 16));
+  std::size_t found = 0;
+  for (const char* at = begin; at + mixed.size() <= end; ++at) {
+    found += std::equal(mixed.begin(), mixed.end(), at,
+                        [](char one, char other) { return one == static_cast<char>(other ^ 0x5a); })
+                 ? 1U
+                 : 0U;
+  }
+  return found;
+}
+
+TEST_F(CApi, LeavesNoTokenInMemory) {
+#if defined(ATBUS_TEST_SANITIZER)
+  GTEST_SKIP() << "a sanitizer has a heap of its own";
+#endif
+  // free() writes over the beginning of what it gets.
+  constexpr std::size_t hidden_from = 24;
+  std::array<char, 65> token{};
+  std::string mixed;
+  for (std::size_t i = 0; i != token.size() - 1; ++i) {
+    token[i] = static_cast<char>('a' + i * 7 % 26);
+    if (i >= hidden_from)
+      mixed += static_cast<char>(token[i] ^ 0x5a);
+  }
+  const char* const tokens[] = {token.data(), token.data(), token.data(), nullptr};
+  atbus_node_options options;
+  atbus_node_options_init(&options);
+  options.tokens = tokens;
+  options.circuit_secret = token.data();
+  node one{1, &options};
+  EXPECT_EQ(count_on_heap(mixed), 0U);
+  EXPECT_EQ(atbus_node_set_tokens(one.self, tokens), ATBUS_OK) << atbus_last_error();
+  EXPECT_EQ(count_on_heap(mixed), 0U);
 }
 
 // Polls until a callback was called, and one allocation of these polls fails: another one in each round.
