@@ -33,6 +33,8 @@
  *
  * Callbacks: run from atbus_node_poll, _wait, _run and _shutdown, or from atbus_node_close, and never inside one another.
  * They may call any function, also atbus_node_free of the node that calls them. They must not throw, nor jump out.
+ * A callback that is set within a callback takes the place of the former one when the function that polls returns, at the
+ * latest: until then the former one may be called, and what its `user` points to is in use.
  *
  * Times are in nanoseconds. Options and counters have their own size as their first member, so that programs go on
  * working with a later library: members are only added at the end.
