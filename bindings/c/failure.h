@@ -20,11 +20,17 @@ atbus_code code_of(error how) noexcept;
 // Threads are told apart by the address of this.
 extern thread_local char this_thread __attribute__((tls_model("initial-exec")));
 
+// The thread that a handle belongs to.
+template <class Handle>
+[[nodiscard]] const char* owner_of(const Handle& handle) noexcept {
+  return handle.owner;
+}
+
 // Whether the handle can be used here. If not, that is kept as the last failure.
 bool refuse_handle(bool is_null) noexcept;
 template <class Handle>
 [[nodiscard]] bool is_usable(const Handle* handle) noexcept {
-  if (handle != nullptr && handle->owner == &this_thread) [[likely]]
+  if (handle != nullptr && owner_of(*handle) == &this_thread) [[likely]]
     return true;
   return refuse_handle(handle == nullptr);
 }

@@ -67,6 +67,8 @@ struct atbus_node {
   }
 
   const char* owner = &atbus::c_api::this_thread;
+  // The same for the requests and commands that it has handed out.
+  std::shared_ptr<const char*> shared_owner = std::make_shared<const char*>(owner);
   atbus::node self;
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
@@ -76,12 +78,17 @@ struct atbus_node {
 
 // In a callback `at` is what the node has; once it is detached, `kept`.
 struct atbus_request {
-  explicit atbus_request(atbus::request& of) noexcept : at(&of), bytes(of.bytes()) {}
+  atbus_request(atbus::request& of, std::shared_ptr<const char*> of_node) noexcept
+      : owner(std::move(of_node)), at(&of), bytes(of.bytes()) {}
   // May throw std::bad_alloc; then `of` is as it was.
-  explicit atbus_request(atbus::request&& of)
-      : copy(of.bytes().begin(), of.bytes().end()), kept(std::move(of)), at(&*kept), bytes(copy) {}
+  atbus_request(atbus::request&& of, std::shared_ptr<const char*> of_node)
+      : owner(std::move(of_node)),
+        copy(of.bytes().begin(), of.bytes().end()),
+        kept(std::move(of)),
+        at(&*kept),
+        bytes(copy) {}
 
-  const char* owner = &atbus::c_api::this_thread;
+  std::shared_ptr<const char*> owner;
   std::vector<std::byte> copy;  // of its bytes, once it is kept
   std::optional<atbus::request> kept;
   atbus::request* at;
@@ -89,13 +96,23 @@ struct atbus_request {
 };
 
 struct atbus_command {
-  explicit atbus_command(atbus::command& of) noexcept : at(&of) {}
-  explicit atbus_command(atbus::command&& of) noexcept : kept(std::move(of)), at(&*kept) {}
+  atbus_command(atbus::command& of, std::shared_ptr<const char*> of_node) noexcept
+      : owner(std::move(of_node)), at(&of) {}
+  atbus_command(atbus::command&& of, std::shared_ptr<const char*> of_node) noexcept
+      : owner(std::move(of_node)), kept(std::move(of)), at(&*kept) {}
 
-  const char* owner = &atbus::c_api::this_thread;
+  std::shared_ptr<const char*> owner;
   std::optional<atbus::command> kept;
   atbus::command* at;
 };
+
+// Found by their arguments.
+[[nodiscard]] inline const char* owner_of(const atbus_request& request) noexcept {
+  return *request.owner;
+}
+[[nodiscard]] inline const char* owner_of(const atbus_command& command) noexcept {
+  return *command.owner;
+}
 
 namespace atbus::c_api {
 

@@ -143,7 +143,7 @@ void atbus_node_free(atbus_node* node) {
 atbus_code atbus_node_adopt(atbus_node* node) {
   if (node == nullptr)
     return refuse_null("the handle");
-  node->owner = &this_thread;
+  node->owner = *node->shared_owner = &this_thread;
   return ATBUS_OK;
 }
 
@@ -414,20 +414,22 @@ atbus_code atbus_node_on_message(atbus_node* node, atbus_message_callback call, 
 
 namespace {
 
-std::function<void(request&)> handler_of(atbus_request_callback call, void* user) {
+std::function<void(request&)> handler_of(const atbus_node& by, atbus_request_callback call,
+                                         void* user) {
   if (call == nullptr)
     return {};
-  return [call, user](request& what) {
-    atbus_request arrived{what};
+  return [call, user, owner = by.shared_owner](request& what) {
+    atbus_request arrived{what, owner};
     call(user, &arrived);
   };
 }
 
-std::function<void(command&)> handler_of(atbus_command_callback call, void* user) {
+std::function<void(command&)> handler_of(const atbus_node& by, atbus_command_callback call,
+                                         void* user) {
   if (call == nullptr)
     return {};
-  return [call, user](command& what) {
-    atbus_command arrived{what};
+  return [call, user, owner = by.shared_owner](command& what) {
+    atbus_command arrived{what, owner};
     call(user, &arrived);
   };
 }
@@ -436,20 +438,22 @@ std::function<void(command&)> handler_of(atbus_command_callback call, void* user
 
 atbus_code atbus_node_on_request(atbus_node* node, uint32_t type, atbus_request_callback call,
                                  void* user) {
-  return with_open(node, [&](atbus::node& self) { self.on_request(type, handler_of(call, user)); });
+  return with_open(
+      node, [&](atbus::node& self) { self.on_request(type, handler_of(*node, call, user)); });
 }
 
 atbus_code atbus_node_on_any_request(atbus_node* node, atbus_request_callback call, void* user) {
-  return with_open(node, [&](atbus::node& self) { self.on_request(handler_of(call, user)); });
+  return with_open(node,
+                   [&](atbus::node& self) { self.on_request(handler_of(*node, call, user)); });
 }
 
 atbus_code atbus_node_on_command(atbus_node* node, const char* name, atbus_command_callback call,
                                  void* user) {
   return with_open(node, [&](atbus::node& self) {
     if (name != nullptr)
-      self.on_command(name, handler_of(call, user));
+      self.on_command(name, handler_of(*node, call, user));
     else
-      self.on_command(handler_of(call, user));
+      self.on_command(handler_of(*node, call, user));
   });
 }
 

@@ -15,7 +15,7 @@ Handle* detach(Handle* from) noexcept {
     return nullptr;
   Handle* made = nullptr;
   guard([&] {
-    made = new Handle{std::move(*from->at)};
+    made = new Handle{std::move(*from->at), from->owner};
     return ATBUS_OK;
   });
   return made;

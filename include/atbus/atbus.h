@@ -283,7 +283,8 @@ ATBUS_C_API atbus_code atbus_node_new(uint64_t id, const atbus_node_options* opt
                                       atbus_node** node);
 /** Closes the node and frees it; allowed in its own callbacks. NULL does nothing. */
 ATBUS_C_API void atbus_node_free(atbus_node* node);
-/** The calling thread owns the node from now on. No other thread may use it at this moment. */
+/** The calling thread owns the node from now on, and the requests and commands that the node has handed out. No other
+ *  thread may use them at this moment. */
 ATBUS_C_API atbus_code atbus_node_adopt(atbus_node* node);
 /** Ends the node at once; outstanding calls get ATBUS_CLOSED. The handle stays valid, and its functions return
  *  ATBUS_CLOSED. */

@@ -728,6 +728,42 @@ TEST_F(CApi, RefusesOtherThreads) {
   EXPECT_EQ(one.got, std::vector<std::string>{"yes"});
 }
 
+TEST_F(CApi, HandsRequestsOverWithTheirNode) {
+  node one{1};
+  struct {
+    atbus_request* request = nullptr;
+    atbus_command* command = nullptr;
+  } kept;
+  const auto keep_request = [](void* to, atbus_request* asked) {
+    static_cast<decltype(kept)*>(to)->request = atbus_request_detach(asked);
+  };
+  const auto keep_command = [](void* to, atbus_command* asked) {
+    static_cast<decltype(kept)*>(to)->command = atbus_command_detach(asked);
+  };
+  atbus_node_on_request(one.self, 3, keep_request, &kept);
+  atbus_node_on_command(one.self, "do", keep_command, &kept);
+  outcome told;
+  const char* const words[] = {"do"};
+  ASSERT_EQ(atbus_node_request(one.self, 1, 3, nullptr, 0, 10 * second, outcome::of_response, &told,
+                               nullptr),
+            ATBUS_OK);
+  ASSERT_EQ(atbus_node_command(one.self, 1, words, 1, 10 * second, outcome::of_reply, &told),
+            ATBUS_OK);
+  ASSERT_TRUE(until({&one}, [&] { return kept.request != nullptr && kept.command != nullptr; }));
+  std::thread other{[&] {
+    EXPECT_EQ(atbus_request_reply(kept.request, "no", 2), ATBUS_INVALID_ARGUMENT);
+    EXPECT_EQ(atbus_node_adopt(one.self), ATBUS_OK);
+    EXPECT_EQ(atbus_request_reply(kept.request, "yes", 3), ATBUS_OK) << atbus_last_error();
+    EXPECT_EQ(atbus_command_reply(kept.command, nullptr, 0), ATBUS_OK) << atbus_last_error();
+    EXPECT_TRUE(until({&one}, [&] { return told.calls == 2; }));
+  }};
+  other.join();
+  EXPECT_EQ(atbus_request_fail(kept.request, "late", 4), ATBUS_INVALID_ARGUMENT);
+  EXPECT_EQ(atbus_node_adopt(one.self), ATBUS_OK);
+  atbus_request_free(kept.request);
+  atbus_command_free(kept.command);
+}
+
 TEST_F(CApi, SendsFromOtherThreads) {
   node one{1};
   atbus_thread_sender* sender = nullptr;
