@@ -104,6 +104,8 @@ struct connection_entry : newcomer {
   line_place<connection_entry> due;    // in that of connections whose handlers are to be called
   line_place<connection_entry> asked;  // in that of connections that began a name lookup
 
+  // Not a stranger.
+  [[nodiscard]] bool is_known() const noexcept { return dial != nullptr || confirmed; }
   // Bytes accepted and not released.
   [[nodiscard]] std::size_t queued() const noexcept { return queue->size() + chunk.appended(); }
   [[nodiscard]] bool ending() const noexcept { return closing || peer_done; }

@@ -317,7 +317,7 @@ void connection_core::leave_unconfirmed(connection_entry& c) noexcept {
 void connection_core::settle_confirmed(connection_entry& c) noexcept {
   if (c.confirmed || !c.opened || (c.user_confirms && !c.confirm_said))
     return;
-  c.confirmed = true;
+  busy_.move(c, [&] { c.confirmed = true; });
   c.link->lift_limit();
   leave_unconfirmed(c);
   c.phase_ends_at = never;

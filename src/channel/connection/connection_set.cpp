@@ -255,7 +255,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   for (int idle_turns = 0;
        !busy_.empty() && idle_turns != idle_turns_max && left.go_on() && !poll_ends_;) {
     const std::size_t before = left.delivered;
-    if (!read_turn(*busy_.first(), left))
+    if (!read_turn(busy_.next(), left))
       return left.delivered;
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }

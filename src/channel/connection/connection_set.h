@@ -28,6 +28,7 @@
 #include "atbus/detail/chunk_cache.hpp"
 #include "atbus/detail/dispatcher.hpp"
 #include "channel/connection/connection_entry.h"
+#include "channel/stream/busy_lines.h"
 #include "channel/stream/poll_rhythm.h"
 #include "channel/stream/read_buffer.h"
 #include "system/fork_guard.h"
@@ -224,7 +225,7 @@ class connection_core final : public dispatcher, public fork_guard {
   std::vector<std::unique_ptr<connection_entry>> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::unique_ptr<listener_entry>> listeners_;
-  line<connection_entry, &connection_entry::turn> busy_;    // connections to be read
+  busy_lines<connection_entry, &connection_entry::turn> busy_;
   line<connection_entry, &connection_entry::dirty> dirty_;  // to be written
   line<connection_entry, &connection_entry::due> due_;      // whose handlers are to be called
   line<connection_entry, &connection_entry::asked> asked_;  // new name lookups since the last look

@@ -26,11 +26,12 @@ void connection_core::find_busy() noexcept {
 void connection_core::look(std::int64_t timeout_ns) noexcept {
   look_at_clock();
   look_at_questions();
-  std::array<epoll_event, 128> events;
+  // As many as there may be strangers by default: what is behind them would not be seen.
+  std::array<epoll_event, 1024> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   rhythm_.looked(now());
-  std::array<listener_entry*, 128> doors;
+  std::array<listener_entry*, events.size()> doors;
   std::size_t knocked = 0;
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];

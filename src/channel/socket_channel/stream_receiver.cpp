@@ -95,11 +95,12 @@ bool stream_receiver::fill(bool quick) noexcept {
   bool looked = quick;
   for (int reads = 0;;) {
     if (current_ == nullptr) {
-      if (look_due_ || (busy_.empty() && !std::exchange(looked, true)))
+      if (look_due_ || (cut_short_ && rhythm_.is_late(now())) ||
+          (busy_.empty() && !std::exchange(looked, true)))
         find_busy();
       if (busy_.empty())
         return false;
-      current_ = busy_.first();
+      current_ = &busy_.next();
       current_->has_read = false;
     }
     connection& c = *current_;
@@ -131,8 +132,10 @@ bool stream_receiver::fill(bool quick) noexcept {
     }
     if (!c.confirmed && !may_read(c))
       continue;
-    if (reads++ == most_reads)
+    if (reads++ == most_reads) {
+      cut_short_ = true;
       return false;
+    }
     c.has_read = true;
     c.more = c.link.receive(std::exchange(c.on_chance, false) && c.brings_one && !local_);
     watch(c);
@@ -183,7 +186,7 @@ void stream_receiver::report_end(const connection& which) noexcept {
 
 // The peer's hello has arrived: answers with this end's hello.
 void stream_receiver::opening_moved(connection& of) noexcept {
-  of.confirmed = true;
+  busy_.move(of, [&] { of.confirmed = true; });
   unconfirmed_.leave(of);
   newcomers_.leave(of);
   if (of.link.agreed_lanes())
@@ -228,7 +231,8 @@ void stream_receiver::look_at_starved() noexcept {
 // --- waiting
 
 void stream_receiver::find_busy() noexcept {
-  if (!rhythm_.may_skip_look(now()) || look_due_ || open_.size() > poll_rhythm::few_connections)
+  if (!rhythm_.may_skip_look(now()) || look_due_ || cut_short_ ||
+      open_.size() > poll_rhythm::few_connections)
     return look(0);
   for (connection* c : open_) {
     if (c->uses_lane || newcomers::waits(*c))
@@ -239,10 +243,11 @@ void stream_receiver::find_busy() noexcept {
 }
 
 void stream_receiver::look(std::int64_t timeout_ns) noexcept {
-  look_due_ = false;
+  look_due_ = cut_short_ = false;
   look_at_clock();
   ended_.clear();
-  std::array<epoll_event, 64> events;
+  // As many as there may be strangers by default: what is behind them would not be seen.
+  std::array<epoll_event, 1024> events;
   const int n =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   rhythm_.looked(now());

@@ -1,7 +1,7 @@
 // A listener and the connections it accepted, as one receiver.
 //
-// One epoll instance watches everything; its descriptor is the receiver's. Readable connections are on a
-// list of busy ones and take turns, one read each.
+// One epoll instance watches everything; its descriptor is the receiver's. Readable connections are in
+// lines of busy ones and take turns, one read each (busy_lines.h).
 //
 // Guarantees:
 //  - A peer costs at most its slot, a partial frame (read_buffer.h) and one read per turn. An announced
@@ -25,6 +25,7 @@
 #include "atbus/detail/frame_inbox.hpp"
 #include "channel/shm/receiver_state.h"
 #include "channel/stream/acceptor.h"
+#include "channel/stream/busy_lines.h"
 #include "channel/stream/line.h"
 #include "channel/stream/newcomers.h"
 #include "channel/stream/opening.h"
@@ -62,6 +63,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     connection(file socket, const hello& own, read_space& space,
                std::unique_ptr<tls_socket> tls) noexcept
         : link(std::move(socket), true, own, nullptr, space, std::move(tls)) {}
+
+    [[nodiscard]] bool is_known() const noexcept { return confirmed; }
 
     stream_link link;
     std::uint32_t number = 0;
@@ -153,12 +156,13 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::vector<connection*> open_;
   receiver_options lane_options_;                         // for making the lanes
   bool lanes_refused_ = false;                            // the kernel refused: do not ask again
-  line<connection, &connection::turn> busy_;              // the connections to read, in order
+  busy_lines<connection, &connection::turn> busy_;        // the connections to read
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
   newcomers newcomers_;                                   // the same connections, by address
   std::vector<std::unique_ptr<connection>> ended_;        // kept until nothing can refer to them
   connection* current_ = nullptr;                         // the connection that is being read
-  bool look_due_ = false;  // it is time to ask epoll for more connections
+  bool look_due_ = false;   // it is time to ask epoll for more connections
+  bool cut_short_ = false;  // the latest poll has ended at most_reads: some may be in line for long
   poll_rhythm rhythm_;
   std::chrono::nanoseconds starved_until_{0};  // 0: no connection is starved of memory
   std::uint64_t faulty_ = 0;

@@ -19,6 +19,10 @@ class poll_rhythm {
     return in_a_row_ >= again_and_again && time - looked_at_ < between_looks;
   }
   void looked(std::chrono::nanoseconds time) noexcept { looked_at_ = time; }
+  // The latest look may be long ago: others may have become ready.
+  [[nodiscard]] bool is_late(std::chrono::nanoseconds time) const noexcept {
+    return time - looked_at_ >= std::chrono::milliseconds{1};
+  }
 
  private:
   static constexpr unsigned again_and_again = 16;

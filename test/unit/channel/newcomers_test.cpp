@@ -1,6 +1,10 @@
 // Connections that have not been confirmed: which of them makes room when there are too many.
 #include "channel/stream/newcomers.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include "atbus/tls.hpp"
 #include "plain_socket.h"
 #include "unit/channel/connection/connection_fixture.h"
@@ -325,6 +329,35 @@ TEST_P(Newcomers, BeginSoManyASecondAndNoneIsLost) {
   ASSERT_FALSE(at->problems.empty());
   EXPECT_NE(at->problems[0].find("handshakes_per_second"), std::string::npos) << at->problems[0];
   EXPECT_LE(at->problems.size(), 16U) << "one a second";
+}
+
+// As in a game loop, which polls once in each frame.
+TEST_P(Newcomers, WhoSayAByteAtATimeDoNotHoldUpWhatOthersSend) {
+  const auto at = open(4096, 1024);
+  const std::string hello_bytes = opening();
+  plain_socket known = dial_from(honest_host, at->address);
+  const int at_once = 1;
+  (void)::setsockopt(known.fd(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  ASSERT_TRUE(is_answered(*at, known));
+  std::vector<plain_socket> crowd;
+  for (std::size_t i = 0; i != 900; ++i) {
+    crowd.push_back(dial_from(crowded_host, at->address));
+    at->turn();
+  }
+  ASSERT_TRUE(until_seen(*at, 1 + crowd.size()));
+  detail::byte_string message;
+  detail::append(message, detail::data_frame(as_bytes("text"), true));
+  for (std::size_t said = 0; said != 10; ++said) {
+    for (const plain_socket& one : crowd)
+      ASSERT_TRUE(one.send(hello_bytes.substr(said, 1)));
+    ASSERT_TRUE(known.send(as_string(message)));
+    std::size_t frames = 0;
+    for (; at->stats().messages <= said && frames != 1000; ++frames) {
+      std::this_thread::sleep_for(1ms);
+      at->turn();
+    }
+    EXPECT_LE(frames, 3U) << said;
+  }
 }
 
 TEST_P(Newcomers, WhoseFirstByteIsUrgentWaitAsOthersDo) {
