@@ -637,7 +637,7 @@ atbus_code atbus_node_get_stats(const atbus_node* node, atbus_node_stats* stats)
     if (stats == nullptr)
       return refuse_null("the place for the counters");
     const std::size_t room = stats->size;
-    if (room < sizeof(std::size_t))
+    if (room < sizeof(std::size_t) || room > 16 * sizeof(atbus_node_stats))
       return code_of(error{errc::invalid_argument, "the size of the counters is not set"});
     const node_stats all = of.self.stats();
     const atbus_node_stats made = {.size = room,

@@ -27,4 +27,5 @@ run_ctest "$PWD" ctest --output-on-failure --no-tests=error --parallel "$test_jo
 if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/test_lua.sh"
   "$root/tools/script/test_python.sh"
+  "$root/tools/script/test_interop.sh"
 fi
