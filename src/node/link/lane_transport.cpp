@@ -194,6 +194,9 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
     inbox& from = *inboxes_[(turn_ + i) % count];
     const auto each = [&](const received_message& message) { return receive(from, message); };
     told += from.in.poll(each, {.messages = limits.messages - told, .time = limits.time});
+    // Dropped within the handler, it would lose the mark that an earlier incarnation may have handled its message.
+    if (const auto lane = std::exchange(from.refused, std::nullopt))
+      from.in.drop(*lane);
     look_for_ends(from);
   }
   if (count > 1)
@@ -248,7 +251,7 @@ taken lane_transport::receive_other(inbox& from, const received_message& message
                          from.in.has_sender(message.lane)))
     return taken::yes;
   if (!closed_)
-    from.in.drop(message.lane);
+    from.refused = message.lane;
   return taken::no;
 }
 

@@ -93,6 +93,7 @@ class lane_transport final : public transport, public lane_exchange {
     bool durable = false;
     std::uint64_t changes_seen = 0;  // receiver::session_changes
     std::vector<place> lanes = {};
+    std::optional<std::uint32_t> refused = {};  // to be dropped when its poll has ended
   };
 
   // Lanes for a connection that is about to open.

@@ -205,6 +205,18 @@ TEST_F(LaneRestart, HandsBackWhatASuccessorRefusesFork) {
             (outcomes{{"refused", errc::not_delivered}, {"behind it", errc::not_delivered}}));
 }
 
+// An earlier incarnation may have handled it, so it is not proven that no handler has.
+TEST_F(LaneRestart, KeepsTheMarkOfAMessageThatASuccessorRefusesFork) {
+  auto first = begin_incarnation_that_dies_in_its_handler();
+  ASSERT_TRUE(send(*out, "deadly"));
+  ASSERT_TRUE(send(*out, "behind it"));
+  EXPECT_EQ(first.wait_end(), "signal 9");
+  auto second = live(2, [](recorded_end& own) { own.hands_back = true; });
+  ASSERT_TRUE(until([&] { return one->count("closed") == 1; }));
+  EXPECT_EQ(one->unreleased,
+            (outcomes{{"deadly", errc::outcome_unknown}, {"behind it", errc::not_delivered}}));
+}
+
 TEST_F(LaneRestart, HandsBackWhatIsForAnotherNodeThanTheNextOneFork) {
   auto first = begin_incarnation_that_handles_one_message();
   ASSERT_TRUE(send(*out, "for node 2"));
