@@ -247,6 +247,9 @@ std::list<held_message> link_choice::take_left(peer& of, link& from) {
     }
     message->number = number--;
   }
+  // The word of one that was refused may be here before its lane shows that it was handled.
+  if (!from.keeps())
+    left.remove_if([&of](const held_message& one) { return one.number <= of.turned_away; });
   return left;
 }
 

@@ -126,6 +126,7 @@ class hand_played final : private quiet_link_events {
     EXPECT_TRUE(say_to(*link_, body));
   }
   void say_bytes(bytes_view bytes) { EXPECT_TRUE(say_bytes_to(*link_, bytes)); }
+  void stop_reading() { link_->pause(); }
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] bool is_registered() const { return registered_; }
   [[nodiscard]] bool has_ended() const { return link_ == nullptr; }

@@ -289,6 +289,25 @@ TEST_F(NodeAccess, SettlesEachMessageOnceThoughAHandlerDisconnects) {
     EXPECT_EQ(count, 1) << number;
 }
 
+// The word of it may come before the lane shows that it was handled.
+TEST_F(NodeAccess, SettlesOnceWhatALaneDoesNotShowAsHandledYet) {
+  party one{net, 1};
+  EXPECT_TRUE(one.core().listen("shm://one"));
+  hand_played two{net, 2, 1, true, true, {}, "shm://one"};
+  ASSERT_TRUE(net.run_until([&] { return two.is_registered() && one.is_connected(2); }, 5s));
+  net.run_for(1s);
+  std::vector<errc> reasons;
+  one.core().handlers().on_undelivered = [&](const undelivered& what) {
+    reasons.push_back(what.reason());
+    (void)one.node.user().disconnect(2);
+  };
+  two.stop_reading();
+  EXPECT_TRUE(one.send(2, "no"));
+  two.say(turned_away_body{.number = 1});
+  net.run_for(10s);
+  EXPECT_EQ(reasons, std::vector{errc::denied});
+}
+
 // What was acknowledged is reported, also if the handler that is told of it ends the link.
 TEST_F(NodeAccess, LosesNoMessageThoughAHandlerDisconnects) {
   write(std::string{anybody_registers} + nothing_is_sent);
