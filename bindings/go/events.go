@@ -1,0 +1,189 @@
+package atbus
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"fmt"
+	"log"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// Undelivered is a message that was accepted and not delivered.
+type Undelivered struct {
+	Destination uint64
+	Type        uint32
+	Data        []byte
+	Count       uint64 // of messages that this covers; with more than one there is no Data
+	Outcome     Code   // NotDelivered or OutcomeUnknown
+	Reason      Code
+}
+
+// Event says what has happened to another node.
+type Event int
+
+// What they mean: atbus_endpoint_event in atbus/atbus.h.
+const (
+	Connected    Event = C.ATBUS_ENDPOINT_CONNECTED
+	Moved        Event = C.ATBUS_ENDPOINT_MOVED
+	Away         Event = C.ATBUS_ENDPOINT_AWAY
+	Disconnected Event = C.ATBUS_ENDPOINT_DISCONNECTED
+	Refused      Event = C.ATBUS_ENDPOINT_REFUSED
+	Superseded   Event = C.ATBUS_ENDPOINT_SUPERSEDED
+)
+
+// Calls handlers one after another, in a goroutine that lives while there is something to call.
+type events struct {
+	mutex         sync.Mutex
+	queue         []func()
+	runs          bool
+	onUndelivered func(Undelivered)
+	onEndpoint    func(uint64, Event)
+	onLog         func(string)
+}
+
+// HandleUndelivered sets what is told of messages that were accepted and not delivered. It and the two below run one
+// after another in a goroutine of their own, and may wait. nil: none.
+func (n *Node) HandleUndelivered(handle func(Undelivered)) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	n.events.onUndelivered = handle
+}
+
+// HandleEndpoints sets what is told of the states of other nodes.
+func (n *Node) HandleEndpoints(handle func(id uint64, event Event)) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	n.events.onEndpoint = handle
+}
+
+// HandleLog sets what gets lines for operators. Without it, panics of handlers go to the standard logger.
+func (n *Node) HandleLog(handle func(line string)) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	n.events.onLog = handle
+}
+
+// Adds a call. The mutex is held.
+func (e *events) call(n *Node, call func()) {
+	e.queue = append(e.queue, call)
+	if !e.runs {
+		e.runs = true
+		go e.run(n)
+	}
+}
+
+func (e *events) run(n *Node) {
+	for {
+		e.mutex.Lock()
+		queue := e.queue
+		e.queue = nil
+		e.runs = len(queue) != 0
+		e.mutex.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		for _, call := range queue {
+			func() {
+				defer n.recovered("events")
+				call()
+			}()
+		}
+	}
+}
+
+// Deferred: a panic of a handler becomes a line of the log.
+func (n *Node) recovered(what string) {
+	if why := recover(); why != nil {
+		line := fmt.Sprintf("a handler of %s has panicked: %v", what, why)
+		n.events.mutex.Lock()
+		hasLog := n.events.onLog != nil
+		n.events.mutex.Unlock()
+		if hasLog && !strings.Contains(line, "a handler of log") {
+			n.tellLog(line)
+		} else {
+			log.Print("atbus: " + line)
+		}
+	}
+}
+
+func (n *Node) tellUndelivered(what Undelivered) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	if handle := n.events.onUndelivered; handle != nil {
+		n.events.call(n, func() { handle(what) })
+	}
+}
+
+func (n *Node) tellEndpoint(id uint64, event Event) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	if handle := n.events.onEndpoint; handle != nil {
+		n.events.call(n, func() { handle(id, event) })
+	}
+}
+
+func (n *Node) tellLog(line string) {
+	n.events.mutex.Lock()
+	defer n.events.mutex.Unlock()
+	if handle := n.events.onLog; handle != nil {
+		n.events.call(n, func() {
+			defer func() {
+				if why := recover(); why != nil {
+					log.Printf("atbus: the handler of the log has panicked: %v", why)
+				}
+			}()
+			handle(line)
+		})
+	}
+}
+
+// Reads the events of a turn.
+func (n *Node) takeEvents(batch *C.bridge_batch) {
+	if batch.event_count == 0 {
+		return
+	}
+	for _, one := range unsafe.Slice(batch.events, int(batch.event_count)) {
+		var data []byte
+		if one.size != 0 {
+			data = C.GoBytes(unsafe.Pointer(uintptr(unsafe.Pointer(batch.event_bytes))+uintptr(one.offset)), C.int(one.size))
+		}
+		n.takeEvent(&one, data)
+	}
+	C.bridge_read(n.bridge)
+}
+
+func (n *Node) takeEvent(one *C.bridge_event, data []byte) {
+	switch one.kind {
+	case C.BRIDGE_RESPONSE, C.BRIDGE_READY:
+		n.give(uint64(one.number), answer{data: data, err: outcome(one.code, string(data))})
+	case C.BRIDGE_VALUES:
+		values := split(data)
+		n.give(uint64(one.number), answer{values: values, err: outcome(one.code, strings.Join(values, " "))})
+	case C.BRIDGE_REQUEST:
+		n.takeRequest(one)
+	case C.BRIDGE_COMMAND:
+		n.takeCommand(one, split(data))
+	case C.BRIDGE_UNDELIVERED:
+		n.tellUndelivered(Undelivered{Destination: uint64(one.id), Type: uint32(one._type), Data: data,
+			Count: uint64(one.count), Outcome: Code(one.code), Reason: Code(one.reason)})
+	case C.BRIDGE_ENDPOINT:
+		n.tellEndpoint(uint64(one.id), Event(one._type))
+	case C.BRIDGE_WRITABLE:
+		n.unblock(uint64(one.id))
+	case C.BRIDGE_LOG:
+		n.tellLog(string(data))
+	case C.BRIDGE_MESSAGE:
+		n.inbox.addOne(Message{uint64(one.id), uint32(one._type), one.flag != 0, data})
+	}
+}
+
+// Texts that each end with a zero byte.
+func split(data []byte) []string {
+	if len(data) == 0 {
+		return nil
+	}
+	return strings.Split(string(data[:len(data)-1]), "\x00")
+}

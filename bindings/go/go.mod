@@ -1,0 +1,3 @@
+module atbus.dev/go
+
+go 1.19

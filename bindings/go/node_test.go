@@ -1,0 +1,419 @@
+package atbus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var names int
+
+// An address of shared memory, which is removed when the test ends.
+func address(t testing.TB) string {
+	names++
+	name := fmt.Sprintf("atbus-go-%d-%d", os.Getpid(), names)
+	t.Cleanup(func() { removeSegment(name) })
+	return "shm://" + name
+}
+
+func removeSegment(name string) {
+	for _, kind := range []string{"segment", "bell"} {
+		os.Remove("/dev/shm/atbus-" + kind + "." + name)
+	}
+}
+
+func start(t testing.TB, id uint64, options Options) *Node {
+	t.Helper()
+	node, err := NewNode(id, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	return node
+}
+
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pair(t testing.TB, options Options) (first, second *Node) {
+	t.Helper()
+	at := address(t)
+	first, second = start(t, 1, options), start(t, 2, options)
+	must(t, second.Listen(at))
+	must(t, first.Connect(2, at))
+	must(t, first.Ready(soon(t), 2))
+	must(t, second.Ready(soon(t), 1))
+	return first, second
+}
+
+func receive(t testing.TB, node *Node, count int) (all []Message) {
+	t.Helper()
+	for len(all) < count {
+		got, err := node.Receive(soon(t))
+		must(t, err)
+		all = append(all, got...)
+	}
+	return all
+}
+
+func TestMessagesHaveTheirBytesAndTypes(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, first.Send(soon(t), 2, 7, []byte("hello")))
+	must(t, first.Send(soon(t), 2, 8, nil))
+	got := receive(t, second, 2)
+	if got[0].Source != 1 || got[0].Type != 7 || string(got[0].Data) != "hello" || got[0].Redelivered {
+		t.Errorf("%+v", got[0])
+	}
+	if got[1].Type != 8 || len(got[1].Data) != 0 {
+		t.Errorf("%+v", got[1])
+	}
+	if len(got) != 2 {
+		t.Error(len(got))
+	}
+}
+
+func TestMessagesComeInOrderThroughTheChannel(t *testing.T) {
+	first, second := pair(t, Options{})
+	const count = 20_000
+	go func() {
+		for i := 0; i < count; i++ {
+			first.Send(context.Background(), 2, uint32(i), []byte("x"))
+		}
+	}()
+	messages := second.Messages()
+	for i := 0; i < count; i++ {
+		select {
+		case m := <-messages:
+			if m.Type != uint32(i) {
+				t.Fatalf("%d in place of %d", m.Type, i)
+			}
+		case <-soon(t).Done():
+			t.Fatal("too late")
+		}
+	}
+	second.Close()
+	if _, open := <-messages; open {
+		t.Error("the channel is still open")
+	}
+}
+
+func TestLongMessagesUpToTheLimit(t *testing.T) {
+	const limit = 1 << 20
+	first, second := pair(t, Options{MessageLimit: limit})
+	for _, size := range []int{1, 4095, 65536, limit} {
+		data := bytes.Repeat([]byte{byte(size % 251)}, size)
+		must(t, first.Send(soon(t), 2, 1, data))
+		if got := receive(t, second, 1); !bytes.Equal(got[0].Data, data) {
+			t.Errorf("%d bytes came as %d", size, len(got[0].Data))
+		}
+	}
+	err := first.Send(soon(t), 2, 1, make([]byte, limit+1))
+	if !errors.Is(err, ErrMessageTooLarge) || !strings.Contains(err.Error(), "limit") {
+		t.Error(err)
+	}
+}
+
+func TestManyGoroutinesSend(t *testing.T) {
+	first, second := pair(t, Options{})
+	const senders, each = 8, 5000
+	var all sync.WaitGroup
+	for s := 0; s < senders; s++ {
+		all.Add(1)
+		go func(s int) {
+			defer all.Done()
+			for i := 0; i < each; i++ {
+				if err := first.Send(context.Background(), 2, uint32(s), []byte(fmt.Sprint(i))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}(s)
+	}
+	next := make([]int, senders)
+	for _, m := range receive(t, second, senders*each) {
+		if string(m.Data) != fmt.Sprint(next[m.Type]) {
+			t.Fatalf("sender %d: %s in place of %d", m.Type, m.Data, next[m.Type])
+		}
+		next[m.Type]++
+	}
+	all.Wait()
+}
+
+func TestAFullReceiverMakesSendersWait(t *testing.T) {
+	first, second := pair(t, Options{IncomingBytes: 1 << 16, OutgoingBytes: 1 << 16})
+	data := make([]byte, 1000)
+	sent := 0
+	for ; sent < 1_000_000; sent++ {
+		if err := first.TrySend(2, 0, data); err != nil {
+			if !errors.Is(err, ErrWouldBlock) {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+			if first.TrySend(2, 0, data) != nil {
+				break
+			}
+			sent++
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := first.Send(ctx, 2, 0, data); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if got := receive(t, second, sent); len(got) != sent {
+		t.Errorf("%d of %d", len(got), sent)
+	}
+	must(t, first.Send(soon(t), 2, 0, data))
+}
+
+func TestTwoNodesThatSendToEachOtherGoOn(t *testing.T) {
+	first, second := pair(t, Options{IncomingBytes: 1 << 14, OutgoingBytes: 1 << 14})
+	const count = 20_000
+	go func() { // sends back what it gets, and waits for room while more comes
+		for {
+			got, err := second.Receive(context.Background())
+			if err != nil {
+				return
+			}
+			for _, m := range got {
+				second.Send(context.Background(), 1, m.Type, m.Data)
+			}
+		}
+	}()
+	go func() {
+		for i := 0; i < count; i++ {
+			first.Send(context.Background(), 2, 0, make([]byte, 100))
+		}
+	}()
+	receive(t, first, count)
+}
+
+func TestWithoutARouteAnErrorSaysSo(t *testing.T) {
+	node := start(t, 1, Options{})
+	if err := node.Send(soon(t), 9, 0, []byte("x")); !errors.Is(err, ErrNoRoute) {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNotDeliveredIsTold(t *testing.T) {
+	node := start(t, 1, Options{MessageDeadline: 50 * time.Millisecond})
+	told := make(chan Undelivered, 10)
+	node.HandleUndelivered(func(u Undelivered) { told <- u })
+	must(t, node.Connect(2, "unix:///tmp/atbus-go-nothing"))
+	must(t, node.SendRequired(soon(t), 2, 5, []byte("lost")))
+	select {
+	case u := <-told:
+		if u.Destination != 2 || u.Type != 5 || string(u.Data) != "lost" || u.Outcome != NotDelivered {
+			t.Errorf("%+v", u)
+		}
+	case <-soon(t).Done():
+		t.Fatal("nothing was told")
+	}
+}
+
+func TestEndpointsAreTold(t *testing.T) {
+	at := address(t)
+	first, second := start(t, 1, Options{}), start(t, 2, Options{})
+	told := make(chan Event, 10)
+	first.HandleEndpoints(func(id uint64, event Event) { told <- event })
+	must(t, second.Listen(at))
+	must(t, first.Connect(2, at))
+	if event := <-told; event != Connected {
+		t.Error(event)
+	}
+	must(t, second.Shutdown(soon(t)))
+	if event := <-told; event != Disconnected && event != Away {
+		t.Error(event)
+	}
+}
+
+func TestWrongOptionsAndArgumentsAreErrors(t *testing.T) {
+	wrong := []Options{
+		{Token: "a\x00b"}, {MessageLimit: -1}, {MessageLimit: 1 << 40}, {Overflow: 9}, {Children: "nonsense"},
+		{CertificateChain: "/nothing"}, {Handlers: -1}, {FirstIdleTimeout: -1},
+	}
+	for _, options := range wrong {
+		if node, err := NewNode(1, options); err == nil {
+			node.Close()
+			t.Errorf("%+v is accepted", options)
+		} else if err.Error() == "" {
+			t.Error("no reason")
+		}
+	}
+	node := start(t, 1, Options{})
+	for _, err := range []error{
+		node.Listen("nonsense"), node.Listen(""), node.Listen("shm://a\x00b"), node.Connect(2, "x://y"),
+		node.Connect(0, "shm://x"), node.SetPolicy(2, 77, 0), node.Broadcast(0, 65, 0, nil), node.Send(soon(t), 0, 0, nil),
+	} {
+		var e *Error
+		if !errors.As(err, &e) || len(e.Error()) < 10 {
+			t.Error(err)
+		}
+	}
+	if _, err := node.Command(soon(t), 2); err == nil {
+		t.Error("a command without words")
+	}
+	if _, err := ParseID("x"); err == nil {
+		t.Error("x is no id")
+	}
+}
+
+func TestNothingWorksOnceItIsClosed(t *testing.T) {
+	first, second := pair(t, Options{})
+	waiting := make(chan error, 2)
+	must(t, second.HandleRequests(1, func(ctx context.Context, _ *Request) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}))
+	go func() {
+		_, err := first.Request(context.Background(), 2, 1, nil)
+		waiting <- err
+	}()
+	go func() {
+		_, err := first.Receive(context.Background())
+		waiting <- err
+	}()
+	for {
+		if all, _ := second.Stats(); all.Requests == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	must(t, first.Close())
+	must(t, first.Close())
+	_, receiveErr := first.Receive(soon(t))
+	_, requestErr := first.Request(soon(t), 2, 1, nil)
+	_, commandErr := first.Command(soon(t), 2, "x")
+	_, statsErr := first.Stats()
+	for i, err := range []error{
+		<-waiting, <-waiting, receiveErr, requestErr, commandErr, statsErr, first.Send(soon(t), 2, 0, nil),
+		first.TrySend(2, 0, nil), first.Listen("shm://x"), first.Connect(2, "shm://x"), first.Disconnect(2),
+		first.Ready(soon(t), 2), first.Shutdown(soon(t)), first.HandleRequests(1, nil), first.HandleMessages(nil),
+		first.SetTokens("x"), first.Broadcast(0, 0, 0, nil),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	<-first.Done()
+}
+
+func TestShutdownWaitsForOutcomes(t *testing.T) {
+	first, second := pair(t, Options{})
+	const count = 50_000
+	for i := 0; i < count; i++ {
+		must(t, first.Send(soon(t), 2, 0, []byte("x")))
+		if i%1000 == 0 {
+			second.Receive(soon(t))
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- first.Shutdown(soon(t)) }()
+	for {
+		select {
+		case err := <-done:
+			must(t, err)
+			return
+		case <-time.After(time.Millisecond):
+			second.inbox.take()
+			second.post(func() {})
+		}
+	}
+}
+
+func TestHandlersOfMessagesRunOneByOne(t *testing.T) {
+	first, second := pair(t, Options{})
+	got := make(chan string, 10)
+	must(t, second.HandleMessages(func(m Message) {
+		if string(m.Data) == "panic" {
+			panic("on purpose")
+		}
+		second.Send(context.Background(), 1, 1, m.Data)
+		_, err := second.Request(context.Background(), 1, 1, nil)
+		got <- fmt.Sprint(string(m.Data), " ", errors.Is(err, ErrInvalidArgument))
+	}))
+	lines := make(chan string, 100)
+	second.HandleLog(func(line string) { lines <- line })
+	for _, text := range []string{"panic", "one", "two"} {
+		must(t, first.Send(soon(t), 2, 0, []byte(text)))
+	}
+	if one, two := <-got, <-got; one != "one true" || two != "two true" {
+		t.Error(one, two)
+	}
+	for !strings.Contains(<-lines, "on purpose") {
+	}
+	receive(t, first, 2)
+	must(t, second.HandleMessages(nil))
+	must(t, first.Send(soon(t), 2, 0, []byte("batch")))
+	receive(t, second, 1)
+	must(t, second.HandleMessages(func(Message) { second.Close() }))
+	must(t, first.Send(soon(t), 2, 0, nil))
+	<-second.Done()
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for i := 0; i < 20; i++ {
+		t.Run("node", func(t *testing.T) {
+			first, second := pair(t, Options{})
+			first.Messages()
+			must(t, second.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { return nil, nil }))
+			_, err := first.Request(soon(t), 2, 1, nil)
+			must(t, err)
+		})
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines; there were %d", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+func resident(t *testing.T) (kilobytes int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	must(t, err)
+	var all, pages int
+	fmt.Sscan(string(text), &all, &pages)
+	return pages * os.Getpagesize() / 1024
+}
+
+func TestAMillionMessagesLeaveNothingBehind(t *testing.T) {
+	first, second := pair(t, Options{})
+	exchange := func(count int) {
+		go func() {
+			for i := 0; i < count; i++ {
+				first.Send(context.Background(), 2, 0, make([]byte, 64))
+			}
+		}()
+		for got := 0; got < count; {
+			all, err := second.Receive(soon(t))
+			must(t, err)
+			got += len(all)
+		}
+		runtime.GC()
+	}
+	exchange(300_000)
+	before := resident(t)
+	exchange(1_000_000)
+	if grown := resident(t) - before; grown > 32*1024 {
+		t.Errorf("grown by %d KiB", grown)
+	}
+}

@@ -1,0 +1,148 @@
+package atbus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestRequestsAreAnswered(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, second.HandleRequests(1, func(_ context.Context, r *Request) ([]byte, error) {
+		return append([]byte(fmt.Sprint(r.Source, r.Type, " ")), r.Data...), nil
+	}))
+	reply, err := first.Request(soon(t), 2, 1, []byte("key"))
+	must(t, err)
+	if string(reply) != "1 1 key" {
+		t.Error(string(reply))
+	}
+	must(t, second.HandleOtherRequests(func(context.Context, *Request) ([]byte, error) { return []byte("other"), nil }))
+	reply, err = first.Request(soon(t), 2, 99, nil)
+	if string(reply) != "other" || err != nil {
+		t.Error(string(reply), err)
+	}
+	must(t, second.HandleOtherRequests(nil))
+	if _, err = first.Request(soon(t), 2, 99, nil); !errors.Is(err, ErrUnknownRequest) {
+		t.Error(err)
+	}
+}
+
+func TestHandlersThatFailOrPanicSayWhy(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, second.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { return nil, errors.New("no such key") }))
+	must(t, second.HandleRequests(2, func(context.Context, *Request) ([]byte, error) { panic("index 7") }))
+	must(t, second.HandleRequests(3, func(context.Context, *Request) ([]byte, error) { return make([]byte, 10<<20), nil }))
+	for kind, text := range map[uint32]string{1: "no such key", 2: "panicked: index 7", 3: "large"} {
+		_, err := first.Request(soon(t), 2, kind, nil)
+		if !errors.Is(err, ErrRequestFailed) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%d: %v", kind, err)
+		}
+	}
+}
+
+func TestAContextEndsARequest(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, second.HandleRequests(1, func(ctx context.Context, _ *Request) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}))
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := first.Request(short, 2, 1, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrTimedOut) {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, end)
+	if _, err := first.Request(ended, 2, 1, nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrCancelled) {
+		t.Error(err)
+	}
+	if _, err := first.Receive(ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := first.Ready(ended, 77); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestManyRequestsAtOnce(t *testing.T) {
+	first, second := pair(t, Options{Handlers: 3})
+	var mutex sync.Mutex
+	running, most := 0, 0
+	must(t, second.HandleRequests(1, func(_ context.Context, r *Request) ([]byte, error) {
+		mutex.Lock()
+		running++
+		if running > most {
+			most = running
+		}
+		mutex.Unlock()
+		runtime.Gosched()
+		mutex.Lock()
+		running--
+		mutex.Unlock()
+		return r.Data, nil
+	}))
+	var all sync.WaitGroup
+	for i := 0; i < 200; i++ {
+		all.Add(1)
+		go func(data []byte) {
+			defer all.Done()
+			for j := 0; j < 20; j++ {
+				if reply, err := first.Request(soon(t), 2, 1, data); err != nil || !bytes.Equal(reply, data) {
+					t.Error(string(reply), err)
+				}
+			}
+		}([]byte(fmt.Sprint(i)))
+	}
+	all.Wait()
+	if most > 3 {
+		t.Errorf("%d handlers at once", most)
+	}
+}
+
+func TestAHandlerThatEndsItsGoroutineStopsNoOther(t *testing.T) {
+	first, second := pair(t, Options{Handlers: 1})
+	must(t, second.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { runtime.Goexit(); return nil, nil }))
+	must(t, second.HandleRequests(2, func(context.Context, *Request) ([]byte, error) { return []byte("yes"), nil }))
+	if _, err := first.Request(soon(t), 2, 1, nil); !errors.Is(err, ErrRequestFailed) {
+		t.Error(err)
+	}
+	if reply, err := first.Request(soon(t), 2, 2, nil); string(reply) != "yes" {
+		t.Error(err)
+	}
+}
+
+func TestCommandsAreAnswered(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, second.HandleCommands("add", func(_ context.Context, source uint64, words []string) ([]string, error) {
+		if len(words) != 3 {
+			return nil, fmt.Errorf("%d words", len(words))
+		}
+		return []string{words[1] + words[2], "", fmt.Sprint(source)}, nil
+	}))
+	values, err := first.Command(soon(t), 2, "add", "1", "")
+	if err != nil || !reflect.DeepEqual(values, []string{"1", "", "1"}) {
+		t.Error(values, err)
+	}
+	var e *Error
+	if _, err = first.Command(soon(t), 2, "add"); !errors.As(err, &e) || e.Code != CommandFailed || e.Text != "1 words" {
+		t.Error(err)
+	}
+	if _, err = first.Command(soon(t), 2, "nothing"); !errors.As(err, &e) || e.Code != UnknownCommand {
+		t.Error(err)
+	}
+}
+
+func TestAHandlerMayCloseItsNode(t *testing.T) {
+	first, second := pair(t, Options{})
+	must(t, second.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { return nil, second.Close() }))
+	if _, err := first.Request(soon(t), 2, 1, nil); err == nil {
+		t.Error("who has answered?")
+	}
+}
