@@ -169,7 +169,6 @@ func TestAFullReceiverMakesSendersWait(t *testing.T) {
 			if first.TrySend(2, 0, data) != nil {
 				break
 			}
-			sent++
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
