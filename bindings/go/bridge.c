@@ -70,7 +70,8 @@ static void on_response(void* user, const atbus_response* response) {
   bridge_event* made = add(from->of, BRIDGE_RESPONSE, response->source);
   if (made) {
     made->number = from->number;
-    made->code = append(from->of, made, response->bytes, response->size) ? (int32_t)response->code : ATBUS_OUT_OF_MEMORY;
+    made->code = append(from->of, made, response->bytes, response->size) ? (int32_t)response->code
+                                                                         : ATBUS_OUT_OF_MEMORY;
   }
   free(from);
 }
@@ -239,7 +240,8 @@ atbus_code bridge_turn(bridge* of, size_t messages, int pause, bridge_batch* bat
   else if (of->direct)
     code = atbus_node_poll(of->node, messages, 0, NULL);
   else
-    code = atbus_node_receive(of->node, messages, &batch->messages, &batch->message_count, &bytes, &batch->message_size);
+    code = atbus_node_receive(of->node, messages, &batch->messages, &batch->message_count, &bytes,
+                              &batch->message_size);
   batch->message_bytes = bytes;
   give(of, batch);
   return code;
@@ -284,7 +286,8 @@ void bridge_wake(bridge* of) {
 
 atbus_code bridge_direct(bridge* of, uintptr_t go) {
   of->direct = go;
-  return go ? atbus_node_on_message(of->node, on_direct_message, of) : atbus_node_on_message(of->node, NULL, NULL);
+  return go ? atbus_node_on_message(of->node, on_direct_message, of)
+            : atbus_node_on_message(of->node, NULL, NULL);
 }
 
 static waiting* wait_for(bridge* of, uint64_t number) {
@@ -296,22 +299,26 @@ static waiting* wait_for(bridge* of, uint64_t number) {
   return made;
 }
 
-atbus_code bridge_request(bridge* of, uint64_t number, uint64_t to, uint32_t type, const void* bytes, size_t size,
-                          int64_t timeout_ns, atbus_request_handle* handle) {
+atbus_code bridge_request(bridge* of, uint64_t number, uint64_t to, uint32_t type,
+                          const void* bytes, size_t size, int64_t timeout_ns,
+                          atbus_request_handle* handle) {
   waiting* user = wait_for(of, number);
   atbus_code code = ATBUS_OUT_OF_MEMORY;
   if (user)
-    code = atbus_node_request(of->node, to, type, bytes, size, timeout_ns, on_response, user, handle);
+    code =
+        atbus_node_request(of->node, to, type, bytes, size, timeout_ns, on_response, user, handle);
   if (code != ATBUS_OK)
     free(user);
   return code;
 }
 
-atbus_code bridge_command(bridge* of, uint64_t number, uint64_t to, char** words, size_t count, int64_t timeout_ns) {
+atbus_code bridge_command(bridge* of, uint64_t number, uint64_t to, char** words, size_t count,
+                          int64_t timeout_ns) {
   waiting* user = wait_for(of, number);
   atbus_code code = ATBUS_OUT_OF_MEMORY;
   if (user)
-    code = atbus_node_command(of->node, to, (const char* const*)words, count, timeout_ns, on_values, user);
+    code = atbus_node_command(of->node, to, (const char* const*)words, count, timeout_ns, on_values,
+                              user);
   if (code != ATBUS_OK)
     free(user);
   return code;
@@ -329,7 +336,8 @@ atbus_code bridge_ready(bridge* of, uint64_t number, uint64_t id, int64_t timeou
 
 atbus_code bridge_on_request(bridge* of, int any, uint32_t type, int is_set) {
   atbus_request_callback call = is_set ? on_request : NULL;
-  return any ? atbus_node_on_any_request(of->node, call, of) : atbus_node_on_request(of->node, type, call, of);
+  return any ? atbus_node_on_any_request(of->node, call, of)
+             : atbus_node_on_request(of->node, type, call, of);
 }
 
 atbus_code bridge_on_command(bridge* of, const char* name, int is_set) {

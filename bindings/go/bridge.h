@@ -71,9 +71,11 @@ void bridge_wake(bridge* of);
 
 // Messages go one by one to goMessage with this value; 0: in batches again.
 atbus_code bridge_direct(bridge* of, uintptr_t go);
-atbus_code bridge_request(bridge* of, uint64_t number, uint64_t to, uint32_t type, const void* bytes, size_t size,
-                          int64_t timeout_ns, atbus_request_handle* handle);
-atbus_code bridge_command(bridge* of, uint64_t number, uint64_t to, char** words, size_t count, int64_t timeout_ns);
+atbus_code bridge_request(bridge* of, uint64_t number, uint64_t to, uint32_t type,
+                          const void* bytes, size_t size, int64_t timeout_ns,
+                          atbus_request_handle* handle);
+atbus_code bridge_command(bridge* of, uint64_t number, uint64_t to, char** words, size_t count,
+                          int64_t timeout_ns);
 atbus_code bridge_ready(bridge* of, uint64_t number, uint64_t id, int64_t timeout_ns);
 atbus_code bridge_on_request(bridge* of, int any, uint32_t type, int is_set);
 atbus_code bridge_on_command(bridge* of, const char* name, int is_set);

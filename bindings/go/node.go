@@ -5,6 +5,7 @@
 package atbus
 
 // #cgo LDFLAGS: -latbus_c
+// #include <sched.h>
 // #include "bridge.h"
 import "C"
 
@@ -51,6 +52,8 @@ type Node struct {
 	requests map[uint64]*C.atbus_request
 	commands map[uint64]*C.atbus_command
 	handles  map[uint64]C.atbus_request_handle
+
+	turnsBlocked int // since the node has slept, while messages had no room
 }
 
 // NewNode makes a node and starts its goroutine; id 0 makes a client.
@@ -142,6 +145,8 @@ const (
 	retry    = 10 * time.Millisecond // of what had no room
 )
 
+const turnsBeforeSleep = 100 // a receiver that is busy makes room soon
+
 // How many messages the node may take now (0: as many as it likes), and whether it has to pause. A full node that waits
 // for something itself goes on slowly, so that two nodes that send to each other don't wait for ever.
 func (n *Node) room() (messages int, pause bool) {
@@ -167,6 +172,14 @@ func (n *Node) sleep() {
 		n.mutex.Unlock()
 		return
 	}
+	if len(n.blocked) != 0 && n.turnsBlocked < turnsBeforeSleep {
+		n.turnsBlocked++
+		n.retryBlocked()
+		n.mutex.Unlock()
+		C.sched_yield()
+		return
+	}
+	n.turnsBlocked = 0
 	n.sleeping = true
 	n.mutex.Unlock()
 	longest := time.Duration(-1)
@@ -180,13 +193,16 @@ func (n *Node) sleep() {
 	C.bridge_sleep(n.bridge, flag(pause), C.int64_t(longest))
 	n.mutex.Lock()
 	n.sleeping = false
-	for _, l := range n.blocked {
-		n.ready = append(n.ready, l) // also without an event: the node may have gone
-	}
-	if len(n.blocked) != 0 {
-		n.blocked = map[uint64]*lane{}
-	}
+	n.retryBlocked()
 	n.mutex.Unlock()
+}
+
+// Also without an event, because the other node may have gone. The mutex is held.
+func (n *Node) retryBlocked() {
+	for to, l := range n.blocked {
+		n.ready = append(n.ready, l)
+		delete(n.blocked, to)
+	}
 }
 
 // Wakes the goroutine of the node. The mutex is held.

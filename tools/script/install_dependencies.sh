@@ -5,7 +5,7 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua
+#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua, Go
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -55,6 +55,7 @@ Lua 5.4|has_command lua5.4|lua5.4|tests of the Lua module
 Lua 5.4, its headers|has_library lua5.4 5.4|liblua5.4-dev|the Lua module
 LuaJIT|has_command luajit|luajit|tests of the Lua module
 LuaJIT, its headers|has_library luajit 2.0|libluajit-5.1-dev|the Lua module
+Go 1.19|has_go|golang-go|the Go package
 '
 # With --aarch64 only.
 required_aarch64='
@@ -72,6 +73,9 @@ header = os.path.join(sysconfig.get_path("include"), "Python.h")
 sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
 }
 has_python_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+has_go() {
+  has_command gofmt && has_command go && version_at_least "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')" 1.19
+}
 has_compiler() { find_compiler >/dev/null; }
 has_cmake() {
   has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22

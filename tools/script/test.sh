@@ -28,4 +28,5 @@ if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/test_lua.sh"
   "$root/tools/script/test_python.sh"
   "$root/tools/script/test_interop.sh"
+  "$root/tools/script/test_go.sh"
 fi

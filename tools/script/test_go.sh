@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Builds libatbus_c in build/release, and runs go vet and the tests of the Go package with it. Arguments go to
+# go test. `test.sh --all` runs this too.
+set -euo pipefail
+# shellcheck source=tools/script/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+heading "the Go package"
+configure release
+build release lib/libatbus_c.so
+export CGO_CFLAGS="-O2 -I$root/include"
+export CGO_LDFLAGS="-L$root/build/release/lib -Wl,-rpath,$root/build/release/lib"
+cd "$root/bindings/go"
+unformatted=$(gofmt -l .)
+[ -z "$unformatted" ] || fail "gofmt would change: $unformatted"
+go vet ./...
+before=$(left_behind)
+go test -count=1 -timeout 300s "$@" ./...
+left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
+[ -z "$left" ] || fail "the tests have left files behind: $left"
