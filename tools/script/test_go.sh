@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 heading "the Go package"
 configure release
-build release lib/libatbus_c.so
+build release atbus_c
 export CGO_CFLAGS="-O2 -I$root/include"
 export CGO_LDFLAGS="-L$root/build/release/lib -Wl,-rpath,$root/build/release/lib"
 cd "$root/bindings/go"
