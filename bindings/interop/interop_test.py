@@ -3,7 +3,7 @@
 A peer is a program: `PEER receive ADDRESS TOKEN LOG` is node 2, which appends the text of each message to LOG, a line
 each, with " again" if it is marked as redelivered, and answers each request with its bytes and "!". At the message "end"
 it ends. `PEER send ADDRESS TOKEN COUNT` is node 1: it sends the numbers from 0 as texts, makes ten requests, and sends
-"end". INTEROP_PEERS names the peers: lines of a language and a command.
+"end"; a request whose outcome is unknown, because it was under way at the kill, it makes again. INTEROP_PEERS names the peers: lines of a language and a command.
 """
 
 import itertools
@@ -59,7 +59,8 @@ def test_nothing_is_lost(sender, receiver, kind, tmp_path):
         receiving.wait()
         receiving = start(receiver, "receive", address, TOKEN, str(log))
         assert sending.wait(60) == 0
-        assert receiving.wait(60) == 0
+        # The one that was killed may have had the "end" already.
+        assert receiving.poll() in (None, 0)
     finally:
         for process in (receiving, sending):
             process.kill()

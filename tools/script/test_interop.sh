@@ -22,6 +22,13 @@ for lua in lua5.4 luajit; do
 $lua env LUA_PATH=$root/bindings/lua/?.lua LUA_CPATH=$root/build/lua/$lua/?.so $lua $root/bindings/interop/peer.lua"
   fi
 done
+if has_command go; then
+  export CGO_CFLAGS="-O2 -I$root/include"
+  export CGO_LDFLAGS="-L$root/build/release/lib -Wl,-rpath,$root/build/release/lib"
+  (cd "$root/bindings/go" && go build -o "$root/build/interop/peer_go" ./internal/peer)
+  peers+="
+Go $root/build/interop/peer_go"
+fi
 before=$(left_behind)
 INTEROP_PEERS=$peers "$python" -m pytest -q -p no:cacheprovider "$@" "$root/bindings/interop"
 left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
