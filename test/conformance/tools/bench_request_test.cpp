@@ -96,7 +96,7 @@ TEST(BenchRequestDelay, IsInTheLatency) {
 TEST(BenchRequestMemory, IsBackPressureAtItsLimit) {
   const json found =
       run_bench({"request", "--fan-out", "100", "--delay", "100..200ms", "--size", "16K",
-                 "--in-flight", "2000", "--memory", "16M,24M", "--seconds", "0.5"});
+                 "--in-flight", "2000", "--memory", "16M,24M", "--seconds", "1"});
   SCOPED_TRACE(found.dump());
   ASSERT_EQ(found["rows"].size(), 2U);
   for (const json& row : found["rows"]) {
