@@ -220,6 +220,16 @@ bool node_state::is_over() {
   return settled() || core_.clock().now() >= *drained_by_;
 }
 
+bool node_state::is_settled_for_good() {
+  constexpr int polls_max = 64;  // others may send without end
+  const poll_limits limits;
+  for (int i = 0; i != polls_max && settled(); ++i) {
+    if (poll(limits) < limits.messages)
+      break;
+  }
+  return settled();
+}
+
 status node_state::run() {
   if (core_.is_closed())
     return errc::closed;
@@ -231,6 +241,10 @@ status node_state::run() {
   const auto has_to_drain = [this] { return stopping_ && !drained_by_; };
   while (!core_.is_closed()) {
     if (is_over()) {
+      if (settled() && !is_settled_for_good())
+        continue;
+      if (core_.is_closed())
+        break;
       stopping_ = false;
       drained_by_.reset();
       core_.flush();
@@ -269,10 +283,12 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
     return !core_.is_closed();
   };
   (void)threads_.pass_on(core_, poll_limits{}.messages);
-  while (!settled() && !until.over()) {
+  while (!is_settled_for_good() && !until.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return errc::closed;
   }
+  if (core_.is_closed())
+    return errc::closed;
   const status how = settled() ? status{} : status{errc::timed_out};
   core_.leave();
   const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, &core_.clock()};

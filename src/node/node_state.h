@@ -55,6 +55,9 @@ class node_state {
   status sleep(const wait_deadline& deadline, Spin&& spin);
   // Spins with an eye on the lanes before a sleep is prepared. True: a poll has something to do.
   bool spin_at_lanes(std::chrono::nanoseconds start, const wait_deadline& deadline);
+  // Whether all that was accepted is settled, and what other nodes have said of it is read: a lane shows that a
+  // message is handled before the word that it was refused is read. Polls.
+  bool is_settled_for_good();
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 

@@ -1,9 +1,11 @@
 // Access rules see where a node is, over real channels.
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 #include "atbus/node.hpp"
 #include "named_inbox.h"
@@ -47,6 +49,47 @@ class NodeAccessLinks : public ::testing::Test {
   test::scratch_directory scratch;
   std::string path = scratch.path() + "/access.toml";
 };
+
+// Over lanes too: they show that a message is handled before the word that it was refused is read.
+TEST_F(NodeAccessLinks, TellOfARefusedMessageBeforeShutdownEnds) {
+  std::ofstream{path} << "register = \"any\"\nsend = []\n";
+  const test::named_inbox inbox{"refuses"};
+  for (const std::string& address : {inbox.address(), std::string{"unix://@atbus-refuses-test"}}) {
+    for (int round = 0; round != 20; ++round) {
+      std::atomic<bool> listens = false;
+      std::atomic<bool> over = false;
+      std::thread other{[&] {
+        node two{2, options().access(path)};
+        EXPECT_TRUE(two.listen(address));
+        listens = true;
+        while (!over) {
+          two.poll();
+          (void)two.wait(1ms);
+        }
+      }};
+      while (!listens)
+        std::this_thread::yield();
+      node one{1, options()};
+      int told = 0;
+      one.on_undelivered([&](const undelivered& what) {
+        EXPECT_EQ(what.reason(), errc::denied);
+        ++told;
+      });
+      EXPECT_TRUE(one.connect(2, address));
+      bool ready = false;
+      EXPECT_TRUE(one.on_ready(2, 20s, [&](status how) { ready = static_cast<bool>(how); }));
+      for (const auto until = std::chrono::steady_clock::now() + 20s;
+           !ready && std::chrono::steady_clock::now() < until;)
+        one.poll();
+      for (int i = 0; i != 5; ++i)
+        EXPECT_TRUE(one.send(2, 8, "no"));
+      EXPECT_TRUE(one.shutdown(20s));
+      EXPECT_EQ(told, 5) << address;
+      over = true;
+      other.join();
+    }
+  }
+}
 
 TEST_F(NodeAccessLinks, SeeTheNetworkOfATcpLink) {
   EXPECT_TRUE(registers("ipv4://127.0.0.1:0", "127.0.0.0/8"));
