@@ -35,6 +35,8 @@ class message_taker {
   [[nodiscard]] bool holds() const noexcept { return given_ != all_.size(); }
   // How many messages may come, however long they are, for which there is room. 0: none, or `most` wait.
   [[nodiscard]] std::size_t room(std::size_t most) const noexcept;
+  // How many there are.
+  [[nodiscard]] std::size_t count() const noexcept { return all_.size(); }
   // What was given is not needed any more. Throws std::bad_alloc; then no message is lost.
   void begin_batch(std::size_t most);
   // The messages that wait, at most `most`, and their bytes.

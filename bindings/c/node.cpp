@@ -542,14 +542,11 @@ void poll_for_batch(atbus_node& of, message_taker& into, std::size_t most) {
     ~polling() { of.is_polling = false; }
     message_taker& of;
   } const here{into};
-  for (std::size_t room = into.room(most); room != 0;) {
+  for (std::size_t room = into.room(most); room != 0; room = into.room(most)) {
+    const std::size_t before = into.count();
     (void)of.self.poll({.messages = room});
-    if (into.is_over || !of.self.is_open())
+    if (into.is_over || !of.self.is_open() || into.count() == before)
       return;
-    const std::size_t left = into.room(most);
-    if (left == room)
-      return;  // nothing has come
-    room = left;
   }
 }
 

@@ -155,7 +155,7 @@ static void on_log(void* user, const char* line, size_t size) {
     (void)append(user, made, line, size);
 }
 
-static void on_message_at_shutdown(void* user, const atbus_message* message) {
+static void queue_message(void* user, const atbus_message* message) {
   bridge_event* made = add(user, BRIDGE_MESSAGE, message->source);
   if (!made)
     return;
@@ -166,7 +166,11 @@ static void on_message_at_shutdown(void* user, const atbus_message* message) {
 }
 
 static void on_direct_message(void* user, const atbus_message* message) {
-  goMessage(((bridge*)user)->direct, (atbus_message*)message);
+  bridge* of = user;
+  if (of->direct)
+    goMessage(of->direct, (atbus_message*)message);
+  else  // the handler has ended itself: the rest of this poll is for Receive
+    queue_message(user, message);
 }
 
 atbus_code bridge_new(uint64_t id, const atbus_node_options* options, bridge** made) {
@@ -285,9 +289,10 @@ void bridge_wake(bridge* of) {
 }
 
 atbus_code bridge_direct(bridge* of, uintptr_t go) {
-  of->direct = go;
-  return go ? atbus_node_on_message(of->node, on_direct_message, of)
-            : atbus_node_on_message(of->node, NULL, NULL);
+  atbus_code code = go ? atbus_node_on_message(of->node, on_direct_message, of) : ATBUS_OK;
+  if (code == ATBUS_OK)
+    of->direct = go;  // 0: the next turn receives in batches
+  return code;
 }
 
 static waiting* wait_for(bridge* of, uint64_t number) {
@@ -347,7 +352,7 @@ atbus_code bridge_on_command(bridge* of, const char* name, int is_set) {
 atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, bridge_batch* batch) {
   atbus_code code;
   memset(batch, 0, sizeof *batch);
-  atbus_node_on_message(of->node, of->direct ? on_direct_message : on_message_at_shutdown, of);
+  atbus_node_on_message(of->node, of->direct ? on_direct_message : queue_message, of);
   code = atbus_node_shutdown(of->node, timeout_ns);
   give(of, batch);
   return code;

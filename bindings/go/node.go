@@ -27,17 +27,18 @@ type Node struct {
 	living  context.Context // of handlers; done once the node has ended
 	end     context.CancelFunc
 
-	mutex    sync.Mutex // of what follows
-	bridge   *C.bridge  // nil once the node has ended
-	closing  bool
-	sleeping bool
-	tasks    []func()
-	lanes    map[uint64]*lane
-	last     *lane   // that was sent to last
-	ready    []*lane // with messages to send
-	spare    [][]byte
-	waiting  map[uint64]chan answer // requests and the like without an outcome
-	number   uint64                 // of the newest of these
+	mutex       sync.Mutex // of what follows
+	bridge      *C.bridge  // nil once the node has ended
+	closing     bool
+	sleeping    bool
+	tasks       []func()
+	lanes       map[uint64]*lane
+	last        *lane   // that was sent to last
+	ready       []*lane // with messages to send
+	spare       [][]byte
+	waiting     map[uint64]chan answer // requests and the like without an outcome
+	number      uint64                 // of the newest of these
+	owesAnswers bool                   // to requests, for which there was no room
 
 	inbox    inbox
 	handlers handlers

@@ -269,11 +269,21 @@ func (h *handlers) run() {
 // Answers on the goroutine of the node. What has no room is tried again.
 func (n *Node) answer(try func() bool) {
 	if !try() {
-		n.answers = append(n.answers, try)
+		n.setAnswers(append(n.answers, try))
 	}
 }
 
+func (n *Node) setAnswers(left []func() bool) {
+	n.answers = left
+	n.mutex.Lock()
+	n.owesAnswers = len(left) != 0
+	n.mutex.Unlock()
+}
+
 func (n *Node) answerAgain() {
+	if len(n.answers) == 0 {
+		return
+	}
 	left := n.answers[:0]
 	for _, try := range n.answers {
 		if !try() {
@@ -283,7 +293,7 @@ func (n *Node) answerAgain() {
 	for i := len(left); i < len(n.answers); i++ {
 		n.answers[i] = nil
 	}
-	n.answers = left
+	n.setAnswers(left)
 }
 
 // False: there is no room. A reply that is refused becomes a failure.

@@ -254,7 +254,7 @@ func (n *Node) isSent() bool {
 			return false
 		}
 	}
-	return len(n.answers) == 0
+	return !n.owesAnswers
 }
 
 // Broadcast sends to all nodes to which there is a route, and whose ids begin with the first `length` bits of `prefix`;

@@ -58,18 +58,23 @@ function methods:spawn(run, ...)
   resume(coroutine.create(run), ...)
 end
 
--- Polls and waits until stop is called or the node is closed.
+-- Polls and waits until stop is called or the node is closed: true. Where it can't, such as in a handler: nil, a text and
+-- the name of the code.
 function methods:run()
   stopped[self] = nil
   while not stopped[self] and self:is_open() do
     self:poll()
     if self:is_open() and not stopped[self] then
-      self:wait(0.1)
+      local ready, text, code = self:wait(0.1)
+      if ready == nil then
+        return nil, text, code
+      end
     end
   end
   if self:is_open() then
     self:flush()
   end
+  return true
 end
 
 -- Makes run return.

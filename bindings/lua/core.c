@@ -385,11 +385,15 @@ static const char* const* list_option(lua_State* L, const char* name, const char
   if (lua_type(L, -1) == LUA_TSTRING) {
     texts[count++] = lua_tostring(L, -1);
   } else if (lua_istable(L, -1)) {
-    for (; count != 15; ++count) {
+    for (;; ++count) {
       lua_rawgeti(L, -1, count + 1);
-      texts[count] = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+      const int is_over = lua_isnil(L, -1);
+      if (!is_over && (count == 15 || lua_type(L, -1) != LUA_TSTRING))
+        luaL_error(L, "the option %s has to be at most 15 texts", name);
+      if (!is_over)
+        texts[count] = lua_tostring(L, -1);
       lua_pop(L, 1);
-      if (texts[count] == NULL)
+      if (is_over)
         break;
     }
   } else if (!lua_isnil(L, -1)) {
@@ -611,11 +615,17 @@ static int node_command(lua_State* L) {
   for (; count != most; ++count) {
     lua_rawgeti(L, 3, (int)count + 1);
     const int is_text = lua_type(L, -1) == LUA_TSTRING;
+    if (!is_text && !lua_isnil(L, -1))
+      luaL_error(L, "word %d is no text", (int)count + 1);
     words[count] = is_text ? lua_tostring(L, -1) : NULL;
     lua_pop(L, 1);
     if (!is_text)
       break;
   }
+  lua_rawgeti(L, 3, most + 1);
+  if (!lua_isnil(L, -1))
+    luaL_error(L, "a command has at most %d words", (int)most);
+  lua_pop(L, 1);
   call* const outcome = new_call(L, of, 5);
   const atbus_code how = atbus_node_command(of->self, to, words, count, timeout, on_reply, outcome);
   if (how != ATBUS_OK)
@@ -649,6 +659,7 @@ static int node_on(lua_State* L) {
                                       "log",     "request",     "command",  NULL};
   node* const of = to_node(L);
   const char* const name = names[luaL_checkoption(L, 2, NULL, names)];
+  lua_settop(L, 3);
   if (!lua_isnoneornil(L, 3))
     luaL_checktype(L, 3, LUA_TFUNCTION);
   lua_rawgeti(L, LUA_REGISTRYINDEX, of->handlers);

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,6 +90,15 @@ class buffer {
 
 nb::bytes to_bytes(const void* data, std::size_t size) {
   return nb::bytes(static_cast<const char*>(data), size);
+}
+
+// Bytes that are no UTF-8 are escaped.
+nb::object to_text(const char* data, std::size_t size) {
+  PyObject* const made =
+      PyUnicode_DecodeUTF8(data, static_cast<Py_ssize_t>(size), "backslashreplace");
+  if (made == nullptr)
+    throw nb::python_error();
+  return nb::steal(made);
 }
 
 // Steals `data`.
@@ -229,6 +239,8 @@ class node {
   // Calls a function of Python from a callback of C.
   template <class... Arguments>
   nb::object call_handler(const nb::object& function, Arguments&&... arguments) noexcept {
+    if (!function)
+      return {};  // it was removed in this poll
     try {
       return function(std::forward<Arguments>(arguments)...);
     } catch (nb::python_error& thrown) {
@@ -414,6 +426,8 @@ void set_on_message(node& of, nb::object handler) {
 }
 
 void call_request_handler(node& self, const nb::object& handler, atbus_request* r) {
+  if (!handler)
+    return;
   atbus_request* const taken = atbus_request_detach(r);
   if (taken == nullptr)
     return;
@@ -468,6 +482,8 @@ void set_on_command(node& of, nb::object handler) {
         const nb::gil_scoped_acquire lock;
         node& self = node_of(user);
         const nb::object handler = self.on_command;
+        if (!handler)
+          return;
         atbus_command* const taken = atbus_command_detach(c);
         if (taken == nullptr)
           return;
@@ -533,12 +549,11 @@ void set_on_log(node& of, nb::object handler) {
       [](void* user, const char* line, std::size_t size) {
         const nb::gil_scoped_acquire lock;
         const nb::object handler = node_of(user).on_log;
-        PyObject* const text =
-            PyUnicode_DecodeUTF8(line, static_cast<Py_ssize_t>(size), "backslashreplace");
-        if (text != nullptr)
-          node_of(user).call_handler(handler, nb::steal(text));
-        else
-          PyErr_Clear();
+        try {
+          node_of(user).call_handler(handler, to_text(line, size));
+        } catch (nb::python_error& thrown) {
+          node_of(user).keep(thrown);
+        }
       },
       &of));
 }
@@ -599,10 +614,14 @@ void ask_command(node& of, std::uint64_t to, const std::vector<std::string>& wor
       [](void* user, atbus_code code, const char* const* values, std::size_t count) {
         const nb::gil_scoped_acquire lock;
         const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
-        nb::list all;
-        for (std::size_t i = 0; i != count; ++i)
-          all.append(nb::str(values[i]));
-        mine->of->call_handler(mine->function, static_cast<int>(code), all);
+        try {
+          nb::list all;
+          for (std::size_t i = 0; i != count; ++i)
+            all.append(to_text(values[i], std::strlen(values[i])));
+          mine->of->call_handler(mine->function, static_cast<int>(code), all);
+        } catch (nb::python_error& thrown) {
+          mine->of->keep(thrown);
+        }
       },
       call.get()));
   call.release();
@@ -620,9 +639,10 @@ nb::object receive(node& of, std::size_t messages) {
   const void* bytes = nullptr;
   std::size_t count = 0;
   std::size_t size = 0;
-  check(of.call(
-      [&] { return atbus_node_receive(of.self(), messages, &all, &count, &bytes, &size); }));
-  of.on_message = {};
+  const atbus_code how = atbus_node_receive(of.self(), messages, &all, &count, &bytes, &size);
+  if (count == 0)  // messages go first: the next call raises what a handler has raised
+    (void)of.call([&] { return how; });
+  check(how);
   nb::object made = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!made)
     throw nb::python_error();
@@ -762,7 +782,13 @@ NB_MODULE(_bus, m) {
       .def("fail", &request::fail, "why"_a);
   nb::class_<command>(m, "Command")
       .def_ro("source", &command::source)
-      .def_ro("words", &command::words)
+      .def_prop_ro("words",
+                   [](const command& of) {
+                     nb::list all;
+                     for (const std::string& one : of.words)
+                       all.append(to_text(one.data(), one.size()));
+                     return all;
+                   })
       .def("reply", &command::reply, "values"_a = std::vector<std::string>{})
       .def("fail", &command::fail, "why"_a = std::vector<std::string>{});
   nb::class_<thread_sender>(m, "ThreadSender")

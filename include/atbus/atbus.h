@@ -31,8 +31,9 @@
  * Threads: a handle belongs to the thread that made it, or that adopted it last. On any other thread its functions do
  * nothing and return ATBUS_INVALID_ARGUMENT. Other threads send through an atbus_thread_sender.
  *
- * Callbacks: run from atbus_node_poll, _wait, _run and _shutdown, or from atbus_node_close, and never inside one another.
- * They may call any function, also atbus_node_free of the node that calls them. They must not throw, nor jump out.
+ * Callbacks: run from atbus_node_poll, _receive, _run and _shutdown, and never inside one another. One exception:
+ * atbus_node_close and _free call the pending callbacks of ready, command, request and gather with ATBUS_CLOSED, also
+ * within a callback. They may call any function, also atbus_node_free of the node that calls them. They must not throw, nor jump out.
  * A callback that is set within a callback takes the place of the former one when the function that polls returns, at the
  * latest: until then the former one may be called, and what its `user` points to is in use.
  *
@@ -330,7 +331,7 @@ ATBUS_C_API atbus_code atbus_node_commit(atbus_node* node, size_t size);
  *  `length` 0: all. */
 ATBUS_C_API atbus_code atbus_node_broadcast(atbus_node* node, uint64_t prefix, unsigned length,
                                             uint32_t type, const void* bytes, size_t size);
-/** The same; after `timeout_ns` the callback is told which nodes got it. */
+/** The same; after `timeout_ns` the callback is told which nodes got it. It is not called if the node is closed before. */
 ATBUS_C_API atbus_code atbus_node_broadcast_confirmed(atbus_node* node, uint64_t prefix,
                                                       unsigned length, uint32_t type,
                                                       const void* bytes, size_t size,

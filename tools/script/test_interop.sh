@@ -9,6 +9,7 @@ compiler=$(find_compiler) || fail "no C++ compiler new enough: GCC 12 or Clang 1
 heading "every language to every other"
 python=$root/build/python/bin/python
 [ -x "$python" ] || fail "run tools/script/test_python.sh first"
+configure release
 build release atbus_c
 mkdir -p "$root/build/interop"
 "$compiler" -x c -std=c99 -O2 -Wall -Wextra -Wconversion -Werror -I "$root/include" \

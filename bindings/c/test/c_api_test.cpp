@@ -634,6 +634,18 @@ TEST_F(OneFailedAllocation, LosesNoCallbackOfAGather) {
   });
 }
 
+TEST_F(CApi, FillsABatchWithSmallMessages) {
+  node one{1};
+  for (int i = 0; i != 500; ++i)
+    ASSERT_EQ(atbus_node_send(one.self, 1, 0, "small", 5), ATBUS_OK);
+  const atbus_message* all = nullptr;
+  const void* bytes = nullptr;
+  std::size_t count = 0;
+  std::size_t size = 0;
+  EXPECT_EQ(atbus_node_receive(one.self, 400, &all, &count, &bytes, &size), ATBUS_OK);
+  EXPECT_EQ(count, 400U);
+}
+
 TEST_F(CApi, RunsUntilItIsStopped) {
   node one{1};
   atbus_node_on_message(

@@ -97,7 +97,9 @@ class Pending:
 
     def cancel(self) -> bool:
         """Ends the wait for a request: its outcome is Code.cancelled. False: it has another one, or is a command."""
-        return self._handle is not None and self._node._bus.cancel(self._handle)
+        cancelled = self._handle is not None and self._node._bus.cancel(self._handle)
+        self._node._wake()
+        return cancelled
 
     def result(self) -> Any:
         """Polls the node until the outcome is there; returns the reply, or raises an Error."""
@@ -143,10 +145,11 @@ class Request:
     Attributes: source, type, data, redelivered, is_wanted. Calls: reply(data), fail(why).
     """
 
-    __slots__ = ("_bus", "_answered")
+    __slots__ = ("_bus", "_node", "_answered")
 
-    def __init__(self, of):
+    def __init__(self, of, node):
         self._bus = of
+        self._node = node
         self._answered = False
 
     source = property(lambda self: self._bus.source)
@@ -159,11 +162,13 @@ class Request:
         """Sends the reply. After an error, such as WouldBlock, it still has to be answered."""
         self._bus.reply(data)
         self._answered = True
+        self._node._wake()
 
     def fail(self, why: str = "") -> None:
         """Answers that it has failed, and why."""
         self._bus.fail(why)
         self._answered = True
+        self._node._wake()
 
 
 class ThreadSender:
@@ -440,7 +445,7 @@ class Node:
 
     def _answering(self, handler):
         def answer(of):
-            request = Request(of)
+            request = Request(of, self)
             try:
                 value = handler(request)
             except BaseException as raised:

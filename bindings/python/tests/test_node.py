@@ -241,6 +241,50 @@ def test_a_handler_that_raises_raises_from_poll():
         until([node], lambda: len(seen) == 3)
 
 
+def test_a_handler_that_raises_loses_no_batch():
+    with atbus.Node(1) as node:
+        node.receive()
+
+        @node.on_request
+        def _(request):
+            raise KeyError("of the handler")
+
+        node.request(1, 0)
+        for i in range(3):
+            node.send(1, 0, str(i))
+        got, raised = [], []
+        while len(got) < 3 or not raised:
+            try:
+                got += [bytes(m.data) for m in node.receive()]
+            except KeyError as error:
+                raised.append(error)
+        assert got == [b"0", b"1", b"2"]
+
+
+def test_a_handler_may_remove_itself():
+    with atbus.Node(1) as node:
+        got = []
+
+        def only_once(message):
+            got.append(message.data)
+            node.on_message(None)
+
+        node.on_message(only_once)
+        for i in range(10):
+            node.send(1, 0, str(i))
+        for _ in range(5):
+            node.poll()
+        assert got == [b"0"]
+
+
+def test_texts_of_others_need_not_be_utf8(pair):
+    one, two = pair
+    two.on_command(lambda c: c.reply(c.words))
+    pending = one.command(2, "caf\u00e9")
+    until([one, two], pending.done)
+    assert pending.result() == ["caf\u00e9"]
+
+
 def test_nothing_works_once_it_is_closed():
     node = atbus.Node(1)
     node.on_request(lambda r: b"")
@@ -371,6 +415,11 @@ def test_asyncio():
                 await one.request(2, 0, timeout=0.05)
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(one.request(2, 0, timeout=60), 0.05)
+            later = asyncio.get_running_loop().create_future()
+            two.on_request(lambda r: later.set_result(r))
+            pending = one.request(2, 0, timeout=60)
+            (await asyncio.wait_for(later, 20)).reply(b"later")
+            assert await asyncio.wait_for(pending, 20) == b"later"
             got = asyncio.get_running_loop().create_future()
             two.on_message(lambda m: got.set_result(m.data))
             one.send(2, 0, b"message")
