@@ -224,6 +224,7 @@ func (n *Node) finish() {
 	for _, task := range tasks {
 		task() // what it does fails
 	}
+	n.emptyLanes()
 	var batch C.bridge_batch
 	for number, request := range n.requests {
 		C.atbus_request_free(request)
@@ -278,7 +279,8 @@ func (n *Node) do(call func() error) error {
 	return <-done
 }
 
-// Close ends the node at once. What Send has accepted goes as far as there is room; what waits gets ErrClosed. It may be
+// Close ends the node at once. What Send has accepted goes as far as there is room, and HandleUndelivered is told of
+// the rest; what waits gets ErrClosed. It may be
 // called again, and by handlers. Messages that have come can still be received.
 func (n *Node) Close() error {
 	n.mutex.Lock()
@@ -304,10 +306,10 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		limit = time.Until(deadline)
 	}
 	until := time.Now().Add(limit)
-	for !n.isSent() {
+	var late error
+	for late == nil && !n.isSent() {
 		if ctx.Err() != nil || time.Now().After(until) {
-			n.Close()
-			return ErrTimedOut
+			late = ErrTimedOut
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -322,6 +324,9 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		return err
 	})
 	n.Close()
+	if late != nil {
+		return late
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -414,5 +415,35 @@ func TestAMillionMessagesLeaveNothingBehind(t *testing.T) {
 	exchange(1_000_000)
 	if grown := resident(t) - before; grown > 32*1024 {
 		t.Errorf("grown by %d KiB", grown)
+	}
+}
+
+func TestWhatASendQueueHoldsAtTheEndIsTold(t *testing.T) {
+	ctx := context.Background()
+	node, err := NewNode(1, Options{SendBufferSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told atomic.Int64
+	node.HandleUndelivered(func(what Undelivered) { told.Add(int64(what.Count)) })
+	if err := node.Connect(2, address(t)); err != nil { // which is not there
+		t.Fatal(err)
+	}
+	sent := int64(0)
+	for ; sent != 500; sent++ {
+		if err := node.Send(ctx, 2, 0, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := node.Shutdown(short); !errors.Is(err, ErrTimedOut) {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(10 * time.Second); told.Load() != sent && time.Now().Before(limit); {
+		time.Sleep(time.Millisecond)
+	}
+	if told.Load() != sent {
+		t.Fatalf("%d of %d", told.Load(), sent)
 	}
 }

@@ -67,6 +67,12 @@ func (i *inbox) addOne(message Message) {
 	i.tell()
 }
 
+func (i *inbox) putBack(all []Message) {
+	i.mutex.Lock()
+	i.messages = append(all, i.messages...)
+	i.mutex.Unlock()
+}
+
 func (i *inbox) tell() {
 	select {
 	case i.arrived <- struct{}{}:
@@ -109,8 +115,8 @@ func (n *Node) Receive(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// Messages is a channel with the messages one by one, for select; it is closed when the node ends. It costs more than
-// Receive, and takes what Receive would.
+// Messages is a channel with the messages one by one, for select; it is closed when the node ends; what has come and was
+// not taken by then is for Receive. It costs more than Receive, and takes what Receive would.
 func (n *Node) Messages() <-chan Message {
 	n.inbox.mutex.Lock()
 	defer n.inbox.mutex.Unlock()
@@ -128,10 +134,11 @@ func (n *Node) pump(to chan<- Message) {
 		if err != nil {
 			return
 		}
-		for _, message := range all {
+		for at, message := range all {
 			select {
 			case to <- message:
 			case <-n.over:
+				n.inbox.putBack(all[at:])
 				return
 			}
 		}

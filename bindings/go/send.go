@@ -218,12 +218,41 @@ func (n *Node) keepSpare(l *lane) {
 	l.sending, l.pending, l.sent = nil, nil, 0
 }
 
+// The first record of a buffer as a report, and what is behind it.
+func firstUnsent(to uint64, held []byte, why Code) (Undelivered, []byte) {
+	record := *(*C.bridge_record)(unsafe.Pointer(&held[0]))
+	end := recordSize + int(record.size)
+	data := append([]byte(nil), held[recordSize:end]...)
+	return Undelivered{Destination: to, Type: uint32(record._type), Data: data, Count: 1, Outcome: NotDelivered,
+		Reason: why}, held[(end+7)&^7:]
+}
+
+// At the end: what there is still room for goes to C, and the rest is told.
+func (n *Node) emptyLanes() {
+	const buffers = 2 // of a lane
+	for i := 0; i != buffers; i++ {
+		n.mutex.Lock()
+		n.retryBlocked()
+		ready := n.ready
+		n.ready = nil
+		n.mutex.Unlock()
+		n.sendAll(ready)
+	}
+	for to, l := range n.lanes {
+		for _, held := range [][]byte{l.sending[l.sent:], l.pending} {
+			for len(held) != 0 {
+				var what Undelivered
+				what, held = firstUnsent(to, held, Closed)
+				n.tellUndelivered(what)
+			}
+		}
+	}
+}
+
 // A message that was accepted here is refused by C. The next one to that node is sent while its sender waits.
 func (n *Node) reportUnsent(l *lane, why Code) {
-	record := *(*C.bridge_record)(unsafe.Pointer(&l.sending[l.sent]))
-	from := l.sent + recordSize
-	data := append([]byte(nil), l.sending[from:from+int(record.size)]...)
-	l.sent = from + (int(record.size)+7)&^7
+	what, left := firstUnsent(l.to, l.sending[l.sent:], why)
+	l.sent = len(l.sending) - len(left)
 	n.mutex.Lock()
 	if n.lanes[l.to] == l && len(l.pending) == 0 && l.sent == len(l.sending) {
 		delete(n.lanes, l.to)
@@ -231,8 +260,7 @@ func (n *Node) reportUnsent(l *lane, why Code) {
 		n.tellRoom(l)
 	}
 	n.mutex.Unlock()
-	n.tellUndelivered(Undelivered{Destination: l.to, Type: uint32(record._type), Data: data, Count: 1,
-		Outcome: NotDelivered, Reason: why})
+	n.tellUndelivered(what)
 }
 
 // There is room again for messages to that node.
