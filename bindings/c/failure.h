@@ -17,7 +17,7 @@ inline atbus_code code_of(const status& how) noexcept {
 }
 atbus_code code_of(error how) noexcept;
 
-// Threads are told apart by the address of this.
+// Each thread has its own: its address identifies the thread.
 extern thread_local char this_thread __attribute__((tls_model("initial-exec")));
 
 // The thread that a handle belongs to.

@@ -178,23 +178,23 @@ install_aarch64_libraries() {
   folder=$(mktemp -d)
   # shellcheck disable=SC2064  # the folder of now
   trap "rm -rf '$folder'" EXIT
-  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$folder/root"
+  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$folder/unpacked"
   touch "$folder/status"
   write_aarch64_sources "$folder"
   apt_get_aarch64 "$folder" update
   # shellcheck disable=SC2086  # one word per package
   (cd "$folder" && apt_get_aarch64 "$folder" download $aarch64_packages)
   for package in "$folder"/*.deb; do
-    dpkg-deb -x "$package" "$folder/root"
+    dpkg-deb -x "$package" "$folder/unpacked"
   done
   # Some call the archive another name, and its shared library is not there.
-  if [ -f "$folder/root/usr/lib/aarch64-linux-gnu/libuv_a.a" ]; then
-    ln -sf libuv_a.a "$folder/root/usr/lib/aarch64-linux-gnu/libuv.a"
+  if [ -f "$folder/unpacked/usr/lib/aarch64-linux-gnu/libuv_a.a" ]; then
+    ln -sf libuv_a.a "$folder/unpacked/usr/lib/aarch64-linux-gnu/libuv.a"
   fi
-  chmod 755 "$folder/root"
+  chmod 755 "$folder/unpacked"
   as_root mkdir -p "$(dirname "$aarch64_libraries")"
   as_root rm -rf "$aarch64_libraries.new"
-  as_root cp -r --no-preserve=ownership "$folder/root" "$aarch64_libraries.new"
+  as_root cp -r --no-preserve=ownership "$folder/unpacked" "$aarch64_libraries.new"
   as_root mv -T "$aarch64_libraries.new" "$aarch64_libraries"
 }
 
