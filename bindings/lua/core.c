@@ -3,18 +3,15 @@
 //
 // What fails returns nil, a text and the name of its code; an argument of the wrong type is an error. Errors of handlers
 // are kept, and raised by the call that ran the handler.
-#include <atbus/atbus.h>
-#include <lauxlib.h>
-#include <lua.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#define NODE "atbus.node"
-#define REQUEST "atbus.request"
-#define COMMAND "atbus.command"
+#include "answers.h"
+#include "options.h"
+#include "values.h"
 
-// Its handlers are in a table of the registry, under their names; those of requests of one type under its number.
+#define NODE "atbus.node"
+
+// Its handlers are in a table of the registry, under their names.
 typedef struct node {
   atbus_node* self;
   lua_State* state;  // that runs handlers now
@@ -28,77 +25,6 @@ typedef struct call {
   node* of;
   int function;
 } call;
-
-typedef struct kept_request {
-  atbus_request* self;
-} kept_request;
-
-typedef struct kept_command {
-  atbus_command* self;
-} kept_command;
-
-static int fail(lua_State* L, atbus_code code) {
-  lua_pushnil(L);
-  lua_pushstring(L, atbus_last_error());
-  lua_pushstring(L, atbus_code_name((int)code));
-  return 3;
-}
-
-static int done(lua_State* L, atbus_code code) {
-  if (code != ATBUS_OK)
-    return fail(L, code);
-  lua_pushboolean(L, 1);
-  return 1;
-}
-
-// Numbers of Lua 5.1 hold 53 bits: larger ids are texts there.
-static void push_id(lua_State* L, uint64_t id) {
-#if LUA_VERSION_NUM >= 503
-  lua_pushinteger(L, (lua_Integer)id);
-#else
-  if (id < UINT64_C(1) << 53) {
-    lua_pushnumber(L, (lua_Number)id);
-  } else {
-    char text[32];
-    snprintf(text, sizeof text, "0x%llx", (unsigned long long)id);
-    lua_pushstring(L, text);
-  }
-#endif
-}
-
-static uint64_t to_id(lua_State* L, int at) {
-  uint64_t id = 0;
-  if (lua_type(L, at) == LUA_TSTRING) {
-    if (atbus_parse_id(lua_tostring(L, at), &id) != ATBUS_OK)
-      luaL_argerror(L, at, atbus_last_error());
-    return id;
-  }
-#if LUA_VERSION_NUM >= 503
-  return (uint64_t)luaL_checkinteger(L, at);
-#else
-  const lua_Number number = luaL_checknumber(L, at);
-  if (!(number >= 0 && number <= 9007199254740992.0) || number != floor(number))
-    luaL_argerror(L, at, "a bus id above 2^53 has to be a text, such as \"0x12340007\"");
-  return (uint64_t)number;
-#endif
-}
-
-static uint32_t to_type(lua_State* L, int at) {
-  const lua_Number number = luaL_checknumber(L, at);
-  if (!(number >= 0 && number <= 4294967295.0) || number != floor(number))
-    luaL_argerror(L, at, "a type is a number from 0 to 4294967295");
-  return (uint32_t)number;
-}
-
-// Seconds, at most 292 years either way.
-static int64_t to_ns(lua_State* L, int at) {
-  const lua_Number seconds = luaL_checknumber(L, at);
-  if (seconds != seconds)
-    luaL_argerror(L, at, "a time is not a number");
-  return seconds >= 9e9    ? ATBUS_FOR_EVER
-         : seconds <= -9e9 ? -ATBUS_FOR_EVER
-                           : (int64_t)(seconds * 1e9);
-}
 
 static node* to_node(lua_State* L) {
   return luaL_checkudata(L, 1, NODE);
@@ -228,31 +154,23 @@ static void on_log(void* user, const char* line, size_t size) {
   tell(&what);
 }
 
-static int push_request(lua_State* L, const event* what) {
-  kept_request* const made = lua_newuserdata(L, sizeof *made);
-  made->self = NULL;
-  luaL_getmetatable(L, REQUEST);
-  lua_setmetatable(L, -2);
-  made->self = atbus_request_detach((atbus_request*)what->data);
+static int push_asked(lua_State* L, const event* what) {
+  push_request(L, (atbus_request*)what->data);
   return 1;
 }
 
 static void on_request(void* user, atbus_request* request) {
-  const event what = {.of = user, .handler = "request", .push = push_request, .data = request};
+  const event what = {.of = user, .handler = "request", .push = push_asked, .data = request};
   tell(&what);
 }
 
-static int push_command(lua_State* L, const event* what) {
-  kept_command* const made = lua_newuserdata(L, sizeof *made);
-  made->self = NULL;
-  luaL_getmetatable(L, COMMAND);
-  lua_setmetatable(L, -2);
-  made->self = atbus_command_detach((atbus_command*)what->data);
+static int push_commanded(lua_State* L, const event* what) {
+  push_command(L, (atbus_command*)what->data);
   return 1;
 }
 
 static void on_command(void* user, atbus_command* command) {
-  const event what = {.of = user, .handler = "command", .push = push_command, .data = command};
+  const event what = {.of = user, .handler = "command", .push = push_commanded, .data = command};
   tell(&what);
 }
 
@@ -325,164 +243,13 @@ static void on_reply(void* user, atbus_code code, const char* const* values, siz
   tell_once(user, &what);
 }
 
-// Options of the table at 2.
-
-static const char* text_option(lua_State* L, const char* name) {
-  lua_getfield(L, 2, name);
-  if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
-    luaL_error(L, "the option %s has to be a text", name);
-  const char* const text = lua_tostring(L, -1);  // the table keeps it
-  lua_pop(L, 1);
-  return text;
-}
-
-static lua_Number number_option(lua_State* L, const char* name) {
-  lua_getfield(L, 2, name);
-  if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
-    luaL_error(L, "the option %s has to be a number", name);
-  const lua_Number number = lua_isnil(L, -1) ? 0 : lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  return number;
-}
-
-static int64_t time_option(lua_State* L, const char* name) {
-  const lua_Number seconds = number_option(L, name);
-  if (!(seconds > -9e9 && seconds < 9e9))
-    luaL_error(L, "the option %s has to be a time in seconds", name);
-  return (int64_t)(seconds * 1e9);
-}
-
-static uint64_t amount_option(lua_State* L, const char* name, lua_Number most) {
-  const lua_Number amount = number_option(L, name);
-  if (!(amount >= 0 && amount <= most))
-    luaL_error(L, "the option %s has to be from 0 to %f", name, most);
-  return (uint64_t)amount;
-}
-
-static int flag_option(lua_State* L, const char* name) {
-  lua_getfield(L, 2, name);
-  const int flag = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return flag;
-}
-
-// The number of a word; -1: it is none of them.
-static int word_option(lua_State* L, const char* name, const char* const* words) {
-  const char* const text = text_option(L, name);
-  if (text == NULL)
-    return 0;
-  for (int i = 0; words[i] != NULL; ++i) {
-    if (strcmp(words[i], text) == 0)
-      return i;
-  }
-  return -1;
-}
-
-// A text, or a table of at most 15, into an array that ends with NULL.
-static const char* const* list_option(lua_State* L, const char* name, const char* texts[16]) {
-  lua_getfield(L, 2, name);
-  int count = 0;
-  if (lua_type(L, -1) == LUA_TSTRING) {
-    texts[count++] = lua_tostring(L, -1);
-  } else if (lua_istable(L, -1)) {
-    for (;; ++count) {
-      lua_rawgeti(L, -1, count + 1);
-      const int is_over = lua_isnil(L, -1);
-      if (!is_over && (count == 15 || lua_type(L, -1) != LUA_TSTRING))
-        luaL_error(L, "the option %s has to be at most 15 texts", name);
-      if (!is_over)
-        texts[count] = lua_tostring(L, -1);
-      lua_pop(L, 1);
-      if (is_over)
-        break;
-    }
-  } else if (!lua_isnil(L, -1)) {
-    luaL_error(L, "the option %s has to be a text or a table of texts", name);
-  }
-  lua_pop(L, 1);
-  texts[count] = NULL;
-  return texts;
-}
-
-static void check_names(lua_State* L) {
-  static const char* const known[] = {"token",
-                                      "circuit_secret",
-                                      "certificate_chain",
-                                      "certificate_key",
-                                      "access",
-                                      "directory",
-                                      "certificate_authority",
-                                      "parent",
-                                      "children",
-                                      "message_limit",
-                                      "allow_unauthenticated",
-                                      "allow_unencrypted",
-                                      "overflow",
-                                      "restart",
-                                      "first_idle_timeout",
-                                      "ping_interval",
-                                      "fault_tolerance",
-                                      "connections",
-                                      "unconfirmed",
-                                      "retry_first",
-                                      "retry_longest",
-                                      "message_deadline",
-                                      "drain",
-                                      "send_buffer_size",
-                                      "sessions",
-                                      "clients",
-                                      "requests"};
-  for (lua_pushnil(L); lua_next(L, 2) != 0; lua_pop(L, 1)) {
-    int found = 0;
-    const char* const name =
-        lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "that is no text";
-    for (size_t i = 0; i != sizeof known / sizeof known[0]; ++i)
-      found = found || strcmp(known[i], name) == 0;
-    if (!found)
-      luaL_error(L, "there is no option %s", name);
-  }
-}
-
 static int new_node(lua_State* L) {
-  static const char* const overflows[] = {"would_block", "drop_newest", "drop_oldest", "disconnect",
-                                          NULL};
-  static const char* const restarts[] = {"redeliver", "report", NULL};
   const uint64_t id = to_id(L, 1);
-  const char* tokens[16];
-  const char* parents[16];
+  option_lists lists;
   atbus_node_options o;
   atbus_node_options_init(&o);
-  if (!lua_isnoneornil(L, 2)) {
-    luaL_checktype(L, 2, LUA_TTABLE);
-    check_names(L);
-    o.tokens = list_option(L, "token", tokens);
-    o.parents = list_option(L, "parent", parents);
-    o.circuit_secret = text_option(L, "circuit_secret");
-    o.certificate_chain = text_option(L, "certificate_chain");
-    o.certificate_key = text_option(L, "certificate_key");
-    o.certificate_authority = text_option(L, "certificate_authority");
-    o.access = text_option(L, "access");
-    o.directory = text_option(L, "directory");
-    o.children = text_option(L, "children");
-    o.allow_unauthenticated = flag_option(L, "allow_unauthenticated");
-    o.allow_unencrypted = flag_option(L, "allow_unencrypted");
-    o.overflow = word_option(L, "overflow", overflows);
-    o.restart = word_option(L, "restart", restarts);
-    o.first_idle_timeout_ns = time_option(L, "first_idle_timeout");
-    o.ping_interval_ns = time_option(L, "ping_interval");
-    o.retry_first_ns = time_option(L, "retry_first");
-    o.retry_longest_ns = time_option(L, "retry_longest");
-    o.message_deadline_ns = time_option(L, "message_deadline");
-    o.drain_ns = time_option(L, "drain");
-    o.message_limit = amount_option(L, "message_limit", 1e15);
-    o.send_buffer_size = amount_option(L, "send_buffer_size", 1e15);
-    o.sessions = amount_option(L, "sessions", 1e15);
-    o.clients = amount_option(L, "clients", 1e15);
-    o.requests = amount_option(L, "requests", 1e15);
-    o.fault_tolerance = (uint32_t)amount_option(L, "fault_tolerance", 4294967295.0);
-    o.connections = (uint32_t)amount_option(L, "connections", 4294967295.0);
-    o.unconfirmed = (uint32_t)amount_option(L, "unconfirmed", 4294967295.0);
-  }
+  if (!lua_isnoneornil(L, 2))
+    read_options(L, &o, &lists);
   node* const made = lua_newuserdata(L, sizeof *made);
   made->self = NULL;
   made->state = L;
@@ -742,127 +509,6 @@ static int node_stats(lua_State* L) {
   return 1;
 }
 
-// Requests and commands of other nodes.
-
-static atbus_request* to_request(lua_State* L) {
-  kept_request* const of = luaL_checkudata(L, 1, REQUEST);
-  if (of->self == NULL)
-    luaL_error(L, "the request is answered already");
-  return of->self;
-}
-
-static int request_gc(lua_State* L) {
-  kept_request* const of = luaL_checkudata(L, 1, REQUEST);
-  atbus_request_free(of->self);
-  of->self = NULL;
-  return 0;
-}
-
-static int answered(lua_State* L, atbus_code how, int (*end)(lua_State*)) {
-  if (how == ATBUS_OK)
-    end(L);
-  return done(L, how);
-}
-
-static int request_reply(lua_State* L) {
-  size_t size = 0;
-  atbus_request* const of = to_request(L);
-  const char* const bytes = luaL_optlstring(L, 2, "", &size);
-  return answered(L, atbus_request_reply(of, bytes, size), request_gc);
-}
-
-static int request_fail(lua_State* L) {
-  size_t size = 0;
-  atbus_request* const of = to_request(L);
-  const char* const why = luaL_optlstring(L, 2, "", &size);
-  return answered(L, atbus_request_fail(of, why, size), request_gc);
-}
-
-static int request_source(lua_State* L) {
-  push_id(L, atbus_request_source(to_request(L)));
-  return 1;
-}
-
-static int request_type(lua_State* L) {
-  lua_pushinteger(L, (lua_Integer)atbus_request_type(to_request(L)));
-  return 1;
-}
-
-static int request_data(lua_State* L) {
-  size_t size = 0;
-  const void* const bytes = atbus_request_bytes(to_request(L), &size);
-  lua_pushlstring(L, size != 0 ? bytes : "", size);
-  return 1;
-}
-
-static int request_is_wanted(lua_State* L) {
-  lua_pushboolean(L, atbus_request_is_wanted(to_request(L)));
-  return 1;
-}
-
-static atbus_command* to_command(lua_State* L) {
-  kept_command* const of = luaL_checkudata(L, 1, COMMAND);
-  if (of->self == NULL)
-    luaL_error(L, "the command is answered already");
-  return of->self;
-}
-
-static int command_gc(lua_State* L) {
-  kept_command* const of = luaL_checkudata(L, 1, COMMAND);
-  atbus_command_free(of->self);
-  of->self = NULL;
-  return 0;
-}
-
-static int command_source(lua_State* L) {
-  push_id(L, atbus_command_source(to_command(L)));
-  return 1;
-}
-
-static int command_words(lua_State* L) {
-  atbus_command* const of = to_command(L);
-  lua_newtable(L);
-  for (int i = 0;; ++i) {
-    const char* const word = atbus_command_word(of, (size_t)i);
-    if (word == NULL)
-      return 1;
-    lua_pushstring(L, word);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-// The texts behind the command.
-static int answer_command(lua_State* L,
-                          atbus_code (*answer)(atbus_command*, const char* const*, size_t)) {
-  atbus_command* const of = to_command(L);
-  const int count = lua_gettop(L) - 1;
-  const char** const values = lua_newuserdata(L, (size_t)(count + 1) * sizeof *values);
-  for (int i = 0; i != count; ++i)
-    values[i] = luaL_checkstring(L, i + 2);
-  return answered(L, answer(of, values, (size_t)count), command_gc);
-}
-
-static int command_reply(lua_State* L) {
-  return answer_command(L, atbus_command_reply);
-}
-
-static int command_fail(lua_State* L) {
-  return answer_command(L, atbus_command_fail);
-}
-
-static void new_class(lua_State* L, const char* name, const luaL_Reg* methods,
-                      int (*gc)(lua_State*)) {
-  luaL_newmetatable(L, name);
-  lua_newtable(L);
-  for (; methods->name != NULL; ++methods) {
-    lua_pushcfunction(L, methods->func);
-    lua_setfield(L, -2, methods->name);
-  }
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, gc);
-  lua_setfield(L, -2, "__gc");
-}
-
 __attribute__((visibility("default"))) int luaopen_atbus_core(lua_State* L) {
   static const luaL_Reg node_methods[] = {{"close", node_close},
                                           {"is_open", node_is_open},
@@ -885,21 +531,8 @@ __attribute__((visibility("default"))) int luaopen_atbus_core(lua_State* L) {
                                           {"descriptor", node_descriptor},
                                           {"stats", node_stats},
                                           {NULL, NULL}};
-  static const luaL_Reg request_methods[] = {{"reply", request_reply},
-                                             {"fail", request_fail},
-                                             {"source", request_source},
-                                             {"type", request_type},
-                                             {"data", request_data},
-                                             {"is_wanted", request_is_wanted},
-                                             {NULL, NULL}};
-  static const luaL_Reg command_methods[] = {{"reply", command_reply},
-                                             {"fail", command_fail},
-                                             {"source", command_source},
-                                             {"words", command_words},
-                                             {NULL, NULL}};
   new_class(L, NODE, node_methods, node_gc);
-  new_class(L, REQUEST, request_methods, request_gc);
-  new_class(L, COMMAND, command_methods, command_gc);
+  add_answer_classes(L);
   lua_newtable(L);
   luaL_getmetatable(L, NODE);
   lua_getfield(L, -1, "__index");

@@ -19,8 +19,9 @@ for lua in lua5.4 luajit; do
   mkdir -p "$modules/atbus"
   # The C++ compiler compiles C too, so that no other one is needed.
   # shellcheck disable=SC2046  # a word per flag
-  "$compiler" -x c -std=c99 -O2 -fPIC -shared -Wall -Wextra -Wconversion -Werror \
-    -I "$root/include" $(pkg-config --cflags "$lua") "$root/bindings/lua/core.c" \
+  "$compiler" -std=c99 -O2 -fPIC -shared -Wall -Wextra -Wconversion -Werror \
+    -I "$root/include" $(pkg-config --cflags "$lua") -x c "$root/bindings/lua/answers.c" \
+    -x c "$root/bindings/lua/core.c" -x c "$root/bindings/lua/options.c" -x none \
     -o "$modules/atbus/core.so" -L "$root/build/release/lib" -latbus_c \
     -Wl,-rpath,"$root/build/release/lib"
   LUA_PATH="$root/bindings/lua/?.lua" LUA_CPATH="$modules/?.so" "$lua" "$root/bindings/lua/test/node_test.lua"

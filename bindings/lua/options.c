@@ -1,0 +1,154 @@
+#include "options.h"
+
+#include <string.h>
+
+static const char* text_option(lua_State* L, const char* name) {
+  lua_getfield(L, 2, name);
+  if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
+    luaL_error(L, "the option %s has to be a text", name);
+  const char* const text = lua_tostring(L, -1);  // the table keeps it
+  lua_pop(L, 1);
+  return text;
+}
+
+static lua_Number number_option(lua_State* L, const char* name) {
+  lua_getfield(L, 2, name);
+  if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
+    luaL_error(L, "the option %s has to be a number", name);
+  const lua_Number number = lua_isnil(L, -1) ? 0 : lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return number;
+}
+
+static int64_t time_option(lua_State* L, const char* name) {
+  const lua_Number seconds = number_option(L, name);
+  if (!(seconds > -9e9 && seconds < 9e9))
+    luaL_error(L, "the option %s has to be a time in seconds", name);
+  return (int64_t)(seconds * 1e9);
+}
+
+static uint64_t amount_option(lua_State* L, const char* name, lua_Number most) {
+  const lua_Number amount = number_option(L, name);
+  if (!(amount >= 0 && amount <= most))
+    luaL_error(L, "the option %s has to be from 0 to %f", name, most);
+  return (uint64_t)amount;
+}
+
+static int flag_option(lua_State* L, const char* name) {
+  lua_getfield(L, 2, name);
+  const int flag = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return flag;
+}
+
+// The number of a word; -1: it is none of them.
+static int word_option(lua_State* L, const char* name, const char* const* words) {
+  const char* const text = text_option(L, name);
+  if (text == NULL)
+    return 0;
+  for (int i = 0; words[i] != NULL; ++i) {
+    if (strcmp(words[i], text) == 0)
+      return i;
+  }
+  return -1;
+}
+
+// A text, or a table of at most 15, into an array that ends with NULL.
+static const char* const* list_option(lua_State* L, const char* name, const char* texts[16]) {
+  lua_getfield(L, 2, name);
+  int count = 0;
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    texts[count++] = lua_tostring(L, -1);
+  } else if (lua_istable(L, -1)) {
+    for (;; ++count) {
+      lua_rawgeti(L, -1, count + 1);
+      const int is_over = lua_isnil(L, -1);
+      if (!is_over && (count == 15 || lua_type(L, -1) != LUA_TSTRING))
+        luaL_error(L, "the option %s has to be at most 15 texts", name);
+      if (!is_over)
+        texts[count] = lua_tostring(L, -1);
+      lua_pop(L, 1);
+      if (is_over)
+        break;
+    }
+  } else if (!lua_isnil(L, -1)) {
+    luaL_error(L, "the option %s has to be a text or a table of texts", name);
+  }
+  lua_pop(L, 1);
+  texts[count] = NULL;
+  return texts;
+}
+
+static void check_names(lua_State* L) {
+  static const char* const known[] = {"token",
+                                      "circuit_secret",
+                                      "certificate_chain",
+                                      "certificate_key",
+                                      "access",
+                                      "directory",
+                                      "certificate_authority",
+                                      "parent",
+                                      "children",
+                                      "message_limit",
+                                      "allow_unauthenticated",
+                                      "allow_unencrypted",
+                                      "overflow",
+                                      "restart",
+                                      "first_idle_timeout",
+                                      "ping_interval",
+                                      "fault_tolerance",
+                                      "connections",
+                                      "unconfirmed",
+                                      "retry_first",
+                                      "retry_longest",
+                                      "message_deadline",
+                                      "drain",
+                                      "send_buffer_size",
+                                      "sessions",
+                                      "clients",
+                                      "requests"};
+  for (lua_pushnil(L); lua_next(L, 2) != 0; lua_pop(L, 1)) {
+    int found = 0;
+    const char* const name =
+        lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "that is no text";
+    for (size_t i = 0; i != sizeof known / sizeof known[0]; ++i)
+      found = found || strcmp(known[i], name) == 0;
+    if (!found)
+      luaL_error(L, "there is no option %s", name);
+  }
+}
+
+void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
+  static const char* const overflows[] = {"would_block", "drop_newest", "drop_oldest", "disconnect",
+                                          NULL};
+  static const char* const restarts[] = {"redeliver", "report", NULL};
+  luaL_checktype(L, 2, LUA_TTABLE);
+  check_names(L);
+  to->tokens = list_option(L, "token", lists->tokens);
+  to->parents = list_option(L, "parent", lists->parents);
+  to->circuit_secret = text_option(L, "circuit_secret");
+  to->certificate_chain = text_option(L, "certificate_chain");
+  to->certificate_key = text_option(L, "certificate_key");
+  to->certificate_authority = text_option(L, "certificate_authority");
+  to->access = text_option(L, "access");
+  to->directory = text_option(L, "directory");
+  to->children = text_option(L, "children");
+  to->allow_unauthenticated = flag_option(L, "allow_unauthenticated");
+  to->allow_unencrypted = flag_option(L, "allow_unencrypted");
+  to->overflow = word_option(L, "overflow", overflows);
+  to->restart = word_option(L, "restart", restarts);
+  to->first_idle_timeout_ns = time_option(L, "first_idle_timeout");
+  to->ping_interval_ns = time_option(L, "ping_interval");
+  to->retry_first_ns = time_option(L, "retry_first");
+  to->retry_longest_ns = time_option(L, "retry_longest");
+  to->message_deadline_ns = time_option(L, "message_deadline");
+  to->drain_ns = time_option(L, "drain");
+  to->message_limit = amount_option(L, "message_limit", 1e15);
+  to->send_buffer_size = amount_option(L, "send_buffer_size", 1e15);
+  to->sessions = amount_option(L, "sessions", 1e15);
+  to->clients = amount_option(L, "clients", 1e15);
+  to->requests = amount_option(L, "requests", 1e15);
+  to->fault_tolerance = (uint32_t)amount_option(L, "fault_tolerance", 4294967295.0);
+  to->connections = (uint32_t)amount_option(L, "connections", 4294967295.0);
+  to->unconfirmed = (uint32_t)amount_option(L, "unconfirmed", 4294967295.0);
+}

@@ -1,0 +1,116 @@
+// Values of Python as values of C, and the other way round. With the interpreter's lock.
+#pragma once
+
+#include <atbus/atbus.h>
+#include <nanobind/nanobind.h>
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace atbus_python {
+
+namespace nb = nanobind;
+
+inline nb::object error_class;       // atbus.Error
+inline PyTypeObject* message_class;  // atbus.Message
+
+[[noreturn]] inline void raise(int code, const std::string& text) {
+  const nb::object made = error_class(code, text);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+  throw nb::python_error();
+}
+
+inline void check(atbus_code code) {
+  if (code != ATBUS_OK) [[unlikely]]
+    raise(code, atbus_last_error());
+}
+
+inline std::int64_t to_ns(double seconds) {
+  constexpr double most = 9e9;  // seconds: what an int64 of nanoseconds holds
+  if (std::isnan(seconds))
+    raise(ATBUS_INVALID_ARGUMENT, "a time is not a number");
+  return seconds >= most    ? ATBUS_FOR_EVER
+         : seconds <= -most ? -ATBUS_FOR_EVER
+                            : static_cast<std::int64_t>(seconds * 1e9);
+}
+
+// None: no limit.
+inline std::int64_t to_timeout(std::optional<double> seconds) {
+  return seconds ? to_ns(*seconds < 0 ? 0 : *seconds) : -1;
+}
+
+// The bytes of any object that has a buffer, or of a str in UTF-8.
+class buffer {
+ public:
+  explicit buffer(nb::handle of) {
+    if (PyBytes_CheckExact(of.ptr())) {
+      data_ = PyBytes_AS_STRING(of.ptr());
+      size_ = static_cast<std::size_t>(PyBytes_GET_SIZE(of.ptr()));
+    } else if (PyUnicode_Check(of.ptr())) {
+      Py_ssize_t size = 0;
+      data_ = PyUnicode_AsUTF8AndSize(of.ptr(), &size);
+      if (data_ == nullptr)
+        throw nb::python_error();
+      size_ = static_cast<std::size_t>(size);
+    } else {
+      if (PyObject_GetBuffer(of.ptr(), &view_, PyBUF_SIMPLE) != 0)
+        throw nb::python_error();
+      is_view_ = true;
+      data_ = view_.buf;
+      size_ = static_cast<std::size_t>(view_.len);
+    }
+  }
+  buffer(const buffer&) = delete;
+  buffer& operator=(const buffer&) = delete;
+  ~buffer() {
+    if (is_view_)
+      PyBuffer_Release(&view_);
+  }
+  [[nodiscard]] const void* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  Py_buffer view_{};
+  bool is_view_ = false;
+  const void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+inline nb::bytes to_bytes(const void* data, std::size_t size) {
+  return nb::bytes(static_cast<const char*>(data), size);
+}
+
+// Bytes that are no UTF-8 are escaped.
+inline nb::object to_text(const char* data, std::size_t size) {
+  PyObject* const made =
+      PyUnicode_DecodeUTF8(data, static_cast<Py_ssize_t>(size), "backslashreplace");
+  if (made == nullptr)
+    throw nb::python_error();
+  return nb::steal(made);
+}
+
+// Steals `data`.
+inline PyObject* make_message(const atbus_message& from, PyObject* data) {
+  PyObject* const made = data != nullptr ? PyStructSequence_New(message_class) : nullptr;
+  if (made == nullptr) {
+    Py_XDECREF(data);
+    throw nb::python_error();
+  }
+  PyStructSequence_SET_ITEM(made, 0, PyLong_FromUnsignedLongLong(from.source));
+  PyStructSequence_SET_ITEM(made, 1, PyLong_FromUnsignedLong(from.type));
+  PyStructSequence_SET_ITEM(made, 2, data);
+  PyStructSequence_SET_ITEM(made, 3, PyBool_FromLong(from.redelivered));
+  return made;
+}
+
+inline std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<const char*> made;
+  for (const std::string& one : texts)
+    made.push_back(one.c_str());
+  return made;
+}
+
+}  // namespace atbus_python
