@@ -23,6 +23,7 @@ constexpr atbus_code to_code(errc code) noexcept {
   return static_cast<atbus_code>(code);
 }
 
+static_assert(sizeof(atbus_code) == sizeof(int), "its size is part of the interface");
 static_assert(to_code(errc::ok) == ATBUS_OK && to_code(errc::would_block) == ATBUS_WOULD_BLOCK &&
               to_code(errc::used_after_fork) == ATBUS_USED_AFTER_FORK &&
               to_code(errc::invalid_argument) == ATBUS_INVALID_ARGUMENT &&

@@ -118,6 +118,14 @@ static void check_names(lua_State* L) {
   }
 }
 
+// Whether the program gives 0, which C takes for the default.
+static int is_zero(lua_State* L, const char* name) {
+  lua_getfield(L, 2, name);
+  const int zero = lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) == 0;
+  lua_pop(L, 1);
+  return zero;
+}
+
 void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   static const char* const overflows[] = {"would_block", "drop_newest", "drop_oldest", "disconnect",
                                           NULL};
@@ -142,11 +150,11 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   to->retry_first_ns = time_option(L, "retry_first");
   to->retry_longest_ns = time_option(L, "retry_longest");
   to->message_deadline_ns = time_option(L, "message_deadline");
-  to->drain_ns = time_option(L, "drain");
+  to->drain_ns = is_zero(L, "drain") ? -1 : time_option(L, "drain");
   to->message_limit = amount_option(L, "message_limit", 1e15);
   to->send_buffer_size = amount_option(L, "send_buffer_size", 1e15);
   to->sessions = amount_option(L, "sessions", 1e15);
-  to->clients = amount_option(L, "clients", 1e15);
+  to->clients = is_zero(L, "clients") ? ATBUS_NONE : amount_option(L, "clients", 1e15);
   to->requests = amount_option(L, "requests", 1e15);
   to->fault_tolerance = (uint32_t)amount_option(L, "fault_tolerance", 4294967295.0);
   to->connections = (uint32_t)amount_option(L, "connections", 4294967295.0);

@@ -3,11 +3,20 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 namespace atbus_python {
 namespace {
+
+// C takes 0 for the default. Of these options it means none, or no limit.
+bool is_none(const std::string& name, nb::handle value) {
+  const char* const names[] = {"clients", "drain", "strangers_bytes",
+                               "strangers_handshakes_per_second", "strangers_first_byte_timeout"};
+  return std::ranges::any_of(names, [&](const char* one) { return name == one; }) &&
+         nb::cast<double>(value) == 0;
+}
 
 // Whether one of the places has that name; then it gets the value.
 template <class Value, std::size_t count, class Read>
@@ -50,7 +59,11 @@ bool set_time(atbus_node_options& to, const std::string& name, nb::handle value)
       {"message_deadline", &to.message_deadline_ns},
       {"drain", &to.drain_ns},
       {"strangers_first_byte_timeout", &to.strangers_first_byte_timeout_ns}};
-  return set_one(places, name, [&] { return to_ns(nb::cast<double>(value)); });
+  return set_one(places, name, [&] {
+    if (!is_none(name, value))
+      return to_ns(nb::cast<double>(value));
+    return name == "drain" ? std::int64_t{-1} : ATBUS_FOR_EVER;
+  });
 }
 
 bool set_amount(atbus_node_options& to, const std::string& name, nb::handle value) {
@@ -73,8 +86,12 @@ bool set_amount(atbus_node_options& to, const std::string& name, nb::handle valu
       {"allow_unencrypted", &to.allow_unencrypted},
       {"overflow", &to.overflow},
       {"restart", &to.restart}};
-  return set_one(large, name, [&] { return nb::cast<std::uint64_t>(value); }) ||
-         set_one(small, name, [&] { return nb::cast<std::uint32_t>(value); }) ||
+  return set_one(
+             large, name,
+             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint64_t>(value); }) ||
+         set_one(
+             small, name,
+             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint32_t>(value); }) ||
          set_one(flags, name, [&] { return nb::cast<int>(value); });
 }
 

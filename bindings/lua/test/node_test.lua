@@ -156,6 +156,15 @@ function tests.what_fails_says_why()
   equal(select(3, atbus.node(1, { overflow = "never" })), "invalid_argument")
 end
 
+function tests.zero_is_none_and_not_the_default()
+  local one, two = assert(atbus.node(1, { clients = 0, drain = 0 })), assert(atbus.node(0))
+  assert(one:listen(new_address()))
+  assert(two:connect(0, one:addresses()[1]))
+  local refused
+  two:on("endpoint", function(_, event) refused = refused or event == "refused" end)
+  until_true({ one, two }, function() return refused end)
+end
+
 function tests.errors_of_handlers_are_raised_by_poll()
   local node = assert(atbus.node(1))
   local seen = 0

@@ -223,6 +223,15 @@ def test_errors_say_what_to_do():
             node.listen("nowhere://x")
 
 
+def test_zero_is_none_and_not_the_default():
+    with atbus.Node(1, clients=0, drain=0, strangers_bytes=0) as one, atbus.Node(0) as client:
+        one.listen(new_address())
+        client.connect(0, one.addresses[0])
+        events = []
+        client.on_endpoint(lambda id, event: events.append(event))
+        until([one, client], lambda: atbus.Endpoint.REFUSED in events)
+
+
 def test_a_handler_that_raises_raises_from_poll():
     with atbus.Node(1) as node:
         seen = []
