@@ -65,8 +65,10 @@ atbus_code atbus_node_new(uint64_t id, const atbus_node_options* options, atbus_
 }
 
 void atbus_node_free(atbus_node* node) {
-  if (node != nullptr && is_usable(node))
-    delete node;
+  if (node == nullptr || !is_usable(node))
+    return;
+  (void)atbus_node_close(node);  // while its callbacks can still use the handle
+  delete node;
 }
 
 atbus_code atbus_node_adopt(atbus_node* node) {

@@ -54,6 +54,23 @@ TEST_F(CApi, LeavesNoTokenInMemory) {
   EXPECT_EQ(count_on_heap(mixed), 0U);
 }
 
+TEST_F(CApi, IsUsableInCallbacksUntilItIsFreed) {
+  struct ended {
+    atbus_node* node;
+    atbus_code sent;
+  } last{nullptr, ATBUS_OK};
+  ASSERT_EQ(atbus_node_new(1, nullptr, &last.node), ATBUS_OK);
+  const auto send_more = [](void* user, const atbus_response*) {
+    auto& of = *static_cast<ended*>(user);
+    of.sent = atbus_node_send(of.node, 1, 0, "more", 4);
+    EXPECT_EQ(atbus_node_claim(of.node, 1, 0, 4, nullptr), nullptr);
+  };
+  ASSERT_EQ(atbus_node_request(last.node, 1, 0, "", 0, second, send_more, &last, nullptr),
+            ATBUS_OK);
+  atbus_node_free(last.node);
+  EXPECT_EQ(last.sent, ATBUS_CLOSED);
+}
+
 TEST_F(CApi, RefusesOtherThreads) {
   node one{1};
   std::thread other{[&] {
