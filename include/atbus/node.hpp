@@ -69,6 +69,7 @@
 #include "atbus/id_range.hpp"
 #include "atbus/message.hpp"
 #include "atbus/node_options.hpp"
+#include "atbus/node_report.hpp"
 #include "atbus/node_sender.hpp"
 #include "atbus/node_stats.hpp"
 #include "atbus/policies.hpp"
@@ -533,6 +534,8 @@ class ATBUS_API node {
 
   /// Counters since the node was made.
   [[nodiscard]] node_stats stats() const noexcept;
+  /// What the node says of itself: its counters, and the nodes that it knows.
+  [[nodiscard]] node_report report() const;
   /// The ids of the nodes in that range to which this one is connected, in order: for gather.
   [[nodiscard]] std::vector<bus_id> connected(const id_range& within) const;
   /// A copy of each node that this one knows.

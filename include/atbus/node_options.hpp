@@ -222,6 +222,21 @@ class node_options {
     return *this;
   }
 
+  /// The directory for the file in which this node reports on itself to operators (doc/operations.md,
+  /// "Reports"): `atbus ls`, `atbus show` and `atbus top` read it. Empty: no reports. Default: /dev/shm.
+  node_options& report_directory(std::string directory) {
+    report_directory_ = std::move(directory);
+    return *this;
+  }
+
+  /// Whether this node answers commands whose names begin with `atbus.` itself (doc/operations.md, "Asking
+  /// a node"): `atbus ping`, `atbus trace` and `atbus show --at` use them. On (the default); access rules
+  /// hold for them too. Off: they are commands like all others.
+  node_options& built_in_commands(bool answer) {
+    built_in_commands_ = answer;
+    return *this;
+  }
+
   /// Overwrites the bytes of each token and of the circuits' secret; the number of tokens stays the same. For programs that
   /// keep the options after they have made the node.
   ATBUS_API void wipe_tokens() noexcept;
@@ -293,6 +308,10 @@ class node_options {
   [[nodiscard]] const std::string& access_file() const noexcept { return access_file_; }
   /// The path of the directory's file; empty if there is none.
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
+  /// Whether this node answers the commands of operators itself.
+  [[nodiscard]] bool built_in_commands() const noexcept { return built_in_commands_; }
+  /// The directory for reports; empty for none.
+  [[nodiscard]] const std::string& report_directory() const noexcept { return report_directory_; }
   /// The directory of the program's own; null if there is none.
   [[nodiscard]] const std::shared_ptr<atbus::directory>& directory() const noexcept {
     return directory_;
@@ -327,6 +346,8 @@ class node_options {
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
   std::string access_file_;
   std::string directory_file_;
+  bool built_in_commands_ = true;
+  std::string report_directory_ = "/dev/shm";
   std::shared_ptr<atbus::directory> directory_;
 };
 

@@ -448,6 +448,13 @@ node_stats node::stats() const noexcept {
   return state_ != nullptr ? state_->core().stats() : node_stats{};
 }
 
+node_report node::report() const {
+  node_report all;
+  if (state_ != nullptr)
+    state_->core().report(all);
+  return all;
+}
+
 std::vector<bus_id> node::connected(const id_range& within) const {
   std::vector<bus_id> all;
   for (const endpoint& one : endpoints()) {

@@ -125,6 +125,7 @@ class machine_platform final : public node_platform {
     epoll_event event;
     return kernel().epoll_wait(channels_.descriptor(), &event, 1, longest.count()) != 0;
   }
+  [[nodiscard]] bool has_reports() const noexcept override { return true; }
   [[nodiscard]] std::chrono::nanoseconds spin() const noexcept override {
     return std::chrono::microseconds{50};
   }

@@ -19,6 +19,8 @@ class node_platform {
   [[nodiscard]] virtual node_environment environment() noexcept = 0;
   // Sleeps for at most `longest` (negative: no limit). True: the channels may have events.
   virtual bool sleep(std::chrono::nanoseconds longest) = 0;
+  // Whether operators look for its nodes among those of this machine.
+  [[nodiscard]] virtual bool has_reports() const noexcept { return false; }
   // How long to spin before that.
   [[nodiscard]] virtual std::chrono::nanoseconds spin() const noexcept = 0;
 

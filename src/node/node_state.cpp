@@ -61,6 +61,9 @@ node_state::node_state(bus_id id, const node_options& options,
       message_limit_(options.message_limit()),
       drain_(options.drain()),
       spin_(platform_->spin()) {
+  if (platform_->has_reports() && !options.report_directory().empty() && core_.fault() &&
+      !core_.is_client())
+    reports_ = std::make_unique<report_publisher>(options.report_directory(), core_);
   if (options.loop() == nullptr)
     return;
   auto* const bound = new node_on_loop(*this);
@@ -79,6 +82,7 @@ node_state::~node_state() {
 
 void node_state::release() noexcept {
   core_.close();
+  reports_.reset();
   threads_.close();
   owned_ = false;
   if (in_use_ == 0)
@@ -111,6 +115,8 @@ std::size_t node_state::poll(const poll_limits& limits) {
   // Afterwards: a message that finds no room now is woken by the event that makes room.
   if (threads_.pass_on(core_, limits.messages))
     core_.flush();
+  if (reports_ != nullptr && !core_.is_closed())
+    reports_->publish_if_due(core_);
   unfinished_ = false;
   return told;
 }
@@ -137,11 +143,12 @@ void node_state::finish_sleep() {
 }
 
 std::chrono::nanoseconds node_state::longest_sleep() const noexcept {
-  const auto core = core_.longest_sleep();
-  const auto threads = threads_.longest_sleep();
-  if (core < std::chrono::nanoseconds{0} || threads < std::chrono::nanoseconds{0})
-    return std::max(core, threads);
-  return std::min(core, threads);
+  // Negative: for ever.
+  const auto earlier = [](std::chrono::nanoseconds a, std::chrono::nanoseconds b) {
+    return std::min(a, b) < std::chrono::nanoseconds{0} ? std::max(a, b) : std::min(a, b);
+  };
+  const auto below = earlier(core_.longest_sleep(), threads_.longest_sleep());
+  return reports_ == nullptr ? below : earlier(below, reports_->longest_sleep(core_));
 }
 
 status node_state::wait(std::chrono::nanoseconds timeout) {
@@ -300,6 +307,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   core_.poll({});  // and tells of it
   core_.close();
   threads_.close();
+  reports_.reset();
   return how;
 }
 

@@ -9,6 +9,7 @@
 #include "atbus/task.hpp"
 #include "node/core/node_core.h"
 #include "node/node_platform.h"
+#include "node/report_publisher.h"
 #include "node/thread_inboxes.h"
 #include "system/spin_budget.h"
 #include "system/wait_deadline.h"
@@ -65,6 +66,7 @@ class node_state {
   node_core core_;
   bool unfinished_ = false;  // a handler has thrown in the last poll
   thread_inboxes threads_;
+  std::unique_ptr<report_publisher> reports_;  // null: none are made
   node_on_loop* on_loop_ = nullptr;
   std::size_t message_limit_;
   std::chrono::nanoseconds drain_;

@@ -58,6 +58,7 @@ kernel_calls table{
     .openat = [](int d, const char* p, int f, mode_t m) { return ::openat(d, p, f, m); },
     .close = ::close,
     .read = ::read,
+    .pwrite = ::pwrite,
     .fstat = ::fstat,
     .fstatat = ::fstatat,
     .fstatvfs = ::fstatvfs,

@@ -26,6 +26,7 @@ struct kernel_calls {
   int (*openat)(int directory, const char* path, int flags, mode_t mode);
   int (*close)(int fd);
   ssize_t (*read)(int fd, void* data, std::size_t length);
+  ssize_t (*pwrite)(int fd, const void* data, std::size_t length, off_t offset);
   int (*fstat)(int fd, struct stat* out);
   int (*fstatat)(int directory, const char* path, struct stat* out, int flags);
   int (*fstatvfs)(int fd, struct statvfs* out);

@@ -124,7 +124,7 @@ class simulated_link final : public link {
   }
 
   // Bytes that wait to be released.
-  [[nodiscard]] std::size_t queued() const noexcept { return out().queued_bytes; }
+  [[nodiscard]] std::size_t queued() const noexcept override { return out().queued_bytes; }
 
  private:
   friend class simulated_network;

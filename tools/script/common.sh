@@ -99,8 +99,14 @@ test_jobs=$((2 * $(nproc)))
 # What the sanitizers call themselves in their reports.
 sanitizer_report='(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:'
 
-# What programs of atbus have left where the kernel does not clean up after a process.
-left_behind() { find /dev/shm /tmp -maxdepth 1 -name 'atbus*' 2>/dev/null | sort; }
+# What programs of atbus have left where the kernel does not clean up after a process. Not the reports
+# of nodes: those of killed ones stay, as they should.
+left_behind() {
+  find /dev/shm /tmp -maxdepth 1 -name 'atbus*' ! -name 'atbus-node.*' 2>/dev/null | sort
+}
+node_reports() { find /dev/shm -maxdepth 1 -name 'atbus-node.*' 2>/dev/null | sort; }
+# remove_reports BEFORE: removes those that are new since node_reports has printed BEFORE.
+remove_reports() { comm -13 <(printf '%s\n' "$1") <(node_reports) | xargs -r rm -f --; }
 
 # run_ctest BUILD COMMAND...: runs COMMAND, a ctest for the tests of the folder BUILD. Tests that fail
 # have a second chance, alone: on a busy machine they may have had too little time. There is none
@@ -109,13 +115,14 @@ left_behind() { find /dev/shm /tmp -maxdepth 1 -name 'atbus*' 2>/dev/null | sort
 run_ctest() {
   local logs=$1/Testing/Temporary code=0 name
   local failed=$logs/LastTestsFailed.log start=$logs/start alone=$logs/alone.log
-  local names passed=() before left
+  local names passed=() before left reports
   shift
   mkdir -p "$logs"
   : >"$start"
-  before=$(left_behind)
+  before=$(left_behind) reports=$(node_reports)
   "$@" || code=$?
   left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
+  remove_reports "$reports"
   if [ -n "$left" ]; then
     heading "tests have left files behind"
     say "$(printf '%s\n' "$left" | head -n 20)"

@@ -104,6 +104,8 @@ class ATBUS_API sender_backend {
   [[nodiscard]] virtual bool settled() const noexcept { return false; }
   // A quarter of the lane, in bytes, while half of it is free; else 0.
   [[nodiscard]] virtual std::uint64_t share() const noexcept { return 0; }
+  // Bytes that were committed and are not handled, with their headers. Of a lane.
+  [[nodiscard]] virtual std::uint64_t unhandled_bytes() const noexcept { return 0; }
   virtual std::size_t unhandled(const std::function<void(bytes_view)>&) const { return 0; }
   [[nodiscard]] virtual channel_stats stats() const = 0;
   [[nodiscard]] virtual std::uint32_t lane() const noexcept = 0;

@@ -418,6 +418,14 @@ std::uint64_t sender_state::share() const noexcept {
   return used <= all / 2 || used > all ? all / 4 : 0;
 }
 
+std::uint64_t sender_state::unhandled_bytes() const noexcept {
+  if (condition_ == condition::forked)
+    return 0;
+  // Relaxed: a figure for people, on which nothing depends. An impossible `done` shows nothing.
+  const std::uint64_t waiting = out_.position() - out_.slot()->done.load(std::memory_order_relaxed);
+  return waiting <= out_.capacity() ? waiting : 0;
+}
+
 bool sender_state::settled() const noexcept {
   return condition_ != condition::forked &&
          out_.is_empty_behind(out_.slot()->done.load(std::memory_order_acquire));

@@ -45,6 +45,7 @@ class sender_state final : public sender_backend, public fork_guard {
   [[nodiscard]] status look_at_alert() noexcept override;
   [[nodiscard]] bool settled() const noexcept override;
   [[nodiscard]] std::uint64_t share() const noexcept override;
+  [[nodiscard]] std::uint64_t unhandled_bytes() const noexcept override;
   std::size_t unhandled(const std::function<void(bytes_view)>& each) const override;
   [[nodiscard]] channel_stats stats() const override;
   [[nodiscard]] std::uint32_t lane() const noexcept override { return lane_; }

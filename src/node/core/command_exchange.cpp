@@ -147,6 +147,8 @@ bool command_exchange::deliver(const node_instance& source, const message_head& 
     (void)received.answer(errc::denied, {});
     return true;
   }
+  if (built_in_ && built_in_(received))
+    return true;
   const auto named = events_.handlers().on_command_named.find(received.name());
   const bool has_name = named != events_.handlers().on_command_named.end() && named->second;
   if (const auto& handler = has_name ? named->second : events_.handlers().on_command)

@@ -38,6 +38,9 @@ class command_exchange {
         retention_(retention),
         directory_(directory) {}
 
+  // What the node answers itself. False: it is the user's.
+  void set_built_in(std::function<bool(command&)> answer) { built_in_ = std::move(answer); }
+
   using command_call = std::function<void(status, const command_reply&)>;
   // See node::command.
   status ask(bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
@@ -91,6 +94,7 @@ class command_exchange {
   outbox& outbox_;
   peer_retention& retention_;
   directory_watch& directory_;
+  std::function<bool(command&)> built_in_;
   asked_map asked_;
   std::uint64_t last_asked_ = 0;    // begins anywhere
   std::set<bus_id> asked_in_vain_;  // on_writable is owed for these

@@ -154,7 +154,13 @@ void event_queue::report(bus_id about, held_message&& what, errc reason) {
     ask_.exchange_undelivered(what, reason);
   else
     tell_undelivered(about, std::move(what), reason);
+  count_undelivered(about, unknown);
+}
+
+void event_queue::count_undelivered(bus_id about, bool unknown) noexcept {
   ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+  if (peer* const of = ask_.peer_of(about); of != nullptr)
+    ++of->counts.undelivered;
 }
 
 outgoing_flow::sink event_queue::reporter(bus_id about) {
@@ -163,7 +169,7 @@ outgoing_flow::sink event_queue::reporter(bus_id about) {
     try {
       report(about, std::move(what), reason);
     } catch (const std::bad_alloc&) {
-      ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
+      count_undelivered(about, unknown);
       say_unreported(about);
     }
   };

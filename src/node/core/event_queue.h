@@ -68,6 +68,8 @@ class event_queue {
     std::function<endpoint(bus_id)> endpoint_of;
     // The message was not the user's: its call is made, instead of on_undelivered.
     std::function<void(const held_message&, errc)> exchange_undelivered;
+    // Null: it is not known, or forgotten.
+    std::function<peer*(bus_id)> peer_of = [](bus_id) { return nullptr; };
   };
   void ask(questions whom) { ask_ = std::move(whom); }
 
@@ -177,6 +179,7 @@ class event_queue {
   void fill_spare() noexcept;
   // Takes the first event out; its place is kept for another one.
   event take_first() noexcept;
+  void count_undelivered(bus_id about, bool unknown) noexcept;
   void say_unreported(bus_id about) noexcept;
   bool tell_those_here();
   void tell_and_catch() noexcept;

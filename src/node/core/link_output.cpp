@@ -150,6 +150,7 @@ void link_output::end_path() noexcept {
   direct_session_->committed += direct_.messages;
   direct_session_->last_data = direct_session_->committed;
   direct_session_->unasked_bytes += direct_.bytes + direct_.messages * data_head_size;
+  direct_session_->of->counts.sent_bytes += direct_.bytes;
   direct_session_->of->out.passed(std::exchange(direct_.messages, 0));
   direct_.bytes = 0;
 }

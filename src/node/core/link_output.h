@@ -67,6 +67,10 @@ class link_output {
 
   [[nodiscard]] direct_path& path() noexcept { return direct_; }
   [[nodiscard]] const direct_path& path() const noexcept { return direct_; }
+  // To whom the direct path leads while it is open; else null.
+  [[nodiscard]] const peer* direct_peer() const noexcept {
+    return direct_.is_open() ? direct_session_->of : nullptr;
+  }
   // A message of the user's was sent there: the second one in a row opens the direct path.
   void sent_data(session& path) noexcept {
     if (direct_session_ == &path)

@@ -104,6 +104,7 @@ void liveness::answered(const session& from, std::uint64_t number) {
   if (number != from.ping_number || from.of == nullptr)
     return;
   const std::chrono::nanoseconds took = node_.now() - from.ping_sent;
+  from.of->counts.round_trips.add(took);
   std::chrono::nanoseconds& smoothed = from.of->round_trip;
   // RFC 6298, section 2: an eighth of the new one.
   smoothed = smoothed.count() == 0 ? took : smoothed + (took - smoothed) / 8;

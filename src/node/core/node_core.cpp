@@ -38,10 +38,10 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
            .queue_size = options.send_buffer_size(),
            .secret = node_.circuit_secret.get()},
           relay_, *this, node_.timers, on.clock, on.random, node_.progress) {
-  events_.ask(
-      {.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
-       .exchange_undelivered = [this](const held_message& what,
-                                      errc reason) { exchange_undelivered(what, reason); }});
+  events_.ask({.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
+               .exchange_undelivered = [this](const held_message& what,
+                                              errc reason) { exchange_undelivered(what, reason); },
+               .peer_of = [this](bus_id whom) { return peers_.find(whom); }});
   peers_.set({.made =
                   [this](peer& of) {
                     access_.mark(of);
@@ -52,6 +52,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
                     choice_.forget(of);
                     outbox_.forget(of);
                   }});
+  commands_.set_built_in([this](command& asked) { return built_in_.answer(asked); });
   sessions_.on_timer([this](session& of) {
     if (of.stage == session_stage::away)
       seek_successor(of);
@@ -227,7 +228,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
       of.events_.end_poll();
     }
   } const at_end{*this};
-  const std::chrono::nanoseconds now = node_.now();
+  const std::chrono::nanoseconds now = polled_at_ = node_.now();
   node_.progress = {.most = limits.messages};
   if (limits.time > std::chrono::nanoseconds{0})
     node_.progress.deadline = moment_after(now, limits.time);
@@ -261,6 +262,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     node_.on.channels.poll(rest);
   if (!node_.closed)
     circuits_.poll();
+  measure(now);
   events_.rethrow();
   if (node_.closed)
     return node_.progress.told;

@@ -27,6 +27,7 @@
 #include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/broadcasts.h"
+#include "node/core/built_in_commands.h"
 #include "node/core/command_exchange.h"
 #include "node/core/dialing.h"
 #include "node/core/directory_watch.h"
@@ -139,6 +140,12 @@ class node_core final : private link_events {
   [[nodiscard]] node_stats stats() const noexcept;
   [[nodiscard]] std::vector<std::string> addresses() const { return registration_.addresses(); }
   [[nodiscard]] std::vector<endpoint> endpoints() const;
+  // Replaces `into`, whose memory is used again. The process fills in what is its own.
+  void report(node_report& into);
+  // Changes when something happens that a report shows.
+  [[nodiscard]] std::uint64_t progress() const noexcept;
+  // When the last poll began.
+  [[nodiscard]] std::chrono::nanoseconds polled_at() const noexcept { return polled_at_; }
 
  private:
   // link_events: node_core_links.cpp
@@ -178,6 +185,9 @@ class node_core final : private link_events {
     return host == node_.on.host && host != host_identity{};
   }
   [[nodiscard]] endpoint view(const peer& of) const;
+  void describe(peer& of, peer_report& into) const;
+  // Now and then how long the messages of a poll took.
+  void measure(std::chrono::nanoseconds since);
   [[nodiscard]] endpoint endpoint_of(bus_id id);
 
   // Each is declared behind what it uses when it begins and when it ends.
@@ -206,12 +216,23 @@ class node_core final : private link_events {
                             output_, sessions_, dialing_, circuits_};
   directory_watch directory_{node_, events_, peers_, dialing_, retention_};
   loopback loopback_{node_, events_};
+  // What node_report has beside the counters.
+  const std::chrono::system_clock::time_point started_at_ = std::chrono::system_clock::now();
+  std::chrono::nanoseconds polled_at_{0};
+  std::uint64_t polls_ = 0;  // with messages
+  time_histogram handling_;
   bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
   outbox outbox_{node_,   receive_,  events_,   access_,    peers_,    reach_,
                  output_, sessions_, loopback_, retention_, directory_};
   command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
+  built_in_commands built_in_{
+      node_, peers_, routes_, [this](node_report& all) { report(all); },
+      [this](bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
+             built_in_commands::command_call call) {
+        return commands_.ask(to, words, timeout, std::move(call));
+      }};
   sleeping_coroutines sleeping_{node_};
   inbox inbox_{node_, events_, commands_, requests_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,

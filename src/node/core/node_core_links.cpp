@@ -42,6 +42,8 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
     return received_special(from, message, redelivered);
   acknowledgements_.count_handled(*by, true);
   by->of->in.arrived_new(1);
+  ++by->of->counts.received;
+  by->of->counts.received_bytes += message.size() - message_head_size;
   receive_.open(*by, events_.handlers().on_message);
   inbox_.deliver(by->instance, type, payload_of(message), redelivered);
   return true;
@@ -111,6 +113,8 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
     case incoming_flow::verdict::deliver:
       if (!admits(by.instance.id, head)) [[unlikely]]
         return turn_away(by, head.type, is_marked);
+      ++of.counts.received;
+      of.counts.received_bytes += message.size() - message_head_size;
       if (!inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
           [[unlikely]]
         sessions_.violation(
@@ -342,6 +346,11 @@ void node_core::closed(link& at, const error& why) {
 }
 
 void node_core::count_lost(const session& gone, const error& why) {
+  if (gone.of != nullptr) {
+    ++gone.of->counts.links_lost;
+    gone.of->counts.last_loss = why.code();
+    gone.of->counts.last_loss_at = std::chrono::system_clock::now();
+  }
   if (gone.of != nullptr && node_.is_client(*gone.of))
     return;  // clients go without a word
   ++node_.stats.links_lost;

@@ -77,6 +77,7 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
   if (is_full && in.policy.overflow == overflow_policy::would_block &&
       in.policy.message_deadline.count() == 0 && (flags & command_flags) == 0) {
     in.wants_room = true;
+    ++in.counts.would_block;
     refuse({errc::would_block, length}, why);
     return false;
   }
@@ -150,8 +151,11 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
   }
   if (!self && in->current == nullptr)
     retention_.seek(*in);
-  if (self ? !loopback_.has_room(length) : !make_room(*in, length))
+  if (self ? !loopback_.has_room(length) : !make_room(*in, length)) {
+    if (!self)
+      ++in->counts.would_block;
     return refuse({errc::would_block, length}, why);
+  }
   std::list<held_message> made(1);
   held_message& message = made.front();
   message.type = type;
@@ -176,6 +180,7 @@ void outbox::commit_held(std::size_t length) noexcept {
   if (std::exchange(held_.to_self, false))
     return loopback_.push(held_.held);
   message.number = in->out.accept();
+  in->counts.sent_bytes += length;
   if (message.deadline.count() == 0 && in->policy.message_deadline.count() != 0)
     message.deadline = moment_after(node_.now(), in->policy.message_deadline);
   if (message.deadline.count() != 0 &&

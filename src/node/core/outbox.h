@@ -159,6 +159,7 @@ inline session* outbox::commit_in_link(std::size_t length) noexcept {
   link_output::end_data(*path, length);
   outgoing_flow& flow = path->of->out;
   flow.sent(flow.accept());
+  path->of->counts.sent_bytes += length;
   return path;
 }
 

@@ -22,6 +22,8 @@ void receive_path::end() noexcept {
   path_.most = path_.left;
   by.handled += messages;
   by.of->in.arrived_new(messages);
+  by.of->counts.received += messages;
+  by.of->counts.received_bytes += path_.bytes;
   node_.stats.delivered += messages;
   node_.stats.delivered_bytes += std::exchange(path_.bytes, 0);
   node_.progress.told += messages;

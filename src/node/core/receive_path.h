@@ -24,6 +24,10 @@ class receive_path {
   // Messages and bytes that came since it was opened, and are not in the counts yet.
   [[nodiscard]] std::uint64_t messages() const noexcept { return path_.messages(); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return path_.bytes; }
+  // Whose messages these are; null while it is closed.
+  [[nodiscard]] const peer* source() const noexcept {
+    return path_.from != nullptr ? session_of(*path_.from)->of : nullptr;
+  }
 
  private:
   void end() noexcept;

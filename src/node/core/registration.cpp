@@ -254,6 +254,7 @@ void registration::registered(session& on) {
   if (on.is_direct && of.id != bus_id{})
     tree_.place(of, who);
   on.registration = ++node_.stats.registrations;
+  ++of.counts.links;
   on.at.confirm(on.instance);
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;

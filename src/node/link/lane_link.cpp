@@ -35,6 +35,10 @@ std::byte* lane_link::claim(std::size_t length, message_purpose, status& why) no
   return at;
 }
 
+std::size_t lane_link::queued() const noexcept {
+  return out_ ? static_cast<std::size_t>(out_->backend_->unhandled_bytes()) : 0;
+}
+
 std::size_t lane_link::share() const noexcept {
   return out_ ? static_cast<std::size_t>(out_->backend_->share()) : 0;
 }

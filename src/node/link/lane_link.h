@@ -41,6 +41,7 @@ class lane_link final : public link {
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
   [[nodiscard]] std::size_t share() const noexcept override;
+  [[nodiscard]] std::size_t queued() const noexcept override;
   void commit(std::size_t length) noexcept override;
   void append(std::size_t length) noexcept override;
   void flush() noexcept override;

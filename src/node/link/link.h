@@ -84,6 +84,8 @@ class link {
 
   // While half of the room for data is free: a quarter of all of it, in bytes; else 0.
   [[nodiscard]] virtual std::size_t share() const noexcept = 0;
+  // Bytes that were committed and that the other end, as far as is known here, has not handled.
+  [[nodiscard]] virtual std::size_t queued() const noexcept { return 0; }
   // Where data may be written without calling this link, after a successful claim and until the next event or
   // verb of the link.
   [[nodiscard]] virtual direct_place place() noexcept { return {}; }

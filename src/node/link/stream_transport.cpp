@@ -75,6 +75,7 @@ class connection_link final : public link {
     const std::size_t all = owner_.data_limit_;
     return entry_ != nullptr && entry_->queued() <= all / 2 ? all / 4 : 0;
   }
+  [[nodiscard]] std::size_t queued() const noexcept override { return at_.queued(); }
   void commit(std::size_t length) noexcept override {
     if (entry_ != nullptr && entry_->chunk.frame != nullptr)
       core_->commit(*entry_, length);

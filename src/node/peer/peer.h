@@ -11,6 +11,7 @@
 #include "atbus/address.hpp"
 #include "atbus/bus_id.hpp"
 #include "atbus/id_range.hpp"
+#include "atbus/node_report.hpp"
 #include "core/timer_queue.h"
 #include "delivery/incoming_flow.h"
 #include "delivery/outgoing_flow.h"
@@ -45,9 +46,28 @@ struct dial {
   relation as = relation::peer;  // sibling: the parent has told of it
 };
 
+// For reports. The messages sent are those of its flow.
+struct peer_counts {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t would_block = 0;
+  std::uint64_t undelivered = 0;
+  std::uint64_t queued_bytes_most = 0;
+  std::uint64_t links = 0;
+  std::uint64_t links_lost = 0;
+  errc last_loss = errc::ok;
+  std::chrono::system_clock::time_point last_loss_at{};
+  time_histogram round_trips;
+};
+
 struct peer {
   peer(bus_id who, std::uint64_t numbers_used, timer_queue& timers)
-      : id(who), out(numbers_used), forget(timers, nullptr), expiry(timers, nullptr) {}
+      : id(who),
+        out(numbers_used),
+        numbers_before(numbers_used),
+        forget(timers, nullptr),
+        expiry(timers, nullptr) {}
 
   bus_id id;
   std::size_t message_limit = std::numeric_limits<std::size_t>::max();  // what it takes at most
@@ -59,6 +79,8 @@ struct peer {
   peer_policy policy;   // of what is sent to it
   bool silent = false;  // it did not answer when another incarnation asked to register
   outgoing_flow out;
+  const std::uint64_t
+      numbers_before;  // the first message that was accepted for it has the next one
   incoming_flow in;
   session* in_from = nullptr;  // that announced a number last: what others still carry is old
 
@@ -83,6 +105,7 @@ struct peer {
   bool told_connected = false;
   errc refused = errc::ok;  // why registration failed last, since it succeeded
   std::chrono::nanoseconds round_trip{0};
+  peer_counts counts;
 };
 
 }  // namespace atbus::detail

@@ -42,6 +42,7 @@ struct session {
   relation as = relation::peer;  // what the other end is to this node, as this link sees it
   host_identity host{};
   bool encrypted = false;   // the link is
+  std::string address;      // link::peer, once a report has asked for it
   message_mac proven_by{};  // the name of its token, once registered
   answer_budget answers;    // to a child that asks for siblings
   // When its handshake began, and when it was registered: counted in registrations of the node's.

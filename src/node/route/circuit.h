@@ -68,6 +68,7 @@ class circuit final : public link {
   [[nodiscard]] std::size_t share() const noexcept override {
     return queue_.size() <= data_limit_ / 2 ? data_limit_ / 4 : 0;
   }
+  [[nodiscard]] std::size_t queued() const noexcept override { return queue_.size(); }
   void commit(std::size_t length) noexcept override;
   void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override;
