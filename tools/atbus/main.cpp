@@ -13,8 +13,10 @@
 #include "atbus/build_settings.hpp"
 #include "atbus/command.h"
 #include "atbus/errors.h"
+#include "atbus/nodes/nodes.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"
+#include "atbus/talk/talk.h"
 
 namespace {
 
@@ -26,6 +28,8 @@ int run(int argc, const char* const* argv) {
   app.set_help_all_flag("--help-all", "help of all subcommands");
   app.set_version_flag("--version", "atbus " + std::string{atbus::build_settings::version});
   atbus::bench::add_bench(app);
+  atbus::tool::add_nodes(app);
+  atbus::tool::add_talk(app);
   atbus::tool::add_shm(app);
   atbus::tool::add_command(app);
   atbus::tool::add_access(app);

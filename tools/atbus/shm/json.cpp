@@ -1,6 +1,6 @@
 #include "atbus/shm/json.h"
 
-#include "atbus/shm/format.h"
+#include "atbus/format.h"
 
 namespace atbus::tool {
 namespace {

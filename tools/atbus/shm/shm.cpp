@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "atbus/format.h"
 #include "atbus/inspect.hpp"
-#include "atbus/shm/format.h"
 #include "atbus/shm/json.h"
 #include "atbus/shm/show.h"
 

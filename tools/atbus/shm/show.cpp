@@ -4,8 +4,8 @@
 
 #include <optional>
 
+#include "atbus/format.h"
 #include "atbus/inspect.hpp"
-#include "atbus/shm/format.h"
 #include "atbus/shm/json.h"
 
 namespace atbus::tool {

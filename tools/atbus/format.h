@@ -1,6 +1,7 @@
-// Figures and tables as `atbus shm` prints them.
+// Figures and tables as operators see them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,10 @@ std::string grouped(std::uint64_t number);
 std::string counted(std::uint64_t number, std::string_view noun);
 // Whole percents, 0 only for nothing and 100 only for everything.
 std::string percent(std::uint64_t part, std::uint64_t whole);
+// A rate or an amount in three digits: "0", "12.3 k", "5.25 M".
+std::string scaled(double amount);
+// "350 ns", "12.3 us", "4.56 ms", "78 s", "12 min", "5 h", "3 d"; "-" for 0.
+std::string duration(std::chrono::nanoseconds time);
 // Nanoseconds since 1970 as "2026-03-01 12:00:00", local time; "-" for 0.
 std::string date(std::uint64_t ns_since_1970);
 // "48 65 6c 6c 6f  |Hello|"

@@ -1,8 +1,9 @@
-#include "atbus/shm/format.h"
+#include "atbus/format.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <ctime>
 
@@ -26,6 +27,40 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
     return "100 %";
   const double exact = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   return fmt::format("{} %", std::clamp(static_cast<int>(exact + 0.5), 1, 99));
+}
+
+std::string scaled(double amount) {
+  constexpr std::array<const char*, 5> units = {"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (amount >= 999.5 && unit + 1 != units.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  const int digits = unit == 0 || amount >= 99.95 ? 0 : amount >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", amount, digits, units[unit]);
+}
+
+std::string duration(std::chrono::nanoseconds time) {
+  struct unit {
+    const char* name;
+    double ns;
+  };
+  constexpr std::array<unit, 7> units = {{{"d", 86400e9},
+                                          {"h", 3600e9},
+                                          {"min", 60e9},
+                                          {"s", 1e9},
+                                          {"ms", 1e6},
+                                          {"us", 1e3},
+                                          {"ns", 1}}};
+  const auto ns = static_cast<double>(time.count());
+  for (const unit& one : units) {
+    if (ns < one.ns)
+      continue;
+    const double amount = ns / one.ns;
+    const bool is_whole = amount >= 99.95 || one.ns >= 60e9 || one.ns == 1;
+    return fmt::format("{:.{}f} {}", amount, is_whole ? 0 : amount >= 9.995 ? 1 : 2, one.name);
+  }
+  return "-";
 }
 
 std::string date(std::uint64_t ns_since_1970) {

@@ -1,0 +1,84 @@
+// `atbus send`, `listen`, `request` and `reply`: two commands talk to each other, and a command to a node.
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "atbus/clock.hpp"
+#include "atbus/talk/talk.h"
+#include "run_command.h"
+#include "scratch_directory.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+using test::command_result;
+using test::run_command;
+using test::running_command;
+
+class Talk : public ::testing::Test {
+ protected:
+  // A listening command: once it has said so.
+  void wait_for_socket() const {
+    const auto end = now() + 20s;
+    while (access((directory_.path() + "/socket").c_str(), F_OK) != 0 && now() < end)
+      std::this_thread::sleep_for(1ms);
+  }
+  test::scratch_directory directory_;
+  std::string address_ = "unix://" + directory_.path() + "/socket";
+};
+
+TEST_F(Talk, AMessageIsSentAndPrinted) {
+  running_command listening{{"listen", address_, "--id", "0x99", "--count", "2"}};
+  wait_for_socket();
+  const command_result first = run_command({"send", address_, "7", "hello \\ world", "--id", "5"});
+  EXPECT_EQ(first.exit_code, 0) << first.errors;
+  const command_result second = run_command({"send", address_, "8", "\x1b[2J"});
+  EXPECT_EQ(second.exit_code, 0) << second.errors;
+  const command_result heard = listening.finish(20s);
+  EXPECT_EQ(heard.exit_code, 0) << heard.errors;
+  EXPECT_TRUE(heard.output.starts_with("5 7 hello \\\\ world\n")) << heard.output;
+  EXPECT_NE(heard.output.find(" 8 \\x1b[2J\n"), std::string::npos) << heard.output;
+  EXPECT_NE(heard.errors.find("node 153 listens at unix://"), std::string::npos) << heard.errors;
+}
+
+TEST_F(Talk, ARequestHasTheBytesOfItsResponse) {
+  running_command answering{{"reply", address_, "7", "--echo"}};
+  wait_for_socket();
+  const command_result asked = run_command({"request", address_, "7", "what"});
+  EXPECT_EQ(asked.exit_code, 0) << asked.errors;
+  EXPECT_EQ(asked.output, "what");
+  const command_result other = run_command({"request", address_, "8", "what"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.errors.find("unknown_request"), std::string::npos) << other.errors;
+  answering.send_signal(SIGINT);
+  const command_result ended = answering.finish(20s);
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_EQ(ended.output, "0 what\n");
+}
+
+TEST_F(Talk, SaysThatNobodyListens) {
+  for (const char* const verb : {"send", "request"}) {
+    const command_result result = run_command({verb, address_, "7", "x", "--timeout", "0.3"});
+    EXPECT_EQ(result.exit_code, 1) << verb;
+    EXPECT_NE(result.errors.find("error: "), std::string::npos) << result.errors;
+  }
+  const command_result result = run_command({"listen", "unix:///nonexistent/socket"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("/nonexistent"), std::string::npos) << result.errors;
+}
+
+TEST_F(Talk, RefusesWhatIsNoType) {
+  EXPECT_EQ(run_command({"send", address_, "seven"}).exit_code, 2);
+  EXPECT_EQ(run_command({"send", address_, "-1"}).exit_code, 2);
+  EXPECT_EQ(run_command({"listen", address_, "--id", "nobody"}).exit_code, 2);
+}
+
+TEST(Shown, IsSafeForATerminal) {
+  EXPECT_EQ(tool::shown(as_bytes("a b~")), "a b~");
+  EXPECT_EQ(tool::shown(as_bytes("\n\x7f\xff\\")), "\\x0a\\x7f\\xff\\\\");
+}
+
+}  // namespace
+}  // namespace atbus

@@ -1,0 +1,82 @@
+// `atbus send ADDRESS TYPE [TEXT]`
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "atbus/nodes/remote.h"
+#include "atbus/talk/talk.h"
+
+namespace atbus::tool {
+namespace {
+
+struct send_options : own_node_options {
+  std::uint32_t type = 0;
+  std::string text;
+  bool lines = false;
+};
+
+// Waits for room; throws what is in the way.
+void send_one(node& own, bus_id to, const send_options& options, const std::string& text) {
+  while (true) {
+    const status sent = own.send(to, options.type, text);
+    if (sent)
+      return;
+    if (sent != errc::would_block)
+      throw std::runtime_error(std::string{name(sent.code())} + ": " + sent.text());
+    (void)own.wait(std::chrono::milliseconds{100});
+    own.poll();
+  }
+}
+
+void send(const send_options& options) {
+  const bus_id to = remote_nodes{options}.first();
+  node own{options.own_id(), to_node_options(options)};
+  std::uint64_t lost = 0;
+  std::string why;
+  own.on_undelivered([&](const undelivered& one) {
+    lost += one.count();
+    why = std::string{name(one.outcome())} + ": " + std::string{explain(one.reason())};
+  });
+  if (const error bad = own.connect(to, options.address); !bad)
+    throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());
+  std::uint64_t sent = 0;
+  if (!options.lines) {
+    send_one(own, to, options, options.text);
+    ++sent;
+  }
+  for (std::string line; options.lines && std::getline(std::cin, line); ++sent)
+    send_one(own, to, options, line);
+  const status ended = own.shutdown(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>{options.timeout}));
+  if (!ended || lost != 0)
+    throw std::runtime_error(fmt::format("{} of {} messages to node {} did not arrive: {}", lost,
+                                         sent, to.to_string(), why));
+}
+
+}  // namespace
+
+void add_send(CLI::App& app) {
+  CLI::App* const command =
+      app.add_subcommand("send", "Sends a message to a node and waits until it is handled");
+  const auto options = std::make_shared<send_options>();
+  command->add_option("ADDRESS", options->address, "where the node listens")->required();
+  command->add_option("TYPE", options->type, "number of the message's type")->required();
+  auto* const text = command->add_option("TEXT", options->text, "its bytes; none if left out");
+  command->add_flag("--lines", options->lines, "each line of standard input is a message")
+      ->excludes(text);
+  options->add_to(*command);
+  command->footer(
+      "The node there has to let this command register: with its token, if it has one, and under "
+      "an id that its access rules admit.\n"
+      "Examples: `atbus send unix:///run/game/match 7 hello`; `atbus send ipv6://[::1]:5000 7 "
+      "--lines --token-file token < messages`\n"
+      "Exit code: 0 all were handled; 1 some were not (why is on standard error).");
+  command->callback([options] { send(*options); });
+}
+
+}  // namespace atbus::tool

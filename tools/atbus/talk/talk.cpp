@@ -1,0 +1,90 @@
+#include "atbus/talk/talk.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <random>
+#include <stdexcept>
+
+#include "atbus/nodes/nodes.h"
+
+namespace atbus::tool {
+namespace {
+
+volatile sig_atomic_t signalled = 0;
+
+void note_signal(int) {
+  signalled = 1;
+}
+
+void set_handler(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace
+
+void own_node_options::add_to(CLI::App& command) {
+  client_options::add_to(command);
+  command.add_option("--id", id, "this command's bus id; default: a random one");
+}
+
+bus_id own_node_options::own_id() const {
+  if (!id.empty())
+    return bus_id_of(id);
+  std::random_device random;
+  constexpr std::uint64_t top = 0xffff'0000'0000'0000;
+  return bus_id{top | (std::uint64_t{random()} << 16) | (random() & 0xffff)};
+}
+
+std::string listen_at(node& own, const std::string& address) {
+  if (const error bad = own.fault(); !bad)
+    throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());
+  if (const error bad = own.listen(address); !bad)
+    throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());
+  return own.addresses().front();
+}
+
+std::string shown(bytes_view bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const auto c = static_cast<char>(byte);
+    if (c == '\\')
+      text += "\\\\";
+    else if (c >= ' ' && c <= '~')
+      text += c;
+    else
+      text += fmt::format("\\x{:02x}", std::to_integer<unsigned>(byte));
+  }
+  return text;
+}
+
+until_signalled::until_signalled(node& which) : node_(which) {
+  signalled = 0;
+  set_handler(note_signal);
+}
+
+until_signalled::~until_signalled() {
+  set_handler(SIG_DFL);
+}
+
+void until_signalled::run() {
+  // A signal ends a wait; one that comes just before it is seen after it.
+  while (signalled == 0 && !stopped_) {
+    node_.poll();
+    if (signalled == 0 && !stopped_)
+      (void)node_.wait(std::chrono::milliseconds{100});
+  }
+}
+
+void add_talk(CLI::App& app) {
+  add_request(app);
+  add_reply(app);
+  add_send(app);
+  add_listen(app);
+}
+
+}  // namespace atbus::tool

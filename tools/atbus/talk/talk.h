@@ -1,0 +1,50 @@
+// `atbus request`, `reply`, `send` and `listen`: what programs say to each other, from a shell.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "atbus/node.hpp"
+#include "atbus/node_client.h"
+
+namespace atbus::tool {
+
+void add_talk(CLI::App& app);
+void add_request(CLI::App& app);
+void add_reply(CLI::App& app);
+void add_send(CLI::App& app);
+void add_listen(CLI::App& app);
+
+// A node of its own, for as long as the command runs.
+struct own_node_options : client_options {
+  std::string id;
+
+  // As those of a client, and `--id`.
+  void add_to(CLI::App& command);
+  // A random one, where none is given, which no node of a tree has.
+  [[nodiscard]] bus_id own_id() const;
+};
+
+// Lets the node listen there; returns what others dial. Throws why it can't.
+std::string listen_at(node& own, const std::string& address);
+// Text as it is; other bytes as \xNN, and a backslash as \\, so that a terminal is safe.
+std::string shown(bytes_view bytes);
+
+// Runs a node until Ctrl-C or SIGTERM. One at a time.
+class until_signalled {
+ public:
+  explicit until_signalled(node& which);
+  until_signalled(const until_signalled&) = delete;
+  until_signalled& operator=(const until_signalled&) = delete;
+  ~until_signalled();
+
+  void run();
+  // From a handler of the node.
+  void stop() noexcept { stopped_ = true; }
+
+ private:
+  node& node_;
+  bool stopped_ = false;
+};
+
+}  // namespace atbus::tool
