@@ -10,6 +10,7 @@
 #include "node/core/node_core.h"
 #include "node/node_platform.h"
 #include "node/thread_inboxes.h"
+#include "system/fork_guard.h"
 #include "system/spin_budget.h"
 #include "system/wait_deadline.h"
 
@@ -58,6 +59,8 @@ class node_state {
   // Whether all that was accepted is settled, and what other nodes have said of it is read: a lane shows that a
   // message is handled before the word that it was refused is read. Polls.
   bool is_settled_for_good();
+  // closed, or used_after_fork in a child, where nothing ever comes.
+  [[nodiscard]] status usable() const noexcept;
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 
@@ -69,6 +72,7 @@ class node_state {
   std::size_t message_limit_;
   std::chrono::nanoseconds drain_;
   spin_budget spin_;
+  const std::uint64_t forks_before_ = forks_so_far();
   unsigned in_use_ = 0;
   bool owned_ = true;
   bool stopping_ = false;
