@@ -126,7 +126,8 @@ struct listen_options {
 struct connect_options {
   /// Options of the connection itself.
   connection_options connection = {};
-  /// Time limit of one attempt, with all addresses of a name. 0: the kernel's own limit.
+  /// Time limit of one attempt. All addresses of a name share it, so that each is tried. 0: the
+  /// kernel's own limit for each.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   /// The first backoff, as in sender_options; 0: never dials again. Each new connection calls
   /// on_open again. Messages that were not released are sent again, whole.

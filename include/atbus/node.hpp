@@ -498,12 +498,13 @@ class ATBUS_API node {
   std::size_t poll(const poll_limits& limits = {});
   /// Sleeps until poll has something to do (ok) or `timeout` has passed (timed_out; negative: no
   /// limit). Before it sleeps it spins for at most 50 us, and less when spinning has not paid off
-  /// lately. Errors: closed, invalid_argument (from a handler), and that of fault().
+  /// lately. Errors: closed, used_after_fork, invalid_argument (from a handler), and that of
+  /// fault().
   status wait(std::chrono::nanoseconds timeout);
   /// Polls and waits until stop() was called and every accepted message has an outcome, or
   /// node_options::drain has passed. Errors: timed_out (some messages have no outcome; shutdown
-  /// reports them), closed (also when a handler destroys the node), invalid_argument (on a loop, or
-  /// from a handler), and that of fault().
+  /// reports them), closed (also when a handler destroys the node), used_after_fork,
+  /// invalid_argument (on a loop, or from a handler), and that of fault().
   status run();
   /// Makes run() return once accepted messages have an outcome; see run(). Call it from the node's
   /// thread.
@@ -511,7 +512,7 @@ class ATBUS_API node {
   /// Graceful shutdown: waits until every accepted message has an outcome, at most `deadline`
   /// (negative: no limit), says goodbye (at most 1 s), ends the node, and reports the messages that
   /// were not delivered. Errors: timed_out (some messages had no outcome by then), closed,
-  /// invalid_argument (from a handler), and that of fault().
+  /// used_after_fork, invalid_argument (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
   /// Sends messages queued for sockets and for routes over other nodes now, instead of at the next
   /// poll.

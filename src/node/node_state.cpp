@@ -151,9 +151,15 @@ std::chrono::nanoseconds node_state::longest_sleep() const noexcept {
   return reports_ == nullptr ? below : earlier(below, reports_->longest_sleep(core_));
 }
 
-status node_state::wait(std::chrono::nanoseconds timeout) {
+status node_state::usable() const noexcept {
   if (core_.is_closed())
     return errc::closed;
+  return forks_so_far() == forks_before_ ? status{} : status{errc::used_after_fork};
+}
+
+status node_state::wait(std::chrono::nanoseconds timeout) {
+  if (const status able = usable(); !able)
+    return able;
   if (!core_.fault())
     return core_.fault().code();
   if (core_.dispatching())
@@ -238,15 +244,15 @@ bool node_state::is_settled_for_good() {
 }
 
 status node_state::run() {
-  if (core_.is_closed())
-    return errc::closed;
+  if (const status able = usable(); !able)
+    return able;
   if (!core_.fault())
     return core_.fault().code();
   if (core_.dispatching() || on_loop_ != nullptr)
     return errc::invalid_argument;
   const use in_here{*this};
   const auto has_to_drain = [this] { return stopping_ && !drained_by_; };
-  while (!core_.is_closed()) {
+  while (usable()) {
     if (is_over()) {
       if (settled() && !is_settled_for_good())
         continue;
@@ -269,12 +275,12 @@ status node_state::run() {
           [](std::chrono::nanoseconds) { return false; });
     spin_.learn(now() - start);
   }
-  return errc::closed;
+  return usable();
 }
 
 status node_state::shutdown(std::chrono::nanoseconds deadline) {
-  if (core_.is_closed())
-    return errc::closed;
+  if (const status able = usable(); !able)
+    return able;
   const use in_here{*this};  // a coroutine that wakes may destroy the node
   if (!core_.fault()) {
     core_.close();
@@ -285,23 +291,23 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   const wait_deadline until{core_.clock().now(), deadline, &core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
     poll({});
-    if (!core_.is_closed())
+    if (usable())
       wait(step);
-    return !core_.is_closed();
+    return static_cast<bool>(usable());
   };
   (void)threads_.pass_on(core_, poll_limits{}.messages);
   while (!is_settled_for_good() && !until.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
-      return errc::closed;
+      return usable();
   }
-  if (core_.is_closed())
-    return errc::closed;
+  if (const status able = usable(); !able)
+    return able;
   const status how = settled() ? status{} : status{errc::timed_out};
   core_.leave();
   const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, &core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
-      return errc::closed;
+      return usable();
   }
   poll({});        // refuses what threads have sent meanwhile,
   core_.poll({});  // and tells of it

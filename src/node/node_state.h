@@ -11,6 +11,7 @@
 #include "node/node_platform.h"
 #include "node/report_publisher.h"
 #include "node/thread_inboxes.h"
+#include "system/fork_guard.h"
 #include "system/spin_budget.h"
 #include "system/wait_deadline.h"
 
@@ -59,6 +60,8 @@ class node_state {
   // Whether all that was accepted is settled, and what other nodes have said of it is read: a lane shows that a
   // message is handled before the word that it was refused is read. Polls.
   bool is_settled_for_good();
+  // closed, or used_after_fork in a child, where nothing ever comes.
+  [[nodiscard]] status usable() const noexcept;
   // Whether all that was accepted is settled.
   [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 
@@ -71,6 +74,7 @@ class node_state {
   std::size_t message_limit_;
   std::chrono::nanoseconds drain_;
   spin_budget spin_;
+  const std::uint64_t forks_before_ = forks_so_far();
   unsigned in_use_ = 0;
   bool owned_ = true;
   bool stopping_ = false;

@@ -25,6 +25,7 @@ struct fork_list {
   std::shared_mutex mutex;  // held across fork, shared by pauses
   std::mutex list_mutex;    // taken inside a pause only, so free in every child
   fork_guard* first = nullptr;
+  std::uint64_t forks = 0;  // changes only in a child, before its fork has returned
 };
 
 namespace {
@@ -53,6 +54,7 @@ void fork_list::in_parent() {
 }
 
 void fork_list::in_child() {
+  ++instance().forks;
   if (pauses != 0)
     return;
   // The mutexes are held by a thread of the parent, so make new ones.
@@ -60,6 +62,10 @@ void fork_list::in_child() {
   new (&instance().mutex) std::shared_mutex;
   for (fork_guard* g = instance().first; g != nullptr; g = g->next_)
     g->abandon_in_child();
+}
+
+std::uint64_t forks_so_far() noexcept {
+  return fork_list::instance().forks;
 }
 
 fork_pause::fork_pause() noexcept {

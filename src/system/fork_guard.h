@@ -6,6 +6,8 @@
 // not exist there. A fork_pause blocks forks while a descriptor is open that no guarded object holds.
 #pragma once
 
+#include <cstdint>
+
 namespace atbus::detail {
 
 // While one exists, forks in other threads wait; other pauses do not. Pauses nest. A waiting fork goes before
@@ -39,5 +41,9 @@ class fork_guard {
   fork_guard* previous_ = nullptr;
   fork_guard* next_ = nullptr;
 };
+
+// How many forks lie between the process that loaded the library and this one. For an object that has nothing
+// to give up in a child, but has to tell that it is in one: it keeps the count of its beginning.
+[[nodiscard]] std::uint64_t forks_so_far() noexcept;
 
 }  // namespace atbus::detail

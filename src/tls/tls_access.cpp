@@ -24,8 +24,12 @@ result<tls_sessions> tls_sessions::make(const address& where, const tls_credenti
   }
   made.source_ = source;
   made.role_ = role;
-  if (role == tls_role::client)
+  if (role == tls_role::client) {
     made.host_ = where.name();
+    // The dot that keeps a resolver from completing a name is in no certificate.
+    if (made.host_.ends_with('.'))
+      made.host_.pop_back();
+  }
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "system/fork_guard.h"
 #include "tls/tls_context.h"
 
 namespace atbus::detail {
@@ -17,16 +18,18 @@ class tls_source {
       : current_(std::move(first)) {}
 
   [[nodiscard]] std::shared_ptr<const tls_context> current() const noexcept {
+    const fork_pause no_fork;
     const std::lock_guard hold{mutex_};
     return current_;
   }
   void replace(std::shared_ptr<const tls_context> by) noexcept {
+    const fork_pause no_fork;
     const std::lock_guard hold{mutex_};
     current_.swap(by);  // the old one ends behind the lock
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // locked only inside a fork_pause: no child inherits it locked
   std::shared_ptr<const tls_context> current_;  // never null
 };
 

@@ -255,9 +255,23 @@ void connection_core::dial_next(connection_entry& c) noexcept {
     return lost(c, std::move(dialled).error());
   }
   c.now = phase::connecting;
+  if (c.connect_ends_at != never) {
+    // All addresses of a name share the time that is left, so that each is tried.
+    const auto time = now();
+    const auto left = std::max(c.connect_ends_at - time, std::chrono::nanoseconds{0});
+    c.phase_ends_at = moment_after(time, left / static_cast<std::int64_t>(1 + c.dial->left()));
+    set_timer(c);
+  }
   const bool connected = dialled->connected;
   if (add_link(c, std::move(dialled->fd), connected) && connected)
     linked(c);
+}
+
+void connection_core::no_answer(connection_entry& c, error why) noexcept {
+  if (!c.dial->has_next())
+    return lost(c, std::move(why));
+  unlink(c, why);
+  dial_next(c);
 }
 
 bool connection_core::add_link(connection_entry& c, file socket, bool connected) noexcept {

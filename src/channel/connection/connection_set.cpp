@@ -21,7 +21,7 @@ constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
 std::atomic<std::uint64_t> serials{1};
 
 struct anchor_pool {
-  std::mutex mutex;
+  std::mutex mutex;  // locked only inside a fork_pause: no child inherits it locked
   connection_anchor* unused = nullptr;
 };
 anchor_pool& anchors() {
@@ -111,6 +111,7 @@ void connection_core::destroy() noexcept {
   // Pairs with the load in find.
   anchor_->core.store(nullptr, std::memory_order_release);
   {
+    const fork_pause no_fork;
     anchor_pool& pool = anchors();
     const std::lock_guard lock{pool.mutex};
     anchor_->next_unused = std::exchange(pool.unused, anchor_);

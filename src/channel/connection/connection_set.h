@@ -141,6 +141,8 @@ class connection_core final : public dispatcher, public fork_guard {
   bool add_accepted(listener_entry& from, file socket) noexcept;
   void begin(connection_entry& c) noexcept;
   void dial_next(connection_entry& c) noexcept;
+  // This address does not answer: dials the next one, or ends the attempt.
+  void no_answer(connection_entry& c, error why) noexcept;
   void linked(connection_entry& c) noexcept;
   [[nodiscard]] bool add_link(connection_entry& c, file socket, bool connected) noexcept;
   // Ends the attempt or the link.

@@ -88,12 +88,7 @@ void connection_core::ready(connection_entry& c, std::uint32_t events) noexcept 
     }
     case phase::connecting: {
       error failed = dial_result(c.link->descriptor(), c.peer);
-      if (failed)
-        return linked(c);
-      if (!c.dial->has_next())
-        return lost(c, std::move(failed));
-      unlink(c, failed);
-      return dial_next(c);
+      return failed ? linked(c) : no_answer(c, std::move(failed));
     }
     case phase::linked:
       if (c.blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
@@ -129,8 +124,10 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     case phase::waiting:
       return begin(c);
     case phase::resolving:
-    case phase::connecting:
       return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
+    case phase::connecting:
+      return no_answer(c,
+                       error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::linked:
       if (c.dial == nullptr)
         return turn_away(c, stranger_end::late);

@@ -499,7 +499,10 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   test_hook(step::withdrawn_cut);
   // Release: a receiver that reads 0 here also sees the new tail.
   slot.withdrawn.store(0, std::memory_order_release);
-  rouse_receiver();  // a receiver that opened meanwhile has skipped this lane
+  // A receiver that opened meanwhile has skipped this lane. The name of a removed segment, and with it the bell,
+  // may be another segment's by now.
+  if (condition_ != condition::retired)
+    rouse_receiver();
   if (alive)
     return error_of(errc::receiver_alive, [this]() -> error {
       return {errc::receiver_alive,

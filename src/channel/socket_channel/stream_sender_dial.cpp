@@ -17,7 +17,8 @@ error stream_sender::no_answer() const noexcept {
 
 void stream_sender::begin() noexcept {
   const fork_pause no_fork;
-  attempt_ends_at_ = moment_after(now(), attempt_time_);
+  if (!std::exchange(asks_again_, false))
+    attempt_ends_at_ = moment_after(now(), attempt_time_);
   if (auto e = dialler_.begin(); !e)
     return lost(std::move(e));
   if (!dialler_.asking())
@@ -116,12 +117,17 @@ void stream_sender::lost(error why) noexcept {
   dialler_.stop(epoll_);
   leave_lane();
   // The kernel does not report when a Unix listener's backlog has room again.
-  const bool ask_again = why.code() == errc::would_block;
-  if (!dialler_.dials_again() && !ask_again)
+  const bool is_full = why.code() == errc::would_block;
+  const auto time = now();
+  asks_again_ = is_full && time < attempt_ends_at_;
+  if (is_full && !asks_again_)
+    why = no_answer();
+  if (!dialler_.dials_again() && !asks_again_)
     return end(std::move(why));
   why_ = std::move(why);
   phase_ = phase::waiting;
-  due_ = ask_again ? now() + full_backlog_pause : dialler_.next_round();
+  due_ = asks_again_ ? std::min(moment_after(time, full_backlog_pause), attempt_ends_at_)
+                     : dialler_.next_round();
 }
 
 void stream_sender::end(error why) noexcept {

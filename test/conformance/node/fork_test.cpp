@@ -18,6 +18,9 @@ TEST_P(NodeFork, LeavesTheChildANodeThatDoesNothing) {
     first->poll();
     second->poll();
     require(second_log.messages.empty(), "a child's node delivers");
+    require(first->wait(0s) == errc::used_after_fork, "a child's node waits");
+    require(first->run() == errc::used_after_fork, "a child's node runs");
+    require(first->shutdown(patience) == errc::used_after_fork, "a child's node shuts down");
     first.reset();
     second.reset();
     return 0;

@@ -2,6 +2,7 @@
 #include "scratch_directory.h"
 #include "test.h"
 #include "test_certificate.h"
+#include "tls/tls_access.h"
 #include "tls_pair.h"
 
 namespace atbus::test {
@@ -78,6 +79,24 @@ TEST_F(TlsCertificate, MustHaveTheNameThatTheClientExpects) {
     EXPECT_TRUE(mentions(pair.client->why(), "mismatch")) << pair.client->why().text();
     EXPECT_EQ(pair.server->why(), errc::denied) << pair.server->why().text();
   }
+}
+
+// Certificates name hosts without the dot that keeps a resolver from completing a name.
+TEST_F(TlsCertificate, IsExpectedWithoutTheFinalDotOfAnAddress) {
+  const auto files = made("node", {.alternative_names = "DNS:node.example"});
+  const auto credentials = tls_credentials::from_files(
+      {.chain = files.chain, .key = files.key, .authority = files.authority});
+  ASSERT_TRUE(credentials) << credentials.error().text();
+  const auto where = address::parse("dns://node.example.:4711");
+  ASSERT_TRUE(where) << where.error().text();
+  const auto sessions = detail::tls_sessions::make(*where, *credentials, tls_role::client);
+  ASSERT_TRUE(sessions) << sessions.error().text();
+  const auto both = context(files);
+  tls_pair pair{both, both};
+  auto client = sessions->begin(buffers_of(both));
+  ASSERT_TRUE(client) << client.error().text();
+  pair.client = std::move(*client);
+  EXPECT_TRUE(pair.shake_hands()) << pair.client->why().text();
 }
 
 TEST_F(TlsCertificate, OfAForeignAuthorityIsRefused) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "atbus/atbus.hpp"
+#include "atbus/inspect.hpp"
 #include "child_process.h"
 #include "counting_allocator.h"
 #include "scratch_directory.h"
@@ -39,6 +40,38 @@ TEST(TakeBack, OnlyTheMessageOfTheDeadHandlerIsInDoubtFork) {
   EXPECT_EQ(take_back(), (outcomes{{"one", errc::not_delivered}, {"two", errc::not_delivered}}));
   ASSERT_TRUE(out->send(as_bytes("three")));
   EXPECT_EQ(take_back(), (outcomes{{"three", errc::not_delivered}}));
+}
+
+// The bell of that name belongs to the next segment, whose lane is another sender's.
+TEST(TakeBack, OfARemovedSegmentDoesNotHoldALaneOfTheNextOne) {
+  const test::scratch_directory directory;
+  auto removed = receiver::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(removed);
+  auto out = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(out);
+  ASSERT_TRUE(out->send(as_bytes("kept")));
+  ASSERT_TRUE(removed->remove());
+  out->finish_sleep();  // sees the end of its bell
+  auto inbox = receiver::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  auto other = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(other);
+  ASSERT_EQ(other->lane(), out->lane());
+  const auto back = out->take_back([](bytes_view, errc) {});
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(*back, 1U);
+  (void)inbox->wait(0ns);
+  inbox->poll([](bytes_view) {});
+  other->close();
+  const auto is_free = [&] {
+    const auto report = inspect_segment("inbox", directory.path());
+    return report && report->lanes.at(0).state == lane_state::unused;
+  };
+  for (const auto end = now() + 5s; !is_free() && now() < end;) {
+    (void)inbox->wait(1ms);
+    inbox->poll([](bytes_view) {});
+  }
+  EXPECT_TRUE(is_free());
 }
 
 // Without it, the lane would stay withdrawn, and no later receiver would read it.

@@ -1,10 +1,10 @@
 // How a stream's sender dials: refusals, time limits, full backlogs, names.
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 
 #include "child_process.h"
 #include "counting_allocator.h"
+#include "full_listener.h"
 #include "numbered_text.h"
 #include "plain_socket.h"
 #include "stream_bytes.h"
@@ -19,41 +19,6 @@ INSTANTIATE_TEST_SUITE_P(Channel, StreamDial,
                          ::testing::Values("ipv4://127.0.0.1:", "ipv6://[::1]:", "unix://@",
                                            "unix:///tmp/atbus-"),
                          stream_name);
-
-// A listener whose backlog is full. The kernel leaves who dials now without an answer.
-class full_listener {
- public:
-  explicit full_listener(std::string_view address) : at_(test::socket_address::parse(address)) {
-    listening_ = test::plain_socket{::socket(at_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    EXPECT_EQ(::bind(listening_.fd(), at_.get(), at_.size), 0);
-    EXPECT_EQ(::listen(listening_.fd(), 0), 0);
-    at_ = test::socket_address::bound(listening_.fd());
-    for (int i = 0; i < 8; ++i) {
-      dialled_.emplace_back(::socket(at_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      (void)::connect(dialled_.back().fd(), at_.get(), at_.size);
-    }
-  }
-  [[nodiscard]] std::string address() const { return at_.text(); }
-  // Of a Unix socket: those that are in the backlog leave it.
-  void accept_all() const {
-    EXPECT_EQ(::fcntl(listening_.fd(), F_SETFL, O_NONBLOCK), 0);
-    for (;;) {
-      const test::plain_socket one{::accept(listening_.fd(), nullptr, nullptr)};
-      if (!one.is_open())
-        return;
-    }
-  }
-  [[nodiscard]] test::plain_socket accept() const {
-    pollfd interest{.fd = listening_.fd(), .events = POLLIN, .revents = 0};
-    EXPECT_EQ(::poll(&interest, 1, 30'000), 1);
-    return test::plain_socket{::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC)};
-  }
-
- private:
-  test::socket_address at_;
-  test::plain_socket listening_;
-  std::vector<test::plain_socket> dialled_;
-};
 
 TEST_P(StreamDial, ThatDidNotWaitIsToldOfTheRefusalLater) {
   open_receiver().close();
@@ -114,6 +79,27 @@ TEST(StreamSenderUnix, WaitsWhileTheBacklogIsFull) {
   auto peer = listener.accept();
   // Its hello and the message.
   EXPECT_NE(peer.receive(56).find("queued"), std::string::npos);
+}
+
+// A receiver that is stopped: the kernel does not tell when its backlog has room again.
+TEST(StreamSenderUnix, AsksAFullBacklogNoLongerThanTheConnectTimeout) {
+  const full_listener listener{"unix://@full-for-long-" + std::to_string(getpid())};
+  auto out = sender::open(listener.address(), {.connect_timeout = 20ms, .reconnect_min = 10s});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(out->send(as_bytes("queued")));
+  EXPECT_EQ(out->flush(100ms), errc::would_block);
+  EXPECT_GT(out->longest_sleep(), 1s) << "no pause before it dials again";
+  EXPECT_EQ(out->close(0ns, [](bytes_view) {}), 1U);
+}
+
+TEST(StreamSenderUnix, ClosesWhenItsLastAttemptAtAFullBacklogIsOver) {
+  const full_listener listener{"unix://@full-for-good-" + std::to_string(getpid())};
+  auto out = sender::open(listener.address(), {.connect_timeout = 20ms, .reconnect_min = 1ms});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(out->send(as_bytes("queued")));
+  const auto start = now();
+  EXPECT_EQ(out->close(10s, [](bytes_view) {}), 1U);
+  EXPECT_LT(now() - start, 5s);
 }
 
 TEST_P(StreamDial, MessagesOfASenderThatDidNotWaitArrive) {

@@ -11,6 +11,7 @@
 #include "atbus/sender.hpp"
 #include "shared_memory.h"
 #include "test.h"
+#include "unit/channel/socket_channel/full_listener.h"
 
 namespace atbus {
 namespace {
@@ -71,6 +72,9 @@ class silent_name_server {
     s.changed.notify_all();
   }
 };
+
+// A name with two addresses: 127.0.0.1, then 127.0.0.2.
+constexpr std::string_view two_addresses = "two-addresses.test";
 
 bool is_readable(int descriptor, std::chrono::milliseconds longest) {
   pollfd interest{.fd = descriptor, .events = POLLIN, .revents = 0};
@@ -146,6 +150,28 @@ TEST(HangingLookup, OfAConnectionAnswersLateWithoutAnEvent) {
   EXPECT_FALSE(is_readable(set->descriptor(), 100ms)) << "the late answer wakes it for ever";
 }
 
+// The host may have an address over which nothing comes back.
+TEST(TwoAddresses, AreBothDialledByAConnectionWithinTheConnectTimeout) {
+  const full_listener nobody{"ipv4://127.0.0.1:0"};
+  const std::string at = nobody.address();
+  const std::string port = at.substr(at.rfind(':'));
+  auto inbox = connection_set::open({});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const auto listening = inbox->listen("ipv4://127.0.0.2" + port);
+  ASSERT_TRUE(listening) << listening.error().text();
+  auto set = connection_set::open({});
+  ASSERT_TRUE(set) << set.error().text();
+  auto made = set->connect("dns://" + std::string{two_addresses} + port,
+                           {.connect_timeout = 200ms, .reconnect_min = 1ms, .reconnect_max = 1ms});
+  ASSERT_TRUE(made) << made.error().text();
+  for (const auto deadline = now() + 5s; !made->is_open() && now() < deadline;) {
+    (void)set->wait(1ms);
+    (void)set->poll();
+    (void)inbox->poll();
+  }
+  EXPECT_TRUE(made->is_open()) << name(made->state());
+}
+
 }  // namespace
 }  // namespace atbus
 
@@ -154,5 +180,10 @@ extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, cons
                                                           const addrinfo* hints, addrinfo** found) {
   using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto real = reinterpret_cast<function>(dlsym(RTLD_NEXT, "getaddrinfo"));
-  return atbus::silent_name_server::look_up([&] { return real(host, service, hints, found); });
+  return atbus::silent_name_server::look_up([&] {
+    if (host == nullptr || host != atbus::two_addresses)
+      return real(host, service, hints, found);
+    const int code = real("127.0.0.1", service, hints, found);
+    return code == 0 ? real("127.0.0.2", service, hints, &(*found)->ai_next) : code;
+  });
 }
