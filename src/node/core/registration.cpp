@@ -56,6 +56,7 @@ void registration::begin(session& on) {
   on.stage = session_stage::registering;
   on.began_after = node_.stats.registrations;
   on.keeps = on.at.keeps();
+  on.addresses_told = addresses_.size();
   on.clock.set(node_.idle_deadline());
   std::optional<byte_buffer> binding = on.at.binding();
   if (!binding) {
@@ -256,6 +257,9 @@ void registration::registered(session& on) {
   on.registration = ++node_.stats.registrations;
   ++of.counts.links;
   on.at.confirm(on.instance);
+  // The handshake names only those where this node listened when it began.
+  if (on.addresses_told != addresses_.size())
+    on.owes_addresses = owes_addresses_ = true;
   if (on.dialled != nullptr)
     on.dialled->told = errc::ok;
   if (is_remote(on.at.kind()))

@@ -362,6 +362,12 @@ std::byte* request_exchange::claim_response(request& which, errc how, std::size_
     gone(which);
     return nullptr;
   }
+  // Before the head is added: the sum of a length that is absurd would be a small one.
+  if (const std::size_t limit = node_.options.message_limit(); bytes > limit) {
+    ++node_.stats.refused;
+    why = {errc::message_too_large, bytes, limit - std::min(limit, response_head_size)};
+    return nullptr;
+  }
   try {
     std::byte* const at = claim_for(which, how, response_head_size + bytes, why);
     if (at == nullptr)

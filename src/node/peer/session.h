@@ -71,10 +71,12 @@ struct session {
   bool superseded =
       false;  // another incarnation of its id has come since: it is told so, and no more
   bool too_slow = false;        // its queue was full: the link has to be ended
-  bool owes_addresses = false;  // there was no room to send this node's addresses
+  bool owes_addresses = false;  // this node's addresses are to be sent
   bool given_up = false;        // disconnect() ends it: unsettled messages are reported
   std::chrono::nanoseconds registered_at{0};
   std::chrono::nanoseconds left_at{0};  // since when it is away
+  // How many of this node's addresses its handshake has named.
+  std::size_t addresses_told = 0;
 
   // Counted since the link opened, messages of every kind.
   std::uint64_t handled = 0;

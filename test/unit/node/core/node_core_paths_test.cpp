@@ -52,5 +52,28 @@ TEST(NodeCorePaths, StaysConnectedWhileBothEndsDialABetterLink) {
   }
 }
 
+// Neither hello nor welcome has an address that is new since they were made.
+TEST(NodeCorePaths, MovesToAnAddressThatIsNewSinceTheHandshakeBegan) {
+  for (const bool dials : {true, false}) {
+    for (auto listens_after = 0ms; listens_after != 80ms; listens_after += 2ms) {
+      simulated_network net{1};
+      net.conditions.delay_min = net.conditions.delay_max = 10ms;
+      party one{net, 1, plain(), host_of(1)};
+      party two{net, 2, plain(), host_of(1)};
+      one.connect(2);
+      net.run_for(listens_after);
+      party& late = dials ? one : two;
+      ASSERT_TRUE(late.core().listen("unix:///late"));
+      late.node.wake();
+      const auto is_moved = [&] {
+        return one.count(endpoint_event::moved) == 1 && two.count(endpoint_event::moved) == 1;
+      };
+      ASSERT_TRUE(net.run_until(is_moved, 5s))
+          << (dials ? "the one that dials" : "the other one") << " listens after "
+          << listens_after.count() << " ms";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace atbus::detail

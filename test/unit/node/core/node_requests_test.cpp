@@ -1,5 +1,6 @@
 // Requests and their responses over a simulated network: who asks is told exactly once what became of it.
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 
@@ -267,6 +268,23 @@ TEST_F(NodeRequests, AReplyThatIsTooLongIsRefusedAndCanBeAShorterOne) {
   ASSERT_TRUE(ask("x", answer));
   net.run_for(1s);
   expect(answer, errc::ok, std::string(64 * 1024 - response_overhead, 'y'));
+}
+
+TEST_F(NodeRequests, AReplyOfAnAbsurdLengthIsRefused) {
+  connect();
+  on_request = [](request& r) {
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+    for (const std::size_t length : {most, most - 3, most - 7, most - 8}) {
+      const auto slot = r.claim(length);
+      EXPECT_FALSE(slot) << length;
+      EXPECT_EQ(slot.why(), errc::message_too_large);
+    }
+    EXPECT_TRUE(r.reply("short"));
+  };
+  told answer;
+  ASSERT_TRUE(ask("x", answer));
+  net.run_for(100ms);
+  expect(answer, errc::ok, "short");
 }
 
 TEST_F(NodeRequests, AreCancelled) {
