@@ -73,12 +73,13 @@ node_crew::node_crew(crew_plan plan, std::mt19937_64& random)
 node_crew::~node_crew() {
   for (child_process& one : members_)
     one.kill_and_wait();
-  // Named inboxes outlive their nodes, private ones those that were killed last.
+  // Named inboxes outlive their nodes; private ones and reports those that were killed last.
   for (const auto& file : std::filesystem::directory_iterator{"/dev/shm"}) {
     const std::string name = file.path().filename();
     for (const member_plan& one : plan_.members) {
       if (name.ends_with(".round-" + one.id.to_hex()) ||
-          name.find(".atbus-" + one.id.to_hex() + "-") != std::string::npos)
+          name.find(".atbus-" + one.id.to_hex() + "-") != std::string::npos ||
+          name.starts_with("atbus-node." + one.id.to_hex() + "-"))
         (void)unlink(file.path().c_str());
     }
   }

@@ -12,8 +12,10 @@
 #include "atbus/bench/worker.h"
 #include "atbus/build_settings.hpp"
 #include "atbus/command.h"
+#include "atbus/completion.h"
 #include "atbus/errors.h"
 #include "atbus/nodes/nodes.h"
+#include "atbus/relay/relay.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"
 #include "atbus/talk/talk.h"
@@ -30,10 +32,12 @@ int run(int argc, const char* const* argv) {
   atbus::bench::add_bench(app);
   atbus::tool::add_nodes(app);
   atbus::tool::add_talk(app);
+  atbus::tool::add_relay(app);
   atbus::tool::add_shm(app);
   atbus::tool::add_command(app);
   atbus::tool::add_access(app);
   atbus::tool::add_errors(app);
+  atbus::tool::add_completion(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& failure) {

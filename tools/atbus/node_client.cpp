@@ -14,6 +14,19 @@
 namespace atbus::tool {
 namespace {
 
+// Of an error, and of a status.
+std::string sentence(errc code, const std::string& text) {
+  return std::string{name(code)} + ": " + text;
+}
+
+std::string failure_text(const status& how, const command_reply& reply, const std::string& last) {
+  if (!reply.values().empty())
+    return sentence(how.code(), fmt::format("{}", fmt::join(reply.values(), " ")));
+  return sentence(how.code(), how.text()) + (last.empty() ? "" : "\nbefore that: " + last);
+}
+
+}  // namespace
+
 std::string read_token(const std::string& path) {
   const auto fail = [&](const std::string& why) -> std::runtime_error {
     return std::runtime_error("--token-file " + path + ": " + why);
@@ -28,19 +41,6 @@ std::string read_token(const std::string& path) {
     token.pop_back();
   return token;
 }
-
-// Of an error, and of a status.
-std::string sentence(errc code, const std::string& text) {
-  return std::string{name(code)} + ": " + text;
-}
-
-std::string failure_text(const status& how, const command_reply& reply, const std::string& last) {
-  if (!reply.values().empty())
-    return sentence(how.code(), fmt::format("{}", fmt::join(reply.values(), " ")));
-  return sentence(how.code(), how.text()) + (last.empty() ? "" : "\nbefore that: " + last);
-}
-
-}  // namespace
 
 node_options to_node_options(const client_options& from) {
   node_options options;

@@ -20,6 +20,8 @@ struct client_options {
   void add_to(CLI::App& command);
 };
 
+// Of a file, without the line feeds at its end. Throws std::runtime_error with the reason.
+std::string read_token(const std::string& path);
 // With the token, for a node that says goodbye at once.
 node_options to_node_options(const client_options& from);
 

@@ -72,6 +72,10 @@ class NodesCommand : public ::testing::Test {
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return json::parse(result.output);
   }
+  [[nodiscard]] json run_json_of_a_problem(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    return json::parse(run(std::move(arguments)).output);
+  }
   // The row of that node: the words of its line.
   static std::string row_of(const command_result& result, const std::string& id) {
     std::istringstream lines{result.output};
@@ -272,6 +276,35 @@ TEST(Figures, AreShort) {
   EXPECT_EQ(tool::duration(12'300ns), "12.3 us");
   EXPECT_EQ(tool::duration(16s), "16.0 s");
   EXPECT_EQ(tool::duration(49h), "2 d");
+}
+
+TEST_F(NodesCommand, ChecksNodesForMonitoring) {
+  const command_result well = run({"check", "1", "2", "--links"});
+  EXPECT_EQ(well.exit_code, 0) << well.output;
+  EXPECT_NE(well.output.find("2 nodes are well"), std::string::npos) << well.output;
+  const command_result killed = run({"check"});
+  EXPECT_EQ(killed.exit_code, 1);
+  EXPECT_NE(killed.output.find("node 9: dead"), std::string::npos) << killed.output;
+  const command_result missing = run({"check", "1", "77"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.output.find("node 77: it does not report"), std::string::npos)
+      << missing.output;
+  EXPECT_EQ(run_json_of_a_problem({"check", "9"})["problems"].size(), 1U);
+}
+
+TEST(Completion, KnowsEachSubcommandAndItsOptions) {
+  const command_result script = test::run_command({"completion", "bash"});
+  ASSERT_EQ(script.exit_code, 0);
+  EXPECT_NE(script.output.find("\"atbus shm show\") words=\"--help"), std::string::npos)
+      << script.output;
+  // As bash would ask for it.
+  const test::scratch_directory directory;
+  std::ofstream{directory.path() + "/script"}
+      << script.output << "\nCOMP_WORDS=(atbus to) COMP_CWORD=1; _atbus; echo ${COMPREPLY[@]}\n"
+      << "COMP_WORDS=(atbus top --on) COMP_CWORD=2; _atbus; echo ${COMPREPLY[@]}\n";
+  test::running_command bash{"/bin/bash", {directory.path() + "/script"}};
+  const command_result completed = bash.finish(20s);
+  EXPECT_EQ(completed.output, "top\n--once\n") << completed.errors;
 }
 
 TEST_F(NodesCommand, NamesAFileThatIsNoReport) {

@@ -50,6 +50,7 @@ void add_nodes(CLI::App& app) {
   add_node_top(app);
   add_node_ping(app);
   add_node_trace(app);
+  add_node_check(app);
 }
 
 }  // namespace atbus::tool

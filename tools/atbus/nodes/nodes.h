@@ -1,5 +1,5 @@
-// The nodes of this host, from their reports, and those behind an address: `atbus ls`, `show`, `top`, `ping`
-// and `trace`.
+// The nodes of this host, from their reports, and those behind an address: `atbus ls`, `show`, `top`, `ping`,
+// `trace` and `check`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,6 +18,7 @@ void add_node_show(CLI::App& app);
 void add_node_top(CLI::App& app);
 void add_node_ping(CLI::App& app);
 void add_node_trace(CLI::App& app);
+void add_node_check(CLI::App& app);
 
 using node_reports = std::vector<node_report_file>;
 

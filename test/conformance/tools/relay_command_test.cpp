@@ -1,0 +1,212 @@
+// `atbus relay`: its configuration, and a relay between two nodes of the test.
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "atbus/clock.hpp"
+#include "atbus/node.hpp"
+#include "atbus/relay/config.h"
+#include "atbus/relay/service_manager.h"
+#include "run_command.h"
+#include "scratch_directory.h"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+using test::command_result;
+using test::run_command;
+using test::running_command;
+using tool::parse_relay_config;
+
+constexpr std::string_view least = "id = 7\nlisten = [\"unix:///tmp/x\"]\n";
+
+struct bad_config {
+  std::string text;
+  const char* about;  // what the error names
+};
+
+TEST(RelayConfig, NamesWhatIsWrongAndWhere) {
+  const std::string start{least};
+  const bad_config all[] = {
+      {"", "\"id\""},
+      {"id = 7", "nothing to relay"},
+      {"id = 0\nlisten = \"unix:///x\"", "1:6"},
+      {"id = \"x\"", "bus id"},
+      {start + "unknown = 1", "3:1"},
+      {start + "unknown = 1", "'unknown' is unknown"},
+      {start + "message_limit = -1", "whole number"},
+      {start + "message_limit = \"64K\"", "3:17"},
+      {start + "connections = 5000000000", "4294967295"},
+      {start + "drain = \"soon\"", "seconds"},
+      {start + "drain = nan", "seconds"},
+      {start + "log = \"xml\"", "\"json\""},
+      {start + "allow_unauthenticated = 1", "true or false"},
+      {start + "children = \"nonsense\"", "nonsense"},
+      {start + "[[connect]]\nid = 5", "\"address\""},
+      {start + "[[connect]]\nid = 5\naddress = \"nowhere\"", "nowhere"},
+      {start + "[certificates]\nchain = \"x\"", "\"authority\""},
+      {start + "[strangers]\nmany = 1", "handshakes_per_second"},
+      {start + "token_file = \"missing\"", "/tmp/missing"},
+      {"id = 7\nlisten = [\"ipv4://127.0.0.1:0\"]", "token"},
+      {"id = 7\nlisten = [[[[[", "relay.toml"},
+      {"[[[[", "relay.toml"},
+  };
+  for (const bad_config& one : all) {
+    const auto read = parse_relay_config(one.text, "/tmp/relay.toml");
+    ASSERT_FALSE(read) << one.text;
+    EXPECT_NE(read.error().text().find(one.about), std::string_view::npos) << one.text << "\n"
+                                                                           << read.error().text();
+  }
+}
+
+TEST(RelayConfig, IsTakenOver) {
+  const test::scratch_directory directory;
+  std::ofstream{directory.path() + "/token"} << "a secret of the tests\n";
+  const auto read = parse_relay_config(
+      "id = \"0x10000\"\n"
+      "listen = [\"ipv4://127.0.0.1:0\", \"unix:///tmp/x\"]\n"
+      "parent = \"ipv4://127.0.0.1:9\"\n"
+      "children = \"0x10000/48\"\n"
+      "token_file = \"token\"\n"
+      "message_limit = 1000\n"
+      "ping_interval = 2.5\n"
+      "drain = 3\n"
+      "log = \"json\"\n"
+      "[[connect]]\n"
+      "id = 5\n"
+      "address = \"unix:///tmp/y\"\n"
+      "[strangers]\n"
+      "per_address = 9\n",
+      directory.path() + "/relay.toml");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->id, bus_id{0x10000});
+  EXPECT_EQ(read->listen.size(), 2U);
+  EXPECT_EQ(read->options.parents(), std::vector<std::string>{"ipv4://127.0.0.1:9"});
+  EXPECT_EQ(read->options.children(), "0x10000/48");
+  EXPECT_EQ(read->tokens, std::vector<std::string>{"a secret of the tests"});
+  EXPECT_EQ(read->options.message_limit(), 1000U);
+  EXPECT_EQ(read->options.ping_interval(), 2500ms);
+  EXPECT_EQ(read->options.strangers().per_address, 9U);
+  EXPECT_EQ(read->drain, 3s);
+  EXPECT_TRUE(read->log_as_json);
+  EXPECT_EQ(read->connect.size(), 1U);
+}
+
+TEST(RelayConfig, SaysWhatNeedsARestart) {
+  const auto before = parse_relay_config(least, "/tmp/r");
+  const auto after = parse_relay_config(
+      std::string{least} +
+          "drain = 1\nmessage_limit = 5\n[[connect]]\nid = 9\naddress = \"unix:///y\"\n",
+      "/tmp/r");
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(tool::keys_that_need_a_restart(*before, *after),
+            std::vector<std::string>{"message_limit"});
+  EXPECT_EQ(tool::keys_that_need_a_restart(*after, *before),
+            std::vector<std::string>{"message_limit"});
+  EXPECT_TRUE(tool::keys_that_need_a_restart(*before, *before).empty());
+}
+
+class Relay : public ::testing::Test {
+ protected:
+  void write(const std::string& more = {}) const {
+    // In one step, as SIGHUP may come at any time.
+    std::ofstream{file_ + ".new"} << "id = 0x10000\nchildren = \"0x10000/48\"\nlisten = [\""
+                                  << address_ << "\"]\nreport_directory = \"\"\n"
+                                  << more;
+    ASSERT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
+  }
+  void wait_for_socket() const {
+    const auto end = now() + 20s;
+    while (access((directory_.path() + "/socket").c_str(), F_OK) != 0 && now() < end)
+      std::this_thread::sleep_for(1ms);
+  }
+
+  test::scratch_directory directory_;
+  std::string file_ = directory_.path() + "/relay.toml";
+  std::string address_ = "unix://" + directory_.path() + "/socket";
+};
+
+TEST_F(Relay, PassesMessagesOnAndEndsInOrder) {
+  write();
+  running_command relaying{{"relay", "--config", file_}};
+  wait_for_socket();
+  const auto below = [&] { return node_options{}.parent(address_).report_directory(""); };
+  node one{0x10001, below()};
+  node other{0x10002, below()};
+  std::string got;
+  other.on_message([&](const message& what) { got = what.text(); });
+  const auto end = now() + 20s;
+  while (got.empty() && now() < end) {
+    if (one.parent() != bus_id{} && other.parent() != bus_id{})
+      (void)one.send(0x10002, 1, "through it");
+    one.poll();
+    other.poll();
+  }
+  EXPECT_EQ(got, "through it");
+  relaying.send_signal(SIGTERM);
+  const command_result ended = relaying.finish(20s);
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_NE(ended.errors.find("listens at unix://"), std::string::npos) << ended.errors;
+  EXPECT_NE(ended.errors.find("node 65537 connected"), std::string::npos) << ended.errors;
+}
+
+TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
+  write("drain = 1\n");
+  running_command relaying{{"relay", "--config", file_}};
+  wait_for_socket();
+  const auto reload = [&](const std::string& more) {
+    write(more);
+    relaying.send_signal(SIGHUP);
+    std::this_thread::sleep_for(700ms);  // longer than it waits for anything else
+  };
+  reload("message_limit = 9\nlog = \"json\"\n");
+  reload("nonsense = 1\n");
+  relaying.send_signal(SIGINT);
+  const command_result ended = relaying.finish(20s);
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_NE(ended.errors.find("\"message_limit\" has changed, and needs a restart"),
+            std::string::npos)
+      << ended.errors;
+  EXPECT_NE(ended.errors.find("\"text\":\"the configuration is reloaded\""), std::string::npos)
+      << ended.errors;
+  EXPECT_NE(ended.errors.find("nothing is reloaded: "), std::string::npos) << ended.errors;
+}
+
+TEST_F(Relay, ChecksItsFileOnly) {
+  write();
+  const command_result good = run_command({"relay", "--config", file_, "--check"});
+  EXPECT_EQ(good.exit_code, 0) << good.errors;
+  EXPECT_NE(access((directory_.path() + "/socket").c_str(), F_OK), 0);
+  write("message_limit = 0\n");
+  const command_result bad = run_command({"relay", "--config", file_, "--check"});
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_NE(bad.errors.find("message_limit"), std::string::npos) << bad.errors;
+  const command_result missing = run_command({"relay", "--config", file_ + "x"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.errors.find(file_ + "x"), std::string::npos) << missing.errors;
+}
+
+TEST_F(Relay, TellsTheServiceManagerThatItIsReady) {
+  const std::string path = directory_.path() + "/notify";
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  ASSERT_EQ(setenv("NOTIFY_SOCKET", path.c_str(), 1), 0);
+  tool::tell_service_manager("READY=1");
+  unsetenv("NOTIFY_SOCKET");
+  tool::tell_service_manager("READY=1");
+  char got[32] = {};
+  EXPECT_EQ(recv(socket, got, sizeof got, 0), 7);
+  EXPECT_EQ(std::string{got}, "READY=1");
+  EXPECT_LT(recv(socket, got, sizeof got, 0), 0);
+  close(socket);
+}
+
+}  // namespace
+}  // namespace atbus

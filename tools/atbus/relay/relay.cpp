@@ -1,0 +1,194 @@
+#include "atbus/relay/relay.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "atbus/node.hpp"
+#include "atbus/relay/config.h"
+#include "atbus/relay/service_manager.h"
+
+namespace atbus::tool {
+namespace {
+
+volatile sig_atomic_t asked_to_end = 0;
+volatile sig_atomic_t asked_to_reload = 0;
+
+void set_relay_handlers() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { asked_to_end = 1; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = [](int) { asked_to_reload = 1; };
+  sigaction(SIGHUP, &action, nullptr);
+}
+
+relay_config read_or_throw(const std::string& path) {
+  auto config = read_relay_config(path);
+  if (!config)
+    throw std::runtime_error(std::string{config.error().text()});
+  return std::move(*config);
+}
+
+class relay_service {
+ public:
+  relay_service(std::string path, relay_config config)
+      : path_(std::move(path)),
+        config_(std::move(config)),
+        node_(config_.id, config_.options_with_tokens()) {
+    node_.on_log([this](std::string_view line) { log(line); });
+    node_.on_endpoint([this](const endpoint& of, endpoint_event what) {
+      log(fmt::format("node {} {}{}{}", of.id().to_string(), name(what),
+                      of.address().empty() ? "" : " over ", of.address()));
+    });
+  }
+
+  // Until SIGTERM or SIGINT. Throws std::runtime_error with what is in the way.
+  void run() {
+    begin();
+    log(fmt::format("node {} relays", node_.id().to_string()));
+    tell_service_manager("READY=1");
+    while (asked_to_end == 0) {
+      if (asked_to_reload != 0)
+        reload();
+      node_.poll();
+      // A signal ends the wait; one that comes just before it is seen when it is over.
+      if (asked_to_end == 0 && asked_to_reload == 0)
+        (void)node_.wait(std::chrono::milliseconds{500});
+    }
+    end();
+  }
+
+ private:
+  void begin() {
+    throw_if(node_.fault());
+    for (const std::string& one : config_.listen)
+      throw_if(node_.listen(one));
+    for (const std::string& one : node_.addresses())
+      log("listens at " + one);
+    for (const auto& [id, where] : config_.connect)
+      throw_if(node_.connect(id, where));
+  }
+
+  void end() {
+    log(fmt::format("ends, within {} s", std::chrono::duration<double>{config_.drain}.count()));
+    tell_service_manager("STOPPING=1");
+    const status how = node_.shutdown(config_.drain);
+    log(how ? "all of its messages have their outcome"
+            : "ended with messages that had no outcome yet");
+  }
+
+  // What can't be taken over is logged, and stays as it was.
+  void reload() {
+    asked_to_reload = 0;
+    tell_service_manager("RELOADING=1");
+    auto fresh = read_relay_config(path_);
+    if (fresh)
+      take_over(std::move(*fresh));
+    else
+      log("nothing is reloaded: " + std::string{fresh.error().text()});
+    tell_service_manager("READY=1");
+  }
+
+  void take_over(relay_config fresh) {
+    for (const std::string& key : keys_that_need_a_restart(config_, fresh))
+      log(fmt::format("\"{}\" has changed, and needs a restart", key));
+    if (!fresh.tokens.empty() && fresh.tokens != config_.tokens && !config_.tokens.empty())
+      log_if(node_.set_tokens(fresh.tokens), "the tokens have changed");
+    take_over_connections(fresh);
+    config_.tokens = fresh.tokens;
+    config_.connect = fresh.connect;
+    config_.drain = fresh.drain;
+    config_.log_as_json = fresh.log_as_json;
+    log("the configuration is reloaded");
+  }
+
+  void take_over_connections(const relay_config& fresh) {
+    std::set<bus_id> still;
+    for (const auto& [id, where] : fresh.connect)
+      still.insert(id);
+    for (const auto& [id, where] : config_.connect) {
+      if (!still.contains(id))
+        log_if(node_.disconnect(id), "no longer connected with " + id.to_string());
+    }
+    for (const auto& one : fresh.connect) {
+      if (std::ranges::find(config_.connect, one) == config_.connect.end())
+        log_if(node_.connect(one.first, one.second), "connects with " + one.first.to_string());
+    }
+  }
+
+  void log_if(const error& bad, const std::string& done) {
+    log(bad ? done : std::string{name(bad.code())} + ": " + std::string{bad.text()});
+  }
+  template <class Result>
+  static void throw_if(const Result& made) {
+    const error bad{made};
+    if (!bad)
+      throw std::runtime_error(std::string{name(bad.code())} + ": " + std::string{bad.text()});
+  }
+
+  void log(std::string_view line) const {
+    const auto at =
+        fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+    if (config_.log_as_json)
+      fmt::print(stderr, "{}\n",
+                 nlohmann::ordered_json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", at)},
+                                        {"node", config_.id.to_string()},
+                                        {"text", line}}
+                     .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    else
+      fmt::print(stderr, "{:%Y-%m-%dT%H:%M:%SZ} {}\n", at, line);
+  }
+
+  const std::string path_;
+  relay_config config_;
+  node node_;  // ends before what its handlers use
+};
+
+struct relay_options {
+  std::string config;
+  bool check = false;
+};
+
+void run_relay(const relay_options& options) {
+  relay_config config = read_or_throw(options.config);
+  if (options.check) {
+    fmt::print(" {}: node {}, valid\n", options.config, config.id.to_string());
+    return;
+  }
+  set_relay_handlers();
+  relay_service{options.config, std::move(config)}.run();
+}
+
+}  // namespace
+
+void add_relay(CLI::App& app) {
+  CLI::App* const command =
+      app.add_subcommand("relay", "A node that passes messages on between others, until SIGTERM");
+  const auto options = std::make_shared<relay_options>();
+  command->add_option("--config", options->config, "a TOML file")->required();
+  command->add_flag("--check", options->check,
+                    "only say whether the file, and what it names, is valid");
+  command->footer(
+      "SIGHUP reads the file again: tokens, [[connect]], log and drain are taken over, for all "
+      "else "
+      "the log says that it needs a restart. Files of access rules and of the directory are looked "
+      "at all the time. SIGTERM ends it once its messages have their outcome, or `drain` is over. "
+      "The log goes to standard error.\n"
+      "Example: `atbus relay --config /etc/atbus/relay.toml --check`\n"
+      "Exit code: 0; 1 the file is not valid, or the node can't listen (why is on standard "
+      "error).");
+  command->callback([options] { run_relay(*options); });
+}
+
+}  // namespace atbus::tool
