@@ -43,7 +43,7 @@ result<node_report> read_newest(int fd) {
   for (int i = 0; i != tries && !found; ++i) {
     std::vector<std::byte> head;
     std::uint64_t sequences[2] = {};
-    for (const std::size_t copy : {0, 1}) {
+    for (std::size_t copy = 0; copy != 2; ++copy) {
       if (!read_at(fd, copy * report_copy_size, sizeof(report_head), head))
         return error{errc::system_error, "can't read it", errno};
       sequences[copy] = sequence_of(head);
