@@ -285,7 +285,7 @@ ATBUS_C_API atbus_code atbus_node_new(uint64_t id, const atbus_node_options* opt
 /** Closes the node and frees it; allowed in its own callbacks. NULL does nothing. */
 ATBUS_C_API void atbus_node_free(atbus_node* node);
 /** The calling thread owns the node from now on, and the requests and commands that the node has handed out. No other
- *  thread may use them at this moment. */
+ *  thread may use them at this moment, nor free them. */
 ATBUS_C_API atbus_code atbus_node_adopt(atbus_node* node);
 /** Ends the node at once; outstanding calls get ATBUS_CLOSED. The handle stays valid, and its functions return
  *  ATBUS_CLOSED. */
@@ -493,7 +493,8 @@ ATBUS_C_API atbus_code atbus_request_fail(atbus_request* request, const char* wh
 /** In the callback: takes the request out, with a copy of its bytes, to be answered later. The program frees it; NULL:
  *  there is no memory. */
 ATBUS_C_API atbus_request* atbus_request_detach(atbus_request* request);
-/** Of a detached request. Without an answer it fails. NULL does nothing. */
+/** Of a detached request. Without an answer it fails. NULL does nothing. Any thread: freed by another one than the node's,
+ *  it fails when the node polls next, at the latest when the node ends. */
 ATBUS_C_API void atbus_request_free(atbus_request* request);
 
 /** The node that asks; 0 for a client. */
