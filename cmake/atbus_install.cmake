@@ -1,5 +1,6 @@
 # What `cmake --install` puts where. The component atbus_library is the library and the one to test
-# with, their headers and package files; the command and the library for C are components of their own.
+# with, their headers and package files. The command (atbus_command), the library for C (atbus_c) and what
+# programs in C are built with (atbus_c_development) are components of their own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
@@ -13,8 +14,10 @@ install(
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT atbus_library
   FILES_MATCHING PATTERN "*.hpp")
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        COMPONENT atbus_library)
+if(NOT ATBUS_DEBIAN)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+          COMPONENT atbus_library)
+endif()
 
 install(
   EXPORT atbus_targets
@@ -57,12 +60,26 @@ if(TARGET atbus_command)
   install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)
 endif()
 
-if(TARGET atbus_c)
-  install(TARGETS atbus_c COMPONENT atbus_c)
+# An instrumented build has no such library.
+if(TARGET atbus_c AND NOT (ATBUS_SANITIZE OR ATBUS_COVERAGE))
+  install(
+    TARGETS atbus_c
+    EXPORT atbus_c_targets
+    LIBRARY COMPONENT atbus_c NAMELINK_COMPONENT atbus_c_development
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(
+    EXPORT atbus_c_targets
+    NAMESPACE atbus::
+    DESTINATION ${atbus_package_dir}
+    COMPONENT atbus_c_development)
   install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_c)
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_c_development)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus_c.pc.in ${PROJECT_BINARY_DIR}/generated/atbus_c.pc
                  @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/atbus_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
-          COMPONENT atbus_c)
+          COMPONENT atbus_c_development)
+endif()
+
+if(ATBUS_DEBIAN)
+  include(atbus_debian)
 endif()

@@ -38,7 +38,7 @@ std::function<void(request&)> handler_of(const atbus_node& by, atbus_request_cal
                                          void* user) {
   if (call == nullptr)
     return {};
-  return [call, user, owner = by.shared_owner](request& what) {
+  return [call, user, owner = by.answers](request& what) {
     atbus_request arrived{what, owner};
     call(user, &arrived);
   };
@@ -48,7 +48,7 @@ std::function<void(command&)> handler_of(const atbus_node& by, atbus_command_cal
                                          void* user) {
   if (call == nullptr)
     return {};
-  return [call, user, owner = by.shared_owner](command& what) {
+  return [call, user, owner = by.answers](command& what) {
     atbus_command arrived{what, owner};
     call(user, &arrived);
   };

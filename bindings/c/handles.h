@@ -15,6 +15,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/node.hpp"
 #include "failure.h"
+#include "ownership.h"
 
 namespace atbus::c_api {
 
@@ -66,11 +67,13 @@ struct atbus_node {
   ~atbus_node() {
     if (taker != nullptr)
       taker->is_over = true;
+    answers->end();  // it was closed before
   }
 
   const char* owner = &atbus::c_api::this_thread;
   // The same for the requests and commands that it has handed out.
-  std::shared_ptr<const char*> shared_owner = std::make_shared<const char*>(owner);
+  std::shared_ptr<atbus::c_api::ownership> answers =
+      std::make_shared<atbus::c_api::ownership>(owner);
   atbus::node self;
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
@@ -79,41 +82,39 @@ struct atbus_node {
 };
 
 // In a callback `at` is what the node has; once it is detached, `kept`.
-struct atbus_request {
-  atbus_request(atbus::request& of, std::shared_ptr<const char*> of_node) noexcept
-      : owner(std::move(of_node)), at(&of), bytes(of.bytes()) {}
+struct atbus_request final : atbus::c_api::answerable {
+  atbus_request(atbus::request& of, std::shared_ptr<atbus::c_api::ownership> by) noexcept
+      : answerable(std::move(by)), at(&of), bytes(of.bytes()) {}
   // May throw std::bad_alloc; then `of` is as it was.
-  atbus_request(atbus::request&& of, std::shared_ptr<const char*> of_node)
-      : owner(std::move(of_node)),
+  atbus_request(atbus::request&& of, std::shared_ptr<atbus::c_api::ownership> by)
+      : answerable(std::move(by)),
         copy(of.bytes().begin(), of.bytes().end()),
         kept(std::move(of)),
         at(&*kept),
         bytes(copy) {}
 
-  std::shared_ptr<const char*> owner;
   std::vector<std::byte> copy;  // of its bytes, once it is kept
   std::optional<atbus::request> kept;
   atbus::request* at;
   atbus::bytes_view bytes;
 };
 
-struct atbus_command {
-  atbus_command(atbus::command& of, std::shared_ptr<const char*> of_node) noexcept
-      : owner(std::move(of_node)), at(&of) {}
-  atbus_command(atbus::command&& of, std::shared_ptr<const char*> of_node) noexcept
-      : owner(std::move(of_node)), kept(std::move(of)), at(&*kept) {}
+struct atbus_command final : atbus::c_api::answerable {
+  atbus_command(atbus::command& of, std::shared_ptr<atbus::c_api::ownership> by) noexcept
+      : answerable(std::move(by)), at(&of) {}
+  atbus_command(atbus::command&& of, std::shared_ptr<atbus::c_api::ownership> by) noexcept
+      : answerable(std::move(by)), kept(std::move(of)), at(&*kept) {}
 
-  std::shared_ptr<const char*> owner;
   std::optional<atbus::command> kept;
   atbus::command* at;
 };
 
 // Found by their arguments.
 [[nodiscard]] inline const char* owner_of(const atbus_request& request) noexcept {
-  return *request.owner;
+  return request.owner->thread();
 }
 [[nodiscard]] inline const char* owner_of(const atbus_command& command) noexcept {
-  return *command.owner;
+  return command.owner->thread();
 }
 
 namespace atbus::c_api {

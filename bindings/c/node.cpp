@@ -74,13 +74,15 @@ void atbus_node_free(atbus_node* node) {
 atbus_code atbus_node_adopt(atbus_node* node) {
   if (node == nullptr)
     return refuse_null("the handle");
-  node->owner = *node->shared_owner = &this_thread;
+  node->owner = &this_thread;
+  node->answers->set_thread(&this_thread);
   return ATBUS_OK;
 }
 
 atbus_code atbus_node_close(atbus_node* node) {
   return with(node, [](atbus_node& of) {
     of.claimed.reset();
+    of.answers->collect();
     of.self.close();
     return ATBUS_OK;
   });

@@ -63,8 +63,8 @@ atbus_request* atbus_request_detach(atbus_request* request) {
 }
 
 void atbus_request_free(atbus_request* request) {
-  if (request != nullptr && is_usable(request))
-    delete request;
+  if (request != nullptr)
+    ownership::free(request);
 }
 
 uint64_t atbus_command_source(const atbus_command* command) {
@@ -110,6 +110,6 @@ atbus_command* atbus_command_detach(atbus_command* command) {
 }
 
 void atbus_command_free(atbus_command* command) {
-  if (command != nullptr && is_usable(command))
-    delete command;
+  if (command != nullptr)
+    ownership::free(command);
 }

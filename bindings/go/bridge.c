@@ -12,6 +12,7 @@ struct bridge {
   atbus_node* node;
   int wakeup;
   uintptr_t direct;  // not 0: of goMessage
+  int is_cancelled;  // the shutdown; of all threads
   bridge_event* events;
   size_t event_count;
   size_t event_room;
@@ -349,11 +350,34 @@ atbus_code bridge_on_command(bridge* of, const char* name, int is_set) {
   return atbus_node_on_command(of->node, name, is_set ? on_command : NULL, of);
 }
 
+static void watch_cancel(bridge* of);
+
+static void on_tick(void* user, atbus_code code) {
+  bridge* of = user;
+  if (code == ATBUS_CLOSED)
+    return;
+  if (__atomic_load_n(&of->is_cancelled, __ATOMIC_RELAXED))
+    atbus_node_close(of->node);
+  else if (code == ATBUS_TIMED_OUT)
+    watch_cancel(of);
+}
+
+// Nothing from outside can interrupt a shutdown: a wait for a node that never comes looks again and again.
+static void watch_cancel(bridge* of) {
+  const int64_t often_ns = 10000000;
+  (void)atbus_node_on_ready(of->node, UINT64_MAX, often_ns, on_tick, of);
+}
+
 atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, bridge_batch* batch) {
   atbus_code code;
   memset(batch, 0, sizeof *batch);
   atbus_node_on_message(of->node, of->direct ? on_direct_message : queue_message, of);
+  watch_cancel(of);
   code = atbus_node_shutdown(of->node, timeout_ns);
   give(of, batch);
   return code;
+}
+
+void bridge_cancel_shutdown(bridge* of) {
+  __atomic_store_n(&of->is_cancelled, 1, __ATOMIC_RELAXED);
 }

@@ -78,32 +78,37 @@ func (e *events) call(n *Node, call func()) {
 func (e *events) run(n *Node) {
 	for {
 		e.mutex.Lock()
-		queue := e.queue
-		e.queue = nil
-		e.runs = len(queue) != 0
-		e.mutex.Unlock()
-		if len(queue) == 0 {
+		if len(e.queue) == 0 {
+			e.queue, e.runs = nil, false
+			e.mutex.Unlock()
 			return
 		}
-		for _, call := range queue {
-			func() {
-				defer n.recovered("events")
-				call()
-			}()
-		}
+		call := e.queue[0]
+		e.queue = e.queue[1:]
+		e.mutex.Unlock()
+		e.one(n, call)
 	}
 }
 
-// Deferred: a panic of a handler becomes a line of the log.
-func (n *Node) recovered(what string) {
+func (e *events) one(n *Node, call func()) {
+	over := false
+	// runtime.Goexit in a handler ends this goroutine: another one takes its place.
+	defer func() {
+		if !over {
+			go e.run(n)
+		}
+	}()
+	defer n.recovered("events", &over)
+	call()
+	over = true
+}
+
+// Deferred: a panic of a handler becomes a line of the log, and the handler is over.
+func (n *Node) recovered(what string, over *bool) {
 	if why := recover(); why != nil {
+		*over = true
 		line := fmt.Sprintf("a handler of %s has panicked: %v", what, why)
-		n.events.mutex.Lock()
-		hasLog := n.events.onLog != nil
-		n.events.mutex.Unlock()
-		if hasLog && !strings.Contains(line, "a handler of log") {
-			n.tellLog(line)
-		} else {
+		if !n.tellLog(line) {
 			log.Print("atbus: " + line)
 		}
 	}
@@ -125,19 +130,23 @@ func (n *Node) tellEndpoint(id uint64, event Event) {
 	}
 }
 
-func (n *Node) tellLog(line string) {
+// False: nothing gets lines.
+func (n *Node) tellLog(line string) bool {
 	n.events.mutex.Lock()
 	defer n.events.mutex.Unlock()
-	if handle := n.events.onLog; handle != nil {
-		n.events.call(n, func() {
-			defer func() {
-				if why := recover(); why != nil {
-					log.Printf("atbus: the handler of the log has panicked: %v", why)
-				}
-			}()
-			handle(line)
-		})
+	handle := n.events.onLog
+	if handle == nil {
+		return false
 	}
+	n.events.call(n, func() {
+		defer func() {
+			if why := recover(); why != nil {
+				log.Printf("atbus: the handler of the log has panicked: %v", why)
+			}
+		}()
+		handle(line)
+	})
+	return true
 }
 
 // Reads the events of a turn.

@@ -306,13 +306,13 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		limit = time.Until(deadline)
 	}
 	until := time.Now().Add(limit)
-	var late error
-	for late == nil && !n.isSent() {
-		if ctx.Err() != nil || time.Now().After(until) {
-			late = ErrTimedOut
-		}
+	ended := make(chan struct{})
+	defer close(ended)
+	go n.cancelShutdown(ctx, ended)
+	for !n.isSent() && ctx.Err() == nil && time.Now().Before(until) {
 		time.Sleep(time.Millisecond)
 	}
+	isSent := n.isSent()
 	err := n.do(func() error {
 		var batch C.bridge_batch
 		left := time.Until(until)
@@ -324,10 +324,29 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		return err
 	})
 	n.Close()
-	if late != nil {
-		return late
+	switch {
+	case isSent && err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return doneError(ctx)
+	case !isSent:
+		return ErrTimedOut
 	}
 	return err
+}
+
+// Ends a shutdown with its context.
+func (n *Node) cancelShutdown(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if n.bridge != nil {
+		C.bridge_cancel_shutdown(n.bridge)
+	}
 }
 
 // Done is closed once the node has ended.

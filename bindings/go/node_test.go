@@ -338,6 +338,84 @@ func TestShutdownWaitsForOutcomes(t *testing.T) {
 	}
 }
 
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	node := start(t, 1, Options{})
+	must(t, node.Connect(2, "unix://@atbus-go-there-is-no-node-2"))
+	must(t, node.SendRequired(soon(t), 2, 0, []byte("x")))
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	begin := time.Now()
+	if err := node.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Fatal("it has gone on for", took)
+	}
+	<-node.Done()
+}
+
+func TestShutdownSaysThatItsTimeIsOver(t *testing.T) {
+	node := start(t, 1, Options{})
+	must(t, node.Connect(2, "unix://@atbus-go-there-is-no-node-2"))
+	must(t, node.SendRequired(soon(t), 2, 0, []byte("x")))
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := node.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	<-node.Done()
+}
+
+func isOver(t *testing.T, node *Node) {
+	t.Helper()
+	select {
+	case <-node.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the node goes on")
+	}
+}
+
+// As the functions of testing do that end a test.
+func TestAHandlerOfMessagesThatEndsItsGoroutineEndsTheNode(t *testing.T) {
+	first, second := pair(t, Options{})
+	asked := make(chan error, 1)
+	must(t, second.HandleMessages(func(Message) {
+		go func() { _, err := second.Request(soon(t), 1, 1, nil); asked <- err }()
+		runtime.Goexit()
+	}))
+	must(t, first.Send(soon(t), 2, 0, []byte("x")))
+	isOver(t, second)
+	if err := <-asked; err == nil {
+		t.Fatal("a request of a node that has ended has a reply")
+	}
+	if err := second.Send(soon(t), 1, 0, nil); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	must(t, second.Close())
+}
+
+func TestAHandlerOfEventsMayEndItsGoroutine(t *testing.T) {
+	first := start(t, 1, Options{})
+	events := make(chan Event, 10)
+	first.HandleEndpoints(func(_ uint64, event Event) {
+		events <- event
+		runtime.Goexit()
+	})
+	at := address(t)
+	second := start(t, 2, Options{})
+	must(t, second.Listen(at))
+	must(t, first.Connect(2, at))
+	must(t, first.Ready(soon(t), 2))
+	must(t, first.Disconnect(2))
+	for i := 0; i < 2; i++ {
+		select {
+		case <-events:
+		case <-time.After(20 * time.Second):
+			t.Fatal("no event", i)
+		}
+	}
+}
+
 func TestHandlersOfMessagesRunOneByOne(t *testing.T) {
 	first, second := pair(t, Options{})
 	got := make(chan string, 10)

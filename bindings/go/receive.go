@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"context"
+	"log"
 	"runtime/cgo"
 	"sync"
 	"unsafe"
@@ -147,7 +148,8 @@ func (n *Node) pump(to chan<- Message) {
 
 // HandleMessages calls a function for each message, on the goroutine of the node, in place of Receive. A message counts as
 // handled when the function returns: if the process is killed before, its successor gets it. The function must be quick;
-// it may call what does not wait, and Send, which returns ErrWouldBlock there. nil ends it.
+// it may call what does not wait, and Send, which returns ErrWouldBlock there. If it ends its goroutine, as testing.T.Fatal
+// does, the node ends. nil ends it.
 func (n *Node) HandleMessages(handle func(Message)) error {
 	return n.do(func() error {
 		n.direct.Store(handle)
@@ -161,7 +163,13 @@ func (n *Node) HandleMessages(handle func(Message)) error {
 //export goMessage
 func goMessage(self C.uintptr_t, from *C.atbus_message) {
 	n := cgo.Handle(self).Value().(*Node)
-	defer n.recovered("messages")
+	over := false
+	defer func() {
+		if !over {
+			n.abandon()
+		}
+	}()
+	defer n.recovered("messages", &over)
 	data := []byte{}
 	if from.size != 0 {
 		data = append(data, unsafe.Slice((*byte)(from.bytes), int(from.size))...)
@@ -169,4 +177,15 @@ func goMessage(self C.uintptr_t, from *C.atbus_message) {
 	if handle := n.direct.Load().(func(Message)); handle != nil {
 		handle(Message{uint64(from.source), uint32(from._type), from.redelivered != 0, data})
 	}
+	over = true
+}
+
+// A handler ends the goroutine of the node (runtime.Goexit): nothing of C runs again, so this is the last moment to end the
+// node. The message does not count as handled.
+func (n *Node) abandon() {
+	line := "a handler of messages has ended the goroutine of the node: the node ends"
+	if !n.tellLog(line) {
+		log.Print("atbus: " + line)
+	}
+	n.finish()
 }

@@ -17,7 +17,10 @@ typedef struct node {
   lua_State* state;  // that runs handlers now
   int tell;          // tell_protected, so that calling it takes no memory
   int handlers;
-  int raised;  // what the first handler that failed has raised
+  // Where what the first handler that failed has raised is kept. The place is there beforehand, because taking one may
+  // need memory, and a want of it would jump out of the callback.
+  int raised;
+  int has_raised;
 } node;
 
 // A function that is called once.
@@ -40,11 +43,12 @@ static lua_State* enter(node* of, lua_State* L) {
 // Raises what a handler has raised.
 static void leave(lua_State* L, node* of, lua_State* before) {
   of->state = before;
-  if (of->raised == LUA_NOREF)
+  if (!of->has_raised)
     return;
+  of->has_raised = 0;
   lua_rawgeti(L, LUA_REGISTRYINDEX, of->raised);
-  luaL_unref(L, LUA_REGISTRYINDEX, of->raised);
-  of->raised = LUA_NOREF;
+  lua_pushboolean(L, 0);
+  lua_rawseti(L, LUA_REGISTRYINDEX, of->raised);
   lua_error(L);
 }
 
@@ -82,10 +86,12 @@ static void tell(const event* what) {
   lua_pushlightuserdata(L, (void*)what);
   if (lua_pcall(L, 1, 0, 0) == 0)
     return;
-  if (of->raised == LUA_NOREF)
-    of->raised = luaL_ref(L, LUA_REGISTRYINDEX);
-  else
+  if (of->has_raised) {
     lua_pop(L, 1);
+  } else {
+    lua_rawseti(L, LUA_REGISTRYINDEX, of->raised);
+    of->has_raised = 1;
+  }
 }
 
 static int push_message(lua_State* L, const event* what) {
@@ -254,12 +260,15 @@ static int new_node(lua_State* L) {
   made->self = NULL;
   made->state = L;
   made->tell = made->handlers = made->raised = LUA_NOREF;
+  made->has_raised = 0;
   luaL_getmetatable(L, NODE);
   lua_setmetatable(L, -2);
   lua_newtable(L);
   made->handlers = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushcfunction(L, tell_protected);
   made->tell = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushboolean(L, 0);
+  made->raised = luaL_ref(L, LUA_REGISTRYINDEX);
   const atbus_code how = atbus_node_new(id, &o, &made->self);
   return how == ATBUS_OK ? 1 : fail(L, how);
 }

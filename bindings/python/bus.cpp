@@ -152,6 +152,24 @@ bool wait(node& of, std::optional<double> timeout) {
   return true;
 }
 
+// False: some messages have no outcome.
+bool shutdown(node& of, double deadline) {
+  const std::int64_t limit = to_ns(deadline);
+  atbus_node* const self = of.self();
+  atbus_code how = ATBUS_OK;
+  {
+    const nb::gil_scoped_release unlocked;
+    how = atbus_node_shutdown(self, limit);
+  }
+  if (atbus_node_is_open(self) == 0)
+    of.forget_handlers();
+  (void)of.call([&] { return how; });
+  if (how == ATBUS_TIMED_OUT)
+    return false;
+  check(how);
+  return true;
+}
+
 nb::dict stats(node& of) {
   atbus_node_stats all{};
   all.size = sizeof all;
@@ -277,9 +295,10 @@ NB_MODULE(_bus, m) {
       .def("adopt", [](node& of) { check(atbus_node_adopt(of.self())); })
       .def("close",
            [](node& of) {
-             const atbus_code how = of.call([&] { return atbus_node_close(of.self()); });
-             check(how);
-             of.forget_handlers();
+             const atbus_code how = atbus_node_close(of.self());
+             if (how == ATBUS_OK)
+               of.forget_handlers();
+             check(of.call([&] { return how; }));
            })
       .def("is_open", [](node& of) { return atbus_node_is_open(of.self()) != 0; })
       .def("id", [](node& of) { return atbus_node_id(of.self()); })
@@ -325,15 +344,7 @@ NB_MODULE(_bus, m) {
       .def("poll", &poll)
       .def("receive", &receive)
       .def("wait", &wait, nb::arg().none())
-      .def("shutdown",
-           [](node& of, double deadline) {
-             const std::int64_t limit = to_ns(deadline);
-             atbus_node* const self = of.self();
-             return static_cast<int>(of.call([&] {
-               const nb::gil_scoped_release unlocked;
-               return atbus_node_shutdown(self, limit);
-             }));
-           })
+      .def("shutdown", &shutdown)
       .def("flush", [](node& of) { check(atbus_node_flush(of.self())); })
       .def("descriptor", [](node& of) { return atbus_node_descriptor(of.self()); })
       .def("prepare_sleep", [](node& of) { return atbus_node_prepare_sleep(of.self()) != 0; })

@@ -37,8 +37,11 @@
  * A callback that is set within a callback takes the place of the former one when the function that polls returns, at the
  * latest: until then the former one may be called, and what its `user` points to is in use.
  *
- * Times are in nanoseconds. Options and counters have their own size as their first member, so that programs go on
- * working with a later library: members are only added at the end.
+ * Times are in nanoseconds.
+ *
+ * Structs: the ones that have their own size as their first member (options and counters) grow, at their end, and programs
+ * go on working with a later library. The others (atbus_message, atbus_undelivered, atbus_endpoint, atbus_response,
+ * atbus_request_handle) are closed: they stay as they are as long as the library is libatbus_c.so.0.
  *
  * Fork: in a forked child a node or channel sends and delivers nothing; those of the parent are not affected.
  */
@@ -208,7 +211,7 @@ typedef struct atbus_undelivered {
   uint32_t type;  /**< the number that was passed to send */
   atbus_code outcome; /**< ATBUS_NOT_DELIVERED or ATBUS_OUTCOME_UNKNOWN */
   atbus_code reason;  /**< why; see atbus::undelivered */
-  const void* bytes;  /**< the payload */
+  const void* bytes;  /**< the payload; NULL if there is none, so check `size` before */
   size_t size;        /**< in bytes */
 } atbus_undelivered;
 
@@ -237,7 +240,7 @@ typedef struct atbus_response {
   atbus_code
       code; /**< ATBUS_OK: the bytes are the reply; ATBUS_REQUEST_FAILED: the reason, if there is one */
   uint64_t source;   /**< the node that was asked */
-  const void* bytes; /**< of the reply, or of the reason */
+  const void* bytes; /**< of the reply, or of the reason; NULL if there are none */
   size_t size;       /**< in bytes */
 } atbus_response;
 
@@ -285,7 +288,7 @@ ATBUS_C_API atbus_code atbus_node_new(uint64_t id, const atbus_node_options* opt
 /** Closes the node and frees it; allowed in its own callbacks. NULL does nothing. */
 ATBUS_C_API void atbus_node_free(atbus_node* node);
 /** The calling thread owns the node from now on, and the requests and commands that the node has handed out. No other
- *  thread may use them at this moment. */
+ *  thread may use them at this moment, nor free them. */
 ATBUS_C_API atbus_code atbus_node_adopt(atbus_node* node);
 /** Ends the node at once; outstanding calls get ATBUS_CLOSED. The handle stays valid, and its functions return
  *  ATBUS_CLOSED. */
@@ -493,7 +496,8 @@ ATBUS_C_API atbus_code atbus_request_fail(atbus_request* request, const char* wh
 /** In the callback: takes the request out, with a copy of its bytes, to be answered later. The program frees it; NULL:
  *  there is no memory. */
 ATBUS_C_API atbus_request* atbus_request_detach(atbus_request* request);
-/** Of a detached request. Without an answer it fails. NULL does nothing. */
+/** Of a detached request. Without an answer it fails. NULL does nothing. Any thread: freed by another one than the node's,
+ *  it fails when the node polls next, at the latest when the node ends. */
 ATBUS_C_API void atbus_request_free(atbus_request* request);
 
 /** The node that asks; 0 for a client. */

@@ -74,8 +74,10 @@ endforeach()
 if(SOURCE_DIR)
   return()
 endif()
-run("installing for C" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/installed_c
-    --component atbus_c)
+foreach(component IN ITEMS atbus_c atbus_c_development)
+  run("installing for C" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/installed_c
+      --component ${component})
+endforeach()
 file(REMOVE_RECURSE ${WORK_DIR}/moved_c)
 file(RENAME ${WORK_DIR}/installed_c ${WORK_DIR}/moved_c)
 file(GLOB_RECURSE pc_files ${WORK_DIR}/moved_c/*/atbus_c.pc)

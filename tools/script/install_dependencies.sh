@@ -5,7 +5,8 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua, Go
+#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua, Go, and
+#               what makes and tests Debian packages
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -56,6 +57,11 @@ Lua 5.4, its headers|has_library lua5.4 5.4|liblua5.4-dev|the Lua module
 LuaJIT|has_command luajit|luajit|tests of the Lua module
 LuaJIT, its headers|has_library luajit 2.0|libluajit-5.1-dev|the Lua module
 Go 1.19|has_go|golang-go|the Go package
+GCC, for the race detector of Go|has_command gcc|gcc|tests of the Go package
+dpkg-shlibdeps|has_command dpkg-shlibdeps|dpkg-dev|Debian packages
+mmdebstrap|has_command mmdebstrap|mmdebstrap|tests of the Debian packages
+lintian|has_command lintian|lintian|tests of the Debian packages
+abidw|has_command abidw|abigail-tools|binary interface of libatbus_c
 '
 # With --aarch64 only.
 required_aarch64='

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs all tests. Arguments go to ctest, so
 # `test.sh -R channel` runs only the tests whose names contain "channel". `test.sh --all` also installs
-# what other languages need, and runs their tests.
+# what other languages and packages need, and runs their tests.
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -29,4 +29,6 @@ if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/test_python.sh"
   "$root/tools/script/test_interop.sh"
   "$root/tools/script/test_go.sh"
+  "$root/tools/script/abi.sh"
+  "$root/tools/script/test_package.sh"
 fi

@@ -9,6 +9,64 @@
 namespace atbus_c_test {
 namespace {
 
+// Keeps what comes.
+void keep_request(void* user, atbus_request* r) {
+  *static_cast<atbus_request**>(user) = atbus_request_detach(r);
+}
+
+TEST_F(CApi, WhatAnotherThreadFreesFailsAtTheNextPoll) {
+  node one{1};
+  node two{2};
+  atbus_request* kept = nullptr;
+  atbus_command* kept_command = nullptr;
+  atbus_node_on_any_request(two.self, keep_request, &kept);
+  atbus_node_on_command(
+      two.self, nullptr,
+      [](void* user, atbus_command* c) {
+        *static_cast<atbus_command**>(user) = atbus_command_detach(c);
+      },
+      &kept_command);
+  connect(one, two);
+  outcome asked;
+  outcome ordered;
+  ASSERT_EQ(atbus_node_request(one.self, 2, 1, "this", 4, 60 * second, outcome::of_response, &asked,
+                               nullptr),
+            ATBUS_OK);
+  const char* const words[] = {"order"};
+  ASSERT_EQ(atbus_node_command(one.self, 2, words, 1, 60 * second, outcome::of_reply, &ordered),
+            ATBUS_OK);
+  ASSERT_TRUE(until({&one, &two}, [&] { return kept != nullptr && kept_command != nullptr; }));
+  std::thread{[&] {
+    atbus_request_free(kept);
+    atbus_command_free(kept_command);
+  }}.join();
+  ASSERT_TRUE(until({&one, &two}, [&] { return asked.calls == 1 && ordered.calls == 1; }));
+  EXPECT_EQ(asked.code, ATBUS_REQUEST_FAILED);
+  EXPECT_EQ(ordered.code, ATBUS_COMMAND_FAILED);
+}
+
+// AddressSanitizer sees what is lost.
+TEST_F(CApi, AnotherThreadMayFreeARequestAroundTheEndOfItsNode) {
+  for (const bool before : {true, false}) {
+    atbus_request* kept = nullptr;
+    {
+      node only{1};
+      outcome asked;
+      atbus_node_on_any_request(only.self, keep_request, &kept);
+      ASSERT_EQ(atbus_node_request(only.self, 1, 1, "this", 4, 60 * second, outcome::of_response,
+                                   &asked, nullptr),
+                ATBUS_OK);
+      ASSERT_TRUE(until({&only}, [&] { return kept != nullptr; }));
+      if (before)
+        std::thread{[&] { atbus_request_free(kept); }}.join();
+      EXPECT_EQ(atbus_node_close(only.self), ATBUS_OK);
+      EXPECT_EQ(asked.calls, 1);
+    }
+    if (!before)
+      std::thread{[&] { atbus_request_free(kept); }}.join();
+  }
+}
+
 TEST_F(CApi, AsksAndAnswers) {
   node one{1};
   node two{2};

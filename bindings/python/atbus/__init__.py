@@ -10,7 +10,6 @@ with atbus.Node(1) as node:
 """
 
 from ._node import (
-    Code,
     Command,
     Endpoint,
     Message,
@@ -24,7 +23,7 @@ from ._node import (
     Undelivered,
     version,
 )
-from ._errors import Closed, Error, TimedOut, WouldBlock
+from ._errors import Closed, Code, Error, TimedOut, WouldBlock
 
 __version__ = version()
 __all__ = [

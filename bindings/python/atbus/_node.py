@@ -5,7 +5,23 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
-from typing import Any, Callable, Generator, Iterable, NamedTuple, Optional, Union
+import time
+from typing import (
+    Any,
+    Callable,
+    Coroutine,
+    Dict,
+    Generator,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from . import _bus
 from ._errors import Code, Error, make_error
@@ -15,9 +31,19 @@ Command = _bus.Command
 version = _bus.version
 
 _SLEEP_S = 0.1  # so that signals are seen
+_DECORATE: Any = object()  # no handler was given, not even None
 
 # Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
 Data = Union[bytes, bytearray, memoryview, str, Any]
+
+# Handlers; None removes one. What sets them returns them, as decorators do.
+OnMessage = TypeVar("OnMessage", bound=Optional[Callable[[Message], Any]])
+OnRequest = TypeVar("OnRequest", bound=Optional[Callable[["Request"], Any]])
+OnCommand = TypeVar("OnCommand", bound=Optional[Callable[[Command], Any]])
+OnUndelivered = TypeVar("OnUndelivered", bound=Optional[Callable[["Undelivered"], Any]])
+OnEndpoint = TypeVar("OnEndpoint", bound=Optional[Callable[[int, "Endpoint"], Any]])
+OnWritable = TypeVar("OnWritable", bound=Optional[Callable[[int], Any]])
+OnLog = TypeVar("OnLog", bound=Optional[Callable[[str], Any]])
 
 
 class Overflow(enum.IntEnum):
@@ -63,7 +89,7 @@ class Undelivered(NamedTuple):
     data: bytes
     outcome: Code
     reason: Code
-    count: int
+    count: int  # type: ignore[assignment]  # of messages that this covers; tuple has a method of this name
 
 
 class Pending:
@@ -73,12 +99,12 @@ class Pending:
     without asyncio: it polls the node until the outcome is there.
     """
 
-    def __init__(self, node, take):
+    def __init__(self, node: Node, take: Callable[[Any], Any]) -> None:
         self._node = node
         self._take = take
-        self._outcome = None
-        self._handle = None
-        self._calls = []
+        self._outcome: Any = None
+        self._handle: Optional[_bus.RequestHandle] = None
+        self._calls: List[Callable[[Pending], Any]] = []
 
     def done(self) -> bool:
         """Whether the outcome is there."""
@@ -110,7 +136,7 @@ class Pending:
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
             waiting = asyncio.get_running_loop().create_future()
-            self.add_done_callback(lambda _: waiting.done() or waiting.set_result(None))
+            self.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
             try:
                 yield from waiting
             except asyncio.CancelledError:
@@ -118,21 +144,21 @@ class Pending:
                 raise
         return self._take(self._outcome)
 
-    def _set(self, outcome):
+    def _set(self, outcome: Any) -> None:
         self._outcome = outcome
         calls, self._calls = self._calls, []
         for call in calls:
             call(self)
 
 
-def _reply_of(response):
+def _reply_of(response: Response) -> bytes:
     if response.code != Code.ok:
         text = response.data.decode(errors="backslashreplace")
         raise make_error(response.code, text)
     return response.data
 
 
-def _values_of(outcome):
+def _values_of(outcome: Tuple[Code, List[str]]) -> List[str]:
     code, values = outcome
     if code != Code.ok:
         raise make_error(code, " ".join(values))
@@ -140,23 +166,39 @@ def _values_of(outcome):
 
 
 class Request:
-    """A request of another node, which has to be answered.
-
-    Attributes: source, type, data, redelivered, is_wanted. Calls: reply(data), fail(why).
-    """
+    """A request of another node, which has to be answered."""
 
     __slots__ = ("_bus", "_node", "_answered")
 
-    def __init__(self, of, node):
+    def __init__(self, of: _bus.Request, node: Node) -> None:
         self._bus = of
         self._node = node
         self._answered = False
 
-    source = property(lambda self: self._bus.source)
-    type = property(lambda self: self._bus.type)
-    data = property(lambda self: self._bus.data)
-    redelivered = property(lambda self: self._bus.redelivered)
-    is_wanted = property(lambda self: not self._answered and self._bus.is_wanted)
+    @property
+    def source(self) -> int:
+        """The node that asks; 0 for a client."""
+        return self._bus.source
+
+    @property
+    def type(self) -> int:
+        """The number that was passed to request."""
+        return self._bus.type
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._bus.data
+
+    @property
+    def redelivered(self) -> bool:
+        """True: an earlier incarnation of this node may have handled it."""
+        return self._bus.redelivered
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the other node still waits for the answer."""
+        return not self._answered and self._bus.is_wanted
 
     def reply(self, data: Data = b"") -> None:
         """Sends the reply. After an error, such as WouldBlock, it still has to be answered."""
@@ -174,7 +216,7 @@ class Request:
 class ThreadSender:
     """Sends through a node from another thread: the first thread that uses it owns it."""
 
-    def __init__(self, node: Node):
+    def __init__(self, node: Node) -> None:
         self._bus = _bus.ThreadSender(node._bus)
 
     def send(self, to: int, type: int, data: Data) -> None:
@@ -192,13 +234,13 @@ class Node:
     `with Node(1) as node` closes it at the end; `async with Node(1) as node` also runs it on the asyncio loop.
     """
 
-    def __init__(self, id: int, **options: Any):
+    def __init__(self, id: int, **options: Any) -> None:
         self._bus = _bus.Node(id, options)
         self._stopped = False
-        self._loop = None
-        self._timer = None
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._timer: Optional[asyncio.TimerHandle] = None
         self._due = False
-        self._tasks = set()
+        self._tasks: Set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Node:
         return self
@@ -215,12 +257,35 @@ class Node:
 
     # What it is.
 
-    id = property(lambda self: self._bus.id(), doc="Its bus id.")
-    incarnation = property(lambda self: self._bus.incarnation(), doc="A random number of this incarnation.")
-    parent = property(lambda self: self._bus.parent(), doc="The id of the connected parent; 0 without one.")
-    is_open = property(lambda self: self._bus.is_open(), doc="False once it is closed.")
-    addresses = property(lambda self: self._bus.addresses(), doc="Where it listens.")
-    stats = property(lambda self: self._bus.stats(), doc="Its counters, a dict.")
+    @property
+    def id(self) -> int:
+        """Its bus id."""
+        return self._bus.id()
+
+    @property
+    def incarnation(self) -> int:
+        """A random number of this incarnation."""
+        return self._bus.incarnation()
+
+    @property
+    def parent(self) -> int:
+        """The id of the connected parent; 0 without one."""
+        return self._bus.parent()
+
+    @property
+    def is_open(self) -> bool:
+        """False once it is closed."""
+        return self._bus.is_open()
+
+    @property
+    def addresses(self) -> List[str]:
+        """Where it listens."""
+        return self._bus.addresses()
+
+    @property
+    def stats(self) -> Dict[str, int]:
+        """Its counters."""
+        return self._bus.stats()
 
     # Who it talks to.
 
@@ -298,51 +363,58 @@ class Node:
 
     # What it is told. Each sets a handler, None removes it, and each is a decorator too.
 
-    def on_message(self, handler: Optional[Callable[[Message], Any]]):
+    def on_message(self, handler: OnMessage) -> OnMessage:
         """handler(message): each message; see Message."""
         self._bus.on_message(handler)
         return handler
 
-    def on_request(self, handler: Optional[Callable[[Request], Any]] = None, *, type: Optional[int] = None):
+    @overload
+    def on_request(self, handler: OnRequest, *, type: Optional[int] = None) -> OnRequest: ...
+
+    @overload
+    def on_request(self, *, type: Optional[int] = None) -> Callable[[OnRequest], OnRequest]: ...
+
+    def on_request(self, handler: Any = _DECORATE, *, type: Optional[int] = None) -> Any:
         """handler(request): requests of this type, or all others. What it returns is the reply, unless it is None:
         then it has replied, or will. It may be a coroutine function on an asyncio loop."""
-        if handler is None:
+        if handler is _DECORATE:
             return lambda real: self.on_request(real, type=type)
-        answer = self._answering(handler)
+        answer = None if handler is None else self._answering(handler)
         if type is None:
             self._bus.on_any_request(answer)
         else:
             self._bus.on_request(type, answer)
         return handler
 
-    def on_command(self, handler: Optional[Callable[[Command], Any]]):
+    def on_command(self, handler: OnCommand) -> OnCommand:
         """handler(command): command.words, command.reply(values), command.fail(why)."""
         self._bus.on_command(handler)
         return handler
 
-    def on_undelivered(self, handler: Optional[Callable[[Undelivered], Any]]):
+    def on_undelivered(self, handler: OnUndelivered) -> OnUndelivered:
         """handler(undelivered): messages that were accepted and not delivered."""
+        call: Optional[Callable[[Undelivered], Any]] = handler
         self._bus.on_undelivered(
-            handler
-            and (
-                lambda to, type, data, outcome, reason, count: handler(
-                    Undelivered(to, type, data, Code(outcome), Code(reason), count)
-                )
+            None
+            if call is None
+            else lambda to, type, data, outcome, reason, count: call(
+                Undelivered(to, type, data, Code(outcome), Code(reason), count)
             )
         )
         return handler
 
-    def on_endpoint(self, handler: Optional[Callable[[int, Endpoint], Any]]):
+    def on_endpoint(self, handler: OnEndpoint) -> OnEndpoint:
         """handler(id, event): the state of another node changes; see Endpoint."""
-        self._bus.on_endpoint(handler and (lambda id, event: handler(id, Endpoint(event))))
+        call: Optional[Callable[[int, Endpoint], Any]] = handler
+        self._bus.on_endpoint(None if call is None else lambda id, event: call(id, Endpoint(event)))
         return handler
 
-    def on_writable(self, handler: Optional[Callable[[int], Any]]):
+    def on_writable(self, handler: OnWritable) -> OnWritable:
         """handler(id): there is room for that node again after a WouldBlock."""
         self._bus.on_writable(handler)
         return handler
 
-    def on_log(self, handler: Optional[Callable[[str], Any]]):
+    def on_log(self, handler: OnLog) -> OnLog:
         """handler(line): lines for operators."""
         self._bus.on_log(handler)
         return handler
@@ -353,13 +425,19 @@ class Node:
         """Sends, receives and calls handlers; never blocks. Returns how many messages were delivered."""
         return self._bus.poll(messages)
 
-    def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> list:
+    def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> List[Message]:
         """Polls, and returns a list of messages in place of calling on_message. Their data are memoryviews of one
         bytes object. Waits for the first one for at most `timeout` seconds (None: no limit)."""
         got = self._bus.receive(messages)
-        if not got and timeout != 0:
-            if self.wait(timeout):
-                got = self._bus.receive(messages)
+        if got or timeout == 0:
+            return got
+        end = None if timeout is None else time.monotonic() + timeout
+        while not got:
+            left = _SLEEP_S if end is None else min(end - time.monotonic(), _SLEEP_S)
+            if left <= 0:
+                break
+            self._bus.wait(left)
+            got = self._bus.receive(messages)
         return got
 
     def wait(self, timeout: Optional[float] = None) -> bool:
@@ -387,9 +465,10 @@ class Node:
         self._stopped = True
 
     def shutdown(self, deadline: float = 5.0) -> bool:
-        """Waits for the outcome of all messages, says goodbye, and ends the node. False: some have no outcome."""
+        """Waits for the outcome of all messages for at most `deadline` seconds, says goodbye, and ends the node.
+        False: some have no outcome."""
         self._detach()
-        return self._bus.shutdown(deadline) == Code.ok
+        return self._bus.shutdown(deadline)
 
     def close(self) -> None:
         """Ends the node at once."""
@@ -402,16 +481,16 @@ class Node:
         self._loop.add_reader(self._bus.descriptor(), self._on_loop)
         self._wake()
 
-    def _turn(self):
+    def _turn(self) -> None:
         self._bus.poll(0)
         self._bus.wait(_SLEEP_S)
 
-    def _wake(self):
+    def _wake(self) -> None:
         if self._loop is not None and not self._due:
             self._due = True
             self._loop.call_soon(self._on_loop)
 
-    def _on_loop(self):
+    def _on_loop(self) -> None:
         self._due = False
         if self._loop is None:
             return
@@ -421,7 +500,7 @@ class Node:
         finally:
             self._sleep_on_loop()
 
-    def _sleep_on_loop(self):
+    def _sleep_on_loop(self) -> None:
         if self._loop is None:
             return
         if self._timer is not None:
@@ -434,7 +513,7 @@ class Node:
         elif (longest := self._bus.longest_sleep()) >= 0:
             self._timer = self._loop.call_later(longest * 1e-9, self._on_loop)
 
-    def _detach(self):
+    def _detach(self) -> None:
         loop, self._loop = self._loop, None
         if loop is None:
             return
@@ -443,8 +522,8 @@ class Node:
         if (descriptor := self._bus.descriptor()) >= 0:
             loop.remove_reader(descriptor)
 
-    def _answering(self, handler):
-        def answer(of):
+    def _answering(self, handler: Callable[[Request], Any]) -> Callable[[_bus.Request], None]:
+        def answer(of: _bus.Request) -> None:
             request = Request(of, self)
             try:
                 value = handler(request)
@@ -458,13 +537,13 @@ class Node:
 
         return answer
 
-    def _start(self, request, coroutine):
+    def _start(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
         if self._loop is None:
             coroutine.close()
             request.fail("the node runs on no asyncio loop")
             raise RuntimeError("a handler that is a coroutine needs `async with Node(...)`")
 
-        async def answer():
+        async def answer() -> None:
             try:
                 value = await coroutine
                 if value is not None:
@@ -480,7 +559,7 @@ class Node:
         task.add_done_callback(self._tasks.discard)
 
 
-def _fail(request, raised):
+def _fail(request: Request, raised: BaseException) -> None:
     if not request._answered:
         try:
             request.fail(f"{type(raised).__name__}: {raised}")

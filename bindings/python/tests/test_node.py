@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -95,6 +96,38 @@ def test_receive_waits(pair):
     assert bytes(got[0].data) == b"text"
 
 
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_receive_waits_for_a_message_and_not_for_something_else(timeout):
+    address = new_address()
+
+    def send():
+        with atbus.Node(1) as one:
+            connected = []
+            one.on_endpoint(lambda *event: connected.append(event))
+            one.connect(2, address)
+            until([one], lambda: connected)
+            one.request(2, 1, b"a request is no message").result()
+            one.send(2, 0, b"text")
+            one.shutdown()
+
+    with atbus.Node(2) as two:
+        two.listen(address)
+        two.on_request(lambda request: b"reply")
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        got = two.receive(timeout=timeout)
+        assert [bytes(m.data) for m in got] == [b"text"]
+        while thread.is_alive():
+            two.poll()
+
+
+def test_receive_ends_when_its_time_is_over(pair):
+    _, two = pair
+    start = time.monotonic()
+    assert two.receive(timeout=0.25) == []
+    assert 0.25 <= time.monotonic() - start < 5
+
+
 def test_requests_are_answered(pair):
     one, two = pair
     kept = []
@@ -147,6 +180,36 @@ def test_result_polls_by_itself():
     with atbus.Node(1) as one:
         one.on_request(lambda request: request.data)
         assert one.request(1, 0, b"self").result() == b"self"
+
+
+def test_handlers_of_requests_can_be_removed(pair):
+    one, two = pair
+    two.on_request(lambda request: b"of type 1", type=1)
+    two.on_request(lambda request: b"of any type")
+
+    def ask():
+        pending = one.request(2, 1)
+        until([one, two], pending.done)
+        return pending.outcome()
+
+    assert ask().data == b"of type 1"
+    assert two.on_request(None, type=1) is None
+    assert ask().data == b"of any type"
+    assert two.on_request(None) is None
+    assert ask().code == atbus.Code.unknown_request
+
+
+def test_a_request_that_another_thread_drops_fails(pair):
+    one, two = pair
+    kept = []
+    two.on_request(kept.append)
+    pending = one.request(2, 1)
+    until([one, two], lambda: kept)
+    thread = threading.Thread(target=kept.clear)
+    thread.start()
+    thread.join()
+    until([one, two], pending.done)
+    assert pending.outcome().code == atbus.Code.request_failed
 
 
 def test_commands_are_answered(pair):
@@ -312,6 +375,62 @@ def test_nothing_works_once_it_is_closed():
     ):
         with pytest.raises(atbus.Closed):
             call()
+
+
+def test_shutdown_says_whether_all_has_an_outcome():
+    with atbus.Node(1) as node:
+        node.send(1, 0, b"")
+        assert node.shutdown() is True
+        assert not node.is_open
+    with atbus.Node(1) as node:
+        node.connect(2, new_address())
+        node.send_required(2, 0, b"no node 2 is there")
+        assert node.shutdown(0.01) is False
+        assert not node.is_open
+
+
+def test_shutdown_raises_what_is_not_a_matter_of_time():
+    node = atbus.Node(1)
+    node.close()
+    with pytest.raises(atbus.Closed):
+        node.shutdown()
+    node = atbus.Node(1)
+    node.on_message(lambda message: node.shutdown())
+    node.send(1, 0, b"")
+    with pytest.raises(atbus.Error) as refused:
+        until([node], lambda: False)
+    assert refused.value.code == atbus.Code.invalid_argument
+    node.close()
+
+
+class Handler:
+    """Refers to its node, which refers to it."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def __call__(self, _):
+        pass
+
+
+@pytest.mark.parametrize("end", ["close", "shutdown"])
+def test_a_node_that_ends_forgets_its_handlers_also_when_one_raises(end):
+    node = atbus.Node(1)
+    handler = Handler(node)
+    seen = weakref.ref(handler)
+    node.on_message(handler)
+    node.on_request(lambda request: None)
+
+    def raises(_):
+        raise KeyError("of the handler")
+
+    node.request(1, 0, timeout=0.1 if end == "shutdown" else 5.0).add_done_callback(raises)
+    del handler
+    with pytest.raises(KeyError):
+        getattr(node, end)()
+    assert not node.is_open
+    gc.collect()
+    assert seen() is None
 
 
 def test_it_may_be_closed_by_its_handlers():
