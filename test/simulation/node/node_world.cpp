@@ -40,6 +40,7 @@ void node_world::start(std::size_t index) {
                            .drops = options.overflow() != overflow_policy::would_block,
                            .forgetful = forgetful,
                            .message_limit = at.message_limit});
+  steps_.born(*at.process, options.restart());
   note("node " + core.self().id.to_string() + " begins");
   set_handlers(index, core);
   if (plan_.starved)
@@ -99,6 +100,8 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
   on.on_undelivered = [this, index, self](const undelivered& what) {
     const foreign_code here;
     book_.reported(self, what);
+    if (!plan_.starved)
+      steps_.told(self, what);
     if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
       places_[index].waiting.erase(what.destination().value());
     if (trace_ != nullptr) {
@@ -140,6 +143,8 @@ void node_world::on_message(std::size_t index, node_core& core, const message& w
   if (what.source() >= first_repeating_peer)
     return on_repeated(core, what);
   book_.delivered(core.self(), what);
+  if (!plan_.starved)
+    steps_.handled(core.self(), what);
   const auto source = static_cast<std::size_t>(what.source().value() - 1);
   if (trace_ != nullptr)
     note(core.self().id.to_string() + " receives " + ledger::number_of(what) + " of " +
@@ -167,7 +172,10 @@ void node_world::send(std::size_t from, std::size_t to, std::uint64_t size, std:
   const node_instance self = at.process->core().self();
   const ledger_message made = book_.next(self, id_of(to), hops, size);
   const auto policy = draw(8) == 0 ? delivery_policy::require : delivery_policy::report;
+  steps_.offers(self, id_of(to));
   const status sent = at.process->user().send(id_of(to), made.type, made.bytes, policy);
+  if (!sent)
+    steps_.refused(self, id_of(to));
   if (!at.process->core().dispatching())
     at.process->wake();
   if (sent) {
