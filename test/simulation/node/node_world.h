@@ -100,6 +100,10 @@ class node_world {
   void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
   void end_of(std::unique_ptr<simulated_node>& process);
   void restart(const scenario_event& how);
+  void overtake(const scenario_event& how);
+  void stumble(const scenario_event& how);
+  // At that time, or when the faults end; not if they have.
+  void later(std::chrono::nanoseconds after, std::function<void()> what);
   void happen(const scenario_event& one);
   void bury_doomed();
   [[nodiscard]] bool is_quiet();
