@@ -69,6 +69,7 @@ void simulated_inbox::answer(const lane& from) {
   fresh->kind = from.wire->kind;
   fresh->to = from.wire->to;
   fresh->inboxes = {from.wire->inboxes[1 - from.reader], this};
+  fresh->who[0] = caller.owner_.instance_;
   caller.take_over(fresh);
   simulated_link& accepted = holder->add(fresh, 1);
   accepted.open_due_ = true;
@@ -115,6 +116,8 @@ bool simulated_link::has_successor() const noexcept {
 
 void simulated_link::tell_left(link_events& events) {
   left_ = true;
+  if (owner_.net_.watcher != nullptr)
+    owner_.net_.watcher->left_behind(whereabouts());
   look_for_successor();
   events.left(*this);
 }

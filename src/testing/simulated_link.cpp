@@ -119,6 +119,8 @@ void simulated_link::commit(std::size_t length) noexcept {
     return;
   simulated_way& way = out();
   slot_.resize(length);
+  if (owner_.net_.watcher != nullptr)
+    owner_.net_.watcher->committed(whereabouts(), slot_);
   way.queued_bytes += size_of(slot_);
   way.queue.push_back(std::exchange(slot_, {}));
   ++way.committed;
@@ -172,8 +174,12 @@ void simulated_link::release(std::uint64_t messages) noexcept {
 
 void simulated_link::let_go(std::uint64_t messages) noexcept {
   simulated_way& way = out();
-  for (; messages != 0 && way.released < way.committed; --messages)
-    way.queued_bytes -= size_of(way.at(way.released++));
+  for (; messages != 0 && way.released < way.committed; --messages) {
+    const std::vector<std::byte>& message = way.at(way.released++);
+    way.queued_bytes -= size_of(message);
+    if (owner_.net_.watcher != nullptr)
+      owner_.net_.watcher->released(whereabouts(), message);
+  }
   drop_finished(way);
   if (waits_ && way.queued_bytes <= queue_size_ / 2) {
     waits_ = false;
@@ -196,11 +202,17 @@ void simulated_link::take_unreleased(const std::function<void(bytes_view, errc)>
     way.dropped = true;
   // What is handled in a lane that this end has left already is not released here.
   const std::uint64_t first = keeps() ? way.released : std::max(way.released, way.handled);
+  for (std::uint64_t number = way.released; owner_.net_.watcher != nullptr && number < first;
+       ++number)
+    owner_.net_.watcher->released(whereabouts(), way.at(number));
   for (std::uint64_t number = first; number < way.committed; ++number) {
     const bool seen = keeps()   ? number < way.written
                       : is_ours ? way.begun && number == way.handled
                                 : true;
-    each(way.at(number), seen ? errc::outcome_unknown : errc::not_delivered);
+    const errc fate = seen ? errc::outcome_unknown : errc::not_delivered;
+    if (owner_.net_.watcher != nullptr)
+      owner_.net_.watcher->taken_back(whereabouts(), way.at(number), fate);
+    each(way.at(number), fate);
   }
 }
 

@@ -49,6 +49,8 @@ struct simulated_way {
 struct simulated_inbox;
 
 struct simulated_wire {
+  std::uint64_t number = 0;
+  std::array<node_instance, 2> who;  // at each end, also when it is gone
   link_kind kind = link_kind::tcp;
   std::string to;  // the address that was dialled
   // ways[n] is what ends[n] writes.
@@ -148,6 +150,10 @@ class simulated_link final : public link {
   void take_over(std::shared_ptr<simulated_wire> fresh);
   void end_now(errc why) noexcept;
   [[nodiscard]] error reason_of_end() const;
+  [[nodiscard]] link_watcher::place whereabouts() const noexcept {
+    return {wire_->number,     end_, &owner_, wire_->who[end_], wire_->who[1 - end_],
+            may_be_inherited()};
+  }
   // Those are not needed any more.
   void let_go(std::uint64_t messages) noexcept;
   // Nothing is read or written here any more; the other end sees that in its time.

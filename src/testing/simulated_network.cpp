@@ -153,6 +153,7 @@ simulated_transport::~simulated_transport() {
 
 void simulated_transport::start(const node_instance& self, link_events& events) {
   self_ = self.id;
+  instance_ = self;
   events_.emplace(events);
 }
 
@@ -232,6 +233,9 @@ result<link*> simulated_transport::connect(const address& to) {
 }
 
 simulated_link& simulated_transport::add(std::shared_ptr<simulated_wire> wire, std::size_t end) {
+  wire->who[end] = instance_;
+  if (wire->number == 0)
+    wire->number = ++net_.links_added_;
   links_.push_back(std::make_unique<simulated_link>(*this, std::move(wire), end));
   return *links_.back();
 }

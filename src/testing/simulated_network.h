@@ -28,6 +28,7 @@
 
 #include "atbus/clock.hpp"
 #include "atbus/testing.hpp"
+#include "core/node_instance.h"
 #include "node/link/link.h"
 #include "protocol/handshake.h"
 #include "testing/node_events.h"
@@ -43,12 +44,39 @@ struct simulated_wire;
 using testing::network_conditions;
 using testing::seen_by;
 
+// Looks on while nodes use their links, for tests. Uses neither.
+class link_watcher {
+ public:
+  // An end of a link, and who has it and the other one. A link that a successor answers has another number then.
+  struct place {
+    std::uint64_t link = 0;
+    std::size_t end = 0;  // 0: dialled, 1: accepted
+    const simulated_transport* process = nullptr;
+    node_instance by;           // as it says
+    node_instance other;        // none as long as nobody has accepted it
+    bool is_inherited = false;  // the successor of the reader finds what is in it
+  };
+
+  // A message is in the link.
+  virtual void committed(const place& at, bytes_view message) = 0;
+  // The other end has handled it, as this one knows.
+  virtual void released(const place& at, bytes_view message) = 0;
+  // Its node takes it back from a lost link. outcome_unknown: it may have arrived.
+  virtual void taken_back(const place& at, bytes_view message, errc fate) = 0;
+  // The reader is gone; what is in the link waits for its successor.
+  virtual void left_behind(const place& at) = 0;
+
+ protected:
+  ~link_watcher() = default;
+};
+
 class simulated_network {
  public:
   explicit simulated_network(std::uint64_t seed);
   ~simulated_network();
 
   network_conditions conditions;
+  link_watcher* watcher = nullptr;  // none, or one that outlives the nodes
 
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return clock_.now(); }
   [[nodiscard]] const clock_source& clock() const noexcept { return clock_; }
@@ -130,6 +158,7 @@ class simulated_network {
   std::vector<std::weak_ptr<simulated_wire>> wires_;
   std::size_t wires_at_clearing_ = 0;
   std::uint64_t ports_ = 0;
+  std::uint64_t links_added_ = 0;
 };
 
 struct simulated_process {
@@ -185,6 +214,7 @@ class simulated_transport final : public transport {
   const simulated_process process_;
   std::function<void()> wake_;
   bus_id self_;
+  node_instance instance_;
   std::optional<node_events> events_;
   bool closed_ = false;
   bool polling_ = false;

@@ -138,6 +138,26 @@ bool ledger::read(bytes_view bytes, std::uint32_t type, stamp& of) {
   return true;
 }
 
+std::optional<std::size_t> ledger::find_life(const node_instance& who) const {
+  const auto index = indexes_.find({who.id.value(), who.incarnation});
+  return index == indexes_.end() ? std::nullopt : std::optional{index->second};
+}
+
+std::optional<ledger::stamp> ledger::stamp_of(bytes_view bytes, std::uint32_t type) const {
+  stamp of;
+  if (!is_short(type) && bytes.size() >= sizeof of)
+    std::memcpy(&of, bytes.data(), sizeof of);
+  else if (const std::uint32_t index = type & ~short_flag; is_short(type) && index < shorts_.size())
+    of = shorts_[index];
+  if (of.from >= lives_.size())
+    return {};
+  const auto& flows = lives_[of.from].flows;
+  const auto in = flows.find(of.to);
+  if (of.number == 0 || in == flows.end() || of.number > in->second.records.size() + 1)
+    return {};
+  return of;
+}
+
 std::string ledger::number_of(const message& what) {
   stamp of;
   if (is_short(what.type()) || what.bytes().size() < sizeof of)

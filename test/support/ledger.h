@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,6 +39,13 @@ struct ledger_message {
 
 class ledger {
  public:
+  // At the start of each message; what follows is a pattern.
+  struct stamp {
+    std::uint64_t from = 0;  // incarnation, in the order of birth
+    std::uint64_t to = 0;    // 0: a broadcast
+    std::uint64_t number = 0;
+  };
+
   void born(const node_instance& instance, const ledger_rules& rules);
   // Killed: it tells nothing any more, and what it had not settled has no outcome.
   void killed(const node_instance& instance);
@@ -82,6 +90,10 @@ class ledger {
 
   // The lowest limit that an incarnation of that node has had.
   [[nodiscard]] std::size_t limit_of(bus_id whom) const;
+  // Which one a message says it is; none if that was never sent or is about to be.
+  [[nodiscard]] std::optional<stamp> stamp_of(bytes_view bytes, std::uint32_t type) const;
+  // In the order of birth.
+  [[nodiscard]] std::optional<std::size_t> find_life(const node_instance& who) const;
   // For people: the number of a message that it says it is.
   [[nodiscard]] static std::string number_of(const message& what);
 
@@ -108,12 +120,6 @@ class ledger {
     std::vector<delivery> deliveries;
     unsigned reports = 0;
     errc outcome = errc::ok;
-  };
-  // At the start of each message; what follows is a pattern.
-  struct stamp {
-    std::uint64_t from = 0;  // incarnation, in the order of birth
-    std::uint64_t to = 0;    // 0: a broadcast
-    std::uint64_t number = 0;
   };
   struct broadcast {
     id_range to;

@@ -40,6 +40,7 @@ void node_world::start(std::size_t index) {
                            .drops = options.overflow() != overflow_policy::would_block,
                            .forgetful = forgetful,
                            .message_limit = at.message_limit});
+  steps_.born(*at.process, options.restart());
   note("node " + core.self().id.to_string() + " begins");
   set_handlers(index, core);
   if (plan_.starved)
@@ -99,6 +100,8 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
   on.on_undelivered = [this, index, self](const undelivered& what) {
     const foreign_code here;
     book_.reported(self, what);
+    if (!plan_.starved)
+      steps_.told(self, what);
     if (what.reason() == errc::peer_closed)  // nothing waits any more: it was given up
       places_[index].waiting.erase(what.destination().value());
     if (trace_ != nullptr) {
@@ -140,6 +143,8 @@ void node_world::on_message(std::size_t index, node_core& core, const message& w
   if (what.source() >= first_repeating_peer)
     return on_repeated(core, what);
   book_.delivered(core.self(), what);
+  if (!plan_.starved)
+    steps_.handled(core.self(), what);
   const auto source = static_cast<std::size_t>(what.source().value() - 1);
   if (trace_ != nullptr)
     note(core.self().id.to_string() + " receives " + ledger::number_of(what) + " of " +
@@ -167,7 +172,10 @@ void node_world::send(std::size_t from, std::size_t to, std::uint64_t size, std:
   const node_instance self = at.process->core().self();
   const ledger_message made = book_.next(self, id_of(to), hops, size);
   const auto policy = draw(8) == 0 ? delivery_policy::require : delivery_policy::report;
+  steps_.offers(self, id_of(to));
   const status sent = at.process->user().send(id_of(to), made.type, made.bytes, policy);
+  if (!sent)
+    steps_.refused(self, id_of(to));
   if (!at.process->core().dispatching())
     at.process->wake();
   if (sent) {
@@ -405,6 +413,57 @@ void node_world::restart(const scenario_event& how) {
   });
 }
 
+void node_world::later(std::chrono::nanoseconds after, std::function<void()> what) {
+  net_.at(net_.now() + after, [this, act = std::move(what)] {
+    if (net_.now() < 1s + plan_.faults_end)
+      act();
+  });
+}
+
+// The first link's announcement is slow, if that is what `who` says at the moment when all is. By then a second
+// link carries messages.
+void node_world::overtake(const scenario_event& how) {
+  const auto travel_in = [this](std::chrono::nanoseconds time) {
+    net_.conditions.delay_min = net_.conditions.delay_max = time;
+  };
+  const auto dial_again = [this, how] { disconnect(how.who, how.whom, 0s); };
+  constexpr std::chrono::nanoseconds quick = 100us;
+  const std::chrono::nanoseconds slow_at = 1500ms + std::chrono::nanoseconds{draw(1'000'000)};
+  const std::chrono::nanoseconds slow_until = slow_at + std::chrono::nanoseconds{draw(500'000)};
+  const std::chrono::nanoseconds slow = 1500ms + std::chrono::nanoseconds{draw(1'500'000'000)};
+  travel_in(quick);
+  connect(how.who, how.whom, plan_.ways.front());
+  dial_again();
+  later(slow_at, [travel_in, slow] { travel_in(slow); });
+  later(slow_until, [travel_in, dial_again, quick] {
+    travel_in(quick);
+    dial_again();
+  });
+  for (std::chrono::nanoseconds after = slow_until; after < slow_until + 4s; after += 200ms)
+    later(after, [this, how] { send(how.who, how.whom, how.size, 0); });
+  net_.at(std::min(net_.now() + slow_until + 4s, 1s + plan_.faults_end), [this] {
+    net_.conditions.delay_min = usual_.delay_min;
+    net_.conditions.delay_max = usual_.delay_max;
+  });
+}
+
+// Messages wait for it, some of which an earlier process had.
+void node_world::stumble(const scenario_event& how) {
+  scenario_event sends = how;
+  std::swap(sends.who, sends.whom);
+  sends.count *= 4;
+  scenario_event ends = how;
+  ends.what = happening::kill;
+  ends.time = 1ms;
+  std::chrono::nanoseconds after = 0s;
+  for (std::uint64_t i = 0; i <= how.count; ++i) {
+    later(after, [this, sends] { send_many(sends); });
+    after += std::chrono::nanoseconds{draw(static_cast<std::uint64_t>(how.time.count()) + 1)};
+    later(after, [this, ends] { restart(ends); });
+    after += ends.time;
+  }
+}
+
 void node_world::happen(const scenario_event& one) {
   if (trace_ != nullptr && one.what != happening::send)
     note(std::string{"-- "} + name(one.what) + " " + std::to_string(one.who + 1));
@@ -463,6 +522,10 @@ void node_world::happen(const scenario_event& one) {
       return meet_unproven_peer(one);
     case happening::repeat:
       return meet_repeating_peer(one);
+    case happening::overtake:
+      return overtake(one);
+    case happening::stumble:
+      return stumble(one);
     case happening::starve:
       at.short_polls = one.count;
       at.misses = one.size;

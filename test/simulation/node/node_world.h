@@ -15,6 +15,7 @@
 #include "counting_allocator.h"
 #include "ledger.h"
 #include "repeating_peer.h"
+#include "simulation/node/delivery_trace.h"
 #include "simulation/node/scenario.h"
 #include "testing/foreign_code.h"
 #include "testing/simulated_link.h"
@@ -44,6 +45,8 @@ class node_world {
       usual_.queue_size = 5000;
     }
     net_.conditions = usual_;
+    if (!all.starved)  // what is lost for want of memory is not told one by one
+      net_.watcher = &steps_;
   }
 
   test::run_result run();
@@ -97,6 +100,10 @@ class node_world {
   void disconnect(std::size_t from, std::size_t to, std::chrono::nanoseconds back_after);
   void end_of(std::unique_ptr<simulated_node>& process);
   void restart(const scenario_event& how);
+  void overtake(const scenario_event& how);
+  void stumble(const scenario_event& how);
+  // At that time, or when the faults end; not if they have.
+  void later(std::chrono::nanoseconds after, std::function<void()> what);
   void happen(const scenario_event& one);
   void bury_doomed();
   [[nodiscard]] bool is_quiet();
@@ -110,6 +117,7 @@ class node_world {
   network_conditions usual_;
   std::mt19937_64 random_;
   ledger book_;
+  delivery_trace steps_{book_};
   std::vector<place> places_;
   std::vector<std::unique_ptr<simulated_node>> outliving_;
   std::vector<std::unique_ptr<unproven_peer>> unproven_peers_;

@@ -18,7 +18,9 @@ void node_world::check_waiting(std::size_t from, std::size_t to, std::size_t siz
   std::size_t& waiting = at.waiting[id_of(to).value()];
   const bool reports =
       options.overflow() != overflow_policy::would_block || options.message_deadline() != 0ns;
-  waiting = reports || has_link(from, to) ? 0 : waiting + size;
+  // A successor finds some of it in memory.
+  const std::size_t open = book_.open_bytes(at.process->core().self(), id_of(to));
+  waiting = reports || has_link(from, to) ? 0 : std::min(waiting + size, open);
   if (book_.has_been_short(at.process->core().self()))
     waiting = 0;  // what it reports may not be heard
   if (waiting > sum(options.send_buffer_size(), size))

@@ -11,9 +11,9 @@ using test::dice;
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(happening::kinds)> names{
-    "send", "cut",  "slow",    "refuse",     "swallow", "narrow",  "stop",
-    "kill", "lose", "outlive", "disconnect", "listen",  "connect", "broadcast",
-    "part", "call", "answer",  "repeat",     "starve"};
+    "send", "cut",  "slow",    "refuse",     "swallow",  "narrow",  "stop",
+    "kill", "lose", "outlive", "disconnect", "listen",   "connect", "broadcast",
+    "part", "call", "answer",  "repeat",     "overtake", "stumble", "starve"};
 
 constexpr std::array<const char*, 4> way_names{"tcp", "unix", "segment", "memory"};
 
@@ -112,6 +112,17 @@ scenario make_scenario(std::uint64_t seed) {
     one.who = apart.below(made.nodes);
     one.count = apart.word();
     one.time = apart.time(20s);
+    made.events.push_back(one);
+  }
+  for (std::uint64_t i = made.calm || made.hopeless ? 0 : apart.below(4); i != 0; --i) {
+    scenario_event one;
+    one.when = apart.time(made.faults_end);
+    one.what = apart.one_in(2) ? happening::overtake : happening::stumble;
+    one.who = apart.below(made.nodes);
+    one.whom = (one.who + 1 + apart.below(made.nodes - 1)) % made.nodes;
+    one.count = 1 + apart.below(4);
+    one.size = apart.of<std::uint64_t>({30, 200, 2000});
+    one.time = apart.time(apart.one_in(2) ? 20ms : 1s);
     made.events.push_back(one);
   }
   std::stable_sort(made.events.begin(), made.events.end(),

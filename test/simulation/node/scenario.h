@@ -30,7 +30,9 @@ enum class happening : std::uint8_t {
   call,        // an unproven peer dials `who` in the name of `whom`, `count` times
   answer,      // an unproven peer is where `who` dials `whom`
   repeat,      // a node that dials `who` and repeats what it has sent
-  starve,      // in `count` polls `who` misses up to `size` allocations
+  overtake,  // what `who` says first on a link to `whom` comes late, when another link has taken its place
+  stumble,  // a process is killed, and `count` successors of its soon after they begin
+  starve,   // in `count` polls `who` misses up to `size` allocations
   kinds,
 };
 [[nodiscard]] const char* name(happening what) noexcept;

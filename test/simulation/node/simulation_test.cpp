@@ -24,8 +24,14 @@ TEST(Simulation, KeepsItsPromisesWhereItOnceDidNot) {
   constexpr std::uint64_t back_without_its_name = 9500553;
   for (const std::uint64_t seed :
        {back_without_its_name, handled_in_a_lane_that_its_writer_has_left,
-        two_lives_at_once_the_older_one_heard_last, in_use_while_it_registers_again})
-    EXPECT_EQ(run(make_scenario(seed), nullptr).fault, "") << "seed " << seed;
+        two_lives_at_once_the_older_one_heard_last, in_use_while_it_registers_again}) {
+    scenario all = make_scenario(seed);
+    std::erase_if(all.events, [](const scenario_event& one) {
+      return one.what == happening::overtake ||
+             one.what == happening::stumble;  // younger than that
+    });
+    EXPECT_EQ(run(all, nullptr).fault, "") << "seed " << seed;
+  }
 }
 
 TEST(Simulation, DoesTheSameForTheSameSeed) {

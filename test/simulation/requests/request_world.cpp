@@ -259,6 +259,8 @@ void request_world::ended(std::uint64_t number, const response& r) {
   if (++asked.outcomes != 1)
     return fail(asked, "has two outcomes");
   ++outcomes_[r.how().code()];
+  if (asked.cancelled && r.how() != errc::cancelled)
+    fail(asked, "has another outcome than that it was cancelled");
   switch (r.how().code()) {
     case errc::ok:
       return replied(number, r);

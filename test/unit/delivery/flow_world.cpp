@@ -31,13 +31,10 @@ void flow_world::check(bool holds, const char* what) {
     fault_ = what;
 }
 
-bool flow_world::was_handled(const record& one) const {
-  return std::ranges::any_of(one.handled_in, [](std::uint64_t session) { return session != 0; });
-}
-
 void flow_world::run() {
   for (std::size_t steps = 20 + pick(60); steps > 0 && fault_.empty(); --steps) {
     step();
+    check(model_.fault().empty(), model_.fault().c_str());
     compare();
   }
   if (fault_.empty())
@@ -88,7 +85,7 @@ void flow_world::step() {
 void flow_world::send() {
   const std::uint64_t number = out_.accept();
   record& one = records_.emplace_back();
-  check(number == records_.size(), "numbers are counted from 1");
+  check(number == model_.accept(), "numbers are counted from 1");
   one.bytes = pick(5);
   if (pick(7) == 0)
     one.deadline = now_ + std::chrono::nanoseconds(1 + pick(20));
@@ -111,18 +108,13 @@ bool flow_world::put(std::uint64_t number, bool marked) {
   if (current_->items.size() - current_->released >= path_room)
     return false;
   current_->items.push_back({.number = number, .marked = marked});
-  of(number).at = place::in_path;
+  model_.put(number, current_->number, marked);
   return true;
 }
 
 void flow_world::pump() {
-  while (current_ != nullptr && out_.holds() &&
-         put(out_.front().number, out_.front().redelivered)) {
-    const record& one = of(out_.front().number);
-    check(one.marked == out_.front().redelivered, "a message is marked if it is in doubt");
-    check(!one.doubt, "no message goes out while it is in doubt");
+  while (current_ != nullptr && out_.holds() && put(out_.front().number, out_.front().redelivered))
     out_.carried();
-  }
 }
 
 void flow_world::write() {
@@ -135,10 +127,8 @@ void flow_world::release() {
     return;
   for (std::size_t count = pick(current_->handled - current_->released); count > 0; --count) {
     const item& one = current_->items[current_->released++];
-    if (one.number == 0)
-      continue;
-    check(of(one.number).at == place::in_path, "what is released was in the path");
-    of(one.number).at = place::settled;
+    if (one.number != 0)
+      model_.release(one.number);
   }
 }
 
@@ -157,12 +147,12 @@ void flow_world::lose(path_pointer& which) {
     }
     check(one.number == number, "numbers can be counted backwards");
     record& known = of(one.number);
-    known.at = place::held;
-    known.doubt = at < gone->written;
+    const bool may_have_arrived = at < gone->written;
+    model_.take_back(one.number, one.marked, may_have_arrived);
     known.deadline = {};  // the channel does not keep it
     left.push_front({.number = number,
                      .type = static_cast<std::uint32_t>(number),
-                     .may_have_arrived = known.doubt,
+                     .may_have_arrived = may_have_arrived,
                      .redelivered = one.marked,
                      .bytes = std::vector<std::byte>(known.bytes)});
     --number;
@@ -181,6 +171,7 @@ void flow_world::dial() {
   check(there.flow.move_to_path(0), "a sender that says no turn may move");
   there.from = std::make_shared<path>();
   there.from->instance = lives_.size() - 1;
+  there.from->number = ++paths_;
   there.from->answer = there.flow.position();
   answered_ = there.from;
 }
@@ -190,52 +181,42 @@ void flow_world::hear() {
     ++sights_.replaced;
   lose(current_);
   current_ = std::exchange(answered_, nullptr);
-  const bool same_incarnation = current_->instance == heard_incarnation_;
-  const bool remembered = same_incarnation && current_->answer.session == heard_session_;
-  heard_incarnation_ = current_->instance;
-  heard_session_ = current_->answer.session;
-  for (record& one : records_) {
-    if (one.at != place::held)
-      continue;
-    if (remembered && one.handled_in[heard_incarnation_] == heard_session_) {
-      one.at = place::settled;
-      ++sights_.delivered_by_answer;
-    } else if (remembered) {
-      one.doubt = false;
-    } else if (one.doubt && !same_incarnation && policy_ == restart_policy::redeliver) {
-      one.doubt = false;
-      one.marked = true;
-    }
-  }
+  const node_instance& there = lives_[current_->instance].instance;
+  const auto held = [this] {
+    return std::ranges::count(model_.messages(), delivery_model::place::held,
+                              &delivery_model::message::at);
+  };
+  const auto before = held();
+  model_.open(current_->number, there, current_->answer.session, policy_);
+  sights_.delivered_by_answer += static_cast<std::uint64_t>(before - held());
   resuming_ = true;
-  const bool possible = out_.resume(lives_[heard_incarnation_].instance, current_->answer, policy_,
-                                    [&](const held_message& message, errc reason) {
-                                      const errc expected =
-                                          same_incarnation ? errc::superseded : errc::peer_closed;
-                                      check(reason == expected, "the reason is what happened");
-                                      check(!remembered, "who remembers leaves no doubt");
-                                      settled(message, reason);
-                                    });
+  const bool possible =
+      out_.resume(there, current_->answer, policy_, [&](const held_message& message, errc reason) {
+        const errc expected = model_.is_same_incarnation() ? errc::superseded : errc::peer_closed;
+        check(reason == expected, "the reason is what happened");
+        check(!model_.is_remembered(), "who remembers leaves no doubt");
+        settled(message, reason);
+      });
   resuming_ = false;
   check(possible, "an honest position is possible");
-  check(std::ranges::none_of(records_,
-                             [](const record& one) { return one.at == place::held && one.doubt; }),
+  check(std::ranges::none_of(model_.messages(),
+                             [](const delivery_model::message& one) {
+                               return one.at == delivery_model::place::held && one.doubt;
+                             }),
         "nothing held is in doubt when a path has opened");
 }
 
 void flow_world::settled(const held_message& message, errc reason) {
-  record& one = of(message.number);
   check(message.type == message.number, "type and number belong together");
-  check(one.at == place::held, "a message is reported once, and only while it is held");
-  one.at = place::settled;
-  one.outcome = message.outcome();
+  const delivery_model::message& one = model_.of(message.number);
+  const bool is_uncertain = one.doubt || one.marked;
+  check(model_.is_held(message.number), "a message is reported while it is held");
+  model_.tell(message.number, message.outcome());
   if (one.outcome == errc::not_delivered) {
-    check(!one.doubt && !one.marked, "what is in doubt is not called not delivered");
     ++sights_.not_delivered;
     return;
   }
-  check(one.outcome == errc::outcome_unknown, "there are three outcomes");
-  check(one.doubt || one.marked, "only what is in doubt is unknown");
+  check(is_uncertain, "only what is in doubt is unknown");
   if (!resuming_)
     ++sights_.unknown_given_up;
   else if (reason == errc::peer_closed)
@@ -251,17 +232,20 @@ outgoing_flow::sink flow_world::sink() {
 void flow_world::expire() {
   now_ += std::chrono::nanoseconds(pick(10));
   out_.expire(now_, sink());
-  for (const record& one : records_)
-    check(one.at != place::held || one.deadline.count() == 0 || one.deadline > now_,
+  for (std::uint64_t number = 1; number <= records_.size(); ++number) {
+    const std::chrono::nanoseconds deadline = of(number).deadline;
+    check(!model_.is_held(number) || deadline.count() == 0 || deadline > now_,
           "nothing is held beyond its deadline");
+  }
 }
 
 void flow_world::drop_oldest() {
   if (!out_.holds())
     return;
-  const auto oldest = std::ranges::find(records_, place::held, &record::at);
+  const auto oldest = std::ranges::find(model_.messages(), delivery_model::place::held,
+                                        &delivery_model::message::at);
   out_.drop_oldest(errc::would_block, sink());
-  check(oldest->at == place::settled, "the oldest goes first");
+  check(oldest->at == delivery_model::place::settled, "the oldest goes first");
 }
 
 void flow_world::abandon() {
@@ -284,19 +268,16 @@ void flow_world::handle(std::size_t instance) {
 
 void flow_world::deliver(std::size_t instance, const item& one) {
   destination& by = lives_[instance];
-  record& known = of(one.number);
   const incoming_flow::verdict verdict = by.flow.arrived();
   check(verdict != incoming_flow::verdict::violation, "a sender announces before it sends");
   check(verdict != incoming_flow::verdict::duplicate, "who said how far it is gets nothing twice");
   check(by.flow.position().last == one.number, "both ends count alike");
-  check(one.number > by.newest, "an incarnation gets messages in order and once");
-  by.newest = one.number;
-  check(known.outcome != errc::not_delivered, "what is not delivered never arrives");
-  const auto end = known.handled_in.begin() + static_cast<std::ptrdiff_t>(instance);
-  const bool again = std::any_of(known.handled_in.begin(), end,
-                                 [](std::uint64_t session) { return session != 0; });
+  const bool again =
+      std::ranges::any_of(model_.of(one.number).handled, [&](const delivery_model::handling& how) {
+        return how.by.incarnation < by.instance.incarnation;
+      });
   check(!again || one.marked, "a later incarnation gets a message only with the mark");
-  known.handled_in[instance] = by.flow.position().session;
+  model_.handle(one.number, {by.instance, by.flow.position().session, one.marked});
   ++sights_.delivered;
   sights_.delivered_again += again ? 1 : 0;
   sights_.by_old_incarnation += instance + 1 < lives_.size() ? 1 : 0;
@@ -325,7 +306,7 @@ void flow_world::restart() {
     return;
   if (!lives_.empty() && pick(1) == 0)
     lives_.back().from = nullptr;
-  lives_.emplace_back().instance = {.id = 2, .incarnation = lives_.size()};
+  lives_.emplace_back().instance = {.id = 2, .incarnation = lives_.size() + 1};
 }
 
 void flow_world::finish() {
@@ -343,11 +324,12 @@ void flow_world::finish() {
     }
     release();
     compare();
+    check(model_.fault().empty(), model_.fault().c_str());
   } while (fault_.empty() && (out_.holds() || current_->released != current_->items.size()));
-  for (const record& one : records_) {
-    check(one.at == place::settled, "every message has an outcome");
-    check(was_handled(one) || one.outcome != errc::ok, "nothing is lost without a word");
-    check(!was_handled(one) || one.outcome != errc::not_delivered,
+  for (const delivery_model::message& one : model_.messages()) {
+    check(one.at == delivery_model::place::settled, "every message has an outcome");
+    check(!one.handled.empty() || one.outcome != errc::ok, "nothing is lost without a word");
+    check(one.handled.empty() || one.outcome != errc::not_delivered,
           "what was handled is not called not delivered");
   }
 }
@@ -356,9 +338,10 @@ void flow_world::compare() {
   std::size_t messages = 0;
   std::size_t bytes = 0;
   std::optional<std::chrono::nanoseconds> earliest;
-  for (const record& one : records_) {
-    if (one.at != place::held)
+  for (std::uint64_t number = 1; number <= records_.size(); ++number) {
+    if (!model_.is_held(number))
       continue;
+    const record& one = of(number);
     ++messages;
     bytes += outgoing_flow::cost(one.bytes);
     if (one.deadline.count() != 0)

@@ -2,7 +2,6 @@
 // run, checked against records of what really happened. fault() is what went wrong first.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "delivery/incoming_flow.h"
 #include "delivery/outgoing_flow.h"
 #include "delivery/session_table.h"
+#include "delivery_model.h"
 
 namespace atbus::test {
 
@@ -56,6 +56,7 @@ class flow_world {
     std::size_t released = 0;
     std::size_t handled = 0;
     std::size_t written = 0;
+    std::uint64_t number = 0;
     bool lost = false;  // for the sender; what was written may go on arriving
   };
   using path_pointer = std::shared_ptr<path>;
@@ -65,26 +66,17 @@ class flow_world {
     detail::session_table sessions{1};
     detail::incoming_flow flow;
     path_pointer from;  // none: the flow is in the table
-    std::uint64_t newest = 0;
   };
 
-  enum class place : std::uint8_t { held, in_path, settled };
+  // What the model does not know of a message.
   struct record {
-    place at = place::held;
-    errc outcome = errc::ok;
-    bool doubt =
-        false;  // written to the incarnation that was heard last, which has not been asked since
-    bool marked = false;  // in doubt of an earlier incarnation
     std::size_t bytes = 0;
     std::chrono::nanoseconds deadline{0};
-    std::array<std::uint64_t, most_incarnations>
-        handled_in{};  // which session of each incarnation; 0: not
   };
 
   [[nodiscard]] std::size_t pick(std::size_t most);
   void check(bool holds, const char* what);
   record& of(std::uint64_t number) { return records_[number - 1]; }
-  [[nodiscard]] bool was_handled(const record& one) const;
 
   void step();
   // The sender.
@@ -116,12 +108,12 @@ class flow_world {
   std::string fault_;
   restart_policy policy_;
   std::chrono::nanoseconds now_{1};
+  delivery_model model_;
   std::vector<record> records_;
   detail::outgoing_flow out_;
   path_pointer current_;
   path_pointer answered_;  // the sender has not heard yet
-  std::size_t heard_incarnation_ = most_incarnations;
-  std::uint64_t heard_session_ = 0;
+  std::uint64_t paths_ = 0;
   bool resuming_ = false;
   std::deque<destination> lives_;  // the last one answers
 };
