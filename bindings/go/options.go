@@ -48,6 +48,9 @@ type Options struct {
 
 	AllowUnauthenticated bool
 	AllowUnencrypted     bool
+	ReportDirectory      string // for the report that `atbus ls` reads; /dev/shm
+	NoReports            bool
+	NoBuiltInCommands    bool // commands of operators are not answered
 
 	MessageLimit     int // bytes; 64 KiB
 	FirstIdleTimeout time.Duration
@@ -161,6 +164,11 @@ func (o *Options) toC(t *texts) C.atbus_node_options {
 	to.certificate_authority = t.text(o.CertificateAuthority)
 	to.access = t.text(o.Access)
 	to.directory = t.text(o.Directory)
+	to.report_directory = t.text(o.ReportDirectory)
+	if o.NoReports {
+		to.report_directory = t.word("")
+	}
+	to.no_built_in_commands = flag(o.NoBuiltInCommands)
 	to.parents = t.array(o.Parents)
 	to.children = t.text(o.Children)
 	to.allow_unauthenticated = flag(o.AllowUnauthenticated)

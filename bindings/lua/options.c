@@ -86,6 +86,8 @@ static void check_names(lua_State* L) {
                                       "certificate_key",
                                       "access",
                                       "directory",
+                                      "report_directory",
+                                      "no_built_in_commands",
                                       "certificate_authority",
                                       "parent",
                                       "children",
@@ -140,6 +142,8 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   to->certificate_authority = text_option(L, "certificate_authority");
   to->access = text_option(L, "access");
   to->directory = text_option(L, "directory");
+  to->report_directory = text_option(L, "report_directory");
+  to->no_built_in_commands = flag_option(L, "no_built_in_commands");
   to->children = text_option(L, "children");
   to->allow_unauthenticated = flag_option(L, "allow_unauthenticated");
   to->allow_unencrypted = flag_option(L, "allow_unencrypted");

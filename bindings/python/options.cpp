@@ -46,6 +46,7 @@ bool set_text(atbus_node_options& to, const std::string& name, nb::handle value,
       {"certificate_authority", &to.certificate_authority},
       {"access", &to.access},
       {"directory", &to.directory},
+      {"report_directory", &to.report_directory},
       {"children", &to.children}};
   return set_one(places, name, [&] { return all.keep(value); });
 }
@@ -84,6 +85,7 @@ bool set_amount(atbus_node_options& to, const std::string& name, nb::handle valu
   const std::pair<const char*, int*> flags[] = {
       {"allow_unauthenticated", &to.allow_unauthenticated},
       {"allow_unencrypted", &to.allow_unencrypted},
+      {"no_built_in_commands", &to.no_built_in_commands},
       {"overflow", &to.overflow},
       {"restart", &to.restart}};
   return set_one(

@@ -185,6 +185,9 @@ typedef struct atbus_node_options {
   uint64_t sessions;           /**< disconnected nodes that are remembered */
   uint64_t clients;            /**< clients that may be connected; ATBUS_NONE: none */
   uint64_t requests;           /**< requests to one node that may wait */
+  const char*
+      report_directory;     /**< for the report that `atbus ls` reads; NULL: /dev/shm, "": none */
+  int no_built_in_commands; /**< not 0: commands of operators are not answered */
 } atbus_node_options;
 
 /** Sets all defaults. */

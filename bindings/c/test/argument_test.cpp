@@ -1,7 +1,9 @@
 // What C programs may get wrong: arguments, options, threads, forks.
 #include <sys/wait.h>
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "c_fixture.h"
@@ -52,6 +54,27 @@ TEST_F(CApi, LeavesNoTokenInMemory) {
   EXPECT_EQ(count_on_heap(mixed), 0U);
   EXPECT_EQ(atbus_node_set_tokens(one.self, tokens), ATBUS_OK) << atbus_last_error();
   EXPECT_EQ(count_on_heap(mixed), 0U);
+}
+
+TEST_F(CApi, ReportsUnlessItIsToldNotTo) {
+  const std::uint64_t id = 0x7000'0000'0000 + static_cast<std::uint64_t>(getpid());
+  const auto reports = [id] {
+    std::ostringstream prefix;
+    prefix << "atbus-node.0x" << std::hex << id << '-';
+    std::size_t found = 0;
+    for (const auto& one : std::filesystem::directory_iterator{"/dev/shm"})
+      found += one.path().filename().string().starts_with(prefix.str()) ? 1U : 0U;
+    return found;
+  };
+  {
+    const node one{id};
+    EXPECT_EQ(reports(), 1U);
+  }
+  atbus_node_options options;
+  atbus_node_options_init(&options);
+  options.report_directory = "";
+  const node one{id, &options};
+  EXPECT_EQ(reports(), 0U);
 }
 
 TEST_F(CApi, IsUsableInCallbacksUntilItIsFreed) {
