@@ -190,6 +190,7 @@ const std::vector<failing_entry>& rows() {
       row<&kernel_calls::openat>("openat", {EMFILE, ENFILE, ENOMEM, EACCES, ELOOP, EIO}),
       row<&kernel_calls::close>("close", {EIO, EINTR}),
       row<&kernel_calls::read>("read", {EIO, EINTR, EISDIR}),
+      row<&kernel_calls::pwrite>("pwrite", {ENOSPC, EINTR, EIO}),
       row<&kernel_calls::fstat>("fstat", {EIO, ENOMEM}),
       row<&kernel_calls::fstatat>("fstatat", {EIO, ENOMEM, EACCES}),
       row<&kernel_calls::fstatvfs>("fstatvfs", {EIO, ENOSYS}),

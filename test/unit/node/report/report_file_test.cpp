@@ -79,9 +79,11 @@ TEST_F(ReportFile, StaysWhenItsProcessIsKilled) {
 }
 
 TEST_F(ReportFile, OfTheLastDeadIncarnationStaysBesideThatOfTheNext) {
-  leave(1);
-  leave(2);
-  leave(3);
+  // The times of files are those of the kernel's last tick.
+  for (const std::uint64_t incarnation : {1U, 2U, 3U}) {
+    leave(incarnation);
+    std::this_thread::sleep_for(20ms);
+  }
   const auto next = make(4);
   EXPECT_EQ(directory_.files(),
             (std::vector<std::string>{"atbus-node.0x2a-0x3", "atbus-node.0x2a-0x4"}));
