@@ -163,7 +163,9 @@ class NodeWithoutReports : public ::testing::Test {
 TEST_F(NodeWithoutReports, MakesNoFile) {
   node quiet{1, node_options{}.report_directory("")};
   quiet.poll();
-  for (const auto& one : *list_node_reports())
+  const auto all = list_node_reports();
+  ASSERT_TRUE(all);
+  for (const auto& one : *all)
     EXPECT_NE(one.report.incarnation, quiet.incarnation());
 }
 
