@@ -51,8 +51,9 @@ void report_publisher::look(node_core& of) {
 std::chrono::nanoseconds report_publisher::longest_sleep(const node_core& of) const noexcept {
   if (file_ == nullptr)
     return std::chrono::nanoseconds{-1};
+  // Not before it is looked again: until then a poll writes nothing.
   const std::chrono::nanoseconds due =
-      of.progress() != progress_ ? look_at_ : written_at_ + idle_interval;
+      of.progress() != progress_ ? look_at_ : std::max(look_at_, written_at_ + idle_interval);
   return std::max(due - of.clock().now(), std::chrono::nanoseconds{0});
 }
 
