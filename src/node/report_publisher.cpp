@@ -44,7 +44,8 @@ void report_publisher::look(node_core& of) {
   }
   progress_ = progress;
   written_at_ = at;
-  interval_ = std::max(shortest_interval, (now() - begun) * share_of_time);
+  // It may have been interrupted: what is always so long gets there in a few steps.
+  interval_ = std::clamp((now() - begun) * share_of_time, shortest_interval, 2 * interval_);
   look_at_ = at + interval_;
 }
 
