@@ -267,7 +267,7 @@ class ATBUS_API node {
   /// Errors: no_route (no such route, and neither connect() nor the directory names that node),
   /// would_block (the queue is full; on_writable is called when there is room), not_connected (with
   /// overflow_policy::disconnect: the link was full and is broken off), message_too_large, closed,
-  /// not_supported (this node is a client), out_of_memory.
+  /// not_supported (this node is a client), denied (node_options::access), out_of_memory.
   status send(bus_id to, std::uint32_t type, bytes_view bytes) noexcept {
     std::byte* const at =
         direct_path_ != nullptr ? direct_path_->claim(to, type, bytes.size()) : nullptr;
@@ -320,7 +320,7 @@ class ATBUS_API node {
   /// is neither acknowledged nor repeated: a full link drops it (node_stats::relay_drops), and so
   /// does a node whose message_limit is lower (broadcast_drops). Errors: no_route (no link leads to
   /// any of them), would_block (none of the links has room), message_too_large, not_supported (this
-  /// node is a client), closed.
+  /// node is a client), denied (node_options::access), closed.
   status broadcast(const id_range& to, std::uint32_t type, bytes_view bytes);
   /// Broadcasts, and asks which nodes got the message. Once `timeout` has passed (0 or less: with
   /// the next poll), calls `reached` with the nodes that have confirmed the message. would_block

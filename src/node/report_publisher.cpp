@@ -44,15 +44,17 @@ void report_publisher::look(node_core& of) {
   }
   progress_ = progress;
   written_at_ = at;
-  interval_ = std::max(shortest_interval, (now() - begun) * share_of_time);
+  // It may have been interrupted: what is always so long gets there in a few steps.
+  interval_ = std::clamp((now() - begun) * share_of_time, shortest_interval, 2 * interval_);
   look_at_ = at + interval_;
 }
 
 std::chrono::nanoseconds report_publisher::longest_sleep(const node_core& of) const noexcept {
   if (file_ == nullptr)
     return std::chrono::nanoseconds{-1};
+  // Not before it is looked again: until then a poll writes nothing.
   const std::chrono::nanoseconds due =
-      of.progress() != progress_ ? look_at_ : written_at_ + idle_interval;
+      of.progress() != progress_ ? look_at_ : std::max(look_at_, written_at_ + idle_interval);
   return std::max(due - of.clock().now(), std::chrono::nanoseconds{0});
 }
 

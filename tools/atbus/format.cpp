@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "core/text.h"
+
 namespace atbus::tool {
 
 std::string grouped(std::uint64_t number) {
@@ -72,6 +74,12 @@ std::string date(std::uint64_t ns_since_1970) {
       std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts) == 0) {
     return "-";
   }
+  return text;
+}
+
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return !detail::is_printable(c); }, '?');
   return text;
 }
 

@@ -23,6 +23,8 @@ std::string scaled(double amount);
 std::string duration(std::chrono::nanoseconds time);
 // Nanoseconds since 1970 as "2026-03-01 12:00:00", local time; "-" for 0.
 std::string date(std::uint64_t ns_since_1970);
+// For a terminal: ? in the place of all that is not printable ASCII.
+std::string printable(std::string text);
 // "48 65 6c 6c 6f  |Hello|"
 std::string hex_dump(std::span<const std::byte> bytes);
 std::string hex(std::span<const std::byte> bytes);

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "atbus/format.h"
+
 namespace atbus::tool {
 namespace {
 
@@ -21,7 +23,7 @@ std::string sentence(errc code, const std::string& text) {
 
 std::string failure_text(const status& how, const command_reply& reply, const std::string& last) {
   if (!reply.values().empty())
-    return sentence(how.code(), fmt::format("{}", fmt::join(reply.values(), " ")));
+    return sentence(how.code(), printable(fmt::format("{}", fmt::join(reply.values(), " "))));
   return sentence(how.code(), how.text()) + (last.empty() ? "" : "\nbefore that: " + last);
 }
 
@@ -97,7 +99,7 @@ std::string node_client::request(std::uint32_t type, const std::string& text,
     answer_ = {std::string{one.text()}};
     failed_ = one ? "" : sentence(one.how().code(), one.how().text());
     if (!one && !one.bytes().empty())
-      failed_ += ": " + answer_.front();
+      failed_ += ": " + printable(answer_.front());
     client_.stop();
   });
   if (!sent)

@@ -27,6 +27,34 @@ void fail(command& asked, const std::string& why) {
   (void)asked.fail(why);
 }
 
+// A reply that is too long for one of the two nodes is tried with fewer peers.
+void reply_with(command& asked, node_report& all) {
+  std::size_t most = std::min(all.peers.size(), report_peers_max);
+  std::vector<std::byte> bytes;
+  while (true) {
+    all.peers.resize(most);
+    encode(all, 1, bytes);
+    const status sent =
+        asked.reply(std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (sent != errc::message_too_large)
+      return;
+    if (most == 0)
+      return fail(asked, "the message limit is too low for a report");
+    most /= 2;
+  }
+}
+
+// The answer of another node. Whoever asks may take less than this node does.
+void pass_on(command& asked, const command_reply& answer) {
+  const std::vector<std::string>& values = answer.values();
+  if (asked.reply(values) != errc::message_too_large)
+    return;
+  if (auto report = decode_report(as_bytes(values.front())))
+    reply_with(asked, *report);
+  else
+    fail(asked, "the answer is longer than a message to whoever asks");
+}
+
 }  // namespace
 
 bool built_in_commands::answer(command& asked) {
@@ -53,20 +81,7 @@ void built_in_commands::answer_report(command& asked) {
   report_(all);
   first = std::min(first, all.peers.size());
   all.peers.erase(all.peers.begin(), all.peers.begin() + static_cast<std::ptrdiff_t>(first));
-  // A reply that is too long for one of the two nodes is tried with fewer peers.
-  std::size_t most = std::min(all.peers.size(), report_peers_max);
-  std::vector<std::byte> bytes;
-  while (true) {
-    all.peers.resize(most);
-    encode(all, 1, bytes);
-    const status sent =
-        asked.reply(std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    if (sent != errc::message_too_large)
-      return;
-    if (most == 0)
-      return fail(asked, "the message limit is too low for a report");
-    most /= 2;
-  }
+  reply_with(asked, all);
 }
 
 void built_in_commands::answer_route(command& asked) {
@@ -105,7 +120,7 @@ void built_in_commands::ask_another(command& asked) {
   const status sent =
       ask_(*whom, question, timeout, [waiting](status how, const command_reply& reply) {
         if (how)
-          (void)waiting->reply(reply.values());
+          pass_on(*waiting, reply);
         else
           fail(*waiting, reply.values().empty() ? how.text() : std::string{reply.text()});
       });

@@ -233,6 +233,59 @@ TEST_F(NodesBehindAnAddress, PassOnNoOtherCommands) {
   EXPECT_NE(result.errors.find("atbus.ask takes"), std::string::npos) << result.errors;
 }
 
+// A node whose answers would change the terminal of whoever asks.
+class NodeOfControlCharacters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    node_ = child_process{[this]() -> int {
+      node one{7, node_options{}.report_directory("").built_in_commands(false)};
+      test::require(static_cast<bool>(one.listen(address_)), "listen");
+      one.on_command([](command& asked) {
+        if (asked.name() == "atbus.ping")
+          (void)asked.reply({"7", "1\x1b[2J"});
+        else if (asked.name() == "atbus.route")
+          (void)asked.reply({"link\x1b[2J", "9", "tcp\x9b\x32J", "\x1b]0;title\x07"});
+        else if (asked.name() == "atbus.ask")
+          (void)asked.reply({"9", "1"});
+        else
+          (void)asked.fail("no\x1b[2J");
+      });
+      one.on_request(1, [](request& asked) { (void)asked.fail("no\x1b[2J"); });
+      ready_->add();
+      while (true) {
+        one.poll();
+        usleep(100);
+      }
+    }};
+    ASSERT_TRUE(ready_->wait(1));
+  }
+  // Nothing but printable lines.
+  static void expect_printable(const std::string& text) {
+    for (const char c : text)
+      EXPECT_TRUE((c >= ' ' && c <= '~') || c == '\n') << static_cast<int>(c) << " in " << text;
+  }
+
+  test::scratch_directory directory_;
+  const std::string address_ = "unix://" + directory_.path() + "/socket";
+  test::shared<test::shared_counter> ready_;
+  child_process node_;
+};
+
+TEST_F(NodeOfControlCharacters, IsShownWithoutThem) {
+  for (const auto& [exit_code, arguments] :
+       {std::pair{0, std::vector<std::string>{"ping", address_, "--count", "1"}},
+        {0, {"trace", address_, "9"}},
+        {0, {"trace", address_, "9", "--json"}},
+        {1, {"show", "7", "--at", address_}},
+        {1, {"request", address_, "1"}}}) {
+    const command_result result = test::run_command(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.errors;
+    EXPECT_FALSE(result.output.empty() && result.errors.empty());
+    expect_printable(result.output);
+    expect_printable(result.errors);
+  }
+}
+
 TEST(NodeLife, IsSilentAfterThreeMissingReports) {
   node_report_file file;
   file.alive = true;

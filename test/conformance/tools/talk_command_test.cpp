@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "atbus/clock.hpp"
+#include "atbus/node_report.hpp"
 #include "atbus/talk/talk.h"
 #include "run_command.h"
 #include "scratch_directory.h"
@@ -56,6 +57,19 @@ TEST_F(Talk, ARequestHasTheBytesOfItsResponse) {
   const command_result ended = answering.finish(20s);
   EXPECT_EQ(ended.exit_code, 0) << ended.errors;
   EXPECT_EQ(ended.output, "0 what\n");
+}
+
+// No other process will have its id, and remove the report.
+TEST_F(Talk, ANodeOfARandomIdLeavesNoReport) {
+  running_command answering{{"reply", address_, "7"}};
+  const auto pid = static_cast<std::uint32_t>(answering.pid());
+  wait_for_socket();
+  answering.send_signal(SIGKILL);
+  (void)answering.finish(20s);
+  const auto all = list_node_reports();
+  ASSERT_TRUE(all) << all.error().text();
+  for (const node_report_file& one : *all)
+    EXPECT_NE(one.report.pid, pid) << one.path;
 }
 
 TEST_F(Talk, SaysThatNobodyListens) {

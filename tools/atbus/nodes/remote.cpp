@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atbus/bytes.hpp"
+#include "atbus/format.h"
 #include "node/report/report_format.h"
 
 namespace atbus::tool {
@@ -27,13 +28,20 @@ bus_id remote_nodes::first() {
 }
 
 std::vector<std::string> remote_nodes::ask(bus_id whom, std::vector<std::string> words) {
+  std::vector<std::string> values = ask_for_bytes(whom, std::move(words));
+  for (std::string& one : values)
+    one = printable(std::move(one));
+  return values;
+}
+
+std::vector<std::string> remote_nodes::ask_for_bytes(bus_id whom, std::vector<std::string> words) {
   if (whom != first())
     words.insert(words.begin(), {"atbus.ask", whom.to_string()});
   return client_.ask(words);
 }
 
 node_report remote_nodes::page_of(bus_id whom, std::size_t first_peer) {
-  const auto values = ask(whom, {"atbus.report", std::to_string(first_peer)});
+  const auto values = ask_for_bytes(whom, {"atbus.report", std::to_string(first_peer)});
   auto report = values.empty() ? result<node_report>{errc::malformed}
                                : detail::decode_report(as_bytes(values.front()));
   if (!report)

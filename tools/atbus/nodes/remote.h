@@ -16,7 +16,7 @@ class remote_nodes {
 
   // The id of the node at the address.
   [[nodiscard]] bus_id first();
-  // Asks that node; empty words: throws what is in the way, as node_client does.
+  // Asks that node: the values of its reply, printable. Throws what is in the way, as node_client does.
   std::vector<std::string> ask(bus_id whom, std::vector<std::string> words);
   // Its report, with all of its peers.
   [[nodiscard]] node_report report_of(bus_id whom);
@@ -25,6 +25,8 @@ class remote_nodes {
   [[nodiscard]] node_reports all();
 
  private:
+  // The values as they are.
+  std::vector<std::string> ask_for_bytes(bus_id whom, std::vector<std::string> words);
   node_report page_of(bus_id whom, std::size_t first_peer);
 
   node_client client_;

@@ -40,6 +40,13 @@ bus_id own_node_options::own_id() const {
   return bus_id{top | (std::uint64_t{random()} << 16) | (random() & 0xffff)};
 }
 
+node_options to_node_options(const own_node_options& from) {
+  node_options options = to_node_options(static_cast<const client_options&>(from));
+  if (from.id.empty())
+    options.report_directory("");
+  return options;
+}
+
 std::string listen_at(node& own, const std::string& address) {
   if (const error bad = own.fault(); !bad)
     throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());

@@ -25,6 +25,10 @@ struct own_node_options : client_options {
   [[nodiscard]] bus_id own_id() const;
 };
 
+// As of a client. Reports are made only under an id that was given: nothing would remove that of a random one
+// after the command was killed.
+node_options to_node_options(const own_node_options& from);
+
 // Lets the node listen there; returns what others dial. Throws why it can't.
 std::string listen_at(node& own, const std::string& address);
 // Text as it is; other bytes as \xNN, and a backslash as \\, so that a terminal is safe.

@@ -121,6 +121,38 @@ TEST_F(BuiltInCommands, ArePassedOn) {
   answer_to({"atbus.ask", "4", "atbus.ping"}, errc::command_failed);
 }
 
+// Whoever asks takes shorter messages than the nodes do.
+TEST_F(BuiltInCommands, ArePassedOnInParts) {
+  party three{net, 3};
+  party four{net, 4, plain().message_limit(4096)};
+  std::vector<std::unique_ptr<party>> others;
+  for (std::uint64_t id = 10; id != 50; ++id) {
+    others.push_back(std::make_unique<party>(net, id));
+    others.back()->connect(3);
+  }
+  two.connect(3);
+  four.connect(2);
+  ASSERT_TRUE(net.run_until(
+      [&] { return three.core().endpoints().size() == 41 && four.is_connected(2); }, 5s));
+  net.run_for(1s);
+  std::size_t seen = 0;
+  for (std::size_t parts = 0; seen < 41 && parts != 41; ++parts) {
+    told answer;
+    ASSERT_TRUE(four.node.user().command(
+        2, {"atbus.ask", "3", "atbus.report", std::to_string(seen)}, 10s, answer.write()));
+    four.node.wake();
+    net.run_for(1s);
+    ASSERT_EQ(answer.times, 1) << "no answer came";
+    ASSERT_EQ(answer.how.code(), errc::ok);
+    const node_report part = decoded(answer.values);
+    EXPECT_EQ(part.id, bus_id{3});
+    EXPECT_EQ(part.peers_in_all, 41U);
+    ASSERT_FALSE(part.peers.empty());
+    seen += part.peers.size();
+  }
+  EXPECT_EQ(seen, 41U);
+}
+
 // Who asked is gone when the answer comes, and so is the node that was asked.
 TEST_F(BuiltInCommands, ArePassedOnForNobody) {
   auto three = std::make_unique<party>(net, 3);
