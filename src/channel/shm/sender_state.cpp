@@ -476,6 +476,9 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};
   lane_slot& slot = *out_.slot();
+  // A living receiver that has dropped the lane does not read it any more. (Acquire: as in look_at_alert.)
+  if ((slot.alert.load(std::memory_order_acquire) & alert_quarantined) != 0)
+    (void)look_at_alert();
   // Seq_cst: pairs with receiver_state::take_over_lane, through the kernel's lock. A receiver that opens
   // takes its lock and then reads `withdrawn`; this sender sets it and then queries the lock. At least one of
   // them sees the other.

@@ -196,6 +196,22 @@ TEST_F(LaneUser, GivesBackWhatADroppedLaneHolds) {
   EXPECT_EQ(poll(), text_list{"five"});
 }
 
+TEST_F(LaneUser, GivesADroppedLaneBackToASenderThatHasNotLooked) {
+  open_receiver();
+  sender out = open_sender();
+  for (const char* text : {"one", "two"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  in->drop(out.lane());
+  text_list back;
+  const auto taken = out.take_back([&](bytes_view message, errc outcome) {
+    EXPECT_EQ(outcome, errc::not_delivered);
+    back.emplace_back(as_text(message));
+  });
+  ASSERT_TRUE(taken) << taken.error().text();
+  EXPECT_EQ(back, (text_list{"one", "two"}));
+  EXPECT_EQ(poll(), text_list{});
+}
+
 TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
   open_receiver();
   sender out = open_sender();
