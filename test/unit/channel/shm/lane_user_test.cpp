@@ -212,6 +212,18 @@ TEST_F(LaneUser, GivesADroppedLaneBackToASenderThatHasNotLooked) {
   EXPECT_EQ(poll(), text_list{});
 }
 
+// The sender may have ended, and its lane may be free, before the program drops it.
+TEST_F(LaneUser, CanNotDropAnUnusedLane) {
+  open_receiver();
+  in->drop(0);
+  in->drop(1);
+  poll();
+  auto out = sender::open("shm://lane-user", {.directory = directory.path()});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  EXPECT_EQ(poll(), text_list{"one"});
+}
+
 TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
   open_receiver();
   sender out = open_sender();
