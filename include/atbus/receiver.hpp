@@ -154,7 +154,7 @@ class ATBUS_API receiver {
   void resume(std::uint32_t lane) noexcept;
   /// Delivers no more messages of the lane's present sender. The sender gets `quarantined` (from
   /// its second send after this, or from look), and its take_back returns the messages that were
-  /// not delivered. The lane is free again when the sender has ended.
+  /// not delivered. The lane is free again when the sender has ended. No effect if it has none.
   void drop(std::uint32_t lane) noexcept;
 
   /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -486,6 +487,11 @@ result<dialled_socket> dial_socket(const socket_address& to, const std::string& 
   if (errno != EINPROGRESS && errno != EINTR)
     return dial_error(text, errno);
   return dialled;
+}
+
+bool is_answered(int fd) noexcept {
+  pollfd interest{.fd = fd, .events = POLLOUT, .revents = 0};
+  return ::poll(&interest, 1, 0) == 1;
 }
 
 error dial_result(int fd, const std::string& text) noexcept {

@@ -110,6 +110,8 @@ struct dialled_socket {
 // system_error.
 [[nodiscard]] result<dialled_socket> dial_socket(const socket_address& to, const std::string& text,
                                                  const stream_options& options) noexcept;
+// Whether it is writable: dial_result tells what became of it.
+[[nodiscard]] bool is_answered(int fd) noexcept;
 // What became of it; to be asked once it is writable.
 [[nodiscard]] error dial_result(int fd, const std::string& text) noexcept;
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "system/fork_guard.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -40,7 +41,9 @@ void bio_method_free::operator()(bio_method_st* method) const noexcept {
 }
 
 bio_method tls_wire::make_method() noexcept {
-  const int index = BIO_get_new_index();
+  const fork_pause no_fork;  // no child inherits the static half made
+  // OpenSSL has 127 indexes for a whole process, and since 3.3 refuses further ones: all contexts share one.
+  static const int index = BIO_get_new_index();
   if (index == -1)
     return nullptr;
   bio_method made{BIO_meth_new(index | BIO_TYPE_SOURCE_SINK, "atbus tls wire")};

@@ -126,6 +126,9 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     case phase::resolving:
       return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::connecting:
+      // An answer that came in time counts, however late the program looks for it.
+      if (is_answered(c.link->descriptor()))
+        return ready(c, EPOLLOUT);
       return no_answer(c,
                        error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::linked:

@@ -258,6 +258,11 @@ bool receiver_state::reactivate(const std::vector<lane_reader*>& parked) noexcep
 
 // --- orphans
 
+bool receiver_state::is_in_use(const lane_reader& lane) noexcept {
+  return lane.adopted || lane.quarantined || lane.skipped ||
+         lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0;
+}
+
 void receiver_state::look_at_everything() noexcept {
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
     lane_reader& lane = lanes_[i];
@@ -279,15 +284,13 @@ void receiver_state::look_at_everything() noexcept {
     }
     if (lane.slot->request.load(std::memory_order_acquire) != 0)
       answer_request(lane);
-    const bool in_use = lane.adopted || lane.quarantined || lane.skipped ||
-                        lane.slot->reserved_bytes.load(std::memory_order_relaxed) != 0;
     const bool connected = bell_.has_connection(i);
     const bool ended = bell_.take_ended(i);
     if (connected)
       lane.dying_until = std::chrono::nanoseconds{0};
     else if (ended)
       lane.dying_until = coarse_now() + dying_time;
-    const bool orphan = in_use && !connected;
+    const bool orphan = is_in_use(lane) && !connected;
     if (orphan != lane.orphan)
       orphans_ += orphan ? 1 : std::size_t(-1);
     lane.orphan = orphan;
@@ -447,7 +450,8 @@ void receiver_state::resume_lane(std::uint32_t index) noexcept {
 
 void receiver_state::drop_lane(std::uint32_t index) noexcept {
   lane_reader* const lane = find_lane(index);
-  if (lane == nullptr || lane->quarantined)
+  // An unused lane has no sender whose end would free it again.
+  if (lane == nullptr || lane->quarantined || !is_in_use(*lane))
     return;
   stop_reading(*lane, quarantine_dropped);
   remove_inactive();

@@ -85,6 +85,8 @@ class receiver_state final : public receiver_core, public fork_guard {
   bool barrier() noexcept;
   [[nodiscard]] bool every_sender_fences() const noexcept;
 
+  // Whether a sender has the lane, or had it and the lane is not reset yet.
+  [[nodiscard]] static bool is_in_use(const lane_reader& lane) noexcept;
   // Frees drained lanes whose senders are gone.
   void free_orphans() noexcept;
   void look_for_orphans() noexcept;

@@ -168,7 +168,14 @@ void sender_state::connect_bell() noexcept {
     bell_watched_ = watch(bell_.descriptor());
     return;
   }
-  const bool connected = bell_.connect(segment_.name, lane_);
+  bool connected = bell_.connect(segment_.name, lane_);
+  // The name of a removed segment, and with it the bell, may be another segment's by now, where this lane is
+  // another sender's. The process that removed this one set the alert first.
+  if (connected && (out_.slot()->alert.load(std::memory_order_acquire) & alert_retired) != 0) {
+    bell_.close();
+    connected = false;
+    errno = ENOENT;
+  }
   // The bell exists but did not accept the connection: no event will report a change.
   bell_busy_ = !connected && errno != ENOENT && errno != ECONNREFUSED;
   bell_watched_ = connected && watch(bell_.descriptor());
@@ -469,6 +476,9 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   if (condition_ == condition::closed || condition_ == condition::forked)
     return error{usable()};
   lane_slot& slot = *out_.slot();
+  // A living receiver that has dropped the lane does not read it any more. (Acquire: as in look_at_alert.)
+  if ((slot.alert.load(std::memory_order_acquire) & alert_quarantined) != 0)
+    (void)look_at_alert();
   // Seq_cst: pairs with receiver_state::take_over_lane, through the kernel's lock. A receiver that opens
   // takes its lock and then reads `withdrawn`; this sender sets it and then queries the lock. At least one of
   // them sees the other.
@@ -499,8 +509,7 @@ result<std::size_t> sender_state::take_back(const std::function<void(bytes_view,
   test_hook(step::withdrawn_cut);
   // Release: a receiver that reads 0 here also sees the new tail.
   slot.withdrawn.store(0, std::memory_order_release);
-  // A receiver that opened meanwhile has skipped this lane. The name of a removed segment, and with it the bell,
-  // may be another segment's by now.
+  // A receiver that opened meanwhile has skipped this lane. A removed segment has none.
   if (condition_ != condition::retired)
     rouse_receiver();
   if (alive)

@@ -1,5 +1,8 @@
 // Sessions that are made with shared secrets.
 #include "tls/tls_secret.h"
+
+#include <openssl/bio.h>
+
 #include "test.h"
 #include "tls_pair.h"
 
@@ -15,6 +18,15 @@ TEST(TlsSecret, MakesASessionOverASocketPair) {
   EXPECT_EQ(pair.client->cipher().substr(0, 4), "TLS_");
   EXPECT_EQ(carry(*pair.client, pair.sockets[0], *pair.server, pair.sockets[1], "there"), "there");
   EXPECT_EQ(carry(*pair.server, pair.sockets[1], *pair.client, pair.sockets[0], "back"), "back");
+}
+
+// OpenSSL has 127 indexes for a whole process. Since 3.3 it refuses further ones.
+TEST(TlsSecret, ContextsTakeNoIndexOfOpenSslEach) {
+  (void)secret_context({first_secret});
+  const int before = BIO_get_new_index();
+  for (int i = 0; i != 3; ++i)
+    (void)secret_context({first_secret});
+  EXPECT_EQ(BIO_get_new_index(), before + 1);
 }
 
 TEST(TlsSecret, MakesASessionOverTcp) {

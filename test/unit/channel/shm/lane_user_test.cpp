@@ -196,6 +196,34 @@ TEST_F(LaneUser, GivesBackWhatADroppedLaneHolds) {
   EXPECT_EQ(poll(), text_list{"five"});
 }
 
+TEST_F(LaneUser, GivesADroppedLaneBackToASenderThatHasNotLooked) {
+  open_receiver();
+  sender out = open_sender();
+  for (const char* text : {"one", "two"})
+    ASSERT_TRUE(out.send(as_bytes(text)));
+  in->drop(out.lane());
+  text_list back;
+  const auto taken = out.take_back([&](bytes_view message, errc outcome) {
+    EXPECT_EQ(outcome, errc::not_delivered);
+    back.emplace_back(as_text(message));
+  });
+  ASSERT_TRUE(taken) << taken.error().text();
+  EXPECT_EQ(back, (text_list{"one", "two"}));
+  EXPECT_EQ(poll(), text_list{});
+}
+
+// The sender may have ended, and its lane may be free, before the program drops it.
+TEST_F(LaneUser, CanNotDropAnUnusedLane) {
+  open_receiver();
+  in->drop(0);
+  in->drop(1);
+  poll();
+  auto out = sender::open("shm://lane-user", {.directory = directory.path()});
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  EXPECT_EQ(poll(), text_list{"one"});
+}
+
 TEST_F(LaneUser, KeepsALaneDroppedForASuccessor) {
   open_receiver();
   sender out = open_sender();

@@ -42,6 +42,19 @@ TEST(TakeBack, OnlyTheMessageOfTheDeadHandlerIsInDoubtFork) {
   EXPECT_EQ(take_back(), (outcomes{{"three", errc::not_delivered}}));
 }
 
+// Whether the first lane of shm://inbox becomes free while its receiver polls.
+bool becomes_free(receiver& inbox, const std::string& directory) {
+  const auto is_free = [&] {
+    const auto report = inspect_segment("inbox", directory);
+    return report && report->lanes.at(0).state == lane_state::unused;
+  };
+  for (const auto end = now() + 5s; !is_free() && now() < end;) {
+    (void)inbox.wait(1ms);
+    inbox.poll([](bytes_view) {});
+  }
+  return is_free();
+}
+
 // The bell of that name belongs to the next segment, whose lane is another sender's.
 TEST(TakeBack, OfARemovedSegmentDoesNotHoldALaneOfTheNextOne) {
   const test::scratch_directory directory;
@@ -63,15 +76,33 @@ TEST(TakeBack, OfARemovedSegmentDoesNotHoldALaneOfTheNextOne) {
   (void)inbox->wait(0ns);
   inbox->poll([](bytes_view) {});
   other->close();
-  const auto is_free = [&] {
-    const auto report = inspect_segment("inbox", directory.path());
-    return report && report->lanes.at(0).state == lane_state::unused;
-  };
-  for (const auto end = now() + 5s; !is_free() && now() < end;) {
-    (void)inbox->wait(1ms);
-    inbox->poll([](bytes_view) {});
+  EXPECT_TRUE(becomes_free(*inbox, directory.path()));
+}
+
+// As above, by a sender that has noticed nothing: not the next receiver, and not the removal.
+TEST(TakeBack, OfASegmentThatWasTakenOverAndRemovedDoesNotHoldALaneOfTheNextOne) {
+  const test::scratch_directory directory;
+  ASSERT_TRUE(receiver::open("shm://inbox", {.directory = directory.path()}));
+  auto out = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(out);
+  ASSERT_TRUE(out->send(as_bytes("kept")));
+  {
+    auto removed = receiver::open("shm://inbox", {.directory = directory.path()});
+    ASSERT_TRUE(removed) << removed.error().text();
+    ASSERT_TRUE(removed->remove());
   }
-  EXPECT_TRUE(is_free());
+  auto inbox = receiver::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  auto other = sender::open("shm://inbox", {.directory = directory.path()});
+  ASSERT_TRUE(other);
+  ASSERT_EQ(other->lane(), out->lane());
+  const auto back = out->take_back([](bytes_view, errc) {});
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(*back, 1U);
+  (void)inbox->wait(0ns);
+  inbox->poll([](bytes_view) {});
+  other->close();
+  EXPECT_TRUE(becomes_free(*inbox, directory.path()));
 }
 
 // Without it, the lane would stay withdrawn, and no later receiver would read it.
