@@ -223,15 +223,16 @@ class node_options {
   }
 
   /// The directory for the file in which this node reports on itself to operators (doc/operations.md,
-  /// "Reports"): `atbus ls`, `atbus show` and `atbus top` read it. Empty: no reports. Default: /dev/shm.
+  /// "Reports"), for the commands atbus ls, atbus show and atbus top. Empty: no reports. Default:
+  /// /dev/shm.
   node_options& report_directory(std::string directory) {
     report_directory_ = std::move(directory);
     return *this;
   }
 
-  /// Whether this node answers commands whose names begin with `atbus.` itself (doc/operations.md, "Asking
-  /// a node"): `atbus ping`, `atbus trace` and `atbus show --at` use them. On (the default); access rules
-  /// hold for them too. Off: they are commands like all others.
+  /// Whether this node itself answers the commands whose names begin with "atbus.": those of operators
+  /// (doc/operations.md, "Asking a node"). On (the default); access rules hold for them too. Off: they
+  /// are commands like all others.
   node_options& built_in_commands(bool answer) {
     built_in_commands_ = answer;
     return *this;
