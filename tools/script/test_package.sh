@@ -46,7 +46,7 @@ make_clean_root() {
 # Runs a command in the root, with /proc. The mount goes with the command.
 inside() {
   # shellcheck disable=SC2016  # of the inner shell
-  unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$@"' - "$work/root" \
+  unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$@"' - "$work/system" \
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@" </dev/null
 }
 
@@ -54,15 +54,15 @@ test_in_clean_root() {
   heading "the packages in a clean root"
   mkdir -p "$kept/archives"
   [ -f "$kept/root.tar" ] || make_clean_root
-  mkdir -p "$work/root"
-  tar -xf "$kept/root.tar" -C "$work/root"
-  cp /etc/resolv.conf "$work/root/etc/resolv.conf"
-  cp "$kept"/archives/*.deb "$work/root/var/cache/apt/archives/" 2>/dev/null || true
-  mkdir "$work/root/package_test"
-  cp -r "$root/test/package" "$work/root/package_test/test"
-  cp "$packages"/*.deb "$work/root/package_test/"
+  mkdir -p "$work/system"
+  tar -xf "$kept/root.tar" -C "$work/system"
+  cp /etc/resolv.conf "$work/system/etc/resolv.conf"
+  cp "$kept"/archives/*.deb "$work/system/var/cache/apt/archives/" 2>/dev/null || true
+  mkdir "$work/system/package_test"
+  cp -r "$root/test/package" "$work/system/package_test/test"
+  cp "$packages"/*.deb "$work/system/package_test/"
   inside sh /package_test/test/debian/install.sh
-  cp "$work/root"/var/cache/apt/archives/*.deb "$kept/archives/"
+  cp "$work/system"/var/cache/apt/archives/*.deb "$kept/archives/"
   inside sh /package_test/test/debian/use.sh /package_test/test "$version"
   inside sh /package_test/test/debian/remove.sh
 }
@@ -72,11 +72,11 @@ test_unpacked() {
   say "no root rights, no mmdebstrap or no mounts: what the packages depend on is not tested"
   local package libraries
   for package in "$packages"/*.deb; do
-    dpkg-deb -x "$package" "$work/root"
+    dpkg-deb -x "$package" "$work/system"
   done
-  libraries=$work/root/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
-  PATH=$work/root/usr/bin:/usr/bin:/bin LD_LIBRARY_PATH=$libraries PKG_CONFIG_PATH=$libraries/pkgconfig \
-    CMAKE_PREFIX_PATH=$work/root/usr PYTHONPATH=$work/root/usr/lib/python3/dist-packages \
+  libraries=$work/system/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
+  PATH=$work/system/usr/bin:/usr/bin:/bin LD_LIBRARY_PATH=$libraries PKG_CONFIG_PATH=$libraries/pkgconfig \
+    CMAKE_PREFIX_PATH=$work/system/usr PYTHONPATH=$work/system/usr/lib/python3/dist-packages \
     PYTHONDONTWRITEBYTECODE=1 \
     sh "$root/test/package/debian/use.sh" "$root/test/package" "$version"
 }

@@ -22,7 +22,7 @@ inline std::string new_address() {
   return "unix://@atbus-c-" + std::to_string(getpid()) + "-" + std::to_string(++count);
 }
 
-// A node that writes down what it is told.
+// A node, and a record of what its callbacks got.
 class node {
  public:
   explicit node(std::uint64_t id, const atbus_node_options* options = nullptr) {
