@@ -157,7 +157,7 @@ class NodesBehindAnAddress : public ::testing::Test {
         if (parent.report().peers.size() == 3 && asked.parent() != bus_id{} &&
             silent.parent() != bus_id{} && last.parent() != bus_id{})
           ready_->add();
-        usleep(100);
+        (void)parent.wait(1ms);
       }
     }};
     ASSERT_TRUE(ready_->wait(1));
@@ -254,7 +254,7 @@ class NodeOfControlCharacters : public ::testing::Test {
       ready_->add();
       while (true) {
         one.poll();
-        usleep(100);
+        (void)one.wait(1s);
       }
     }};
     ASSERT_TRUE(ready_->wait(1));

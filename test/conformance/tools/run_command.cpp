@@ -115,6 +115,16 @@ bool running_command::children_have_worked(std::chrono::seconds deadline) const 
   return false;
 }
 
+bool running_command::has_said(std::string_view text, std::chrono::seconds deadline) const {
+  const auto end = clock::now() + deadline;
+  while (read_file(errors_path_).find(text) == std::string::npos) {
+    if (clock::now() > end)
+      return false;
+    std::this_thread::sleep_for(step);
+  }
+  return true;
+}
+
 void running_command::send_signal(int signal) const {
   kill(pid_, signal);
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace atbus::test {
@@ -31,6 +32,8 @@ class running_command {
   // True once its children have used half a second of CPU time: they are in the midst of their
   // work.
   bool children_have_worked(std::chrono::seconds deadline) const;
+  // True once that text is on its standard error.
+  bool has_said(std::string_view text, std::chrono::seconds deadline) const;
   void send_signal(int signal) const;
   // Waits for the end; after the deadline the command is killed.
   command_result finish(std::chrono::seconds deadline);

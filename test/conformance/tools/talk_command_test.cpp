@@ -20,19 +20,13 @@ using test::running_command;
 
 class Talk : public ::testing::Test {
  protected:
-  // A listening command: once it has said so.
-  void wait_for_socket() const {
-    const auto end = now() + 20s;
-    while (access((directory_.path() + "/socket").c_str(), F_OK) != 0 && now() < end)
-      std::this_thread::sleep_for(1ms);
-  }
   test::scratch_directory directory_;
   std::string address_ = "unix://" + directory_.path() + "/socket";
 };
 
 TEST_F(Talk, AMessageIsSentAndPrinted) {
   running_command listening{{"listen", address_, "--id", "0x99", "--count", "2"}};
-  wait_for_socket();
+  ASSERT_TRUE(listening.has_said(" at unix://", 20s));
   const command_result first = run_command({"send", address_, "7", "hello \\ world", "--id", "5"});
   EXPECT_EQ(first.exit_code, 0) << first.errors;
   const command_result second = run_command({"send", address_, "8", "\x1b[2J"});
@@ -46,7 +40,7 @@ TEST_F(Talk, AMessageIsSentAndPrinted) {
 
 TEST_F(Talk, ARequestHasTheBytesOfItsResponse) {
   running_command answering{{"reply", address_, "7", "--echo"}};
-  wait_for_socket();
+  ASSERT_TRUE(answering.has_said(" at unix://", 20s));
   const command_result asked = run_command({"request", address_, "7", "what"});
   EXPECT_EQ(asked.exit_code, 0) << asked.errors;
   EXPECT_EQ(asked.output, "what");
@@ -63,7 +57,7 @@ TEST_F(Talk, ARequestHasTheBytesOfItsResponse) {
 TEST_F(Talk, ANodeOfARandomIdLeavesNoReport) {
   running_command answering{{"reply", address_, "7"}};
   const auto pid = static_cast<std::uint32_t>(answering.pid());
-  wait_for_socket();
+  ASSERT_TRUE(answering.has_said(" at unix://", 20s));
   answering.send_signal(SIGKILL);
   (void)answering.finish(20s);
   const auto all = list_node_reports();

@@ -55,6 +55,22 @@ bool becomes_free(receiver& inbox, const std::string& directory) {
   return is_free();
 }
 
+// The next segment of that name has another sender in the same lane: it is free once that one ends.
+void take_back_beside_another(sender& out, const std::string& directory) {
+  auto inbox = receiver::open("shm://inbox", {.directory = directory});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  auto other = sender::open("shm://inbox", {.directory = directory});
+  ASSERT_TRUE(other);
+  ASSERT_EQ(other->lane(), out.lane());
+  const auto back = out.take_back([](bytes_view, errc) {});
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(*back, 1U);
+  (void)inbox->wait(0ns);
+  inbox->poll([](bytes_view) {});
+  other->close();
+  EXPECT_TRUE(becomes_free(*inbox, directory));
+}
+
 // The bell of that name belongs to the next segment, whose lane is another sender's.
 TEST(TakeBack, OfARemovedSegmentDoesNotHoldALaneOfTheNextOne) {
   const test::scratch_directory directory;
@@ -65,18 +81,7 @@ TEST(TakeBack, OfARemovedSegmentDoesNotHoldALaneOfTheNextOne) {
   ASSERT_TRUE(out->send(as_bytes("kept")));
   ASSERT_TRUE(removed->remove());
   out->finish_sleep();  // sees the end of its bell
-  auto inbox = receiver::open("shm://inbox", {.directory = directory.path()});
-  ASSERT_TRUE(inbox) << inbox.error().text();
-  auto other = sender::open("shm://inbox", {.directory = directory.path()});
-  ASSERT_TRUE(other);
-  ASSERT_EQ(other->lane(), out->lane());
-  const auto back = out->take_back([](bytes_view, errc) {});
-  ASSERT_TRUE(back) << back.error().text();
-  EXPECT_EQ(*back, 1U);
-  (void)inbox->wait(0ns);
-  inbox->poll([](bytes_view) {});
-  other->close();
-  EXPECT_TRUE(becomes_free(*inbox, directory.path()));
+  take_back_beside_another(*out, directory.path());
 }
 
 // As above, by a sender that has noticed nothing: not the next receiver, and not the removal.
@@ -91,18 +96,7 @@ TEST(TakeBack, OfASegmentThatWasTakenOverAndRemovedDoesNotHoldALaneOfTheNextOne)
     ASSERT_TRUE(removed) << removed.error().text();
     ASSERT_TRUE(removed->remove());
   }
-  auto inbox = receiver::open("shm://inbox", {.directory = directory.path()});
-  ASSERT_TRUE(inbox) << inbox.error().text();
-  auto other = sender::open("shm://inbox", {.directory = directory.path()});
-  ASSERT_TRUE(other);
-  ASSERT_EQ(other->lane(), out->lane());
-  const auto back = out->take_back([](bytes_view, errc) {});
-  ASSERT_TRUE(back) << back.error().text();
-  EXPECT_EQ(*back, 1U);
-  (void)inbox->wait(0ns);
-  inbox->poll([](bytes_view) {});
-  other->close();
-  EXPECT_TRUE(becomes_free(*inbox, directory.path()));
+  take_back_beside_another(*out, directory.path());
 }
 
 // Without it, the lane would stay withdrawn, and no later receiver would read it.
