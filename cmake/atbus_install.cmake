@@ -58,6 +58,16 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc ${PROJECT_BINARY_DIR}/gen
 
 if(TARGET atbus_command)
   install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)
+  install(
+    DIRECTORY ${PROJECT_SOURCE_DIR}/packaging/relay/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/atbus-tools/examples
+    COMPONENT atbus_command)
+endif()
+if(ATBUS_BUILD_MAN_PAGES AND TARGET atbus_command)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+          COMPONENT atbus_command)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/completion/
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT atbus_command)
 endif()
 
 # An instrumented build has no such library.

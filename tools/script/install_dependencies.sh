@@ -59,6 +59,8 @@ LuaJIT, its headers|has_library luajit 2.0|libluajit-5.1-dev|the Lua module
 Go 1.19|has_go|golang-go|the Go package
 GCC, for the race detector of Go|has_command gcc|gcc|tests of the Go package
 dpkg-shlibdeps|has_command dpkg-shlibdeps|dpkg-dev|Debian packages
+help2man|has_command help2man|help2man|man pages of the Debian packages
+man|has_command man|man-db|tests of the man pages
 mmdebstrap|has_command mmdebstrap|mmdebstrap|tests of the Debian packages
 lintian|has_command lintian|lintian|tests of the Debian packages
 abidw|has_command abidw|abigail-tools|binary interface of libatbus_c

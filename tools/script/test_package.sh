@@ -31,6 +31,24 @@ check_with_lintian() {
   lintian --allow-root --fail-on error "$packages"/*.deb
 }
 
+# Each page is one that readers and indexes of pages understand.
+check_man_pages() {
+  heading "the man pages, and the completion of bash"
+  if ! command -v man >/dev/null; then
+    say "man is not installed: skipped"
+    return
+  fi
+  local page problems
+  dpkg-deb -x "$packages"/atbus-tools_*.deb "$work/tools"
+  bash -c '. "$1/usr/share/bash-completion/completions/atbus" && complete -p atbus' - "$work/tools"
+  for page in "$work"/tools/usr/share/man/man1/*.gz; do
+    problems=$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
+    [ -z "$problems" ] || fail "$page: $problems"
+    LC_ALL=C.UTF-8 lexgrog "$page" >/dev/null || fail "$page has no name and summary"
+  done
+  find "$work/tools" -name '*.1.gz' | wc -l
+}
+
 # The same release as this machine, from where apt gets it.
 make_clean_root() {
   local VERSION_CODENAME='' mirror
@@ -85,6 +103,7 @@ version=$(sed -n '1s/^atbus (\(.*\)-.*/\1/p' "$root/packaging/debian/changelog")
 check_with_lintian
 rm -rf "$work"
 mkdir -p "$work"
+check_man_pages
 if [ "$(id -u)" -eq 0 ] && command -v mmdebstrap >/dev/null && unshare --mount true 2>/dev/null; then
   test_in_clean_root
 else

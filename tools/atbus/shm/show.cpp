@@ -191,7 +191,8 @@ void show(const show_options& options) {
 }  // namespace
 
 void common_options::add_to(CLI::App& command) {
-  command.add_option("--directory", directory, "where the segments lie")->capture_default_str();
+  command.add_option("--directory", directory, "where segments and reports lie")
+      ->capture_default_str();
   command.add_flag("--json", json, "for programs");
 }
 
