@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "atbus/bus_id.hpp"
 #include "atbus/bytes.hpp"
 #include "atbus/status.hpp"
+#include "atbus/trace_context.hpp"
 
 namespace atbus {
 
@@ -15,14 +17,16 @@ namespace atbus {
 /// returns; copy the bytes to keep them.
 class message {
  public:
-  /// Made by nodes. A program makes one to test its own handlers. `bytes` are not copied.
-  message(bus_id source, bus_id destination, std::uint32_t type, bytes_view bytes,
-          bool redelivered) noexcept
+  /// Made by nodes. A program makes one to test its own handlers. `bytes` are not copied. `traced`: a
+  /// trace context (trace_context::write) follows them in memory.
+  message(bus_id source, bus_id destination, std::uint32_t type, bytes_view bytes, bool redelivered,
+          bool traced = false) noexcept
       : source_(source),
         destination_(destination),
         bytes_(bytes),
         type_(type),
-        redelivered_(redelivered) {}
+        redelivered_(redelivered),
+        traced_(traced) {}
 
   /// The node that sent the message.
   [[nodiscard]] bus_id source() const noexcept { return source_; }
@@ -36,6 +40,11 @@ class message {
   [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }
   /// True if an earlier incarnation of this node may have handled it.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
+  /// The trace context that it was sent with; nothing: without one.
+  [[nodiscard]] std::optional<trace_context> trace() const noexcept {
+    return traced_ ? std::optional{trace_context::read(bytes_.data() + bytes_.size())}
+                   : std::nullopt;
+  }
 
  private:
   bus_id source_;
@@ -43,6 +52,7 @@ class message {
   bytes_view bytes_;
   std::uint32_t type_;
   bool redelivered_;
+  bool traced_;
 };
 
 /// Reports an accepted message that was not delivered, or whose outcome is unknown. Valid until the

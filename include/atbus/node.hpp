@@ -290,6 +290,14 @@ class ATBUS_API node {
               delivery_policy policy) noexcept {
     return send(to, type, as_bytes(text), policy);
   }
+  /// Sends with a trace context; see trace_context.hpp. The payload may have message_limit -
+  /// trace_context::size bytes.
+  status send(bus_id to, std::uint32_t type, bytes_view bytes, const trace_context& trace) noexcept;
+  /// Sends the text with a trace context.
+  status send(bus_id to, std::uint32_t type, std::string_view text,
+              const trace_context& trace) noexcept {
+    return send(to, type, as_bytes(text), trace);
+  }
   /// Accepts a copy of the value, as send of its bytes does; see typed.hpp. Also: what its codec
   /// throws.
   template <typed_message T>
@@ -364,10 +372,16 @@ class ATBUS_API node {
                          std::function<void(const response&)> call) {
     return request(to, type, as_bytes(text), timeout, std::move(call));
   }
+  /// A request with a trace context; see trace_context.hpp. The payload may be trace_context::size bytes
+  /// shorter.
+  request_handle request(bus_id to, std::uint32_t type, bytes_view bytes,
+                         std::chrono::nanoseconds timeout, const trace_context& trace,
+                         std::function<void(const response&)> call);
   /// The same for coroutines: `co_await node.request(...)` gives a kept_response. The bytes must be
   /// valid until the coroutine waits.
-  [[nodiscard]] request_awaitable request(bus_id to, std::uint32_t type, bytes_view bytes,
-                                          std::chrono::nanoseconds timeout) noexcept;
+  [[nodiscard]] request_awaitable request(
+      bus_id to, std::uint32_t type, bytes_view bytes, std::chrono::nanoseconds timeout,
+      const std::optional<trace_context>& trace = std::nullopt) noexcept;
   /// The same with a text.
   [[nodiscard]] request_awaitable request(bus_id to, std::uint32_t type, std::string_view text,
                                           std::chrono::nanoseconds timeout) noexcept {

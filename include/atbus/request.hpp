@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -37,6 +38,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/detail/export.hpp"
 #include "atbus/status.hpp"
+#include "atbus/trace_context.hpp"
 
 namespace atbus {
 
@@ -251,6 +253,8 @@ class ATBUS_API request {
   [[nodiscard]] std::string_view text() const noexcept { return as_text(bytes_); }
   /// True if an earlier incarnation of this node may have handled it.
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
+  /// The trace context that it was sent with; nothing: without one.
+  [[nodiscard]] const std::optional<trace_context>& trace() const noexcept { return trace_; }
   /// When the asking node stops waiting, on the node's clock. If that node is on another host, the
   /// time the request was under way is not known, so this may be later by as much.
   [[nodiscard]] std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
@@ -313,6 +317,7 @@ class ATBUS_API request {
   bytes_view bytes_;
   std::uint32_t type_ = 0;
   bool redelivered_ = false;
+  std::optional<trace_context> trace_;
   bool cancelled_ = false;
   bool closed_ = false;  // its node has ended
   // Once it was moved out of its handler: in the list of those, so that a cancel finds it.
@@ -338,14 +343,16 @@ class ATBUS_API request_awaitable {
  private:
   friend class node;
   request_awaitable(detail::node_core* core, bus_id to, std::uint32_t type, bytes_view bytes,
-                    std::chrono::nanoseconds timeout) noexcept
-      : core_(core), to_(to), type_(type), bytes_(bytes), timeout_(timeout) {}
+                    std::chrono::nanoseconds timeout,
+                    const std::optional<trace_context>& trace) noexcept
+      : core_(core), to_(to), type_(type), bytes_(bytes), timeout_(timeout), trace_(trace) {}
 
   detail::node_core* core_;
   bus_id to_;
   std::uint32_t type_;
   bytes_view bytes_;
   std::chrono::nanoseconds timeout_;
+  std::optional<trace_context> trace_;
   request_handle sent_;
   bool waits_ = false;
   kept_response result_;

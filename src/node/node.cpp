@@ -80,12 +80,14 @@ request_awaitable::~request_awaitable() {
 
 bool request_awaitable::await_suspend(std::coroutine_handle<> waiting) {
   if (core_ != nullptr) {
-    sent_ =
-        core_->requests().ask(to_, type_, bytes_, timeout_, [this, waiting](const response& how) {
-          waits_ = false;
-          result_ = kept_response{how};
-          waiting.resume();
-        });
+    sent_ = core_->requests().ask(to_, type_, bytes_, timeout_, trace_,
+                                  [this, waiting](const response& how) {
+                                    waits_ = false;
+                                    result_ = kept_response{how};
+                                    waiting.resume();
+                                  });
+    if (sent_ && trace_)
+      core_->tell_relays(to_, *trace_);
     waits_ = static_cast<bool>(sent_);
   }
   if (!waits_)
@@ -179,6 +181,23 @@ status node::send_elsewhere(bus_id to, std::uint32_t type, bytes_view bytes) noe
 }
 
 status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
+                  const trace_context& trace) noexcept {
+  if (state_ == nullptr)
+    return errc::closed;
+  detail::node_core& core = state_->core();
+  status why;
+  std::byte* const at = core.claim_traced(to, type, bytes.size() + trace_context::size, why);
+  if (at == nullptr)
+    return why;
+  if (!bytes.empty())
+    std::memcpy(at, bytes.data(), bytes.size());
+  trace.write(at + bytes.size());
+  core.commit(bytes.size() + trace_context::size);
+  core.tell_relays(to, trace);
+  return {};
+}
+
+status node::send(bus_id to, std::uint32_t type, bytes_view bytes,
                   delivery_policy policy) noexcept {
   if (policy == delivery_policy::report)
     return send(to, type, bytes);
@@ -240,12 +259,25 @@ request_handle node::request(bus_id to, std::uint32_t type, bytes_view bytes,
                              std::function<void(const response&)> call) {
   if (state_ == nullptr)
     return {errc::closed, 0};
-  return state_->core().requests().ask(to, type, bytes, timeout, std::move(call));
+  return state_->core().requests().ask(to, type, bytes, timeout, std::nullopt, std::move(call));
+}
+
+request_handle node::request(bus_id to, std::uint32_t type, bytes_view bytes,
+                             std::chrono::nanoseconds timeout, const trace_context& trace,
+                             std::function<void(const response&)> call) {
+  if (state_ == nullptr)
+    return {errc::closed, 0};
+  detail::node_core& core = state_->core();
+  const request_handle sent = core.requests().ask(to, type, bytes, timeout, trace, std::move(call));
+  if (sent)
+    core.tell_relays(to, trace);
+  return sent;
 }
 
 request_awaitable node::request(bus_id to, std::uint32_t type, bytes_view bytes,
-                                std::chrono::nanoseconds timeout) noexcept {
-  return {core(), to, type, bytes, timeout};
+                                std::chrono::nanoseconds timeout,
+                                const std::optional<trace_context>& trace) noexcept {
+  return {core(), to, type, bytes, timeout, trace};
 }
 
 error node::set_tokens(const std::vector<std::string>& secrets) {

@@ -89,11 +89,15 @@ inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
 inline constexpr std::uint8_t flag_unproven = 32;
 // The payload is a request (request_body.h); with flag_reply, the response to one, whose type is an errc.
 inline constexpr std::uint8_t flag_request = 64;
+// The trace context (trace_context.hpp) is behind the payload of a user's message or of a request.
+inline constexpr std::uint8_t flag_traced = 128;
 // Without any of these a message is the user's, and goes to on_message.
 inline constexpr std::uint8_t exchange_flags = command_flags | flag_request;
 inline constexpr std::uint8_t routed_flags = flag_acknowledge | flag_unproven;
+// What the payload is; the other flags change on its way.
+inline constexpr std::uint8_t payload_flags = exchange_flags | flag_traced;
 inline constexpr std::uint8_t known_flags =
-    flag_redelivered | flag_require_delivery | flag_acknowledge | exchange_flags;
+    flag_redelivered | flag_require_delivery | flag_acknowledge | payload_flags;
 
 struct message_head {
   message_kind kind = message_kind::data;

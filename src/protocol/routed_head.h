@@ -19,6 +19,7 @@
 #include "atbus/detail/frame.hpp"
 #include "atbus/detail/little_endian.hpp"
 #include "atbus/status.hpp"
+#include "atbus/trace_context.hpp"
 #include "protocol/message_head.h"
 
 namespace atbus::detail {
@@ -33,6 +34,7 @@ enum class circuit_step : std::uint8_t {
   failed,   // a relay dropped batch `number` because of `reason`; sent in the destination's name
   ended,    // there is no such circuit
   reached,  // a broadcast has arrived; its number is in `circuit`
+  traced,   // a message with the trace context that follows is on its way, for logs; circuit 0
 };
 
 struct routed_head {
@@ -114,8 +116,9 @@ inline void encode(const routed_head& head, std::byte* to) noexcept {
   if (carries)
     return message.size() >= routed_size(message_head_size) &&
            message.size() <= routed_head_size + batch_max;
-  return message.size() == routed_head_size && more < errc_count &&
-         step <= static_cast<std::uint8_t>(circuit_step::reached) &&
+  const std::size_t more_bytes = head.step == circuit_step::traced ? trace_context::size : 0;
+  return message.size() == routed_head_size + more_bytes && more < errc_count &&
+         step <= static_cast<std::uint8_t>(circuit_step::traced) &&
          (more != 0) == (head.step == circuit_step::failed);
 }
 

@@ -93,15 +93,19 @@ std::vector<std::string> node_client::ask(const std::vector<std::string>& words)
 }
 
 std::string node_client::request(std::uint32_t type, const std::string& text,
-                                 std::chrono::nanoseconds timeout) {
+                                 std::chrono::nanoseconds timeout,
+                                 const std::optional<trace_context>& trace) {
   failed_ = "the node ended";
-  const request_handle sent = client_.request(0, type, text, timeout, [this](const response& one) {
+  const auto take = [this](const response& one) {
     answer_ = {std::string{one.text()}};
     failed_ = one ? "" : sentence(one.how().code(), one.how().text());
     if (!one && !one.bytes().empty())
       failed_ += ": " + printable(answer_.front());
     client_.stop();
-  });
+  };
+  const request_handle sent = trace
+                                  ? client_.request(0, type, as_bytes(text), timeout, *trace, take)
+                                  : client_.request(0, type, text, timeout, take);
   if (!sent)
     throw std::runtime_error(sentence(sent.why().code(), sent.why().text()));
   (void)client_.run();

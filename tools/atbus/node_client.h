@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,8 @@ class node_client {
   // The values of the reply; the first word is the command.
   std::vector<std::string> ask(const std::vector<std::string>& words);
   // The bytes of the response.
-  std::string request(std::uint32_t type, const std::string& text,
-                      std::chrono::nanoseconds timeout);
+  std::string request(std::uint32_t type, const std::string& text, std::chrono::nanoseconds timeout,
+                      const std::optional<trace_context>& trace = std::nullopt);
 
  private:
   const client_options options_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "atbus/trace_context.hpp"
 #include "node/report/report_format.h"
 
 namespace atbus::detail {
@@ -89,6 +90,13 @@ void built_in_commands::answer_route(command& asked) {
                                                 : bus_id::parse(asked.arguments().front());
   if (!wanted)
     return fail(asked, "atbus.route takes a bus id");
+  if (asked.arguments().size() > 1) {
+    const auto trace = trace_context::parse(asked.arguments()[1]);
+    if (!trace)
+      return fail(asked, trace.error().text());
+    log_(asked.source(), "trace " + trace->to_string() + ": " + asked.source().to_string() +
+                             " asks for the way to " + wanted->to_string());
+  }
   if (*wanted == node_.self.id) {
     (void)asked.reply("here");
     return;

@@ -29,17 +29,20 @@ class built_in_commands {
   // Replaces what is in the report.
   using reporter = std::function<void(node_report&)>;
 
+  using logger = std::function<void(bus_id about, std::string line)>;
+
   using command_call = std::function<void(status, const command_reply&)>;
   // As command_exchange::ask.
   using asker = std::function<status(bus_id to, const std::vector<std::string>& words,
                                      std::chrono::nanoseconds timeout, command_call call)>;
 
   built_in_commands(node_context& node, peer_table& peers, const route_table& routes,
-                    reporter report, asker ask)
+                    reporter report, logger log, asker ask)
       : node_(node),
         peers_(peers),
         routes_(routes),
         report_(std::move(report)),
+        log_(std::move(log)),
         ask_(std::move(ask)) {}
 
   // False: it is none of these.
@@ -55,6 +58,7 @@ class built_in_commands {
   peer_table& peers_;
   const route_table& routes_;
   reporter report_;
+  logger log_;
   asker ask_;
 };
 

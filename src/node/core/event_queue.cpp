@@ -150,7 +150,7 @@ void event_queue::tell_call(std::function<void(status)> call, status how) {
 
 void event_queue::report(bus_id about, held_message&& what, errc reason) {
   const bool unknown = what.outcome() == errc::outcome_unknown;
-  if (what.flags != 0)
+  if ((what.flags & exchange_flags) != 0)
     ask_.exchange_undelivered(what, reason);
   else
     tell_undelivered(about, std::move(what), reason);
@@ -188,6 +188,8 @@ void event_queue::say_unreported(bus_id about) noexcept {
 void event_queue::tell_undelivered(bus_id about, held_message&& what, errc reason) {
   if (!handlers_.on_undelivered && changes_.empty())
     return;
+  if ((what.flags & flag_traced) != 0 && what.bytes.size() >= trace_context::size)
+    what.bytes.resize(what.bytes.size() - trace_context::size);
   if (reason != errc::would_block) {
     add({.kind = event::what::undelivered, .about = about, .reason = reason});
     events_.back().message = std::move(what);  // now that nothing throws any more

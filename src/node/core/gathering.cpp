@@ -17,7 +17,7 @@ status gathering::begin(const std::vector<bus_id>& to, std::uint32_t type, bytes
     for (std::size_t at = 0; at != to.size(); ++at) {
       // Each keeps this alive.
       sent_.push_back(requests_.ask(
-          to[at], type, bytes, timeout,
+          to[at], type, bytes, timeout, std::nullopt,
           [self = shared_from_this(), at](const response& how) { self->ended(at, how); }));
       if (const status refused = sent_.back().why(); !refused) {
         all_[at] = kept_response{response{refused, to[at], {}}};

@@ -3,6 +3,7 @@
 // One thread, from poll alone.
 #pragma once
 
+#include "atbus/trace_context.hpp"
 #include "node/core/command_exchange.h"
 #include "node/core/event_queue.h"
 #include "node/core/request_exchange.h"
@@ -16,17 +17,24 @@ class inbox {
       : node_(node), events_(events), commands_(commands), requests_(requests) {}
 
   void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
-               bool redelivered) {
+               bool redelivered, bool traced = false) {
     count(payload.size(), redelivered);
     if (const auto& handler = events_.handlers().on_message)
-      handler(message{source.id, node_.self.id, type, payload, redelivered});
+      handler(message{source.id, node_.self.id, type, payload, redelivered, traced});
   }
   // Also a command, a request, or the answer to one. `same_clock`: the source is on this host. False: it
   // makes no sense, or may not come from there.
   bool deliver_any(const node_instance& source, const message_head& head, bytes_view payload,
                    bool redelivered, bool same_clock) {
-    if ((head.flags & exchange_flags) == 0 && source.id != bus_id{}) {
-      deliver(source, head.type, payload, redelivered);
+    const unsigned kind = head.flags & exchange_flags;
+    const bool traced = (head.flags & flag_traced) != 0;
+    if (traced && (payload.size() < trace_context::size || (kind != 0 && kind != flag_request)))
+        [[unlikely]]
+      return false;
+    if (traced)
+      payload = payload.first(payload.size() - trace_context::size);
+    if (kind == 0 && source.id != bus_id{}) {
+      deliver(source, head.type, payload, redelivered, traced);
       return true;
     }
     count(payload.size(), redelivered);

@@ -210,7 +210,7 @@ std::list<held_message> link_choice::take_left(peer& of, link& from) {
     message.may_have_arrived = fate == errc::outcome_unknown;
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
-    message.flags = head.flags & exchange_flags;
+    message.flags = head.flags & payload_flags;
     message.bytes.assign(payload.begin(), payload.end());
   };
   const auto take = [&](bytes_view bytes, errc fate) {

@@ -73,7 +73,7 @@ void link_output::drain(peer& of) {
     }
     if (length != 0)
       std::memcpy(at, message.bytes.data(), length);
-    if (message.flags == flag_request)
+    if ((message.flags & exchange_flags) == flag_request)
       renew_time_left(at, node_.now());
     end_data(path, length);
     of.out.carried();

@@ -93,6 +93,17 @@ class node_core final : private link_events {
                                           status& why) noexcept {
     return outbox_.claim_elsewhere(to, type, flag_require_delivery, length, why);
   }
+  // The same for a message with a trace context, which counts in the length and stands at its end.
+  [[nodiscard]] std::byte* claim_traced(bus_id to, std::uint32_t type, std::size_t length,
+                                        status& why) noexcept {
+    return outbox_.claim_elsewhere(to, type, flag_traced, length, why);
+  }
+  // A message with that context was sent there. The nodes that pass it on log that.
+  void tell_relays(bus_id to, const trace_context& trace) noexcept {
+    output_.close_path();
+    if (trace.sampled())
+      relay_.tell_trace(to, trace);
+  }
   void commit(std::size_t length) noexcept { outbox_.commit(length); }
   void give_up_claim() noexcept { outbox_.give_up_claim(); }
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return outbox_.last_claim(); }
@@ -201,8 +212,8 @@ class node_core final : private link_events {
   parent_search parent_;
   sibling_search sibling_search_;
   session_list session_list_;
-  relay relay_{node_,     access_,   routes_,   reach_,     output_, sharing_, acknowledgements_,
-               sessions_, circuits_, siblings_, broadcasts_};
+  relay relay_{node_,    events_,           access_,   routes_,   reach_,    output_,
+               sharing_, acknowledgements_, sessions_, circuits_, siblings_, broadcasts_};
   circuits circuits_;
   reachability reach_{node_, routes_, parent_};
   link_sharing sharing_{node_, session_list_, circuits_};
@@ -228,7 +239,11 @@ class node_core final : private link_events {
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
   built_in_commands built_in_{
-      node_, peers_, routes_, [this](node_report& all) { report(all); },
+      node_,
+      peers_,
+      routes_,
+      [this](node_report& all) { report(all); },
+      [this](bus_id about, std::string line) { events_.log_about(about, std::move(line)); },
       [this](bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
              built_in_commands::command_call call) {
         return commands_.ask(to, words, timeout, std::move(call));

@@ -160,7 +160,7 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
   held_message& message = made.front();
   message.type = type;
   message.required = (flags & flag_require_delivery) != 0;
-  message.flags = flags & exchange_flags;
+  message.flags = flags & payload_flags;
   // An empty message needs an address too: a null one means that it is refused.
   message.bytes.reserve(std::max<std::size_t>(length, 1));
   message.bytes.resize(length);

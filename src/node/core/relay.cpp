@@ -1,5 +1,7 @@
 #include "node/core/relay.h"
 
+#include <new>
+
 #include "atbus/detail/copy_payload.hpp"
 
 namespace atbus::detail {
@@ -85,6 +87,8 @@ void relay::take(session& from, bytes_view message) {
     --head.hops_left;
     sent = send_on(head, carried_by(message), from.of);
   }
+  if (sent && head.step == circuit_step::traced)
+    log_trace(head, carried_by(message));
   const unsigned messages = head.step == circuit_step::carry ? head.messages : 1U;
   if (sent) {
     node_.stats.relayed += messages;
@@ -93,6 +97,29 @@ void relay::take(session& from, bytes_view message) {
   node_.stats.relay_drops += messages;
   if (head.step == circuit_step::carry)
     say_failed(from, head, sent.code());
+}
+
+void relay::tell_trace(bus_id to, const trace_context& trace) noexcept {
+  const peer* const next = routes_.next(to, nullptr);
+  if (next == nullptr || next->id == to)
+    return;
+  std::array<std::byte, trace_context::size> context{};
+  trace.write(context.data());
+  const routed_head head{.step = circuit_step::traced,
+                         .destination = to,
+                         .source = node_.self.id,
+                         .circuit = 0,
+                         .number = 1};
+  (void)send_on(head, context, nullptr);  // lost: it is a line in logs
+}
+
+void relay::log_trace(const routed_head& head, bytes_view context) noexcept {
+  try {
+    events_.log_about(head.source, "trace " + trace_context::read(context.data()).to_string() +
+                                       ": " + head.source.to_string() + " to " +
+                                       way_to(head.destination));
+  } catch (const std::bad_alloc&) {  // no line, then
+  }
 }
 
 // Says so in the destination's name, so that it comes through wherever the message did.

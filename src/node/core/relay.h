@@ -6,9 +6,11 @@
 #include <array>
 #include <string>
 
+#include "atbus/trace_context.hpp"
 #include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/broadcasts.h"
+#include "node/core/event_queue.h"
 #include "node/core/link_output.h"
 #include "node/core/link_sharing.h"
 #include "node/core/reachability.h"
@@ -22,11 +24,12 @@ namespace atbus::detail {
 
 class relay final : public next_hops {
  public:
-  relay(node_context& node, access_control& access, const route_table& routes,
+  relay(node_context& node, event_queue& events, access_control& access, const route_table& routes,
         const reachability& reach, link_output& output, link_sharing& sharing,
         acknowledgements& acks, session_set& sessions, circuits& own, sibling_links& siblings,
         broadcasts& sent)
       : node_(node),
+        events_(events),
         access_(access),
         routes_(routes),
         reach_(reach),
@@ -44,6 +47,8 @@ class relay final : public next_hops {
   status pass_on(const routed_head& head, bytes_view batch) noexcept override {
     return send_on(head, batch, nullptr);
   }
+  // This node has sent there what has that context: those between log that.
+  void tell_trace(bus_id to, const trace_context& trace) noexcept;
   [[nodiscard]] link_trust trust_towards(bus_id destination) const noexcept override;
   [[nodiscard]] std::string way_to(bus_id destination) const override;
   void end_poll() noexcept override { node_.end_poll(); }
@@ -52,8 +57,10 @@ class relay final : public next_hops {
   // `from`: the peer it came from; null: this node.
   status send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept;
   void say_failed(session& to, const routed_head& head, errc why);
+  void log_trace(const routed_head& head, bytes_view context) noexcept;
 
   node_context& node_;
+  event_queue& events_;
   access_control& access_;
   const route_table& routes_;
   const reachability& reach_;

@@ -18,7 +18,8 @@ constexpr std::string_view malformed_text = "malformed: the request is no value 
 }  // namespace
 
 request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view bytes,
-                                     std::chrono::nanoseconds timeout, request_call call) {
+                                     std::chrono::nanoseconds timeout,
+                                     const std::optional<trace_context>& trace, request_call call) {
   const auto refused = [](status why) { return request_handle{why, 0}; };
   if (timeout < std::chrono::nanoseconds{0} || !call)
     return refused(errc::invalid_argument);
@@ -26,10 +27,9 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
     return refused(errc::closed);
   if (!node_.fault)
     return refused(node_.fault.code());
-  if (const std::size_t limit = node_.options.message_limit();
-      bytes.size() + request_head_size > limit)
-    return refused(
-        {errc::message_too_large, bytes.size(), limit - std::min(limit, request_head_size)});
+  const std::size_t overhead = request_head_size + (trace ? trace_context::size : 0);
+  if (const std::size_t limit = node_.options.message_limit(); bytes.size() + overhead > limit)
+    return refused({errc::message_too_large, bytes.size(), limit - std::min(limit, overhead)});
   request_table::entry* made = nullptr;
   status why;
   try {
@@ -45,17 +45,19 @@ request_handle request_exchange::ask(bus_id to, std::uint32_t type, bytes_view b
     // Not early, whatever the clock was behind.
     const std::chrono::nanoseconds deadline =
         moment_after(now + clock_source::recent_error, timeout);
-    std::byte* const at =
-        outbox_.claim_exchange(directory_.find_or_look_up(to), to, type, flag_request,
-                               request_head_size + bytes.size(), why);
+    std::byte* const at = outbox_.claim_exchange(directory_.find_or_look_up(to), to, type,
+                                                 trace ? flag_request | flag_traced : flag_request,
+                                                 overhead + bytes.size(), why);
     if (at != nullptr) {
       encode_request(at, made->number, deadline, now);
       if (!bytes.empty())
         std::memcpy(at + request_head_size, bytes.data(), bytes.size());
+      if (trace)
+        trace->write(at + request_head_size + bytes.size());
       made->call = std::move(call);
       table_.set_deadline(*made, deadline, now);
       const std::uint64_t number = made->number;
-      outbox_.commit_exchange(request_head_size + bytes.size(), deadline);
+      outbox_.commit_exchange(overhead + bytes.size(), deadline);
       return {status{}, number};
     }
   } catch (const std::bad_alloc&) {
@@ -97,7 +99,7 @@ void request_exchange::say_cancel(const request_table::entry& which) noexcept {
     return;
   const auto is_it = [&](const held_message& one) {
     request_head head;
-    return one.flags == flag_request && decode_request(one.bytes, head) &&
+    return (one.flags & exchange_flags) == flag_request && decode_request(one.bytes, head) &&
            head.number == which.number;
   };
   try {
@@ -112,14 +114,14 @@ void request_exchange::say_cancel(const request_table::entry& which) noexcept {
 bool request_exchange::deliver(const node_instance& source, const message_head& head,
                                bytes_view payload, bool redelivered, bool same_clock) {
   if ((head.flags & exchange_flags) == flag_request)
-    return !node_.is_client() &&
-           deliver_request(source, head.type, payload, redelivered, same_clock);
+    return !node_.is_client() && deliver_request(source, head, payload, redelivered, same_clock);
   return (head.flags & exchange_flags) == (flag_request | flag_reply) && source.id != bus_id{} &&
          deliver_response(source.id, static_cast<errc>(head.type), payload);
 }
 
-bool request_exchange::deliver_request(const node_instance& source, std::uint32_t type,
+bool request_exchange::deliver_request(const node_instance& source, const message_head& outer,
                                        bytes_view payload, bool redelivered, bool same_clock) {
+  const std::uint32_t type = outer.type;
   request_head head;
   if (!decode_request(payload, head))
     return false;
@@ -137,6 +139,8 @@ bool request_exchange::deliver_request(const node_instance& source, std::uint32_
   request received{*this,       source.id,  source.incarnation,
                    head.number, type,       payload.subspan(request_head_size),
                    deadline,    redelivered};
+  if ((outer.flags & flag_traced) != 0)
+    received.trace_ = trace_context::read(payload.data() + payload.size());
   if (source != node_.self && !access_.admits(source.id, message_class::request, type)) {
     (void)answer(received, errc::denied, {});
     gone(received);
@@ -248,7 +252,7 @@ void request_exchange::expire(std::chrono::nanoseconds now) {
 
 void request_exchange::undelivered(const held_message& what, errc reason) {
   request_head head;
-  if (what.flags != flag_request || !decode_request(what.bytes, head))
+  if ((what.flags & exchange_flags) != flag_request || !decode_request(what.bytes, head))
     return;
   request_table::entry* const found = find(head.number);
   if (found == nullptr)
@@ -272,7 +276,7 @@ std::optional<std::chrono::nanoseconds> request_exchange::deadline_of(
 void request_exchange::registered(peer& of, session& through) {
   // Those that were cancelled while they were in doubt.
   of.out.drop_if([this](const held_message& one) noexcept {
-    return one.flags == flag_request && !deadline_of(one);
+    return (one.flags & exchange_flags) == flag_request && !deadline_of(one);
   });
   if (node_.is_client(of) || !table_.waits_for(of.id))
     return;
@@ -516,6 +520,7 @@ void request::take(request& other) noexcept {
   bytes_ = std::exchange(other.bytes_, {});
   type_ = other.type_;
   redelivered_ = other.redelivered_;
+  trace_ = other.trace_;
   cancelled_ = other.cancelled_;
   closed_ = other.closed_;
   if (exchange_ != nullptr)

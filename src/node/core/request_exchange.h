@@ -41,12 +41,13 @@ class request_exchange {
 
   // See node::request and node::cancel.
   request_handle ask(bus_id to, std::uint32_t type, bytes_view bytes,
-                     std::chrono::nanoseconds timeout, request_call call);
+                     std::chrono::nanoseconds timeout, const std::optional<trace_context>& trace,
+                     request_call call);
   status cancel(const request_handle& which);
   // As cancel, but no call is made.
   void forget(const request_handle& which) noexcept;
 
-  // A request or a response has come. `same_clock`: its deadline is of this host's clock. False: it makes no
+  // A request or a response has come; behind a traced one is its context. `same_clock`: its deadline is of this host's clock. False: it makes no
   // sense, or may not come from there.
   bool deliver(const node_instance& source, const message_head& head, bytes_view payload,
                bool redelivered, bool same_clock);
@@ -86,7 +87,7 @@ class request_exchange {
                                           status& why) noexcept;
   [[nodiscard]] std::byte* claim_for(const request& which, errc how, std::size_t length,
                                      status& why);
-  bool deliver_request(const node_instance& source, std::uint32_t type, bytes_view payload,
+  bool deliver_request(const node_instance& source, const message_head& outer, bytes_view payload,
                        bool redelivered, bool same_clock);
   bool deliver_response(bus_id source, errc how, bytes_view payload);
   // Null also if its outcome is known, and only has to be told.

@@ -122,6 +122,7 @@ void circuits::arrived(const routed_head& head, bytes_view message, link_trust f
         of->failed(head.number, head.reason);
       return;
     case circuit_step::reached:
+    case circuit_step::traced:
       return;  // of no circuit
     case circuit_step::ended:
       if (of != nullptr)

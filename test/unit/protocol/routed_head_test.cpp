@@ -18,7 +18,8 @@ byte_buffer bytes_of(const Head& head, std::size_t size, std::size_t payload) {
 // With the shortest batch, if it carries one.
 byte_buffer routed_bytes(const routed_head& head) {
   const bool carries = head.step == circuit_step::carry;
-  return bytes_of(head, routed_head_size, carries ? frame_size(message_head_size) : 0);
+  const std::size_t context = head.step == circuit_step::traced ? trace_context::size : 0;
+  return bytes_of(head, routed_head_size, carries ? frame_size(message_head_size) : context);
 }
 
 routed_head plain() {
@@ -41,7 +42,7 @@ TEST(RoutedHead, HasTheDocumentedBytes) {
 }
 
 TEST(RoutedHead, IsReadAsItWasWritten) {
-  for (int step = 0; step <= static_cast<int>(circuit_step::reached); ++step) {
+  for (int step = 0; step <= static_cast<int>(circuit_step::traced); ++step) {
     for (const bool asks : {false, true}) {
       routed_head head = plain();
       head.step = static_cast<circuit_step>(step);
@@ -79,7 +80,7 @@ TEST(RoutedHead, IsRefusedWhereNoNodeWritesIt) {
     head.step = circuit_step::failed;
     head.reason = static_cast<errc>(errc_count);
   }));
-  EXPECT_TRUE(is_refused([](routed_head& head) { head.step = static_cast<circuit_step>(6); }));
+  EXPECT_TRUE(is_refused([](routed_head& head) { head.step = static_cast<circuit_step>(7); }));
 }
 
 TEST(RoutedHead, IsRefusedWithAWrongLength) {

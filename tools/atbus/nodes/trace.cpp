@@ -14,6 +14,7 @@
 #include "atbus/format.h"
 #include "atbus/nodes/nodes.h"
 #include "atbus/nodes/remote.h"
+#include "atbus/talk/talk.h"
 
 namespace atbus::tool {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 struct trace_options : client_options {
   std::string id;
   bool json = false;
+  trace_option context;
 };
 
 struct trace_hop {
@@ -33,9 +35,12 @@ struct trace_hop {
 };
 
 // The hop from that node on the way; nothing: the message is there.
-bool find_hop(remote_nodes& nodes, bus_id target, trace_hop& hop) {
+bool find_hop(remote_nodes& nodes, bus_id target, const trace_option& context, trace_hop& hop) {
   const std::chrono::nanoseconds begun = now();
-  const auto values = nodes.ask(hop.from, {"atbus.route", target.to_string()});
+  std::vector<std::string> question{"atbus.route", target.to_string()};
+  if (context.context())
+    question.push_back(context.context()->to_string());
+  const auto values = nodes.ask(hop.from, question);
   hop.answered_in = now() - begun;
   if (!values.empty() && values[0] == "here")
     return false;
@@ -49,7 +54,7 @@ bool find_hop(remote_nodes& nodes, bus_id target, trace_hop& hop) {
   return true;
 }
 
-std::vector<trace_hop> find_way(remote_nodes& nodes, bus_id target) {
+std::vector<trace_hop> find_way(remote_nodes& nodes, bus_id target, const trace_option& context) {
   std::vector<trace_hop> hops;
   std::set<bus_id> seen;
   bus_id at = nodes.first();
@@ -58,7 +63,7 @@ std::vector<trace_hop> find_way(remote_nodes& nodes, bus_id target) {
       throw std::runtime_error("the way leads in a circle, back to " + at.to_string());
     trace_hop hop;
     hop.from = at;
-    if (!find_hop(nodes, target, hop))
+    if (!find_hop(nodes, target, context, hop))
       break;
     at = hop.to;
     hops.push_back(std::move(hop));
@@ -88,7 +93,7 @@ void print_way(const std::vector<trace_hop>& hops) {
 void trace(const trace_options& options) {
   remote_nodes nodes{options};
   const bus_id target = bus_id_of(options.id);
-  const std::vector<trace_hop> hops = find_way(nodes, target);
+  const std::vector<trace_hop> hops = find_way(nodes, target, options.context);
   // The last hop is a link that the node before it has. That somebody is there, only he can say.
   const bool is_away = !hops.empty() && hops.back().how == "away";
   const std::chrono::nanoseconds begun = now();
@@ -108,6 +113,9 @@ void trace(const trace_options& options) {
     return;
   }
   print_way(hops);
+  if (options.context.context() && !hops.empty())
+    fmt::print(" each node on the way has logged it{}\n",
+               words_for_trace(options.context.context()));
   if (is_away)
     fmt::print(" the process of {} has ended; messages wait for its successor\n",
                target.to_string());
@@ -123,6 +131,7 @@ void add_node_trace(CLI::App& app) {
   const auto options = std::make_shared<trace_options>();
   command->add_option("ADDRESS", options->address, "where the node listens that sends")->required();
   command->add_option("ID", options->id, "the node that is sent to")->required();
+  options->context.add_to(*command);
   options->add_to(*command);
   command->add_flag("--json", options->json, "for programs; times in nanoseconds");
   command->footer(

@@ -20,8 +20,8 @@ void print_message(const message& one, bool raw) {
   if (raw)
     std::fwrite(one.bytes().data(), 1, one.bytes().size(), stdout);
   else
-    fmt::print("{} {} {}{}\n", one.source().to_string(), one.type(), shown(one.bytes()),
-               one.redelivered() ? " (redelivered)" : "");
+    fmt::print("{} {} {}{}{}\n", one.source().to_string(), one.type(), shown(one.bytes()),
+               one.redelivered() ? " (redelivered)" : "", words_for_trace(one.trace()));
   std::fflush(stdout);
 }
 

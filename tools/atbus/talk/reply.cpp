@@ -25,7 +25,8 @@ void reply(const reply_options& options) {
   until_signalled running{own};
   std::uint64_t seen = 0;
   own.on_request(options.type, [&](request& asked) {
-    fmt::print("{} {}\n", asked.source().to_string(), shown(asked.bytes()));
+    fmt::print("{} {}{}\n", asked.source().to_string(), shown(asked.bytes()),
+               words_for_trace(asked.trace()));
     std::fflush(stdout);
     (void)(options.echo ? asked.reply(asked.bytes()) : asked.reply(options.text));
     if (++seen == options.count)

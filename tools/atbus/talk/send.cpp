@@ -18,12 +18,15 @@ struct send_options : own_node_options {
   std::uint32_t type = 0;
   std::string text;
   bool lines = false;
+  trace_option trace;
 };
 
 // Waits for room; throws what is in the way.
 void send_one(node& own, bus_id to, const send_options& options, const std::string& text) {
   while (true) {
-    const status sent = own.send(to, options.type, text);
+    const auto& trace = options.trace.context();
+    const status sent =
+        trace ? own.send(to, options.type, text, *trace) : own.send(to, options.type, text);
     if (sent)
       return;
     if (sent != errc::would_block)
@@ -69,6 +72,7 @@ void add_send(CLI::App& app) {
   auto* const text = command->add_option("TEXT", options->text, "its bytes; none if left out");
   command->add_flag("--lines", options->lines, "each line of standard input is a message")
       ->excludes(text);
+  options->trace.add_to(*command);
   options->add_to(*command);
   command->footer(
       "The node there has to let this command register: with its token, if it has one, and under "

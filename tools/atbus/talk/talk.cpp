@@ -47,6 +47,22 @@ node_options to_node_options(const own_node_options& from) {
   return options;
 }
 
+void trace_option::add_to(CLI::App& command) {
+  command.add_option_function<std::string>(
+      "--traceparent",
+      [this](const std::string& text) {
+        const auto read = trace_context::parse(text);
+        if (!read)
+          throw CLI::ValidationError("--traceparent", read.error().text());
+        context_ = *read;
+      },
+      "the trace that it belongs to, as W3C's header of that name has it; relays log it");
+}
+
+std::string words_for_trace(const std::optional<trace_context>& trace) {
+  return trace ? " (trace " + trace->to_string() + ")" : std::string{};
+}
+
 std::string listen_at(node& own, const std::string& address) {
   if (const error bad = own.fault(); !bad)
     throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "atbus/node.hpp"
 #include "atbus/node_client.h"
+#include "atbus/trace_context.hpp"
 
 namespace atbus::tool {
 
@@ -28,6 +30,18 @@ struct own_node_options : client_options {
 // As of a client. Reports are made only under an id that was given: nothing would remove that of a random one
 // after the command was killed.
 node_options to_node_options(const own_node_options& from);
+
+// The trace that a message belongs to: `--traceparent`.
+class trace_option {
+ public:
+  void add_to(CLI::App& command);
+  [[nodiscard]] const std::optional<trace_context>& context() const noexcept { return context_; }
+
+ private:
+  std::optional<trace_context> context_;
+};
+// " (trace 00-...)"; empty without one.
+std::string words_for_trace(const std::optional<trace_context>& trace);
 
 // Lets the node listen there; returns what others dial. Throws why it can't.
 std::string listen_at(node& own, const std::string& address);

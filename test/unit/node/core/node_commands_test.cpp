@@ -264,10 +264,12 @@ TEST_F(NodeCommands, ThatMakeNoSenseEndTheirLink) {
   byte_buffer cut_off = command_message(flag_command, 0, 1, {"x"});
   cut_off.pop_back();
   std::uint64_t id = 2;
-  for (const byte_buffer& bad : {cut_off, command_message(flag_command, 7, 1, {"x"}),
-                                 command_message(flag_command, 0, 1, {}),
-                                 command_message(flag_command | flag_reply, 0, 1, {"x"}),
-                                 byte_buffer(cut_off.begin(), cut_off.begin() + 12)}) {
+  for (const byte_buffer& bad :
+       {cut_off, command_message(flag_command, 7, 1, {"x"}),
+        command_message(flag_command, 0, 1, {}),
+        command_message(flag_command | flag_reply, 0, 1, {"x"}),
+        command_message(flag_command | flag_traced, 0, 1, {"longer than a trace context is"}),
+        byte_buffer(cut_off.begin(), cut_off.begin() + 12)}) {
     hand_played peer{net, ++id, 2, true};
     ASSERT_TRUE(net.run_until([&] { return peer.is_registered(); }, 5s));
     net.run_for(5ms);
@@ -276,7 +278,7 @@ TEST_F(NodeCommands, ThatMakeNoSenseEndTheirLink) {
     net.run_for(3s);
     EXPECT_TRUE(peer.has_ended());
   }
-  EXPECT_EQ(two.core().stats().violations, 5U);
+  EXPECT_EQ(two.core().stats().violations, 6U);
   EXPECT_TRUE(handled.empty());
 }
 
