@@ -1,6 +1,9 @@
 // `atbus relay`: its configuration, and a relay between two nodes of the test.
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -120,9 +123,26 @@ class Relay : public ::testing::Test {
     ASSERT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
   }
 
+  // Whether it is there, also after it has logged that the child came.
+  [[nodiscard]] bool takes_a_child() const {
+    for (const std::uint64_t id : {0x10001U, 0x10002U}) {
+      node below{bus_id{id}, node_options{}.parent(address_).report_directory("")};
+      const auto end = now() + 20s;
+      while (below.parent() == bus_id{} && now() < end) {
+        below.poll();
+        (void)below.wait(10ms);
+      }
+      if (below.parent() != bus_id{0x10000})
+        return false;
+    }
+    return true;
+  }
+
   test::scratch_directory directory_;
   std::string file_ = directory_.path() + "/relay.toml";
   std::string address_ = "unix://" + directory_.path() + "/socket";
+  std::string command_ =
+      "exec " + std::string{ATBUS_TEST_PROGRAMS_DIR} + "/atbus relay --config " + file_;
 };
 
 TEST_F(Relay, PassesMessagesOnAndEndsInOrder) {
@@ -165,6 +185,24 @@ TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
   EXPECT_NE(ended.errors.find("\"message_limit\" has changed, and needs a restart"),
             std::string::npos)
       << ended.errors;
+}
+
+TEST_F(Relay, WorksThoughItsLogIsOnAFullDisk) {
+  write();
+  const running_command relaying{"/bin/sh", {"-c", command_ + " 2>/dev/full"}};
+  EXPECT_TRUE(takes_a_child());
+}
+
+TEST_F(Relay, WorksThoughTheReaderOfItsLogHasEnded) {
+  write();
+  const std::string path = directory_.path() + "/log";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const running_command relaying{"/bin/sh", {"-c", command_ + " 2>" + path}};
+  pollfd first_line{.fd = reader, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&first_line, 1, 20'000), 1);
+  close(reader);
+  EXPECT_TRUE(takes_a_child());
 }
 
 TEST_F(Relay, ChecksItsFileOnly) {

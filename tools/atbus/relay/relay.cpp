@@ -31,6 +31,8 @@ void set_relay_handlers() {
   sigaction(SIGINT, &action, nullptr);
   action.sa_handler = [](int) { asked_to_reload = 1; };
   sigaction(SIGHUP, &action, nullptr);
+  action.sa_handler = SIG_IGN;  // of a log whose reader has ended
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 relay_config read_or_throw(const std::string& path) {
@@ -137,17 +139,18 @@ class relay_service {
       throw std::runtime_error(std::string{name(bad.code())} + ": " + std::string{bad.text()});
   }
 
+  // A log that takes no more, as on a full disk, does not end the relay.
   void log(std::string_view line) const {
     const auto at =
         fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
-    if (config_.log_as_json)
-      fmt::print(stderr, "{}\n",
-                 nlohmann::ordered_json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", at)},
-                                        {"node", config_.id.to_string()},
-                                        {"text", line}}
-                     .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-    else
-      fmt::print(stderr, "{:%Y-%m-%dT%H:%M:%SZ} {}\n", at, line);
+    const std::string text =
+        config_.log_as_json
+            ? nlohmann::ordered_json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", at)},
+                                     {"node", config_.id.to_string()},
+                                     {"text", line}}
+                  .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+            : fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", at, line);
+    (void)std::fputs((text + '\n').c_str(), stderr);
   }
 
   const std::string path_;
