@@ -187,6 +187,31 @@ TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
       << ended.errors;
 }
 
+TEST_F(Relay, LeavesAnAddressThatIsNotInItsFileAnyMore) {
+  const auto connecting = [&](const std::string& name) {
+    return "[[connect]]\nid = 5\naddress = \"unix://" + directory_.path() + "/" + name + "\"\n";
+  };
+  node other{5, node_options{}.report_directory("")};
+  ASSERT_TRUE(other.listen("unix://" + directory_.path() + "/before"));
+  ASSERT_TRUE(other.listen("unix://" + directory_.path() + "/after"));
+  write(connecting("before"));
+  running_command relaying{{"relay", "--config", file_}};
+  const auto is_said = [&](const std::string& text) {
+    const auto end = now() + 20s;
+    while (!relaying.has_said(text, 0s) && now() < end) {
+      other.poll();
+      (void)other.wait(10ms);
+    }
+    return relaying.has_said(text, 0s);
+  };
+  ASSERT_TRUE(is_said("node 5 connected over unix://" + directory_.path() + "/before"));
+  write(connecting("after"));
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(is_said("node 5 connected over unix://" + directory_.path() + "/after"));
+  relaying.send_signal(SIGTERM);
+  EXPECT_EQ(relaying.finish(20s).exit_code, 0);
+}
+
 TEST_F(Relay, WorksThoughItsLogIsOnAFullDisk) {
   write();
   const running_command relaying{"/bin/sh", {"-c", command_ + " 2>/dev/full"}};

@@ -115,16 +115,18 @@ class relay_service {
     log("the configuration is reloaded");
   }
 
+  // A node leaves all addresses of another one at once: those that stay are dialled anew.
   void take_over_connections(const relay_config& fresh) {
-    std::set<bus_id> still;
-    for (const auto& [id, where] : fresh.connect)
-      still.insert(id);
-    for (const auto& [id, where] : config_.connect) {
-      if (!still.contains(id))
-        log_if(node_.disconnect(id), "no longer connected with " + id.to_string());
+    const auto is_in = [](const auto& all, const auto& one) {
+      return std::ranges::find(all, one) != all.end();
+    };
+    std::set<bus_id> left;
+    for (const auto& one : config_.connect) {
+      if (!is_in(fresh.connect, one) && left.insert(one.first).second)
+        log_if(node_.disconnect(one.first), "no longer connected with " + one.first.to_string());
     }
     for (const auto& one : fresh.connect) {
-      if (std::ranges::find(config_.connect, one) == config_.connect.end())
+      if (left.contains(one.first) || !is_in(config_.connect, one))
         log_if(node_.connect(one.first, one.second), "connects with " + one.first.to_string());
     }
   }
