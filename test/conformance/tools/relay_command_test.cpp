@@ -244,6 +244,18 @@ TEST_F(Relay, ChecksItsFileOnly) {
   EXPECT_NE(missing.errors.find(file_ + "x"), std::string::npos) << missing.errors;
 }
 
+TEST_F(Relay, ChecksTheFilesThatItsFileNames) {
+  std::ofstream{directory_.path() + "/named"} << "nonsense = 1\n";
+  for (const char* const keys :
+       {"access = \"named\"\n", "directory = \"named\"\n",
+        "[certificates]\nauthority = \"named\"\nchain = \"named\"\nkey = \"named\"\n"}) {
+    write(keys);
+    const command_result bad = run_command({"relay", "--config", file_, "--check"});
+    EXPECT_EQ(bad.exit_code, 1) << keys;
+    EXPECT_NE(bad.errors.find(directory_.path() + "/named"), std::string::npos) << bad.errors;
+  }
+}
+
 TEST_F(Relay, TellsTheServiceManagerThatItIsReady) {
   const std::string path = directory_.path() + "/notify";
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);

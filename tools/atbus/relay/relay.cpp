@@ -17,6 +17,10 @@
 #include "atbus/node.hpp"
 #include "atbus/relay/config.h"
 #include "atbus/relay/service_manager.h"
+#include "atbus/tls.hpp"
+#include "node/access/access_file.h"
+#include "node/directory/nodes_file.h"
+#include "node/files/watched_file.h"
 
 namespace atbus::tool {
 namespace {
@@ -40,6 +44,24 @@ relay_config read_or_throw(const std::string& path) {
   if (!config)
     throw std::runtime_error(std::string{config.error().text()});
   return std::move(*config);
+}
+
+template <class Read>
+error check_file(const std::string& path, Read&& read) {
+  if (path.empty())
+    return {};
+  const auto text = detail::read_config_file(path);
+  return text ? read(*text, path).error() : text.error();
+}
+
+// The files that the node itself reads.
+error check_named_files(const node_options& options) {
+  if (error bad = check_file(options.access_file(), detail::read_access_file); !bad)
+    return bad;
+  if (error bad = check_file(options.directory_file(), detail::read_nodes_file); !bad)
+    return bad;
+  const tls_files& files = options.certificates();
+  return files.chain.empty() ? error{} : tls_credentials::from_files(files).error();
 }
 
 class relay_service {
@@ -168,6 +190,8 @@ struct relay_options {
 void run_relay(const relay_options& options) {
   relay_config config = read_or_throw(options.config);
   if (options.check) {
+    if (const error bad = check_named_files(config.options); !bad)
+      throw std::runtime_error(std::string{bad.text()});
     fmt::print(" {}: node {}, valid\n", options.config, config.id.to_string());
     return;
   }
