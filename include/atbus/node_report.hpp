@@ -15,7 +15,8 @@
 /// process is alive is decided by the kernel's locks.
 ///
 /// Reading disturbs no node. Each value of a file is taken for hostile: sizes and a checksum are
-/// checked, texts are printable. Files of other users, and files that others can write, are refused.
+/// checked, texts are printable. Files of other users are left out; files that others can write are
+/// refused.
 ///
 /// Ownership: reports are plain values. Threads: any, except for those of node::report.
 #pragma once

@@ -369,6 +369,20 @@ TEST_F(NodesCommand, NamesAFileThatIsNoReport) {
   EXPECT_NE(result.output.find("not_a_segment: " + path), std::string::npos) << result.output;
 }
 
+// Each service of a host may run as a user of its own.
+TEST(NodesOfAnotherUser, AreNoneOfThisOnes) {
+  const test::scratch_directory directory;
+  const std::string path = directory.path() + "/atbus-node.0x3-0x3";
+  std::ofstream{path} << "garbage";
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  if (chown(path.c_str(), geteuid() + 1, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root may give files away";
+  const command_result checked = test::run_command({"check", "--directory", directory.path()});
+  EXPECT_EQ(checked.exit_code, 0) << checked.output;
+  const command_result listed = test::run_command({"ls", "--directory", directory.path()});
+  EXPECT_NE(listed.output.find("no nodes of this user"), std::string::npos) << listed.output;
+}
+
 TEST_F(NodesCommand, SaysThatTheDirectoryCannotBeRead) {
   const command_result result = test::run_command({"ls", "--directory", "/nonexistent"});
   EXPECT_EQ(result.exit_code, 1);
