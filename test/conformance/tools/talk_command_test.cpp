@@ -97,6 +97,22 @@ TEST_F(Talk, ANodeOfARandomIdLeavesNoReport) {
     EXPECT_NE(one.report.pid, pid) << one.path;
 }
 
+TEST_F(Talk, SaysWhyItIsRefused) {
+  std::ofstream{directory_.path() + "/access"}
+      << "send = \"any\"\n[[register]]\nids = [\"clients\", 5]\nfrom = \"any\"\n";
+  std::ofstream{directory_.path() + "/relay.toml"} << "id = 7\nlisten = \"" << address_
+                                                   << "\"\naccess = \"access\"\n"
+                                                   << "report_directory = \"\"\n";
+  const running_command asked{{"relay", "--config", directory_.path() + "/relay.toml"}};
+  ASSERT_TRUE(asked.has_said("node 7 relays", 20s));
+  const command_result sent = run_command({"send", address_, "1", "x", "--id", "5"});
+  EXPECT_EQ(sent.exit_code, 0) << sent.errors;
+  const command_result refused =
+      run_command({"send", address_, "1", "x", "--id", "6", "--timeout", "1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.errors.find("node 6 may not register"), std::string::npos) << refused.errors;
+}
+
 TEST_F(Talk, SaysThatNobodyListens) {
   for (const char* const verb : {"send", "request"}) {
     const command_result result = run_command({verb, address_, "7", "x", "--timeout", "0.3"});

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -91,6 +92,14 @@ void send(const send_options& options) {
     lost += one.count();
     why = std::string{name(one.outcome())} + ": " + std::string{explain(one.reason())};
   });
+  // What a node that is refused sends is given up in the end, for another reason.
+  std::string last_line;
+  std::string refused;
+  own.on_log([&](std::string_view line) { last_line = line; });
+  own.on_endpoint([&](const endpoint&, endpoint_event event) {
+    if (event == endpoint_event::refused)
+      refused = last_line;
+  });
   if (const error bad = own.connect(to, options.address); !bad)
     throw std::runtime_error(std::string{name(bad.code())} + ": " + bad.text());
   std::uint64_t sent = 0;
@@ -105,7 +114,7 @@ void send(const send_options& options) {
       std::chrono::duration<double>{options.timeout}));
   if (!ended || lost != 0)
     throw std::runtime_error(fmt::format("{} of {} messages to node {} did not arrive: {}", lost,
-                                         sent, to.to_string(), why));
+                                         sent, to.to_string(), refused.empty() ? why : refused));
 }
 
 }  // namespace
