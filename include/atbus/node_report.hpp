@@ -10,12 +10,13 @@
 /// ```
 ///
 /// A node writes its report to a file of its own (node_options::report_directory) a few times a second
-/// while something changes, and every five seconds otherwise. The file goes when the node ends; it
-/// stays when its process is killed, until the next incarnation but one of that node starts. Which
-/// process is alive is decided by the kernel's locks.
+/// while something changes, and every five seconds otherwise. The file goes when the node ends. It
+/// stays when its process is killed, until a later incarnation of that node was killed too and the next
+/// one starts. Which process is alive is decided by the kernel's locks.
 ///
 /// Reading disturbs no node. Each value of a file is taken for hostile: sizes and a checksum are
-/// checked, texts are printable. Files of other users, and files that others can write, are refused.
+/// checked, texts are printable. Files of other users are left out; files that others can write are
+/// refused.
 ///
 /// Ownership: reports are plain values. Threads: any, except for those of node::report.
 #pragma once

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "atbus/clock.hpp"
 #include "atbus/format.h"
 
 namespace atbus::tool {
@@ -112,6 +113,14 @@ std::string node_client::request(std::uint32_t type, const std::string& text,
   if (!failed_.empty())
     throw std::runtime_error(failed_);
   return std::move(answer_.front());
+}
+
+void node_client::rest(std::chrono::nanoseconds time) {
+  const std::chrono::nanoseconds end = now() + time;
+  for (auto left = time; left > std::chrono::nanoseconds{0}; left = end - now()) {
+    client_.poll();
+    (void)client_.wait(left);
+  }
 }
 
 }  // namespace atbus::tool

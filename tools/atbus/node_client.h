@@ -38,6 +38,8 @@ class node_client {
   // The bytes of the response.
   std::string request(std::uint32_t type, const std::string& text, std::chrono::nanoseconds timeout,
                       const std::optional<trace_context>& trace = std::nullopt);
+  // Lets that time pass, and keeps the link meanwhile.
+  void rest(std::chrono::nanoseconds time);
 
  private:
   const client_options options_;

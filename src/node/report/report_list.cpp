@@ -73,8 +73,17 @@ error check_owner(int fd) {
   return {};
 }
 
-// False: it has just gone.
+// Each user of a host may have nodes: theirs are no problem of this one's.
+bool is_of_another_user(const std::string& path) noexcept {
+  struct stat st {};
+  return kernel().fstatat(AT_FDCWD, path.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+         st.st_uid != geteuid();
+}
+
+// False: it is not to be listed, or has just gone.
 bool describe(const std::string& path, node_report_file& found) {
+  if (is_of_another_user(path))
+    return false;
   found.path = path;
   std::ranges::replace_if(
       found.path, [](char c) { return !is_printable(c); }, '?');

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -367,6 +368,40 @@ TEST_F(NodesCommand, NamesAFileThatIsNoReport) {
   const command_result result = run({"ls"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.output.find("not_a_segment: " + path), std::string::npos) << result.output;
+}
+
+// In that interval the node would give up a client that says nothing.
+TEST(Ping, KeepsItsLinkForLongerThanASilentOneLasts) {
+  const test::scratch_directory directory;
+  const std::string secret = "a secret of the tests";
+  std::ofstream{directory.path() + "/token"} << secret;
+  node asked{
+      7, node_options{}.token(secret).ping_interval(500ms).fault_tolerance(2).report_directory("")};
+  ASSERT_TRUE(asked.listen("ipv4://127.0.0.1:0"));
+  test::running_command pinging{{"ping", asked.addresses().front(), "--token-file",
+                                 directory.path() + "/token", "--count", "2", "--interval", "4"}};
+  auto result = std::async(std::launch::async, [&] { return pinging.finish(20s); });
+  while (result.wait_for(0s) != std::future_status::ready) {
+    asked.poll();
+    (void)asked.wait(10ms);
+  }
+  const command_result ended = result.get();
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_NE(ended.output.find("7 answered 2 times"), std::string::npos) << ended.output;
+}
+
+// Each service of a host may run as a user of its own.
+TEST(NodesOfAnotherUser, AreNoneOfThisOnes) {
+  const test::scratch_directory directory;
+  const std::string path = directory.path() + "/atbus-node.0x3-0x3";
+  std::ofstream{path} << "garbage";
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  if (chown(path.c_str(), geteuid() + 1, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root may give files away";
+  const command_result checked = test::run_command({"check", "--directory", directory.path()});
+  EXPECT_EQ(checked.exit_code, 0) << checked.output;
+  const command_result listed = test::run_command({"ls", "--directory", directory.path()});
+  EXPECT_NE(listed.output.find("no nodes of this user"), std::string::npos) << listed.output;
 }
 
 TEST_F(NodesCommand, SaysThatTheDirectoryCannotBeRead) {

@@ -1,6 +1,9 @@
 // `atbus relay`: its configuration, and a relay between two nodes of the test.
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -120,9 +123,26 @@ class Relay : public ::testing::Test {
     ASSERT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
   }
 
+  // Whether it is there, also after it has logged that the child came.
+  [[nodiscard]] bool takes_a_child() const {
+    for (const std::uint64_t id : {0x10001U, 0x10002U}) {
+      node below{bus_id{id}, node_options{}.parent(address_).report_directory("")};
+      const auto end = now() + 20s;
+      while (below.parent() == bus_id{} && now() < end) {
+        below.poll();
+        (void)below.wait(10ms);
+      }
+      if (below.parent() != bus_id{0x10000})
+        return false;
+    }
+    return true;
+  }
+
   test::scratch_directory directory_;
   std::string file_ = directory_.path() + "/relay.toml";
   std::string address_ = "unix://" + directory_.path() + "/socket";
+  std::string command_ =
+      "exec " + std::string{ATBUS_TEST_PROGRAMS_DIR} + "/atbus relay --config " + file_;
 };
 
 TEST_F(Relay, PassesMessagesOnAndEndsInOrder) {
@@ -167,6 +187,49 @@ TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
       << ended.errors;
 }
 
+TEST_F(Relay, LeavesAnAddressThatIsNotInItsFileAnyMore) {
+  const auto connecting = [&](const std::string& name) {
+    return "[[connect]]\nid = 5\naddress = \"unix://" + directory_.path() + "/" + name + "\"\n";
+  };
+  node other{5, node_options{}.report_directory("")};
+  ASSERT_TRUE(other.listen("unix://" + directory_.path() + "/before"));
+  ASSERT_TRUE(other.listen("unix://" + directory_.path() + "/after"));
+  write(connecting("before"));
+  running_command relaying{{"relay", "--config", file_}};
+  const auto is_said = [&](const std::string& text) {
+    const auto end = now() + 20s;
+    while (!relaying.has_said(text, 0s) && now() < end) {
+      other.poll();
+      (void)other.wait(10ms);
+    }
+    return relaying.has_said(text, 0s);
+  };
+  ASSERT_TRUE(is_said("node 5 connected over unix://" + directory_.path() + "/before"));
+  write(connecting("after"));
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(is_said("node 5 connected over unix://" + directory_.path() + "/after"));
+  relaying.send_signal(SIGTERM);
+  EXPECT_EQ(relaying.finish(20s).exit_code, 0);
+}
+
+TEST_F(Relay, WorksThoughItsLogIsOnAFullDisk) {
+  write();
+  const running_command relaying{"/bin/sh", {"-c", command_ + " 2>/dev/full"}};
+  EXPECT_TRUE(takes_a_child());
+}
+
+TEST_F(Relay, WorksThoughTheReaderOfItsLogHasEnded) {
+  write();
+  const std::string path = directory_.path() + "/log";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const running_command relaying{"/bin/sh", {"-c", command_ + " 2>" + path}};
+  pollfd first_line{.fd = reader, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&first_line, 1, 20'000), 1);
+  close(reader);
+  EXPECT_TRUE(takes_a_child());
+}
+
 TEST_F(Relay, ChecksItsFileOnly) {
   write();
   const command_result good = run_command({"relay", "--config", file_, "--check"});
@@ -179,6 +242,18 @@ TEST_F(Relay, ChecksItsFileOnly) {
   const command_result missing = run_command({"relay", "--config", file_ + "x"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.errors.find(file_ + "x"), std::string::npos) << missing.errors;
+}
+
+TEST_F(Relay, ChecksTheFilesThatItsFileNames) {
+  std::ofstream{directory_.path() + "/named"} << "nonsense = 1\n";
+  for (const char* const keys :
+       {"access = \"named\"\n", "directory = \"named\"\n",
+        "[certificates]\nauthority = \"named\"\nchain = \"named\"\nkey = \"named\"\n"}) {
+    write(keys);
+    const command_result bad = run_command({"relay", "--config", file_, "--check"});
+    EXPECT_EQ(bad.exit_code, 1) << keys;
+    EXPECT_NE(bad.errors.find(directory_.path() + "/named"), std::string::npos) << bad.errors;
+  }
 }
 
 TEST_F(Relay, TellsTheServiceManagerThatItIsReady) {

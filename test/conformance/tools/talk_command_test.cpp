@@ -1,5 +1,7 @@
 // `atbus send`, `listen`, `request` and `reply`: two commands talk to each other, and a command to a node.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -22,6 +24,9 @@ class Talk : public ::testing::Test {
  protected:
   test::scratch_directory directory_;
   std::string address_ = "unix://" + directory_.path() + "/socket";
+  // From a file.
+  std::string send_lines_ =
+      "exec " + std::string{ATBUS_TEST_PROGRAMS_DIR} + "/atbus send " + address_ + " 7 --lines <";
 };
 
 TEST_F(Talk, AMessageIsSentAndPrinted) {
@@ -36,6 +41,32 @@ TEST_F(Talk, AMessageIsSentAndPrinted) {
   EXPECT_TRUE(heard.output.starts_with("5 7 hello \\\\ world\n")) << heard.output;
   EXPECT_NE(heard.output.find(" 8 \\x1b[2J\n"), std::string::npos) << heard.output;
   EXPECT_NE(heard.errors.find("node 153 listens at unix://"), std::string::npos) << heard.errors;
+}
+
+TEST_F(Talk, ALineIsSentThoughTheNextOneIsNotThere) {
+  running_command listening{{"listen", address_, "--count", "1"}};
+  ASSERT_TRUE(listening.has_said(" at unix://", 20s));
+  const std::string input = directory_.path() + "/input";
+  ASSERT_EQ(mkfifo(input.c_str(), 0600), 0);
+  const int writer =
+      open(input.c_str(), O_RDWR | O_CLOEXEC);  // so that neither end waits for the other
+  const running_command sending{"/bin/sh", {"-c", send_lines_ + input}};
+  ASSERT_EQ(write(writer, "first\nsec", 9), 9);
+  const command_result heard = listening.finish(20s);
+  EXPECT_EQ(heard.exit_code, 0) << heard.errors;
+  EXPECT_TRUE(heard.output.ends_with(" 7 first\n")) << heard.output;
+  close(writer);
+}
+
+TEST_F(Talk, LinesOfAFileAreSentInOrder) {
+  running_command listening{{"listen", address_, "--count", "3", "--raw"}};
+  ASSERT_TRUE(listening.has_said(" at unix://", 20s));
+  const std::string input = directory_.path() + "/input";
+  std::ofstream{input} << "first\n\n" << std::string(60'000, 'x');
+  running_command sending{"/bin/sh", {"-c", send_lines_ + input}};
+  EXPECT_EQ(listening.finish(20s).output, "first" + std::string(60'000, 'x'));
+  const command_result sent = sending.finish(20s);
+  EXPECT_EQ(sent.exit_code, 0) << sent.errors;
 }
 
 TEST_F(Talk, ARequestHasTheBytesOfItsResponse) {
@@ -64,6 +95,22 @@ TEST_F(Talk, ANodeOfARandomIdLeavesNoReport) {
   ASSERT_TRUE(all) << all.error().text();
   for (const node_report_file& one : *all)
     EXPECT_NE(one.report.pid, pid) << one.path;
+}
+
+TEST_F(Talk, SaysWhyItIsRefused) {
+  std::ofstream{directory_.path() + "/access"}
+      << "send = \"any\"\n[[register]]\nids = [\"clients\", 5]\nfrom = \"any\"\n";
+  std::ofstream{directory_.path() + "/relay.toml"} << "id = 7\nlisten = \"" << address_
+                                                   << "\"\naccess = \"access\"\n"
+                                                   << "report_directory = \"\"\n";
+  const running_command asked{{"relay", "--config", directory_.path() + "/relay.toml"}};
+  ASSERT_TRUE(asked.has_said("node 7 relays", 20s));
+  const command_result sent = run_command({"send", address_, "1", "x", "--id", "5"});
+  EXPECT_EQ(sent.exit_code, 0) << sent.errors;
+  const command_result refused =
+      run_command({"send", address_, "1", "x", "--id", "6", "--timeout", "1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.errors.find("node 6 may not register"), std::string::npos) << refused.errors;
 }
 
 TEST_F(Talk, SaysThatNobodyListens) {

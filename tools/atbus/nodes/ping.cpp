@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "atbus/clock.hpp"
@@ -45,11 +44,13 @@ void print_ping_figures(bus_id whom, std::vector<std::chrono::nanoseconds> times
 
 void ping(const ping_options& options) {
   remote_nodes nodes{options};
+  const auto interval = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>{options.interval});
   const bus_id whom = options.id.empty() ? nodes.first() : bus_id_of(options.id);
   std::vector<std::chrono::nanoseconds> times;
   for (std::size_t i = 0; i != options.count; ++i) {
     if (i != 0)
-      std::this_thread::sleep_for(std::chrono::duration<double>{options.interval});
+      nodes.rest(interval);
     (void)nodes.first();  // not what connecting takes
     const std::chrono::nanoseconds begun = now();
     const auto values = nodes.ask(whom, {"atbus.ping"});

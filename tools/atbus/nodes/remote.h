@@ -1,6 +1,7 @@
 // What a node that listens at an address says of itself and of the nodes behind it.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ class remote_nodes {
   [[nodiscard]] bus_id first();
   // Asks that node: the values of its reply, printable. Throws what is in the way, as node_client does.
   std::vector<std::string> ask(bus_id whom, std::vector<std::string> words);
+  // As of node_client.
+  void rest(std::chrono::nanoseconds time) { client_.rest(time); }
   // Its report, with all of its peers.
   [[nodiscard]] node_report report_of(bus_id whom);
   // The reports of the first node and of all that can be asked through it. One that does not answer is in

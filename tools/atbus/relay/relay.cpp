@@ -17,6 +17,10 @@
 #include "atbus/node.hpp"
 #include "atbus/relay/config.h"
 #include "atbus/relay/service_manager.h"
+#include "atbus/tls.hpp"
+#include "node/access/access_file.h"
+#include "node/directory/nodes_file.h"
+#include "node/files/watched_file.h"
 
 namespace atbus::tool {
 namespace {
@@ -31,6 +35,8 @@ void set_relay_handlers() {
   sigaction(SIGINT, &action, nullptr);
   action.sa_handler = [](int) { asked_to_reload = 1; };
   sigaction(SIGHUP, &action, nullptr);
+  action.sa_handler = SIG_IGN;  // of a log whose reader has ended
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 relay_config read_or_throw(const std::string& path) {
@@ -38,6 +44,24 @@ relay_config read_or_throw(const std::string& path) {
   if (!config)
     throw std::runtime_error(std::string{config.error().text()});
   return std::move(*config);
+}
+
+template <class Read>
+error check_file(const std::string& path, Read&& read) {
+  if (path.empty())
+    return {};
+  const auto text = detail::read_config_file(path);
+  return text ? read(*text, path).error() : text.error();
+}
+
+// The files that the node itself reads.
+error check_named_files(const node_options& options) {
+  if (error bad = check_file(options.access_file(), detail::read_access_file); !bad)
+    return bad;
+  if (error bad = check_file(options.directory_file(), detail::read_nodes_file); !bad)
+    return bad;
+  const tls_files& files = options.certificates();
+  return files.chain.empty() ? error{} : tls_credentials::from_files(files).error();
 }
 
 class relay_service {
@@ -113,16 +137,18 @@ class relay_service {
     log("the configuration is reloaded");
   }
 
+  // A node leaves all addresses of another one at once: those that stay are dialled anew.
   void take_over_connections(const relay_config& fresh) {
-    std::set<bus_id> still;
-    for (const auto& [id, where] : fresh.connect)
-      still.insert(id);
-    for (const auto& [id, where] : config_.connect) {
-      if (!still.contains(id))
-        log_if(node_.disconnect(id), "no longer connected with " + id.to_string());
+    const auto is_in = [](const auto& all, const auto& one) {
+      return std::ranges::find(all, one) != all.end();
+    };
+    std::set<bus_id> left;
+    for (const auto& one : config_.connect) {
+      if (!is_in(fresh.connect, one) && left.insert(one.first).second)
+        log_if(node_.disconnect(one.first), "no longer connected with " + one.first.to_string());
     }
     for (const auto& one : fresh.connect) {
-      if (std::ranges::find(config_.connect, one) == config_.connect.end())
+      if (left.contains(one.first) || !is_in(config_.connect, one))
         log_if(node_.connect(one.first, one.second), "connects with " + one.first.to_string());
     }
   }
@@ -137,17 +163,18 @@ class relay_service {
       throw std::runtime_error(std::string{name(bad.code())} + ": " + std::string{bad.text()});
   }
 
+  // A log that takes no more, as on a full disk, does not end the relay.
   void log(std::string_view line) const {
     const auto at =
         fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
-    if (config_.log_as_json)
-      fmt::print(stderr, "{}\n",
-                 nlohmann::ordered_json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", at)},
-                                        {"node", config_.id.to_string()},
-                                        {"text", line}}
-                     .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-    else
-      fmt::print(stderr, "{:%Y-%m-%dT%H:%M:%SZ} {}\n", at, line);
+    const std::string text =
+        config_.log_as_json
+            ? nlohmann::ordered_json{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", at)},
+                                     {"node", config_.id.to_string()},
+                                     {"text", line}}
+                  .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+            : fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", at, line);
+    (void)std::fputs((text + '\n').c_str(), stderr);
   }
 
   const std::string path_;
@@ -163,6 +190,8 @@ struct relay_options {
 void run_relay(const relay_options& options) {
   relay_config config = read_or_throw(options.config);
   if (options.check) {
+    if (const error bad = check_named_files(config.options); !bad)
+      throw std::runtime_error(std::string{bad.text()});
     fmt::print(" {}: node {}, valid\n", options.config, config.id.to_string());
     return;
   }
