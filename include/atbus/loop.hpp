@@ -26,8 +26,9 @@
 ///
 /// Threads: the loop's own. The loop must outlive its bindings.
 ///
-/// Fork: when a forked child runs an inherited loop, its bindings do nothing; their channels are
-/// unusable there.
+/// Fork: in a forked child the channels of inherited bindings are unusable. The child may end the
+/// bindings, and run the loop after uv_loop_fork: they do nothing there, and do not keep it running.
+/// The parent's bindings are not affected.
 #pragma once
 
 #include <chrono>

@@ -145,6 +145,15 @@ class sender_on_loop final : public loop_binding {
   bool asleep_ = false;
 };
 
+namespace {
+
+template <class Binding, class... Parts>
+Binding* make_binding(Parts&&... parts) {
+  const fork_pause no_fork;
+  return new Binding{std::forward<Parts>(parts)...};
+}
+
+}  // namespace
 }  // namespace detail
 
 error loop_handle::start(uv_loop_s* loop, int descriptor) {
@@ -187,8 +196,8 @@ result<loop_receiver> loop_receiver::attach_dispatch(
                  "a receiver on a loop must be allowed at least one message per turn"};
   // From here on the binding owns it, even on failure.
   const int descriptor = inbox.descriptor();
-  loop_receiver bound{
-      new detail::receiver_on_loop{std::move(inbox), std::move(dispatch), per_turn}};
+  loop_receiver bound{detail::make_binding<detail::receiver_on_loop>(
+      std::move(inbox), std::move(dispatch), per_turn)};
   if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;
@@ -204,7 +213,7 @@ result<loop_sender> loop_sender::attach(uv_loop_s* loop, sender out) {
   if (loop == nullptr)
     return error{errc::invalid_argument, "a sender can't be attached to a null loop"};
   const int descriptor = out.descriptor();
-  loop_sender bound{new detail::sender_on_loop{std::move(out)}};
+  loop_sender bound{detail::make_binding<detail::sender_on_loop>(std::move(out))};
   if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;
@@ -225,7 +234,8 @@ result<loop_connections> loop_connections::attach(uv_loop_s* loop, connection_se
                  "connections on a loop must be allowed at least one message per turn"};
   }
   const int descriptor = set.descriptor();
-  loop_connections bound{new detail::connections_on_loop{std::move(set), per_turn}};
+  loop_connections bound{
+      detail::make_binding<detail::connections_on_loop>(std::move(set), per_turn)};
   if (auto e = bound.start(loop, descriptor); !e)
     return e;
   return bound;

@@ -1,6 +1,7 @@
 #include "channel/loop_binding.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -20,7 +21,10 @@ error loop_binding::start(uv_loop_t* loop, int descriptor) {
   loop_ = loop;
   // The duplicate shares the channel's epoll instance. When the channel has closed its sockets and its
   // descriptor, the epoll instance is empty and never becomes readable.
-  descriptor_ = file{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
+  {
+    const fork_pause no_fork;
+    descriptor_ = file{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
+  }
   if (!descriptor_)
     return {errc::system_error, "can't duplicate the channel's descriptor for the loop", errno};
   uv_prepare_init(loop, &prepare_);
@@ -41,7 +45,10 @@ error loop_binding::start(uv_loop_t* loop, int descriptor) {
   uv_unref(as_handle(idle_));
   uv_unref(as_handle(timer_));
   uv_unref(as_handle(poll_));
-  uv_prepare_start(&prepare_, [](uv_prepare_t* handle) { from(handle->data).before_wait(); });
+  uv_prepare_start(&prepare_, [](uv_prepare_t* handle) {
+    loop_binding& self = from(handle->data);
+    self.forked_ ? self.retire() : self.before_wait();
+  });
   uv_check_start(&check_, [](uv_check_t* handle) { from(handle->data).after_wait(); });
   return {};
 }
@@ -127,8 +134,28 @@ void loop_binding::let_go() noexcept {
 }
 
 void loop_binding::delete_if_closed() noexcept {
-  if (let_go_ && open_handles_ == 0 && !in_handler_)
-    delete this;
+  if (!let_go_ || open_handles_ != 0 || in_handler_)
+    return;
+  exception_ = nullptr;  // user code: destroyed outside of the fork_pause
+  const fork_pause no_fork;
+  delete this;
+}
+
+void loop_binding::abandon_in_child() noexcept {
+  forked_ = true;
+  const int number = descriptor_.get();
+  if (number < 0)
+    return;
+  // Closed first, which makes room for another one.
+  descriptor_.reset();
+  const int inert = ::epoll_create1(EPOLL_CLOEXEC);
+  if (inert < 0)
+    return;
+  if (inert != number) {
+    (void)::dup3(inert, number, O_CLOEXEC);
+    (void)::close(inert);
+  }
+  descriptor_ = file{number};
 }
 
 }  // namespace atbus::detail

@@ -8,6 +8,10 @@
 // Lifetime: made with new, ended with `let_go`. libuv uses the handles until each close callback has run;
 // the last one deletes the object. The channel and the handler end at once, or when the running handler has
 // returned.
+//
+// Fork: a child shares the loop's epoll instance with its parent until it calls uv_loop_fork. libuv names an
+// entry there by descriptor and file. So in the child this binding's descriptor becomes another file, and
+// what the child does with its handles never touches the parent's entry.
 #pragma once
 
 #include <uv.h>
@@ -16,12 +20,13 @@
 #include <exception>
 
 #include "atbus/status.hpp"
+#include "system/fork_guard.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
 
-// Deletes itself when libuv has closed its handles. No other code may delete it.
-class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
+// Made inside a fork_pause. Deletes itself when libuv has closed its handles. No other code may delete it.
+class loop_binding : public fork_guard {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   loop_binding(const loop_binding&) = delete;
   loop_binding& operator=(const loop_binding&) = delete;
@@ -34,6 +39,8 @@ class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
   [[nodiscard]] bool failed() const noexcept { return exception_ != nullptr; }
   void ref() noexcept { uv_ref(reinterpret_cast<uv_handle_t*>(&prepare_)); }
   void unref() noexcept { uv_unref(reinterpret_cast<uv_handle_t*>(&prepare_)); }
+
+  void abandon_in_child() noexcept override;
 
  protected:
   loop_binding() = default;
@@ -81,6 +88,7 @@ class loop_binding {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
   bool watching_ = false;
   bool in_handler_ = false;
   bool let_go_ = false;
+  bool forked_ = false;  // a child's copy
 };
 
 template <class Call>

@@ -66,7 +66,11 @@ node_state::node_state(bus_id id, const node_options& options,
     reports_ = std::make_unique<report_publisher>(options.report_directory(), core_);
   if (options.loop() == nullptr)
     return;
-  auto* const bound = new node_on_loop(*this);
+  node_on_loop* bound = nullptr;
+  {
+    const fork_pause no_fork;
+    bound = new node_on_loop(*this);
+  }
   if (const error bad = bound->start(options.loop(), core_.descriptor()); !bad) {
     bound->let_go();
     core_.fail(bad);

@@ -29,8 +29,8 @@ class fork_guard {
   fork_guard(const fork_guard&) = delete;
   fork_guard& operator=(const fork_guard&) = delete;
 
-  // Runs in the child between fork and its return, in the forking thread: only close(2) and plain
-  // stores.
+  // Runs in the child between fork and its return, in the forking thread: only plain stores, close(2), and
+  // system calls like it, which take no lock and no memory of the process.
   virtual void abandon_in_child() noexcept = 0;
 
  protected:

@@ -133,11 +133,9 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
   if (!wanted)
     return wanted.error();
   const fork_pause no_fork;
-  auto taken = take_lane(wanted->name);
+  auto taken = take_lane(*wanted);
   if (!taken)
     return taken.error();
-  if (auto e = compare_geometry(taken->opened, *wanted); !e)
-    return e;
   if (options.prefault || wanted->prefault)
     prefault_lane(*taken);
   const std::string text = taken->opened.name.text();

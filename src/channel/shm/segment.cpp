@@ -28,19 +28,20 @@ file reopen(int fd) {
   return file{kernel().open(path.c_str(), O_RDWR | O_CLOEXEC, 0)};
 }
 
-result<file> open_in_process(const segment_name& name) {
+// The file and its mapping, both at once: the name may be another segment's a moment later.
+error open_in_process(segment& s) {
   const fork_pause no_fork;
   auto& names = in_process_names::instance();
   const std::lock_guard lock{names.mutex};
   names.forget_if_forked();
-  const auto entry = names.entries.find(name.name);
-  if (entry == names.entries.end()) {
-    return error{errc::not_found, name.text() + ": no receiver in this process has opened it yet"};
-  }
-  file fd = reopen(entry->second.fd.get());
-  if (!fd)
-    return system_error_at(name.text() + ": can't open it again through /proc/self/fd", errno);
-  return fd;
+  const auto entry = names.entries.find(s.name.name);
+  if (entry == names.entries.end())
+    return {errc::not_found, s.name.text() + ": no receiver in this process has opened it yet"};
+  s.fd = reopen(entry->second.fd.get());
+  if (!s.fd)
+    return system_error_at(s.name.text() + ": can't open it again through /proc/self/fd", errno);
+  s.control = entry->second.memory;
+  return {};
 }
 
 // Added to an error when a file can't be made or filled for a reason other than lack of space.
@@ -406,24 +407,21 @@ error link_segment(const segment& built) {
 result<segment> open_segment(segment_name name) {
   segment s;
   s.name = std::move(name);
-  auto fd = s.name.in_process ? open_in_process(s.name) : open_file(s.name);
-  if (!fd)
-    return fd.error();
-  s.fd = std::move(*fd);
+  if (s.name.in_process) {
+    if (auto e = open_in_process(s); !e)
+      return e;
+  } else {
+    auto fd = open_file(s.name);
+    if (!fd)
+      return fd.error();
+    s.fd = std::move(*fd);
+  }
   auto geometry = check_segment_file(s.name, s.fd.get());
   if (!geometry)
     return geometry.error();
   s.geometry = *geometry;
-  if (s.name.in_process) {
-    const fork_pause no_fork;
-    auto& names = in_process_names::instance();
-    const std::lock_guard lock{names.mutex};
-    const auto entry = names.entries.find(s.name.name);
-    if (entry == names.entries.end())
-      return error{errc::retired, s.name.text() + ": removed while it was opened"};
-    s.control = entry->second.memory;
+  if (s.control != nullptr)
     return s;
-  }
   if (auto e = map_control(s); !e)
     return e;
   return s;

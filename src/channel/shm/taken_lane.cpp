@@ -86,7 +86,8 @@ error prepare_lane(segment& opened, std::uint32_t lane) {
 }
 
 // `retired` means: the name has changed, try again.
-result<taken_lane> open_and_take(const segment_name& name) {
+result<taken_lane> open_and_take(const segment_address& wanted) {
+  const segment_name& name = wanted.name;
   auto opened = open_segment(name);
   if (!opened)
     return opened.error();
@@ -100,6 +101,9 @@ result<taken_lane> open_and_take(const segment_name& name) {
   if (!is_named(*opened) || is_retired()) {
     return error{errc::retired, name.text() + ": removed while it was opened"};
   }
+  // Before it takes memory, which the receiver would not give back: it never hears of this sender.
+  if (auto e = compare_geometry(*opened, wanted); !e)
+    return e;
   if (!lane)
     return lane.error();
   if (auto e = prepare_lane(*opened, *lane); !e)
@@ -109,15 +113,15 @@ result<taken_lane> open_and_take(const segment_name& name) {
 
 }  // namespace
 
-result<taken_lane> take_lane(const segment_name& name) {
+result<taken_lane> take_lane(const segment_address& wanted) {
   for (int round = 0; round < name_rounds_max; ++round) {
-    auto taken = open_and_take(name);
+    auto taken = open_and_take(wanted);
     if (taken || !(taken.error() == errc::retired))
       return taken;
   }
   return error{
       errc::retired,
-      name.text() +
+      wanted.name.text() +
           ": it was removed, but its name still exists; a process is removing it or died while "
           "doing so: start the receiver, or run `atbus shm clean`"};
 }

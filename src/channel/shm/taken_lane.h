@@ -7,6 +7,7 @@
 #include <string>
 
 #include "atbus/status.hpp"
+#include "channel/shm/channel_address.h"
 #include "channel/shm/segment.h"
 
 namespace atbus::detail {
@@ -16,9 +17,9 @@ struct taken_lane {
   std::uint32_t lane = 0;
 };
 
-// Opens the named segment and takes a free lane. Errors: those of open_segment, no_free_lane,
-// no_space, retired, system_error.
-[[nodiscard]] result<taken_lane> take_lane(const segment_name& name);
+// Opens the named segment and takes a free lane. Errors: those of open_segment, geometry_mismatch,
+// no_free_lane, no_space, retired, system_error.
+[[nodiscard]] result<taken_lane> take_lane(const segment_address& wanted);
 
 // Takes the lane `lane` of a segment that the receiver has handed over; `text` names it in errors.
 [[nodiscard]] result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane);

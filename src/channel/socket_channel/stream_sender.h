@@ -87,6 +87,8 @@ class stream_sender final : public sender_backend, public fork_guard {
   void begin() noexcept;
   void take_answer() noexcept;
   void dial_next() noexcept;
+  // The part of that time for the address that is dialled: each that is left has one too.
+  [[nodiscard]] std::chrono::nanoseconds share_of(std::chrono::nanoseconds time) const noexcept;
   void attempt_ended(error how) noexcept;
   [[nodiscard]] error no_answer() const noexcept;
   void connected() noexcept;

@@ -40,6 +40,11 @@ void stream_sender::take_answer() noexcept {
   dial_next();
 }
 
+std::chrono::nanoseconds stream_sender::share_of(std::chrono::nanoseconds time) const noexcept {
+  return std::max(time, std::chrono::nanoseconds{0}) /
+         static_cast<std::int64_t>(1 + dialler_.left());
+}
+
 void stream_sender::dial_next() noexcept {
   const fork_pause no_fork;
   auto dialled = dialler_.next();
@@ -70,8 +75,7 @@ void stream_sender::dial_next() noexcept {
   // The kernel would wait for minutes. All addresses of a name share the time that the lookup has left, so
   // that each is tried.
   const auto time = now();
-  due_ = moment_after(time, std::max(attempt_ends_at_ - time, std::chrono::nanoseconds{0}) /
-                                static_cast<std::int64_t>(1 + dialler_.left()));
+  due_ = moment_after(time, share_of(attempt_ends_at_ - time));
   if (dialled->connected)
     connected();
 }
@@ -91,6 +95,9 @@ void stream_sender::attempt_ended(error how) noexcept {
 void stream_sender::connected() noexcept {
   phase_ = phase::linked;
   ++connections_;
+  // The program looks late. The answer counts, so the handshake needs time of its own: it only begins now.
+  if (const auto time = now(); time >= due_)
+    due_ = moment_after(time, share_of(attempt_time_));
   if (link_->now() == stream_link::state::connecting)
     link_->connected();
   write_now();

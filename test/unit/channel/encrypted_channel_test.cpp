@@ -243,6 +243,27 @@ TEST_F(EncryptedChannel, GivesUpAHandshakeThatIsNotAnswered) {
   EXPECT_EQ(unsent, 1U);
 }
 
+// A game loop looks at its sender once a frame, which may be later than the end of an attempt.
+TEST_F(EncryptedChannel, ConnectsAProgramThatSeldomLooks) {
+  open(encrypted());
+  auto out = sender::open(in_->address(), {.socket = encrypted(),
+                                           .connect_timeout = 20ms,
+                                           .linger = 0ns,
+                                           .reconnect_min = 1ms,
+                                           .reconnect_max = 1ms});
+  ASSERT_TRUE(out) << out.error().text();
+  until([&] {
+    const auto frame_ends_at = now() + 30ms;
+    while (now() < frame_ends_at)
+      in_->poll([this](bytes_view message) { received_.emplace_back(as_text(message)); });
+    if (out->stats().messages == 0) {
+      EXPECT_TRUE(out->send(as_bytes("x")));
+    }
+    out->poll_writable();
+    return !received_.empty();
+  });
+}
+
 // Both ways, many at once, with everything that a node does with its links.
 class EncryptedConnection : public ::testing::Test {
  protected:

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "atbus/atbus.hpp"
+#include "atbus/inspect.hpp"
 #include "scratch_directory.h"
 #include "test.h"
 
@@ -252,6 +253,26 @@ TEST_F(LaneUser, SaysWhatIsNotHandledYet) {
   EXPECT_EQ(poll(), waiting);  // it took nothing back
   EXPECT_TRUE(out.settled());
   EXPECT_EQ(out.unhandled(keep), 0U);
+}
+
+// A program that asks for other sizes, and tries again and again, must not fill the file system.
+TEST_F(LaneUser, TakesNoMemoryOfASegmentOfOtherSizes) {
+  open_receiver();
+  const auto memory = [&] {
+    const auto seen = inspect_segment("lane-user", directory.path());
+    EXPECT_TRUE(seen) << seen.error().text();
+    return seen ? seen->allocated_bytes : 0;
+  };
+  const std::uint64_t before = memory();
+  sender_options options;
+  options.directory = directory.path();
+  for (int i = 0; i != 3; ++i) {
+    const auto refused = sender::open("shm://lane-user?lane_size=4M", options);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error(), errc::geometry_mismatch) << refused.error().text();
+  }
+  EXPECT_EQ(poll(), text_list{});
+  EXPECT_EQ(memory(), before);
 }
 
 TEST_F(LaneUser, KnowsWhichReceiverItHas) {
