@@ -17,6 +17,10 @@
 namespace atbus::tool {
 namespace {
 
+// A node that is just starting anew has this long to listen.
+constexpr std::chrono::milliseconds patience{700};
+constexpr std::chrono::milliseconds look_interval{50};
+
 // Of an error, and of a status.
 std::string sentence(errc code, const std::string& text) {
   return std::string{name(code)} + ": " + text;
@@ -55,21 +59,27 @@ node_options to_node_options(const client_options& from) {
 
 void client_options::add_to(CLI::App& command) {
   command.add_option("--token-file", token_file, "what nodes there prove to each other");
-  command.add_option("--timeout", timeout, "seconds; 5 if left out")->check(CLI::Range(0.001, 1e6));
+  command.add_option("--timeout", timeout, "seconds to wait for the answer; 5 if left out")
+      ->check(CLI::Range(0.001, 1e6));
 }
 
 node_client::node_client(const client_options& options)
     : options_(options), client_(0, to_node_options(options)) {
   if (const error bad = client_.fault(); !bad)  // nothing else can be wrong with it
     throw std::runtime_error("--token-file " + options_.token_file + ": " + bad.text());
-  client_.on_log([this](std::string_view line) { last_line_ = line; });
+  client_.on_log([this](std::string_view line) {
+    last_line_ = line;
+    if (line.starts_with("no connection to") && no_way_since_ == std::chrono::nanoseconds{0})
+      no_way_since_ = now();
+  });
   client_.on_endpoint([this](const endpoint&, endpoint_event event) {
+    is_linked_ = is_linked_ || event == endpoint_event::connected;
     if (event != endpoint_event::refused)
       return;
     const bool for_want_of_a_token =
         options_.token_file.empty() && last_line_.find("token") != std::string::npos;
     failed_ = last_line_ + (for_want_of_a_token ? "\nIs a --token-file needed?" : "");
-    client_.stop();
+    is_over_ = true;
   });
   if (const error bad = client_.connect(0, options_.address); !bad)
     throw std::runtime_error(sentence(bad.code(), bad.text()));
@@ -83,11 +93,11 @@ std::vector<std::string> node_client::ask(const std::vector<std::string>& words)
       client_.command(0, words, timeout, [this](status how, const command_reply& reply) {
         answer_ = reply.values();
         failed_ = how ? "" : failure_text(how, reply, last_line_);
-        client_.stop();
+        is_over_ = true;
       });
   if (!asked)
     throw std::runtime_error(sentence(asked.code(), asked.text()));
-  (void)client_.run();
+  wait_for_the_end();
   if (!failed_.empty())
     throw std::runtime_error(failed_);
   return std::move(answer_);
@@ -102,17 +112,31 @@ std::string node_client::request(std::uint32_t type, const std::string& text,
     failed_ = one ? "" : sentence(one.how().code(), one.how().text());
     if (!one && !one.bytes().empty())
       failed_ += ": " + printable(answer_.front());
-    client_.stop();
+    is_over_ = true;
   };
   const request_handle sent = trace
                                   ? client_.request(0, type, as_bytes(text), timeout, *trace, take)
                                   : client_.request(0, type, text, timeout, take);
   if (!sent)
     throw std::runtime_error(sentence(sent.why().code(), sent.why().text()));
-  (void)client_.run();
+  wait_for_the_end();
   if (!failed_.empty())
     throw std::runtime_error(failed_);
   return std::move(answer_.front());
+}
+
+void node_client::wait_for_the_end() {
+  is_over_ = false;
+  while (!is_over_ && client_.is_open()) {
+    client_.poll();
+    const bool may_be_nobody = !is_linked_ && no_way_since_ != std::chrono::nanoseconds{0};
+    if (!is_over_ && may_be_nobody && now() - no_way_since_ >= patience) {
+      failed_ = sentence(errc::not_connected, last_line_);
+      return;
+    }
+    if (!is_over_)
+      (void)client_.wait(look_interval);
+  }
 }
 
 void node_client::rest(std::chrono::nanoseconds time) {

@@ -42,8 +42,14 @@ class node_client {
   void rest(std::chrono::nanoseconds time);
 
  private:
+  // Until the question has its outcome, or it is clear that nobody is at the address.
+  void wait_for_the_end();
+
   const client_options options_;
   std::string last_line_;
+  std::chrono::nanoseconds no_way_since_{0};
+  bool is_linked_ = false;
+  bool is_over_ = false;
   std::string failed_;
   std::vector<std::string> answer_;
   node client_;  // ends before what its handlers write to

@@ -115,9 +115,11 @@ TEST_F(Talk, SaysWhyItIsRefused) {
 
 TEST_F(Talk, SaysThatNobodyListens) {
   for (const char* const verb : {"send", "request"}) {
-    const command_result result = run_command({verb, address_, "7", "x", "--timeout", "0.3"});
+    const auto begun = std::chrono::steady_clock::now();
+    const command_result result = run_command({verb, address_, "7", "x", "--timeout", "60"});
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s) << "it waits for nobody";
     EXPECT_EQ(result.exit_code, 1) << verb;
-    EXPECT_NE(result.errors.find("error: "), std::string::npos) << result.errors;
+    EXPECT_NE(result.errors.find("nothing listens there"), std::string::npos) << result.errors;
   }
   const command_result result = run_command({"listen", "unix:///nonexistent/socket"});
   EXPECT_EQ(result.exit_code, 1);
