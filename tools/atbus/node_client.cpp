@@ -54,7 +54,8 @@ node_options to_node_options(const client_options& from) {
 
 void client_options::add_to(CLI::App& command) {
   command.add_option("--token-file", token_file, "what nodes there prove to each other");
-  command.add_option("--timeout", timeout, "seconds; 5 if left out")->check(CLI::Range(0.001, 1e6));
+  command.add_option("--timeout", timeout, fmt::format("seconds; {} if left out", timeout))
+      ->check(CLI::Range(0.001, 1e6));
 }
 
 node_client::node_client(const client_options& options)

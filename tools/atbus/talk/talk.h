@@ -6,6 +6,7 @@
 
 #include "atbus/node.hpp"
 #include "atbus/node_client.h"
+#include "atbus/stop_signal.h"
 
 namespace atbus::tool {
 
@@ -37,10 +38,7 @@ std::string shown(bytes_view bytes);
 // Runs a node until Ctrl-C or SIGTERM. One at a time.
 class until_signalled {
  public:
-  explicit until_signalled(node& which);
-  until_signalled(const until_signalled&) = delete;
-  until_signalled& operator=(const until_signalled&) = delete;
-  ~until_signalled();
+  explicit until_signalled(node& which) : node_(which) {}
 
   void run();
   // From a handler of the node.
@@ -48,6 +46,7 @@ class until_signalled {
 
  private:
   node& node_;
+  stop_signal signal_;
   bool stopped_ = false;
 };
 
