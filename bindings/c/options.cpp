@@ -132,6 +132,7 @@ result<node_options> to_node_options(const atbus_node_options* from) {
   if_set(known.access, [&](const char* file) { made.access(file); });
   if_set(known.report_directory, [&](const char* folder) { made.report_directory(folder); });
   made.built_in_commands(known.no_built_in_commands == 0);
+  made.allow_tap(known.allow_tap != 0);
   if_set(known.directory, [&](const char* file) { made.directory(std::string{file}); });
   if_set(known.children, [&](const char* range) { made.children(range); });
   made.allow_unauthenticated(known.allow_unauthenticated != 0);

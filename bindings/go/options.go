@@ -51,6 +51,7 @@ type Options struct {
 	ReportDirectory      string // for the report that `atbus ls` reads; /dev/shm
 	NoReports            bool
 	NoBuiltInCommands    bool // commands of operators are not answered
+	AllowTap             bool // processes of this user may watch what the node receives
 
 	MessageLimit     int // bytes; 64 KiB
 	FirstIdleTimeout time.Duration
@@ -169,6 +170,7 @@ func (o *Options) toC(t *texts) C.atbus_node_options {
 		to.report_directory = t.word("")
 	}
 	to.no_built_in_commands = flag(o.NoBuiltInCommands)
+	to.allow_tap = flag(o.AllowTap)
 	to.parents = t.array(o.Parents)
 	to.children = t.text(o.Children)
 	to.allow_unauthenticated = flag(o.AllowUnauthenticated)

@@ -88,6 +88,7 @@ static void check_names(lua_State* L) {
                                       "directory",
                                       "report_directory",
                                       "no_built_in_commands",
+                                      "allow_tap",
                                       "certificate_authority",
                                       "parent",
                                       "children",
@@ -144,6 +145,7 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   to->directory = text_option(L, "directory");
   to->report_directory = text_option(L, "report_directory");
   to->no_built_in_commands = flag_option(L, "no_built_in_commands");
+  to->allow_tap = flag_option(L, "allow_tap");
   to->children = text_option(L, "children");
   to->allow_unauthenticated = flag_option(L, "allow_unauthenticated");
   to->allow_unencrypted = flag_option(L, "allow_unencrypted");

@@ -86,6 +86,7 @@ bool set_amount(atbus_node_options& to, const std::string& name, nb::handle valu
       {"allow_unauthenticated", &to.allow_unauthenticated},
       {"allow_unencrypted", &to.allow_unencrypted},
       {"no_built_in_commands", &to.no_built_in_commands},
+      {"allow_tap", &to.allow_tap},
       {"overflow", &to.overflow},
       {"restart", &to.restart}};
   return set_one(

@@ -188,6 +188,7 @@ typedef struct atbus_node_options {
   const char*
       report_directory;     /**< for the report that `atbus ls` reads; NULL: /dev/shm, "": none */
   int no_built_in_commands; /**< not 0: commands of operators are not answered */
+  int allow_tap;            /**< not 0: processes of this user may watch what the node receives */
 } atbus_node_options;
 
 /** Sets all defaults. */

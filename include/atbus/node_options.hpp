@@ -238,6 +238,15 @@ class node_options {
     return *this;
   }
 
+  /// Whether other processes of this user on this host may watch what the node receives, by the command
+  /// atbus.tap: its messages, requests, commands and their answers, with their bytes. Needs
+  /// built_in_commands; access rules hold for it. doc/operations.md, "Watching, recording and replaying".
+  /// Default: no.
+  node_options& allow_tap(bool allow = true) {
+    allow_tap_ = allow;
+    return *this;
+  }
+
   /// Overwrites the bytes of each token and of the circuits' secret; the number of tokens stays the same. For programs that
   /// keep the options after they have made the node.
   ATBUS_API void wipe_tokens() noexcept;
@@ -311,6 +320,8 @@ class node_options {
   [[nodiscard]] const std::string& directory_file() const noexcept { return directory_file_; }
   /// Whether this node answers the commands of operators itself.
   [[nodiscard]] bool built_in_commands() const noexcept { return built_in_commands_; }
+  /// Whether other processes may watch what it receives.
+  [[nodiscard]] bool allow_tap() const noexcept { return allow_tap_; }
   /// The directory for reports; empty for none.
   [[nodiscard]] const std::string& report_directory() const noexcept { return report_directory_; }
   /// The directory of the program's own; null if there is none.
@@ -348,6 +359,7 @@ class node_options {
   std::string access_file_;
   std::string directory_file_;
   bool built_in_commands_ = true;
+  bool allow_tap_ = false;
   std::string report_directory_ = "/dev/shm";
   std::shared_ptr<atbus::directory> directory_;
 };

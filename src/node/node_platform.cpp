@@ -119,7 +119,7 @@ class machine_platform final : public node_platform {
       : machine_platform(options, to_channels_options(options)) {}
 
   [[nodiscard]] node_environment environment() noexcept override {
-    return {system_clock_source(), random_, channels_, this_host(), &keys_};
+    return {system_clock_source(), random_, channels_, this_host(), &keys_, open_tap_lane};
   }
   bool sleep(std::chrono::nanoseconds longest) override {
     epoll_event event;

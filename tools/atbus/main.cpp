@@ -15,6 +15,7 @@
 #include "atbus/completion.h"
 #include "atbus/errors.h"
 #include "atbus/nodes/nodes.h"
+#include "atbus/record/record.h"
 #include "atbus/relay/relay.h"
 #include "atbus/shm/shm.h"
 #include "atbus/subcommands.h"
@@ -32,6 +33,7 @@ int run(int argc, const char* const* argv) {
   atbus::bench::add_bench(app);
   atbus::tool::add_nodes(app);
   atbus::tool::add_talk(app);
+  atbus::tool::add_recordings(app);
   atbus::tool::add_relay(app);
   atbus::tool::add_shm(app);
   atbus::tool::add_command(app);

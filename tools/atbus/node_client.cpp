@@ -59,7 +59,9 @@ node_options to_node_options(const client_options& from) {
 
 void client_options::add_to(CLI::App& command) {
   command.add_option("--token-file", token_file, "what nodes there prove to each other");
-  command.add_option("--timeout", timeout, "seconds to wait for the answer; 5 if left out")
+  command
+      .add_option("--timeout", timeout,
+                  fmt::format("seconds to wait for the answer; {} if left out", timeout))
       ->check(CLI::Range(0.001, 1e6));
 }
 

@@ -27,6 +27,7 @@ toml++ 3, its headers|has_header toml++/toml.h|libtomlplusplus-dev|directory of 
 GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests
 CLI11|has_library CLI11 2.1|libcli11-dev|command line of atbus
 fmt|has_library fmt 8.1|libfmt-dev|tables of atbus
+libpcap 1.10|has_library libpcap 1.10|libpcap-dev|recordings of atbus
 nlohmann-json 3.10|has_library nlohmann_json 3.10|nlohmann-json3-dev|JSON of atbus
 jq|has_command jq|jq|reads the JSON of atbus in startup_benchmark_shm.sh
 '

@@ -69,6 +69,10 @@ bool built_in_commands::answer(command& asked) {
     answer_route(asked);
   else if (asked.name() == "atbus.ask")
     ask_another(asked);
+  else if (asked.name() == "atbus.tap")
+    begin_tap(asked);
+  else if (asked.name() == "atbus.untap")
+    end_tap(asked);
   else
     return false;
   return true;
@@ -134,6 +138,28 @@ void built_in_commands::ask_another(command& asked) {
       });
   if (!sent)
     fail(*waiting, sent.text());
+}
+
+void built_in_commands::begin_tap(command& asked) {
+  if (!node_.options.allow_tap())
+    return fail(asked, "node " + node_.self.id.to_string() +
+                           " allows no taps: its program has to say so (node_options::allow_tap)");
+  if (asked.arguments().empty()) {
+    (void)asked.reply(std::to_string(taps_.longest()));
+    return;
+  }
+  if (const error bad = taps_.begin(asked.arguments().front(), asked.source()); !bad)
+    return fail(asked, bad.text());
+  if (const status sent = asked.reply(node_.self.id.to_string()); !sent)
+    (void)taps_.end(asked.arguments().front());  // whoever asked would not know of it
+}
+
+void built_in_commands::end_tap(command& asked) {
+  const auto ended = asked.arguments().empty() ? result<message_taps::counts>{errc::not_found}
+                                               : taps_.end(asked.arguments().front());
+  if (!ended)
+    return fail(asked, ended.error().text());
+  (void)asked.reply({std::to_string(ended->messages), std::to_string(ended->lost)});
 }
 
 void built_in_commands::describe(command& asked, const char* how, bus_id next) {

@@ -6,8 +6,11 @@
 //   atbus.route ID        how a message to that node leaves this one: "here"; "link", "away" or "relay", then
 //                         the id, the channel and the address of the next node; command_failed: there is no way
 //   atbus.ask ID NAME...   asks that node one of the others above, and replies what it does
+//   atbus.tap             bytes of the longest copy that a tap of this node gets
+//   atbus.tap ADDRESS     begins to copy to that segment what this node receives (tap_lane.h); its id
+//   atbus.untap ADDRESS   ends that: messages that the tap was to get, and how many of the last ones were lost
 //
-// They change nothing. The access rules hold for them as for other commands. One thread.
+// The last three only if the options allow taps. The others change nothing. The access rules hold for them as for other commands. One thread.
 #pragma once
 
 #include <chrono>
@@ -18,6 +21,7 @@
 
 #include "atbus/command.hpp"
 #include "atbus/node_report.hpp"
+#include "node/core/message_taps.h"
 #include "node/core/node_context.h"
 #include "node/core/peer_table.h"
 #include "node/route/route_table.h"
@@ -37,10 +41,11 @@ class built_in_commands {
                                      std::chrono::nanoseconds timeout, command_call call)>;
 
   built_in_commands(node_context& node, peer_table& peers, const route_table& routes,
-                    reporter report, logger log, asker ask)
+                    message_taps& taps, reporter report, logger log, asker ask)
       : node_(node),
         peers_(peers),
         routes_(routes),
+        taps_(taps),
         report_(std::move(report)),
         log_(std::move(log)),
         ask_(std::move(ask)) {}
@@ -52,11 +57,14 @@ class built_in_commands {
   void answer_report(command& asked);
   void answer_route(command& asked);
   void ask_another(command& asked);
+  void begin_tap(command& asked);
+  void end_tap(command& asked);
   void describe(command& asked, const char* how, bus_id next);
 
   node_context& node_;
   peer_table& peers_;
   const route_table& routes_;
+  message_taps& taps_;
   reporter report_;
   logger log_;
   asker ask_;

@@ -6,19 +6,22 @@
 #include "atbus/trace_context.hpp"
 #include "node/core/command_exchange.h"
 #include "node/core/event_queue.h"
+#include "node/core/message_taps.h"
 #include "node/core/request_exchange.h"
 
 namespace atbus::detail {
 
 class inbox {
  public:
-  inbox(node_context& node, event_queue& events, command_exchange& commands,
+  inbox(node_context& node, event_queue& events, message_taps& taps, command_exchange& commands,
         request_exchange& requests) noexcept
-      : node_(node), events_(events), commands_(commands), requests_(requests) {}
+      : node_(node), events_(events), taps_(taps), commands_(commands), requests_(requests) {}
 
   void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
                bool redelivered, bool traced = false) {
     count(payload.size(), redelivered);
+    if (node_.tapped) [[unlikely]]
+      copy(source, 0, type, payload, redelivered);
     if (const auto& handler = events_.handlers().on_message)
       handler(message{source.id, node_.self.id, type, payload, redelivered, traced});
   }
@@ -38,12 +41,20 @@ class inbox {
       return true;
     }
     count(payload.size(), redelivered);
+    if (node_.tapped) [[unlikely]]
+      copy(source, head.flags & exchange_flags, head.type, payload, redelivered);
     return (head.flags & flag_request) != 0
                ? requests_.deliver(source, head, payload, redelivered, same_clock)
                : commands_.deliver(source, head, payload, redelivered);
   }
 
  private:
+  void copy(const node_instance& source, unsigned flags, std::uint32_t type, bytes_view payload,
+            bool redelivered) noexcept {
+    const unsigned mark = redelivered ? flag_redelivered : 0;
+    taps_.copy({.flags = static_cast<std::uint8_t>(flags | mark), .type = type, .from = source.id},
+               payload);
+  }
   void count(std::size_t bytes, bool redelivered) noexcept {
     ++node_.stats.delivered;
     node_.stats.delivered_bytes += bytes;
@@ -55,6 +66,7 @@ class inbox {
 
   node_context& node_;
   event_queue& events_;
+  message_taps& taps_;
   command_exchange& commands_;
   request_exchange& requests_;
 };

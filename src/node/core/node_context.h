@@ -18,6 +18,7 @@
 #include "node/link/link.h"
 #include "node/link/link_keys.h"
 #include "node/link/poll_progress.h"
+#include "node/link/tap_lane.h"
 #include "node/peer/peer.h"
 #include "protocol/handshake.h"
 #include "system/secret_bytes.h"
@@ -29,8 +30,9 @@ struct node_environment {
   const clock_source& clock;
   random_source& random;
   transport& channels;
-  host_identity host{};       // equal for nodes that can share memory
-  link_keys* keys = nullptr;  // null: nothing encrypts links
+  host_identity host{};           // equal for nodes that can share memory
+  link_keys* keys = nullptr;      // null: nothing encrypts links
+  tap_opener open_tap = nullptr;  // null: there are no taps
 };
 
 struct node_context {
@@ -52,6 +54,7 @@ struct node_context {
   poll_progress progress;  // of the poll that runs
   bool closed = false;
   bool leaving = false;
+  bool tapped = false;  // what is received is copied: message_taps
 
   [[nodiscard]] std::chrono::nanoseconds now() const { return on.clock.now(); }
   // As now(), or a little before: clock_source::recent.

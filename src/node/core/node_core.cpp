@@ -90,6 +90,7 @@ void node_core::close() noexcept {
     return;
   node_.closed = true;
   outbox_.close_paths();
+  taps_.close();
   circuits_.close();
   node_.on.channels.close();
   ready_.close();

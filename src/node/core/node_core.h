@@ -7,7 +7,8 @@
 //   registration, dialing, link_choice, peer_retention               how links come, are used and go
 //   access_control    what the rules allow
 //   relay, broadcasts, tree_membership, sibling_links, reachability  other nodes between
-//   command_exchange, request_exchange, sleeping_coroutines, inbox, loopback, ready_waits, directory_watch
+//   command_exchange, request_exchange, sleeping_coroutines, inbox, message_taps, loopback, ready_waits,
+//   directory_watch
 //
 // It reaches time, randomness and channels through what it is handed, so that it runs on a simulated
 // network as it does on a real one. Handlers run from poll alone, one at a time: messages in place, all
@@ -39,6 +40,7 @@
 #include "node/core/link_sharing.h"
 #include "node/core/liveness.h"
 #include "node/core/loopback.h"
+#include "node/core/message_taps.h"
 #include "node/core/node_context.h"
 #include "node/core/outbox.h"
 #include "node/core/peer_retention.h"
@@ -238,10 +240,12 @@ class node_core final : private link_events {
   command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
+  message_taps taps_{node_, events_};
   built_in_commands built_in_{
       node_,
       peers_,
       routes_,
+      taps_,
       [this](node_report& all) { report(all); },
       [this](bus_id about, std::string line) { events_.log_about(about, std::move(line)); },
       [this](bus_id to, const std::vector<std::string>& words, std::chrono::nanoseconds timeout,
@@ -249,7 +253,7 @@ class node_core final : private link_events {
         return commands_.ask(to, words, timeout, std::move(call));
       }};
   sleeping_coroutines sleeping_{node_};
-  inbox inbox_{node_, events_, commands_, requests_};
+  inbox inbox_{node_, events_, taps_, commands_, requests_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,
                         peers_, sessions_, dialing_, retention_};
   sibling_links siblings_{node_,  events_, access_,   routes_,  reach_,    sibling_search_,

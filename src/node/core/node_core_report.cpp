@@ -117,7 +117,8 @@ void node_core::report(node_report& into) {
 std::uint64_t node_core::progress() const noexcept {
   const node_stats all = stats();
   return all.accepted + all.delivered + all.relayed + all.would_block + all.registrations +
-         all.registrations_failed + all.links_lost + all.not_delivered + all.outcome_unknown;
+         all.registrations_failed + all.links_lost + all.not_delivered + all.outcome_unknown +
+         registration_.addresses().size();
 }
 
 void node_core::measure(std::chrono::nanoseconds since) {

@@ -6,7 +6,8 @@ namespace atbus::detail {
 
 void receive_path::open(session& by, const message_handler& handler) noexcept {
   // The first message and the last one that this poll may tell are the core's: that one ends the poll.
-  if (!handler || node_.progress.most < node_.progress.told + 3)
+  // So is each message that is copied.
+  if (!handler || node_.tapped || node_.progress.most < node_.progress.told + 3)
     return;
   path_.from = &by.at;
   path_.handler = &handler;

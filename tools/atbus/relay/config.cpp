@@ -123,6 +123,7 @@ void relay_reader::add_keys() {
       {"allow_unauthenticated", flag(&node_options::allow_unauthenticated)},
       {"allow_unencrypted", flag(&node_options::allow_unencrypted)},
       {"built_in_commands", flag(&node_options::built_in_commands)},
+      {"allow_tap", flag(&node_options::allow_tap)},
       {"message_limit", number<std::size_t>(&node_options::message_limit)},
       {"send_buffer_size", number<std::size_t>(&node_options::send_buffer_size)},
       {"connections", number<std::uint32_t>(&node_options::connections)},

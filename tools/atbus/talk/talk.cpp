@@ -1,7 +1,6 @@
 #include "atbus/talk/talk.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <chrono>
 #include <random>
@@ -10,22 +9,6 @@
 #include "atbus/nodes/nodes.h"
 
 namespace atbus::tool {
-namespace {
-
-volatile sig_atomic_t signalled = 0;
-
-void note_signal(int) {
-  signalled = 1;
-}
-
-void set_handler(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
-}  // namespace
 
 void own_node_options::add_to(CLI::App& command) {
   client_options::add_to(command);
@@ -85,20 +68,11 @@ std::string shown(bytes_view bytes) {
   return text;
 }
 
-until_signalled::until_signalled(node& which) : node_(which) {
-  signalled = 0;
-  set_handler(note_signal);
-}
-
-until_signalled::~until_signalled() {
-  set_handler(SIG_DFL);
-}
-
 void until_signalled::run() {
   // A signal ends a wait; one that comes just before it is seen after it.
-  while (signalled == 0 && !stopped_) {
+  while (!signal_.seen() && !stopped_) {
     node_.poll();
-    if (signalled == 0 && !stopped_)
+    if (!signal_.seen() && !stopped_)
       (void)node_.wait(std::chrono::milliseconds{100});
   }
 }

@@ -7,6 +7,7 @@
 
 #include "atbus/node.hpp"
 #include "atbus/node_client.h"
+#include "atbus/stop_signal.h"
 #include "atbus/trace_context.hpp"
 
 namespace atbus::tool {
@@ -51,10 +52,7 @@ std::string shown(bytes_view bytes);
 // Runs a node until Ctrl-C or SIGTERM. One at a time.
 class until_signalled {
  public:
-  explicit until_signalled(node& which);
-  until_signalled(const until_signalled&) = delete;
-  until_signalled& operator=(const until_signalled&) = delete;
-  ~until_signalled();
+  explicit until_signalled(node& which) : node_(which) {}
 
   void run();
   // From a handler of the node.
@@ -62,6 +60,7 @@ class until_signalled {
 
  private:
   node& node_;
+  stop_signal signal_;
   bool stopped_ = false;
 };
 
