@@ -458,7 +458,7 @@ TEST_F(NodeWithoutMemory, OutlivesAPeerWhoseInboxItRemoves) {
     const std::string at = to.addresses().front();
     const pid_t child = fork();
     if (child == 0) {
-      node from{1, quick()};
+      node from{1, quick().report_directory("")};
       const bool is_there = from.connect(2, at).code() == errc::ok;
       while (is_there && getppid() != 1)
         from.poll();
