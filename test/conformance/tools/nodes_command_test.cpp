@@ -346,6 +346,13 @@ TEST_F(NodesCommand, ChecksNodesForMonitoring) {
   EXPECT_EQ(run_json_of_a_problem({"check", "9"})["problems"].size(), 1U);
 }
 
+TEST_F(NodesCommand, ChecksNoDeadIncarnationOfANodeThatRunsAgain) {
+  const node again{9, options()};
+  const command_result all = run({"check"});
+  EXPECT_EQ(all.exit_code, 0) << all.output;
+  EXPECT_NE(all.output.find("3 nodes are well"), std::string::npos) << all.output;
+}
+
 TEST(Completion, KnowsEachSubcommandAndItsOptions) {
   const command_result script = test::run_command({"completion", "bash"});
   ASSERT_EQ(script.exit_code, 0);

@@ -51,11 +51,20 @@ void run_check(const check_options& options) {
     ++checked;
     find_problems(file, options, at, problems);
   };
-  if (options.ids.empty())
-    std::ranges::for_each(all, take);
+  // What a dead incarnation has left is no problem once another one lives.
+  const auto is_replaced = [&](const node_report_file& file) {
+    return life_of(file, at) == node_life::dead &&
+           std::ranges::any_of(all, [&](const node_report_file& other) {
+             return other.alive && other.report.id == file.report.id;
+           });
+  };
+  for (const node_report_file& file : all) {
+    if (options.ids.empty() && !is_replaced(file))
+      take(file);
+  }
   for (const std::string& text : options.ids) {
     const bus_id wanted = bus_id_of(text);
-    // The newest one: what a dead incarnation has left is no problem of the living one.
+    // The newest one.
     const auto found = std::ranges::find_if(
         all.rbegin(), all.rend(), [&](const auto& file) { return file.report.id == wanted; });
     if (found != all.rend())
@@ -93,7 +102,7 @@ void add_node_check(CLI::App& app) {
                     "each node that a connect() or the directory names has to be linked");
   command->footer(
       "A node is well if its process lives and has reported within 15 s. Without ID, a file that a "
-      "killed node has left is a problem too, until it is removed.\n"
+      "killed node has left is a problem too, until it runs again or the file is removed.\n"
       "Examples: `atbus check 0x2a 0x2b --links`; `atbus check --max-queued 1000000`\n"
       "Exit code: 0 all is well; 1 something is not (a line for each), or can't be read.");
   command->callback([options] { run_check(*options); });
