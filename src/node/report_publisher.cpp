@@ -26,6 +26,7 @@ report_publisher::report_publisher(const std::string& directory, node_core& of)
     return;
   }
   file_ = std::move(*made);
+  progress_ = of.progress();
   written_at_ = of.clock().now();
   look_at_ = written_at_ + interval_;
 }
