@@ -1,20 +1,21 @@
-// A node of a tree: answers who greets it, greets the nodes that it is told of until all have answered,
-// and prints which way the answer came. One that greets nobody prints who it is linked to. It goes on
-// until it is killed.
+// A leaf of a tree: greets the nodes that it is told of until all have answered, prints which way each answer
+// came, and answers who greets it. SIGTERM ends it.
 //
-//   member ID LISTEN[,LISTEN] PARENT RANGE GREETED...      "-" for no parent, and for no children
+//   member ID LISTEN PARENT TOKEN_FILE GREETED...
 #include <atbus/atbus.hpp>
 #include <chrono>
-#include <cstdlib>
+#include <csignal>
+#include <fstream>
 #include <iostream>
 #include <map>
-#include <sstream>
 #include <string>
 
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kHello = 1;
 constexpr std::uint32_t kAnswer = 2;
+
+volatile std::sig_atomic_t asked_to_end = 0;
 
 // The way to that node as this one sees it.
 std::string way_to(const atbus::node& node, atbus::bus_id id) {
@@ -27,22 +28,13 @@ std::string way_to(const atbus::node& node, atbus::bus_id id) {
 
 int main(int argc, char** argv) {
   if (argc < 5)
-    return std::cerr << "usage: member ID LISTEN PARENT RANGE GREETED...\n", 2;
-  std::istringstream listen{argv[2]};
-  const std::string parent = argv[3];
-  const std::string range = argv[4];
-  const char* const token = std::getenv("THREE_HOSTS_TOKEN");
-  atbus::node_options options;
-  options.token(token != nullptr ? token : "three hosts on one machine");
-  if (parent != "-")
-    options.parent(parent);
-  if (range != "-")
-    options.children(range);
+    return std::cerr << "usage: member ID LISTEN PARENT TOKEN_FILE GREETED...\n", 2;
   const auto own = atbus::bus_id::parse(argv[1]);
   if (!own)
     return own.error().print(), 2;
-
-  atbus::node node{*own, options};
+  std::string token;
+  if (std::ifstream file{argv[4]}; !std::getline(file, token))
+    return std::cerr << argv[4] << " has no token\n", 2;
   std::map<atbus::bus_id, bool> greeted;  // on its way, or answered
   for (int i = 5; i < argc; ++i) {
     const auto whom = atbus::bus_id::parse(argv[i]);
@@ -50,6 +42,9 @@ int main(int argc, char** argv) {
       return whom.error().print(), 2;
     greeted[*whom] = false;
   }
+
+  std::signal(SIGTERM, [](int) { asked_to_end = 1; });
+  atbus::node node{*own, atbus::node_options{}.token(token).parent(argv[3])};
   node.on_log([](std::string_view line) { std::cerr << line << std::endl; });
   node.on_message([&](const atbus::message& m) {
     if (m.type() == kHello) {
@@ -59,25 +54,14 @@ int main(int argc, char** argv) {
     std::cout << own->to_hex() << " reached " << m.source().to_hex() << " through "
               << way_to(node, m.source()) << std::endl;
   });
-  node.on_endpoint([&](const atbus::endpoint& other, atbus::endpoint_event event) {
-    const bool linked =
-        event == atbus::endpoint_event::connected || event == atbus::endpoint_event::moved;
-    if (linked && greeted.empty()) {
-      std::cout << own->to_hex() << " is linked to " << other.id().to_hex() << " through "
-                << other.address() << std::endl;
-    }
-  });
   // Not everybody is there yet: greeted again.
   node.on_undelivered([&](const atbus::undelivered& u) {
     if (u.type() == kHello)
       greeted[u.destination()] = false;
   });
-  for (std::string at; std::getline(listen, at, ',');) {
-    if (auto s = node.listen(at); !s)
-      return s.print(), 1;
-  }
-  std::cout << own->to_hex() << " listens at " << node.addresses().at(0) << std::endl;
-  while (node.is_open()) {
+  if (auto s = node.listen(argv[2]); !s)
+    return s.print(), 1;
+  while (node.is_open() && asked_to_end == 0) {
     for (auto& [whom, done] : greeted) {
       if (!done)
         done = static_cast<bool>(node.send(whom, kHello, "hello"));

@@ -1,5 +1,6 @@
 // The sample of a tree over three hosts, run as a newcomer runs it.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -10,11 +11,15 @@ namespace atbus {
 namespace {
 
 TEST_F(SampleRun, ThreeHostsReachEachOther) {
+  if (access(ATBUS_TEST_PROGRAMS_DIR "/atbus", X_OK) != 0)
+    GTEST_SKIP() << "the atbus command is not built";
   const test::scratch_directory scratch;
   const std::string files = scratch.path() + "/three_hosts";
   child_process script{[&] {
     dup2(output_[1], STDOUT_FILENO);
     setenv("THREE_HOSTS_DIR", files.c_str(), 1);
+    setenv("ATBUS", ATBUS_TEST_PROGRAMS_DIR "/atbus", 1);
+    setenv("THREE_HOSTS_HTTP", "0", 1);
     setenv("MEMBER", ATBUS_TEST_PROGRAMS_DIR "/sample_three_hosts_member", 1);
     execl(ATBUS_TEST_SOURCE_DIR "/../sample/three_hosts/three_hosts.sh", "three_hosts.sh", "run",
           nullptr);
