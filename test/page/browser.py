@@ -1,0 +1,65 @@
+"""The status page in a headless Chromium."""
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.chrome.service import Service
+
+from waiting import until
+
+DRIVER = "/usr/bin/chromedriver"
+
+
+def open_chromium():
+    options = webdriver.ChromeOptions()
+    # As root, and in a container, Chromium has no sandbox of its own.
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service(DRIVER), options=options)
+
+
+class Browser:
+    def __init__(self):
+        self.driver = open_chromium()
+        self.run = self.driver.execute_script
+
+    def close(self):
+        self.driver.quit()
+
+    def show_as(self, width=1280, height=800, scheme="light"):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+
+    def open(self, url):
+        self.driver.get(url)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        """Of what is there and shown, else an empty one."""
+        try:
+            return "\n".join(element.text for element in self.all(selector))
+        except StaleElementReferenceException:
+            return ""
+
+    def life(self, number):
+        """What the box of a node in the graph says of it; None without a box."""
+        boxes = self.all(f'#graph .node[data-node="{number:#x}"]')
+        return boxes[0].get_attribute("data-life") if boxes else None
+
+    def wait_for_life(self, number, life, seconds=10.0):
+        until(lambda: self.life(number) == life, f"{number:#x} is {life}", seconds)
+
+    def wait_for_text(self, selector, text, seconds=10.0):
+        until(lambda: text in self.text(selector), f'"{text}" in {selector}', seconds)
+
+    def errors(self):
+        """What the console says since this was asked last."""
+        return [line["message"] for line in self.driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
