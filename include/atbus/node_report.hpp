@@ -137,6 +137,11 @@ struct node_report_file {
 [[nodiscard]] ATBUS_API result<std::vector<node_report_file>> list_node_reports(
     const std::string& directory = "/dev/shm");
 
+/// The report of one incarnation of a node of this user, in that directory. It may be unreadable: see
+/// `problem`. Errors: not_found: there is none, such as after the end of the node.
+[[nodiscard]] ATBUS_API result<node_report_file> find_node_report(
+    bus_id id, std::uint64_t incarnation, const std::string& directory = "/dev/shm");
+
 /// A counter of node_stats and its name.
 struct node_counter {
   std::string_view name;  ///< As in node_stats; those of strangers as `strangers.silent`.

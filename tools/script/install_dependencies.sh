@@ -5,8 +5,8 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, Python, Lua, Go, and
-#               what makes and tests Debian packages
+#   --all       the same, the cache servers that `atbus bench cache` compares with, promtool, Python, Lua, Go,
+#               and what makes and tests Debian packages
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -28,6 +28,8 @@ GoogleTest|has_library gtest_main 1.11|libgtest-dev|tests
 CLI11|has_library CLI11 2.1|libcli11-dev|command line of atbus
 fmt|has_library fmt 8.1|libfmt-dev|tables of atbus
 nlohmann-json 3.10|has_library nlohmann_json 3.10|nlohmann-json3-dev|JSON of atbus
+libmicrohttpd 0.9.72|has_library libmicrohttpd 0.9.72|libmicrohttpd-dev|status server
+prometheus-cpp 1.0|has_library prometheus-cpp-core 1.0|prometheus-cpp-dev|metrics of the status server
 jq|has_command jq|jq|reads the JSON of atbus in startup_benchmark_shm.sh
 '
 required_dev='
@@ -46,10 +48,12 @@ jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
 '
-# With --all only: servers that `atbus bench cache` starts and compares with, and other languages.
+# With --all only: servers that `atbus bench cache` starts and compares with, what checks metrics, and other
+# languages.
 optional_all='
 memcached|has_command memcached|memcached|atbus bench cache
 Redis|has_command redis-server|redis-server|atbus bench cache
+promtool|has_command promtool|prometheus|check of the metrics
 Python 3.9 with headers|has_python|python3-dev|the Python module
 Python environments|has_python_venv|python3-venv|tests of the Python module
 Lua 5.4|has_command lua5.4|lua5.4|tests of the Lua module

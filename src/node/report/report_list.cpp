@@ -117,4 +117,15 @@ result<std::vector<node_report_file>> list_node_reports(const std::string& direc
   return all;
 }
 
+result<node_report_file> find_node_report(bus_id id, std::uint64_t incarnation,
+                                          const std::string& directory) {
+  const std::string path = directory + '/' + detail::report_name({id, incarnation});
+  node_report_file found;
+  if (!detail::describe(path, found))
+    return error{errc::not_found,
+                 "node " + id.to_string() + " has no report " + found.path +
+                     ": it has ended, or reports elsewhere (node_options::report_directory)"};
+  return found;
+}
+
 }  // namespace atbus

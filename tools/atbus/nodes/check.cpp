@@ -37,7 +37,7 @@ void find_problems(const node_report_file& file, const check_options& options, s
   for (const peer_report& one : report.peers) {
     if (options.most_queued && one.queued_bytes > *options.most_queued)
       add(fmt::format("{} wait for {}", counted(one.queued_bytes, "byte"), one.id.to_string()));
-    if (options.links && one.wanted && (one.channel == peer_channel::none || one.away))
+    if (options.links && one.wanted && !is_linked(one))
       add("no link to " + one.id.to_string());
   }
 }

@@ -1,16 +1,16 @@
-// Reports of nodes as JSON, for programs. Keys are the names of the structs in atbus/node_report.hpp.
+// What only the command has as JSON; the rest is in http/report/report_json.h.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
-#include "atbus/node_report.hpp"
 #include "atbus/nodes/reports.h"
+#include "http/report/report_json.h"
 
 namespace atbus::tool {
 
-// Without its peers. Times are in nanoseconds, moments in nanoseconds since 1970.
-nlohmann::ordered_json to_json(const node_report_file& file);
-nlohmann::ordered_json to_json(const peer_report& peer);
+using detail::to_json;
+using detail::to_json_with_peers;
+
 nlohmann::ordered_json to_json(const node_rates& rates);
 
 }  // namespace atbus::tool

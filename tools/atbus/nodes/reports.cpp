@@ -7,30 +7,6 @@
 #include "atbus/format.h"
 
 namespace atbus::tool {
-namespace {
-
-// Three times as long as a node that is polled takes between two reports.
-constexpr std::uint64_t silent_after_ns = 15'000'000'000;
-
-std::uint64_t age_of(const node_report& report, std::uint64_t at) noexcept {
-  return at > report.updated_at ? at - report.updated_at : 0;
-}
-
-}  // namespace
-
-std::uint64_t now_since_1970() noexcept {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
-}
-
-node_life life_of(const node_report_file& file, std::uint64_t at) noexcept {
-  if (!file.problem)
-    return node_life::unreadable;
-  if (!file.alive)
-    return node_life::dead;
-  return age_of(file.report, at) > silent_after_ns ? node_life::silent : node_life::live;
-}
 
 std::string words_for_life(const node_report_file& file, std::uint64_t at) {
   switch (life_of(file, at)) {
@@ -50,19 +26,6 @@ std::string words_for_life(const node_report_file& file, std::uint64_t at) {
 
 std::uint64_t drops_of(const node_stats& stats) noexcept {
   return stats.not_delivered + stats.outcome_unknown + stats.relay_drops + stats.broadcast_drops;
-}
-
-std::uint64_t queued_bytes_of(const node_report& report) noexcept {
-  std::uint64_t all = 0;
-  for (const peer_report& one : report.peers)
-    all += one.queued_bytes;
-  return all;
-}
-
-std::size_t connected_of(const node_report& report) noexcept {
-  return static_cast<std::size_t>(std::ranges::count_if(report.peers, [](const peer_report& one) {
-    return one.channel != peer_channel::none && !one.away;
-  }));
 }
 
 std::chrono::nanoseconds round_trip_of(const node_report& report) noexcept {

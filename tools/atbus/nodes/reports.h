@@ -8,21 +8,20 @@
 #include <vector>
 
 #include "atbus/node_report.hpp"
+#include "http/report/node_life.h"
 
 namespace atbus::tool {
 
-// What a report says of its node's process.
-enum class node_life : std::uint8_t {
-  live,
-  silent,  // its process lives, and has not reported for long: stopped, stuck, or never polled
-  dead,    // its process ended without closing the node
-  unreadable,
-};
-// `at`: nanoseconds since 1970.
-[[nodiscard]] node_life life_of(const node_report_file& file, std::uint64_t at) noexcept;
-// For people, with what to do.
+using detail::age_of;
+using detail::connected_of;
+using detail::is_linked;
+using detail::life_of;
+using detail::node_life;
+using detail::now_since_1970;
+using detail::queued_bytes_of;
+
+// For people, with what to do. `at`: nanoseconds since 1970.
 [[nodiscard]] std::string words_for_life(const node_report_file& file, std::uint64_t at);
-[[nodiscard]] std::uint64_t now_since_1970() noexcept;
 
 // Per second, between two reports of one incarnation.
 struct node_rates {
@@ -39,8 +38,6 @@ struct node_rates {
 
 // Messages that did not get where they were to go, for whatever reason.
 [[nodiscard]] std::uint64_t drops_of(const node_stats& stats) noexcept;
-[[nodiscard]] std::uint64_t queued_bytes_of(const node_report& report) noexcept;
-[[nodiscard]] std::size_t connected_of(const node_report& report) noexcept;
 // The longest of all peers.
 [[nodiscard]] std::chrono::nanoseconds round_trip_of(const node_report& report) noexcept;
 

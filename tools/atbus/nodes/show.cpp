@@ -129,13 +129,8 @@ void show_node(const show_node_options& options) {
   const node_reports found = find_node(options, wanted);
   if (options.json) {
     auto out = nlohmann::ordered_json::array();
-    for (const node_report_file& file : found) {
-      auto one = to_json(file);
-      auto& peers = one["peers"] = nlohmann::ordered_json::array();
-      for (const peer_report& peer : file.report.peers)
-        peers.push_back(to_json(peer));
-      out.push_back(std::move(one));
-    }
+    for (const node_report_file& file : found)
+      out.push_back(to_json_with_peers(file, file.report.peers.size()));
     fmt::print("{}\n", out.dump(2));
     return;
   }
