@@ -1,5 +1,7 @@
 """The status page in a headless Chromium."""
 
+import os
+
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
@@ -7,7 +9,7 @@ from selenium.webdriver.chrome.service import Service
 
 from waiting import until
 
-DRIVER = "/usr/bin/chromedriver"
+DRIVER = os.environ.get("PAGE_DRIVER", "/usr/bin/chromedriver")
 
 
 def open_chromium():
@@ -58,7 +60,7 @@ class Browser:
         until(lambda: self.life(number) == life, f"{number:#x} is {life}", seconds)
 
     def wait_for_text(self, selector, text, seconds=10.0):
-        until(lambda: text in self.text(selector), f'"{text}" in {selector}', seconds)
+        until(lambda: text in self.text(selector), lambda: f'"{text}" in {selector}: {self.text(selector)}', seconds)
 
     def errors(self):
         """What the console says since this was asked last."""
