@@ -35,7 +35,9 @@ class Bus:
     def start(self, *words, name=None):
         """`name`: what the process believes to be called."""
         words = [str(word) for word in words]
-        process = subprocess.Popen([name or words[0], *words[1:]], executable=words[0], stdout=self.log, stderr=self.log)
+        process = subprocess.Popen(
+            [name or words[0], *words[1:]], executable=words[0], stdout=self.log, stderr=self.log
+        )
         self.processes.append(process)
         return process
 
