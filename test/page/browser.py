@@ -3,13 +3,19 @@
 import os
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.chrome.service import Service
 
 from waiting import until
 
 DRIVER = os.environ.get("PAGE_DRIVER", "/usr/bin/chromedriver")
+
+# In one step each: the page may change between two.
+LIFE_OF_BOX = "return document.querySelector(`#graph .node[data-node='${arguments[0]}']`)?.dataset.life ?? null"
+SHOWN_TEXT = """
+const shown = [...document.querySelectorAll(arguments[0])].filter(one => one.getClientRects().length);
+return shown.map(one => one.innerText ?? one.textContent).join('\\n');
+"""
 
 
 def open_chromium():
@@ -46,15 +52,11 @@ class Browser:
 
     def text(self, selector):
         """Of what is there and shown, else an empty one."""
-        try:
-            return "\n".join(element.text for element in self.all(selector))
-        except StaleElementReferenceException:
-            return ""
+        return self.run(SHOWN_TEXT, selector)
 
     def life(self, number):
         """What the box of a node in the graph says of it; None without a box."""
-        boxes = self.all(f'#graph .node[data-node="{number:#x}"]')
-        return boxes[0].get_attribute("data-life") if boxes else None
+        return self.run(LIFE_OF_BOX, f"{number:#x}")
 
     def wait_for_life(self, number, life, seconds=10.0):
         until(lambda: self.life(number) == life, f"{number:#x} is {life}", seconds)

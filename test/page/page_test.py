@@ -358,7 +358,7 @@ class Reading(PageTest):
         parent = bus.start_node(middle, "zonesvr", children=f"{middle:#x}/56")
         self.browser.wait_for_life(middle, "live")
         bus.start_node(leaf, "gamesvr", parent=bus.address_of(middle))
-        until(lambda: len(self.browser.all(".edge[data-kind=tree][data-state=linked]")) == 2, "a chain of three")
+        self.browser.wait_for_text(f'#rows tr[data-node="{leaf:#x}"]', "1 of 1")
         bus.kill(parent)
         why = "the other side closed the connection or died"
         self.browser.wait_for_text("#trouble", f"{leaf:#x} lost its link to {middle:#x}: {why}")
