@@ -1,6 +1,6 @@
 # What `cmake --install` puts where. The component atbus_library is the library and the one to test
-# with, their headers and package files. The command (atbus_command), the library for C (atbus_c) and what
-# programs in C are built with (atbus_c_development) are components of their own.
+# with, their headers and package files. The status server (atbus_http), the command (atbus_command), the library
+# for C (atbus_c) and what programs in C are built with (atbus_c_development) are components of their own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
@@ -13,7 +13,9 @@ install(
   DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${ATBUS_GENERATED_INCLUDE_DIR}/
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT atbus_library
-  FILES_MATCHING PATTERN "*.hpp")
+  FILES_MATCHING
+  PATTERN "*.hpp"
+  PATTERN "status_server.hpp" EXCLUDE)
 if(NOT ATBUS_DEBIAN)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
           COMPONENT atbus_library)
@@ -55,6 +57,29 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-testing.pc.in
                ${PROJECT_BINARY_DIR}/generated/atbus-testing.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc ${PROJECT_BINARY_DIR}/generated/atbus-testing.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_library)
+
+if(TARGET atbus_http)
+  install(
+    TARGETS atbus_http
+    EXPORT atbus_http_targets
+    COMPONENT atbus_http
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(
+    EXPORT atbus_http_targets
+    NAMESPACE atbus::
+    DESTINATION ${atbus_package_dir}
+    COMPONENT atbus_http)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/status_server.hpp
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_http)
+  set(atbus_http_pc_requires "")
+  if(NOT BUILD_SHARED_LIBS)
+    set(atbus_http_pc_requires "libmicrohttpd >= 0.9.72, prometheus-cpp-core >= 1.0")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-http.pc.in
+                 ${PROJECT_BINARY_DIR}/generated/atbus-http.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/atbus-http.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_http)
+endif()
 
 if(TARGET atbus_command)
   install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)

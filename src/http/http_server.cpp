@@ -63,6 +63,7 @@ struct http_server::callbacks {
     const auto* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     const int fd = info->connect_fd;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+      server.has_room_again_ = true;
       std::erase_if(server.open_, [fd](const open_connection& one) { return one.fd == fd; });
       return;
     }
@@ -147,11 +148,15 @@ void http_server::run() {
   while (watched[1].revents == 0) {
     (void)poll(watched, std::size(watched), longest_wait());
     cut_late_ones();
+    has_room_again_ = false;
     MHD_run(daemon_);
   }
 }
 
 int http_server::longest_wait() const {
+  // A daemon that had no room left looks at its listener again at the next run only.
+  if (has_room_again_)
+    return 0;
   MHD_UNSIGNED_LONG_LONG milliseconds = 0;
   int wait = -1;
   if (MHD_get_timeout(daemon_, &milliseconds) == MHD_YES)

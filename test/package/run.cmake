@@ -6,6 +6,7 @@
 #   BUILD_DIR   a build tree of that kind; configured and built here if SOURCE_DIR is given
 #   SOURCE_DIR  the atbus sources, or empty when BUILD_DIR is the build that runs the tests
 #   WORK_DIR    scratch folder
+#   HTTP        whether there is a status server
 #   CXX_COMPILER, GENERATOR, CONFIG, PKG_CONFIG as in the build that runs the tests
 cmake_minimum_required(VERSION 3.22)
 
@@ -34,7 +35,7 @@ if(SOURCE_DIR)
       -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${CXX_COMPILER} -D BUILD_SHARED_LIBS=${shared}
       -D ATBUS_BUILD_TESTS=OFF -D ATBUS_BUILD_TOOLS=OFF -D ATBUS_BUILD_SAMPLES=OFF)
   run("building the library" ${CMAKE_COMMAND} --build ${BUILD_DIR} --target atbus atbus_testing
-      --parallel 2)
+      atbus_http --parallel 2)
 endif()
 run("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${first_prefix} --component
     atbus_library)
@@ -69,6 +70,31 @@ foreach(program IN ITEMS main:atbus user_test:atbus-testing)
       ${WORK_DIR}/user_pkg_config/${source})
   message(STATUS "${KIND}, pkg-config: ${output}")
 endforeach()
+
+# The status server is a component of its own: what was installed so far does without it.
+if(EXISTS ${prefix}/include/atbus/status_server.hpp)
+  message(FATAL_ERROR "${KIND}: the library has brought the header of the status server")
+endif()
+if(HTTP)
+  run("installing the status server" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix}
+      --component atbus_http)
+  file(REMOVE_RECURSE ${WORK_DIR}/user_http)
+  run("find_package with http" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/http -B
+      ${WORK_DIR}/user_http -G ${GENERATOR} -D CMAKE_BUILD_TYPE=${CONFIG} -D
+      CMAKE_CXX_COMPILER=${CXX_COMPILER} -D CMAKE_PREFIX_PATH=${prefix} -D
+      CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+  run("building with a status server" ${CMAKE_COMMAND} --build ${WORK_DIR}/user_http)
+  run("the program with a status server" ${WORK_DIR}/user_http/atbus_http_user)
+  message(STATUS "${KIND}, find_package with http: ${output}")
+  run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG} ${pkg_config_flags}
+      --cflags --libs atbus-http)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/http/main.cpp -o
+      ${WORK_DIR}/user_pkg_config/http ${flags})
+  run("the program built with pkg-config" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}"
+      ${WORK_DIR}/user_pkg_config/http)
+  message(STATUS "${KIND}, pkg-config: ${output}")
+endif()
 
 # A program in C that knows only what was installed. The other kind of package is built without it.
 if(SOURCE_DIR)

@@ -10,6 +10,9 @@
 #include "atbus/node.hpp"
 #include "atbus/relay/config.h"
 #include "atbus/relay/service_manager.h"
+#include "child_process.h"
+#include "http_client.h"
+#include "reserved_port.h"
 #include "run_command.h"
 #include "scratch_directory.h"
 #include "test.h"
@@ -50,6 +53,11 @@ TEST(RelayConfig, NamesWhatIsWrongAndWhere) {
       {start + "[[connect]]\nid = 5\naddress = \"nowhere\"", "nowhere"},
       {start + "[certificates]\nchain = \"x\"", "\"authority\""},
       {start + "[strangers]\nmany = 1", "handshakes_per_second"},
+      {start + "http = true", "[http] has"},
+      {start + "[http]", "[http] has"},
+      {start + "[http]\nlisten = \"127.0.0.1:9464\"\nport = 1", "[http] has"},
+      {start + "[http]\nlisten = \"localhost:9464\"", "4:10"},
+      {start + "report_directory = \"\"\n[http]\nlisten = \"127.0.0.1:9464\"", "reports"},
       {start + "token_file = \"missing\"", "/tmp/missing"},
       {"id = 7\nlisten = [\"ipv4://127.0.0.1:0\"]", "token"},
       {"id = 7\nlisten = [[[[[", "relay.toml"},
@@ -80,7 +88,9 @@ TEST(RelayConfig, IsTakenOver) {
       "id = 5\n"
       "address = \"unix:///tmp/y\"\n"
       "[strangers]\n"
-      "per_address = 9\n",
+      "per_address = 9\n"
+      "[http]\n"
+      "listen = \"[::1]:9464\"\n",
       directory.path() + "/relay.toml");
   ASSERT_TRUE(read) << read.error().text();
   EXPECT_EQ(read->id, bus_id{0x10000});
@@ -93,6 +103,7 @@ TEST(RelayConfig, IsTakenOver) {
   EXPECT_EQ(read->options.strangers().per_address, 9U);
   EXPECT_EQ(read->drain, 3s);
   EXPECT_TRUE(read->log_as_json);
+  EXPECT_EQ(read->http_listen, "[::1]:9464");
   EXPECT_EQ(read->connect.size(), 1U);
 }
 
@@ -148,6 +159,72 @@ TEST_F(Relay, PassesMessagesOnAndEndsInOrder) {
   EXPECT_NE(ended.errors.find("listens at unix://"), std::string::npos) << ended.errors;
   EXPECT_NE(ended.errors.find("node 65537 connected"), std::string::npos) << ended.errors;
 }
+
+#if defined(ATBUS_HAS_HTTP)
+class RelayStatus : public Relay {
+ protected:
+  // With a status server, and with reports in the test's directory.
+  void write_with_status(const std::string& at) const {
+    std::ofstream{file_ + ".new"} << "id = 0x10000\nlisten = [\"" << address_
+                                  << "\"]\nreport_directory = \".\"\n[http]\nlisten = \"" << at
+                                  << "\"\n";
+    ASSERT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
+  }
+  // A port that was free a moment ago.
+  static std::string free_address() {
+    const std::string text = test::reserved_port{"ipv4://127.0.0.1:0"}.address();
+    return text.substr(std::string_view{"ipv4://"}.size());
+  }
+};
+
+TEST_F(RelayStatus, IsAnsweredOverHttp) {
+  const std::string at = free_address();
+  write_with_status(at);
+  running_command relaying{{"relay", "--config", file_}};
+  ASSERT_TRUE(relaying.has_said("status at http://" + at, 20s));
+  ASSERT_TRUE(relaying.has_said("node 65536 relays", 20s));
+  EXPECT_EQ(test::ask(at, "/healthz").body, "node 65536 is polled\n");
+  EXPECT_NE(test::ask(at, "/metrics").body.find("id=\"65536\""), std::string::npos);
+  relaying.send_signal(SIGTERM);
+  EXPECT_EQ(relaying.finish(20s).exit_code, 0);
+}
+
+// A killed node on the relay's host is seen through the relay.
+TEST_F(RelayStatus, ShowsADeadNodeOfItsHost) {
+  const std::string at = free_address();
+  write_with_status(at);
+  running_command relaying{{"relay", "--config", file_}};
+  ASSERT_TRUE(relaying.has_said("node 65536 relays", 20s));
+  test::child_process dying{[&] {
+    const node one{0x10001, node_options{}.report_directory(directory_.path())};
+    raise(SIGKILL);
+    return 0;
+  }};
+  EXPECT_EQ(dying.wait_end(), "signal 9");
+  const auto end = now() + 20s;
+  std::string got;
+  while (got.find("\"life\":\"dead\"") == std::string::npos && now() < end)
+    got = test::ask(at, "/status.json").body;
+  EXPECT_NE(got.find("\"life\":\"dead\""), std::string::npos) << got;
+}
+
+TEST_F(RelayStatus, IsNoReasonNotToRelay) {
+  const test::plain_listener taken{"ipv4://127.0.0.1:0"};
+  write_with_status(taken.address().substr(std::string_view{"ipv4://"}.size()));
+  const running_command relaying{{"relay", "--config", file_}};
+  EXPECT_TRUE(relaying.has_said("there is no status server: can't listen at http://", 20s));
+  EXPECT_TRUE(relaying.has_said("node 65536 relays", 20s));
+}
+
+TEST_F(RelayStatus, NeedsARestartToChange) {
+  write_with_status("127.0.0.1:0");
+  const running_command relaying{{"relay", "--config", file_}};
+  ASSERT_TRUE(relaying.has_said("node 65536 relays", 20s));
+  write_with_status("[::1]:0");
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(relaying.has_said("\"http\" has changed, and needs a restart", 20s));
+}
+#endif
 
 TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
   write("drain = 1\n");

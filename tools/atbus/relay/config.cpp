@@ -12,6 +12,10 @@
 #include "node/files/toml_reader.h"
 #include "node/files/watched_file.h"
 
+#if defined(ATBUS_HAS_HTTP)
+#include "atbus/status_server.hpp"
+#endif
+
 namespace atbus::tool {
 namespace {
 
@@ -34,7 +38,9 @@ class relay_reader : detail::toml_reader {
   error take_connect(const toml::node& value);
   error take_certificates(const toml::node& value);
   error take_strangers(const toml::node& value);
+  error take_http(const toml::node& value);
   error check_addresses(const toml::table& root) const;
+  error check_http(const toml::table& root) const;
   error read_tokens();
 
   [[nodiscard]] error take_id(const toml::node& value, bus_id& into) const;
@@ -133,6 +139,7 @@ void relay_reader::add_keys() {
       {"ping_interval", seconds(&node_options::ping_interval)},
       {"first_idle_timeout", seconds(&node_options::first_idle_timeout)},
       {"strangers", [this](const toml::node& value) { return take_strangers(value); }},
+      {"http", [this](const toml::node& value) { return take_http(value); }},
       {"drain", [this](const toml::node& value) { return take_seconds(value, made_.drain); }},
       {"log",
        [this](const toml::node& value) -> error {
@@ -156,6 +163,8 @@ result<relay_config> relay_reader::read(std::string_view text) {
   if (error bad = read_tokens(); !bad)
     return bad;
   if (error bad = check_addresses(*root); !bad)
+    return bad;
+  if (error bad = check_http(*root); !bad)
     return bad;
   if (error bad = made_.options_with_tokens().check(); !bad)
     return at(*root, bad.text());
@@ -308,6 +317,28 @@ error relay_reader::take_strangers(const toml::node& value) {
       return bad;
   }
   made_.options.strangers(limits);
+  return {};
+}
+
+error relay_reader::take_http(const toml::node& value) {
+  const toml::table* const entry = value.as_table();
+  const toml::node* const listen = entry != nullptr ? entry->get("listen") : nullptr;
+  if (listen == nullptr || entry->size() != 1)
+    return at(value, "[http] has \"listen\", such as \"127.0.0.1:9464\", and nothing else");
+  if (error bad = take_text(*listen, made_.http_listen); !bad)
+    return bad;
+#if defined(ATBUS_HAS_HTTP)
+  const error bad = status_server_options{.listen = made_.http_listen}.check();
+  return bad ? error{} : at(*listen, bad.text());
+#else
+  return at(value, "this command was built without a status server (ATBUS_BUILD_HTTP)");
+#endif
+}
+
+error relay_reader::check_http(const toml::table& root) const {
+  if (!made_.http_listen.empty() && made_.options.report_directory().empty())
+    return at(*root.get("http"),
+              "the status server reads reports, and \"report_directory\" is empty");
   return {};
 }
 

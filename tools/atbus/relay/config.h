@@ -23,6 +23,7 @@ struct relay_config {
   std::vector<std::string> tokens;       // read from these
   std::chrono::nanoseconds drain = std::chrono::seconds{10};
   bool log_as_json = false;
+  std::string http_listen;  // of the status server; empty: there is none
   // Each key as it stands in the file, to see what has changed.
   std::map<std::string, std::string> raw;
 

@@ -18,6 +18,10 @@
 #include "atbus/relay/config.h"
 #include "atbus/relay/service_manager.h"
 
+#if defined(ATBUS_HAS_HTTP)
+#include "atbus/status_server.hpp"
+#endif
+
 namespace atbus::tool {
 namespace {
 
@@ -78,6 +82,22 @@ class relay_service {
       log("listens at " + one);
     for (const auto& [id, where] : config_.connect)
       throw_if(node_.connect(id, where));
+    open_status_server();
+  }
+
+  // Without one the relay works all the same.
+  void open_status_server() {
+#if defined(ATBUS_HAS_HTTP)
+    if (config_.http_listen.empty())
+      return;
+    auto made = status_server::open(node_, {.listen = config_.http_listen,
+                                            .report_directory = config_.options.report_directory(),
+                                            .needs_parent = !config_.options.parents().empty()});
+    if (!made)
+      return log("there is no status server: " + made.error().text());
+    status_.emplace(std::move(*made));
+    log("status at http://" + status_->address() + "/");
+#endif
   }
 
   void end() {
@@ -153,6 +173,9 @@ class relay_service {
   const std::string path_;
   relay_config config_;
   node node_;  // ends before what its handlers use
+#if defined(ATBUS_HAS_HTTP)
+  std::optional<status_server> status_;
+#endif
 };
 
 struct relay_options {
