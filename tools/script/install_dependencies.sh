@@ -5,8 +5,8 @@
 # usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, promtool, Python, Lua, Go,
-#               and what makes and tests Debian packages
+#   --all       the same, the cache servers that `atbus bench cache` compares with, promtool, Chromium,
+#               Python, Lua, Go, and what makes and tests Debian packages
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -68,6 +68,9 @@ help2man|has_command help2man|help2man|man pages of the Debian packages
 man|has_command man|man-db|tests of the man pages
 mmdebstrap|has_command mmdebstrap|mmdebstrap|tests of the Debian packages
 lintian|has_command lintian|lintian|tests of the Debian packages
+Chromium|has_command chromium|chromium chromium-browser|tests of the status page
+Chromedriver|has_command chromedriver|chromium-driver chromium-chromedriver|tests of the status page
+Selenium|has_selenium|python3-selenium|tests of the status page
 abidw|has_command abidw|abigail-tools|binary interface of libatbus_c
 '
 # With --aarch64 only.
@@ -86,6 +89,7 @@ header = os.path.join(sysconfig.get_path("include"), "Python.h")
 sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
 }
 has_python_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+has_selenium() { python3 -c 'import selenium' 2>/dev/null || /usr/bin/python3 -c 'import selenium' 2>/dev/null; }
 has_go() {
   has_command gofmt && has_command go && version_at_least "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')" 1.19
 }

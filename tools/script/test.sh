@@ -29,6 +29,7 @@ if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/test_python.sh"
   "$root/tools/script/test_interop.sh"
   "$root/tools/script/test_go.sh"
+  "$root/tools/script/test_page.sh"
   "$root/tools/script/abi.sh"
   "$root/tools/script/test_package.sh"
 fi
