@@ -351,6 +351,8 @@ TEST_F(NodesCommand, ChecksNoDeadIncarnationOfANodeThatRunsAgain) {
   const command_result all = run({"check"});
   EXPECT_EQ(all.exit_code, 0) << all.output;
   EXPECT_NE(all.output.find("3 nodes are well"), std::string::npos) << all.output;
+  EXPECT_EQ(run_json({"top", "--once"}).size(), 3U);
+  EXPECT_EQ(run_json({"ls"}).size(), 4U);
 }
 
 TEST(Completion, KnowsEachSubcommandAndItsOptions) {

@@ -51,15 +51,8 @@ void run_check(const check_options& options) {
     ++checked;
     find_problems(file, options, at, problems);
   };
-  // What a dead incarnation has left is no problem once another one lives.
-  const auto is_replaced = [&](const node_report_file& file) {
-    return life_of(file, at) == node_life::dead &&
-           std::ranges::any_of(all, [&](const node_report_file& other) {
-             return other.alive && other.report.id == file.report.id;
-           });
-  };
   for (const node_report_file& file : all) {
-    if (options.ids.empty() && !is_replaced(file))
+    if (options.ids.empty() && !runs_again(file, all))
       take(file);
   }
   for (const std::string& text : options.ids) {

@@ -24,6 +24,12 @@ std::string words_for_life(const node_report_file& file, std::uint64_t at) {
   return fmt::format("{}: {}: {}", name(file.problem.code()), file.path, file.problem.text());
 }
 
+bool runs_again(const node_report_file& file, const std::vector<node_report_file>& all) noexcept {
+  return !file.alive && file.problem && std::ranges::any_of(all, [&](const auto& other) {
+    return other.alive && other.problem && other.report.id == file.report.id;
+  });
+}
+
 std::uint64_t drops_of(const node_stats& stats) noexcept {
   return stats.not_delivered + stats.outcome_unknown + stats.relay_drops + stats.broadcast_drops;
 }

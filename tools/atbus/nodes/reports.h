@@ -23,6 +23,10 @@ using detail::queued_bytes_of;
 // For people, with what to do. `at`: nanoseconds since 1970.
 [[nodiscard]] std::string words_for_life(const node_report_file& file, std::uint64_t at);
 
+// Whether it is what a dead incarnation has left of a node that runs again.
+[[nodiscard]] bool runs_again(const node_report_file& file,
+                              const std::vector<node_report_file>& all) noexcept;
+
 // Per second, between two reports of one incarnation.
 struct node_rates {
   double received = 0;

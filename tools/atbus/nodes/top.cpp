@@ -66,7 +66,7 @@ std::vector<top_row> rows_of(const node_reports& before, const node_reports& aft
                              const top_options& options) {
   std::vector<top_row> rows;
   for (const node_report_file& file : after) {
-    if (!is_wanted(file, options.filter))
+    if (!is_wanted(file, options.filter) || runs_again(file, after))
       continue;
     top_row row{.file = &file, .rates = {}};
     const node_report_file* const old = find_before(before, file);
