@@ -67,6 +67,7 @@ dpkg-shlibdeps|has_command dpkg-shlibdeps|dpkg-dev|Debian packages
 help2man|has_command help2man|help2man|man pages of the Debian packages
 man|has_command man|man-db|tests of the man pages
 mmdebstrap|has_command mmdebstrap|mmdebstrap|tests of the Debian packages
+Buildah|has_command buildah|buildah|tests of the container
 lintian|has_command lintian|lintian|tests of the Debian packages
 Chromium|has_command chromium|chromium chromium-browser|tests of the status page
 Chromedriver|has_command chromedriver|chromium-driver chromium-chromedriver|tests of the status page

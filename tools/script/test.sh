@@ -32,4 +32,5 @@ if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/test_page.sh"
   "$root/tools/script/abi.sh"
   "$root/tools/script/test_package.sh"
+  "$root/tools/script/test_container.sh"
 fi
