@@ -44,6 +44,10 @@ class PageTest(unittest.TestCase):
         self.browser.open(server.url)
         return server
 
+    def wait_for_answers(self):
+        at = self.browser.run("return latest.at")
+        until(lambda: self.browser.run("return latest.at") > at + 3e9, "three seconds of answers")
+
     def rate_of(self, number):
         text = self.browser.text(f'#graph .node[data-node="{number:#x}"] .life')
         return float(re.sub(r"[^\d.]", "", text) or 0) if "/s" in text else 0
@@ -107,8 +111,7 @@ class Graph(PageTest):
             self.start_and_see(bus, number)
         places = "return [...document.querySelectorAll('#graph .node')].map(node => node.style.transform)"
         before = self.browser.run(places)
-        at = self.browser.run("return latest.at")
-        until(lambda: self.browser.run("return latest.at") > at + 3e9, "three seconds of answers")
+        self.wait_for_answers()
         self.assertEqual(self.browser.run(places), before)
 
     def test_circles_of_parents_are_cut(self):
@@ -225,9 +228,9 @@ class Answers(PageTest):
         self.expected_errors = (NO_ANSWER,)
         bus = self.open_bus()
         bus.kill(bus.relay)
-        self.browser.wait_for_text("#no-answer", "the relay has ended, hangs, or cannot be reached")
+        self.browser.wait_for_text("#no-answer", "the node has ended, hangs, or cannot be reached")
         until(lambda: re.search(r"No answer since [3-9] s", self.browser.text("#no-answer")), "for how long")
-        self.assertEqual(self.browser.text("#announcement"), "The relay does not answer.")
+        self.assertEqual(self.browser.text("#announcement"), "The node does not answer.")
         bus.start_relay()
         until(lambda: self.browser.text("#no-answer") == "", "the relay answers again", seconds=20)
 
@@ -247,6 +250,7 @@ class Answers(PageTest):
 
     def test_asks_nobody_but_the_relay(self):
         self.open_bus()
+        self.wait_for_answers()
         names = self.browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
         url = self.browser.driver.current_url
         self.assertEqual(set(names), {f"{url}status.json"})
