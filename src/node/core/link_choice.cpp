@@ -169,14 +169,15 @@ void link_choice::path_ended(peer& of, session& gone) {
   // the deadlines of what it takes: they begin anew, but for commands and requests.
   for (auto at = left.begin(); at != left.end();) {
     const auto message = at++;
-    if (message->flags == flag_command || message->flags == flag_request) {
-      const auto deadline = message->flags == flag_command ? commands_.deadline_of(*message)
-                                                           : requests_.deadline_of(*message);
+    const unsigned kind = message->flags & exchange_flags;
+    if (kind == flag_command || kind == flag_request) {
+      const auto deadline =
+          kind == flag_command ? commands_.deadline_of(*message) : requests_.deadline_of(*message);
       if (deadline)
         message->deadline = *deadline;
       else
         left.erase(message);
-    } else if (message->flags == 0 && of.policy.message_deadline.count() != 0) {
+    } else if (kind == 0 && of.policy.message_deadline.count() != 0) {
       message->deadline = moment_after(node_.now(), of.policy.message_deadline);
     }
   }

@@ -221,6 +221,23 @@ TEST_F(NodeCoreQueues, WhatComesBackFromALostLinkHasADeadlineAgain) {
   EXPECT_EQ(one.core().stats().deadline_drops, 1U);
 }
 
+TEST_F(NodeCoreQueues, WhatComesBackWithATraceContextHasADeadlineAgain) {
+  party one{net, 1, plain().message_deadline(5s).ping_interval(1s)};
+  auto two = std::make_unique<party>(net, 2);
+  connect(one, *two, 2);
+  two->node.channels().fall_silent();
+  two.reset();
+  const trace_context trace{.trace_id = {std::byte{1}}, .parent_id = {std::byte{2}}};
+  ASSERT_TRUE(one.node.user().send(2, 0, std::string_view{"on its way"}, trace));
+  ASSERT_TRUE(one.node.user().request(2, 7, as_bytes("asked"), 5s, trace, [](const response&) {}));
+  one.node.wake();
+  ASSERT_TRUE(net.run_until([&] { return !one.reports.empty(); }, 60s));
+  EXPECT_EQ(one.reports[0].text, "on its way");
+  EXPECT_EQ(one.reports[0].reason, errc::timed_out);
+  net.run_for(10s);
+  EXPECT_TRUE(one.core().settled());  // nobody waits for the answer: the request is dropped, too
+}
+
 TEST_F(NodeCoreQueues, TellsThatThereIsRoomAgainOnceWhatWasHeldHasExpired) {
   party one{net, 1, plain().message_deadline(1s)};
   ASSERT_TRUE(one.core().connect(2, address_of(2)));  // nobody is there
