@@ -27,14 +27,12 @@ status relay::send_on(const routed_head& head, bytes_view batch, const peer* fro
   if (path == nullptr)
     return {errc::not_connected, next->id.value()};
   const bool carries = head.step == circuit_step::carry;
-  // Words about traces are as many as messages, and a lost one is a line in a log: they leave room.
-  const bool is_trace = head.step == circuit_step::traced;
   const std::size_t size = routed_head_size + batch.size();
-  if ((carries && !link_sharing::takes_batch(*path, size)) || (is_trace && path->shared))
+  if (carries && !link_sharing::takes_batch(*path, size))
     return {errc::would_block, size};
   status why;
   std::byte* const at = output_.claim_in(
-      *path, size, carries || is_trace ? message_purpose::data : message_purpose::control, why);
+      *path, size, carries ? message_purpose::data : message_purpose::control, why);
   if (at == nullptr && carries && why == errc::would_block)
     sharing_.share(*path);
   if (at == nullptr)
@@ -96,8 +94,7 @@ void relay::take(session& from, bytes_view message) {
     node_.stats.relayed += messages;
     return;
   }
-  if (head.step != circuit_step::traced)
-    node_.stats.relay_drops += messages;
+  node_.stats.relay_drops += messages;
   if (head.step == circuit_step::carry)
     say_failed(from, head, sent.code());
 }

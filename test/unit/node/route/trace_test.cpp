@@ -130,31 +130,5 @@ TEST_F(Traces, ThatAreCutShortEndTheirLink) {
   EXPECT_TRUE(root->got.empty());
 }
 
-// The words for relays use the room of messages: what is left is for acknowledgements, without which both ends
-// of a link would wait for each other.
-TEST(ManyTraces, LeaveRoomInLinksForAllElse) {
-  simulated_network net{1};
-  net.conditions.queue_size = 2000;
-  net.conditions.delay_min = net.conditions.delay_max = 50ms;
-  party root{net, 64, plain().children("64/58")};
-  party one{net, 81, plain().parent(address_of(64))};
-  party two{net, 82, plain().parent(address_of(64))};
-  const auto has_parent = [](party& of) { return of.core().parent() == 64; };
-  ASSERT_TRUE(net.run_until([&] { return has_parent(one) && has_parent(two); }, 5s));
-  std::size_t sent = 0;
-  for (int round = 0; round != 500; ++round) {
-    for (int i = 0; i != 2000; ++i) {
-      sent += one.node.user().send(82, 0, bytes_view{}, context_of(sampled)) ? 1 : 0;
-      sent += two.node.user().send(81, 0, bytes_view{}, context_of(sampled)) ? 1 : 0;
-    }
-    one.node.wake();
-    two.node.wake();
-    net.run_for(10ms);
-  }
-  net.run_for(60s);
-  EXPECT_EQ(one.got.size() + two.got.size(), sent);
-  EXPECT_EQ(root.core().stats().links_lost, 0U);
-}
-
 }  // namespace
 }  // namespace atbus::detail
