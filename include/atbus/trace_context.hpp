@@ -9,8 +9,8 @@
 /// ```
 ///
 /// The handler there has it as message::trace or request::trace. Of sampled ones, each node that passes the
-/// message on writes a line to its log (node::on_log), at most 60 a minute for each sender. There is no
-/// `tracestate`.
+/// message on writes a line to its log (node::on_log), at most 60 a minute for each sender, and 600 for
+/// all that come by one link. There is no `tracestate`.
 ///
 /// Ownership: plain values. Threads: any.
 ///

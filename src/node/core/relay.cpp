@@ -88,7 +88,7 @@ void relay::take(session& from, bytes_view message) {
     sent = send_on(head, carried_by(message), from.of);
   }
   if (sent && head.step == circuit_step::traced)
-    log_trace(head, carried_by(message));
+    log_trace(from, head, carried_by(message));
   const unsigned messages = head.step == circuit_step::carry ? head.messages : 1U;
   if (sent) {
     node_.stats.relayed += messages;
@@ -103,6 +103,12 @@ void relay::tell_trace(bus_id to, const trace_context& trace) noexcept {
   const peer* const next = routes_.next(to, nullptr);
   if (next == nullptr || next->id == to)
     return;
+  try {
+    if (own_traces_.take(0, node_.now()) == 0)
+      return;  // no relay would log it, and words take the room of acknowledgements
+  } catch (const std::bad_alloc&) {
+    return;
+  }
   std::array<std::byte, trace_context::size> context{};
   trace.write(context.data());
   const routed_head head{.step = circuit_step::traced,
@@ -113,11 +119,15 @@ void relay::tell_trace(bus_id to, const trace_context& trace) noexcept {
   (void)send_on(head, context, nullptr);  // lost: it is a line in logs
 }
 
-void relay::log_trace(const routed_head& head, bytes_view context) noexcept {
+void relay::log_trace(const session& from, const routed_head& head, bytes_view context) noexcept {
   try {
-    events_.log_about(head.source, "trace " + trace_context::read(context.data()).to_string() +
-                                       ": " + head.source.to_string() + " to " +
-                                       way_to(head.destination));
+    const std::chrono::nanoseconds now = node_.now();
+    const unsigned left = trace_lines_of_sources_.take(head.source.value(), now);
+    if (left == 0 || trace_lines_of_links_.take(from.of->id.value(), now) == 0)
+      return;
+    events_.log("trace " + trace_context::read(context.data()).to_string() + ": " +
+                head.source.to_string() + " to " + way_to(head.destination) +
+                (left == 1 ? " (more of its traces are left out for a minute)" : ""));
   } catch (const std::bad_alloc&) {  // no line, then
   }
 }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <string>
 
 #include "atbus/trace_context.hpp"
+#include "core/log_limit.h"
 #include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
 #include "node/core/broadcasts.h"
@@ -54,13 +56,19 @@ class relay final : public next_hops {
   void end_poll() noexcept override { node_.end_poll(); }
 
  private:
+  static constexpr unsigned traces_a_minute = 60;
+
   // `from`: the peer it came from; null: this node.
   status send_on(const routed_head& head, bytes_view batch, const peer* from) noexcept;
   void say_failed(session& to, const routed_head& head, errc why);
-  void log_trace(const routed_head& head, bytes_view context) noexcept;
+  void log_trace(const session& from, const routed_head& head, bytes_view context) noexcept;
 
   node_context& node_;
   event_queue& events_;
+  // A link bounds the lines in the names of others. What else is said of a node has lines of its own.
+  log_limit own_traces_{std::chrono::minutes{1}, traces_a_minute};
+  log_limit trace_lines_of_sources_{std::chrono::minutes{1}, traces_a_minute};
+  log_limit trace_lines_of_links_{std::chrono::minutes{1}, 10 * traces_a_minute};
   access_control& access_;
   const route_table& routes_;
   const reachability& reach_;

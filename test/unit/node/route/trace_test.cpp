@@ -65,7 +65,39 @@ TEST_F(Traces, OfANodeThatSendsManyAreLoggedWithinItsSixtyLinesAMinute) {
     net.run_for(10ms);
   }
   ASSERT_TRUE(until([&] { return far->got.size() == 500; }));
-  EXPECT_EQ(lines_with(*relay_a, "trace "), 59);  // and one that it is connected
+  EXPECT_EQ(lines_with(*relay_a, "trace "), 60);
+}
+
+TEST_F(Traces, LeaveTheOtherLinesAboutTheirSenderInTheLog) {
+  for (int i = 0; i != 100; ++i) {
+    EXPECT_TRUE(send("traced", sampled));
+    net.run_for(10ms);
+  }
+  net.separate(80, 81);
+  net.run_for(45s);
+  EXPECT_EQ(relay_a->logged("the link to 81 is lost"), 1);
+}
+
+TEST_F(Traces, InTheNamesOfManyNodesShareTheLinesOfTheLinkTheyComeBy) {
+  hand_played relay{net, 112, 64, true, true, [](introduction& self) {
+                      self.as = relation::child;
+                      self.range_first = 112;
+                      self.range_length = 60;
+                    }};
+  ASSERT_TRUE(until([&] { return relay.is_registered(); }));
+  net.run_for(5ms);
+  byte_buffer word(routed_head_size + trace_context::size);
+  for (std::uint64_t round = 0; round != 60; ++round) {
+    for (std::uint64_t id = 112; id != 128; ++id) {
+      encode(
+          routed_head{.step = circuit_step::traced, .destination = 81, .source = id, .number = 1},
+          word.data());
+      relay.say_bytes(word);
+    }
+    net.run_for(10ms);
+  }
+  EXPECT_TRUE(relay.is_open());
+  EXPECT_EQ(root->logged("trace "), 600);
 }
 
 TEST_F(Traces, RideAlongWithARequestThatIsAnsweredLater) {
