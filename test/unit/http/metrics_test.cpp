@@ -169,7 +169,7 @@ TEST(Metrics, SurviveHostileNumbers) {
   report.peers_in_all = report.message_limit = most;
   for (const node_counter& one : node_counters())
     one.set(report.stats, most);
-  report.handling.counts.fill(most);
+  report.handling.counts.fill(most / 2 + 1);  // two of them are 0 in 64 bits
   for (std::uint64_t id = most - 1; id != 0; id += most / 2 + 1) {
     report.peers.insert(report.peers.begin(), peer_with(id));
     peer_report& peer = report.peers.front();
@@ -195,7 +195,7 @@ TEST(Metrics, SurviveHostileNumbers) {
 
 TEST(Metrics, HaveEachPeerOnceAndNoClient) {
   node_report report;
-  for (const std::uint64_t id : {0, 0, 5, 5, 4, 6}) {
+  for (const std::uint64_t id : {0U, 0U, 5U, 5U, 4U, 6U}) {
     report.peers.push_back(peer_with(id));
     if (id == 0)
       report.peers.back().relation = peer_relation::client;

@@ -82,7 +82,11 @@ TEST_F(StatusServer, AnswersForItsNode) {
 TEST_F(StatusServer, PageNeedsNothingFromElsewhere) {
   const auto server = status_server::open(own_, options());
   ASSERT_TRUE(server);
-  const std::string page = ask(server->address(), "/").body;
+  std::string page = ask(server->address(), "/").body;
+  // The name of a language, which no browser asks for.
+  const std::string svg = "http://www.w3.org/2000/svg";
+  for (std::size_t at = page.find(svg); at != std::string::npos; at = page.find(svg))
+    page.erase(at, svg.size());
   for (const char* const outside : {"http://", "https://", "src=\"//", "@import", "url("})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
 }
