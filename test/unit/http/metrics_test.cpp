@@ -16,7 +16,7 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
 // The series of a text, "name{labels}" and its value. A series that is there twice, and a line that is
 // none, fail.
@@ -164,25 +164,25 @@ TEST(Metrics, HaveBucketsThatRise) {
 
 TEST(Metrics, SurviveHostileNumbers) {
   node_report report;
-  report.id = bus_id{most};
-  report.incarnation = report.started_at = report.updated_at = most;
-  report.peers_in_all = report.message_limit = most;
+  report.id = bus_id{largest};
+  report.incarnation = report.started_at = report.updated_at = largest;
+  report.peers_in_all = report.message_limit = largest;
   for (const node_counter& one : node_counters())
-    one.set(report.stats, most);
-  report.handling.counts.fill(most);
-  for (std::uint64_t id = most - 1; id != 0; id += most / 2 + 1) {
+    one.set(report.stats, largest);
+  report.handling.counts.fill(largest / 2 + 1);  // two of them are 0 in 64 bits
+  for (std::uint64_t id = largest - 1; id != 0; id += largest / 2 + 1) {
     report.peers.insert(report.peers.begin(), peer_with(id));
     peer_report& peer = report.peers.front();
-    peer.sent = peer.queued_bytes = peer.last_loss_at = most;
+    peer.sent = peer.queued_bytes = peer.last_loss_at = largest;
     peer.round_trip = std::chrono::nanoseconds::max();
-    peer.round_trips.counts.fill(most);
-    if (id < most / 2)
+    peer.round_trips.counts.fill(largest);
+    if (id < largest / 2)
       break;
   }
   const std::string text = text_of(report);
   expect_promtool_accepts(text);
   const auto series = series_of(text);
-  EXPECT_DOUBLE_EQ(series.at("atbus_accepted_total"), static_cast<double>(most));
+  EXPECT_DOUBLE_EQ(series.at("atbus_accepted_total"), static_cast<double>(largest));
   double before = 0;
   for (const char* const end : {"1e-09", "2e-09", "0.001048576", "+Inf"}) {
     const double count =
@@ -190,12 +190,12 @@ TEST(Metrics, SurviveHostileNumbers) {
     EXPECT_GE(count, before) << end;
     before = count;
   }
-  EXPECT_DOUBLE_EQ(before, static_cast<double>(most));
+  EXPECT_DOUBLE_EQ(before, static_cast<double>(largest));
 }
 
 TEST(Metrics, HaveEachPeerOnceAndNoClient) {
   node_report report;
-  for (const std::uint64_t id : {0, 0, 5, 5, 4, 6}) {
+  for (const std::uint64_t id : {0U, 0U, 5U, 5U, 4U, 6U}) {
     report.peers.push_back(peer_with(id));
     if (id == 0)
       report.peers.back().relation = peer_relation::client;
