@@ -129,8 +129,8 @@ void loop_binding::let_go() noexcept {
   close(as_handle(timer_));
   if (poll_open_)
     close(as_handle(poll_));
-  // libuv no longer watches it.
-  descriptor_.reset();
+  const fork_pause no_fork;
+  descriptor_.reset();  // libuv no longer watches it
 }
 
 void loop_binding::delete_if_closed() noexcept {

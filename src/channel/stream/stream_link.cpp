@@ -59,9 +59,10 @@ void stream_link::close(error why) noexcept {
   why_ = std::move(why);
   if (queue_ != nullptr && !keeps_written_)
     release_all();
+  (void)take_peeked();  // unread bytes at close would reset the connection
+  const fork_pause no_fork;
   given_ = {};
   taken_ = {};
-  (void)take_peeked();  // unread bytes at close would reset the connection
   socket_.reset();
 }
 

@@ -1,0 +1,113 @@
+// The number of a descriptor is free for other threads before its close has returned. A child that is forked
+// then inherits what another thread has opened under that number.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <future>
+
+#include "child_process.h"
+#include "loop_fixture.h"
+#include "plain_socket.h"
+#include "system/kernel.h"
+#include "unit/channel/connection/connection_fixture.h"
+
+namespace atbus {
+namespace {
+
+// The number that the next descriptor of this process gets.
+int next_descriptor() {
+  const detail::file free{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  return free.get();
+}
+
+// Another thread opens a file when the kernel has closed a certain descriptor, and then forks.
+class CloseAndFork : public ::testing::Test {
+ protected:
+  CloseAndFork() {
+    detail::kernel().close = [](int fd) {
+      const int code = saved_.close(fd);
+      if (fd == watched_)
+        fork_elsewhere(std::exchange(watched_, -1));
+      return code;
+    };
+  }
+  ~CloseAndFork() override { detail::kernel() = saved_; }
+
+  static void watch(int fd) { watched_ = fd; }
+  // How the child ends if the watched descriptor is closed in `call`: "exit 0" if it has what was opened.
+  static std::string fork_behind_the_close(const std::function<void()>& call) {
+    end_of_child_ = "the descriptor was not closed";
+    call();
+    if (forker_.joinable())
+      forker_.join();
+    return end_of_child_;
+  }
+
+ private:
+  static void fork_elsewhere(int number) {
+    std::promise<void> promise;
+    const auto has_forked = promise.get_future();
+    forker_ = std::thread{[number, promise = std::move(promise)]() mutable {
+      const detail::file any{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+      const detail::file opened{::fcntl(any.get(), F_DUPFD_CLOEXEC, number)};
+      test::child_process child{[&opened] {
+        struct stat about {};
+        return ::fstat(opened.get(), &about) == 0 && S_ISCHR(about.st_mode) ? 0 : 1;
+      }};
+      promise.set_value();
+      end_of_child_ = opened.get() == number ? child.wait_end() : "it got another number";
+    }};
+    (void)has_forked.wait_for(100ms);  // a fork that has to wait goes on behind the close
+  }
+
+  inline static const detail::kernel_calls saved_ = detail::kernel();
+  inline static int watched_ = -1;
+  inline static std::thread forker_;
+  inline static std::string end_of_child_;
+};
+
+TEST_F(CloseAndFork, OfAConnectionOfAReceiver) {
+  auto inbox = receiver::open(fresh_unix_address() + "?shm=false");
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  auto out = sender::open(inbox->address());
+  ASSERT_TRUE(out) << out.error().text();
+  const int accepted = next_descriptor();
+  (void)inbox->poll([](bytes_view) {});
+  ASSERT_EQ(inbox->stats().connections, 1U);
+  out->close();
+  watch(accepted);
+  EXPECT_EQ(fork_behind_the_close([&] { (void)inbox->poll([](bytes_view) {}); }), "exit 0");
+  EXPECT_EQ(inbox->stats().connections, 0U);
+}
+
+TEST_F(CloseAndFork, OfAConnectionThatIsCutOff) {
+  recorded_set set;
+  const std::string where = set.listen(fresh_unix_address());
+  std::optional other_end{test::plain_socket::connect(where)};
+  const int accepted = next_descriptor();
+  set.set->poll();
+  ASSERT_EQ(set.set->size(), 1U);
+  other_end.reset();
+  watch(accepted);
+  EXPECT_EQ(fork_behind_the_close([&] { set.set->poll(); }), "exit 0");
+}
+
+TEST_F(CloseAndFork, OfABindingOnALoop) {
+  uv_loop_t loop;
+  ASSERT_EQ(uv_loop_init(&loop), 0);
+  auto inbox = receiver::open("mem://close-and-fork");
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const int watched_by_loop = next_descriptor();
+  auto bound = loop_receiver::attach(&loop, std::move(*inbox), [](bytes_view) {});
+  ASSERT_TRUE(bound) << bound.error().text();
+  watch(watched_by_loop);
+  EXPECT_EQ(fork_behind_the_close([&] { bound->close(); }), "exit 0");
+  uv_run(&loop, UV_RUN_DEFAULT);
+  EXPECT_EQ(uv_loop_close(&loop), 0);
+  if (auto last = receiver::open("mem://close-and-fork"))
+    (void)last->remove();
+}
+
+}  // namespace
+}  // namespace atbus
