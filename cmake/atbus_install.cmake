@@ -71,9 +71,10 @@ if(TARGET atbus_http)
     COMPONENT atbus_http)
   install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/status_server.hpp
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_http)
-  set(atbus_http_pc_requires "")
+  set(atbus_http_pc_libs "")
   if(NOT BUILD_SHARED_LIBS)
-    set(atbus_http_pc_requires "libmicrohttpd >= 0.9.72, prometheus-cpp-core >= 1.0")
+    # Not by Requires.private: a static libmicrohttpd would need much that its package does not install.
+    set(atbus_http_pc_libs "-lmicrohttpd -lprometheus-cpp-core")
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-http.pc.in
                  ${PROJECT_BINARY_DIR}/generated/atbus-http.pc @ONLY)
