@@ -11,8 +11,8 @@
 ///
 /// A node writes its report to a file of its own (node_options::report_directory) a few times a second
 /// while something changes, and every five seconds otherwise. The file goes when the node ends. It
-/// stays when its process is killed, until a later incarnation of that node was killed too and the next
-/// one starts. Which process is alive is decided by the kernel's locks.
+/// stays when its process is killed; the next incarnation keeps the newest such file and removes
+/// older ones. Which process is alive is decided by the kernel's locks.
 ///
 /// Reading disturbs no node. Each value of a file is taken for hostile: sizes and a checksum are
 /// checked, texts are printable. Files of other users are left out; files that others can write are

@@ -10,19 +10,19 @@
 /// node.run();
 /// ```
 ///
-/// A server runs one thread, which opening it asks for. That thread reads the reports that nodes
+/// A server runs one thread, which open() starts. That thread reads the reports that nodes
 /// write into files (atbus/node_report.hpp); it never touches a node, so no request can slow one
 /// down, except by the CPU time that is bounded below. It blocks all signals.
 ///
 /// Costs: reports are read and put into words at most four times a second for each path, and
-/// for at most a twentieth of the time; requests in between get the same answer. Each
+/// for at most a twentieth of the time each; requests in between get the same answer. Each
 /// connection is for one request, holds at most 32 KiB besides its answer, and is closed after
 /// connection_timeout, however slow its client is.
 ///
-/// Trust: who reaches the address can read what `atbus show` prints, without a password and without
+/// Trust: whoever reaches the address can read what `atbus show` prints, without password or
 /// encryption. Nothing can be changed. The default is loopback; there, requests that name another
-/// host than an address or localhost are refused, so that no page of the web can read the answers
-/// through a name of its own.
+/// host than an address or localhost are refused, so that no web page can read the answers by
+/// pointing a name of its own at this address (DNS rebinding).
 ///
 /// Ownership: the server does not keep the node. Once the node is closed, the answer says so.
 /// Threads: one at a time. Fork: in a forked child the server does nothing; the parent's is not

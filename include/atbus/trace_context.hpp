@@ -5,12 +5,13 @@
 /// ```cpp
 /// auto trace = atbus::trace_context::parse(traceparent);  // of the HTTP request that is being handled
 /// if (trace)
-///   node.request(to, kLoad, key, 1s, *trace, handler);
+///   node.request(to, kLoad, atbus::as_bytes(key), 1s, *trace, handler);
 /// ```
 ///
 /// The handler there has it as message::trace or request::trace. Of sampled ones, each node that passes the
 /// message on writes a line to its log (node::on_log), at most 60 a minute for each sender, and 600 for
-/// all that come by one link. There is no `tracestate`.
+/// all that come by one link. There is no `tracestate`. Broadcasts, commands and
+/// gathered requests carry none, and neither does what node_sender sends.
 ///
 /// Ownership: plain values. Threads: any.
 ///

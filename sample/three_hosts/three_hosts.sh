@@ -144,7 +144,7 @@ show() {
   await "$patience_s" all_reached || how=1
   sort "$dir"/*.out
   grep -h 'connected to' "$dir"/0x12??0000.log | sed 's/^[^ ]* //' | sort
-  [ $how = 0 ] || fail "not all have reached each other, or the routers are not linked; what they say is in $dir"
+  [ $how = 0 ] || fail "not all have reached each other, or the relays are not linked; what they say is in $dir"
   [ "$1" = run ] || look_at_it
 }
 

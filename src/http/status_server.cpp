@@ -91,7 +91,8 @@ status_server::status_server(std::unique_ptr<detail::status_service> service) no
     : service_(std::move(service)) {}
 status_server::status_server(status_server&& from) noexcept = default;
 status_server& status_server::operator=(status_server&& from) noexcept {
-  std::swap(service_, from.service_);
+  status_server taken{std::move(from)};
+  std::swap(service_, taken.service_);
   return *this;
 }
 status_server::~status_server() {

@@ -52,6 +52,18 @@ token_file = ["token"]
 listen = ["ipv4://127.0.0.1:0"]
 EOF
 chmod -R a+rX "$work/relay"
+# end_below PID: asks the relay among its descendants to end.
+end_below() {
+  local below
+  for below in $(pgrep -P "$1"); do
+    if [ "$(cat "/proc/$below/comm")" = atbus ]; then
+      kill -TERM "$below"
+    else
+      end_below "$below"
+    fi
+  done
+}
+
 container=$(buildah_here from relay)
 # run_relay ARGUMENT...: as the container's entry does.
 run_relay() {
@@ -68,7 +80,7 @@ done
 address=$(sed -n 's/.*listens at //p' "$work/log")
 [ -n "$address" ] || fail "the relay does not start: $(cat "$work/log")"
 "$root/build/package/bin/atbus" ping "$address" --token-file "$work/relay/token" --count 1
-pkill -TERM -P "$relay" -f 'atbus relay' || pkill -TERM -f 'atbus relay --config /etc/atbus/relay.toml'
+end_below "$relay"
 wait "$relay" || fail "the relay does not end well: $(cat "$work/log")"
 relay=
 grep -q 'have their outcome' "$work/log" || fail "the relay says nothing of its end: $(cat "$work/log")"

@@ -3,14 +3,16 @@
 //   atbus.ping            the id and the incarnation of the node
 //   atbus.report [FIRST]  its report (report_format.h), with the peers from number FIRST on: as many as go
 //                         into one reply
-//   atbus.route ID        how a message to that node leaves this one: "here"; "link", "away" or "relay", then
+//   atbus.route ID [TRACEPARENT]
+//                         how a message to that node leaves this one: "here"; "link", "away" or "relay", then
 //                         the id, the channel and the address of the next node; command_failed: there is no way
 //   atbus.ask ID NAME...   asks that node one of the others above, and replies what it does
 //   atbus.tap             bytes of the longest copy that a tap of this node gets
 //   atbus.tap ADDRESS     begins to copy to that segment what this node receives (tap_lane.h); its id
 //   atbus.untap ADDRESS   ends that: messages that the tap was to get, and how many of the last ones were lost
 //
-// The last three only if the options allow taps. The others change nothing. The access rules hold for them as for other commands. One thread.
+// Taps are only there if the options allow them. The others change nothing, but atbus.route with a TRACEPARENT
+// writes a line to the log. The access rules hold for them as for other commands. One thread.
 #pragma once
 
 #include <chrono>

@@ -87,13 +87,13 @@ void message_taps::tell_end(tap& to) noexcept {
 }
 
 void message_taps::look_at_readers() {
+  look_.set(moment_after(node_.now(), look_interval));  // first: lines take memory
   for (std::size_t i = taps_.size(); i-- != 0;) {
     if (taps_[i].lane->has_reader())
       continue;
     const std::string line = "a tap has ended, because the process that read it has: after " +
                              figures(taps_[i].messages, taps_[i].lost_all);
     taps_.erase(taps_.begin() + static_cast<std::ptrdiff_t>(i));
-    ended();
     events_.log(line);
   }
   ended();

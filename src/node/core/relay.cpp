@@ -87,8 +87,11 @@ void relay::take(session& from, bytes_view message) {
     --head.hops_left;
     sent = send_on(head, carried_by(message), from.of);
   }
-  if (sent && head.step == circuit_step::traced)
-    log_trace(from, head, carried_by(message));
+  if (head.step == circuit_step::traced) {  // a word about a message, and none itself
+    if (sent)
+      log_trace(from, head, carried_by(message));
+    return;
+  }
   const unsigned messages = head.step == circuit_step::carry ? head.messages : 1U;
   if (sent) {
     node_.stats.relayed += messages;

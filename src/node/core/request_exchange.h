@@ -47,8 +47,8 @@ class request_exchange {
   // As cancel, but no call is made.
   void forget(const request_handle& which) noexcept;
 
-  // A request or a response has come; behind a traced one is its context. `same_clock`: its deadline is of this host's clock. False: it makes no
-  // sense, or may not come from there.
+  // A request or a response has come; behind a traced one is its context. `same_clock`: its deadline is of this
+  // host's clock. False: it makes no sense, or may not come from there.
   bool deliver(const node_instance& source, const message_head& head, bytes_view payload,
                bool redelivered, bool same_clock);
   // The asking node waits no longer.

@@ -61,8 +61,8 @@ void add_node_list(CLI::App& app) {
   command->footer(
       "PEERS are those that are connected, of all that the node knows. LOST are messages that were "
       "reported as undelivered, and broadcasts and messages of others that were dropped.\n"
-      "A node that was killed stays in the list, also when it runs again: until its file is "
-      "deleted, or it was killed again and started once more.\n"
+      "The report of a killed node stays in the list, also while the node runs again, until its "
+      "file is deleted, or the node is killed again and restarted.\n"
       "Examples: `atbus ls`; `atbus ls --json | jq '.[] | select(.alive | not) | .id'`\n"
       "Exit code: 0; 1 the directory can't be read.");
   command->callback([options] { list_nodes(*options); });

@@ -76,7 +76,12 @@ node_tap::node_tap(const tap_options& options) : node_(client_of(options)) {
   const std::uint64_t limit = number_of(ask_node(node_, {"atbus.tap"}), 0);
   remove_old_segments();
   open_segment(limit, options.buffer);
-  begin(options);
+  try {
+    begin(options);
+  } catch (...) {
+    (void)in_->remove();
+    throw;
+  }
 }
 
 node_tap::~node_tap() {

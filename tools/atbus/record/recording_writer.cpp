@@ -33,6 +33,9 @@ std::FILE* open_new(const std::string& path, bool replace) {
   const int fd = open(path.c_str(), flags, S_IRUSR | S_IWUSR);
   if (fd < 0 && errno == EEXIST)
     throw std::runtime_error(path + ": it is there already; --force replaces it");
+  // A file that is replaced keeps its mode otherwise. Pipes and devices have none of their own.
+  if (struct stat is{}; fd >= 0 && fstat(fd, &is) == 0 && S_ISREG(is.st_mode))
+    (void)fchmod(fd, S_IRUSR | S_IWUSR);
   std::FILE* const made = fd < 0 ? nullptr : fdopen(fd, "wb");
   if (made == nullptr)
     throw failure(path, errno);
