@@ -98,7 +98,7 @@ TEST_F(HttpServer, SurvivesWhatIsNoRequest) {
   const std::string bad[] = {"\r\n\r\n",
                              std::string(200'000, 'A'),
                              "GET / HTTP/1.1\r\n" + std::string(200'000, 'h') + ": x\r\n\r\n",
-                             std::string{"GET /\0/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 40},
+                             std::string{"GET /"} + '\0' + "/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
                              "GET /\x1b[2J HTTP/9.9\r\n\r\n",
                              "GET",
                              std::string(1000, '\0'),
