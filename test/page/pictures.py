@@ -34,7 +34,7 @@ def start_scene(bus):
 
 def take(browser, name):
     browser.run("document.activeElement.blur()")
-    time.sleep(0.5)
+    time.sleep(0.5)  # how long movements on the page take: a picture shows where they end
     browser.driver.save_screenshot(str(PICTURES / f"status_page_{name}.png"))
 
 
@@ -56,7 +56,7 @@ def main():
         browser.show_as()
         browser.open(bus.url)
         games, slow = start_scene(bus)
-        time.sleep(SECONDS_OF_RATES)
+        time.sleep(SECONDS_OF_RATES)  # the curves of the picture show that time
         bus.kill(games[-1])
         bus.stop(slow)
         browser.wait_for_life(RELAY_ID + 2, "silent", seconds=40)
