@@ -18,8 +18,12 @@ void connection_core::begin_pairing(connection_entry& c) noexcept {
 }
 
 bool connection_core::pair_lanes(connection_entry& c) noexcept {
-  if (c.pairing.undecided())
+  if (c.pairing.undecided()) {
+    // Descriptors of lanes pass from one guarded object to another. A child that kept one would hold this
+    // end's lock, or the other end's: a process that has ended would count as alive.
+    const fork_pause no_fork;
     c.pairing.go_on(*c.link);
+  }
   if (c.pairing.now() == lane_pairing::state::broken) {
     c.link->close({errc::protocol_error, "the peer violated the order of an opening with lanes"});
     report_fault(c);

@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "channel/handover/lane_pairing.h"
 #include "child_process.h"
 #include "loop_fixture.h"
 #include "plain_socket.h"
@@ -91,6 +92,54 @@ TEST_F(CloseAndFork, OfAConnectionThatIsCutOff) {
   other_end.reset();
   watch(accepted);
   EXPECT_EQ(fork_behind_the_close([&] { set.set->poll(); }), "exit 0");
+}
+
+// Lanes of no use. When one is taken, another thread forks.
+class forking_exchange final : public detail::lane_exchange {
+ public:
+  ~forking_exchange() { join(); }
+  result<ends> offer_lane(std::uint64_t) noexcept override {
+    return ends{0, detail::file{::open("/dev/null", O_RDONLY | O_CLOEXEC)},
+                detail::file{::open("/dev/null", O_RDONLY | O_CLOEXEC)}};
+  }
+  error take_lane(std::uint64_t, ends theirs) noexcept override {
+    std::promise<void> promise;
+    const auto has_forked = promise.get_future();
+    forker_ = std::thread{[this, promise = std::move(promise), segment = theirs.segment.get(),
+                           bell = theirs.bell.get()]() mutable {
+      test::child_process child{
+          [=] { return ::fcntl(segment, F_GETFD) == -1 && ::fcntl(bell, F_GETFD) == -1 ? 0 : 1; }};
+      promise.set_value();
+      end_of_child_ = child.wait_end();
+    }};
+    (void)has_forked.wait_for(
+        100ms);  // a fork that has to wait goes on when no descriptor is underway
+    return errc::no_free_lane;
+  }
+  void give_up(std::uint64_t, const error&) noexcept override {}
+  void join() {
+    if (forker_.joinable())
+      forker_.join();
+  }
+  [[nodiscard]] const std::string& end_of_child() {
+    join();
+    return end_of_child_;
+  }
+
+ private:
+  std::thread forker_;
+  std::string end_of_child_ = "no lane was taken";
+};
+
+TEST(ForkWhileLanesArePaired, LeavesTheChildNoneOfTheirDescriptors) {
+  forking_exchange of_acceptor;
+  forking_exchange of_dialler;
+  recorded_set acceptor{{.lanes = &of_acceptor}};
+  recorded_set dialler{{.lanes = &of_dialler}};
+  dialler.connect(acceptor.listen(fresh_unix_address()));
+  ASSERT_TRUE(
+      turn_until({&acceptor, &dialler}, [&] { return acceptor.opens == 1 && dialler.opens == 1; }));
+  EXPECT_EQ(of_dialler.end_of_child(), "exit 0");
 }
 
 TEST_F(CloseAndFork, OfABindingOnALoop) {
