@@ -17,12 +17,6 @@
 
 namespace atbus::test {
 
-#if defined(ATBUS_TEST_SANITIZER)
-inline constexpr bool is_sanitized = true;
-#else
-inline constexpr bool is_sanitized = false;
-#endif
-
 struct run_result {
   std::string fault;  // empty: all is well
   std::uint64_t messages = 0;

@@ -7,7 +7,7 @@ namespace atbus::detail {
 namespace {
 
 TEST(Simulation, KeepsEveryPromiseUnderEveryFault) {
-  test::run_seeds(test::is_sanitized ? 100 : 4000, make_scenario);
+  test::run_seeds(test::has_sanitizer ? 100 : 4000, make_scenario);
 }
 
 TEST(Simulation, KeepsEveryPromiseThoughNodesMissAllocations) {

@@ -14,7 +14,7 @@ namespace {
 TEST(RequestSimulation, KeepsEveryPromiseUnderEveryFault) {
   const std::uint64_t first = test::from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
   const std::uint64_t seeds =
-      test::from_environment("ATBUS_SIMULATION_SEEDS", test::is_sanitized ? 50 : 1000);
+      test::from_environment("ATBUS_SIMULATION_SEEDS", test::has_sanitizer ? 50 : 1000);
   const bool counts = test::from_environment("ATBUS_SIMULATION_COUNT", 0) != 0;
   std::uint64_t failed = 0;
   std::map<errc, std::uint64_t> outcomes;

@@ -103,7 +103,7 @@ TEST(TreeFaults, ARelayDiesAndAnotherTakesItsPlace) {
 }
 
 TEST(TreeFaults, AThousandChildrenComeBackAtOnceWithoutAStorm) {
-  tree_of tree{star(test::is_sanitized ? 101 : 1001)};
+  tree_of tree{star(test::has_sanitizer ? 101 : 1001)};
   for (const std::chrono::nanoseconds away : {0s, 1s, 60s}) {
     const std::uint64_t dials = tree.sum(&node_stats::dials);
     tree.kill(0, away, false);
