@@ -57,7 +57,7 @@ make_clean_root() {
   # shellcheck disable=SC2016  # apt's own variable
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
   [ -n "$mirror" ] || fail "apt knows no mirror of $VERSION_CODENAME: check its sources"
-  mmdebstrap --quiet --variant=apt "$VERSION_CODENAME" "$kept/root.tar.new" "$mirror"
+  mmdebstrap --quiet --variant=apt --format=tar "$VERSION_CODENAME" "$kept/root.tar.new" "$mirror"
   mv "$kept/root.tar.new" "$kept/root.tar"
 }
 
