@@ -16,9 +16,20 @@ TEST(SiblingSearch, AsksForAnIdOnceInAMinute) {
 TEST(SiblingSearch, AsksForSoManyIdsInAMinute) {
   sibling_search search;
   std::size_t asked = 0;
-  for (std::uint64_t id = 1; id != 1000; ++id)
+  for (std::uint64_t id = 1; id != 10000; ++id)
     asked += search.ask(id, 1s) ? 1U : 0U;
   EXPECT_EQ(asked, sibling_search::questions_max);
+}
+
+// The first children of a hundred relays, each of which has 2^16 ids.
+TEST(SiblingSearch, AsksForMostOfAHundredIdsWhereverTheyDiffer) {
+  for (const unsigned shift : {0U, 8U, 16U, 32U, 48U}) {
+    sibling_search search;
+    std::size_t asked = 0;
+    for (std::uint64_t id = 1; id <= 100; ++id)
+      asked += search.ask(1 + (id << shift), 1s) ? 1U : 0U;
+    EXPECT_GT(asked, 75U) << shift;
+  }
 }
 
 TEST(SiblingSearch, TakesOneAnswerToEachQuestion) {
@@ -52,7 +63,7 @@ TEST(SiblingSearch, BeginsAnewWithAnotherParent) {
 TEST(AnswerBudget, IsTwiceWhatOneMayAskInAMinute) {
   answer_budget budget;
   std::size_t given = 0;
-  for (int i = 0; i != 1000; ++i)
+  for (int i = 0; i != 10000; ++i)
     given += budget.take(1s) ? 1U : 0U;
   EXPECT_EQ(given, 2 * sibling_search::questions_max);
   EXPECT_FALSE(budget.take(59s));

@@ -191,7 +191,7 @@ TEST_F(Siblings, AreToldToChildrenOnlyAndNotEndlessly) {
   for (int i = 0; i != 1000; ++i)
     asker.say(where_body{.id = 82});
   net.run_for(1s);
-  EXPECT_EQ(asker.heard(message_kind::found), 128);
+  EXPECT_EQ(asker.heard(message_kind::found), 2 * sibling_search::questions_max);
   EXPECT_LE(relay_a->logged("asks for siblings too often"), 2);
   EXPECT_TRUE(one->send(82, "undisturbed"));
   ASSERT_TRUE(until([&] { return one->is_connected(82) && two->got.size() == 1; }));
