@@ -33,4 +33,5 @@ if [ ${#all[@]} -ne 0 ]; then
   "$root/tools/script/abi.sh"
   "$root/tools/script/test_package.sh"
   "$root/tools/script/test_container.sh"
+  "$root/tools/script/test_kubernetes.sh"
 fi
