@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
@@ -58,6 +59,7 @@ kernel_calls table{
     .openat = [](int d, const char* p, int f, mode_t m) { return ::openat(d, p, f, m); },
     .close = ::close,
     .read = ::read,
+    .write = ::write,
     .pwrite = ::pwrite,
     .fstat = ::fstat,
     .fstatat = ::fstatat,
@@ -96,6 +98,7 @@ kernel_calls table{
     .socketpair = ::socketpair,
     .shutdown = ::shutdown,
     .setsockopt = ::setsockopt,
+    .eventfd = ::eventfd,
     .epoll_create = ::epoll_create1,
     .epoll_ctl = ::epoll_ctl,
     .epoll_wait = epoll_wait_ns,

@@ -26,6 +26,7 @@ struct kernel_calls {
   int (*openat)(int directory, const char* path, int flags, mode_t mode);
   int (*close)(int fd);
   ssize_t (*read)(int fd, void* data, std::size_t length);
+  ssize_t (*write)(int fd, const void* data, std::size_t length);
   ssize_t (*pwrite)(int fd, const void* data, std::size_t length, off_t offset);
   int (*fstat)(int fd, struct stat* out);
   int (*fstatat)(int directory, const char* path, struct stat* out, int flags);
@@ -59,6 +60,7 @@ struct kernel_calls {
   int (*socketpair)(int domain, int type, int protocol, int ends[2]);
   int (*shutdown)(int fd, int how);
   int (*setsockopt)(int fd, int level, int option, const void* value, socklen_t length);
+  int (*eventfd)(unsigned count, int flags);
   int (*epoll_create)(int flags);
   int (*epoll_ctl)(int epoll, int operation, int fd, epoll_event* event);
   // Timeout in nanoseconds; negative: no limit.

@@ -1,6 +1,9 @@
 #include "node/core/directory_watch.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "node/directory/file_directory.h"
@@ -9,15 +12,46 @@
 namespace atbus::detail {
 
 directory_watch::~directory_watch() {
-  if (directory_ != nullptr)
-    directory_->unwatch(watch_);
+  close();
+}
+
+void directory_watch::close() noexcept {
+  if (directory_ == nullptr)
+    return;
+  clock_.cancel();
+  withdraw();
+  directory_->unwatch(watch_);
+  if (readable_)
+    node_.on.channels.unwatch(readable_.get());
+  readable_.reset();
+  other_looked_.reset();
+  directory_.reset();
+}
+
+void directory_watch::withdraw() noexcept {
+  if (directory_ == nullptr || !std::exchange(announced_, false))
+    return;
+  try {
+    (void)directory_->withdraw(node_.self.id);
+  } catch (const std::bad_alloc&) {
+    // The record stays until its time is over, as that of a node that was killed.
+  }
+}
+
+tree_place directory_watch::place() const {
+  const bool has_parent = !node_.options.parents().empty();
+  if (node_.options.children().empty())
+    return has_parent ? tree_place::leaf : tree_place::none;
+  return has_parent ? tree_place::relay : tree_place::root;
 }
 
 void directory_watch::announce(const std::vector<std::string>& addresses) {
   if (directory_ == nullptr)
     return;
-  if (const error bad = directory_->announce(node_.self.id, addresses);
-      !bad && bad != errc::not_supported)
+  const error bad =
+      directory_->announce({.id = node_.self.id, .addresses = addresses, .place = place()});
+  announced_ = announced_ || bad != errc::not_supported;
+  if (!bad && bad != errc::not_supported)
     events_.log("the directory was not told of " + addresses.back() + ": " + bad.text());
 }
 
@@ -32,12 +66,55 @@ void directory_watch::open() {
     directory_ = std::make_shared<file_directory>(node_.options.directory_file());
   if (directory_ == nullptr)
     return;
-  watch_ = directory_->watch([this](bus_id id) { changes_.push_back(id); });
+  watch_ = directory_->watch([this](bus_id id) { note_change(id); });
+  watch_descriptor();
   clock_.replace([this] { look(); });
   look();
 }
 
+void directory_watch::watch_descriptor() {
+  const int descriptor = directory_->descriptor();
+  if (descriptor < 0)
+    return;
+  readable_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
+  other_looked_ = file{kernel().eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  epoll_event interest{.events = EPOLLIN, .data = {}};
+  int code = 0;
+  for (const int one : {descriptor, other_looked_.get()}) {
+    if (code == 0 && kernel().epoll_ctl(readable_.get(), EPOLL_CTL_ADD, one, &interest) != 0)
+      code = errno;
+  }
+  if (code == 0)
+    code = node_.on.channels.watch(readable_.get());
+  if (code == 0)
+    return;
+  readable_.reset();
+  events_.log(
+      error{errc::system_error, "changes of the directory are seen every 2 s only", code}.text());
+}
+
+void directory_watch::note_change(bus_id id) {
+  changes_.push_back(id);
+  const std::uint64_t one = 1;
+  if (!looking_ && other_looked_)
+    (void)kernel().write(other_looked_.get(), &one, sizeof one);
+}
+
+void directory_watch::look_if_readable(std::chrono::nanoseconds now) {
+  next_glance_ = now + glance_interval;
+  epoll_event event;
+  if (kernel().epoll_wait(readable_.get(), &event, 1, 0) <= 0)
+    return;
+  look();
+  std::uint64_t count = 0;  // last: a look that fails is repeated
+  (void)kernel().read(other_looked_.get(), &count, sizeof count);
+}
+
 void directory_watch::look() {
+  struct frame {
+    bool& looking;
+    ~frame() { looking = false; }
+  } const at_end{looking_ = true};
   clock_.set(node_.now() + file_look_interval);  // first: all else takes memory
   const error now = directory_->poll();
   if (const std::string problem = now ? std::string{} : now.text(); problem != problem_) {

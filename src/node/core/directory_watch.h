@@ -1,5 +1,8 @@
 // Peers that stand in the directory: dialled as if connect() named them, for as long as they do.
 //
+// The directory is looked at every 2 s. A directory with a descriptor ends sleeps of the node when it has work;
+// polls glance at the descriptor, at most once in glance_interval, because that is a call of the kernel.
+//
 // One thread.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include "node/core/event_queue.h"
 #include "node/core/peer_retention.h"
 #include "node/core/peer_table.h"
+#include "system/kernel.h"
 
 namespace atbus::detail {
 
@@ -29,13 +33,30 @@ class directory_watch {
   void open();
   // Tells the directory where this node listens.
   void announce(const std::vector<std::string>& addresses);
+  // Takes that back. Idempotent.
+  void withdraw() noexcept;
+  // The node ends.
+  void close() noexcept;
+  // Looks if the directory's descriptor is readable.
+  void glance(std::chrono::nanoseconds now) {
+    if (readable_ && now >= next_glance_)
+      look_if_readable(now);
+  }
   // As peer_table::find(); a peer that there is no way to is made, or dialled, if it stands in the directory.
   [[nodiscard]] peer* find_or_look_up(bus_id id);
   // Its last link is lost: dials it where the directory says now.
   void lost(peer& of);
 
  private:
+  static constexpr std::chrono::nanoseconds glance_interval = std::chrono::microseconds{200};
+
   void look();
+  void look_if_readable(std::chrono::nanoseconds now);
+  // Sleeps end when the directory has work. Without a descriptor the clock has to do.
+  void watch_descriptor();
+  // Another node of this thread has polled the directory: this one may be asleep.
+  void note_change(bus_id id);
+  [[nodiscard]] tree_place place() const;
   // Dials it where the directory says, and nowhere else unless connect() named that.
   void follow(peer& of);
 
@@ -49,6 +70,11 @@ class directory_watch {
   timer clock_{node_.timers, nullptr};
   std::deque<bus_id> changes_;  // each leaves when it is followed
   std::string problem_;         // that was logged last
+  bool looking_ = false;
+  bool announced_ = false;
+  file other_looked_;  // an eventfd: changes_ has what another node's look has brought
+  file readable_;      // an epoll instance: both that and the directory's descriptor
+  std::chrono::nanoseconds next_glance_{0};
 };
 
 }  // namespace atbus::detail

@@ -89,6 +89,7 @@ void node_core::close() noexcept {
   if (node_.closed)
     return;
   node_.closed = true;
+  directory_.close();
   outbox_.close_paths();
   taps_.close();
   circuits_.close();
@@ -234,6 +235,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (limits.time > std::chrono::nanoseconds{0})
     node_.progress.deadline = moment_after(now, limits.time);
   node_.timers.run(now);
+  directory_.glance(now);
   requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
@@ -333,6 +335,7 @@ bool node_core::settled() const noexcept {
 
 void node_core::leave() {
   outbox_.close_paths();
+  directory_.withdraw();
   node_.leaving = true;
   std::vector<bus_id> all;
   for (const auto& [id, one] : peers_.all())

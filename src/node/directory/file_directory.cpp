@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "node/directory/nodes_file.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -11,21 +13,29 @@ constexpr std::string_view meanwhile = "; until then what was known before is us
 }  // namespace
 
 std::vector<std::string> file_directory::lookup(bus_id id) {
-  const auto found = nodes_.find(id.value());
-  return found != nodes_.end() ? found->second : std::vector<std::string>{};
+  const directory_record* const known = nodes_.find(id);
+  return known != nullptr ? known->addresses : std::vector<std::string>{};
 }
 
-directory::watch_id file_directory::watch(std::function<void(bus_id)> changed) {
-  watchers_.emplace(++watches_, std::move(changed));
-  return watches_;
+std::optional<directory_record> file_directory::find(bus_id id) {
+  const directory_record* const known = nodes_.find(id);
+  if (known == nullptr)
+    return std::nullopt;
+  std::optional<directory_record> copy{*known};
+  copy->age = now() - confirmed_;
+  return copy;
 }
 
-void file_directory::unwatch(watch_id which) {
-  watchers_.erase(which);
-}
-
-error file_directory::announce(bus_id /*id*/, const std::vector<std::string>& /*addresses*/) {
+error file_directory::nobody_writes() const {
   return {errc::not_supported, file_.path() + " is edited by people; nodes don't write into it"};
+}
+
+error file_directory::announce(const directory_record& /*record*/) {
+  return nobody_writes();
+}
+
+error file_directory::withdraw(bus_id /*id*/) {
+  return nobody_writes();
 }
 
 error file_directory::poll() {
@@ -34,7 +44,9 @@ error file_directory::poll() {
     problem_ = fresh.error().with_text(fresh.error().text() + std::string{meanwhile});
   else if (*fresh)
     problem_ = use_or_keep(**fresh);
-  tell_changed();
+  if (problem_)
+    confirmed_ = now();
+  nodes_.tell_changed();
   return problem_;
 }
 
@@ -49,31 +61,11 @@ error file_directory::use_or_keep(std::string_view text) {
 }
 
 error file_directory::use(std::string_view text) {
-  result<node_addresses> fresh = read_nodes_file(text, file_.path());
+  result<record_table::records> fresh = read_nodes_file(text, file_.path());
   if (!fresh)
     return fresh.error().with_text(fresh.error().text() + "; mend it" + std::string{meanwhile});
-  replace(*std::move(fresh));
+  nodes_.replace_all(*std::move(fresh));
   return {};
-}
-
-void file_directory::replace(node_addresses fresh) {
-  for (const auto& [id, addresses] : fresh) {
-    const auto before = nodes_.find(id);
-    if (before == nodes_.end() || before->second != addresses)
-      changed_.emplace_back(id);
-  }
-  for (const auto& [id, addresses] : nodes_) {
-    if (!fresh.contains(id))
-      changed_.emplace_back(id);
-  }
-  nodes_ = std::move(fresh);  // now that nothing throws any more
-}
-
-void file_directory::tell_changed() {
-  for (; !changed_.empty(); changed_.pop_back()) {
-    for (const auto& [which, tell] : watchers_)
-      tell(changed_.back());
-  }
 }
 
 }  // namespace atbus::detail

@@ -4,15 +4,16 @@
 // One thread.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "atbus/clock.hpp"
 #include "atbus/directory.hpp"
-#include "node/directory/nodes_file.h"
+#include "node/directory/record_table.h"
 #include "node/files/watched_file.h"
 
 namespace atbus::detail {
@@ -22,22 +23,29 @@ class file_directory final : public directory {
   explicit file_directory(std::string path) : file_(std::move(path)) {}
 
   [[nodiscard]] std::vector<std::string> lookup(bus_id id) override;
-  watch_id watch(std::function<void(bus_id)> changed) override;
-  void unwatch(watch_id which) override;
-  error announce(bus_id id, const std::vector<std::string>& addresses) override;
+  [[nodiscard]] std::optional<directory_record> find(bus_id id) override;
+  [[nodiscard]] std::vector<bus_id> members(std::string_view service) override {
+    return nodes_.members(service);
+  }
+  watch_id watch(std::function<void(bus_id)> changed) override {
+    return nodes_.watch(std::move(changed));
+  }
+  watch_id watch_members(std::string service, std::function<void()> changed) override {
+    return nodes_.watch_members(std::move(service), std::move(changed));
+  }
+  void unwatch(watch_id which) override { nodes_.unwatch(which); }
+  error announce(const directory_record& record) override;
+  error withdraw(bus_id id) override;
   error poll() override;
 
  private:
+  [[nodiscard]] error nobody_writes() const;
   error use(std::string_view text);
   error use_or_keep(std::string_view text);
-  void replace(node_addresses fresh);
-  void tell_changed();
 
   watched_file file_;
-  node_addresses nodes_;
-  std::vector<bus_id> changed_;  // to be told; each leaves when all watchers have heard of it
-  std::map<watch_id, std::function<void(bus_id)>> watchers_;
-  watch_id watches_ = 0;
+  record_table nodes_;
+  std::chrono::nanoseconds confirmed_{0};  // the last look that found the file in order
   error problem_;
 };
 

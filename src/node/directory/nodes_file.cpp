@@ -14,7 +14,7 @@ class nodes_reader : toml_reader {
  public:
   explicit nodes_reader(std::string_view name) noexcept : toml_reader(name) {}
 
-  result<node_addresses> read(std::string_view text);
+  result<record_table::records> read(std::string_view text);
 
  private:
   // Each says what is wrong; no error: it was taken.
@@ -22,13 +22,15 @@ class nodes_reader : toml_reader {
   error take_node(const toml::table& entry);
   error take_addresses(const toml::node* value, const toml::table& entry,
                        std::vector<std::string>& into) const;
+  error take_services(const toml::node* value, std::vector<std::string>& into) const;
+  error take_labels(const toml::node* value, std::map<std::string, std::string>& into) const;
   [[nodiscard]] result<bus_id> id_of(const toml::node* value, const toml::table& entry) const;
 
-  node_addresses nodes_;
+  record_table::records nodes_;
   std::unordered_map<std::uint64_t, toml::source_index> lines_;  // of their entries
 };
 
-result<node_addresses> nodes_reader::read(std::string_view text) {
+result<record_table::records> nodes_reader::read(std::string_view text) {
   const result<toml::table> root = parse(text);
   if (!root)
     return root.error();
@@ -61,9 +63,11 @@ error nodes_reader::take_all(const toml::table& root) {
 
 error nodes_reader::take_node(const toml::table& entry) {
   for (const auto& [key, value] : entry) {
-    if (key.str() != "id" && key.str() != "addresses") {
-      return at(key.source().begin,
-                in_quotes(key.str()) + " is unknown; a node has an id and addresses");
+    if (key.str() != "id" && key.str() != "addresses" && key.str() != "services" &&
+        key.str() != "labels") {
+      return at(
+          key.source().begin,
+          in_quotes(key.str()) + " is unknown; a node has an id, addresses, services and labels");
     }
   }
   const result<bus_id> id = id_of(entry.get("id"), entry);
@@ -75,7 +79,13 @@ error nodes_reader::take_node(const toml::table& entry) {
                                     std::to_string(known->second) +
                                     "; put all its addresses into one list");
   }
-  return take_addresses(entry.get("addresses"), entry, nodes_[id->value()]);
+  directory_record& into = nodes_[id->value()];
+  into.id = *id;
+  if (error bad = take_addresses(entry.get("addresses"), entry, into.addresses); !bad)
+    return bad;
+  if (error bad = take_services(entry.get("services"), into.services); !bad)
+    return bad;
+  return take_labels(entry.get("labels"), into.labels);
 }
 
 result<bus_id> nodes_reader::id_of(const toml::node* value, const toml::table& entry) const {
@@ -116,9 +126,44 @@ error nodes_reader::take_addresses(const toml::node* value, const toml::table& e
   return {};
 }
 
+error nodes_reader::take_services(const toml::node* value, std::vector<std::string>& into) const {
+  if (value == nullptr)
+    return {};
+  const toml::array* const list = value->as_array();
+  if (list == nullptr)
+    return at(*value, "services are a list of names: services = [\"chat\"]");
+  if (list->size() > nodes_file_services_max)
+    return at(*value, "more than " + std::to_string(nodes_file_services_max) + " services");
+  for (const toml::node& one : *list) {
+    const auto* const text = one.as_string();
+    if (text == nullptr || text->get().empty())
+      return at(one, "the name of a service is a text such as \"chat\"");
+    into.push_back(text->get());
+  }
+  return {};
+}
+
+error nodes_reader::take_labels(const toml::node* value,
+                                std::map<std::string, std::string>& into) const {
+  if (value == nullptr)
+    return {};
+  const toml::table* const table = value->as_table();
+  if (table == nullptr)
+    return at(*value, "labels are names with texts: labels = { zone = \"a\" }");
+  if (table->size() > nodes_file_labels_max)
+    return at(*value, "more than " + std::to_string(nodes_file_labels_max) + " labels");
+  for (const auto& [name, one] : *table) {
+    const auto* const text = one.as_string();
+    if (text == nullptr)
+      return at(one, "a label is a text: labels = { zone = \"a\" }");
+    into.emplace(name.str(), text->get());
+  }
+  return {};
+}
+
 }  // namespace
 
-result<node_addresses> read_nodes_file(std::string_view text, std::string_view name) {
+result<record_table::records> read_nodes_file(std::string_view text, std::string_view name) {
   return nodes_reader{name}.read(text);
 }
 

@@ -33,6 +33,17 @@ void channels::start(const node_instance& self, link_events& events) {
   }
 }
 
+int channels::watch(int descriptor) {
+  epoll_event interest{.events = EPOLLIN, .data = {}};
+  const bool done = kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &interest) == 0;
+  return done ? 0 : errno;
+}
+
+void channels::unwatch(int descriptor) noexcept {
+  epoll_event none{};
+  (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, &none);
+}
+
 transport& channels::part_for(const address& at) noexcept {
   return is_stream(at.kind()) ? static_cast<transport&>(streams_) : lanes_;
 }

@@ -321,7 +321,7 @@ class listed final : public directory {
     return 1;
   }
   void unwatch(watch_id) override { watcher_ = nullptr; }
-  error announce(bus_id, const texts&) override { return {}; }
+  error announce(const directory_record&) override { return {}; }
   error poll() override {
     for (const bus_id id : std::exchange(changed_, {})) {
       if (watcher_)

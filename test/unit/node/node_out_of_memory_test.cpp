@@ -64,7 +64,7 @@ struct full_directory final : directory {
   }
   watch_id watch(std::function<void(bus_id)>) override { return 1; }
   void unwatch(watch_id) override {}
-  error announce(bus_id, const std::vector<std::string>&) override { return errc::not_supported; }
+  error announce(const directory_record&) override { return errc::not_supported; }
   error poll() override { return {}; }
 };
 

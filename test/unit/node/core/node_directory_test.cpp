@@ -19,6 +19,8 @@ class listed_nodes final : public directory {
   [[nodiscard]] const std::vector<std::string>& announced(std::uint64_t id) {
     return announced_[id];
   }
+  [[nodiscard]] bool is_announced(std::uint64_t id) const { return announced_.contains(id); }
+  [[nodiscard]] tree_place place(std::uint64_t id) { return places_[id]; }
 
   [[nodiscard]] std::vector<std::string> lookup(bus_id id) override { return nodes_[id.value()]; }
   watch_id watch(std::function<void(bus_id)> changed) override {
@@ -26,8 +28,13 @@ class listed_nodes final : public directory {
     return watches_;
   }
   void unwatch(watch_id which) override { watchers_.erase(which); }
-  error announce(bus_id id, const std::vector<std::string>& where) override {
-    announced_[id.value()] = where;
+  error announce(const directory_record& record) override {
+    announced_[record.id.value()] = record.addresses;
+    places_[record.id.value()] = record.place;
+    return {};
+  }
+  error withdraw(bus_id id) override {
+    announced_.erase(id.value());
     return {};
   }
   error poll() override {
@@ -42,6 +49,7 @@ class listed_nodes final : public directory {
  private:
   std::map<std::uint64_t, std::vector<std::string>> nodes_;
   std::map<std::uint64_t, std::vector<std::string>> announced_;
+  std::map<std::uint64_t, tree_place> places_;
   std::map<watch_id, std::function<void(bus_id)>> watchers_;
   watch_id watches_ = 0;
   std::vector<bus_id> changed_;
@@ -255,6 +263,31 @@ TEST_F(NodeDirectory, IsToldWhereANodeListensAndLetGoWithIt) {
     EXPECT_EQ(nodes->watchers(), 1U);
   }
   EXPECT_EQ(nodes->watchers(), 0U);
+}
+
+TEST_F(NodeDirectory, IsToldWhereInATreeANodeStands) {
+  const auto place_of = [&](node_options options) {
+    const party one{net, 1, options.allow_unauthenticated().directory(nodes)};
+    return nodes->place(1);
+  };
+  EXPECT_EQ(place_of({}), tree_place::none);
+  EXPECT_EQ(place_of(node_options{}.parent(address_of(9))), tree_place::leaf);
+  EXPECT_EQ(place_of(node_options{}.parent(address_of(9)).children("0/60")), tree_place::relay);
+  EXPECT_EQ(place_of(node_options{}.children("0/60")), tree_place::root);
+}
+
+TEST_F(NodeDirectory, IsToldOfTheEndOfANodeThatItKnows) {
+  {
+    const party one{net, 1, with_directory()};
+    ASSERT_TRUE(nodes->is_announced(1));
+  }
+  EXPECT_FALSE(nodes->is_announced(1));
+  party two{net, 2, with_directory()};
+  two.core().leave();
+  EXPECT_FALSE(nodes->is_announced(2));  // before its links end
+  nodes->list(2, {address_of(2)});
+  net.run_for(10s);
+  EXPECT_FALSE(nodes->is_announced(2));
 }
 
 // The node wakes every two seconds for it, not more often.

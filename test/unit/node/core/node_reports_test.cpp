@@ -79,7 +79,7 @@ class deaf_directory final : public directory {
   std::vector<std::string> lookup(bus_id) override { return {}; }
   watch_id watch(std::function<void(bus_id)>) override { return 1; }
   void unwatch(watch_id) override {}
-  error announce(bus_id, const std::vector<std::string>&) override { return errc::system_error; }
+  error announce(const directory_record&) override { return errc::system_error; }
   error poll() override { return {}; }
 };
 

@@ -227,7 +227,7 @@ TEST_F(FileDirectory, TellsWatchersWhichNodesHaveChanged) {
 }
 
 TEST_F(FileDirectory, IsNotWritten) {
-  EXPECT_EQ(nodes_.announce(7, {"unix://@one"}), errc::not_supported);
+  EXPECT_EQ(nodes_.announce({.id = 7}), errc::not_supported);
 }
 
 TEST_F(FileDirectory, ReadsAnEditThatTheSystemRefusedAtItsFirstLook) {

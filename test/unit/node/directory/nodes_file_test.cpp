@@ -9,7 +9,7 @@ namespace atbus::detail {
 namespace {
 
 std::string problem_of(const std::string& text) {
-  const result<node_addresses> read = read_nodes_file(text, "nodes.toml");
+  const result<record_table::records> read = read_nodes_file(text, "nodes.toml");
   return read ? "none" : read.error().text();
 }
 
@@ -39,8 +39,34 @@ TEST(NodesFile, KeepsAllAddressesOfANodeInTheirOrder) {
       "  \"ipv4://10.0.0.7:7000\",\n]\nid = 7\n",
       "nodes.toml");
   ASSERT_TRUE(read) << read.error().text();
-  EXPECT_EQ(read->at(7),
+  EXPECT_EQ(read->at(7).addresses,
             (std::vector<std::string>{"unix:///run/zone.sock", "ipv4://10.0.0.7:7000"}));
+}
+
+TEST(NodesFile, MayNameServicesAndLabelsOfANode) {
+  const auto read = read_nodes_file(
+      entry("7") + "services = [\"chat\", \"match\"]\nlabels = { zone = \"a\", rack = \"7\" }\n",
+      "nodes.toml");
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->at(7).services, (std::vector<std::string>{"chat", "match"}));
+  EXPECT_EQ(read->at(7).labels, (std::map<std::string, std::string>{{"rack", "7"}, {"zone", "a"}}));
+}
+
+TEST(NodesFile, SaysWhatServicesAndLabelsLookLike) {
+  EXPECT_TRUE(
+      says(problem_of(entry("7") + "services = \"chat\"\n"), "nodes.toml:4:12: services are"));
+  EXPECT_TRUE(says(problem_of(entry("7") + "services = [7]\n"), "nodes.toml:4:13: the name of"));
+  EXPECT_TRUE(says(problem_of(entry("7") + "services = [\"\"]\n"), "nodes.toml:4:13: the name of"));
+  EXPECT_TRUE(says(problem_of(entry("7") + "labels = [\"a\"]\n"), "nodes.toml:4:10: labels are"));
+  EXPECT_TRUE(says(problem_of(entry("7") + "labels = { zone = 7 }\n"), "nodes.toml:4:"));
+  std::string many = entry("7") + "services = [";
+  for (std::size_t i = 0; i <= nodes_file_services_max; ++i)
+    many += "\"s\",\n";
+  EXPECT_TRUE(says(problem_of(many + "]\n"), "more than 256 services"));
+  many = entry("7") + "[node.labels]\n";
+  for (std::size_t i = 0; i <= nodes_file_labels_max; ++i)
+    many += "l" + std::to_string(i) + " = \"\"\n";
+  EXPECT_TRUE(says(problem_of(many), "more than 64 labels"));
 }
 
 TEST(NodesFile, MayBeEmpty) {
