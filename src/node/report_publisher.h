@@ -32,7 +32,7 @@ class report_publisher {
  private:
   void look(node_core& of);
 
-  std::unique_ptr<report_file> file_;
+  report_file::owner file_;
   node_report report_;
   std::uint64_t progress_ = 0;  // node_core::progress at the last report
   std::chrono::nanoseconds written_at_{0};

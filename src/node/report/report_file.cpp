@@ -80,8 +80,8 @@ std::string report_name(const node_instance& of) {
   return prefix_of(of.id) + bus_id{of.incarnation}.to_hex();
 }
 
-result<std::unique_ptr<report_file>> report_file::make(const std::string& directory,
-                                                       const node_report& first) {
+result<report_file::owner> report_file::make(const std::string& directory,
+                                             const node_report& first) {
   const fork_pause no_fork;
   if (!may_be_as_large()) {
     return error{errc::no_space, "a file of this process may not have the " +
@@ -98,7 +98,7 @@ result<std::unique_ptr<report_file>> report_file::make(const std::string& direct
     return failed("lock a file", directory);
   remove_left(directory, at.get(), first.id);
   const std::string name = report_name({first.id, first.incarnation});
-  std::unique_ptr<report_file> report{
+  owner report{
       new report_file{std::move(at), std::move(made), name}};  // the constructor is private
   if (!report->write(first))
     return failed("write a report", directory);
@@ -110,12 +110,14 @@ result<std::unique_ptr<report_file>> report_file::make(const std::string& direct
   return report;
 }
 
-report_file::~report_file() {
+void report_file::destroy::operator()(report_file* of) const noexcept {
   const fork_pause no_fork;
+  delete of;
+}
+
+report_file::~report_file() {
   if (linked_ && at_)
     (void)kernel().unlinkat(directory_.get(), name_.c_str(), 0);
-  directory_.reset();
-  at_.reset();
 }
 
 bool report_file::write(const node_report& report) noexcept {

@@ -24,10 +24,14 @@ inline constexpr std::uint64_t report_lock_byte = 0;
 
 class report_file final : public fork_guard {
  public:
+  // Destroys it inside a fork_pause.
+  struct destroy {
+    void operator()(report_file* of) const noexcept;
+  };
+  using owner = std::unique_ptr<report_file, destroy>;
+
   // With the report of a new node. Removes what dead incarnations of its id have left, but for the newest.
-  [[nodiscard]] static result<std::unique_ptr<report_file>> make(const std::string& directory,
-                                                                 const node_report& first);
-  ~report_file();
+  [[nodiscard]] static result<owner> make(const std::string& directory, const node_report& first);
 
   // False: there was no room, or no memory; the report before is still there.
   bool write(const node_report& report) noexcept;
@@ -37,6 +41,7 @@ class report_file final : public fork_guard {
  private:
   report_file(file directory, file at, std::string name)
       : directory_(std::move(directory)), at_(std::move(at)), name_(std::move(name)) {}
+  ~report_file();
 
   file directory_;
   file at_;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "child_process.h"
 #include "node/report/report_format.h"
@@ -28,7 +30,7 @@ class ReportFile : public ::testing::Test {
     made.stats.accepted = messages;
     return made;
   }
-  [[nodiscard]] std::unique_ptr<report_file> make(std::uint64_t incarnation) const {
+  [[nodiscard]] report_file::owner make(std::uint64_t incarnation) const {
     auto made = report_file::make(directory_.path(), report_of(incarnation));
     EXPECT_TRUE(made) << made.error().text();
     return made ? std::move(*made) : nullptr;
@@ -123,6 +125,30 @@ TEST_F(ReportFile, IsNotKeptAliveByAForkedChild) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_FALSE(found[0].alive);
   EXPECT_EQ(found[0].report.stats.accepted, 0U);
+}
+
+// A fork that waits for an end to come goes on as soon as it may.
+TEST_F(ReportFile, EndsWhileAnotherThreadForks) {
+  auto made = make(1);
+  ASSERT_NE(made, nullptr);
+  static const kernel_calls saved_calls = kernel();
+  static std::thread forking_thread;
+  static std::string end_of_forked;
+  kernel().unlinkat = [](int directory, const char* path, int flags) {
+    std::promise<void> promise;
+    const auto has_forked = promise.get_future();
+    forking_thread = std::thread{[promise = std::move(promise)]() mutable {
+      child_process child{[] { return 0; }};
+      promise.set_value();
+      end_of_forked = child.wait_end();
+    }};
+    (void)has_forked.wait_for(100ms);
+    return saved_calls.unlinkat(directory, path, flags);
+  };
+  made.reset();
+  kernel() = saved_calls;
+  forking_thread.join();
+  EXPECT_EQ(end_of_forked, "exit 0");
 }
 
 TEST_F(ReportFile, KeepsTheReportBeforeIfThereIsNoRoom) {
