@@ -13,6 +13,7 @@
 #include "atbus/node.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
+#include "atbus/service.hpp"
 #include "atbus/status.hpp"
 #include "atbus/task.hpp"
 

@@ -244,6 +244,14 @@ class ATBUS_API node {
   /// once, those in flight when their link has ended. None of them takes another route or waits for
   /// that node to return; messages sent after this call do. Errors: not_found, closed.
   error disconnect(bus_id id);
+  /// Offers a service by name: the directory tells others of it (service.hpp), until withdraw(), or until
+  /// this node leaves or closes. Offering it again does nothing. `name` has 1 to 128 printable characters.
+  /// Errors: invalid_argument (a name that can't be one; more than 256 services; a client), not_supported
+  /// (there is no directory, or it can't be told, as nodes.toml), closed; another error of the directory:
+  /// then it hears of the service when it works again.
+  error offer(std::string_view name);
+  /// Takes that back. What was sent here stays. Errors: not_found, closed.
+  error withdraw(std::string_view name);
   /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
   /// and message_deadline. It holds whether the node is connected or not, until the next call.
   /// Errors: invalid_argument (this node's id, 0, a negative deadline), closed.

@@ -162,6 +162,14 @@ error node::disconnect(bus_id id) {
   return state_->core().disconnect(id);
 }
 
+error node::offer(std::string_view name) {
+  return state_ != nullptr ? state_->core().offer(name) : error{errc::closed};
+}
+
+error node::withdraw(std::string_view name) {
+  return state_ != nullptr ? state_->core().withdraw(name) : error{errc::closed};
+}
+
 bus_id node::parent() const noexcept {
   return state_ != nullptr ? state_->core().parent() : bus_id{};
 }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/text.h"
 #include "node/directory/file_directory.h"
 #include "node/files/watched_file.h"
 
@@ -45,13 +46,51 @@ tree_place directory_watch::place() const {
   return has_parent ? tree_place::relay : tree_place::root;
 }
 
+error directory_watch::tell() {
+  error bad = directory_->announce(
+      {.id = node_.self.id, .addresses = addresses_, .services = services_, .place = place()});
+  announced_ = announced_ || bad != errc::not_supported;
+  return bad;
+}
+
+error directory_watch::offer(std::string_view service) {
+  constexpr std::size_t name_max = 128;
+  constexpr std::size_t services_max = 256;
+  if (directory_ == nullptr) {
+    return {errc::not_supported,
+            "this node has no directory (node_options::directory), so nobody would hear of the "
+            "service " +
+                in_quotes(service)};
+  }
+  if (service.empty() || service.size() > name_max || !std::ranges::all_of(service, is_printable)) {
+    return {errc::invalid_argument,
+            "the name of a service has 1 to " + std::to_string(name_max) + " printable characters"};
+  }
+  if (std::ranges::find(services_, service) != services_.end())
+    return {};
+  if (services_.size() == services_max)
+    return {errc::invalid_argument,
+            "a node offers at most " + std::to_string(services_max) + " services"};
+  services_.emplace_back(service);
+  error bad = tell();
+  if (bad == errc::not_supported)
+    services_.pop_back();
+  return bad;
+}
+
+error directory_watch::withdraw(std::string_view service) {
+  const auto found = std::ranges::find(services_, service);
+  if (found == services_.end())
+    return {errc::not_found, "this node does not offer the service " + in_quotes(service)};
+  services_.erase(found);
+  return tell();
+}
+
 void directory_watch::announce(const std::vector<std::string>& addresses) {
   if (directory_ == nullptr)
     return;
-  const error bad =
-      directory_->announce({.id = node_.self.id, .addresses = addresses, .place = place()});
-  announced_ = announced_ || bad != errc::not_supported;
-  if (!bad && bad != errc::not_supported)
+  addresses_ = addresses;
+  if (const error bad = tell(); !bad && bad != errc::not_supported)
     events_.log("the directory was not told of " + addresses.back() + ": " + bad.text());
 }
 

@@ -35,6 +35,11 @@ class directory_watch {
   void announce(const std::vector<std::string>& addresses);
   // Takes that back. Idempotent.
   void withdraw() noexcept;
+  // Tells the directory of a service that this node offers, or offers no longer.
+  error offer(std::string_view service);
+  error withdraw(std::string_view service);
+  // Null: none.
+  [[nodiscard]] const std::shared_ptr<directory>& used() const noexcept { return directory_; }
   // The node ends.
   void close() noexcept;
   // Looks if the directory's descriptor is readable.
@@ -50,6 +55,8 @@ class directory_watch {
  private:
   static constexpr std::chrono::nanoseconds glance_interval = std::chrono::microseconds{200};
 
+  // All that this node says of itself.
+  [[nodiscard]] error tell();
   void look();
   void look_if_readable(std::chrono::nanoseconds now);
   // Sleeps end when the directory has work. Without a descriptor the clock has to do.
@@ -72,6 +79,9 @@ class directory_watch {
   std::string problem_;         // that was logged last
   bool looking_ = false;
   bool announced_ = false;
+  // What was announced last.
+  std::vector<std::string> addresses_;
+  std::vector<std::string> services_;
   file other_looked_;  // an eventfd: changes_ has what another node's look has brought
   file readable_;      // an epoll instance: both that and the directory's descriptor
   std::chrono::nanoseconds next_glance_{0};

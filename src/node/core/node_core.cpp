@@ -89,6 +89,7 @@ void node_core::close() noexcept {
   if (node_.closed)
     return;
   node_.closed = true;
+  *open_ = false;
   directory_.close();
   outbox_.close_paths();
   taps_.close();
@@ -172,6 +173,31 @@ error node_core::set_policy(bus_id id, const peer_policy& policy) {
             "the deadline of messages to " + id.to_string() + " must be 0 (none) or longer"};
   peers_.set_policy(id, policy);
   return {};
+}
+
+error node_core::offer(std::string_view service) {
+  if (node_.closed || node_.leaving)
+    return errc::closed;
+  if (!node_.fault)
+    return node_.fault;
+  if (node_.is_client())
+    return {errc::invalid_argument,
+            "a node without a bus id can't be reached, so it offers nothing"};
+  return directory_.offer(service);
+}
+
+error node_core::withdraw(std::string_view service) {
+  return node_.closed ? error{errc::closed} : directory_.withdraw(service);
+}
+
+bool node_core::is_away(bus_id id) noexcept {
+  const peer* const known = peers_.find(id);
+  if (known == nullptr || known->dials.empty())
+    return false;
+  const bool has_link = std::ranges::any_of(
+      known->sessions, [](const session* one) { return one->stage == session_stage::registered; });
+  return !has_link &&
+         std::ranges::all_of(known->dials, [](const dial& one) { return one.failures != 0; });
 }
 
 error node_core::set_tokens(const std::vector<std::string>& secrets) {

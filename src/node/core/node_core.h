@@ -80,6 +80,18 @@ class node_core final : private link_events {
   error disconnect(bus_id id);
   error set_policy(bus_id id, const peer_policy& policy);
   error set_tokens(const std::vector<std::string>& secrets);
+  error offer(std::string_view service);
+  error withdraw(std::string_view service);
+  // For who chooses among nodes. Null: there is none.
+  [[nodiscard]] std::shared_ptr<atbus::directory> directory() const { return directory_.used(); }
+  // Outlives this object, and becomes false when it is closed.
+  [[nodiscard]] std::shared_ptr<const bool> is_open() const noexcept { return open_; }
+  [[nodiscard]] std::uint64_t draw_word() noexcept { return node_.on.random.word(); }
+  // There is no link to it, and each attempt to make one has failed or waits for the next one.
+  [[nodiscard]] bool is_away(bus_id id) noexcept;
+  [[nodiscard]] std::size_t requests_to(bus_id id) const noexcept {
+    return requests_.waiting_for(id);
+  }
   [[nodiscard]] key_rotation& keys() noexcept { return keys_; }
   // 0: none is registered.
   [[nodiscard]] bus_id parent() const noexcept { return tree_.parent(); }
@@ -227,6 +239,7 @@ class node_core final : private link_events {
   dialing dialing_{node_, events_, routes_, parent_, sessions_, circuits_};
   peer_retention retention_{node_,   events_,   peers_,   reach_,   parent_,
                             output_, sessions_, dialing_, circuits_};
+  std::shared_ptr<bool> open_ = std::make_shared<bool>(true);
   directory_watch directory_{node_, events_, peers_, dialing_, retention_};
   loopback loopback_{node_, events_};
   // What node_report has beside the counters.

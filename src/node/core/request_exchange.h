@@ -47,6 +47,9 @@ class request_exchange {
   // As cancel, but no call is made.
   void forget(const request_handle& which) noexcept;
 
+  // How many requests to that node wait for their outcome.
+  [[nodiscard]] std::size_t waiting_for(bus_id id) const noexcept { return table_.waiting_for(id); }
+
   // A request or a response has come; behind a traced one is its context. `same_clock`: its deadline is of this
   // host's clock. False: it makes no sense, or may not come from there.
   bool deliver(const node_instance& source, const message_head& head, bytes_view payload,

@@ -56,6 +56,10 @@ class request_table {
     const auto known = nodes_.find(id.value());
     return known != nodes_.end() && known->second.waiting != 0;
   }
+  [[nodiscard]] std::size_t waiting_for(bus_id id) const noexcept {
+    const auto known = nodes_.find(id.value());
+    return known != nodes_.end() ? known->second.waiting : 0;
+  }
   // Of a table that is not full. Its number is new, and it counts at `to`.
   [[nodiscard]] entry& take(asked_node& to);
   // Null: its outcome was told, or there never was one.
