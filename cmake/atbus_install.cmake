@@ -1,6 +1,6 @@
 # What `cmake --install` puts where. The component atbus_library is the library and the one to test
-# with, their headers and package files. The status server (atbus_http), the command (atbus_command), the library
-# for C (atbus_c) and what programs in C are built with (atbus_c_development) are components of their own.
+# with, their headers and package files. The status server (atbus_http), links through NATS servers
+# (atbus_nats), the command (atbus_command), the library for C (atbus_c) and what programs in C are built with (atbus_c_development) are components of their own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
@@ -15,6 +15,7 @@ install(
   COMPONENT atbus_library
   FILES_MATCHING
   PATTERN "*.hpp"
+  PATTERN "nats.hpp" EXCLUDE
   PATTERN "status_server.hpp" EXCLUDE)
 if(NOT ATBUS_DEBIAN)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
@@ -80,6 +81,29 @@ if(TARGET atbus_http)
                  ${PROJECT_BINARY_DIR}/generated/atbus-http.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/atbus-http.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_http)
+endif()
+
+if(TARGET atbus_nats)
+  install(
+    TARGETS atbus_nats
+    EXPORT atbus_nats_targets
+    COMPONENT atbus_nats
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(
+    EXPORT atbus_nats_targets
+    NAMESPACE atbus::
+    DESTINATION ${atbus_package_dir}
+    COMPONENT atbus_nats)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/nats.hpp
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_nats)
+  set(atbus_nats_pc_libs "")
+  if(NOT BUILD_SHARED_LIBS)
+    set(atbus_nats_pc_libs "-lnats -lcrypto")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-nats.pc.in
+                 ${PROJECT_BINARY_DIR}/generated/atbus-nats.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/atbus-nats.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_nats)
 endif()
 
 if(TARGET atbus_command)

@@ -8,6 +8,8 @@
 ///     ipv4://127.0.0.1:16389         TCP; port 0 binds a free one
 ///     ipv6://[::1]:16389             TCP; without the brackets the last colon separates the port
 ///     dns://host:port                TCP; the host's addresses are resolved at connect
+///     nats://host:port/subject       through a NATS server; for nodes that have a carrier
+///                                    (atbus/nats.hpp)
 ///
 /// No channel is durable yet: opening one with durable=true returns not_supported.
 ///
@@ -24,7 +26,8 @@
 /// contain one. Control characters and NUL are refused everywhere. The channel, not the address,
 /// checks the limits of sizes and counts.
 ///
-/// Every address object is valid. Two are equal if kind, name, port and options are equal.
+/// Every address object is valid. Two are equal if kind, name, port, subject and
+/// options are equal.
 ///
 /// Ownership and threads: a plain value.
 #pragma once
@@ -53,6 +56,10 @@ inline constexpr std::size_t channel_name_length_max = 64;
 /// abstract name: unix(7).
 inline constexpr std::size_t unix_name_length_max = 107;
 
+/// Maximum length of the subject in a nats:// address, in bytes. It has tokens of A-Z a-z 0-9 _ -,
+/// separated by dots.
+inline constexpr std::size_t subject_length_max = 128;
+
 /// The kinds of address, one for each scheme.
 enum class address_kind : std::uint8_t {
   mem,          ///< mem://
@@ -61,6 +68,7 @@ enum class address_kind : std::uint8_t {
   ipv4,         ///< ipv4://
   ipv6,         ///< ipv6://
   dns,          ///< dns://
+  nats,         ///< nats://
 };
 
 /// The text of the scheme, such as "mem" or "unix".
@@ -98,6 +106,7 @@ class address {
   ///     unix         the path, or the abstract name without its '@'
   ///     ipv4, ipv6   the address as inet_ntop(3) writes it
   ///     dns          the host in lower case
+  ///     nats         the server's host in lower case, or its address
   const std::string& name() const noexcept { return name_; }
 
   /// Whether the name of a Unix socket is abstract instead of a path.
@@ -105,6 +114,9 @@ class address {
 
   /// The port; 0 for kinds without one.
   std::uint16_t port() const noexcept { return port_; }
+
+  /// The subject of a nats:// address; empty for other kinds.
+  const std::string& subject() const noexcept { return subject_; }
 
   /// The value of an option if the text gave one: a count, bytes, or 1 or 0 for a boolean.
   std::optional<std::uint64_t> option(address_option which) const noexcept {
@@ -133,6 +145,7 @@ class address {
   bool abstract_ = false;
   std::uint16_t port_ = 0;
   std::string name_;
+  std::string subject_;
   option_values options_;
 };
 

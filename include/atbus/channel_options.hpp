@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,8 @@
 #include "atbus/tls.hpp"
 
 namespace atbus {
+
+class carrier;
 
 /// How a stream channel (ipv4://, ipv6://, dns://, unix://) uses its sockets.
 struct socket_options {
@@ -32,6 +35,8 @@ struct socket_options {
   /// turns it off there. The other end proves who it is before any message passes, and messages have no checksums,
   /// because each encrypted record is authenticated.
   tls_credentials tls = {};
+  /// Of connections and nodes only: makes links to `nats://` addresses. Null: these are refused.
+  std::shared_ptr<atbus::carrier> carrier = nullptr;
 };
 
 /// Options of `receiver::open`. Options in the address (`shm://name?lanes=16&lane_size=4M`) take

@@ -32,6 +32,7 @@ struct uv_loop_s;  // uv_loop_t
 namespace atbus {
 
 class address;
+class carrier;
 class directory;
 
 class node_options {
@@ -214,6 +215,13 @@ class node_options {
     return *this;
   }
 
+  /// Makes links to nats:// addresses, such as the one of atbus/nats.hpp; nodes may share it. Without
+  /// it these addresses are refused. Default: none.
+  node_options& carrier(std::shared_ptr<atbus::carrier> shared) {
+    carrier_ = std::move(shared);
+    return *this;
+  }
+
   /// A file of access rules (doc/security.md, "Access rules"): which nodes may register from where, and
   /// who may send what to whom. It is read when the node is made, and again when it has changed. Default:
   /// none, everything is allowed.
@@ -328,6 +336,8 @@ class node_options {
   [[nodiscard]] const std::shared_ptr<atbus::directory>& directory() const noexcept {
     return directory_;
   }
+  /// What makes links to nats:// addresses; null if nothing does.
+  [[nodiscard]] const std::shared_ptr<atbus::carrier>& carrier() const noexcept { return carrier_; }
 
  private:
   uv_loop_s* loop_ = nullptr;
@@ -362,6 +372,7 @@ class node_options {
   bool allow_tap_ = false;
   std::string report_directory_ = "/dev/shm";
   std::shared_ptr<atbus::directory> directory_;
+  std::shared_ptr<atbus::carrier> carrier_;
 };
 
 }  // namespace atbus

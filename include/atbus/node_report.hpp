@@ -61,6 +61,7 @@ enum class peer_channel : std::uint8_t {
   unix_socket,    ///< A Unix socket.
   tcp,            ///< A TCP socket.
   relayed,        ///< Other nodes pass them on.
+  nats,           ///< A NATS server.
 };
 /// The name of a channel as written above.
 [[nodiscard]] ATBUS_API std::string_view name(peer_channel channel) noexcept;

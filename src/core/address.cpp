@@ -23,13 +23,14 @@ struct scheme {
   result<address_place> (*parse_place)(std::string_view);
 };
 
-constexpr std::array<scheme, 6> schemes{{
+constexpr std::array<scheme, 7> schemes{{
     {address_kind::mem, "mem", detail::parse_channel_name},
     {address_kind::shm, "shm", parse_optional_name},
     {address_kind::unix_socket, "unix", detail::parse_unix_name},
     {address_kind::ipv4, "ipv4", detail::parse_ipv4},
     {address_kind::ipv6, "ipv6", detail::parse_ipv6},
     {address_kind::dns, "dns", detail::parse_dns},
+    {address_kind::nats, "nats", detail::parse_nats},
 }};
 
 consteval bool schemes_match_their_kinds() {
@@ -46,7 +47,8 @@ error at_fault(std::string_view text, errc code, std::string_view problem) {
 }
 
 bool has_port(address_kind kind) {
-  return kind == address_kind::ipv4 || kind == address_kind::ipv6 || kind == address_kind::dns;
+  return kind == address_kind::ipv4 || kind == address_kind::ipv6 || kind == address_kind::dns ||
+         kind == address_kind::nats;
 }
 
 bool is_control(char c) {
@@ -92,9 +94,15 @@ result<address> address::parse(std::string_view text) {
   if (scheme == schemes.end()) {
     return at_fault(
         text, errc::invalid_address,
-        "unknown kind " + in_quotes(wanted) + ": known are mem, shm, unix, ipv4, ipv6, dns");
+        "unknown kind " + in_quotes(wanted) + ": known are mem, shm, unix, ipv4, ipv6, dns, nats");
   }
 
+  if (scheme->kind == address_kind::nats && text.find('@') != text.npos) {
+    // Not shown: what is before the '@' may be a password.
+    return error{errc::invalid_address,
+                 "a nats:// address with '@': users and passwords belong into a file "
+                 "(nats_options::user_file)"};
+  }
   std::string_view options = text.substr(scheme_end + separator.size());
   const bool has_options = options.find('?') != options.npos;
   auto place = scheme->parse_place(detail::take_part(options, '?'));
@@ -105,6 +113,7 @@ result<address> address::parse(std::string_view text) {
   parsed.name_ = std::move(place->name);
   parsed.port_ = place->port;
   parsed.abstract_ = place->abstract;
+  parsed.subject_ = std::move(place->subject);
   if (has_options) {
     const auto values = detail::parse_address_options(scheme->kind, options);
     if (!values)
@@ -119,9 +128,11 @@ std::string address::to_string() const {
   text += "://";
   if (abstract_)
     text += '@';
-  text += kind_ == address_kind::ipv6 ? '[' + name_ + ']' : name_;
+  text += name_.find(':') != name_.npos && has_port(kind_) ? '[' + name_ + ']' : name_;
   if (has_port(kind_))
     text += ':' + std::to_string(port_);
+  if (!subject_.empty())
+    text += '/' + subject_;
   return text += detail::format_address_options(options_);
 }
 

@@ -13,12 +13,12 @@ struct option_rule {
   address_option option;
   std::string_view key;
   value_form form;
-  std::array<bool, 6> kinds;  // indexed by address_kind: mem shm unix ipv4 ipv6 dns
+  std::array<bool, 7> kinds;  // indexed by address_kind: mem shm unix ipv4 ipv6 dns nats
 };
 
-constexpr std::array<bool, 6> lanes_kinds{true, true, false, false, false, false};
-constexpr std::array<bool, 6> unix_kind{false, false, true, false, false, false};
-constexpr std::array<bool, 6> tcp_kinds{false, false, false, true, true, true};
+constexpr std::array<bool, 7> lanes_kinds{true, true, false, false, false, false, false};
+constexpr std::array<bool, 7> unix_kind{false, false, true, false, false, false, false};
+constexpr std::array<bool, 7> network_kinds{false, false, false, true, true, true, true};
 
 constexpr std::array<option_rule, address_option_count> rules{{
     {address_option::lanes, "lanes", value_form::count, lanes_kinds},
@@ -27,7 +27,7 @@ constexpr std::array<option_rule, address_option_count> rules{{
     {address_option::prefault, "prefault", value_form::flag, lanes_kinds},
     {address_option::durable, "durable", value_form::flag, lanes_kinds},
     {address_option::shm, "shm", value_form::flag, unix_kind},
-    {address_option::tls, "tls", value_form::flag, tcp_kinds},
+    {address_option::tls, "tls", value_form::flag, network_kinds},
 }};
 
 consteval bool rules_match_their_options() {

@@ -71,6 +71,24 @@ std::optional<std::string> problem_with_label(std::string_view label) {
   return bad_character(label, static_cast<std::size_t>(bad - label.begin()), "A-Z a-z 0-9 _ -");
 }
 
+std::optional<std::string> problem_with_subject(std::string_view subject) {
+  if (subject.size() > subject_length_max)
+    return too_long(subject, subject_length_max);
+  std::string_view tokens = subject;
+  for (bool more = true; more;) {
+    more = tokens.find('.') != tokens.npos;
+    const std::string_view token = take_part(tokens, '.');
+    if (token.empty())
+      return in_quotes(subject) + " has an empty token (two dots in a row, or one at an end)";
+    const auto bad = std::ranges::find_if_not(
+        token, [](char c) { return is_letter(c) || is_digit(c) || c == '-' || c == '_'; });
+    if (bad != token.end())
+      return bad_character(token, static_cast<std::size_t>(bad - token.begin()),
+                           "A-Z a-z 0-9 _ - and dots between tokens");
+  }
+  return std::nullopt;
+}
+
 std::string lower_case(std::string_view text) {
   std::string lower{text};
   for (char& c : lower) {
@@ -171,6 +189,21 @@ result<address_place> parse_dns(std::string_view text) {
     }
   }
   return address_place{.name = lower_case(place->host), .port = place->port};
+}
+
+result<address_place> parse_nats(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == text.npos)
+    return bad_address("no subject: write host:port/subject");
+  const std::string_view server = text.substr(0, slash);
+  auto place = server.starts_with('[') ? parse_ipv6(server) : parse_dns(server);
+  if (!place)
+    return place;
+  const std::string_view subject = text.substr(slash + 1);
+  if (auto problem = problem_with_subject(subject))
+    return bad_name("subject " + *problem);
+  place->subject = subject;
+  return place;
 }
 
 }  // namespace atbus::detail

@@ -17,6 +17,7 @@ struct address_place {
   std::string name;
   std::uint16_t port = 0;
   bool abstract = false;
+  std::string subject = {};
 };
 
 // A name for mem:// or shm://, not empty.
@@ -27,6 +28,8 @@ result<address_place> parse_unix_name(std::string_view text);
 result<address_place> parse_ipv4(std::string_view text);
 result<address_place> parse_ipv6(std::string_view text);
 result<address_place> parse_dns(std::string_view text);
+// "host:port/subject", the host a name, an IPv4 address or an IPv6 address in brackets.
+result<address_place> parse_nats(std::string_view text);
 
 using address_options = std::array<std::optional<std::uint64_t>, address_option_count>;
 

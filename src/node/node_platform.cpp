@@ -105,6 +105,7 @@ channels_options to_channels_options(const node_options& options) {
     else
       wanted.streams.no_tls = tls.error();
   }
+  wanted.streams.socket.carrier = options.carrier();
   wanted.streams.confirm_timeout = options.first_idle_timeout();
   wanted.streams.connections = options.connections();
   wanted.streams.unconfirmed = options.unconfirmed();

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cerrno>
 #include <chrono>
@@ -287,6 +288,46 @@ std::uint64_t granted_buffer(int fd, int option) noexcept {
   return getsockopt(fd, SOL_SOCKET, option, &bytes, &length) == 0
              ? static_cast<std::uint64_t>(bytes) / 2
              : 0;
+}
+
+listening_socket listening_socket::carried(file socket, std::string address) noexcept {
+  listening_socket made;
+  made.fd_ = std::move(socket);
+  made.bound_to_ = std::move(address);
+  made.is_carried_ = true;
+  return made;
+}
+
+file listening_socket::accept(std::string& said) noexcept {
+  if (!is_carried_)
+    return file{kernel().accept(fd_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
+  std::array<char, 512> text{};
+  iovec piece{.iov_base = text.data(), .iov_len = text.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  msghdr packet{};
+  packet.msg_iov = &piece;
+  packet.msg_iovlen = 1;
+  packet.msg_control = control.data();
+  packet.msg_controllen = control.size();
+  const ssize_t got = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got <= 0) {
+    errno = got == 0 ? EPIPE : errno;
+    return {};
+  }
+  const cmsghdr* const head = CMSG_FIRSTHDR(&packet);
+  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+      head->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return file{fd};
+  }
+  try {
+    said.assign(text.data(), static_cast<std::size_t>(got));
+  } catch (const std::bad_alloc&) {
+    said.clear();
+  }
+  errno = EPROTO;
+  return {};
 }
 
 result<listening_socket> listening_socket::open(const address& where, int backlog,

@@ -68,6 +68,7 @@ class listening_socket {
       path_ = std::move(other.path_);
       device_ = other.device_;
       inode_ = other.inode_;
+      is_carried_ = other.is_carried_;
     }
     return *this;
   }
@@ -81,6 +82,13 @@ class listening_socket {
   // not_supported (the file system can't give a socket its name), system_error.
   [[nodiscard]] static result<listening_socket> open(const address& where, int backlog,
                                                      const stream_options& options);
+  // One whose connections a carrier hands over through this socket (atbus/carrier.hpp).
+  [[nodiscard]] static listening_socket carried(file socket, std::string address) noexcept;
+
+  // The next connection. Without one errno says why not: EAGAIN if none waits, EPIPE if the carrier has ended,
+  // EPROTO if it has said something instead, which `said` gets.
+  [[nodiscard]] file accept(std::string& said) noexcept;
+  [[nodiscard]] bool is_carried() const noexcept { return is_carried_; }
 
   [[nodiscard]] int get() const noexcept { return fd_.get(); }
   // With the port that was bound.
@@ -99,6 +107,7 @@ class listening_socket {
   std::string path_;  // of a Unix socket in the file system
   dev_t device_ = 0;  // of that path
   ino_t inode_ = 0;
+  bool is_carried_ = false;
 };
 
 // A socket on its way to a listener.

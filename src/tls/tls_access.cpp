@@ -10,9 +10,9 @@ result<tls_sessions> tls_sessions::make(const address& where, const tls_credenti
                                         tls_role role) {
   tls_sessions made;
   const auto& source = tls_access::source_of(wanted);
-  const bool is_tcp = is_stream(where.kind()) && where.kind() != address_kind::unix_socket;
+  const bool is_network = is_stream(where.kind()) && where.kind() != address_kind::unix_socket;
   const bool asked = where.flag(address_option::tls).value_or(source != nullptr);
-  if (!is_tcp || !asked)
+  if (!is_network || !asked)
     return made;
   if (source == nullptr) {
     return error{errc::invalid_argument,
@@ -24,7 +24,8 @@ result<tls_sessions> tls_sessions::make(const address& where, const tls_credenti
   }
   made.source_ = source;
   made.role_ = role;
-  if (role == tls_role::client) {
+  // A subject is no host, and the NATS server's own name is not the listener's.
+  if (role == tls_role::client && where.kind() != address_kind::nats) {
     made.host_ = where.name();
     // The dot that keeps a resolver from completing a name is in no certificate.
     if (made.host_.ends_with('.'))

@@ -6,7 +6,7 @@
 #   BUILD_DIR   a build tree of that kind; configured and built here if SOURCE_DIR is given
 #   SOURCE_DIR  the atbus sources, or empty when BUILD_DIR is the build that runs the tests
 #   WORK_DIR    scratch folder
-#   HTTP        whether there is a status server
+#   PARTS       the further libraries that are there: http, nats
 #   CXX_COMPILER, GENERATOR, CONFIG, PKG_CONFIG as in the build that runs the tests
 cmake_minimum_required(VERSION 3.22)
 
@@ -34,8 +34,10 @@ if(SOURCE_DIR)
   run("configuring the library" ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${BUILD_DIR} -G ${GENERATOR}
       -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${CXX_COMPILER} -D BUILD_SHARED_LIBS=${shared}
       -D ATBUS_BUILD_TESTS=OFF -D ATBUS_BUILD_TOOLS=OFF -D ATBUS_BUILD_SAMPLES=OFF)
+  set(further_libraries ${PARTS})
+  list(TRANSFORM further_libraries PREPEND atbus_)
   run("building the library" ${CMAKE_COMMAND} --build ${BUILD_DIR} --target atbus atbus_testing
-      atbus_http --parallel 2)
+      ${further_libraries} --parallel 2)
 endif()
 run("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${first_prefix} --component
     atbus_library)
@@ -71,30 +73,32 @@ foreach(program IN ITEMS main:atbus user_test:atbus-testing)
   message(STATUS "${KIND}, pkg-config: ${output}")
 endforeach()
 
-# The status server is a component of its own: what was installed so far does without it.
-if(EXISTS ${prefix}/include/atbus/status_server.hpp)
-  message(FATAL_ERROR "${KIND}: the library has brought the header of the status server")
-endif()
-if(HTTP)
-  run("installing the status server" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix}
-      --component atbus_http)
-  file(REMOVE_RECURSE ${WORK_DIR}/user_http)
-  run("find_package with http" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/http -B
-      ${WORK_DIR}/user_http -G ${GENERATOR} -D CMAKE_BUILD_TYPE=${CONFIG} -D
+# Components of their own: what was installed so far does without them.
+foreach(header IN ITEMS status_server.hpp nats.hpp)
+  if(EXISTS ${prefix}/include/atbus/${header})
+    message(FATAL_ERROR "${KIND}: the library has brought ${header}")
+  endif()
+endforeach()
+foreach(part IN LISTS PARTS)
+  run("installing ${part}" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix} --component
+      atbus_${part})
+  file(REMOVE_RECURSE ${WORK_DIR}/user_${part})
+  run("find_package with ${part}" ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${part} -B
+      ${WORK_DIR}/user_${part} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=${CONFIG} -D
       CMAKE_CXX_COMPILER=${CXX_COMPILER} -D CMAKE_PREFIX_PATH=${prefix} -D
       CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
-  run("building with a status server" ${CMAKE_COMMAND} --build ${WORK_DIR}/user_http)
-  run("the program with a status server" ${WORK_DIR}/user_http/atbus_http_user)
-  message(STATUS "${KIND}, find_package with http: ${output}")
+  run("building with ${part}" ${CMAKE_COMMAND} --build ${WORK_DIR}/user_${part})
+  run("the program with ${part}" ${WORK_DIR}/user_${part}/atbus_${part}_user)
+  message(STATUS "${KIND}, find_package with ${part}: ${output}")
   run("pkg-config" ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_dir}" ${PKG_CONFIG} ${pkg_config_flags}
-      --cflags --libs atbus-http)
+      --cflags --libs atbus-${part})
   separate_arguments(flags UNIX_COMMAND "${output}")
-  run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/http/main.cpp -o
-      ${WORK_DIR}/user_pkg_config/http ${flags})
+  run("building with pkg-config" ${CXX_COMPILER} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/${part}/main.cpp -o
+      ${WORK_DIR}/user_pkg_config/${part} ${flags})
   run("the program built with pkg-config" ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${lib_dir}"
-      ${WORK_DIR}/user_pkg_config/http)
+      ${WORK_DIR}/user_pkg_config/${part})
   message(STATUS "${KIND}, pkg-config: ${output}")
-endif()
+endforeach()
 
 # A program in C that knows only what was installed. The other kind of package is built without it.
 if(SOURCE_DIR)

@@ -31,6 +31,8 @@ libpcap 1.10|has_library libpcap 1.10|libpcap-dev|recordings of atbus
 nlohmann-json 3.10|has_library nlohmann_json 3.10|nlohmann-json3-dev|JSON of atbus
 libmicrohttpd 0.9.72|has_library libmicrohttpd 0.9.72|libmicrohttpd-dev|status server
 prometheus-cpp 1.0|has_library prometheus-cpp-core 1.0|prometheus-cpp-dev|metrics of the status server
+libnats 3.4|has_library libnats 3.4|libnats-dev|links through NATS servers
+nats-server|has_nats_server|nats-server|tests of links through NATS servers
 jq|has_command jq|jq|reads the JSON of atbus in startup_benchmark_shm.sh
 '
 required_dev='
@@ -105,6 +107,7 @@ has_header() {
   compiler=$(find_compiler) && printf '#if !__has_include(<%s>)\n#error missing\n#endif\n' "$1" |
     "$compiler" -x c++ -E - >/dev/null 2>&1
 }
+has_nats_server() { PATH="$PATH:/sbin:/usr/sbin" command -v nats-server >/dev/null 2>&1; }
 has_shared_library() {
   local known
   known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null) && [[ $known == *"$1"* ]]
@@ -163,6 +166,18 @@ apt_packages() {
       fi
     done
   done <<<"$1"
+}
+
+# keep_services_off PACKAGES: tests start the server themselves, so its package must not start it as a
+# service, now or at the next boot. `systemctl unmask nats-server` allows that again.
+keep_services_off() {
+  case " $1 " in
+    *' nats-server '*)
+      if [ -d /run/systemd/system ] && ! systemctl cat nats-server.service >/dev/null 2>&1; then
+        as_root systemctl mask nats-server.service
+      fi
+      ;;
+  esac
 }
 
 # apt_get_aarch64 FOLDER ARGUMENT...: apt-get as on a machine of aarch64 without packages. It does not
@@ -288,6 +303,7 @@ describe "$lacking_optional"
 apt_get update || say "apt-get update failed; going on with the package lists that are here."
 packages=$({ apt_packages "$lacking"; apt_packages "$lacking_optional"; } | sort -u | tr '\n' ' ')
 say "Installing with apt-get: $packages"
+keep_services_off "$packages"
 # shellcheck disable=SC2086  # one word per package
 apt_get install -y --no-install-recommends $packages
 

@@ -10,6 +10,7 @@ vcpkg_cmake_configure(
   -DATBUS_BUILD_TOOLS=OFF
   -DATBUS_BUILD_SAMPLES=OFF
   -DATBUS_BUILD_HTTP=OFF
+  -DATBUS_BUILD_NATS=OFF
   -DPKG_CONFIG_EXECUTABLE=${PKGCONFIG})
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/atbus)

@@ -202,7 +202,7 @@ std::string connection::peer() const {
 }
 bool connection::same_user() const noexcept {
   const found at{anchor_, id_};
-  return at && at.entry->now == connection_entry::phase::linked &&
+  return at && at.entry->now == connection_entry::phase::linked && !at.entry->carried &&
          detail::is_of_our_user(at.entry->link->descriptor());
 }
 std::string connection::listener() const {

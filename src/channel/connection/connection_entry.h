@@ -59,6 +59,7 @@ struct connection_entry : newcomer {
 
   release_policy release = release_policy::on_write;
   bool user_confirms = false;
+  bool carried = false;  // by a carrier: nothing is known of where the other end is
   std::uint32_t unconfirmed_limit =
       0;  // message limit until confirmed, in bytes; 0: the usual limit
   std::chrono::nanoseconds confirm_timeout{0};
@@ -117,6 +118,7 @@ struct listener_entry {
 
   acceptor door;
   listen_options options;
+  bool carried = false;
   bool local = false;
   bool offers_lanes = false;
   tls_sessions tls;

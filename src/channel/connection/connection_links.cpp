@@ -24,9 +24,25 @@ result<address> parse_stream(std::string_view text, const connection_options& op
                                           ": connections go through sockets; use unix://, ipv4://, "
                                           "ipv6:// or dns://, or a receiver and a sender"};
   }
+  if (auto e = check_carrier(*where, options.socket.carrier.get()); !e)
+    return e;
   if (auto e = check_frame_queue(queue_options(options), std::string{text}); !e)
     return e;
   return where;
+}
+
+result<listening_socket> open_listener(const address& where, const listen_options& options) {
+  const socket_options& wanted = options.connection.socket;
+  if (where.kind() != address_kind::nats) {
+    return listening_socket::open(where, options.backlog,
+                                  {.send_buffer = wanted.send_buffer,
+                                   .receive_buffer = wanted.receive_buffer,
+                                   .keepalive = wanted.keepalive});
+  }
+  auto handed = wanted.carrier->listen(where);
+  if (!handed)
+    return error_at(where.to_string(), handed.error());
+  return listening_socket::carried(file{*handed}, where.to_string());
 }
 
 }  // namespace
@@ -47,16 +63,14 @@ result<std::string> connection_core::listen(std::string_view text, const listen_
   if (!tls)
     return tls.error();
   const fork_pause no_fork;
-  auto socket = listening_socket::open(*where, options.backlog,
-                                       {.send_buffer = options.connection.socket.send_buffer,
-                                        .receive_buffer = options.connection.socket.receive_buffer,
-                                        .keepalive = options.connection.socket.keepalive});
+  auto socket = open_listener(*where, options);
   if (!socket)
     return socket.error();
   auto made = std::make_unique<listener_entry>(std::move(*socket), epoll_.get(), options);
   made->options.connections = std::max(options.connections, 1U);
   made->options.unconfirmed = std::max(options.unconfirmed, 1U);
   made->local = where->kind() == address_kind::unix_socket;
+  made->carried = where->kind() == address_kind::nats;
   made->offers_lanes = offers_lanes(*where);
   made->tls = std::move(*tls);
   if (!made->door.watch())
@@ -150,7 +164,8 @@ bool connection_core::add_accepted(listener_entry& from, file socket) noexcept {
   try {
     auto made = std::make_unique<connection_entry>(timers_);
     made->listener_address = from.door.address();
-    made->peer = describe_peer(socket.get());
+    made->carried = from.carried;
+    made->peer = from.carried ? from.door.address() : describe_peer(socket.get());
     made->tls = from.tls;
     configure(*made, options, from.local);
     made->own.offers_lane_pair = from.offers_lanes;
@@ -212,7 +227,9 @@ result<connection> connection_core::connect(std::string_view text, const connect
       stream_options{.send_buffer = options.connection.socket.send_buffer,
                      .receive_buffer = options.connection.socket.receive_buffer,
                      .keepalive = options.connection.socket.keepalive},
-      options.reconnect_min, options.reconnect_max);
+      options.reconnect_min, options.reconnect_max,
+      where->kind() == address_kind::nats ? options.connection.socket.carrier : nullptr);
+  made->carried = where->kind() == address_kind::nats;
   made->peer = made->dial->text();
   made->connect_timeout = options.connect_timeout;
   made->tls = std::move(*tls);
@@ -369,7 +386,12 @@ void connection_core::link_ended(connection_entry& c) noexcept {
     if (c.dial == nullptr)
       report_end(c);
   }
-  lost(c, error_at(c.peer, c.link->why()));
+  error why = c.link->why();
+  if (c.dial != nullptr) {
+    if (error told = c.dial->carrier_says(); !told)
+      why = why.with_text(told.text());
+  }
+  lost(c, error_at(c.peer, why));
 }
 
 void connection_core::lost(connection_entry& c, error why) noexcept {

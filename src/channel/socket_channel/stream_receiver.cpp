@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atbus/detail/test_hook.hpp"
+#include "channel/stream/dialler.h"
 #include "core/error_text.h"
 #include "system/wait_deadline.h"
 
@@ -28,6 +29,8 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
                      "such as ipv6://[::]:" +
                      std::to_string(where.port())};
   }
+  if (auto e = check_carrier(where, nullptr); !e)
+    return e;
   const std::uint64_t limit = options.message_limit == 0
                                   ? static_cast<std::uint64_t>(build_settings::message_limit)
                                   : options.message_limit;

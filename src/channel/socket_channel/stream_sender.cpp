@@ -39,6 +39,8 @@ result<sender_backend*> stream_sender::open(const address& where, const sender_o
     return e;
   if (auto e = check_dialled(where); !e)
     return e;
+  if (auto e = check_carrier(where, nullptr); !e)
+    return e;
   const bool local = where.kind() == address_kind::unix_socket;
   auto tls = tls_sessions::make(where, options.socket.tls, tls_role::client);
   if (!tls)

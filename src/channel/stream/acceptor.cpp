@@ -44,15 +44,29 @@ void acceptor::close() noexcept {
 
 file acceptor::next(error& why) noexcept {
   for (;;) {
-    file socket{kernel().accept(socket_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    std::string said;
+    file socket = socket_.accept(said);
     if (socket)
       return socket;
+    if (socket_.is_carried() && errno != EAGAIN) {
+      why = carrier_says(said, errno);
+      return {};
+    }
     if (errno == EINTR || errno == ECONNABORTED)
       continue;
     if (errno != EAGAIN)
       why = refused(errno);
     return {};
   }
+}
+
+error acceptor::carrier_says(const std::string& text, int code) noexcept {
+  if (code == EPROTO)
+    return error_at(errc::not_found, address(), text);
+  if (code != EPIPE)
+    return refused(code);
+  rest({});  // for ever
+  return error_at(errc::closed, address(), "the carrier has ended: nothing comes here any more");
 }
 
 error acceptor::refused(int code) noexcept {

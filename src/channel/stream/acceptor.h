@@ -55,6 +55,8 @@ class acceptor {
   }
 
  private:
+  [[nodiscard]] error carrier_says(const std::string& text, int code) noexcept;
+
   listening_socket socket_;
   int epoll_;
   void* tag_;

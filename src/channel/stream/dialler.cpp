@@ -1,6 +1,7 @@
 #include "channel/stream/dialler.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "atbus/clock.hpp"
@@ -17,11 +18,22 @@ error check_dialled(const address& where) {
   return {};
 }
 
+error check_carrier(const address& where, const carrier* by) {
+  if (where.kind() != address_kind::nats || by != nullptr)
+    return {};
+  return {errc::not_supported,
+          where.to_string() +
+              ": for nodes that have a carrier: link atbus::nats, and give the node what "
+              "nats_carrier() makes (atbus/nats.hpp), with node_options::carrier"};
+}
+
 dialler::dialler(const address& where, const stream_options& sockets,
-                 std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max)
+                 std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max,
+                 std::shared_ptr<carrier> by)
     : where_(where),
       text_(where.to_string()),
       sockets_(sockets),
+      by_(std::move(by)),
       reconnect_min_(reconnect_min),
       reconnect_max_(reconnect_max),
       backoff_(reconnect_min) {}
@@ -30,6 +42,8 @@ error dialler::begin() noexcept {
   return error_of(errc::out_of_memory, [this]() -> error {
     next_ = 0;
     targets_.clear();
+    if (by_ != nullptr)
+      return {};
     if (where_.kind() != address_kind::dns) {
       targets_.push_back(to_socket_address(where_));
       return {};
@@ -58,7 +72,25 @@ void dialler::stop(const file& epoll) noexcept {
   lookup_.reset();
 }
 
+result<dialled_socket> dialler::ask_carrier() noexcept {
+  try {
+    auto made = by_->connect(where_);
+    if (!made)
+      return error_at(text_, made.error());
+    carried_ = std::move(made->link);
+    return dialled_socket{.fd = file{made->descriptor}, .connected = true};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
+}
+
+error dialler::carrier_says() const {
+  return carried_ != nullptr ? carried_->why() : error{};
+}
+
 result<dialled_socket> dialler::next() noexcept {
+  if (by_ != nullptr)
+    return ask_carrier();
   error last = error_at(errc::not_found, text_, "the name has no address");
   while (has_next()) {
     auto dialled = dial_socket(targets_[next_++], text_, sockets_);

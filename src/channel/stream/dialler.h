@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "atbus/address.hpp"
+#include "atbus/carrier.hpp"
 #include "atbus/status.hpp"
 #include "channel/stream/dns_lookup.h"
 #include "system/kernel.h"
@@ -25,12 +26,16 @@ inline constexpr std::chrono::nanoseconds full_backlog_pause = std::chrono::mill
 
 // ok, or why the address can't be dialled.
 [[nodiscard]] error check_dialled(const address& where);
+// ok, or why there is no carrier for the address, which needs one.
+[[nodiscard]] error check_carrier(const address& where, const carrier* by);
 
 class dialler {
  public:
   // `reconnect_min` 0: only one round.
+  // `by`: for a nats:// address.
   dialler(const address& where, const stream_options& sockets,
-          std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max);
+          std::chrono::nanoseconds reconnect_min, std::chrono::nanoseconds reconnect_max,
+          std::shared_ptr<carrier> by = nullptr);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
@@ -47,6 +52,9 @@ class dialler {
   [[nodiscard]] bool has_next() const noexcept { return left() != 0; }
   // The number of addresses not tried yet.
   [[nodiscard]] std::size_t left() const noexcept { return targets_.size() - next_; }
+
+  // What the carrier says of the end of the latest link; ok if nothing, or if there is no carrier.
+  [[nodiscard]] error carrier_says() const;
 
   // Whether there is another round, and when. The backoff doubles each time, with a jitter of up to a
   // quarter, so that many peers that lost the same end don't come back together.
@@ -67,10 +75,14 @@ class dialler {
   }
 
  private:
+  [[nodiscard]] result<dialled_socket> ask_carrier() noexcept;
+
   address where_;
   std::string text_;
   stream_options sockets_;
   std::unique_ptr<dns_lookup> lookup_;
+  std::shared_ptr<carrier> by_;
+  std::shared_ptr<const carried_link> carried_;
   std::vector<socket_address> targets_;
   std::size_t next_ = 0;
   std::chrono::nanoseconds reconnect_min_;

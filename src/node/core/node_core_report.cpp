@@ -22,6 +22,8 @@ peer_channel channel_of(link_kind kind) noexcept {
       return peer_channel::unix_socket;
     case link_kind::tcp:
       return peer_channel::tcp;
+    case link_kind::carried:
+      return peer_channel::nats;
     case link_kind::relayed:
       break;
   }

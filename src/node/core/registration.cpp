@@ -153,7 +153,7 @@ std::chrono::nanoseconds registration::delay_of_refusal(const session& on) {
   if (on.by_us || !on.shake->lacks_proof())
     return {};
   const std::string from = on.at.peer();
-  const bool has_port = on.at.kind() == link_kind::tcp;
+  const bool has_port = is_network(on.at.kind());
   const std::chrono::nanoseconds delay =
       refusal_delay_.of_next(has_port ? from.substr(0, from.rfind(':')) : from, node_.now());
   return std::min(delay,
@@ -266,7 +266,7 @@ void registration::registered(session& on) {
     on.clock.set(moment_after(node_.now(), node_.options.ping_interval()));
   else
     on.clock.cancel();
-  if (on.at.kind() == link_kind::tcp && !on.encrypted && node_.has_keys()) {
+  if (is_network(on.at.kind()) && !on.encrypted && node_.has_keys()) {
     events_.log_about(
         of.id, "the link to " + of.id.to_string() + " (" + on.at.peer() +
                    ") is not encrypted: both ends allow that, and the address says tls=false");

@@ -30,10 +30,22 @@
 namespace atbus::detail {
 
 // Best first: a node prefers the link with the lowest value.
-enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket, tcp, relayed };
+enum class link_kind : std::uint8_t {
+  memory,
+  lanes,
+  shared_memory,
+  unix_socket,
+  tcp,
+  carried,
+  relayed
+};
 // Whether only a timeout shows that the other end is gone.
 [[nodiscard]] constexpr bool is_remote(link_kind kind) noexcept {
   return kind >= link_kind::tcp;
+}
+// Whether everyone on the way could read and change what is not encrypted.
+[[nodiscard]] constexpr bool is_network(link_kind kind) noexcept {
+  return kind == link_kind::tcp || kind == link_kind::carried;
 }
 
 [[nodiscard]] constexpr link_kind kind_of(address_kind kind) noexcept {
@@ -48,6 +60,8 @@ enum class link_kind : std::uint8_t { memory, lanes, shared_memory, unix_socket,
     case address_kind::ipv6:
     case address_kind::dns:
       break;
+    case address_kind::nats:
+      return link_kind::carried;
   }
   return link_kind::tcp;
 }

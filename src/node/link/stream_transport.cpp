@@ -130,7 +130,9 @@ class connection_link final : public link {
   [[nodiscard]] link_origin origin() const override {
     if (entry_ == nullptr || entry_->link == nullptr)
       return {};
-    link_origin from = remote_origin(entry_->link->descriptor());
+    link_origin from;
+    if (!entry_->carried)
+      from = remote_origin(entry_->link->descriptor());
     if (tls() != nullptr)
       from.names = tls()->peer_names();
     return from;
@@ -208,7 +210,7 @@ void stream_transport::start(const node_instance&, link_events& events) {
 error stream_transport::check(const address& at) const {
   if (!set_)
     return error_at(at.to_string(), unusable_);
-  if (kind_of(at.kind()) == link_kind::tcp && !options_.no_tls &&
+  if (is_network(kind_of(at.kind())) && !options_.no_tls &&
       at.flag(address_option::tls).value_or(true))
     return error_at(at.to_string(), options_.no_tls);
   return {};
@@ -234,8 +236,7 @@ result<link*> stream_transport::connect(const address& to) {
   if (!dialled)
     return dialled.error();
   connection_link& made = add(*dialled);
-  if (to.kind() == address_kind::unix_socket)
-    made.kind_ = link_kind::unix_socket;
+  made.kind_ = kind_of(to.kind());
   return &made;
 }
 
@@ -291,6 +292,8 @@ void stream_transport::tell_opened(connection at) {
   connection_link& of = accepted ? add(at) : *static_cast<connection_link*>(at.context());
   if (accepted && at.listener().starts_with("unix://"))
     of.kind_ = link_kind::unix_socket;
+  else if (of.entry_->carried)
+    of.kind_ = link_kind::carried;
   if (at.same_user())
     of.trust_ = link_trust::same_user;
   else if (of.tls() != nullptr && of.tls()->has_peer_certificate())

@@ -43,6 +43,8 @@ std::string_view name(peer_channel channel) noexcept {
       return "tcp";
     case peer_channel::relayed:
       return "relayed";
+    case peer_channel::nats:
+      return "nats";
   }
   return "none";
 }

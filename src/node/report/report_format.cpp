@@ -142,7 +142,7 @@ peer_report from_record(const peer_record& from) {
   to.id = bus_id{from.id};
   to.incarnation = from.incarnation;
   to.relation = to_enum(from.relation, peer_relation::client, peer_relation::peer);
-  to.channel = to_enum(from.channel, peer_channel::relayed, peer_channel::none);
+  to.channel = to_enum(from.channel, peer_channel::nats, peer_channel::none);
   to.away = (from.flags & flag_away) != 0;
   to.encrypted = (from.flags & flag_encrypted) != 0;
   to.wanted = (from.flags & flag_wanted) != 0;

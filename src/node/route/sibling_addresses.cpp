@@ -51,6 +51,7 @@ reach reach_of(const address& at) noexcept {
         return reach_of(binary);
       break;
     case address_kind::dns:
+    case address_kind::nats:  // who can reach that server is not known here
       break;
   }
   return reach::none;

@@ -306,5 +306,37 @@ TEST(AddressKind, HasTheNameOfItsScheme) {
   EXPECT_EQ(name(static_cast<address_kind>(99)), "unknown");
 }
 
+TEST(Address, NamesASubjectOfANatsServer) {
+  const address at = parse("nats://Nats.example:4222/fleet.east-1");
+  EXPECT_EQ(at.kind(), address_kind::nats);
+  EXPECT_EQ(at.name(), "nats.example");
+  EXPECT_EQ(at.port(), 4222);
+  EXPECT_EQ(at.subject(), "fleet.east-1");
+  EXPECT_EQ(at.to_string(), "nats://nats.example:4222/fleet.east-1");
+  EXPECT_EQ(parse("nats://[0::1]:4222/a?tls=true").to_string(), "nats://[::1]:4222/a?tls=true");
+  EXPECT_NE(at, parse("nats://nats.example:4222/fleet.east-2"));
+  EXPECT_EQ(at, parse(at.to_string()));
+}
+
+TEST(Address, RefusesSubjectsThatAreNone) {
+  expect_address_refusal("nats://a:1", "no subject: write host:port/subject");
+  expect_address_refusal("nats://a/b", "no port after 'a'");
+  expect_name_refusal("nats://a:1/", "has an empty token");
+  expect_name_refusal("nats://a:1/b..c", "has an empty token");
+  expect_name_refusal("nats://a:1/.b", "has an empty token");
+  expect_name_refusal("nats://a:1/b.", "has an empty token");
+  expect_name_refusal("nats://a:1/b.*", "'*': character 1, '*'");
+  expect_name_refusal("nats://a:1/>", "'>': character 1, '>'");
+  expect_name_refusal("nats://a:1/$SYS.a", "'$SYS': character 1, '$'");
+  expect_name_refusal("nats://a:1/" + std::string(129, 'b'), "has 129 bytes, the limit is 128");
+}
+
+TEST(Address, ShowsNoPasswordOfANatsServer) {
+  const auto refused = address::parse("nats://user:password@host:4222/fleet");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().text().find("password@"), std::string::npos);
+  EXPECT_NE(refused.error().text().find("user_file"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace atbus

@@ -39,6 +39,9 @@ class relay_reader : detail::toml_reader {
   error take_certificates(const toml::node& value);
   error take_strangers(const toml::node& value);
   error take_http(const toml::node& value);
+  error take_nats(const toml::node& value);
+  error take_nats_key(std::string_view key, const toml::node& value);
+  error make_carrier(const toml::table& root);
   error check_addresses(const toml::table& root) const;
   error check_http(const toml::table& root) const;
   error read_tokens();
@@ -97,6 +100,8 @@ class relay_reader : detail::toml_reader {
   relay_config made_;
 };
 
+constexpr std::string_view no_nats =
+    "this command was built without links through NATS (ATBUS_BUILD_NATS)";
 // In seconds; with nanoseconds a double has digits to spare for years.
 constexpr double longest_seconds = 1e8;
 
@@ -141,6 +146,7 @@ void relay_reader::add_keys() {
       {"first_idle_timeout", seconds(&node_options::first_idle_timeout)},
       {"strangers", [this](const toml::node& value) { return take_strangers(value); }},
       {"http", [this](const toml::node& value) { return take_http(value); }},
+      {"nats", [this](const toml::node& value) { return take_nats(value); }},
       {"drain", [this](const toml::node& value) { return take_seconds(value, made_.drain); }},
       {"log",
        [this](const toml::node& value) -> error {
@@ -162,6 +168,8 @@ result<relay_config> relay_reader::read(std::string_view text) {
   if (error bad = take_all(*root); !bad)
     return bad;
   if (error bad = read_tokens(); !bad)
+    return bad;
+  if (error bad = make_carrier(*root); !bad)
     return bad;
   if (error bad = check_addresses(*root); !bad)
     return bad;
@@ -336,6 +344,59 @@ error relay_reader::take_http(const toml::node& value) {
 #endif
 }
 
+error relay_reader::take_nats(const toml::node& value) {
+  const toml::table* const entry = value.as_table();
+  if (entry == nullptr)
+    return at(value, "how to reach NATS servers stands under [nats]");
+  for (const auto& [key, one] : *entry) {
+    if (error bad = take_nats_key(key.str(), one); !bad)
+      return bad;
+  }
+  return {};
+}
+
+error relay_reader::take_nats_key(std::string_view key, const toml::node& value) {
+  nats_options& into = made_.nats;
+  const std::pair<std::string_view, std::string*> files[] = {{"credentials", &into.credentials},
+                                                             {"user_file", &into.user_file},
+                                                             {"authority", &into.authority},
+                                                             {"certificate", &into.certificate},
+                                                             {"key", &into.key}};
+  for (const auto& [name, path] : files) {
+    if (name != key)
+      continue;
+    error bad = take_text(value, *path);
+    *path = path_of(*path);
+    return bad;
+  }
+  if (key == "servers")
+    return take_texts(value, into.servers);
+  if (key == "inbox_prefix")
+    return take_text(value, into.inbox_prefix);
+  if (key != "tls") {
+    return at(value, in_quotes(key) +
+                         " is unknown; [nats] has credentials, user_file, tls, authority, "
+                         "certificate, key, servers and inbox_prefix");
+  }
+  if (value.as_boolean() == nullptr)
+    return at(value, "true or false is expected");
+  into.tls = value.as_boolean()->get();
+  return {};
+}
+
+error relay_reader::make_carrier(const toml::table& root) {
+  const toml::node* const entry = root.get("nats");
+#if defined(ATBUS_HAS_NATS)
+  auto made = nats_carrier(made_.nats);
+  if (!made)
+    return at(entry != nullptr ? *entry : root, made.error().text());
+  made_.options.carrier(std::move(*made));
+  return {};
+#else
+  return entry == nullptr ? error{} : at(*entry, std::string{no_nats});
+#endif
+}
+
 error relay_reader::check_http(const toml::table& root) const {
   if (!made_.http_listen.empty() && made_.options.report_directory().empty())
     return at(*root.get("http"),
@@ -359,7 +420,9 @@ error relay_reader::check_addresses(const toml::table& root) const {
   const node_options all = made_.options_with_tokens();
   const auto check = [&](const char* key, const std::string& text) -> error {
     const result<address> where = address::parse(text);
-    const error bad = where ? all.lets_through(*where) : where.error();
+    error bad = where ? all.lets_through(*where) : where.error();
+    if (bad && where->kind() == address_kind::nats && all.carrier() == nullptr)
+      bad = {errc::not_supported, std::string{no_nats}};
     return bad ? error{} : at(*root.get(key), text + ": " + std::string{bad.text()});
   };
   for (const std::string& one : made_.listen) {

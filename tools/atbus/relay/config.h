@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "atbus/bus_id.hpp"
+#include "atbus/nats.hpp"
 #include "atbus/node_options.hpp"
 #include "atbus/status.hpp"
 
@@ -24,6 +25,7 @@ struct relay_config {
   std::chrono::nanoseconds drain = std::chrono::seconds{10};
   bool log_as_json = false;
   std::string http_listen;  // of the status server; empty: there is none
+  nats_options nats;        // how to reach NATS servers
   // Each key as it stands in the file, to see what has changed.
   std::map<std::string, std::string> raw;
 

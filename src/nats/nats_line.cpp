@@ -1,0 +1,484 @@
+#include "nats/nats_line.h"
+
+#include <openssl/crypto.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "nats/nats_settings.h"
+
+namespace atbus::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::nanoseconds backoff_min = 250ms;
+constexpr std::chrono::nanoseconds backoff_max = 4s;
+// How long what was sent may take to leave after stop().
+constexpr std::chrono::nanoseconds farewell = 1s;
+constexpr std::size_t links_max = 4096;
+// Tags of epoll. Links have their token, which is neither.
+constexpr std::uint64_t bell_tag = 0;
+constexpr std::uint64_t listener_tag = 1;
+
+std::atomic<int> lines_running{0};
+
+std::chrono::nanoseconds steady_now() noexcept {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+std::uint64_t random_number() noexcept {
+  std::uint64_t number = 0;
+  while (getrandom(&number, sizeof number, 0) != sizeof number || number <= listener_tag) {
+  }
+  return number;
+}
+
+std::string hexadecimal(std::uint64_t number) {
+  std::array<char, 17> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
+  const std::string text{digits.data(), end};
+  return std::string(16 - text.size(), '0') + text;
+}
+
+std::optional<std::uint64_t> token_of(std::string_view subject) noexcept {
+  std::uint64_t token = 0;
+  const std::string_view digits = subject.substr(subject.size() - 16);
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), token, 16);
+  return read.ec == std::errc{} && read.ptr == digits.data() + digits.size() ? std::optional{token}
+                                                                             : std::nullopt;
+}
+
+bytes_view bytes_of(const natsMsg& message) noexcept {
+  return {reinterpret_cast<const std::byte*>(natsMsg_GetData(&message)),
+          static_cast<std::size_t>(natsMsg_GetDataLength(&message))};
+}
+
+std::string last_problem(natsStatus status) {
+  const char* const text = nats_GetLastError(nullptr);
+  return text != nullptr && *text != '\0' ? text : natsStatus_GetText(status);
+}
+
+// False: the other end does not take it now, or is gone.
+bool hand_over(int to, const file& socket) noexcept {
+  char nothing = 0;
+  iovec piece{.iov_base = &nothing, .iov_len = 1};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  msghdr packet{};
+  packet.msg_iov = &piece;
+  packet.msg_iovlen = 1;
+  packet.msg_control = control.data();
+  packet.msg_controllen = control.size();
+  cmsghdr* const head = CMSG_FIRSTHDR(&packet);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = socket.get();
+  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
+  return kernel().sendmsg(to, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+}  // namespace
+
+error link_note::why() const {
+  const std::lock_guard lock{mutex_};
+  return why_;
+}
+
+void link_note::set(error why) {
+  const std::lock_guard lock{mutex_};
+  why_ = std::move(why);
+}
+
+// --- for other threads
+
+result<std::shared_ptr<nats_line>> nats_line::start(const nats_options& options,
+                                                    const std::string& server) {
+  std::shared_ptr<nats_line> made{new nats_line{options, server}};
+  if (!made->is_ready())
+    return error{errc::system_error, "no descriptors for a connection to a NATS server", errno};
+  // The thread, and those that libnats starts from it, take none of the program's signals.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  error failed;
+  try {
+    std::thread{[made] { made->run(); }}.detach();
+    lines_running.fetch_add(1, std::memory_order_relaxed);
+  } catch (const std::system_error& refused) {
+    failed = {errc::system_error, "no thread for a connection to a NATS server",
+              refused.code().value()};
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!failed)
+    return failed;
+  return made;
+}
+
+nats_line::nats_line(const nats_options& options, const std::string& server)
+    : options_(options),
+      server_(server),
+      inbox_(options.inbox_prefix + ".atbus." + hexadecimal(random_number()) +
+             hexadecimal(random_number()) + "."),
+      bell_(nats_mailbox::make()),
+      epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {}
+
+void nats_line::listen(file socket, const address& at) {
+  const std::lock_guard lock{mutex_};
+  orders_.push_back({.socket = std::move(socket), .subject = at.subject(), .note = nullptr});
+  bell_->ring();
+}
+
+void nats_line::dial(file socket, const address& to, std::shared_ptr<link_note> note) {
+  const std::lock_guard lock{mutex_};
+  orders_.push_back(
+      {.socket = std::move(socket), .subject = to.subject(), .note = std::move(note)});
+  bell_->ring();
+}
+
+void nats_line::stop() noexcept {
+  const std::lock_guard lock{mutex_};
+  stops_ = true;
+  bell_->ring();
+}
+
+// --- the thread
+
+void nats_line::run() {
+  (void)pthread_setname_np(pthread_self(), "atbus-nats");
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = bell_tag}};
+  (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_->descriptor(), &interest);
+  bool lives = true;
+  while (lives) {
+    try {
+      work();
+      lives = goes_on();
+    } catch (const std::bad_alloc&) {
+      links_.clear();  // each node sees its link end
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  disconnect();
+  nats_ReleaseThreadMemory();
+  OPENSSL_thread_stop();
+  // Release: pairs with the load in running(). Whoever sees it sees all that this thread has freed.
+  lines_running.fetch_sub(1, std::memory_order_release);
+}
+
+int nats_line::running() noexcept {
+  return lines_running.load(std::memory_order_acquire);
+}
+
+void nats_line::work() {
+  follow_orders();
+  connect();
+  wait();
+  end_listening();
+  read_news();
+  look_at_clocks();
+  forget_ended();
+}
+
+bool nats_line::goes_on() {
+  const std::lock_guard lock{mutex_};
+  if (!stops_)
+    return true;
+  if (ends_at_ == time{0})
+    ends_at_ = steady_now() + farewell;
+  return !links_.empty() && steady_now() < ends_at_;
+}
+
+// Waits for sockets and news, and handles what the sockets have.
+void nats_line::wait() {
+  time until = steady_now() + 1s;
+  for (const auto& [token, of] : links_)
+    until = std::min(until, of.stream->due_at());
+  if (connection_ == nullptr && connects_at_ != time{0})
+    until = std::min(until, connects_at_);
+  std::array<epoll_event, 64> events;
+  const int count =
+      kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                          std::max(until - steady_now(), time{0}).count());
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (const auto of = links_.find(event.data.u64); of != links_.end()) {
+      of->second.stream->ready(event.events, steady_now());
+      settle(of->first, of->second);
+    }
+  }
+}
+
+void nats_line::end_listening() {
+  for (auto at = listeners_.begin(); at != listeners_.end();) {
+    pollfd hang_up{.fd = at->second.socket.get(), .events = 0, .revents = 0};
+    if (poll(&hang_up, 1, 0) == 1 && (hang_up.revents & POLLHUP) != 0) {
+      unsubscribe(at->second);
+      at = listeners_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+// --- the connection
+
+void nats_line::connect() {
+  if (connection_ != nullptr || (listeners_.empty() && links_.empty()) ||
+      steady_now() < connects_at_)
+    return;
+  natsOptions* made = nullptr;
+  error why{errc::out_of_memory};
+  if (natsOptions_Create(&made) == NATS_OK) {
+    const std::unique_ptr<natsOptions, decltype(&natsOptions_Destroy)> options{
+        made, &natsOptions_Destroy};
+    why = configure_nats(*options, options_, server_, *bell_);
+    if (why) {
+      const natsStatus status = natsConnection_Connect(&connection_, options.get());
+      if (status != NATS_OK)
+        why = {errc::not_connected,
+               server_ + ": no connection to the NATS server: " + last_problem(status)};
+    }
+  }
+  if (why)
+    return connected();
+  connection_ = nullptr;
+  backoff_ = std::clamp(2 * backoff_, backoff_min, backoff_max);
+  connects_at_ = steady_now() + backoff_;
+  lost(why);
+}
+
+void nats_line::connected() {
+  backoff_ = time{0};
+  told_.clear();
+  if (natsConnection_Subscribe(&inboxes_, connection_, (inbox_ + "*").c_str(),
+                               nats_mailbox::on_message, bell_->closure()) != NATS_OK) {
+    disconnect();
+    return lost({errc::not_connected, server_ + ": the NATS server takes no subscription"});
+  }
+  for (auto& [subject, one] : listeners_)
+    subscribe(subject, one);
+  for (auto& [token, of] : links_)
+    of.stream->dial(of.subject, steady_now());
+}
+
+void nats_line::disconnect() {
+  for (auto& [subject, one] : listeners_)
+    unsubscribe(one);
+  if (inboxes_ != nullptr)
+    natsSubscription_Destroy(std::exchange(inboxes_, nullptr));
+  if (connection_ == nullptr)
+    return;
+  if (is_connected())
+    (void)natsConnection_FlushTimeout(connection_, 500);
+  natsConnection_Destroy(std::exchange(connection_, nullptr));
+  bell_->renumber();
+}
+
+bool nats_line::is_connected() const {
+  return connection_ != nullptr && natsConnection_Status(connection_) == NATS_CONN_STATUS_CONNECTED;
+}
+
+// All links end. Who listens is told once.
+void nats_line::lost(const error& why) {
+  for (auto& [token, of] : links_)
+    of.stream->end(why, steady_now());
+  forget_ended();
+  tell_listeners(why.text());
+}
+
+// --- orders
+
+void nats_line::follow_orders() {
+  std::vector<order> all;
+  {
+    const std::lock_guard lock{mutex_};
+    all.swap(orders_);
+  }
+  for (order& one : all) {
+    if (one.note == nullptr)
+      begin_listening(std::move(one));
+    else
+      begin_dialling(std::move(one));
+  }
+}
+
+void nats_line::begin_listening(order wanted) {
+  listener& made = listeners_[wanted.subject];
+  unsubscribe(made);
+  made.socket = std::move(wanted.socket);  // the earlier one's end is an end of file
+  if (connection_ != nullptr)
+    subscribe(wanted.subject, made);
+  else if (const std::string problem = std::exchange(told_, {}); !problem.empty())
+    tell_listeners(problem);
+}
+
+void nats_line::begin_dialling(order wanted) {
+  const auto refuse = [&](const char* text) {
+    wanted.note->set({errc::not_connected, server_ + ": " + text});
+    (void)kernel().shutdown(wanted.socket.get(), SHUT_RDWR);
+  };
+  if (links_.size() >= links_max)
+    return refuse("too many links");
+  if (connection_ == nullptr && steady_now() < connects_at_)
+    return refuse("no connection to the NATS server; it is tried again");
+  if (connection_ != nullptr && !is_connected())
+    return refuse("no connection to the NATS server; it is tried again");
+  carried& made = add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
+  if (connection_ != nullptr)
+    made.stream->dial(made.subject, steady_now());
+}
+
+void nats_line::subscribe(const std::string& subject, listener& to) {
+  if (natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
+                               nats_mailbox::on_message, bell_->closure()) != NATS_OK)
+    to.subscription = nullptr;
+}
+
+void nats_line::unsubscribe(listener& from) {
+  if (from.subscription != nullptr)
+    natsSubscription_Destroy(std::exchange(from.subscription, nullptr));
+}
+
+void nats_line::tell_listeners(const std::string& problem) {
+  if (problem == std::exchange(told_, problem))
+    return;
+  for (const auto& [subject, one] : listeners_)
+    (void)kernel().send(one.socket.get(), problem.data(), problem.size(),
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// --- news
+
+void nats_line::read_news() {
+  const nats_news news = bell_->take();
+  for (const nats_message& message : news.messages)
+    take(*message);
+  if (!news.problem.empty())
+    refused(news.problem);
+  if (news.disconnected) {
+    told_.clear();
+    lost({errc::peer_closed, server_ + ": the connection to the NATS server is lost"});
+  }
+  if (news.closed) {
+    disconnect();
+    connects_at_ = steady_now() + backoff_min;
+  }
+}
+
+void nats_line::take(natsMsg& message) {
+  const std::string_view subject = natsMsg_GetSubject(&message);
+  if (const auto at = listeners_.find(std::string{subject}); at != listeners_.end())
+    return take_opening(message, at->second);
+  if (subject.size() != inbox_.size() + 16 || !subject.starts_with(inbox_))
+    return;
+  const auto token = token_of(subject);
+  const auto of = token ? links_.find(*token) : links_.end();
+  if (of == links_.end())
+    return;
+  if (natsMsg_IsNoResponders(&message))
+    of->second.stream->unheard(steady_now());
+  else
+    (void)of->second.stream->take(bytes_of(message), steady_now());
+  settle(of->first, of->second);
+}
+
+void nats_line::take_opening(natsMsg& message, listener& at) {
+  const auto frame = read_frame(bytes_of(message));
+  if (!frame || frame->kind != carrier_kind::open || !read_opening(frame->body) ||
+      links_.size() >= links_max)
+    return;
+  std::array<int, 2> ends{};
+  if (kernel().socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return;
+  file ours{ends[0]};
+  const file theirs{ends[1]};
+  if (!hand_over(at.socket.get(), theirs))
+    return;  // the node accepts no more for now
+  carried& made = add(std::move(ours), nullptr, {});
+  made.stream->answer(*frame, steady_now());
+}
+
+// A permission is missing: what waits for an answer waits in vain.
+void nats_line::refused(const std::string& problem) {
+  for (auto& [token, of] : links_) {
+    if (of.stream->is_opening())
+      of.stream->end({errc::denied, server_ + ": " + problem}, steady_now());
+  }
+  tell_listeners(server_ + ": " + problem);
+}
+
+// --- links
+
+nats_line::carried& nats_line::add(file socket, std::shared_ptr<link_note> note,
+                                   std::string subject) {
+  const std::uint64_t token = random_number();
+  carried made{.note = std::move(note), .subject = std::move(subject), .stream = nullptr};
+  made.stream = std::make_unique<byte_carrier>(*this, std::move(socket),
+                                               inbox_ + hexadecimal(token), steady_now());
+  carried& kept = links_.emplace(token, std::move(made)).first->second;
+  settle(token, kept);
+  return kept;
+}
+
+// Tells epoll what the link waits for now.
+void nats_line::settle(std::uint64_t token, carried& of) {
+  const auto interest = of.stream->ended() ? std::nullopt : of.stream->interest();
+  const int wanted = interest ? static_cast<int>(*interest) : -1;
+  if (wanted == of.watched)
+    return;
+  epoll_event event{.events = interest.value_or(0), .data = {.u64 = token}};
+  const int operation = wanted < 0 ? EPOLL_CTL_DEL : of.watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
+      wanted >= 0)
+    return of.stream->end({errc::system_error, "can't watch a link's socket", errno}, steady_now());
+  of.watched = wanted;
+}
+
+void nats_line::look_at_clocks() {
+  for (auto& [token, of] : links_) {
+    of.stream->look_at_clock(steady_now());
+    settle(token, of);
+  }
+}
+
+void nats_line::forget_ended() {
+  for (auto at = links_.begin(); at != links_.end();) {
+    carried& of = at->second;
+    if (!of.stream->ended()) {
+      ++at;
+      continue;
+    }
+    settle(at->first, of);
+    if (of.note != nullptr)
+      of.note->set(of.stream->why());
+    at = links_.erase(at);
+  }
+}
+
+bool nats_line::publish(const std::string& subject, const std::string& reply, bytes_view message) {
+  return is_connected() &&
+         natsConnection_PublishRequest(connection_, subject.c_str(), reply.c_str(), message.data(),
+                                       static_cast<int>(message.size())) == NATS_OK;
+}
+
+std::size_t nats_line::message_limit() const {
+  const std::int64_t limit = connection_ != nullptr ? natsConnection_GetMaxPayload(connection_) : 0;
+  return limit > 0 ? static_cast<std::size_t>(limit) : 0;
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,65 @@
+// What libnats tells, from its threads to the carrier's one.
+//
+// libnats may call back after everything was destroyed, so it gets the number of a mailbox, not its address.
+#pragma once
+
+#include <nats/nats.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "system/kernel.h"
+
+namespace atbus::detail {
+
+struct nats_message_freed {
+  void operator()(natsMsg* message) const noexcept { natsMsg_Destroy(message); }
+};
+using nats_message = std::unique_ptr<natsMsg, nats_message_freed>;
+
+struct nats_news {
+  std::vector<nats_message> messages;
+  bool disconnected = false;  // since the last time
+  bool closed = false;        // for good
+  std::string problem;        // the latest one; empty: none
+};
+
+class nats_mailbox {
+ public:
+  // More bytes of messages than this are dropped: somebody floods the subjects.
+  static constexpr std::size_t bytes_max = std::size_t{32} << 20;
+
+  // Null: the kernel has no descriptors.
+  [[nodiscard]] static std::shared_ptr<nats_mailbox> make();
+  ~nats_mailbox();
+
+  [[nodiscard]] int descriptor() const noexcept { return bell_.get(); }
+  // What libnats still says to the earlier number is lost, as is what waits here. For a new connection.
+  void renumber();
+  [[nodiscard]] void* closure() const noexcept { return reinterpret_cast<void*>(number_); }
+  void ring() noexcept;
+  [[nodiscard]] nats_news take();
+
+  // For libnats.
+  static void on_message(natsConnection*, natsSubscription*, natsMsg* message, void* closure);
+  static void on_disconnected(natsConnection*, void* closure);
+  static void on_closed(natsConnection*, void* closure);
+  static void on_error(natsConnection* at, natsSubscription*, natsStatus what, void* closure);
+
+ private:
+  nats_mailbox() = default;
+  [[nodiscard]] static std::shared_ptr<nats_mailbox> find(void* closure);
+
+  file bell_;
+  std::weak_ptr<nats_mailbox> self_;
+  std::uintptr_t number_ = 0;
+  std::mutex mutex_;
+  nats_news news_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace atbus::detail
