@@ -72,6 +72,10 @@ configure() {
   shift
   if [ ! -f "$root/build/$preset/CMakeCache.txt" ]; then
     set -- -D CMAKE_UNITY_BUILD=ON "$@"
+    if ! pkg-config --exists 'libnats >= 3.4'; then
+      say "libnats 3.4 is not here: nats:// addresses are left out"
+      set -- -D ATBUS_BUILD_NATS=OFF "$@"
+    fi
     if ! names_its_compiler "$preset"; then
       compiler=$(find_compiler) || fail "no C++ compiler new enough: GCC 12 or Clang 14 is needed"
       set -- -D "CMAKE_CXX_COMPILER=$compiler" "$@"

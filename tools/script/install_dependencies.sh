@@ -31,8 +31,6 @@ libpcap 1.10|has_library libpcap 1.10|libpcap-dev|recordings of atbus
 nlohmann-json 3.10|has_library nlohmann_json 3.10|nlohmann-json3-dev|JSON of atbus
 libmicrohttpd 0.9.72|has_library libmicrohttpd 0.9.72|libmicrohttpd-dev|status server
 prometheus-cpp 1.0|has_library prometheus-cpp-core 1.0|prometheus-cpp-dev|metrics of the status server
-libnats 3.4|has_library libnats 3.4|libnats-dev|links through NATS servers
-nats-server|has_nats_server|nats-server|tests of links through NATS servers
 jq|has_command jq|jq|reads the JSON of atbus in startup_benchmark_shm.sh
 '
 required_dev='
@@ -45,8 +43,11 @@ git|has_command git|git|lists the files to check
 Spin|has_command spin|spin|model checker
 Doxygen 1.9.4|has_doxygen|doxygen|reference pages
 '
-# Allocators that `atbus bench pool` compares with. It leaves out the ones that are not there.
+# What is left out where it is not there: allocators that `atbus bench pool` compares with, and nats:// addresses.
+# Older systems have no libnats, or one that is too old.
 optional='
+libnats 3.4|has_library libnats 3.4|libnats-dev|links through NATS servers
+nats-server|has_nats_server|nats-server|tests of links through NATS servers
 jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
