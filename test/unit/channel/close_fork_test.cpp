@@ -10,6 +10,7 @@
 #include "child_process.h"
 #include "loop_fixture.h"
 #include "plain_socket.h"
+#include "system/fork_guard.h"
 #include "system/kernel.h"
 #include "unit/channel/connection/connection_fixture.h"
 
@@ -50,8 +51,10 @@ class CloseAndFork : public ::testing::Test {
     std::promise<void> promise;
     const auto has_forked = promise.get_future();
     forker_ = std::thread{[number, promise = std::move(promise)]() mutable {
-      const detail::file any{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-      const detail::file opened{::fcntl(any.get(), F_DUPFD_CLOEXEC, number)};
+      detail::file any{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+      const detail::file opened = any.get() == number
+                                      ? std::move(any)
+                                      : detail::file{::fcntl(any.get(), F_DUPFD_CLOEXEC, number)};
       test::child_process child{[&opened] {
         struct stat about {};
         return ::fstat(opened.get(), &about) == 0 && S_ISCHR(about.st_mode) ? 0 : 1;
@@ -92,6 +95,57 @@ TEST_F(CloseAndFork, OfAConnectionThatIsCutOff) {
   other_end.reset();
   watch(accepted);
   EXPECT_EQ(fork_behind_the_close([&] { set.set->poll(); }), "exit 0");
+}
+
+class guarded_descriptor final : public detail::fork_guard {
+ public:
+  void abandon_in_child() noexcept override { held.reset(); }
+  detail::file held;
+};
+
+TEST_F(CloseAndFork, OfAnyGuardedDescriptor) {
+  std::optional<guarded_descriptor> guarded;
+  {
+    const detail::fork_pause no_fork;
+    guarded.emplace();
+    guarded->held = detail::file{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  }
+  watch(guarded->held.get());
+  EXPECT_EQ(fork_behind_the_close([&] { guarded->held.reset(); }), "exit 0");
+  const detail::fork_pause no_fork;
+  guarded.reset();
+}
+
+// Offers a lane of no use, and tells the number of its segment's descriptor.
+class offering_exchange final : public detail::lane_exchange {
+ public:
+  explicit offering_exchange(std::function<void(int)> offered = {})
+      : offered_(std::move(offered)) {}
+  result<ends> offer_lane(std::uint64_t) noexcept override {
+    ends made{0, detail::file{::open("/dev/null", O_RDONLY | O_CLOEXEC)},
+              detail::file{::open("/dev/null", O_RDONLY | O_CLOEXEC)}};
+    if (offered_)
+      offered_(made.segment.get());
+    return made;
+  }
+  error take_lane(std::uint64_t, ends) noexcept override { return errc::no_free_lane; }
+  void give_up(std::uint64_t, const error&) noexcept override {}
+
+ private:
+  std::function<void(int)> offered_;
+};
+
+TEST_F(CloseAndFork, OfALaneThatWasOffered) {
+  offering_exchange of_acceptor{[](int segment) { watch(segment); }};
+  offering_exchange of_dialler;
+  recorded_set acceptor{{.lanes = &of_acceptor}};
+  recorded_set dialler{{.lanes = &of_dialler}};
+  dialler.connect(acceptor.listen(fresh_unix_address()));
+  EXPECT_EQ(fork_behind_the_close([&] {
+              (void)turn_until({&acceptor, &dialler},
+                               [&] { return acceptor.opens == 1 && dialler.opens == 1; });
+            }),
+            "exit 0");
 }
 
 // Lanes of no use. When one is taken, another thread forks.
