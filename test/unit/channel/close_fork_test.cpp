@@ -1,11 +1,13 @@
 // The number of a descriptor is free for other threads before its close has returned. A child that is forked
 // then inherits what another thread has opened under that number.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <future>
 
+#include "atbus/inspect.hpp"
 #include "channel/handover/lane_pairing.h"
 #include "child_process.h"
 #include "loop_fixture.h"
@@ -194,6 +196,73 @@ TEST(ForkWhileLanesArePaired, LeavesTheChildNoneOfTheirDescriptors) {
   ASSERT_TRUE(
       turn_until({&acceptor, &dialler}, [&] { return acceptor.opens == 1 && dialler.opens == 1; }));
   EXPECT_EQ(of_dialler.end_of_child(), "exit 0");
+}
+
+// Another thread forks while a name is removed from its directory, which is open meanwhile.
+class RemoveAndFork : public ::testing::Test {
+ protected:
+  RemoveAndFork() {
+    detail::kernel().unlinkat = [](int directory, const char* name, int flags) {
+      if (std::exchange(armed_, false))
+        fork_elsewhere(directory);
+      return saved_.unlinkat(directory, name, flags);
+    };
+  }
+  ~RemoveAndFork() override { detail::kernel() = saved_; }
+
+  // "exit 0" if the child did not have the directory.
+  static std::string fork_in(const std::function<void()>& call) {
+    end_of_child_ = "no name was removed";
+    armed_ = true;
+    call();
+    if (forker_.joinable())
+      forker_.join();
+    return end_of_child_;
+  }
+
+ private:
+  static void fork_elsewhere(int directory) {
+    std::promise<void> promise;
+    const auto has_forked = promise.get_future();
+    forker_ = std::thread{[directory, promise = std::move(promise)]() mutable {
+      test::child_process child{[=] {
+        struct stat about {};
+        return ::fstat(directory, &about) != 0 || !S_ISDIR(about.st_mode) ? 0 : 1;
+      }};
+      promise.set_value();
+      end_of_child_ = child.wait_end();
+    }};
+    (void)has_forked.wait_for(
+        100ms);  // a fork that has to wait goes on when the directory is closed
+  }
+
+  inline static const detail::kernel_calls saved_ = detail::kernel();
+  inline static bool armed_ = false;
+  inline static std::thread forker_;
+  inline static std::string end_of_child_;
+};
+
+TEST_F(RemoveAndFork, OfAReceiverThatIsRemoved) {
+  auto inbox = receiver::open("shm://fork-in-remove-" + std::to_string(getpid()));
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  EXPECT_EQ(fork_in([&] { EXPECT_TRUE(inbox->remove()); }), "exit 0");
+}
+
+TEST_F(RemoveAndFork, OfASegmentThatIsCleaned) {
+  const std::string name = "fork-in-clean-" + std::to_string(getpid());
+  test::child_process left{[&] {
+    auto inbox = receiver::open("shm://" + name);
+    test::require(static_cast<bool>(inbox), "a receiver");
+    raise(SIGKILL);
+    return 0;
+  }};
+  ASSERT_EQ(left.wait_end(), "signal 9");
+  EXPECT_EQ(fork_in([&] {
+              const auto done = clean_segment(name);
+              ASSERT_TRUE(done) << done.error().text();
+              EXPECT_EQ(done->outcome, clean_outcome::removed);
+            }),
+            "exit 0");
 }
 
 TEST_F(CloseAndFork, OfABindingOnALoop) {
