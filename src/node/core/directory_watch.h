@@ -16,7 +16,7 @@
 #include "node/core/event_queue.h"
 #include "node/core/peer_retention.h"
 #include "node/core/peer_table.h"
-#include "system/kernel.h"
+#include "system/guarded_file.h"
 
 namespace atbus::detail {
 
@@ -72,8 +72,8 @@ class directory_watch {
   std::string problem_;         // that was logged last
   bool looking_ = false;
   bool announced_ = false;
-  file other_looked_;  // an eventfd: changes_ has what another node's look has brought
-  file readable_;      // an epoll instance: both that and the directory's descriptor
+  guarded_file other_looked_;  // an eventfd: changes_ has what another node's look has brought
+  guarded_file readable_;      // an epoll instance: both that and the directory's descriptor
   std::chrono::nanoseconds next_glance_{0};
 };
 
