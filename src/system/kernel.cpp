@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "system/fork_guard.h"
+
 namespace atbus::detail {
 namespace {
 
@@ -121,6 +123,12 @@ struct flock one_byte(short type, std::uint64_t byte) noexcept {
 
 kernel_calls& kernel() noexcept {
   return table;
+}
+
+void file::close() noexcept {
+  const fork_pause no_fork;
+  kernel().close(fd_);
+  fd_ = -1;
 }
 
 lock_state try_lock_byte(int fd, std::uint64_t byte) noexcept {

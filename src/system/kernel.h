@@ -80,7 +80,8 @@ ATBUS_API kernel_calls& kernel() noexcept;
   return code == ENOBUFS || code == ENOMEM;
 }
 
-// A descriptor with one owner.
+// A descriptor with one owner. It is closed inside a fork_pause: fork copies the table of descriptors before
+// the memory, so else a child could have the descriptor without an owner, or another thread's in its place.
 class file {
  public:
   file() = default;
@@ -106,11 +107,12 @@ class file {
   }
   void reset() noexcept {
     if (fd_ >= 0)
-      kernel().close(fd_);
-    fd_ = -1;
+      close();
   }
 
  private:
+  void close() noexcept;
+
   int fd_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include "atbus/inspect.hpp"
 #include "channel/shm/doorbell.h"
 #include "channel/shm/segment_view.h"
+#include "system/fork_guard.h"
 
 namespace atbus {
 namespace detail {
@@ -239,7 +240,9 @@ clean_report clean_bells(const segment_name& name, int directory, bool dry_run) 
   return dead ? removed(name, directory, files) : left_alone(name, clean_outcome::held, alive);
 }
 
+// It locks what it cleans: a child that kept the locks would make the name look like that of a living process.
 result<clean_report> clean(const segment_name& name, const clean_options& options) {
+  const fork_pause no_fork;
   auto directory = open_directory(name);
   if (!directory)
     return directory.error();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "channel/shm/lane_stats.h"
+#include "system/fork_guard.h"
 #include "system/random.h"
 #include "system/wait_deadline.h"
 
@@ -270,6 +271,7 @@ void receiver_state::destroy() noexcept {
 error receiver_state::remove() {
   if (auto s = usable(); !s)
     return s;
+  const fork_pause no_fork;
   return retire_segment(segment_);
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "channel/shm/channel_address.h"
+#include "system/fork_guard.h"
 
 namespace atbus::detail {
 namespace {
@@ -116,6 +117,7 @@ process_note note_of(const open_record& note) {
 }
 
 result<std::vector<std::string>> names_in(const std::string& directory, std::string_view prefix) {
+  const fork_pause no_fork;
   const std::unique_ptr<DIR, int (*)(DIR*)> open{opendir(directory.c_str()), closedir};
   if (!open) {
     return error{errno == ENOENT ? errc::not_found : errc::system_error,

@@ -10,26 +10,40 @@
 #include <utility>
 
 #include "core/error_text.h"
+#include "system/fork_guard.h"
 
 namespace atbus::detail {
 
-struct dns_lookup::request {
+struct dns_lookup::request final : fork_guard {
   uv_loop_t loop{};
   uv_getaddrinfo_t asked{};
   std::string text;  // the address
   std::vector<socket_address> found;
   int code = 0;
   bool done = false;
+  bool forked = false;
   request* next_orphan = nullptr;
 
   // Runs ready callbacks. True: libuv has finished.
   bool run() noexcept { return uv_run(&loop, UV_RUN_NOWAIT) == 0; }
+
+  // The worker thread does not exist in the child: what it uses is neither run nor freed there. libuv's own means
+  // for a child take memory.
+  void abandon_in_child() noexcept override {
+    if (std::exchange(forked, true) || loop.backend_fd < 0)
+      return;
+    for (const int one : {loop.backend_fd, loop.async_io_watcher.fd, loop.async_wfd,
+                          loop.signal_pipefd[0], loop.signal_pipefd[1]}) {
+      if (one >= 0)
+        (void)kernel().close(one);
+    }
+  }
 };
 
 // Requests whose lookup was destroyed while a worker thread still used them. They are freed when a later
 // lookup ends, or at the end of the process.
 struct dns_lookup::orphans {
-  std::mutex mutex;
+  std::mutex mutex;  // locked only inside a fork_pause: no child inherits it locked
   dns_lookup::request* first = nullptr;
 };
 
@@ -39,6 +53,7 @@ dns_lookup::orphans& dns_lookup::orphaned() {
 }
 
 result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, std::uint16_t port) {
+  const fork_pause no_fork;
   (void)orphaned();  // here, where it may fail
   std::unique_ptr<dns_lookup> lookup{new dns_lookup};
   auto made = std::make_unique<request>();
@@ -86,13 +101,14 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
 dns_lookup::~dns_lookup() {
   if (request_ == nullptr)
     return;
+  const fork_pause no_fork;
   orphans& kept = orphaned();
   const std::lock_guard lock{kept.mutex};
   uv_cancel(reinterpret_cast<uv_req_t*>(&request_->asked));
   request_->next_orphan = std::exchange(kept.first, request_);
   for (request** at = &kept.first; *at != nullptr;) {
     request* const left = *at;
-    if (!left->run()) {
+    if (left->forked || !left->run()) {
       at = &left->next_orphan;
       continue;
     }
@@ -125,8 +141,7 @@ bool dns_lookup::poll(std::vector<socket_address>& found, error& why) noexcept {
 }
 
 void dns_lookup::abandon() noexcept {
-  // The worker thread does not exist in the child. Neither run nor free what it uses.
-  request_ = nullptr;
+  request_ = nullptr;  // it has given up itself
 }
 
 }  // namespace atbus::detail

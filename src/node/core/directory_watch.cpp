@@ -115,8 +115,9 @@ void directory_watch::watch_descriptor() {
   const int descriptor = directory_->descriptor();
   if (descriptor < 0)
     return;
-  readable_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
-  other_looked_ = file{kernel().eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  readable_ = guarded_file::make([] { return kernel().epoll_create(EPOLL_CLOEXEC); });
+  other_looked_ =
+      guarded_file::make([] { return kernel().eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   epoll_event interest{.events = EPOLLIN, .data = {}};
   int code = 0;
   for (const int one : {descriptor, other_looked_.get()}) {

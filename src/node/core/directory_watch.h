@@ -16,7 +16,7 @@
 #include "node/core/event_queue.h"
 #include "node/core/peer_retention.h"
 #include "node/core/peer_table.h"
-#include "system/kernel.h"
+#include "system/guarded_file.h"
 
 namespace atbus::detail {
 
@@ -82,8 +82,8 @@ class directory_watch {
   // What was announced last.
   std::vector<std::string> addresses_;
   std::vector<std::string> services_;
-  file other_looked_;  // an eventfd: changes_ has what another node's look has brought
-  file readable_;      // an epoll instance: both that and the directory's descriptor
+  guarded_file other_looked_;  // an eventfd: changes_ has what another node's look has brought
+  guarded_file readable_;      // an epoll instance: both that and the directory's descriptor
   std::chrono::nanoseconds next_glance_{0};
 };
 

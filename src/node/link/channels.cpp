@@ -20,7 +20,7 @@ error cant_watch(const address& at, int code) {
 channels::channels(const channels_options& options)
     : lanes_(options.lanes),
       streams_(options.streams, &lanes_),
-      epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {}
+      epoll_(guarded_file::make([] { return kernel().epoll_create(EPOLL_CLOEXEC); })) {}
 
 void channels::start(const node_instance& self, link_events& events) {
   streams_.start(self, events);

@@ -5,6 +5,7 @@
 
 #include "node/link/lane_transport.h"
 #include "node/link/stream_transport.h"
+#include "system/guarded_file.h"
 
 namespace atbus::detail {
 
@@ -46,7 +47,7 @@ class channels final : public transport {
 
   lane_transport lanes_;
   stream_transport streams_;
-  file epoll_;             // watches both
+  guarded_file epoll_;     // watches both
   int epoll_failure_ = 0;  // errno
   bool lanes_first_ = false;
   bool polling_ = false;

@@ -28,7 +28,8 @@ std::string private_prefix(bus_id id) {
 }  // namespace
 
 lane_transport::lane_transport(lane_transport_options options)
-    : options_(std::move(options)), epoll_(kernel().epoll_create(EPOLL_CLOEXEC)) {
+    : options_(std::move(options)),
+      epoll_(guarded_file::make([] { return kernel().epoll_create(EPOLL_CLOEXEC); })) {
   if (options_.message_limit == 0)
     options_.message_limit = build_settings::message_limit + message_head_size;
   options_.message_limit = std::max(options_.message_limit, least_message_limit);

@@ -32,7 +32,7 @@
 #include "channel/handover/lane_pairing.h"
 #include "node/link/link.h"
 #include "node/link/pairing_record.h"
-#include "system/kernel.h"
+#include "system/guarded_file.h"
 
 namespace atbus::detail {
 
@@ -142,7 +142,7 @@ class lane_transport final : public transport, public lane_exchange {
   lane_transport_options options_;
   node_instance self_;
   link_events* events_ = nullptr;
-  file epoll_;
+  guarded_file epoll_;
   std::vector<std::unique_ptr<inbox>> inboxes_;
   std::vector<std::unique_ptr<lane_link>> links_;
   // Each of these has room for all links, so that a link joins it without memory.

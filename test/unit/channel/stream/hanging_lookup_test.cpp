@@ -10,6 +10,8 @@
 #include "atbus/connection.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
+#include "child_process.h"
+#include "scratch_directory.h"
 #include "shared_memory.h"
 #include "test.h"
 #include "unit/channel/socket_channel/full_listener.h"
@@ -125,6 +127,23 @@ TEST(HangingLookup, OfASenderThatDialsAgainDoesNotEndIt) {
     inbox->poll([&](bytes_view m) { got = as_text(m); });
   }
   EXPECT_EQ(got, "in the end");
+}
+
+// Of the lookup that runs, and of one that was given up.
+TEST(HangingLookup, LeavesAForkedChildNoneOfItsDescriptors) {
+  const sender_options patient{.connect_timeout = 1h, .reconnect_min = 1h, .reconnect_max = 1h};
+  { (void)sender::open("dns://localhost:1", patient); }  // libuv keeps some for the process
+  const auto before = test::open_descriptors();
+  silent_name_server silent;
+  {
+    auto given_up = sender::open("dns://localhost:1", patient);
+    ASSERT_TRUE(given_up) << given_up.error().text();
+    ASSERT_TRUE(silent_name_server::wait_asked());
+  }
+  auto out = sender::open("dns://localhost:1", patient);
+  ASSERT_TRUE(out) << out.error().text();
+  test::child_process child{[&] { return test::open_descriptors() <= before ? 0 : 1; }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
 }
 
 TEST(HangingLookup, OfASenderThatDialsOnceEndsIt) {
