@@ -111,7 +111,7 @@ class file {
   }
 
  private:
-  void close() noexcept;
+  ATBUS_API void close() noexcept;
 
   int fd_ = -1;
 };

@@ -6,6 +6,7 @@
 #include "channel/lane_handles.h"
 #include "lane_party.h"
 #include "node/link/pairing_record.h"
+#include "system/fork_guard.h"
 #include "unit/node/link/link_fixture.h"
 
 namespace atbus::detail {
@@ -20,6 +21,7 @@ struct offering {
 // An inbox as it should be.
 struct good_inbox {
   explicit good_inbox(std::uint32_t lanes = 2) {
+    const fork_pause no_fork;
     auto made = make_handed_receiver(
         "party", {.lanes = lanes, .lane_size = 64 * 1024, .message_limit = 4096});
     EXPECT_TRUE(made) << made.error().text();
@@ -272,8 +274,11 @@ class LanePairOpen : public LanePair {
     auto whole = adopt_segment(file{fcntl(party->segment.get(), F_DUPFD_CLOEXEC, 0)}, "theirs");
     ASSERT_TRUE(whole) << whole.error().text();
     theirs.emplace(std::move(*whole));
-    auto made = make_handed_sender(std::move(party->segment), std::move(party->bell), "theirs",
-                                   party->lanes[0], {});
+    auto made = [&] {
+      const fork_pause no_fork;
+      return make_handed_sender(std::move(party->segment), std::move(party->bell), "theirs",
+                                party->lanes[0], {});
+    }();
     ASSERT_TRUE(made) << made.error().text();
     out.emplace(lane_handles::to_sender(*made));
     ASSERT_TRUE((*made)->start());

@@ -7,6 +7,7 @@
 #include "channel/lane_handles.h"
 #include "channel/shm/doorbell.h"
 #include "shared_memory.h"
+#include "system/fork_guard.h"
 #include "test.h"
 
 namespace atbus::detail {
@@ -80,8 +81,11 @@ TEST_F(BellServer, UsesThePlacesOfEndedConnectionsAgain) {
 }
 
 TEST(HandedLanes, GiveBackTheMemoryOfALaneThatNobodyTakes) {
-  auto made =
-      make_handed_receiver("handed", {.lanes = 2, .lane_size = 64 * 1024, .message_limit = 4096});
+  auto made = [] {
+    const fork_pause no_fork;
+    return make_handed_receiver("handed",
+                                {.lanes = 2, .lane_size = 64 * 1024, .message_limit = 4096});
+  }();
   ASSERT_TRUE(made) << made.error().text();
   receiver in = lane_handles::to_receiver(*made);
   receiver_state& state = lane_handles::state_of(in);
