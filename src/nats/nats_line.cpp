@@ -208,7 +208,8 @@ void nats_line::wait() {
   time until = steady_now() + 1s;
   for (const auto& [token, of] : links_)
     until = std::min(until, of.stream->due_at());
-  if (connection_ == nullptr && connects_at_ != time{0})
+  const bool is_wanted = !listeners_.empty() || !links_.empty();
+  if (connection_ == nullptr && is_wanted && connects_at_ != time{0})
     until = std::min(until, connects_at_);
   std::array<epoll_event, 64> events;
   const int count =

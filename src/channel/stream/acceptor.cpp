@@ -65,7 +65,7 @@ error acceptor::carrier_says(const std::string& text, int code) noexcept {
     return error_at(errc::not_found, address(), text);
   if (code != EPIPE)
     return refused(code);
-  rest({});  // for ever
+  rest(std::chrono::nanoseconds::max());
   return error_at(errc::closed, address(), "the carrier has ended: nothing comes here any more");
 }
 

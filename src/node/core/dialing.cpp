@@ -96,7 +96,8 @@ void dialing::dial_offered(peer& of, const std::vector<std::string>& addresses, 
                            const std::function<bool(const address&)>& is_useful) {
   for (const std::string& text : addresses) {
     const result<address> to = address::parse(text);
-    if (!to || !is_useful(*to))
+    // Who offers a NATS server would choose which one is shown this program's user or certificate.
+    if (!to || to->kind() == address_kind::nats || !is_useful(*to))
       continue;
     const auto known = [&](const dial& one) { return one.to == to.value(); };
     if (&of == parent_.last && std::ranges::any_of(parent_.dials, known))

@@ -23,14 +23,15 @@ void directory_watch::close() noexcept {
   withdraw();
   directory_->unwatch(watch_);
   if (readable_)
-    node_.on.channels.unwatch(readable_.get());
+    node_.on.channels.unwatch_descriptor(readable_.get());
   readable_.reset();
   other_looked_.reset();
   directory_.reset();
 }
 
 void directory_watch::withdraw() noexcept {
-  if (directory_ == nullptr || !std::exchange(announced_, false))
+  // In a forked child, the node that was announced is its parent's.
+  if (directory_ == nullptr || !std::exchange(announced_, false) || forks_so_far() != forks_before_)
     return;
   try {
     (void)directory_->withdraw(node_.self.id);
@@ -125,7 +126,7 @@ void directory_watch::watch_descriptor() {
       code = errno;
   }
   if (code == 0)
-    code = node_.on.channels.watch(readable_.get());
+    code = node_.on.channels.watch_descriptor(readable_.get());
   if (code == 0)
     return;
   readable_.reset();

@@ -79,6 +79,7 @@ class directory_watch {
   std::string problem_;         // that was logged last
   bool looking_ = false;
   bool announced_ = false;
+  const std::uint64_t forks_before_ = forks_so_far();
   // What was announced last.
   std::vector<std::string> addresses_;
   std::vector<std::string> services_;

@@ -33,13 +33,13 @@ void channels::start(const node_instance& self, link_events& events) {
   }
 }
 
-int channels::watch(int descriptor) {
+int channels::watch_descriptor(int descriptor) {
   epoll_event interest{.events = EPOLLIN, .data = {}};
   const bool done = kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &interest) == 0;
   return done ? 0 : errno;
 }
 
-void channels::unwatch(int descriptor) noexcept {
+void channels::unwatch_descriptor(int descriptor) noexcept {
   epoll_event none{};
   (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, &none);
 }

@@ -35,8 +35,8 @@ class channels final : public transport {
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept override;
-  int watch(int descriptor) override;
-  void unwatch(int descriptor) noexcept override;
+  int watch_descriptor(int descriptor) override;
+  void unwatch_descriptor(int descriptor) noexcept override;
   [[nodiscard]] std::uint64_t tls_failed() const noexcept override { return streams_.tls_failed(); }
   [[nodiscard]] stranger_stats strangers() const noexcept override { return streams_.strangers(); }
   [[nodiscard]] bool has_lanes() const noexcept override { return lanes_.has_lanes(); }

@@ -234,8 +234,8 @@ class transport {
   [[nodiscard]] virtual std::chrono::nanoseconds longest_sleep() const noexcept = 0;
   // Sleeps end while that descriptor is readable, too, until it is closed or unwatch(). It stays the caller's.
   // Returns errno; 0: done. What is not of this machine has no such sleep.
-  virtual int watch(int /*descriptor*/) { return 0; }
-  virtual void unwatch(int /*descriptor*/) noexcept {}
+  virtual int watch_descriptor(int /*descriptor*/) { return 0; }
+  virtual void unwatch_descriptor(int /*descriptor*/) noexcept {}
   // Whether messages come through lanes, where has_messages() sees them without a call of the kernel. A
   // prepared sleep costs there a barrier on every core, and a ring of whoever sends.
   [[nodiscard]] virtual bool has_lanes() const noexcept { return false; }

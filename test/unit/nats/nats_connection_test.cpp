@@ -1,4 +1,6 @@
 // Connections without nodes: what they have written is out of their hands, so the carriers hold it.
+#include <ctime>
+
 #include "atbus/connection.hpp"
 #include "nats_party.h"
 
@@ -56,6 +58,22 @@ TEST_F(NatsConnections, HoldLittleOfWhatNobodyReadsAndLoseNothingOfIt) {
     out->poll();
   }
   EXPECT_EQ(got_, taken);
+}
+
+TEST_F(NatsConnections, CostNoTimeWhileNothingIsWanted) {
+  {
+    node one{1, with_carrier(make_carrier())};
+    ASSERT_TRUE(one.connect(2, "nats://127.0.0.1:1/nobody"));
+    for (const auto limit = now() + 300ms; now() < limit;) {
+      one.poll();
+      std::this_thread::sleep_for(1ms);
+    }
+    ASSERT_TRUE(one.disconnect(2));
+    one.poll();
+    const std::clock_t before = std::clock();
+    std::this_thread::sleep_for(1s);
+    EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
+  }
 }
 
 }  // namespace

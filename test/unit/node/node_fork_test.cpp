@@ -19,8 +19,14 @@ class watchable_directory final : public directory {
   watch_id watch(std::function<void(bus_id)>) override { return 1; }
   void unwatch(watch_id) override {}
   error announce(const directory_record&) override { return {}; }
+  error withdraw(bus_id) override {
+    ++withdrawals;
+    return {};
+  }
   int descriptor() const noexcept override { return changed_.get(); }
   error poll() override { return {}; }
+
+  int withdrawals = 0;
 
  private:
   detail::file changed_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -45,6 +51,20 @@ TEST(NodeFork, LeavesTheChildNoDescriptorThatWatchesTheDirectory) {
   node one{1, node_options{}.directory(nodes).report_directory("")};
   ASSERT_GT(test::open_descriptors(), before);
   EXPECT_EQ(end_of_a_child_that_has_at_most(before), "exit 0");
+}
+
+// It is the parent that is announced.
+TEST(NodeFork, WithdrawsNothingInTheChild) {
+  const auto nodes = std::make_shared<watchable_directory>();
+  node one{1, node_options{}.directory(nodes).report_directory("")};
+  ASSERT_TRUE(one.listen("mem://node-fork-directory-test"));
+  test::child_process child{[&] {
+    one.close();
+    return nodes->withdrawals;
+  }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
+  one.close();
+  EXPECT_EQ(nodes->withdrawals, 1);
 }
 
 }  // namespace
