@@ -217,7 +217,8 @@ void nats_line::wait() {
                           std::max(until - steady_now(), time{0}).count());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (const auto of = links_.find(event.data.u64); of != links_.end()) {
+    const std::uint64_t token = event.data.u64;  // packed: nothing may refer to it
+    if (const auto of = links_.find(token); of != links_.end()) {
       of->second.stream->ready(event.events, steady_now());
       settle(of->first, of->second);
     }
