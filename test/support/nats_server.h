@@ -42,12 +42,12 @@ class nats_server {
     }};
     const socket_address to = socket_address::parse(reserved_.address());
     bool answers = false;
-    for (int i = 0; i != 1000 && !answers; ++i) {
+    for (const auto deadline = now() + patience; !answers && now() < deadline;) {
       const int fd = ::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
       answers = ::connect(fd, to.get(), to.size) == 0;
       ::close(fd);
       if (!answers)
-        std::this_thread::sleep_for(10ms);
+        std::this_thread::sleep_for(10ms);  // another program's start has no event to wait for
     }
     ASSERT_TRUE(answers) << "nats-server does not listen: " << said();
   }
