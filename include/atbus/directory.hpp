@@ -40,7 +40,7 @@ enum class tree_place : std::uint8_t {
 
 /// What a directory knows of one node.
 struct directory_record {
-  /// Of whom.
+  /// The node's id.
   bus_id id{};
   /// Where the node listens. All of them are tried.
   std::vector<std::string> addresses{};

@@ -250,7 +250,8 @@ class ATBUS_API node {
   /// (there is no directory, or it can't be told, as nodes.toml), closed; another error of the directory:
   /// then it hears of the service when it works again.
   error offer(std::string_view name);
-  /// Takes that back. What was sent here stays. Errors: not_found, closed.
+  /// Offers it no longer. What was sent here stays. Errors: not_found, closed; another error of the
+  /// directory: then it hears of that when it works again.
   error withdraw(std::string_view name);
   /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
   /// and message_deadline. It holds whether the node is connected or not, until the next call.

@@ -5,7 +5,7 @@
 /// ```cpp
 /// node.offer("chat");                                     // in each server of that kind
 ///
-/// atbus::service chat{node, "chat"};                      // in who uses it
+/// atbus::service chat{node, "chat"};                      // in a client
 /// node.send(chat.for_key(player), kJoin, text);           // always the same server for a player
 /// node.request(chat.least_busy(), kQuery, text, 1s, ...);
 /// for (const atbus::bus_id one : chat.members())          // all
@@ -15,7 +15,7 @@
 /// Who offers what is known from the node's directory (node_options::directory). Members come and go
 /// with it; a change is seen at the next call after the node's poll. Without a member, and without a
 /// directory, the functions return bus id 0, which send and request refuse with no_route. What was
-/// sent to a member has an outcome as ever: it goes nowhere else if that member goes.
+/// sent to a member has one outcome: it goes nowhere else if that member goes.
 ///
 /// Ownership: a service refers to its node and may outlive it; then it has no members. Threads: the
 /// node's. Errors: all functions may throw std::bad_alloc.
@@ -57,7 +57,7 @@ class ATBUS_API service {
   [[nodiscard]] bus_id least_busy();
   /// The member that this key belongs to: the same for all nodes that know the same members. If one
   /// goes, its keys alone move; if one comes, it takes its share of each other's. Keys need no good
-  /// distribution. Takes 128 KiB for as long as the service exists, and 1.5 ns for each member when a
+  /// distribution. From the first key on it takes 128 KiB, and 1.5 ns for each member when a
   /// key's slot (one of 65,536) is used the first time after a change.
   [[nodiscard]] bus_id for_key(std::uint64_t key);
   /// The same for a text.

@@ -295,7 +295,7 @@ bool nats_line::is_connected() const {
   return connection_ != nullptr && natsConnection_Status(connection_) == NATS_CONN_STATUS_CONNECTED;
 }
 
-// All links end. Who listens is told once.
+// All links end. Each listener is told once.
 void nats_line::lost(const error& why) {
   for (auto& [token, of] : links_)
     of.stream->end(why, steady_now());

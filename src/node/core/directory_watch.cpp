@@ -48,9 +48,13 @@ tree_place directory_watch::place() const {
 }
 
 error directory_watch::tell() {
+  // A node that leaves is not to be dialled; in a forked child, the node that is known is its parent's.
+  if (node_.leaving || forks_so_far() != forks_before_)
+    return {};
   error bad = directory_->announce(
       {.id = node_.self.id, .addresses = addresses_, .services = services_, .place = place()});
   announced_ = announced_ || bad != errc::not_supported;
+  owes_announcement_ = !bad && bad != errc::not_supported;
   return bad;
 }
 
@@ -130,6 +134,7 @@ void directory_watch::watch_descriptor() {
   if (code == 0)
     return;
   readable_.reset();
+  other_looked_.reset();
   events_.log(
       error{errc::system_error, "changes of the directory are seen every 2 s only", code}.text());
 }
@@ -162,6 +167,8 @@ void directory_watch::look() {
     problem_ = problem;
     events_.log(now ? "the directory is in use again" : problem);
   }
+  if (now && owes_announcement_)
+    (void)tell();
   for (; !changes_.empty(); changes_.pop_front()) {
     peer* const of = peers_.find(changes_.front());
     if (of == nullptr)

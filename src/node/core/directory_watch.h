@@ -33,7 +33,7 @@ class directory_watch {
   void open();
   // Tells the directory where this node listens.
   void announce(const std::vector<std::string>& addresses);
-  // Takes that back. Idempotent.
+  // Withdraws the record. Idempotent.
   void withdraw() noexcept;
   // Tells the directory of a service that this node offers, or offers no longer.
   error offer(std::string_view service);
@@ -79,6 +79,7 @@ class directory_watch {
   std::string problem_;         // that was logged last
   bool looking_ = false;
   bool announced_ = false;
+  bool owes_announcement_ = false;  // it failed, and is repeated once the directory works
   const std::uint64_t forks_before_ = forks_so_far();
   // What was announced last.
   std::vector<std::string> addresses_;

@@ -82,7 +82,7 @@ class node_core final : private link_events {
   error set_tokens(const std::vector<std::string>& secrets);
   error offer(std::string_view service);
   error withdraw(std::string_view service);
-  // For who chooses among nodes. Null: there is none.
+  // For `service`. Null: there is none.
   [[nodiscard]] std::shared_ptr<atbus::directory> directory() const { return directory_.used(); }
   // Outlives this object, and becomes false when it is closed.
   [[nodiscard]] std::shared_ptr<const bool> is_open() const noexcept { return open_; }

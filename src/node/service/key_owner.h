@@ -8,6 +8,7 @@
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,13 +23,18 @@ namespace atbus::detail {
 class key_owner {
  public:
   static constexpr unsigned slot_bits = 16;
-  // More are not chosen from.
   static constexpr std::size_t members_max = std::numeric_limits<std::uint16_t>::max();
 
+  // `most`: members beyond that are not chosen from.
+  explicit key_owner(std::size_t most = members_max) : most_(std::min(most, members_max)) {}
+
+  // The same members change nothing.
   void set_members(std::vector<bus_id> members) {
+    if (members.size() > most_)
+      members.resize(most_);
+    if (members == members_)
+      return;
     members_ = std::move(members);
-    if (members_.size() > members_max)
-      members_.resize(members_max);
     owners_.clear();
   }
 
@@ -76,6 +82,7 @@ class key_owner {
     return static_cast<std::uint16_t>(best);
   }
 
+  std::size_t most_;
   std::vector<bus_id> members_;
   std::vector<std::uint16_t> owners_;  // by slot; empty: none is known yet
 };

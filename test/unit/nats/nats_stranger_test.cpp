@@ -152,6 +152,7 @@ TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
   ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
   ASSERT_TRUE(reaches(a, b, "first"));
   const std::size_t before = open_descriptors();
+  std::size_t most = before;
   for (int i = 0; i != 2000; ++i) {
     detail::byte_buffer opening;
     detail::write_head(detail::carrier_kind::open, 0, opening);
@@ -162,8 +163,9 @@ TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
     stranger.say("fleet.b", opening);
     a.self.poll();
     b.self.poll();
-    ASSERT_LT(open_descriptors(), before + 4096);
+    most = std::max(most, open_descriptors());
   }
+  EXPECT_LT(most, before + 1000) << "two for each of what has been opened and not closed";
   EXPECT_TRUE(reaches(a, b, "still here"));
   EXPECT_EQ(a.self.stats().links_lost, 0U);
   nats_side c{3, with_carrier(make_carrier())};
@@ -231,7 +233,7 @@ TEST_F(NatsStrangers, ALinkEndsSoonAfterTheProcessAtTheOtherEndWasKilled) {
 TEST_F(NatsStrangers, ALinkComesBackAfterTheProcessAtTheOtherEndStoodStill) {
   const nats_server server;
   child_process other = echo_at(server.address("fleet.b"));
-  nats_side a{1, with_carrier(make_carrier())};
+  nats_side a{1, with_carrier(make_carrier()).ping_interval(60s)};  // which notice nothing
   ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
   ASSERT_TRUE(a.self.send(2, 1, "0"));
   ASSERT_TRUE(until({&a}, [&] { return a.received.size() == 1; }));

@@ -31,6 +31,8 @@ class common_directory final : public directory {
   error announce(const directory_record& record) override {
     if (!is_told)
       return {errc::not_supported, "it takes nothing"};
+    if (is_lost)
+      return {errc::not_connected, "it is away"};
     table_.put(record);
     return {};
   }
@@ -44,6 +46,7 @@ class common_directory final : public directory {
   }
 
   bool is_told = true;
+  bool is_lost = false;
   int questions = 0;
 
  private:
@@ -243,6 +246,30 @@ TEST_F(Services, HaveNamesAndANumberThatAreChecked) {
   one.close();
   EXPECT_EQ(one.offer("chat"), errc::closed);
   EXPECT_EQ(one.withdraw("chat"), errc::closed);
+}
+
+TEST_F(Services, AreToldToADirectoryThatWorksAgain) {
+  party server{net, 2, options()};
+  nodes->is_lost = true;
+  EXPECT_EQ(server.node.user().offer("chat"), errc::not_connected);
+  let_hear();
+  EXPECT_TRUE(chat.members().empty());
+  nodes->is_lost = false;
+  let_hear();
+  let_hear();
+  EXPECT_EQ(chat.members(), (std::vector<bus_id>{2}));
+}
+
+TEST_F(Services, OfANodeThatLeavesAreNotToldAgain) {
+  begin(2);
+  node& server = servers.back()->node.user();
+  EXPECT_TRUE(server.offer("mail"));
+  let_hear();
+  servers.back()->core().leave();
+  EXPECT_TRUE(nodes->lookup(2).empty());
+  (void)server.withdraw("mail");
+  (void)server.listen("ipv4://10.0.0.2:7001");
+  EXPECT_TRUE(nodes->lookup(2).empty());
 }
 
 TEST_F(Services, AreNotOfferedWhereTheDirectoryTakesNothing) {
