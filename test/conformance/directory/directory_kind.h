@@ -39,5 +39,6 @@ struct directory_kind {
 
 [[nodiscard]] std::vector<directory_kind> directory_kinds();
 [[nodiscard]] std::unique_ptr<directory_source> make_file_source();
+[[nodiscard]] std::unique_ptr<directory_source> make_dns_source();
 
 }  // namespace atbus::test

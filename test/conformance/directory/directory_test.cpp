@@ -8,7 +8,7 @@
 namespace atbus::test {
 
 std::vector<directory_kind> directory_kinds() {
-  return {{"file", false, false, make_file_source}};
+  return {{"file", false, false, make_file_source}, {"dns", false, true, make_dns_source}};
 }
 
 namespace {
@@ -53,7 +53,7 @@ TEST_P(Directory, HasADescriptorIfItsKindHasOne) {
 }
 
 TEST_P(Directory, HasTheWholeRecordOfANode) {
-  directory_record of_7 = record(7, {"unix://@one", "ipv4://10.0.0.7:7000"});
+  directory_record of_7 = record(7, {"ipv4://10.0.0.7:7000", "ipv4://10.0.1.1:7001"});
   of_7.services = {"chat", "match"};
   of_7.labels = {{"rack", "7"}, {"zone", "a"}};
   source_->put(of_7);
@@ -75,16 +75,16 @@ TEST_P(Directory, TellsEachWatcherOfANodeThatComesChangesAndGoes) {
   int also_heard = 0;
   nodes->watch([&](bus_id id) { heard.emplace_back(id, nodes->lookup(id)); });
   nodes->watch([&](bus_id) { ++also_heard; });
-  source_->put(record(7, {"unix://@one"}));
-  ASSERT_TRUE(knows(*nodes, 7, {"unix://@one"}));
+  source_->put(record(7, {"ipv4://10.0.1.1:7001"}));
+  ASSERT_TRUE(knows(*nodes, 7, {"ipv4://10.0.1.1:7001"}));
   const std::uint64_t before = nodes->find(7)->version;
-  source_->put(record(7, {"unix://@two"}));
-  ASSERT_TRUE(knows(*nodes, 7, {"unix://@two"}));
+  source_->put(record(7, {"ipv4://10.0.1.2:7002"}));
+  ASSERT_TRUE(knows(*nodes, 7, {"ipv4://10.0.1.2:7002"}));
   EXPECT_NE(nodes->find(7)->version, before);
   source_->remove(7);
   ASSERT_TRUE(knows(*nodes, 7, {}));
   EXPECT_EQ(heard, (std::vector<std::pair<bus_id, texts>>{
-                       {7, {"unix://@one"}}, {7, {"unix://@two"}}, {7, {}}}));
+                       {7, {"ipv4://10.0.1.1:7001"}}, {7, {"ipv4://10.0.1.2:7002"}}, {7, {}}}));
   EXPECT_EQ(also_heard, 3);
 }
 
@@ -95,10 +95,10 @@ TEST_P(Directory, TellsAWatcherNoMoreThatHasEnded) {
   const auto of_chat = nodes->watch_members("chat", [&] { ++heard; });
   nodes->unwatch(which);
   nodes->unwatch(of_chat);
-  directory_record of_7 = record(7, {"unix://@one"});
+  directory_record of_7 = record(7, {"ipv4://10.0.1.1:7001"});
   of_7.services = {"chat"};
   source_->put(of_7);
-  ASSERT_TRUE(knows(*nodes, 7, {"unix://@one"}));
+  ASSERT_TRUE(knows(*nodes, 7, {"ipv4://10.0.1.1:7001"}));
   EXPECT_EQ(heard, 0);
 }
 
@@ -107,7 +107,7 @@ TEST_P(Directory, FollowsTheMembersOfAService) {
   std::vector<std::vector<bus_id>> heard;
   nodes->watch_members("chat", [&] { heard.push_back(nodes->members("chat")); });
   const auto offer = [&](std::uint64_t id, texts services) {
-    directory_record made = record(id, {"unix://@" + std::to_string(id)});
+    directory_record made = record(id, {"ipv4://10.0.0.1:" + std::to_string(id)});
     made.services = std::move(services);
     source_->put(made);
   };
@@ -119,7 +119,7 @@ TEST_P(Directory, FollowsTheMembersOfAService) {
   offer(7, {"match", "chat"});
   ASSERT_TRUE(become({7, 9}));
   offer(8, {"match"});
-  ASSERT_TRUE(knows(*nodes, 8, {"unix://@8"}));  // is none of them
+  ASSERT_TRUE(knows(*nodes, 8, {"ipv4://10.0.0.1:8"}));  // is none of them
   offer(9, {"match"});
   ASSERT_TRUE(become({7}));
   source_->remove(7);
@@ -128,19 +128,19 @@ TEST_P(Directory, FollowsTheMembersOfAService) {
 }
 
 TEST_P(Directory, KeepsWhatItKnowsWhileItsSourceIsLostAndSaysHowOldThatIs) {
-  source_->put(record(7, {"unix://@one"}));
+  source_->put(record(7, {"ipv4://10.0.1.1:7001"}));
   const auto nodes = source_->open();
-  ASSERT_TRUE(knows(*nodes, 7, {"unix://@one"}));
+  ASSERT_TRUE(knows(*nodes, 7, {"ipv4://10.0.1.1:7001"}));
   source_->lose();
   ASSERT_TRUE(comes_true(*nodes, [&] { return !problem_; }));
   EXPECT_FALSE(problem_.text().empty());
   const auto age = nodes->find(7)->age;
   EXPECT_TRUE(comes_true(*nodes, [&] { return nodes->find(7)->age > age + 50ms; }));
-  EXPECT_EQ(nodes->lookup(7), texts{"unix://@one"});
+  EXPECT_EQ(nodes->lookup(7), texts{"ipv4://10.0.1.1:7001"});
   source_->bring_back();
-  source_->put(record(8, {"unix://@two"}));
-  EXPECT_TRUE(knows(*nodes, 8, {"unix://@two"}));
-  EXPECT_EQ(nodes->lookup(7), texts{"unix://@one"});
+  source_->put(record(8, {"ipv4://10.0.1.2:7002"}));
+  EXPECT_TRUE(knows(*nodes, 8, {"ipv4://10.0.1.2:7002"}));
+  EXPECT_EQ(nodes->lookup(7), texts{"ipv4://10.0.1.1:7001"});
 }
 
 TEST_P(Directory, SaysWhatIsWrongInOneSentenceForAsLongAsItIs) {
@@ -156,7 +156,7 @@ TEST_P(Directory, SaysWhatIsWrongInOneSentenceForAsLongAsItIs) {
 
 TEST_P(Directory, ShowsOneProgramWhatAnotherAnnounces) {
   const auto one = source_->open();
-  directory_record of_7 = record(7, {"unix://@one"});
+  directory_record of_7 = record(7, {"ipv4://10.0.1.1:7001"});
   of_7.services = {"chat"};
   of_7.labels = {{"zone", "a"}};
   of_7.place = tree_place::relay;
@@ -173,13 +173,13 @@ TEST_P(Directory, ShowsOneProgramWhatAnotherAnnounces) {
     });
   };
   ASSERT_TRUE(one->announce(of_7));
-  ASSERT_TRUE(becomes({"unix://@one"}));
+  ASSERT_TRUE(becomes({"ipv4://10.0.1.1:7001"}));
   EXPECT_EQ(other->find(7)->services, of_7.services);
   EXPECT_EQ(other->find(7)->labels, of_7.labels);
   EXPECT_EQ(other->find(7)->place, tree_place::relay);
-  of_7.addresses = {"unix://@two"};
+  of_7.addresses = {"ipv4://10.0.1.2:7002"};
   ASSERT_TRUE(one->announce(of_7));
-  ASSERT_TRUE(becomes({"unix://@two"}));
+  ASSERT_TRUE(becomes({"ipv4://10.0.1.2:7002"}));
   ASSERT_TRUE(one->withdraw(7));
   EXPECT_TRUE(becomes({}));
 }

@@ -1,0 +1,176 @@
+#include "discovery/dns_records.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace atbus::detail {
+namespace {
+
+class record_maker {
+ public:
+  record_maker(const dns_options& options, const dns_topics& known) : options_(options), known_(known) {}
+
+  dns_records make() && {
+    for (const dns_host& one : options_.hosts)
+      take_host(one);
+    for (const dns_service& one : options_.services)
+      take_service(one);
+    for (auto& [id, one] : made_.nodes)
+      make_equal_to_others(one);
+    // Of a node that can't be dialled there is nothing to tell.
+    std::erase_if(made_.nodes, [](const auto& one) { return one.second.addresses.empty(); });
+    return std::move(made_);
+  }
+
+ private:
+  using time = std::chrono::nanoseconds;
+
+  // Null: no answer yet. The question is asked from now on.
+  const dns_topic* ask(const std::string& name, dns_type type) {
+    dns_question question{name, type};
+    const auto found = known_.find(question);
+    made_.questions.push_back(std::move(question));
+    return found != known_.end() && found->second.answer ? &found->second : nullptr;
+  }
+
+  directory_record& record(bus_id id, time confirmed) {
+    const auto [known, fresh] = made_.confirmed.emplace(id.value(), confirmed);
+    if (!fresh)
+      known->second = std::min(known->second, confirmed);
+    directory_record& one = made_.nodes[id.value()];
+    one.id = id;
+    return one;
+  }
+  static void add(directory_record& to, const dns_answer::host& host, std::uint16_t port) {
+    to.addresses.push_back((host.is_ipv6 ? "ipv6://[" + host.address + "]" : "ipv4://" + host.address) +
+                           ":" + std::to_string(port));
+  }
+  static void add(directory_record& to, const std::vector<std::string>& services) {
+    to.services.insert(to.services.end(), services.begin(), services.end());
+  }
+  // Servers give records in any order.
+  static void make_equal_to_others(directory_record& one) {
+    for (std::vector<std::string>* const list : {&one.addresses, &one.services}) {
+      std::ranges::sort(*list);
+      list->erase(std::ranges::unique(*list).begin(), list->end());
+    }
+  }
+
+  void take_host(const dns_host& one) {
+    for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
+      if (const dns_topic* const topic = ask(one.name, type)) {
+        directory_record& node = record(one.id, topic->answered);
+        add(node, one.services);
+        for (const dns_answer::host& host : topic->answer->hosts)
+          add(node, host, one.port);
+      }
+    }
+  }
+
+  void take_service(const dns_service& one) {
+    const dns_topic* const topic = ask(one.name, dns_type::srv);
+    if (topic == nullptr)
+      return;
+    std::size_t count = 0;
+    for (const dns_answer::target& target : topic->answer->targets) {
+      if (++count <= dns_targets_max)
+        take_target(one, *topic, target);
+      else
+        leave_out(target, made_.too_many);
+    }
+  }
+
+  void take_target(const dns_service& of, const dns_topic& topic, const dns_answer::target& target) {
+    const dns_topic* const texts = of.texts ? ask(target.name, dns_type::txt) : nullptr;
+    if (of.texts && texts == nullptr)
+      return;  // it may be another node's
+    std::optional<bus_id> id = texts != nullptr ? id_in(texts->answer->texts) : std::nullopt;
+    if (!id)
+      id = id_by_number(of, target.name);
+    if (!id)
+      return leave_out(target, made_.without_id);
+    directory_record& node = record(*id, topic.answered);
+    add(node, of.services);
+    if (texts != nullptr)
+      take_texts(texts->answer->texts, node);
+    take_addresses(topic, target, node);
+  }
+
+  // Many servers send the targets' addresses along: then one question does for all.
+  void take_addresses(const dns_topic& topic, const dns_answer::target& target, directory_record& node) {
+    const auto came_along =
+        std::ranges::equal_range(topic.answer->more_hosts, target.name, {}, &dns_answer::host::name);
+    for (const dns_answer::host& host : came_along)
+      add(node, host, target.port);
+    if (!came_along.empty())
+      return;
+    for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
+      if (const dns_topic* const of_host = ask(target.name, type)) {
+        record(node.id, of_host->answered);
+        for (const dns_answer::host& host : of_host->answer->hosts)
+          add(node, host, target.port);
+      }
+    }
+  }
+
+  void leave_out(const dns_answer::target& target, std::size_t& counter) {
+    ++counter;
+    if (made_.example.empty())
+      made_.example = target.name;
+  }
+
+  [[nodiscard]] static std::optional<bus_id> id_by_number(const dns_service& of, std::string_view host) {
+    const std::optional<std::uint64_t> number = number_of_host(host);
+    if (!of.first_id || !number ||
+        *number > std::numeric_limits<std::uint64_t>::max() - of.first_id->value()) {
+      return std::nullopt;
+    }
+    const bus_id id{of.first_id->value() + *number};
+    return id.value() != 0 ? std::optional{id} : std::nullopt;
+  }
+  [[nodiscard]] static std::optional<bus_id> id_in(const std::vector<std::string>& texts) {
+    constexpr std::string_view begin = "id=";
+    for (const std::string_view one : texts) {
+      if (!one.starts_with(begin))
+        continue;
+      const result<bus_id> id = bus_id::parse(one.substr(begin.size()));
+      return id && id->value() != 0 ? std::optional{*id} : std::nullopt;
+    }
+    return std::nullopt;
+  }
+  static void take_texts(const std::vector<std::string>& texts, directory_record& to) {
+    for (const std::string_view one : texts) {
+      const std::size_t sign = one.find('=');
+      if (sign == one.npos || sign == 0)
+        continue;
+      const std::string_view name = one.substr(0, sign);
+      if (name == "service")
+        to.services.emplace_back(one.substr(sign + 1));
+      else if (name != "id")
+        to.labels.insert_or_assign(std::string{name}, std::string{one.substr(sign + 1)});
+    }
+  }
+
+  const dns_options& options_;
+  const dns_topics& known_;
+  dns_records made_;
+};
+
+}  // namespace
+
+dns_records make_dns_records(const dns_options& options, const dns_topics& known) {
+  return record_maker{options, known}.make();
+}
+
+std::optional<std::uint64_t> number_of_host(std::string_view name) {
+  const std::string_view label = name.substr(0, name.find('.'));
+  const std::size_t before = label.find_last_not_of("0123456789");
+  const std::string_view digits = before == label.npos ? label : label.substr(before + 1);
+  std::uint64_t number = 0;
+  const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return !digits.empty() && bad == std::errc{} ? std::optional{number} : std::nullopt;
+}
+
+}  // namespace atbus::detail

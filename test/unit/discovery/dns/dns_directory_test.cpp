@@ -1,0 +1,201 @@
+// With a real DNS server.
+#include <poll.h>
+#include <sys/wait.h>
+
+#include "atbus/address.hpp"
+#include "atbus/clock.hpp"
+#include "atbus/dns.hpp"
+#include "atbus/node.hpp"
+#include "child_process.h"
+#include "dns_server.h"
+#include "test.h"
+
+namespace atbus::test {
+namespace {
+
+using texts = std::vector<std::string>;
+
+class DnsDirectory : public ::testing::Test {
+ protected:
+  [[nodiscard]] dns_options options() const {
+    return {.services = {{.name = "_atbus._tcp.relay.test", .first_id = 0x10000}},
+            .servers = {server_.server()},
+            .timeout = 300ms,
+            .at_least = 20ms};
+  }
+  // `count` relays, each with an address of 10.0.x.y.
+  [[nodiscard]] static std::string relays(unsigned count) {
+    std::string all;
+    for (unsigned at = 0; at < count; ++at) {
+      const std::string host = "relay-" + std::to_string(at) + ".relay";
+      all += "_atbus._tcp.relay SRV 0 0 7000 " + host + "\n" + host + " A 10.0." +
+             std::to_string(at / 200) + "." + std::to_string(at % 200) + "\n";
+    }
+    return all;
+  }
+  // Polls it as a node does, only when it is time.
+  [[nodiscard]] static bool comes_true(directory& of, const std::function<bool(const error&)>& done) {
+    const auto end = now() + 20s;
+    for (error last = of.poll(); !done(last); last = of.poll()) {
+      if (now() > end)
+        return false;
+      pollfd wait{of.descriptor(), POLLIN, 0};
+      ::poll(&wait, 1, 2000);
+    }
+    return true;
+  }
+  [[nodiscard]] static bool knows(directory& of, std::uint64_t id, const texts& addresses) {
+    return comes_true(of, [&](const error&) { return of.lookup(bus_id{id}) == addresses; });
+  }
+
+  dns_server server_;
+};
+
+TEST_F(DnsDirectory, KnowsTheRelaysOfAService) {
+  server_.set(relays(3));
+  const auto relays_of_test = dns_directory(options());
+  ASSERT_TRUE(relays_of_test) << relays_of_test.error().text();
+  EXPECT_TRUE(knows(**relays_of_test, 0x10002, {"ipv4://10.0.0.2:7000"}));
+  EXPECT_TRUE((*relays_of_test)->lookup(0x10003).empty());
+}
+
+// 300 records are more than a packet holds: the server has to be asked by TCP.
+TEST_F(DnsDirectory, TakesAnswersLongerThanAPacket) {
+  server_.set(relays(300));
+  const auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  EXPECT_TRUE(knows(**of_test, 0x10000 + 299, {"ipv4://10.0.1.99:7000"}));
+  EXPECT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+}
+
+TEST_F(DnsDirectory, SaysWhatAServerThatDoesNotAnswerLeaves) {
+  server_.set(relays(1));
+  const auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  ASSERT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+  server_.stop();
+  std::string said;
+  EXPECT_TRUE(comes_true(**of_test, [&](const error& last) {
+    said = last ? "" : last.text();
+    return !last;
+  }));
+  EXPECT_EQ(said,
+            "DNS: _atbus._tcp.relay.test: the DNS servers do not answer; until then what was known before "
+            "is used");
+  EXPECT_EQ((*of_test)->lookup(0x10000), texts{"ipv4://10.0.0.0:7000"});
+  server_.resume();
+  EXPECT_TRUE(comes_true(**of_test, [](const error& last) { return static_cast<bool>(last); }));
+}
+
+TEST_F(DnsDirectory, DropsWhatTheServerSaysIsAbsent) {
+  server_.set(relays(1));
+  const auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  ASSERT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+  server_.set("");
+  EXPECT_TRUE(knows(**of_test, 0x10000, {}));
+  EXPECT_TRUE((*of_test)->poll());  // that is an answer
+}
+
+TEST_F(DnsDirectory, CountsTargetsThatCanBeNoNodes) {
+  server_.set("_atbus._tcp.relay SRV 0 0 7000 east\neast A 10.0.0.1\n" + relays(1));
+  const auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  std::string said;
+  EXPECT_TRUE(comes_true(**of_test, [&](const error& last) {
+    said = last ? "" : last.text();
+    return !last;
+  }));
+  EXPECT_EQ(said,
+            "DNS: 1 targets, such as east.test, are left out: their names end in no number, or no id is "
+            "given for that");
+  EXPECT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+}
+
+// Between two looks at an unchanged name, nothing wakes a node.
+TEST_F(DnsDirectory, SleepsUntilARecordsTimeIsOver) {
+  server_.set("$TTL 3600\n" + relays(1));
+  dns_options hourly = options();
+  hourly.at_most = 1h;
+  const auto of_test = dns_directory(hourly);
+  ASSERT_TRUE(of_test);
+  ASSERT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+  EXPECT_TRUE((*of_test)->poll());
+  pollfd wait{(*of_test)->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wait, 1, 300), 0);
+}
+
+TEST_F(DnsDirectory, LeavesItsServersToTheParentInAForkedChild) {
+  server_.set(relays(1));
+  auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  ASSERT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
+  child_process child{[&] {
+    for (int at = 0; at < 3; ++at)
+      (void)(*of_test)->poll();
+    (*of_test).reset();
+    return 0;
+  }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
+  server_.set(relays(2));
+  EXPECT_TRUE(knows(**of_test, 0x10001, {"ipv4://10.0.0.1:7000"}));
+}
+
+TEST_F(DnsDirectory, LetsNodesFindEachOther) {
+  node listening{0x10000, node_options{}.token("a secret of sixteen bytes")};
+  const error listens = listening.listen("ipv4://127.0.0.1:0");
+  ASSERT_TRUE(listens) << listens.text();
+  const auto at = address::parse(listening.addresses().front());
+  ASSERT_TRUE(at);
+  server_.set("_atbus._tcp.relay SRV 0 0 " + std::to_string(at->port()) +
+              " relay-0.relay\nrelay-0.relay A 127.0.0.1\n");
+  auto of_test = dns_directory(options());
+  ASSERT_TRUE(of_test);
+  node sending{7, node_options{}.token("a secret of sixteen bytes").directory(*of_test)};
+  int heard = 0;
+  listening.on_message([&](const message& one) { heard += one.text() == "hello" ? 1 : 0; });
+  bool sent = false;
+  for (const auto end = now() + 20s; heard == 0 && now() < end;) {
+    sent = sent || sending.send(0x10000, 1, as_bytes("hello"));
+    sending.poll();
+    listening.poll();
+  }
+  EXPECT_EQ(heard, 1);
+}
+
+TEST(DnsOptions, AreCheckedAtTheDoor) {
+  const auto says = [](dns_options wrong) {
+    const auto made = dns_directory(wrong);
+    return made ? std::string{"made"} : std::string{made.error().text()};
+  };
+  const dns_options good{.hosts = {{.id = 7, .name = "relay.test", .port = 7000}}, .servers = {"127.0.0.1:53"}};
+  EXPECT_EQ(says(good), "made");
+  EXPECT_EQ(says({}), "dns_options::hosts and services are empty: there is nothing to ask");
+  for (const char* const name : {"", ".", "a..b", ".a", "a b", "a\n"}) {
+    dns_options wrong = good;
+    wrong.hosts[0].name = name;
+    EXPECT_NE(says(wrong).find("the name of a host"), std::string::npos) << name;
+  }
+  dns_options wrong = good;
+  wrong.hosts[0].port = 0;
+  EXPECT_NE(says(wrong), "made");
+  wrong = good;
+  wrong.hosts[0].id = 0;
+  EXPECT_NE(says(wrong), "made");
+  wrong = good;
+  wrong.services = {{.name = "_atbus._tcp.test"}};
+  EXPECT_NE(says(wrong).find("first_id or texts"), std::string::npos);
+  wrong = good;
+  wrong.servers = {"no address"};
+  EXPECT_NE(says(wrong).find("servers"), std::string::npos);
+  wrong = good;
+  wrong.timeout = 0ms;
+  EXPECT_NE(says(wrong).find("timeout"), std::string::npos);
+  wrong = good;
+  wrong.at_least = 2s;
+  wrong.at_most = 1s;
+  EXPECT_NE(says(wrong).find("at_most"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace atbus::test
