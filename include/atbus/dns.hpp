@@ -76,6 +76,7 @@ inline constexpr std::size_t dns_targets_max = 1024;
 
 /// Makes a directory. Asks nothing before a node polls it. It takes no announcements. Errors:
 /// invalid_argument (the text says which option), out_of_memory, system_error.
-[[nodiscard]] ATBUS_API result<std::shared_ptr<directory>> dns_directory(const dns_options& options);
+[[nodiscard]] ATBUS_API result<std::shared_ptr<directory>> dns_directory(
+    const dns_options& options);
 
 }  // namespace atbus

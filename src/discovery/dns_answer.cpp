@@ -60,11 +60,16 @@ class answer_reader {
   [[nodiscard]] bool take(const ns_rr& one, std::vector<dns_answer::host>& hosts) {
     life_ = std::min(life_, static_cast<std::uint32_t>(ns_rr_ttl(one)));
     switch (ns_rr_type(one)) {
-      case ns_t_a: return take_address<in_addr>(one, AF_INET, hosts);
-      case ns_t_aaaa: return take_address<in6_addr>(one, AF_INET6, hosts);
-      case ns_t_srv: return take_target(one);
-      case ns_t_txt: return take_texts(one);
-      default: return true;  // such as the CNAME that led to the others
+      case ns_t_a:
+        return take_address<in_addr>(one, AF_INET, hosts);
+      case ns_t_aaaa:
+        return take_address<in6_addr>(one, AF_INET6, hosts);
+      case ns_t_srv:
+        return take_target(one);
+      case ns_t_txt:
+        return take_texts(one);
+      default:
+        return true;  // such as the CNAME that led to the others
     }
   }
   [[nodiscard]] bool take_more(const ns_rr& one) {
@@ -123,8 +128,8 @@ class answer_reader {
     constexpr std::size_t last_number = 4;
     if (ns_rr_type(one) != ns_t_soa || ns_rr_rdlen(one) < last_number)
       return true;
-    const auto minimum = static_cast<std::uint32_t>(
-        ns_get32(ns_rr_rdata(one) + ns_rr_rdlen(one) - last_number));
+    const auto minimum =
+        static_cast<std::uint32_t>(ns_get32(ns_rr_rdata(one) + ns_rr_rdlen(one) - last_number));
     life_ = std::min(minimum, static_cast<std::uint32_t>(ns_rr_ttl(one)));
     return true;
   }

@@ -30,9 +30,10 @@ struct dns_answer {
 
   // How long the answer may be used, by its records; of an answer without records, by RFC 2308.
   std::chrono::seconds life{0};
-  std::vector<target> targets{};     // SRV
-  std::vector<host> hosts{};         // A and AAAA of the answer
-  std::vector<host> more_hosts{};    // those that came along with it, for its targets; in the order of names
+  std::vector<target> targets{};  // SRV
+  std::vector<host> hosts{};      // A and AAAA of the answer
+  std::vector<host>
+      more_hosts{};  // those that came along with it, for its targets; in the order of names
   std::vector<std::string> texts{};  // TXT, each string on its own
 };
 

@@ -43,7 +43,9 @@ class dns_directory final : public directory {
   [[nodiscard]] std::vector<bus_id> members(std::string_view service) override {
     return nodes_.members(service);
   }
-  watch_id watch(std::function<void(bus_id)> changed) override { return nodes_.watch(std::move(changed)); }
+  watch_id watch(std::function<void(bus_id)> changed) override {
+    return nodes_.watch(std::move(changed));
+  }
   watch_id watch_members(std::string service, std::function<void()> changed) override {
     return nodes_.watch_members(std::move(service), std::move(changed));
   }
@@ -75,7 +77,7 @@ class dns_directory final : public directory {
   dns_topics topics_;
   record_table nodes_;
   std::unordered_map<std::uint64_t, std::chrono::nanoseconds> confirmed_;
-  error left_out_;     // what of the answers can't be used
+  error left_out_;  // what of the answers can't be used
   std::optional<dns_question> failing_;
   bool news_ = true;   // an answer came since rebuild()
   bool deaf_ = false;  // a question had no answer since it asked anew
@@ -103,7 +105,8 @@ void dns_directory::take(const dns_question& question, result<dns_answer> answer
   topic.is_under_way = false;
   const std::chrono::nanoseconds at = now();
   if (answer) {
-    const auto life = std::clamp<std::chrono::nanoseconds>(answer->life, options_.at_least, options_.at_most);
+    const auto life =
+        std::clamp<std::chrono::nanoseconds>(answer->life, options_.at_least, options_.at_most);
     topic = {.answer = *std::move(answer), .answered = at, .due = moment_after(at, life)};
     news_ = true;
   } else {
@@ -132,11 +135,12 @@ void dns_directory::rebuild() {
   topics_ = std::move(wanted);
   left_out_ = {};
   if (fresh.without_id + fresh.too_many > 0) {
-    left_out_ = {errc::invalid_argument,
-                 "DNS: " + std::to_string(fresh.without_id + fresh.too_many) + " targets, such as " +
-                     fresh.example + ", are left out: " +
-                     (fresh.without_id > 0 ? "their names end in no number, or no id is given for that"
-                                           : "a service has at most " + std::to_string(dns_targets_max))};
+    left_out_ = {
+        errc::invalid_argument,
+        "DNS: " + std::to_string(fresh.without_id + fresh.too_many) + " targets, such as " +
+            fresh.example + ", are left out: " +
+            (fresh.without_id > 0 ? "their names end in no number, or no id is given for that"
+                                  : "a service has at most " + std::to_string(dns_targets_max))};
   }
   confirmed_ = std::move(fresh.confirmed);
   nodes_.replace_all(std::move(fresh.nodes));
@@ -177,8 +181,9 @@ error dns_directory::problem() {
   }
   failing_ = named->first;
   const dns_topic& topic = named->second;
-  return topic.problem.with_text("DNS: " + std::string{topic.problem.text()} +
-                                 (topic.answer ? "; until then what was known before is used" : ""));
+  return topic.problem.with_text(
+      "DNS: " + std::string{topic.problem.text()} +
+      (topic.answer ? "; until then what was known before is used" : ""));
 }
 
 error bad(std::string text) {
@@ -196,8 +201,8 @@ bool is_name(std::string_view name) {
   std::size_t label = 0;
   for (const char c : name) {
     label = c == '.' ? 0 : label + 1;
-    const bool allowed = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                         c == '-' || c == '_' || c == '.';
+    const bool allowed = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
     if (!allowed || label > label_max)
       return false;
   }

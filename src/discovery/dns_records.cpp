@@ -10,7 +10,8 @@ namespace {
 
 class record_maker {
  public:
-  record_maker(const dns_options& options, const dns_topics& known) : options_(options), known_(known) {}
+  record_maker(const dns_options& options, const dns_topics& known)
+      : options_(options), known_(known) {}
 
   dns_records make() && {
     for (const dns_host& one : options_.hosts)
@@ -44,8 +45,9 @@ class record_maker {
     return one;
   }
   static void add(directory_record& to, const dns_answer::host& host, std::uint16_t port) {
-    to.addresses.push_back((host.is_ipv6 ? "ipv6://[" + host.address + "]" : "ipv4://" + host.address) +
-                           ":" + std::to_string(port));
+    to.addresses.push_back(
+        (host.is_ipv6 ? "ipv6://[" + host.address + "]" : "ipv4://" + host.address) + ":" +
+        std::to_string(port));
   }
   static void add(directory_record& to, const std::vector<std::string>& services) {
     to.services.insert(to.services.end(), services.begin(), services.end());
@@ -82,7 +84,8 @@ class record_maker {
     }
   }
 
-  void take_target(const dns_service& of, const dns_topic& topic, const dns_answer::target& target) {
+  void take_target(const dns_service& of, const dns_topic& topic,
+                   const dns_answer::target& target) {
     const dns_topic* const texts = of.texts ? ask(target.name, dns_type::txt) : nullptr;
     if (of.texts && texts == nullptr)
       return;  // it may be another node's
@@ -99,9 +102,10 @@ class record_maker {
   }
 
   // Many servers send the targets' addresses along: then one question does for all.
-  void take_addresses(const dns_topic& topic, const dns_answer::target& target, directory_record& node) {
-    const auto came_along =
-        std::ranges::equal_range(topic.answer->more_hosts, target.name, {}, &dns_answer::host::name);
+  void take_addresses(const dns_topic& topic, const dns_answer::target& target,
+                      directory_record& node) {
+    const auto came_along = std::ranges::equal_range(topic.answer->more_hosts, target.name, {},
+                                                     &dns_answer::host::name);
     for (const dns_answer::host& host : came_along)
       add(node, host, target.port);
     if (!came_along.empty())
@@ -121,7 +125,8 @@ class record_maker {
       made_.example = target.name;
   }
 
-  [[nodiscard]] static std::optional<bus_id> id_by_number(const dns_service& of, std::string_view host) {
+  [[nodiscard]] static std::optional<bus_id> id_by_number(const dns_service& of,
+                                                          std::string_view host) {
     const std::optional<std::uint64_t> number = number_of_host(host);
     if (!of.first_id || !number ||
         *number > std::numeric_limits<std::uint64_t>::max() - of.first_id->value()) {

@@ -26,7 +26,8 @@ error ares_error(errc code, const char* what, int status) {
   // Which of the two it says first depends on the moment.
   const bool is_silent = status == ARES_ETIMEOUT || status == ARES_ECONNREFUSED;
   return {status == ARES_ENOMEM ? errc::out_of_memory : code,
-          std::string{what} + ": " + (is_silent ? "the DNS servers do not answer" : ares_strerror(status))};
+          std::string{what} + ": " +
+              (is_silent ? "the DNS servers do not answer" : ares_strerror(status))};
 }
 
 // Never taken back: other code of this program may use c-ares too.
@@ -76,9 +77,9 @@ error dns_resolver::make_channel() {
   options.tries = attempts;
   options.sock_state_cb = on_socket;
   options.sock_state_cb_data = this;
-  const int status = ares_init_options(
-      &channel_, &options,
-      ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
+  const int status = ares_init_options(&channel_, &options,
+                                       ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TIMEOUTMS |
+                                           ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
   if (status != ARES_SUCCESS) {
     channel_ = nullptr;
     return ares_error(errc::system_error, "the system's DNS servers (/etc/resolv.conf)", status);
@@ -123,8 +124,9 @@ void dns_resolver::on_answer(void* question, int status, int /*timeouts*/, unsig
   --asked->of.under_way_;
   if (asked->of.closing_)
     return;
-  asked->of.answer(asked->question, status,
-                   std::as_bytes(std::span{bytes, bytes != nullptr ? static_cast<std::size_t>(length) : 0}));
+  asked->of.answer(
+      asked->question, status,
+      std::as_bytes(std::span{bytes, bytes != nullptr ? static_cast<std::size_t>(length) : 0}));
 }
 
 // Called by c-ares, which knows no exceptions.
@@ -162,7 +164,8 @@ void dns_resolver::watch(ares_socket_t socket, bool readable, bool writable) {
     return;
   }
   // What can't be watched has its time limit.
-  kernel().epoll_ctl(epoll_.get(), known != watched_.end() ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, socket, &event);
+  kernel().epoll_ctl(epoll_.get(), known != watched_.end() ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, socket,
+                     &event);
   if (known == watched_.end())
     watched_.push_back(socket);
 }
@@ -172,7 +175,8 @@ void dns_resolver::drive() {
     return;
   std::array<epoll_event, 16> events{};
   const int count = kernel().epoll_wait(epoll_.get(), events.data(), events.size(), 0);
-  for (const epoll_event& event : std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)))) {
+  for (const epoll_event& event :
+       std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)))) {
     const int fd = event.data.fd;
     if (fd == timer_.get()) {
       std::uint64_t expirations = 0;
@@ -196,12 +200,13 @@ void dns_resolver::wake_at(std::chrono::nanoseconds moment) {
     const auto left = std::chrono::seconds{limit.tv_sec} + std::chrono::microseconds{limit.tv_usec};
     moment = std::min(moment, moment_after(at, left));
   }
-  constexpr std::chrono::nanoseconds soonest = std::chrono::milliseconds{1};  // 0 would end the timer
+  constexpr std::chrono::nanoseconds soonest =
+      std::chrono::milliseconds{1};  // 0 would end the timer
   const auto left = std::max(moment - at, soonest);
   const auto whole = std::chrono::floor<std::chrono::seconds>(left);
-  const itimerspec wake{.it_interval = {},
-                        .it_value = {static_cast<time_t>(whole.count()),
-                                     static_cast<long>((left - whole).count())}};
+  const itimerspec wake{
+      .it_interval = {},
+      .it_value = {static_cast<time_t>(whole.count()), static_cast<long>((left - whole).count())}};
   (void)timerfd_settime(timer_.get(), 0, &wake, nullptr);
 }
 

@@ -33,7 +33,8 @@ class dns_server {
   void set(const std::string& records) {
     std::ofstream zone{path("zone.new")};
     zone << "$ORIGIN test.\n$TTL 0\n@ SOA ns hostmaster " << ++serial_ << " 3600 900 604800 0\n"
-         << "@ NS ns\nns A 127.0.0.1\nserial TXT \"" << serial_text() << "\"\n" << records;
+         << "@ NS ns\nns A 127.0.0.1\nserial TXT \"" << serial_text() << "\"\n"
+         << records;
     zone.close();
     ASSERT_EQ(std::rename(path("zone.new").c_str(), path("zone").c_str()), 0);
     // A server that is just reading the last one overlooks the signal.
@@ -94,7 +95,9 @@ class dns_server {
     if (process_.running())
       ::kill(-process_.pid(), which);
   }
-  [[nodiscard]] std::string serial_text() const { return "serial " + std::to_string(serial_) + "."; }
+  [[nodiscard]] std::string serial_text() const {
+    return "serial " + std::to_string(serial_) + ".";
+  }
   [[nodiscard]] bool has_new_zone() const {
     constexpr std::uint16_t txt = 16;
     std::string query = dns_message{"serial.test", txt}.bytes();
@@ -107,8 +110,8 @@ class dns_server {
     ::sendto(fd, query.data(), query.size(), 0, to.get(), to.size);
     const ssize_t length = ::recv(fd, reply.data(), reply.size(), 0);
     ::close(fd);
-    return length > 0 && std::string_view{reply.data(), static_cast<std::size_t>(length)}.find(serial_text()) !=
-                             std::string_view::npos;
+    return length > 0 && std::string_view{reply.data(), static_cast<std::size_t>(length)}.find(
+                             serial_text()) != std::string_view::npos;
   }
   [[nodiscard]] std::string path(const char* name) const { return directory_.path() + "/" + name; }
   [[nodiscard]] std::string address() const {

@@ -41,9 +41,10 @@ class dns_source final : public directory_source {
       unsigned hosts = 0;
       for (const std::string& each : one.addresses) {
         const auto at = address::parse(each);
-        const std::string host = "host" + std::to_string(++hosts) + "-of-" + std::to_string(id.value());
-        all += "_atbus._tcp SRV 0 0 " + std::to_string(at->port()) + " " + host + "\n" + host + " A " +
-               at->name() + "\n" + host + " TXT " + strings + "\n";
+        const std::string host =
+            "host" + std::to_string(++hosts) + "-of-" + std::to_string(id.value());
+        all += "_atbus._tcp SRV 0 0 " + std::to_string(at->port()) + " " + host + "\n" + host +
+               " A " + at->name() + "\n" + host + " TXT " + strings + "\n";
       }
     }
     server_.set(all);

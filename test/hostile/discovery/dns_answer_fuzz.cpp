@@ -37,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const detail::dns_records made = detail::make_dns_records(options, known);
   require(made.questions.size() <= 2 + 2 * 3 * dns_targets_max);
   for (const auto& [id, one] : made.nodes) {
-    require(id != 0 && one.id.value() == id && !one.addresses.empty() && made.confirmed.contains(id));
+    require(id != 0 && one.id.value() == id && !one.addresses.empty() &&
+            made.confirmed.contains(id));
     for (const std::string& each : one.addresses)
       require(static_cast<bool>(address::parse(each)));
   }

@@ -107,11 +107,11 @@ TEST(DnsAnswer, TakesNoTimeFromTheServersOwnRecords) {
 }
 
 TEST(DnsAnswer, IsNothingOfBytesThatAreNoMessage) {
-  const std::string whole =
-      dns_message{"_atbus._tcp.test", srv}
-          .add(dns_message::answer, "_atbus._tcp.test", srv, 30, dns_message::target("relay-1.test", 7000))
-          .add(dns_message::additional, "relay-1.test", a, 9, ip4)
-          .bytes();
+  const std::string whole = dns_message{"_atbus._tcp.test", srv}
+                                .add(dns_message::answer, "_atbus._tcp.test", srv, 30,
+                                     dns_message::target("relay-1.test", 7000))
+                                .add(dns_message::additional, "relay-1.test", a, 9, ip4)
+                                .bytes();
   for (std::size_t length = 0; length < whole.size(); ++length)
     EXPECT_FALSE(read_dns_answer(as_bytes(std::string_view{whole}.substr(0, length)))) << length;
   EXPECT_TRUE(read_dns_answer(as_bytes(whole)));
@@ -121,7 +121,8 @@ TEST(DnsAnswer, IsNothingOfBytesThatAreNoMessage) {
   EXPECT_FALSE(with(a, ip6));
   EXPECT_FALSE(with(aaaa, ip4));
   EXPECT_FALSE(with(srv, dns_message::number(0)));
-  EXPECT_FALSE(with(srv, std::string(6, '\0') + "\x3f" "short"));
+  EXPECT_FALSE(with(srv, std::string(6, '\0') + "\x3f"
+                                                "short"));
   EXPECT_FALSE(with(txt, "\x20too short"));
 }
 

@@ -34,7 +34,8 @@ class DnsDirectory : public ::testing::Test {
     return all;
   }
   // Polls it as a node does, only when it is time.
-  [[nodiscard]] static bool comes_true(directory& of, const std::function<bool(const error&)>& done) {
+  [[nodiscard]] static bool comes_true(directory& of,
+                                       const std::function<bool(const error&)>& done) {
     const auto end = now() + 20s;
     for (error last = of.poll(); !done(last); last = of.poll()) {
       if (now() > end)
@@ -80,7 +81,8 @@ TEST_F(DnsDirectory, SaysWhatAServerThatDoesNotAnswerLeaves) {
     return !last;
   }));
   EXPECT_EQ(said,
-            "DNS: _atbus._tcp.relay.test: the DNS servers do not answer; until then what was known before "
+            "DNS: _atbus._tcp.relay.test: the DNS servers do not answer; until then what was known "
+            "before "
             "is used");
   EXPECT_EQ((*of_test)->lookup(0x10000), texts{"ipv4://10.0.0.0:7000"});
   server_.resume();
@@ -106,9 +108,10 @@ TEST_F(DnsDirectory, CountsTargetsThatCanBeNoNodes) {
     said = last ? "" : last.text();
     return !last;
   }));
-  EXPECT_EQ(said,
-            "DNS: 1 targets, such as east.test, are left out: their names end in no number, or no id is "
-            "given for that");
+  EXPECT_EQ(
+      said,
+      "DNS: 1 targets, such as east.test, are left out: their names end in no number, or no id is "
+      "given for that");
   EXPECT_TRUE(knows(**of_test, 0x10000, {"ipv4://10.0.0.0:7000"}));
 }
 
@@ -168,7 +171,8 @@ TEST(DnsOptions, AreCheckedAtTheDoor) {
     const auto made = dns_directory(wrong);
     return made ? std::string{"made"} : std::string{made.error().text()};
   };
-  const dns_options good{.hosts = {{.id = 7, .name = "relay.test", .port = 7000}}, .servers = {"127.0.0.1:53"}};
+  const dns_options good{.hosts = {{.id = 7, .name = "relay.test", .port = 7000}},
+                         .servers = {"127.0.0.1:53"}};
   EXPECT_EQ(says(good), "made");
   EXPECT_EQ(says({}), "dns_options::hosts and services are empty: there is nothing to ask");
   for (const char* const name : {"", ".", "a..b", ".a", "a b", "a\n"}) {

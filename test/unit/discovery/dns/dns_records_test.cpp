@@ -9,7 +9,8 @@ using texts = std::vector<std::string>;
 
 class DnsRecords : public ::testing::Test {
  protected:
-  void answer(const std::string& name, dns_type type, dns_answer with, std::chrono::nanoseconds at = 7s) {
+  void answer(const std::string& name, dns_type type, dns_answer with,
+              std::chrono::nanoseconds at = 7s) {
     known_[{name, type}] = {.answer = std::move(with), .answered = at};
   }
   [[nodiscard]] static dns_answer of_host(const std::string& name, const std::string& address) {
@@ -19,7 +20,10 @@ class DnsRecords : public ::testing::Test {
     return make_dns_records(options, known_);
   }
   [[nodiscard]] static dns_options service(std::optional<bus_id> first, bool with_texts = false) {
-    return {.services = {{.name = "_atbus._tcp.test", .first_id = first, .texts = with_texts, .services = {"chat"}}}};
+    return {.services = {{.name = "_atbus._tcp.test",
+                          .first_id = first,
+                          .texts = with_texts,
+                          .services = {"chat"}}}};
   }
 
   dns_topics known_;
@@ -28,17 +32,20 @@ class DnsRecords : public ::testing::Test {
 using questions = std::vector<dns_question>;
 
 TEST_F(DnsRecords, HaveAllAddressesOfAHostInOneOrder) {
-  const dns_options options{.hosts = {{.id = 7, .name = "relay.test", .port = 7000, .services = {"chat"}}}};
+  const dns_options options{
+      .hosts = {{.id = 7, .name = "relay.test", .port = 7000, .services = {"chat"}}}};
   EXPECT_EQ(make(options).questions,
             (questions{{"relay.test", dns_type::a}, {"relay.test", dns_type::aaaa}}));
   EXPECT_TRUE(make(options).nodes.empty());
-  answer("relay.test", dns_type::a, {.hosts = {{"", "10.0.0.2", false}, {"", "10.0.0.1", false}}}, 3s);
+  answer("relay.test", dns_type::a, {.hosts = {{"", "10.0.0.2", false}, {"", "10.0.0.1", false}}},
+         3s);
   answer("relay.test", dns_type::aaaa, of_host("relay.test", "fd00::1"), 2s);
   const dns_records made = make(options);
   ASSERT_TRUE(made.nodes.contains(7));
   const directory_record& one = made.nodes.at(7);
   EXPECT_EQ(one.id, bus_id{7});
-  EXPECT_EQ(one.addresses, (texts{"ipv4://10.0.0.1:7000", "ipv4://10.0.0.2:7000", "ipv6://[fd00::1]:7000"}));
+  EXPECT_EQ(one.addresses,
+            (texts{"ipv4://10.0.0.1:7000", "ipv4://10.0.0.2:7000", "ipv6://[fd00::1]:7000"}));
   EXPECT_EQ(one.services, texts{"chat"});
   EXPECT_EQ(made.confirmed.at(7), 2s);
 }
@@ -49,9 +56,10 @@ TEST_F(DnsRecords, HaveNoNodeWithoutAnAddress) {
 }
 
 TEST_F(DnsRecords, TakeTheIdOfATargetFromTheNumberInItsName) {
-  answer("_atbus._tcp.test", dns_type::srv,
-         {.targets = {{"relay-2.test", 7000}, {"relay-10.test", 7001}},
-          .more_hosts = {{"relay-10.test", "10.0.0.10", false}, {"relay-2.test", "10.0.0.2", false}}});
+  answer(
+      "_atbus._tcp.test", dns_type::srv,
+      {.targets = {{"relay-2.test", 7000}, {"relay-10.test", 7001}},
+       .more_hosts = {{"relay-10.test", "10.0.0.10", false}, {"relay-2.test", "10.0.0.2", false}}});
   const dns_records made = make(service(0x10000));
   ASSERT_EQ(made.nodes.size(), 2u);
   EXPECT_EQ(made.nodes.at(0x10002).addresses, texts{"ipv4://10.0.0.2:7000"});
@@ -89,7 +97,9 @@ TEST_F(DnsRecords, TakeIdServicesAndLabelsFromTexts) {
 
 TEST_F(DnsRecords, LeaveOutAndCountTargetsWithoutAnId) {
   answer("_atbus._tcp.test", dns_type::srv,
-         {.targets = {{"east.test", 7000}, {"relay-99999999999999999999.test", 7000}, {"relay-3.test", 7000}},
+         {.targets = {{"east.test", 7000},
+                      {"relay-99999999999999999999.test", 7000},
+                      {"relay-3.test", 7000}},
           .more_hosts = {{"relay-3.test", "10.0.0.3", false}}});
   const dns_records made = make(service(0x10000));
   EXPECT_EQ(made.without_id, 2u);
