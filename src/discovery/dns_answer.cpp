@@ -111,7 +111,8 @@ class answer_reader {
   }
 
   [[nodiscard]] bool take_texts(const ns_rr& one) {
-    std::span<const unsigned char> rest{ns_rr_rdata(one), ns_rr_rdlen(one)};
+    std::span<const unsigned char> rest{ns_rr_rdata(one),
+                                        static_cast<std::size_t>(ns_rr_rdlen(one))};
     while (!rest.empty()) {
       const std::size_t length = rest[0];
       if (length >= rest.size())

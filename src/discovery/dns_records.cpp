@@ -56,7 +56,7 @@ class record_maker {
   static void make_equal_to_others(directory_record& one) {
     for (std::vector<std::string>* const list : {&one.addresses, &one.services}) {
       std::ranges::sort(*list);
-      list->erase(std::ranges::unique(*list).begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
     }
   }
 
@@ -104,11 +104,12 @@ class record_maker {
   // Many servers send the targets' addresses along: then one question does for all.
   void take_addresses(const dns_topic& topic, const dns_answer::target& target,
                       directory_record& node) {
-    const auto came_along = std::ranges::equal_range(topic.answer->more_hosts, target.name, {},
-                                                     &dns_answer::host::name);
-    for (const dns_answer::host& host : came_along)
-      add(node, host, target.port);
-    if (!came_along.empty())
+    const std::vector<dns_answer::host>& more = topic.answer->more_hosts;
+    const auto first = std::ranges::lower_bound(more, target.name, {}, &dns_answer::host::name);
+    auto one = first;
+    for (; one != more.end() && one->name == target.name; ++one)
+      add(node, *one, target.port);
+    if (one != first)
       return;
     for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
       if (const dns_topic* const of_host = ask(target.name, type)) {

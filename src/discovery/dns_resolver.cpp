@@ -3,6 +3,7 @@
 
 #include "discovery/dns_resolver.h"
 
+#include <arpa/nameser.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
