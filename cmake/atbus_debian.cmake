@@ -77,12 +77,12 @@ install(
 atbus_debian_package(
   libatbus-dev libdevel "message bus over shared memory and TCP, development files"
   "${what_it_is}\n.\nThis package has the headers, the static libraries for C++, and what CMake and\n\
-pkg-config need to find all libraries." atbus_library atbus_http atbus_nats
+pkg-config need to find all libraries." atbus_library atbus_http atbus_nats atbus_discovery
   atbus_c_development)
 set(CPACK_DEBIAN_LIBATBUS_DEV_PACKAGE_DEPENDS
     "libatbus0 (= ${version}), libssl-dev (>= 3.0), libuv1-dev (>= 1.43)")
 set(CPACK_DEBIAN_LIBATBUS_DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_LIBATBUS_DEV_PACKAGE_SUGGESTS "cmake, pkg-config, libmicrohttpd-dev, libnats-dev, prometheus-cpp-dev")
+set(CPACK_DEBIAN_LIBATBUS_DEV_PACKAGE_SUGGESTS "cmake, pkg-config, libc-ares-dev, libcurl4-openssl-dev, libmicrohttpd-dev, libnats-dev, prometheus-cpp-dev")
 
 if(ATBUS_BUILD_TOOLS)
   atbus_debian_package(atbus-tools utils "message bus over shared memory and TCP, command"

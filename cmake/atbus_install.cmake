@@ -1,6 +1,7 @@
 # What `cmake --install` puts where. The component atbus_library is the library and the one to test
 # with, their headers and package files. The status server (atbus_http), links through NATS servers
-# (atbus_nats), the command (atbus_command), the library for C (atbus_c) and what programs in C are built with (atbus_c_development) are components of their own.
+# (atbus_nats), discovery by etcd (atbus_discovery), the command (atbus_command), the library for C (atbus_c)
+# and what programs in C are built with (atbus_c_development) are components of their own.
 include(CMakePackageConfigHelpers)
 set(atbus_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/atbus)
 
@@ -15,6 +16,8 @@ install(
   COMPONENT atbus_library
   FILES_MATCHING
   PATTERN "*.hpp"
+  PATTERN "discovery.hpp" EXCLUDE
+  PATTERN "dns.hpp" EXCLUDE
   PATTERN "nats.hpp" EXCLUDE
   PATTERN "status_server.hpp" EXCLUDE)
 if(NOT ATBUS_DEBIAN)
@@ -59,52 +62,12 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-testing.pc.in
 install(FILES ${PROJECT_BINARY_DIR}/generated/atbus.pc ${PROJECT_BINARY_DIR}/generated/atbus-testing.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_library)
 
-if(TARGET atbus_http)
-  install(
-    TARGETS atbus_http
-    EXPORT atbus_http_targets
-    COMPONENT atbus_http
-    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(
-    EXPORT atbus_http_targets
-    NAMESPACE atbus::
-    DESTINATION ${atbus_package_dir}
-    COMPONENT atbus_http)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/status_server.hpp
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_http)
-  set(atbus_http_pc_libs "")
-  if(NOT BUILD_SHARED_LIBS)
-    # Not by Requires.private: a static libmicrohttpd would need much that its package does not install.
-    set(atbus_http_pc_libs "-lmicrohttpd -lprometheus-cpp-core")
-  endif()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-http.pc.in
-                 ${PROJECT_BINARY_DIR}/generated/atbus-http.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/generated/atbus-http.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_http)
-endif()
-
-if(TARGET atbus_nats)
-  install(
-    TARGETS atbus_nats
-    EXPORT atbus_nats_targets
-    COMPONENT atbus_nats
-    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(
-    EXPORT atbus_nats_targets
-    NAMESPACE atbus::
-    DESTINATION ${atbus_package_dir}
-    COMPONENT atbus_nats)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/nats.hpp
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_nats)
-  set(atbus_nats_pc_libs "")
-  if(NOT BUILD_SHARED_LIBS)
-    set(atbus_nats_pc_libs "-lnats -lcrypto")
-  endif()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus-nats.pc.in
-                 ${PROJECT_BINARY_DIR}/generated/atbus-nats.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/generated/atbus-nats.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT atbus_nats)
-endif()
+atbus_install_part(http HEADERS status_server.hpp DESCRIPTION "The state of a node of atbus over HTTP"
+                   LIBRARIES "-lmicrohttpd -lprometheus-cpp-core")
+atbus_install_part(nats HEADERS nats.hpp DESCRIPTION "Links of atbus through NATS servers"
+                   LIBRARIES "-lnats -lcrypto")
+atbus_install_part(discovery HEADERS discovery.hpp dns.hpp DESCRIPTION "Discovery of atbus nodes by etcd and DNS"
+                   LIBRARIES "-lcurl -lcares -lresolv")
 
 if(TARGET atbus_command)
   install(TARGETS atbus_command RUNTIME COMPONENT atbus_command)

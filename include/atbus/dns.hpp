@@ -3,7 +3,7 @@
 /// records, as those of a headless service in Kubernetes. Part of the library atbus::discovery.
 ///
 /// ```cpp
-/// auto relays = atbus::dns_directory({.services = {
+/// auto relays = atbus::dns_directory::open({.services = {
 ///     {.name = "_atbus._tcp.relay.fleet.svc.cluster.local", .first_id = 0x10000}}});
 /// if (!relays) return relays.error().print();
 /// atbus::node node{7, atbus::node_options{}.directory(*relays)};
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,9 +75,28 @@ struct dns_options {
 /// The most targets of one dns_service; the others are left out, which poll() reports.
 inline constexpr std::size_t dns_targets_max = 1024;
 
-/// Makes a directory. Asks nothing before a node polls it. It takes no announcements. Errors:
-/// invalid_argument (the text says which option), out_of_memory, system_error.
-[[nodiscard]] ATBUS_API result<std::shared_ptr<directory>> dns_directory(
-    const dns_options& options);
+/// What a DNS directory has seen and done. All but the first two count from its start.
+struct dns_stats {
+  std::uint64_t records = 0;    ///< Known now.
+  std::uint64_t left_out = 0;   ///< Targets that can be no nodes, now: without an id, or too many.
+  std::uint64_t questions = 0;  ///< Names asked for.
+  std::uint64_t answers =
+      0;  ///< Those that a server has answered, also with "there is no such name".
+  std::uint64_t failures = 0;  ///< Those without an answer, or with one that can't be read.
+};
+
+/// @class atbus::dns_directory
+/// The directory itself. It takes no announcements. Several nodes of one thread may share it.
+///
+/// Threads: one. Fork: a forked child only looks up what is known.
+class ATBUS_API dns_directory : public directory {
+ public:
+  /// Makes a directory. Asks nothing before a node polls it. Errors: invalid_argument (the text says which
+  /// option), out_of_memory, system_error.
+  [[nodiscard]] static result<std::shared_ptr<dns_directory>> open(const dns_options& options);
+
+  /// What it has seen and done.
+  [[nodiscard]] virtual dns_stats stats() const = 0;
+};
 
 }  // namespace atbus

@@ -53,7 +53,7 @@ class Atbus(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("TESTS", "TOOLS", "SAMPLES", "HTTP", "NATS"):
+        for part in ("TESTS", "TOOLS", "SAMPLES", "HTTP", "NATS", "DISCOVERY"):
             toolchain.variables[f"ATBUS_BUILD_{part}"] = False
         toolchain.generate()
         PkgConfigDeps(self).generate()

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "atbus/detail/export.hpp"
 #include "atbus/status.hpp"
 
 namespace atbus::detail {
@@ -21,7 +22,7 @@ inline constexpr std::size_t quoted_bytes_max = 120;
 std::string shown(char character);
 
 // The text in quotes; bytes other than printable ASCII become \x.., and long text is cut off.
-std::string in_quotes(std::string_view text, std::size_t most = quoted_bytes_max);
+ATBUS_API std::string in_quotes(std::string_view text, std::size_t most = quoted_bytes_max);
 
 // "'a/b': character 2, '/', is not allowed (<allowed>)", counted from 1.
 std::string bad_character(std::string_view text, std::size_t index, std::string_view allowed);

@@ -17,9 +17,9 @@ constexpr std::size_t under_way_max = 64;  // questions at a time
 constexpr std::chrono::nanoseconds pause_min = std::chrono::milliseconds{500};
 constexpr std::chrono::nanoseconds pause_max = std::chrono::seconds{30};
 
-class dns_directory final : public directory {
+class asking_directory final : public dns_directory {
  public:
-  explicit dns_directory(const dns_options& options)
+  explicit asking_directory(const dns_options& options)
       : options_(options),
         resolver_(join(options.servers), options.timeout,
                   [this](const dns_question& question, result<dns_answer> answer) {
@@ -54,6 +54,11 @@ class dns_directory final : public directory {
   error withdraw(bus_id /*id*/) override { return nobody_writes(); }
   [[nodiscard]] int descriptor() const noexcept override { return resolver_.descriptor(); }
   error poll() override;
+  [[nodiscard]] dns_stats stats() const override {
+    dns_stats now = stats_;
+    now.records = nodes_.size();
+    return now;
+  }
 
  private:
   [[nodiscard]] static std::string join(const std::vector<std::string>& servers) {
@@ -77,6 +82,7 @@ class dns_directory final : public directory {
   dns_topics topics_;
   record_table nodes_;
   std::unordered_map<std::uint64_t, std::chrono::nanoseconds> confirmed_;
+  dns_stats stats_;
   error left_out_;  // what of the answers can't be used
   std::optional<dns_question> failing_;
   bool news_ = true;   // an answer came since rebuild()
@@ -84,7 +90,7 @@ class dns_directory final : public directory {
   std::minstd_rand random_{std::random_device{}()};
 };
 
-error dns_directory::poll() {
+error asking_directory::poll() {
   resolver_.drive();
   do {
     if (news_) {
@@ -97,13 +103,14 @@ error dns_directory::poll() {
   return problem();
 }
 
-void dns_directory::take(const dns_question& question, result<dns_answer> answer) {
+void asking_directory::take(const dns_question& question, result<dns_answer> answer) {
   const auto found = topics_.find(question);
   if (found == topics_.end())
     return;
   dns_topic& topic = found->second;
   topic.is_under_way = false;
   const std::chrono::nanoseconds at = now();
+  ++(answer ? stats_.answers : stats_.failures);
   if (answer) {
     const auto life =
         std::clamp<std::chrono::nanoseconds>(answer->life, options_.at_least, options_.at_most);
@@ -117,13 +124,13 @@ void dns_directory::take(const dns_question& question, result<dns_answer> answer
 }
 
 // Twice as long each time; many nodes do not ask in step.
-std::chrono::nanoseconds dns_directory::pause_after(unsigned failures) {
+std::chrono::nanoseconds asking_directory::pause_after(unsigned failures) {
   const auto pause = std::min(pause_min * (1u << std::min(failures, 10u)), pause_max);
   return pause / 2 + std::chrono::nanoseconds{std::uniform_int_distribution<std::int64_t>{
                          0, pause.count() / 2}(random_)};
 }
 
-void dns_directory::rebuild() {
+void asking_directory::rebuild() {
   dns_records fresh = make_dns_records(options_, topics_);
   dns_topics wanted;
   for (dns_question& question : fresh.questions) {
@@ -134,11 +141,12 @@ void dns_directory::rebuild() {
   }
   topics_ = std::move(wanted);
   left_out_ = {};
-  if (fresh.without_id + fresh.too_many > 0) {
+  stats_.left_out = fresh.without_id + fresh.too_many;
+  if (stats_.left_out > 0) {
     left_out_ = {
         errc::invalid_argument,
-        "DNS: " + std::to_string(fresh.without_id + fresh.too_many) + " targets, such as " +
-            fresh.example + ", are left out: " +
+        "DNS: " + std::to_string(stats_.left_out) + " targets, such as " + fresh.example +
+            ", are left out: " +
             (fresh.without_id > 0 ? "their names end in no number, or no id is given for that"
                                   : "a service has at most " + std::to_string(dns_targets_max))};
   }
@@ -146,7 +154,7 @@ void dns_directory::rebuild() {
   nodes_.replace_all(std::move(fresh.nodes));
 }
 
-void dns_directory::ask_what_is_due() {
+void asking_directory::ask_what_is_due() {
   const std::chrono::nanoseconds at = now();
   auto next = std::chrono::nanoseconds::max();
   if (deaf_ && resolver_.under_way() == 0) {
@@ -166,11 +174,12 @@ void dns_directory::ask_what_is_due() {
   }
   for (const dns_question& question : due)
     resolver_.ask(question);
+  stats_.questions += due.size();
   resolver_.wake_at(next);
 }
 
 // Of several it names the same one for as long as that fails.
-error dns_directory::problem() {
+error asking_directory::problem() {
   const auto fails = [](const auto& one) { return one.second.failures != 0; };
   auto named = failing_ ? topics_.find(*failing_) : topics_.end();
   if (named == topics_.end() || !fails(*named))
@@ -235,13 +244,13 @@ error check(const dns_options& options) {
 }  // namespace
 }  // namespace detail
 
-result<std::shared_ptr<directory>> dns_directory(const dns_options& options) {
+result<std::shared_ptr<dns_directory>> dns_directory::open(const dns_options& options) {
   if (error bad = detail::check(options); !bad)
     return bad;
-  auto made = std::make_shared<detail::dns_directory>(options);
+  auto made = std::make_shared<detail::asking_directory>(options);
   if (error bad = made->open(); !bad)
     return bad;
-  return std::shared_ptr<directory>{std::move(made)};
+  return std::shared_ptr<dns_directory>{std::move(made)};
 }
 
 }  // namespace atbus

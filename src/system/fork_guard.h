@@ -8,12 +8,14 @@
 
 #include <cstdint>
 
+#include "atbus/detail/export.hpp"
+
 namespace atbus::detail {
 
 // While one exists, forks in other threads wait; other pauses do not. Pauses nest. A waiting fork goes before
 // pauses that begin later. No user code runs inside a pause, except for signal handlers: if one forks there,
 // its child may only exec or exit.
-class fork_pause {
+class ATBUS_API fork_pause {
  public:
   fork_pause() noexcept;
   fork_pause(const fork_pause&) = delete;
@@ -23,7 +25,7 @@ class fork_pause {
 
 // Base of every object that holds descriptors or mappings. Constructed and destroyed inside a fork_pause,
 // because a half-made object can't be abandoned.
-class fork_guard {
+class ATBUS_API fork_guard {
  public:
   fork_guard() noexcept;
   fork_guard(const fork_guard&) = delete;
@@ -44,6 +46,6 @@ class fork_guard {
 
 // How many forks lie between the process that loaded the library and this one. For an object that has nothing
 // to give up in a child, but has to tell that it is in one: it keeps the count of its beginning.
-[[nodiscard]] std::uint64_t forks_so_far() noexcept;
+[[nodiscard]] ATBUS_API std::uint64_t forks_so_far() noexcept;
 
 }  // namespace atbus::detail

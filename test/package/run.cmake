@@ -6,7 +6,7 @@
 #   BUILD_DIR   a build tree of that kind; configured and built here if SOURCE_DIR is given
 #   SOURCE_DIR  the atbus sources, or empty when BUILD_DIR is the build that runs the tests
 #   WORK_DIR    scratch folder
-#   PARTS       the further libraries that are there: http, nats
+#   PARTS       the further libraries that are there: http, nats, discovery
 #   CXX_COMPILER, GENERATOR, CONFIG, PKG_CONFIG as in the build that runs the tests
 cmake_minimum_required(VERSION 3.22)
 
@@ -74,7 +74,7 @@ foreach(program IN ITEMS main:atbus user_test:atbus-testing)
 endforeach()
 
 # Components of their own: what was installed so far does without them.
-foreach(header IN ITEMS status_server.hpp nats.hpp)
+foreach(header IN ITEMS status_server.hpp nats.hpp discovery.hpp dns.hpp)
   if(EXISTS ${prefix}/include/atbus/${header})
     message(FATAL_ERROR "${KIND}: the library has brought ${header}")
   endif()

@@ -21,6 +21,8 @@ namespace atbus::test {
 
 class dns_server {
  public:
+  [[nodiscard]] static bool is_installed() { return ::access(program, X_OK) == 0; }
+
   dns_server() {
     set("");
     start();
@@ -59,8 +61,7 @@ class dns_server {
       const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
       ::dup2(out, STDERR_FILENO);
       ::dup2(out, STDOUT_FILENO);
-      for (const char* const program : {"/usr/sbin/nsd", "nsd"})
-        ::execlp(program, "nsd", "-d", "-c", from.c_str(), nullptr);
+      ::execl(program, "nsd", "-d", "-c", from.c_str(), nullptr);
       return 127;
     }};
     const socket_address to = socket_address::parse(reserved_.address());
@@ -91,6 +92,8 @@ class dns_server {
   }
 
  private:
+  static constexpr const char* program = "/usr/sbin/nsd";
+
   void signal_all(int which) {
     if (process_.running())
       ::kill(-process_.pid(), which);

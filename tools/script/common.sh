@@ -76,6 +76,10 @@ configure() {
       say "libnats 3.4 is not here: nats:// addresses are left out"
       set -- -D ATBUS_BUILD_NATS=OFF "$@"
     fi
+    if ! pkg-config --exists 'libcurl >= 7.85 libcares >= 1.17'; then
+      say "libcurl 7.85 or c-ares 1.17 is not here: discovery by etcd and DNS is left out"
+      set -- -D ATBUS_BUILD_DISCOVERY=OFF "$@"
+    fi
     if ! names_its_compiler "$preset"; then
       compiler=$(find_compiler) || fail "no C++ compiler new enough: GCC 12 or Clang 14 is needed"
       set -- -D "CMAKE_CXX_COMPILER=$compiler" "$@"

@@ -43,11 +43,15 @@ git|has_command git|git|lists the files to check
 Spin|has_command spin|spin|model checker
 Doxygen 1.9.4|has_doxygen|doxygen|reference pages
 '
-# What is left out where it is not there: allocators that `atbus bench pool` compares with, and nats:// addresses.
-# Older systems have no libnats, or one that is too old.
+# What is left out where it is not there: allocators that `atbus bench pool` compares with, nats:// addresses, and
+# discovery by etcd and DNS. Older systems have no libnats and libcurl, or ones that are too old.
 optional='
 libnats 3.4|has_library libnats 3.4|libnats-dev|links through NATS servers
 nats-server|has_nats_server|nats-server|tests of links through NATS servers
+libcurl 7.85|has_library libcurl 7.85|libcurl4-openssl-dev|discovery by etcd and DNS
+c-ares 1.17|has_library libcares 1.17|libc-ares-dev|discovery by etcd and DNS
+etcd|has_command etcd|etcd-server etcd|tests of discovery by etcd
+nsd|has_nsd|nsd|tests of discovery by DNS
 jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
@@ -109,6 +113,7 @@ has_header() {
     "$compiler" -x c++ -E - >/dev/null 2>&1
 }
 has_nats_server() { PATH="$PATH:/sbin:/usr/sbin" command -v nats-server >/dev/null 2>&1; }
+has_nsd() { PATH="$PATH:/sbin:/usr/sbin" command -v nsd >/dev/null 2>&1; }
 has_shared_library() {
   local known
   known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null) && [[ $known == *"$1"* ]]
@@ -169,16 +174,20 @@ apt_packages() {
   done <<<"$1"
 }
 
-# keep_services_off PACKAGES: tests start the server themselves, so its package must not start it as a
-# service, now or at the next boot. `systemctl unmask nats-server` allows that again.
+# keep_services_off PACKAGES: tests start the servers themselves, so their packages must not start them as
+# services, now or at the next boot. `systemctl unmask nats-server etcd nsd` allows that again.
 keep_services_off() {
-  case " $1 " in
-    *' nats-server '*)
-      if [ -d /run/systemd/system ] && ! systemctl cat nats-server.service >/dev/null 2>&1; then
-        as_root systemctl mask nats-server.service
-      fi
-      ;;
-  esac
+  local package service
+  [ -d /run/systemd/system ] || return 0
+  for package in nats-server etcd-server etcd nsd; do
+    service=${package%-server}
+    [ "$package" != nats-server ] || service=nats-server
+    case " $1 " in
+      *" $package "*)
+        systemctl cat "$service.service" >/dev/null 2>&1 || as_root systemctl mask "$service.service"
+        ;;
+    esac
+  done
 }
 
 # apt_get_aarch64 FOLDER ARGUMENT...: apt-get as on a machine of aarch64 without packages. It does not

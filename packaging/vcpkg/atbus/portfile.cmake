@@ -11,6 +11,7 @@ vcpkg_cmake_configure(
   -DATBUS_BUILD_SAMPLES=OFF
   -DATBUS_BUILD_HTTP=OFF
   -DATBUS_BUILD_NATS=OFF
+  -DATBUS_BUILD_DISCOVERY=OFF
   -DPKG_CONFIG_EXECUTABLE=${PKGCONFIG})
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/atbus)

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,18 @@ struct directory_kind {
   const char* name;
   bool takes_announcements;
   bool has_descriptor;
+  // Null: what it stands on is not installed.
   std::unique_ptr<directory_source> (*make)();
 };
 
+// For the names of tests.
+inline void PrintTo(const directory_kind& kind, std::ostream* to) {
+  *to << kind.name;
+}
+
 [[nodiscard]] std::vector<directory_kind> directory_kinds();
 [[nodiscard]] std::unique_ptr<directory_source> make_file_source();
+[[nodiscard]] std::unique_ptr<directory_source> make_etcd_source();
 [[nodiscard]] std::unique_ptr<directory_source> make_dns_source();
 
 }  // namespace atbus::test

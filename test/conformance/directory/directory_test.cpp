@@ -8,7 +8,12 @@
 namespace atbus::test {
 
 std::vector<directory_kind> directory_kinds() {
-  return {{"file", false, false, make_file_source}, {"dns", false, true, make_dns_source}};
+  return {
+    {"file", false, false, make_file_source},
+#if ATBUS_HAS_DISCOVERY
+        {"etcd", true, true, make_etcd_source}, {"dns", false, true, make_dns_source},
+#endif
+  };
 }
 
 namespace {
@@ -17,6 +22,11 @@ using texts = std::vector<std::string>;
 
 class Directory : public ::testing::TestWithParam<directory_kind> {
  protected:
+  void SetUp() override {
+    if (source_ == nullptr)
+      GTEST_SKIP() << GetParam().name << " is not installed";
+  }
+
   [[nodiscard]] static directory_record record(std::uint64_t id, texts addresses) {
     return {.id = bus_id{id}, .addresses = std::move(addresses)};
   }

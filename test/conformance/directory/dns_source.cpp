@@ -13,10 +13,10 @@ namespace {
 class dns_source final : public directory_source {
  public:
   std::shared_ptr<directory> open() override {
-    return *dns_directory({.services = {{.name = "_atbus._tcp.test", .texts = true}},
-                           .servers = {server_.server()},
-                           .timeout = 200ms,
-                           .at_least = 10ms});
+    return *dns_directory::open({.services = {{.name = "_atbus._tcp.test", .texts = true}},
+                                 .servers = {server_.server()},
+                                 .timeout = 200ms,
+                                 .at_least = 10ms});
   }
   void put(const directory_record& record) override {
     records_[record.id] = record;
@@ -57,7 +57,7 @@ class dns_source final : public directory_source {
 }  // namespace
 
 std::unique_ptr<directory_source> make_dns_source() {
-  return std::make_unique<dns_source>();
+  return dns_server::is_installed() ? std::make_unique<dns_source>() : nullptr;
 }
 
 }  // namespace atbus::test
