@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto never = std::chrono::nanoseconds::max();
+constexpr auto no_moment = std::chrono::nanoseconds::max();
 constexpr long connect_limit_ms = 2000;
 
 bool start_curl() {
@@ -188,7 +188,7 @@ void http_loop::cancel(call which) noexcept {
 void http_loop::send() {
   for (int round = 0; round != 4 && curl_due_ <= now(); ++round) {
     const quiet_signals quiet;
-    curl_due_ = never;
+    curl_due_ = no_moment;
     int running = 0;
     curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
   }
@@ -283,7 +283,7 @@ void http_loop::arm() noexcept {
     return;
   armed_ = due;
   itimerspec at{};
-  if (due != never) {
+  if (due != no_moment) {
     at.it_value.tv_sec = static_cast<time_t>(due / 1s);
     at.it_value.tv_nsec = static_cast<long>((due % 1s).count());
   }
@@ -292,7 +292,7 @@ void http_loop::arm() noexcept {
 
 int http_loop::on_timer(CURLM* /*multi*/, long timeout_ms, void* self) noexcept {
   static_cast<http_loop*>(self)->curl_due_ =
-      timeout_ms < 0 ? never : moment_after(now(), std::chrono::milliseconds{timeout_ms});
+      timeout_ms < 0 ? no_moment : moment_after(now(), std::chrono::milliseconds{timeout_ms});
   return 0;
 }
 
