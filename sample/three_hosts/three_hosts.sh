@@ -21,55 +21,8 @@ http_port=${THREE_HOSTS_HTTP:-9464}
 dir=${THREE_HOSTS_DIR:-${TMPDIR:-/tmp}/atbus-three-hosts-$(id -u)}
 leaves=(0x12010001 0x12010002 0x12010003 0x12020001 0x12020002 0x12020003)
 patience_s=60
-
-fail() {
-  printf 'three_hosts.sh: %s\n' "$*" >&2
-  exit 1
-}
-
-# Three namespaces, and a cable from the first to each of the others, between which it forwards.
-make_hosts() {
-  local host
-  for host in 0 1 2; do
-    ip netns add "$tag-$host" || return 1
-    echo "$tag-$host" >>"$dir/namespaces"
-    ip -n "$tag-$host" link set lo up || return 1
-  done
-  for host in 1 2; do
-    ip -n "$tag-0" link add "to$host" type veth peer name cable netns "$tag-$host" &&
-      ip -n "$tag-0" addr add "10.77.$host.1/24" dev "to$host" &&
-      ip -n "$tag-0" link set "to$host" up &&
-      ip -n "$tag-$host" addr add "10.77.$host.2/24" dev cable &&
-      ip -n "$tag-$host" link set cable up &&
-      ip -n "$tag-$host" route add default via "10.77.$host.1" || return 1
-  done
-  ip netns exec "$tag-0" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-}
-
-remove_hosts() {
-  local name
-  [ -e "$dir/namespaces" ] || return 0
-  while read -r name; do
-    ip netns del "$name"
-  done <"$dir/namespaces"
-  rm "$dir/namespaces"
-}
-
-# on HOST COMMAND...: does not come back.
-on() {
-  local host=$1 name
-  shift
-  name=$(grep -- "-$host\$" "$dir/namespaces" 2>/dev/null) || exec "$@"
-  exec ip netns exec "$name" "$@"
-}
-
-# start_on HOST ID COMMAND...: what it says goes into files of that name.
-start_on() {
-  local host=$1 id=$2
-  shift 2
-  (on "$host" "$@") >"$dir/$id.out" 2>"$dir/$id.log" </dev/null &
-  echo $! >>"$dir/pids"
-}
+# shellcheck source=sample/hosts.sh
+source "$root/sample/hosts.sh"
 
 # start_relay HOST ID RANGE PARENT ADDRESS...
 start_relay() {
@@ -85,16 +38,6 @@ start_relay() {
     [ "$host" != 0 ] || printf '[http]\nlisten = "127.0.0.1:%s"\n' "$http_port"
   } >"$dir/$id.toml"
   start_on "$host" "$id" "$atbus" relay --config "$dir/$id.toml"
-}
-
-# await SECONDS COMMAND...: until it succeeds.
-await() {
-  local until=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$until" ] || return 1
-    sleep 0.1
-  done
 }
 
 start() {
