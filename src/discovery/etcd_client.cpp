@@ -186,9 +186,4 @@ void etcd_client::fail(errc code, const std::string& text) {
   }
 }
 
-void etcd_client::works() noexcept {
-  failures_ = 0;
-  problem_ = {};
-}
-
 }  // namespace atbus::detail

@@ -66,8 +66,10 @@ class etcd_client {
 
   // What the server in use says is of no use; `text` goes on after the names of the servers.
   void fail(errc code, const std::string& text);
-  // It is.
-  void works() noexcept;
+  // It is of use; pauses stay as long as they have become.
+  void works() noexcept { problem_ = {}; }
+  // It was for a while: the next pause is short.
+  void lasts() noexcept { failures_ = 0; }
 
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
   // No error, or what keeps this program from reading etcd.

@@ -131,7 +131,7 @@ error etcd_of_program::poll() {
     step();
   } catch (const std::bad_alloc&) {
     // What was under way may be lost.
-    reader_.start_again();
+    reader_.list_again();
     writer_.start_again();
     sleep();
     return {errc::out_of_memory, "there was no memory for what etcd has sent; it is asked again"};

@@ -35,15 +35,15 @@ void etcd_reader::stop() noexcept {
   from_.clear();
 }
 
-void etcd_reader::list_again() noexcept {
+void etcd_reader::list_again() {
   stop();
   stage_ = stage::list;
-  list_at_ = 0ns;
-}
-
-void etcd_reader::start_again() noexcept {
-  list_again();
-  list_at_ = now() + list_pause;
+  // The first time at once. Something is wrong if no check comes between.
+  std::chrono::nanoseconds pause = lists_in_a_row_ == 0 ? 0ns : list_pause;
+  for (std::size_t i = 1; i < lists_in_a_row_ && pause < etcd_client::pause_max; ++i)
+    pause *= 2;
+  ++lists_in_a_row_;
+  list_at_ = now() + pauses_.about(std::min(pause, etcd_client::pause_max));
 }
 
 std::chrono::nanoseconds etcd_reader::next() const noexcept {
@@ -115,7 +115,7 @@ void etcd_reader::take_page(const etcd_answer& answer, bool without_values) {
     case etcd_cause::unreachable:
       return;
     case etcd_cause::compacted:  // while it was listed
-      return start_again();
+      return list_again();
     case etcd_cause::too_large:
       // Of one key alone nothing but its name can be had.
       without_values_ = page_limit_ == 1;
@@ -188,7 +188,7 @@ void etcd_reader::take_part(std::string_view bytes) {
     return;
   // What it was is not known.
   ++stats_.too_large;
-  start_again();
+  list_again();
 }
 
 bool etcd_reader::take_line(std::string_view line) {
@@ -270,6 +270,8 @@ void etcd_reader::take_check(const etcd_answer& answer) {
     ++stats_.checks;
     confirmed_ = now();
     differed_at_.reset();
+    lists_in_a_row_ = 0;
+    client_.lasts();
     check_at_ = confirmed_ + pauses_.about(options_.lease_time);
     client_.works();
   } else if (differed_at_ == next_) {

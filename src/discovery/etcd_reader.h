@@ -28,8 +28,8 @@ class etcd_reader {
   void work(std::chrono::nanoseconds now);
   // When it has something to do, if the client is ready.
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept;
-  // All that is known may be incomplete: lists the keys again.
-  void start_again() noexcept;
+  // All that is known may be incomplete: lists the keys, and after a pause if that was done a moment ago.
+  void list_again();
 
   [[nodiscard]] etcd_keys& keys() noexcept { return keys_; }
   // What etcd has of a node; null: nothing, if all that it has is known.
@@ -45,7 +45,6 @@ class etcd_reader {
   enum class stage : std::uint8_t { list, watch, follow };
 
   void stop() noexcept;
-  void list_again() noexcept;
   void ask_page();
   void take_page(const etcd_answer& answer, bool without_values);
   [[nodiscard]] bool is_in_order(const etcd_page& page) const;
@@ -79,6 +78,7 @@ class etcd_reader {
   std::size_t page_limit_ = page_keys;
   bool without_values_ = false;
   std::chrono::nanoseconds list_at_{0};
+  std::size_t lists_in_a_row_ = 0;  // without a check between them
 
   std::optional<line_splitter> lines_;
   bool is_watching_ = false;  // etcd has said so

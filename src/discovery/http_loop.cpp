@@ -26,11 +26,13 @@ bool start_curl() {
   return works;
 }
 
-int events_of(int what) noexcept {
-  int events = 0;
+std::uint32_t events_of(int what) noexcept {
+  std::uint32_t events = 0;
   if ((what & CURL_POLL_IN) != 0)
     events |= EPOLLIN;
-  return (what & CURL_POLL_OUT) != 0 ? events | EPOLLOUT : events;
+  if ((what & CURL_POLL_OUT) != 0)
+    events |= EPOLLOUT;
+  return events;
 }
 
 int actions_of(std::uint32_t events) noexcept {
@@ -215,7 +217,8 @@ void http_loop::take_events() {
       std::uint64_t times = 0;
       (void)kernel().read(fd, &times, sizeof times);
       armed_ = 0ns;
-    } else if (sockets_.contains(fd)) {
+    } else {
+      // One that libcurl has closed meanwhile it ignores.
       int running = 0;
       curl_multi_socket_action(multi_, fd, actions_of(event.events), &running);
     }
@@ -303,7 +306,7 @@ int http_loop::on_socket(CURL* /*easy*/, curl_socket_t fd, int what, void* self,
     (void)kernel().epoll_ctl(of.epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     return 0;
   }
-  epoll_event interest{.events = static_cast<std::uint32_t>(events_of(what)), .data = {.fd = fd}};
+  epoll_event interest{.events = events_of(what), .data = {.fd = fd}};
   const int operation = added == nullptr ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (kernel().epoll_ctl(of.epoll_.get(), operation, fd, &interest) != 0)
     return -1;  // its requests fail

@@ -24,11 +24,12 @@ class SampleRun : public ::testing::Test {
     unlink(("/dev/shm/atbus-bell." + name_).c_str());
   }
 
-  child_process start(const std::string& sample, const char* argument = nullptr) const {
+  child_process start(const std::string& sample, const char* argument = nullptr,
+                      const char* second = nullptr) const {
     const std::string program = std::string{ATBUS_TEST_PROGRAMS_DIR} + "/sample_" + sample;
     return child_process{[&] {
       dup2(output_[1], STDOUT_FILENO);
-      execl(program.c_str(), program.c_str(), argument, nullptr);
+      execl(program.c_str(), program.c_str(), argument, second, nullptr);
       return 127;
     }};
   }

@@ -98,6 +98,28 @@ TEST_F(EtcdDirectories, LeaveTheirRecordsToTheParentOfAFork) {
   EXPECT_EQ(nodes->stats().failures, 0);
 }
 
+TEST_F(EtcdDirectories, KeepTheirLease) {
+  etcd_server etcd;
+  etcd.start();
+  const auto nodes = open_directory({.endpoints = {etcd.url()}, .lease_time = 2s});
+  ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
+  ASSERT_TRUE(knows(nodes, 7, {"unix://@one"}));
+  const auto end = now() + 3500ms;
+  ASSERT_TRUE(until({nodes}, [&] { return now() > end; }));
+  EXPECT_EQ(nodes->stats().leases, 1);
+  EXPECT_EQ(nodes->stats().puts, 1);
+  EXPECT_EQ(etcd.count(key_of(7)), 1);
+}
+
+TEST_F(EtcdDirectories, LookUpTheNamesOfServers) {
+  etcd_server etcd;
+  etcd.start();
+  const auto nodes = open_directory(
+      {.endpoints = {"http://no-such-host.invalid:1", "http://localhost:" + etcd.port()}});
+  ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
+  EXPECT_TRUE(knows(nodes, 7, {"unix://@one"}));
+}
+
 TEST_F(EtcdDirectories, SleepWhileNothingHappens) {
   etcd_server etcd;
   etcd.start();
