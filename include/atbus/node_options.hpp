@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -214,6 +215,13 @@ class node_options {
     directory_ = std::move(of_yours);
     return *this;
   }
+  /// Something that the node's record in its directory says of it besides, for programs, such as
+  /// "zone" and "east" (directory_record::labels). Each call adds one, or replaces that of the name.
+  /// A directory may refuse a record with very many or long ones, and the node logs that. Default: none.
+  node_options& label(std::string name, std::string text) {
+    labels_.insert_or_assign(std::move(name), std::move(text));
+    return *this;
+  }
 
   /// Makes links to nats:// addresses, such as the one of atbus/nats.hpp; nodes may share it. Without
   /// it these addresses are refused. Default: none.
@@ -336,6 +344,10 @@ class node_options {
   [[nodiscard]] const std::shared_ptr<atbus::directory>& directory() const noexcept {
     return directory_;
   }
+  /// What the node's record says of it besides, by name.
+  [[nodiscard]] const std::map<std::string, std::string>& labels() const noexcept {
+    return labels_;
+  }
   /// What makes links to nats:// addresses; null if nothing does.
   [[nodiscard]] const std::shared_ptr<atbus::carrier>& carrier() const noexcept { return carrier_; }
 
@@ -372,6 +384,7 @@ class node_options {
   bool allow_tap_ = false;
   std::string report_directory_ = "/dev/shm";
   std::shared_ptr<atbus::directory> directory_;
+  std::map<std::string, std::string> labels_;
   std::shared_ptr<atbus::carrier> carrier_;
 };
 

@@ -51,8 +51,11 @@ error directory_watch::tell() {
   // A node that leaves is not to be dialled; in a forked child, the node that is known is its parent's.
   if (node_.leaving || forks_so_far() != forks_before_)
     return {};
-  error bad = directory_->announce(
-      {.id = node_.self.id, .addresses = addresses_, .services = services_, .place = place()});
+  error bad = directory_->announce({.id = node_.self.id,
+                                    .addresses = addresses_,
+                                    .services = services_,
+                                    .labels = node_.options.labels(),
+                                    .place = place()});
   announced_ = announced_ || bad != errc::not_supported;
   owes_announcement_ = !bad && bad != errc::not_supported;
   return bad;

@@ -21,6 +21,9 @@ class listed_nodes final : public directory {
   }
   [[nodiscard]] bool is_announced(std::uint64_t id) const { return announced_.contains(id); }
   [[nodiscard]] tree_place place(std::uint64_t id) { return places_[id]; }
+  [[nodiscard]] const std::map<std::string, std::string>& labels(std::uint64_t id) {
+    return labels_[id];
+  }
 
   [[nodiscard]] std::vector<std::string> lookup(bus_id id) override { return nodes_[id.value()]; }
   watch_id watch(std::function<void(bus_id)> changed) override {
@@ -31,6 +34,7 @@ class listed_nodes final : public directory {
   error announce(const directory_record& record) override {
     announced_[record.id.value()] = record.addresses;
     places_[record.id.value()] = record.place;
+    labels_[record.id.value()] = record.labels;
     return {};
   }
   error withdraw(bus_id id) override {
@@ -50,6 +54,7 @@ class listed_nodes final : public directory {
   std::map<std::uint64_t, std::vector<std::string>> nodes_;
   std::map<std::uint64_t, std::vector<std::string>> announced_;
   std::map<std::uint64_t, tree_place> places_;
+  std::map<std::uint64_t, std::map<std::string, std::string>> labels_;
   std::map<watch_id, std::function<void(bus_id)>> watchers_;
   watch_id watches_ = 0;
   std::vector<bus_id> changed_;
@@ -103,6 +108,14 @@ TEST_F(NodeDirectory, WaitsUntilANodeOfTheDirectoryIsReady) {
   one.node.wake();
   EXPECT_TRUE(comes_true([&] { return how != errc::would_block; }));
   EXPECT_TRUE(how) << how.text();
+}
+
+TEST_F(NodeDirectory, AnnouncesItsLabels) {
+  party one{net, 1,
+            with_directory().label("zone", "west").label("rack", "7").label("zone", "east")};
+  EXPECT_TRUE(comes_true([&] { return nodes->is_announced(1); }));
+  EXPECT_EQ(nodes->labels(1),
+            (std::map<std::string, std::string>{{"rack", "7"}, {"zone", "east"}}));
 }
 
 TEST_F(NodeDirectory, NeverDialsItself) {
