@@ -58,6 +58,9 @@ struct etcd_options {
   std::string certificate = {};
   /// The key of `certificate`.
   std::string key = {};
+  /// What others dial in place of 0.0.0.0 and [::] where a node of this program listens: an address or a name of this
+  /// machine. Empty: the address from which it reaches etcd.
+  std::string host = {};
   /// Whose records this program puts there.
   announcing announce = announcing::automatic;
   /// The most records that are kept in memory, 1 to 1,048,576; at most 64 MiB of them in any case.

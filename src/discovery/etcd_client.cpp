@@ -118,6 +118,7 @@ void etcd_client::cancel(call& which) noexcept {
 etcd_answer etcd_client::judge(http_end end, std::uint64_t asked_in) {
   if (end.status == 200) {
     is_token_proven_ = true;
+    own_host_ = std::move(end.own_host);
     return {.body = std::move(end.body)};
   }
   if (end.is_too_large)

@@ -72,6 +72,8 @@ class etcd_client {
   void lasts() noexcept { failures_ = 0; }
 
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+  // The address from which etcd is reached; empty: not yet known.
+  [[nodiscard]] const std::string& own_host() const noexcept { return own_host_; }
   // No error, or what keeps this program from reading etcd.
   [[nodiscard]] const error& problem() const noexcept { return problem_; }
 
@@ -96,6 +98,7 @@ class etcd_client {
   std::string token_;  // empty: etcd has no users
   bool is_token_proven_ = false;
   call login_ = 0;
+  std::string own_host_;
   error problem_;
 };
 

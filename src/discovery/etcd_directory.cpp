@@ -99,10 +99,9 @@ error etcd_of_program::announce(const directory_record& record) {
   if (!is_announced(record))
     return withdraw(record.id);
   try {
-    result<std::string> text = write_record(record);
-    if (!text)
+    if (const result<std::string> text = write_record(record); !text)
       return text.error();
-    writer_.put(record.id, *std::move(text));
+    writer_.put(record);
     work();
   } catch (const std::bad_alloc&) {
     return {errc::out_of_memory};

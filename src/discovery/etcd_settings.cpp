@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/text.h"
+#include "discovery/dialled_addresses.h"
 
 namespace atbus::detail {
 namespace {
@@ -56,6 +57,8 @@ error check_etcd(const etcd_options& options) {
     return must_be("user", "at most 256 printable characters");
   if (options.certificate.empty() != options.key.empty())
     return must_be("certificate", "given together with key");
+  if (!options.host.empty() && !is_host(options.host))
+    return must_be("host", "an address or a name of this machine, without a port");
   if (options.max_records == 0 || options.max_records > records_limit)
     return must_be("max_records", "from 1 to 1048576");
   return {};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "atbus/clock.hpp"
+#include "discovery/dialled_addresses.h"
 #include "discovery/record_text.h"
 
 namespace atbus::detail {
@@ -15,9 +16,9 @@ constexpr auto not_now = std::chrono::nanoseconds::max();
 
 }  // namespace
 
-void etcd_writer::put(bus_id id, std::string value) {
-  entry& of = records_[id];
-  of.value = std::move(value);
+void etcd_writer::put(directory_record record) {
+  entry& of = records_[record.id];
+  of.record = std::move(record);
   of.is_wanted = of.is_owed = true;
 }
 
@@ -168,9 +169,16 @@ void etcd_writer::revoke() {
       });
 }
 
+std::string etcd_writer::text_of(const directory_record& record) const {
+  directory_record told = record;
+  told.addresses = addresses_to_dial(record.addresses, options_.host, client_.own_host());
+  const result<std::string> text = write_record(told);
+  return text ? *text : *write_record({.id = record.id});  // never: it was tried before
+}
+
 void etcd_writer::put_one(bus_id id, entry& of) {
   of.under_way = client_.ask(
-      "/v3/kv/put", ask_to_put(options_.prefix + to_key(id), of.value, lease_),
+      "/v3/kv/put", ask_to_put(options_.prefix + to_key(id), text_of(of.record), lease_),
       [this, id, lease = lease_](const etcd_answer& answer) {
         entry& put = records_.at(id);
         put.under_way = 0;

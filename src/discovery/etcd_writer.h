@@ -23,7 +23,8 @@ class etcd_writer {
               etcd_stats& stats, random_pause& pauses)
       : client_(client), reader_(reader), options_(options), stats_(stats), pauses_(pauses) {}
 
-  void put(bus_id id, std::string value);
+  // One that write_record() takes.
+  void put(directory_record record);
   void remove(bus_id id);
   void work(std::chrono::nanoseconds now);
   // When it has something to do, if the client is ready.
@@ -43,7 +44,7 @@ class etcd_writer {
  private:
   using call = etcd_client::call;
   struct entry {
-    std::string value;
+    directory_record record;
     bool is_wanted = true;
     bool is_owed = true;
     call under_way = 0;
@@ -57,6 +58,7 @@ class etcd_writer {
   void grant();
   void keep_alive();
   void revoke();
+  [[nodiscard]] std::string text_of(const directory_record& record) const;
   void put_one(bus_id id, entry& of);
   void remove_one(bus_id id, entry& of);
   void lose_lease() noexcept;

@@ -266,6 +266,10 @@ void http_loop::hand_over() {
     long status = 0;
     curl_easy_getinfo(of.easy.get(), CURLINFO_RESPONSE_CODE, &status);
     end.status = of.is_complete ? static_cast<int>(status) : 0;
+    const char* own_host = nullptr;
+    if (curl_easy_getinfo(of.easy.get(), CURLINFO_LOCAL_IP, &own_host) == CURLE_OK &&
+        own_host != nullptr)
+      end.own_host = own_host;
     if (!of.is_complete)
       end.problem = of.problem.data();
     const auto on_end = std::move(of.on_end);

@@ -41,8 +41,9 @@ struct http_request {
 struct http_end {
   int status = 0;  // of HTTP; 0: there was no answer
   bool is_too_large = false;
-  std::string body{};     // what was not handed over as a part
-  std::string problem{};  // of libcurl, if there was no complete answer
+  std::string body{};      // what was not handed over as a part
+  std::string own_host{};  // this end of the connection
+  std::string problem{};   // of libcurl, if there was no complete answer
 };
 
 class http_loop {

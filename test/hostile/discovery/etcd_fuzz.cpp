@@ -67,10 +67,10 @@ void stream(std::string_view text) {
       }
       return true;
     });
-    check(keys, stats);
     if (!fits)
-      return;
+      break;
   }
+  check(keys, stats);
 }
 
 void list(std::string_view text) {

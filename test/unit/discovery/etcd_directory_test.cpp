@@ -120,6 +120,17 @@ TEST_F(EtcdDirectories, LookUpTheNamesOfServers) {
   EXPECT_TRUE(knows(nodes, 7, {"unix://@one"}));
 }
 
+TEST_F(EtcdDirectories, NameAPlaceToDialWhereANodeListensOnAllInterfaces) {
+  etcd_server etcd;
+  etcd.start();
+  const auto nodes = open_directory({.endpoints = {etcd.url()}});
+  ASSERT_TRUE(nodes->announce(record_of(7, {"ipv4://0.0.0.0:7000", "unix://@seven"})));
+  EXPECT_TRUE(knows(nodes, 7, {"ipv4://127.0.0.1:7000", "unix://@seven"}));
+  const auto named = open_directory({.endpoints = {etcd.url()}, .host = "zone-8.example"});
+  ASSERT_TRUE(named->announce(record_of(8, {"ipv4://0.0.0.0:7000"})));
+  EXPECT_TRUE(knows(named, 8, {"dns://zone-8.example:7000"}));
+}
+
 TEST_F(EtcdDirectories, SleepWhileNothingHappens) {
   etcd_server etcd;
   etcd.start();
@@ -169,6 +180,8 @@ TEST(EtcdOptions, AreRefusedWithTheirName) {
   EXPECT_TRUE(is_refused("start_jitter", [](options& o) { o.start_jitter = 2min; }));
   EXPECT_TRUE(is_refused("password", [](options& o) { o.password = "of nobody"; }));
   EXPECT_TRUE(is_refused("certificate", [](options& o) { o.key = "key.pem"; }));
+  for (const char* const wrong : {"0.0.0.0", "::", "10.0.0.7:7000", "a host"})
+    EXPECT_TRUE(is_refused("host", [&](options& o) { o.host = wrong; })) << wrong;
   EXPECT_TRUE(is_refused("max_records", [](options& o) { o.max_records = 0; }));
 }
 

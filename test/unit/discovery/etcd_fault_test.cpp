@@ -208,7 +208,7 @@ TEST_F(EtcdFaults, GoOnWithTheOthersOfAClusterThatLosesItsLeader) {
       options.endpoints.push_back(each->url());
   }
   const auto nodes = open_directory(options);
-  std::ranges::rotate(options.endpoints, options.endpoints.begin() + 1);
+  std::rotate(options.endpoints.begin(), options.endpoints.begin() + 1, options.endpoints.end());
   const auto others = open_directory(options);
   ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
   ASSERT_TRUE(until({nodes, others}, [&] { return !others->lookup(7).empty(); }));

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "discovery/base64.h"
+#include "discovery/dialled_addresses.h"
 #include "discovery/line_splitter.h"
 #include "test.h"
 
@@ -99,6 +100,20 @@ TEST(RecordKey, IsAnIdOfSixteenDigits) {
        {"", "7", "0000000000000000", "000000000000000A", "000000000000000g", "00000000000000007",
         "0x00000000000007", " 000000000000007", "+000000000000007"})
     EXPECT_FALSE(from_key(wrong)) << wrong;
+}
+
+TEST(DialledAddresses, HaveAHostInPlaceOfAllInterfaces) {
+  using all = std::vector<std::string>;
+  const all said{"ipv4://0.0.0.0:7000?tls=false", "ipv4://10.0.0.7:7000", "ipv6://[::]:7001",
+                 "unix://@one"};
+  EXPECT_EQ(addresses_to_dial(said, "", "10.0.0.8"),
+            (all{"ipv4://10.0.0.8:7000?tls=false", "ipv4://10.0.0.7:7000", "unix://@one"}));
+  EXPECT_EQ(addresses_to_dial(said, "", "fd00::8"),
+            (all{"ipv4://10.0.0.7:7000", "ipv6://[fd00::8]:7001", "unix://@one"}));
+  EXPECT_EQ(addresses_to_dial(said, "zone.example", "10.0.0.8"),
+            (all{"dns://zone.example:7000?tls=false", "ipv4://10.0.0.7:7000",
+                 "dns://zone.example:7001", "unix://@one"}));
+  EXPECT_EQ(addresses_to_dial(said, "", ""), (all{"ipv4://10.0.0.7:7000", "unix://@one"}));
 }
 
 TEST(Base64, HasTheBytesOfRfc4648) {

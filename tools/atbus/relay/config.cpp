@@ -8,6 +8,7 @@
 
 #include "atbus/address.hpp"
 #include "atbus/node_client.h"
+#include "atbus/relay/discovery_config.h"
 #include "core/text.h"
 #include "node/files/toml_reader.h"
 #include "node/files/watched_file.h"
@@ -24,7 +25,7 @@ using detail::in_quotes;
 class relay_reader : detail::toml_reader {
  public:
   explicit relay_reader(const std::string& path)
-      : toml_reader(path), folder_(std::filesystem::path{path}.parent_path()) {
+      : toml_reader(path), name_of_file_(path), folder_(std::filesystem::path{path}.parent_path()) {
     add_keys();
   }
 
@@ -42,6 +43,7 @@ class relay_reader : detail::toml_reader {
   error take_nats(const toml::node& value);
   error take_nats_key(std::string_view key, const toml::node& value);
   error make_carrier(const toml::table& root);
+  error make_directory(const toml::table& root);
   error check_addresses(const toml::table& root) const;
   error check_http(const toml::table& root) const;
   error read_tokens();
@@ -95,6 +97,7 @@ class relay_reader : detail::toml_reader {
     return named.empty() ? named : (folder_ / named).string();
   }
 
+  const std::string& name_of_file_;
   std::filesystem::path folder_;
   std::map<std::string, take, std::less<>> keys_;
   relay_config made_;
@@ -147,6 +150,8 @@ void relay_reader::add_keys() {
       {"strangers", [this](const toml::node& value) { return take_strangers(value); }},
       {"http", [this](const toml::node& value) { return take_http(value); }},
       {"nats", [this](const toml::node& value) { return take_nats(value); }},
+      // Once the rest is known to be right: make_directory.
+      {"discovery", [](const toml::node&) { return error{}; }},
       {"drain", [this](const toml::node& value) { return take_seconds(value, made_.drain); }},
       {"log",
        [this](const toml::node& value) -> error {
@@ -170,6 +175,8 @@ result<relay_config> relay_reader::read(std::string_view text) {
   if (error bad = read_tokens(); !bad)
     return bad;
   if (error bad = make_carrier(*root); !bad)
+    return bad;
+  if (error bad = make_directory(*root); !bad)
     return bad;
   if (error bad = check_addresses(*root); !bad)
     return bad;
@@ -395,6 +402,19 @@ error relay_reader::make_carrier(const toml::table& root) {
 #else
   return entry == nullptr ? error{} : at(*entry, std::string{no_nats});
 #endif
+}
+
+error relay_reader::make_directory(const toml::table& root) {
+  const toml::node* const entry = root.get("discovery");
+  if (entry == nullptr)
+    return {};
+  if (root.contains("directory"))
+    return at(*entry, "a relay has a \"directory\" or [discovery], not both");
+  auto made = discovery_reader{name_of_file_, folder_}.read(*entry);
+  if (!made)
+    return made.error();
+  made_.options.directory(*std::move(made));
+  return {};
 }
 
 error relay_reader::check_http(const toml::table& root) const {
