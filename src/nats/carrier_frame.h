@@ -56,6 +56,9 @@ struct carrier_opening {
 // No value: the key has another size, or the inbox is none of a carrier's.
 [[nodiscard]] std::optional<carrier_opening> read_opening(bytes_view body) noexcept;
 
+// Tokens of A-Z a-z 0-9 _ - between dots.
+[[nodiscard]] bool is_subject(std::string_view text) noexcept;
+
 // "PREFIX.atbus.<32 hexadecimal digits>.<16 hexadecimal digits>". Nothing else is published to: a stranger can
 // name an inbox, but not a subject that means something to others.
 [[nodiscard]] bool is_inbox(std::string_view subject) noexcept;

@@ -13,13 +13,14 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "atbus/clock.hpp"
 #include "nats/nats_settings.h"
+#include "system/passed_descriptors.h"
 
 namespace atbus::detail {
 namespace {
@@ -36,10 +37,6 @@ constexpr std::uint64_t bell_tag = 0;
 constexpr std::uint64_t listener_tag = 1;
 
 std::atomic<int> lines_running{0};
-
-std::chrono::nanoseconds steady_now() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch();
-}
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
@@ -77,18 +74,11 @@ std::string last_problem(natsStatus status) {
 bool hand_over(int to, const file& socket) noexcept {
   char nothing = 0;
   iovec piece{.iov_base = &nothing, .iov_len = 1};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
   msghdr packet{};
   packet.msg_iov = &piece;
   packet.msg_iovlen = 1;
-  packet.msg_control = control.data();
-  packet.msg_controllen = control.size();
-  cmsghdr* const head = CMSG_FIRSTHDR(&packet);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = socket.get();
-  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
+  passed_descriptors<1> passed;
+  passed.attach(packet, {socket.get()});
   return kernel().sendmsg(to, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
@@ -199,13 +189,13 @@ bool nats_line::goes_on() {
   if (!stops_)
     return true;
   if (ends_at_ == time{0})
-    ends_at_ = steady_now() + farewell;
-  return !links_.empty() && steady_now() < ends_at_;
+    ends_at_ = now() + farewell;
+  return !links_.empty() && now() < ends_at_;
 }
 
 // Waits for sockets and news, and handles what the sockets have.
 void nats_line::wait() {
-  time until = steady_now() + 1s;
+  time until = now() + 1s;
   for (const auto& [token, of] : links_)
     until = std::min(until, of.stream->due_at());
   const bool is_wanted = !listeners_.empty() || !links_.empty();
@@ -214,12 +204,12 @@ void nats_line::wait() {
   std::array<epoll_event, 64> events;
   const int count =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                          std::max(until - steady_now(), time{0}).count());
+                          std::max(until - now(), time{0}).count());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     const std::uint64_t token = event.data.u64;  // packed: nothing may refer to it
     if (const auto of = links_.find(token); of != links_.end()) {
-      of->second.stream->ready(event.events, steady_now());
+      of->second.stream->ready(event.events, now());
       settle(of->first, of->second);
     }
   }
@@ -241,7 +231,7 @@ void nats_line::end_listening() {
 
 void nats_line::connect() {
   if (connection_ != nullptr || (listeners_.empty() && links_.empty()) ||
-      steady_now() < connects_at_)
+      now() < connects_at_)
     return;
   natsOptions* made = nullptr;
   error why{errc::out_of_memory};
@@ -260,7 +250,7 @@ void nats_line::connect() {
     return connected();
   connection_ = nullptr;
   backoff_ = std::clamp(2 * backoff_, backoff_min, backoff_max);
-  connects_at_ = steady_now() + backoff_;
+  connects_at_ = now() + backoff_;
   lost(why);
 }
 
@@ -275,7 +265,7 @@ void nats_line::connected() {
   for (auto& [subject, one] : listeners_)
     subscribe(subject, one);
   for (auto& [token, of] : links_)
-    of.stream->dial(of.subject, steady_now());
+    of.stream->dial(of.subject, now());
 }
 
 void nats_line::disconnect() {
@@ -298,7 +288,7 @@ bool nats_line::is_connected() const {
 // All links end. Each listener is told once.
 void nats_line::lost(const error& why) {
   for (auto& [token, of] : links_)
-    of.stream->end(why, steady_now());
+    of.stream->end(why, now());
   forget_ended();
   tell_listeners(why.text());
 }
@@ -336,13 +326,13 @@ void nats_line::begin_dialling(order wanted) {
   };
   if (links_.size() >= links_max)
     return refuse("too many links");
-  if (connection_ == nullptr && steady_now() < connects_at_)
+  if (connection_ == nullptr && now() < connects_at_)
     return refuse("no connection to the NATS server; it is tried again");
   if (connection_ != nullptr && !is_connected())
     return refuse("no connection to the NATS server; it is tried again");
   carried& made = add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
   if (connection_ != nullptr)
-    made.stream->dial(made.subject, steady_now());
+    made.stream->dial(made.subject, now());
 }
 
 void nats_line::subscribe(const std::string& subject, listener& to) {
@@ -378,7 +368,7 @@ void nats_line::read_news() {
   }
   if (news.closed) {
     disconnect();
-    connects_at_ = steady_now() + backoff_min;
+    connects_at_ = now() + backoff_min;
   }
 }
 
@@ -393,9 +383,9 @@ void nats_line::take(natsMsg& message) {
   if (of == links_.end())
     return;
   if (natsMsg_IsNoResponders(&message))
-    of->second.stream->unheard(steady_now());
+    of->second.stream->unheard(now());
   else
-    (void)of->second.stream->take(bytes_of(message), steady_now());
+    (void)of->second.stream->take(bytes_of(message), now());
   settle(of->first, of->second);
 }
 
@@ -412,14 +402,14 @@ void nats_line::take_opening(natsMsg& message, listener& at) {
   if (!hand_over(at.socket.get(), theirs))
     return;  // the node accepts no more for now
   carried& made = add(std::move(ours), nullptr, {});
-  made.stream->answer(*frame, steady_now());
+  made.stream->answer(*frame, now());
 }
 
 // A permission is missing: what waits for an answer waits in vain.
 void nats_line::refused(const std::string& problem) {
   for (auto& [token, of] : links_) {
     if (of.stream->is_opening())
-      of.stream->end({errc::denied, server_ + ": " + problem}, steady_now());
+      of.stream->end({errc::denied, server_ + ": " + problem}, now());
   }
   tell_listeners(server_ + ": " + problem);
 }
@@ -431,7 +421,7 @@ nats_line::carried& nats_line::add(file socket, std::shared_ptr<link_note> note,
   const std::uint64_t token = random_number();
   carried made{.note = std::move(note), .subject = std::move(subject), .stream = nullptr};
   made.stream = std::make_unique<byte_carrier>(*this, std::move(socket),
-                                               inbox_ + hexadecimal(token), steady_now());
+                                               inbox_ + hexadecimal(token), now());
   carried& kept = links_.emplace(token, std::move(made)).first->second;
   settle(token, kept);
   return kept;
@@ -447,13 +437,13 @@ void nats_line::settle(std::uint64_t token, carried& of) {
   const int operation = wanted < 0 ? EPOLL_CTL_DEL : of.watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
       wanted >= 0)
-    return of.stream->end({errc::system_error, "can't watch a link's socket", errno}, steady_now());
+    return of.stream->end({errc::system_error, "can't watch a link's socket", errno}, now());
   of.watched = wanted;
 }
 
 void nats_line::look_at_clocks() {
   for (auto& [token, of] : links_) {
-    of.stream->look_at_clock(steady_now());
+    of.stream->look_at_clock(now());
     settle(token, of);
   }
 }
