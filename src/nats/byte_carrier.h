@@ -45,7 +45,7 @@ class byte_carrier {
 
   static constexpr std::uint64_t window_min = 64 * 1024;
   static constexpr std::uint64_t window_max = 1024 * 1024;
-  static constexpr std::size_t data_max = 60 * 1024;  // bytes in one message
+  static constexpr std::size_t data_max = carrier_data_max;
   static constexpr time sign_of_life = std::chrono::seconds{1};
   static constexpr time silence_max = std::chrono::seconds{6};
   // How long an end may be silent after the server has said that nobody listens to its inbox. Anyone can say so.

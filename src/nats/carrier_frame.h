@@ -35,6 +35,12 @@ inline constexpr std::size_t carrier_head_size = 16;
 inline constexpr std::size_t carrier_tag_size = 16;
 inline constexpr std::size_t carrier_key_size = 32;
 inline constexpr std::size_t carrier_inbox_max = 200;
+inline constexpr std::size_t carrier_data_max = 60 * 1024;  // bytes of the link in one message
+// The longest message, and the longest of those that open a link.
+inline constexpr std::size_t carrier_message_max =
+    carrier_head_size + carrier_data_max + carrier_tag_size;
+inline constexpr std::size_t carrier_opening_max =
+    carrier_head_size + carrier_key_size + carrier_inbox_max;
 
 struct carrier_frame {
   carrier_kind kind = carrier_kind::open;

@@ -32,6 +32,8 @@ constexpr std::chrono::nanoseconds backoff_max = 4s;
 // How long what was sent may take to leave after stop().
 constexpr std::chrono::nanoseconds farewell = 1s;
 constexpr std::size_t links_max = 4096;
+// Before what links have to say is looked at again.
+constexpr std::size_t openings_per_turn = 16;
 // Tags of epoll. Links have their token, which is neither.
 constexpr std::uint64_t bell_tag = 0;
 constexpr std::uint64_t listener_tag = 1;
@@ -180,6 +182,7 @@ void nats_line::work() {
   wait();
   end_listening();
   read_news();
+  take_openings();
   look_at_clocks();
   forget_ended();
 }
@@ -198,6 +201,8 @@ void nats_line::wait() {
   time until = now() + 1s;
   for (const auto& [token, of] : links_)
     until = std::min(until, of.stream->due_at());
+  if (bell_->has_openings())
+    until = std::min(until, pace_.due_at());
   const bool is_wanted = !listeners_.empty() || !links_.empty();
   if (connection_ == nullptr && is_wanted && connects_at_ != time{0})
     until = std::min(until, connects_at_);
@@ -230,8 +235,7 @@ void nats_line::end_listening() {
 // --- the connection
 
 void nats_line::connect() {
-  if (connection_ != nullptr || (listeners_.empty() && links_.empty()) ||
-      now() < connects_at_)
+  if (connection_ != nullptr || (listeners_.empty() && links_.empty()) || now() < connects_at_)
     return;
   natsOptions* made = nullptr;
   error why{errc::out_of_memory};
@@ -337,7 +341,7 @@ void nats_line::begin_dialling(order wanted) {
 
 void nats_line::subscribe(const std::string& subject, listener& to) {
   if (natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
-                               nats_mailbox::on_message, bell_->closure()) != NATS_OK)
+                               nats_mailbox::on_opening, bell_->closure()) != NATS_OK)
     to.subscription = nullptr;
 }
 
@@ -374,8 +378,6 @@ void nats_line::read_news() {
 
 void nats_line::take(natsMsg& message) {
   const std::string_view subject = natsMsg_GetSubject(&message);
-  if (const auto at = listeners_.find(std::string{subject}); at != listeners_.end())
-    return take_opening(message, at->second);
   if (subject.size() != inbox_.size() + 16 || !subject.starts_with(inbox_))
     return;
   const auto token = token_of(subject);
@@ -387,6 +389,18 @@ void nats_line::take(natsMsg& message) {
   else
     (void)of->second.stream->take(bytes_of(message), now());
   settle(of->first, of->second);
+}
+
+// A few in each turn: what links have goes first.
+void nats_line::take_openings() {
+  const time at = now();
+  const auto some = bell_->take_openings(std::min(openings_per_turn, pace_.allowed(at)));
+  pace_.took(some.size(), at);
+  for (const nats_message& one : some) {
+    const auto to = listeners_.find(natsMsg_GetSubject(one.get()));
+    if (to != listeners_.end())
+      take_opening(*one, to->second);
+  }
 }
 
 void nats_line::take_opening(natsMsg& message, listener& at) {
@@ -420,8 +434,8 @@ nats_line::carried& nats_line::add(file socket, std::shared_ptr<link_note> note,
                                    std::string subject) {
   const std::uint64_t token = random_number();
   carried made{.note = std::move(note), .subject = std::move(subject), .stream = nullptr};
-  made.stream = std::make_unique<byte_carrier>(*this, std::move(socket),
-                                               inbox_ + hexadecimal(token), now());
+  made.stream =
+      std::make_unique<byte_carrier>(*this, std::move(socket), inbox_ + hexadecimal(token), now());
   carried& kept = links_.emplace(token, std::move(made)).first->second;
   settle(token, kept);
   return kept;

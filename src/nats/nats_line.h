@@ -17,6 +17,7 @@
 #include "atbus/nats.hpp"
 #include "nats/byte_carrier.h"
 #include "nats/nats_mailbox.h"
+#include "nats/opening_pace.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -89,6 +90,7 @@ class nats_line final : public carrier_outlet {
 
   void read_news();
   void take(natsMsg& message);
+  void take_openings();
   void take_opening(natsMsg& message, listener& at);
   void refused(const std::string& problem);
 
@@ -118,6 +120,7 @@ class nats_line final : public carrier_outlet {
   time backoff_{0};
   time ends_at_{0};   // after stop()
   std::string told_;  // the latest problem that listeners were told of
+  opening_pace pace_;
   std::map<std::string, listener> listeners_;
   std::map<std::uint64_t, carried> links_;
 };

@@ -3,9 +3,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <new>
 #include <utility>
+
+#include "nats/carrier_frame.h"
 
 namespace atbus::detail {
 namespace {
@@ -19,6 +24,29 @@ struct mailbox_list {
 mailbox_list& mailboxes() {
   static auto* const kept = new mailbox_list;
   return *kept;
+}
+
+// What libnats holds for each message besides its bytes, rounded up.
+constexpr std::size_t message_overhead = 256;
+
+// Subject, reply and headers. libnats keeps them in one piece, in this order, with the data behind them. It says no
+// length of headers, and looking at them costs it the square of their number.
+std::size_t bytes_beside(const natsMsg& message) noexcept {
+  const char* const subject = natsMsg_GetSubject(&message);
+  const auto from = reinterpret_cast<std::uintptr_t>(subject);
+  const auto to = reinterpret_cast<std::uintptr_t>(natsMsg_GetData(&message));
+  if (from <= to)
+    return to - from;
+  const char* const reply = natsMsg_GetReply(&message);
+  return std::strlen(subject) + (reply != nullptr ? std::strlen(reply) : 0);
+}
+
+// 0: too long for one of a carrier's.
+std::size_t size_of(const natsMsg& message, std::size_t data_max) noexcept {
+  const auto data = static_cast<std::size_t>(natsMsg_GetDataLength(&message));
+  const std::size_t beside = bytes_beside(message);
+  return data > data_max || beside > nats_mailbox::beside_max ? 0
+                                                              : data + beside + message_overhead;
 }
 
 }  // namespace
@@ -42,6 +70,8 @@ void nats_mailbox::renumber() {
     list.all.emplace(number_, self_);
   }
   (void)take();
+  const std::lock_guard lock{mutex_};
+  openings_.clear();
 }
 
 nats_mailbox::~nats_mailbox() {
@@ -70,23 +100,55 @@ nats_news nats_mailbox::take() {
   return std::exchange(news_, {});
 }
 
+std::vector<nats_message> nats_mailbox::take_openings(std::size_t most) {
+  const std::lock_guard lock{mutex_};
+  const auto end =
+      openings_.begin() + static_cast<std::ptrdiff_t>(std::min(most, openings_.size()));
+  std::vector<nats_message> taken{std::move_iterator{openings_.begin()}, std::move_iterator{end}};
+  openings_.erase(openings_.begin(), end);
+  return taken;
+}
+
+bool nats_mailbox::has_openings() {
+  const std::lock_guard lock{mutex_};
+  return !openings_.empty();
+}
+
 void nats_mailbox::on_message(natsConnection* /*at*/, natsSubscription* /*by*/, natsMsg* message,
                               void* closure) {
   nats_message owned{message};
+  const std::size_t size = size_of(*message, carrier_message_max);
   const auto box = find(closure);
-  if (box == nullptr)
+  if (box == nullptr || size == 0)
     return;
-  const auto length = static_cast<std::size_t>(natsMsg_GetDataLength(message));
   const std::lock_guard lock{box->mutex_};
-  if (box->bytes_ + length > bytes_max)
+  if (box->bytes_ + size > bytes_max)
     return;
   try {
     box->news_.messages.push_back(std::move(owned));
   } catch (const std::bad_alloc&) {
     return;  // lost on the way: its link ends
   }
-  box->bytes_ += length + 256;  // with what a message costs besides
+  box->bytes_ += size;
   if (box->news_.messages.size() == 1)
+    box->ring();
+}
+
+void nats_mailbox::on_opening(natsConnection* /*at*/, natsSubscription* /*by*/, natsMsg* message,
+                              void* closure) {
+  nats_message owned{message};
+  const auto box = find(closure);
+  if (box == nullptr || size_of(*message, carrier_opening_max) == 0)
+    return;
+  const std::lock_guard lock{box->mutex_};
+  if (box->openings_.size() == openings_max)
+    return;
+  try {
+    box->openings_.push_back(std::move(owned));
+  } catch (const std::bad_alloc&) {
+    return;  // the other end dials again
+  }
+  if (box->openings_.size() == 1)
     box->ring();
 }
 

@@ -1,6 +1,7 @@
 // A client of the same NATS server that sees all and says what it likes; and other ends that stop or die.
 #include <nats/nats.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "nats/carrier_frame.h"
@@ -12,6 +13,24 @@ namespace {
 struct seen_message {
   std::string subject;
   detail::byte_buffer bytes;
+};
+
+// Only speaks.
+class talker {
+ public:
+  explicit talker(const nats_server& at) {
+    EXPECT_EQ(natsConnection_ConnectTo(&connection_, at.url().c_str()), NATS_OK);
+  }
+  talker(const talker&) = delete;
+  talker& operator=(const talker&) = delete;
+  ~talker() { natsConnection_Destroy(connection_); }
+  void say(const std::string& subject, bytes_view bytes) {
+    natsConnection_Publish(connection_, subject.c_str(), bytes.data(),
+                           static_cast<int>(bytes.size()));
+  }
+
+ private:
+  natsConnection* connection_ = nullptr;
 };
 
 class eavesdropper {
@@ -143,6 +162,55 @@ TEST_F(NatsStrangers, DisturbNoLinkByRepeatingChangingAndInventingMessages) {
   EXPECT_EQ(a.self.stats().duplicates + b.self.stats().duplicates, 0U);
 }
 
+detail::byte_buffer opening_to(const std::string& inbox, int key) {
+  detail::byte_buffer made;
+  detail::write_head(detail::carrier_kind::open, 0, made);
+  made.insert(made.end(), detail::carrier_key_size, static_cast<std::byte>(key));
+  for (const char c : inbox)
+    made.push_back(static_cast<std::byte>(c));
+  return made;
+}
+std::string some_inbox(int number) {
+  return "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789" +
+         std::to_string(100'000 + number % 900'000);
+}
+
+TEST_F(NatsStrangers, HoldUpNoLinkByOpeningAsManyAsTheyCan) {
+  const nats_server server;
+  nats_side a{1, with_carrier(make_carrier())};
+  nats_side b{2, with_carrier(make_carrier())};
+  ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
+  ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
+  ASSERT_TRUE(reaches(a, b, "first"));
+  b.self.on_message([&](const message& m) { (void)b.self.send(m.source(), 1, m.text()); });
+  std::atomic<bool> is_over{false};
+  std::thread other{[&] {  // accepts as fast as it can
+    while (!is_over)
+      b.self.poll();
+  }};
+  talker stranger{server};
+  std::uint64_t echoes = 0;
+  bool waits = false;
+  for (int opened = 0; opened != 40'000 || waits; a.self.poll()) {
+    for (int i = 0; i != 10 && opened != 40'000; ++i, ++opened)
+      stranger.say("fleet.b", opening_to(some_inbox(opened), opened % 200 + 9));
+    if (waits && !a.received.empty()) {
+      a.received.clear();
+      ++echoes;
+      waits = false;
+    }
+    if (!waits && opened != 40'000)
+      waits = static_cast<bool>(a.self.send(2, 1, "echo"));
+    std::this_thread::sleep_for(200us);  // 50,000 openings a second at most
+  }
+  is_over = true;
+  other.join();
+  EXPECT_EQ(a.self.stats().links_lost, 0U);
+  const std::uint64_t accepted = b.self.stats().strangers.crowded;
+  EXPECT_GT(accepted, 500U);
+  EXPECT_LT(accepted / echoes, 200U) << echoes << " messages passed " << accepted << " openings";
+}
+
 TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
   const nats_server server;
   eavesdropper stranger{server};
@@ -154,13 +222,7 @@ TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
   const std::size_t before = open_descriptors();
   std::size_t most = before;
   for (int i = 0; i != 2000; ++i) {
-    detail::byte_buffer opening;
-    detail::write_head(detail::carrier_kind::open, 0, opening);
-    opening.insert(opening.end(), detail::carrier_key_size, static_cast<std::byte>(i + 9));
-    const std::string digits = std::to_string(100'000 + i);
-    for (const char c : "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789" + digits)
-      opening.push_back(static_cast<std::byte>(c));
-    stranger.say("fleet.b", opening);
+    stranger.say("fleet.b", opening_to(some_inbox(i), i + 9));
     a.self.poll();
     b.self.poll();
     most = std::max(most, open_descriptors());
@@ -179,14 +241,7 @@ TEST_F(NatsStrangers, CannotMakeAListenerPublishToAnySubject) {
   eavesdropper stranger{server};
   nats_side b{2, with_carrier(make_carrier())};
   ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
-  const auto ask = [&](const std::string& inbox) {
-    detail::byte_buffer opening;
-    detail::write_head(detail::carrier_kind::open, 0, opening);
-    opening.insert(opening.end(), detail::carrier_key_size, std::byte{9});
-    for (const char c : inbox)
-      opening.push_back(static_cast<std::byte>(c));
-    stranger.say("fleet.b", opening);
-  };
+  const auto ask = [&](const std::string& inbox) { stranger.say("fleet.b", opening_to(inbox, 9)); };
   const std::string good = "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789abcdef";
   bool answered = false;
   EXPECT_TRUE(until({&b}, [&] {
