@@ -80,6 +80,8 @@ class byte_carrier {
   // ok: both ends have closed it.
   [[nodiscard]] const error& why() const noexcept { return why_; }
   [[nodiscard]] bool is_opening() const noexcept { return !keys_.has_value(); }
+  // Where its messages go: the other end's inbox, or the listener's subject.
+  [[nodiscard]] const std::string& other_end() const noexcept { return theirs_; }
   [[nodiscard]] time due_at() const noexcept { return std::min(dies_at_, says_at_); }
   // Bytes that wait for the socket.
   [[nodiscard]] std::size_t waiting() const noexcept { return received_ - delivered_; }

@@ -20,6 +20,7 @@
 
 #include "atbus/clock.hpp"
 #include "nats/nats_settings.h"
+#include "nats/server_refusal.h"
 #include "system/passed_descriptors.h"
 
 namespace atbus::detail {
@@ -32,6 +33,8 @@ constexpr std::chrono::nanoseconds backoff_max = 4s;
 // How long what was sent may take to leave after stop().
 constexpr std::chrono::nanoseconds farewell = 1s;
 constexpr std::size_t links_max = 4096;
+// Between two times that listeners are told of inboxes to which this end may not publish.
+constexpr std::chrono::nanoseconds pause_of_refused_answers = 10s;
 // Before what links have to say is looked at again.
 constexpr std::size_t openings_per_turn = 16;
 // Tags of epoll. Links have their token, which is neither.
@@ -354,8 +357,12 @@ void nats_line::tell_listeners(const std::string& problem) {
   if (problem == std::exchange(told_, problem))
     return;
   for (const auto& [subject, one] : listeners_)
-    (void)kernel().send(one.socket.get(), problem.data(), problem.size(),
-                        MSG_DONTWAIT | MSG_NOSIGNAL);
+    tell(one, problem);
+}
+
+void nats_line::tell(const listener& one, std::string_view problem) {
+  (void)kernel().send(one.socket.get(), problem.data(), problem.size(),
+                      MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 // --- news
@@ -364,8 +371,8 @@ void nats_line::read_news() {
   const nats_news news = bell_->take();
   for (const nats_message& message : news.messages)
     take(*message);
-  if (!news.problem.empty())
-    refused(news.problem);
+  for (const std::string& problem : news.problems)
+    heard_of(problem);
   if (news.disconnected) {
     told_.clear();
     lost({errc::peer_closed, server_ + ": the connection to the NATS server is lost"});
@@ -419,13 +426,42 @@ void nats_line::take_opening(natsMsg& message, listener& at) {
   made.stream->answer(*frame, now());
 }
 
-// A permission is missing: what waits for an answer waits in vain.
-void nats_line::refused(const std::string& problem) {
+// A missing permission ends what needs it, and nothing else: strangers can make this end publish to inboxes that
+// the server forbids.
+void nats_line::heard_of(const std::string& problem) {
+  const auto what = read_refusal(problem);
+  const std::string text = server_ + ": " + problem;
+  if (!what)
+    return tell_listeners(text);
+  if (what->publishing)
+    return may_not_publish(what->subject, text);
+  if (what->subject == inbox_ + "*")
+    return hears_no_answers(text);
+  if (const auto at = listeners_.find(std::string{what->subject}); at != listeners_.end())
+    tell(at->second, text);
+}
+
+void nats_line::may_not_publish(std::string_view subject, const std::string& text) {
+  bool accepted = false;
+  for (auto& [token, of] : links_) {
+    if (of.stream->other_end() != subject)
+      continue;
+    accepted |= of.note == nullptr;
+    of.stream->end({errc::denied, text}, now());
+  }
+  if (!accepted || now() < answers_again_at_)
+    return;
+  answers_again_at_ = now() + pause_of_refused_answers;
+  for (const auto& [at, one] : listeners_)
+    tell(one, text + ": an end that dials has its inbox there (nats_options::inbox_prefix)");
+}
+
+void nats_line::hears_no_answers(const std::string& text) {
   for (auto& [token, of] : links_) {
     if (of.stream->is_opening())
-      of.stream->end({errc::denied, server_ + ": " + problem}, now());
+      of.stream->end({errc::denied, text}, now());
   }
-  tell_listeners(server_ + ": " + problem);
+  tell_listeners(text);
 }
 
 // --- links

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atbus/address.hpp"
@@ -87,12 +88,15 @@ class nats_line final : public carrier_outlet {
   void unsubscribe(listener& from);
   void end_listening();
   void tell_listeners(const std::string& problem);
+  static void tell(const listener& one, std::string_view problem);
 
   void read_news();
   void take(natsMsg& message);
   void take_openings();
   void take_opening(natsMsg& message, listener& at);
-  void refused(const std::string& problem);
+  void heard_of(const std::string& problem);
+  void may_not_publish(std::string_view subject, const std::string& text);
+  void hears_no_answers(const std::string& text);
 
   void look_at_clocks();
   void settle(std::uint64_t token, carried& of);
@@ -120,6 +124,7 @@ class nats_line final : public carrier_outlet {
   time backoff_{0};
   time ends_at_{0};   // after stop()
   std::string told_;  // the latest problem that listeners were told of
+  time answers_again_at_{0};
   opening_pace pace_;
   std::map<std::string, listener> listeners_;
   std::map<std::uint64_t, carried> links_;

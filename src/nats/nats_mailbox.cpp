@@ -41,6 +41,18 @@ std::size_t bytes_beside(const natsMsg& message) noexcept {
   return std::strlen(subject) + (reply != nullptr ? std::strlen(reply) : 0);
 }
 
+// Of this error, where libnats tells; else of the connection's latest.
+const char* text_of(natsConnection* at, natsStatus what) noexcept {
+  natsStatus own = NATS_OK;
+  const char* text = nats_GetLastError(&own);
+  if (own == what && text != nullptr && *text != '\0')
+    return text;
+  text = nullptr;
+  if (natsConnection_GetLastError(at, &text) == what && text != nullptr && *text != '\0')
+    return text;
+  return natsStatus_GetText(what);
+}
+
 // 0: too long for one of a carrier's.
 std::size_t size_of(const natsMsg& message, std::size_t data_max) noexcept {
   const auto data = static_cast<std::size_t>(natsMsg_GetDataLength(&message));
@@ -173,12 +185,12 @@ void nats_mailbox::on_error(natsConnection* at, natsSubscription* /*by*/, natsSt
   const auto box = find(closure);
   if (box == nullptr)
     return;
-  const char* text = nullptr;
-  if (natsConnection_GetLastError(at, &text) == NATS_OK || text == nullptr || *text == '\0')
-    text = natsStatus_GetText(what);
+  const char* const text = text_of(at, what);
   try {
     const std::lock_guard lock{box->mutex_};
-    box->news_.problem = text;
+    if (box->news_.problems.size() == problems_max)
+      return;
+    box->news_.problems.emplace_back(text);
     box->ring();
   } catch (const std::bad_alloc&) {
     return;  // nobody learns of it

@@ -28,9 +28,9 @@ using nats_message = std::unique_ptr<natsMsg, nats_message_freed>;
 
 struct nats_news {
   std::vector<nats_message> messages;
-  bool disconnected = false;  // since the last time
-  bool closed = false;        // for good
-  std::string problem;        // the latest one; empty: none
+  bool disconnected = false;          // since the last time
+  bool closed = false;                // for good
+  std::vector<std::string> problems;  // that libnats or the server names
 };
 
 class nats_mailbox {
@@ -39,6 +39,8 @@ class nats_mailbox {
   static constexpr std::size_t bytes_max = std::size_t{32} << 20;
   // And more openings than this: somebody floods the subjects.
   static constexpr std::size_t openings_max = 4096;
+  // And of problems, which strangers can cause.
+  static constexpr std::size_t problems_max = 64;
   // Subject, reply and headers of one message, in bytes. A carrier's own have less than half of that.
   static constexpr std::size_t beside_max = 1024;
 

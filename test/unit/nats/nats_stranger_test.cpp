@@ -2,6 +2,7 @@
 #include <nats/nats.h>
 
 #include <atomic>
+#include <fstream>
 #include <mutex>
 
 #include "nats/carrier_frame.h"
@@ -253,6 +254,54 @@ TEST_F(NatsStrangers, CannotMakeAListenerPublishToAnySubject) {
     }
     return answered;
   }));
+}
+
+// What `ear` hears on a subject first.
+detail::byte_buffer first_on(eavesdropper& ear, const std::string& subject) {
+  for (const auto limit = now() + 30s; now() < limit; std::this_thread::sleep_for(1ms)) {
+    for (seen_message& one : ear.take()) {
+      if (one.subject == subject)
+        return std::move(one.bytes);
+    }
+  }
+  ADD_FAILURE() << "nothing on " << subject;
+  return {};
+}
+
+TEST_F(NatsStrangers, EndNothingThatARelayDialsByNamingAnInboxThatItMayNotPublishTo) {
+  const nats_server server{
+      "authorization { users: [ { user: relay, password: pass, permissions: { publish: "
+      "[\"fleet.>\", "
+      "\"_INBOX.>\"], subscribe: \">\" } }, { user: other, password: pass } ] }\n"
+      "no_auth_user: other"};
+  const std::string file = server.directory() + "/user";
+  std::ofstream{file} << "relay\npass\n";
+  eavesdropper stranger{server};
+  // It waits for the answer to what it dials for longer than this test lasts, and does not dial again.
+  nats_side b{2, with_carrier(make_carrier({.user_file = file})).retry(1h, 1h)};
+  nats_side c{3, with_carrier(make_carrier())};
+  ASSERT_TRUE(c.self.listen(server.address("fleet.c")));
+  ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
+  ASSERT_TRUE(b.self.connect(3, server.address("fleet.unheard")));
+  b.self.poll();
+  const detail::byte_buffer opening = first_on(stranger, "fleet.unheard");
+  stranger.say("fleet.b", opening_to("secret" + some_inbox(1), 9));
+  ASSERT_TRUE(until({&b}, [&] { return b.log.find("secret_INBOX") != b.log.npos; }));
+  EXPECT_NE(b.log.find("inbox_prefix"), b.log.npos) << b.log;
+  // Now it is answered.
+  stranger.say("fleet.c", opening);
+  EXPECT_TRUE(until({&b, &c}, [&] { return b.self.stats().registrations != 0; })) << b.log;
+}
+
+TEST_F(NatsStrangers, DoNotHideWhatADialMayNotPublishTo) {
+  const nats_server server{
+      "authorization { users: [ { user: relay, password: pass, permissions: { publish: "
+      "\"_INBOX.>\", subscribe: \">\" } } ] }"};
+  const std::string file = server.directory() + "/user";
+  std::ofstream{file} << "relay\npass\n";
+  nats_side b{2, with_carrier(make_carrier({.user_file = file}))};
+  ASSERT_TRUE(b.self.connect(3, server.address("fleet.c")));
+  EXPECT_TRUE(until({&b}, [&] { return b.log.find("Publish to \"fleet.c\"") != b.log.npos; }));
 }
 
 // A node in a process of its own, which says what it gets back to the sender.
