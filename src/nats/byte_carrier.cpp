@@ -101,7 +101,11 @@ error byte_carrier::send(carrier_kind kind, bytes_view body, time now) {
 void byte_carrier::say(carrier_kind kind, bytes_view body, time now) {
   if (ended_)
     return;
-  if (error failed = send(kind, body, now); !failed)
+  error failed = send(kind, body, now);
+  if (failed == errc::system_error)
+    end(std::move(failed),
+        now);  // for lack of memory, perhaps: then there is some for a shorter message
+  else if (!failed)
     finish(std::move(failed));
 }
 

@@ -162,11 +162,11 @@ void nats_line::run() {
   while (lives) {
     try {
       work();
-      lives = goes_on();
     } catch (const std::bad_alloc&) {
-      links_.clear();  // each node sees its link end
+      begin_again();
       std::this_thread::sleep_for(10ms);
     }
+    lives = goes_on();
   }
   disconnect();
   nats_ReleaseThreadMemory();
@@ -182,12 +182,32 @@ int nats_line::running() noexcept {
 void nats_line::work() {
   follow_orders();
   connect();
+  subscribe_again();
   wait();
   end_listening();
   read_news();
   take_openings();
   look_at_clocks();
   forget_ended();
+}
+
+// Without memory. What was to be done is not known any more, so all links end, and a new connection subscribes again
+// for all listeners. Orders that nobody has followed stay.
+void nats_line::begin_again() noexcept {
+  for (auto& [token, of] : links_) {
+    try {
+      of.stream->end({errc::out_of_memory},
+                     now());  // the other end learns of it, if there is memory for that
+    } catch (const std::bad_alloc&) {
+    }
+    if (of.note != nullptr)
+      of.note->set(of.stream->why());
+    if (of.watched >= 0)
+      (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, of.stream->descriptor(), nullptr);
+  }
+  links_.clear();
+  disconnect();
+  connects_at_ = now() + backoff_min;
 }
 
 bool nats_line::goes_on() {
@@ -267,6 +287,7 @@ void nats_line::connected() {
   if (natsConnection_Subscribe(&inboxes_, connection_, (inbox_ + "*").c_str(),
                                nats_mailbox::on_message, bell_->closure()) != NATS_OK) {
     disconnect();
+    connects_at_ = now() + backoff_min;
     return lost({errc::not_connected, server_ + ": the NATS server takes no subscription"});
   }
   for (auto& [subject, one] : listeners_)
@@ -303,21 +324,26 @@ void nats_line::lost(const error& why) {
 // --- orders
 
 void nats_line::follow_orders() {
-  std::vector<order> all;
-  {
-    const std::lock_guard lock{mutex_};
-    all.swap(orders_);
-  }
-  for (order& one : all) {
-    if (one.note == nullptr)
-      begin_listening(std::move(one));
+  for (;;) {
+    if (followed_.empty()) {
+      const std::lock_guard lock{mutex_};
+      followed_.swap(orders_);
+    }
+    if (followed_.empty())
+      return;
+    order& first = followed_.front();
+    // What may throw before: then the order stays, and is tried again.
+    listener* const listens = first.note == nullptr ? &listeners_[first.subject] : nullptr;
+    order taken = std::move(first);
+    followed_.pop_front();
+    if (listens != nullptr)
+      begin_listening(std::move(taken), *listens);
     else
-      begin_dialling(std::move(one));
+      begin_dialling(std::move(taken));
   }
 }
 
-void nats_line::begin_listening(order wanted) {
-  listener& made = listeners_[wanted.subject];
+void nats_line::begin_listening(order wanted, listener& made) {
   unsubscribe(made);
   made.socket = std::move(wanted.socket);  // the earlier one's end is an end of file
   if (connection_ != nullptr)
@@ -343,9 +369,23 @@ void nats_line::begin_dialling(order wanted) {
 }
 
 void nats_line::subscribe(const std::string& subject, listener& to) {
-  if (natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
-                               nats_mailbox::on_opening, bell_->closure()) != NATS_OK)
-    to.subscription = nullptr;
+  const natsStatus done = natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
+                                                   nats_mailbox::on_opening, bell_->closure());
+  if (done == NATS_OK)
+    return;
+  to.subscription = nullptr;
+  tell(to, server_ + ": can't subscribe for now: " + last_problem(done));
+}
+
+// What libnats refused, for lack of memory or of threads.
+void nats_line::subscribe_again() {
+  if (!is_connected() || now() < subscribes_at_)
+    return;
+  subscribes_at_ = now() + 1s;
+  for (auto& [subject, one] : listeners_) {
+    if (one.subscription == nullptr)
+      subscribe(subject, one);
+  }
 }
 
 void nats_line::unsubscribe(listener& from) {
@@ -377,7 +417,8 @@ void nats_line::read_news() {
     told_.clear();
     lost({errc::peer_closed, server_ + ": the connection to the NATS server is lost"});
   }
-  if (news.closed) {
+  // libnats says nothing if it has no memory for that.
+  if (news.closed || (connection_ != nullptr && natsConnection_IsClosed(connection_))) {
     disconnect();
     connects_at_ = now() + backoff_min;
   }

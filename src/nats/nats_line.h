@@ -6,12 +6,12 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "atbus/address.hpp"
 #include "atbus/carrier.hpp"
@@ -72,6 +72,7 @@ class nats_line final : public carrier_outlet {
 
   void run();
   void work();
+  void begin_again() noexcept;
   [[nodiscard]] bool goes_on();
   void wait();
 
@@ -82,9 +83,10 @@ class nats_line final : public carrier_outlet {
   [[nodiscard]] bool is_connected() const;
 
   void follow_orders();
-  void begin_listening(order wanted);
+  void begin_listening(order wanted, listener& made);
   void begin_dialling(order wanted);
   void subscribe(const std::string& subject, listener& to);
+  void subscribe_again();
   void unsubscribe(listener& from);
   void end_listening();
   void tell_listeners(const std::string& problem);
@@ -114,16 +116,18 @@ class nats_line final : public carrier_outlet {
   file epoll_;
 
   std::mutex mutex_;
-  std::vector<order> orders_;
+  std::deque<order> orders_;
   bool stops_ = false;
 
   // The thread's own.
+  std::deque<order> followed_;
   natsConnection* connection_ = nullptr;
   natsSubscription* inboxes_ = nullptr;
   time connects_at_{0};
   time backoff_{0};
   time ends_at_{0};   // after stop()
   std::string told_;  // the latest problem that listeners were told of
+  time subscribes_at_{0};
   time answers_again_at_{0};
   opening_pace pace_;
   std::map<std::string, listener> listeners_;

@@ -68,18 +68,21 @@ std::shared_ptr<nats_mailbox> nats_mailbox::make() {
   made->bell_ = file{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (!made->bell_)
     return nullptr;
-  made->self_ = made;
-  made->renumber();
+  mailbox_list& list = mailboxes();
+  const std::lock_guard lock{list.mutex};
+  made->number_ = ++list.latest;
+  list.all.emplace(made->number_, made);
   return made;
 }
 
-void nats_mailbox::renumber() {
+void nats_mailbox::renumber() noexcept {
   {
     mailbox_list& list = mailboxes();
     const std::lock_guard lock{list.mutex};
-    list.all.erase(number_);
+    auto entry = list.all.extract(number_);
     number_ = ++list.latest;
-    list.all.emplace(number_, self_);
+    entry.key() = number_;
+    list.all.insert(std::move(entry));
   }
   (void)take();
   const std::lock_guard lock{mutex_};
@@ -104,7 +107,7 @@ void nats_mailbox::ring() noexcept {
   [[maybe_unused]] const ssize_t put = write(bell_.get(), &one, sizeof one);
 }
 
-nats_news nats_mailbox::take() {
+nats_news nats_mailbox::take() noexcept {
   std::uint64_t rings = 0;
   (void)kernel().read(bell_.get(), &rings, sizeof rings);
   const std::lock_guard lock{mutex_};

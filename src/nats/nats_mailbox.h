@@ -50,11 +50,11 @@ class nats_mailbox {
 
   [[nodiscard]] int descriptor() const noexcept { return bell_.get(); }
   // What libnats still says to the earlier number is lost, as is what waits here. For a new connection.
-  void renumber();
+  void renumber() noexcept;
   [[nodiscard]] void* closure() const noexcept { return reinterpret_cast<void*>(number_); }
   void ring() noexcept;
   // All but the openings.
-  [[nodiscard]] nats_news take();
+  [[nodiscard]] nats_news take() noexcept;
   // The oldest ones.
   [[nodiscard]] std::vector<nats_message> take_openings(std::size_t most);
   [[nodiscard]] bool has_openings();
@@ -71,7 +71,6 @@ class nats_mailbox {
   [[nodiscard]] static std::shared_ptr<nats_mailbox> find(void* closure);
 
   file bell_;
-  std::weak_ptr<nats_mailbox> self_;
   std::uintptr_t number_ = 0;
   std::mutex mutex_;
   nats_news news_;
