@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -133,12 +134,12 @@ std::size_t byte_carrier::sendable() const {
 void byte_carrier::read_socket(time now) {
   if (out_.message_limit() < message_limit_min)
     return finish({errc::message_too_large, "max_payload of the NATS server is below 1024 bytes"});
-  byte_buffer bytes(sendable());
-  const ssize_t got = kernel().recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  std::array<std::byte, data_max> bytes;
+  const ssize_t got = kernel().recv(socket_.get(), bytes.data(), sendable(), MSG_DONTWAIT);
   if (got > 0) {
-    bytes.resize(static_cast<std::size_t>(got));
-    sent_ += bytes.size();
-    return say(carrier_kind::data, bytes, now);
+    const auto size = static_cast<std::size_t>(got);
+    sent_ += size;
+    return say(carrier_kind::data, bytes_view{bytes}.first(size), now);
   }
   if (got < 0 && is_temporary(errno))
     return;

@@ -37,6 +37,8 @@ constexpr std::size_t links_max = 4096;
 constexpr std::chrono::nanoseconds pause_of_refused_answers = 10s;
 // Before what links have to say is looked at again.
 constexpr std::size_t openings_per_turn = 16;
+// Between two looks at the clocks of links.
+constexpr std::chrono::nanoseconds clock_grain = 50ms;
 // Tags of epoll. Links have their token, which is neither.
 constexpr std::uint64_t bell_tag = 0;
 constexpr std::uint64_t listener_tag = 1;
@@ -184,7 +186,6 @@ void nats_line::work() {
   connect();
   subscribe_again();
   wait();
-  end_listening();
   read_news();
   take_openings();
   look_at_clocks();
@@ -195,9 +196,8 @@ void nats_line::work() {
 // for all listeners. Orders that nobody has followed stay.
 void nats_line::begin_again() noexcept {
   for (auto& [token, of] : links_) {
-    try {
-      of.stream->end({errc::out_of_memory},
-                     now());  // the other end learns of it, if there is memory for that
+    try {  // the other end learns of it, if there is memory for that
+      of.stream->end({errc::out_of_memory}, now());
     } catch (const std::bad_alloc&) {
     }
     if (of.note != nullptr)
@@ -206,6 +206,7 @@ void nats_line::begin_again() noexcept {
       (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, of.stream->descriptor(), nullptr);
   }
   links_.clear();
+  ended_.clear();
   disconnect();
   connects_at_ = now() + backoff_min;
 }
@@ -222,8 +223,8 @@ bool nats_line::goes_on() {
 // Waits for sockets and news, and handles what the sockets have.
 void nats_line::wait() {
   time until = now() + 1s;
-  for (const auto& [token, of] : links_)
-    until = std::min(until, of.stream->due_at());
+  if (!links_.empty())
+    until = std::min(until, looks_at_);
   if (bell_->has_openings())
     until = std::min(until, pace_.due_at());
   const bool is_wanted = !listeners_.empty() || !links_.empty();
@@ -239,20 +240,30 @@ void nats_line::wait() {
     if (const auto of = links_.find(token); of != links_.end()) {
       of->second.stream->ready(event.events, now());
       settle(of->first, of->second);
+    } else if (token == listener_tag) {
+      end_listening();
     }
   }
 }
 
+// Those whose node no longer listens.
 void nats_line::end_listening() {
   for (auto at = listeners_.begin(); at != listeners_.end();) {
     pollfd hang_up{.fd = at->second.socket.get(), .events = 0, .revents = 0};
     if (poll(&hang_up, 1, 0) == 1 && (hang_up.revents & POLLHUP) != 0) {
       unsubscribe(at->second);
+      (void)watch(at->second, EPOLL_CTL_DEL);
       at = listeners_.erase(at);
     } else {
       ++at;
     }
   }
+}
+
+// Only for its end, which epoll always tells. False: the kernel refuses.
+bool nats_line::watch(const listener& one, int operation) noexcept {
+  epoll_event end{.events = 0, .data = {.u64 = listener_tag}};
+  return kernel().epoll_ctl(epoll_.get(), operation, one.socket.get(), &end) == 0;
 }
 
 // --- the connection
@@ -292,8 +303,10 @@ void nats_line::connected() {
   }
   for (auto& [subject, one] : listeners_)
     subscribe(subject, one);
-  for (auto& [token, of] : links_)
+  for (auto& [token, of] : links_) {
     of.stream->dial(of.subject, now());
+    settle(token, of);
+  }
 }
 
 void nats_line::disconnect() {
@@ -315,8 +328,10 @@ bool nats_line::is_connected() const {
 
 // All links end. Each listener is told once.
 void nats_line::lost(const error& why) {
-  for (auto& [token, of] : links_)
+  for (auto& [token, of] : links_) {
     of.stream->end(why, now());
+    settle(token, of);
+  }
   forget_ended();
   tell_listeners(why.text());
 }
@@ -345,7 +360,14 @@ void nats_line::follow_orders() {
 
 void nats_line::begin_listening(order wanted, listener& made) {
   unsubscribe(made);
+  if (made.socket)
+    (void)watch(made, EPOLL_CTL_DEL);
   made.socket = std::move(wanted.socket);  // the earlier one's end is an end of file
+  if (!watch(made, EPOLL_CTL_ADD)) {
+    tell(made, "the kernel can't watch this listener; it has ended");
+    listeners_.erase(wanted.subject);
+    return;
+  }
   if (connection_ != nullptr)
     subscribe(wanted.subject, made);
   else if (const std::string problem = std::exchange(told_, {}); !problem.empty())
@@ -363,9 +385,11 @@ void nats_line::begin_dialling(order wanted) {
     return refuse("no connection to the NATS server; it is tried again");
   if (connection_ != nullptr && !is_connected())
     return refuse("no connection to the NATS server; it is tried again");
-  carried& made = add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
+  auto& [token, made] =
+      add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
   if (connection_ != nullptr)
     made.stream->dial(made.subject, now());
+  settle(token, made);
 }
 
 void nats_line::subscribe(const std::string& subject, listener& to) {
@@ -463,8 +487,9 @@ void nats_line::take_opening(natsMsg& message, listener& at) {
   const file theirs{ends[1]};
   if (!hand_over(at.socket.get(), theirs))
     return;  // the node accepts no more for now
-  carried& made = add(std::move(ours), nullptr, {});
+  auto& [token, made] = add(std::move(ours), nullptr, {});
   made.stream->answer(*frame, now());
+  settle(token, made);
 }
 
 // A missing permission ends what needs it, and nothing else: strangers can make this end publish to inboxes that
@@ -489,6 +514,7 @@ void nats_line::may_not_publish(std::string_view subject, const std::string& tex
       continue;
     accepted |= of.note == nullptr;
     of.stream->end({errc::denied, text}, now());
+    settle(token, of);
   }
   if (!accepted || now() < answers_again_at_)
     return;
@@ -501,55 +527,68 @@ void nats_line::hears_no_answers(const std::string& text) {
   for (auto& [token, of] : links_) {
     if (of.stream->is_opening())
       of.stream->end({errc::denied, text}, now());
+    settle(token, of);
   }
   tell_listeners(text);
 }
 
 // --- links
 
-nats_line::carried& nats_line::add(file socket, std::shared_ptr<link_note> note,
-                                   std::string subject) {
+// Not settled yet.
+nats_line::links::reference nats_line::add(file socket, std::shared_ptr<link_note> note,
+                                           std::string subject) {
   const std::uint64_t token = random_number();
   carried made{.note = std::move(note), .subject = std::move(subject), .stream = nullptr};
   made.stream =
       std::make_unique<byte_carrier>(*this, std::move(socket), inbox_ + hexadecimal(token), now());
-  carried& kept = links_.emplace(token, std::move(made)).first->second;
-  settle(token, kept);
-  return kept;
+  looks_at_ = links_.empty() ? made.stream->due_at() : std::min(looks_at_, made.stream->due_at());
+  return *links_.emplace(token, std::move(made)).first;
 }
 
-// Tells epoll what the link waits for now.
+// After each call of a link: tells epoll what it waits for now, and notes its end.
 void nats_line::settle(std::uint64_t token, carried& of) {
   const auto interest = of.stream->ended() ? std::nullopt : of.stream->interest();
   const int wanted = interest ? static_cast<int>(*interest) : -1;
-  if (wanted == of.watched)
-    return;
-  epoll_event event{.events = interest.value_or(0), .data = {.u64 = token}};
-  const int operation = wanted < 0 ? EPOLL_CTL_DEL : of.watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
-      wanted >= 0)
-    return of.stream->end({errc::system_error, "can't watch a link's socket", errno}, now());
-  of.watched = wanted;
+  if (wanted != of.watched) {
+    epoll_event event{.events = interest.value_or(0), .data = {.u64 = token}};
+    const int operation = wanted < 0       ? EPOLL_CTL_DEL
+                          : of.watched < 0 ? EPOLL_CTL_ADD
+                                           : EPOLL_CTL_MOD;
+    if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
+        wanted >= 0)
+      of.stream->end({errc::system_error, "can't watch a link's socket", errno}, now());
+    else
+      of.watched = wanted;
+  }
+  if (of.stream->ended())
+    ended_.push_back(token);
 }
 
+// Links don't look at clocks in each turn, of which there are many: none is late by more than clock_grain.
 void nats_line::look_at_clocks() {
+  const time at = now();
+  if (links_.empty() || at < looks_at_)
+    return;
+  looks_at_ = time::max();
   for (auto& [token, of] : links_) {
-    of.stream->look_at_clock(now());
+    of.stream->look_at_clock(at);
     settle(token, of);
+    looks_at_ = std::min(looks_at_, of.stream->due_at());
   }
+  looks_at_ = std::max(looks_at_, at + clock_grain);
 }
 
 void nats_line::forget_ended() {
-  for (auto at = links_.begin(); at != links_.end();) {
+  for (; !ended_.empty(); ended_.pop_back()) {
+    const auto at = links_.find(ended_.back());
+    if (at == links_.end())
+      continue;  // noted twice
     carried& of = at->second;
-    if (!of.stream->ended()) {
-      ++at;
-      continue;
-    }
-    settle(at->first, of);
+    if (of.watched >= 0)
+      (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, of.stream->descriptor(), nullptr);
     if (of.note != nullptr)
       of.note->set(of.stream->why());
-    at = links_.erase(at);
+    links_.erase(at);
   }
 }
 

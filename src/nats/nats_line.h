@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atbus/address.hpp"
 #include "atbus/carrier.hpp"
@@ -67,6 +68,8 @@ class nats_line final : public carrier_outlet {
     int watched = -1;  // epoll's events; -1: not in epoll
   };
 
+  using links = std::map<std::uint64_t, carried>;
+
   nats_line(const nats_options& options, const std::string& server);
   [[nodiscard]] bool is_ready() const noexcept { return bell_ != nullptr && epoll_; }
 
@@ -89,6 +92,7 @@ class nats_line final : public carrier_outlet {
   void subscribe_again();
   void unsubscribe(listener& from);
   void end_listening();
+  [[nodiscard]] bool watch(const listener& one, int operation) noexcept;
   void tell_listeners(const std::string& problem);
   static void tell(const listener& one, std::string_view problem);
 
@@ -103,7 +107,8 @@ class nats_line final : public carrier_outlet {
   void look_at_clocks();
   void settle(std::uint64_t token, carried& of);
   void forget_ended();
-  carried& add(file socket, std::shared_ptr<link_note> note, std::string subject);
+  [[nodiscard]] links::reference add(file socket, std::shared_ptr<link_note> note,
+                                     std::string subject);
 
   [[nodiscard]] bool publish(const std::string& subject, const std::string& reply,
                              bytes_view message) override;
@@ -131,7 +136,9 @@ class nats_line final : public carrier_outlet {
   time answers_again_at_{0};
   opening_pace pace_;
   std::map<std::string, listener> listeners_;
-  std::map<std::uint64_t, carried> links_;
+  links links_;
+  std::vector<std::uint64_t> ended_;  // links that have ended; some twice
+  time looks_at_{0};                  // at the clocks of links
 };
 
 }  // namespace atbus::detail
