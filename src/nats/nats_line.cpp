@@ -21,6 +21,7 @@
 #include "atbus/clock.hpp"
 #include "nats/nats_settings.h"
 #include "nats/server_refusal.h"
+#include "system/fork_guard.h"
 #include "system/passed_descriptors.h"
 
 namespace atbus::detail {
@@ -475,17 +476,25 @@ void nats_line::take_openings() {
   }
 }
 
+// One end of a new pair; the node gets the other one. No file: it can't be had.
+file nats_line::pair_with(const listener& at) noexcept {
+  // A child with a copy of the node's end would keep the link from ending.
+  const fork_pause no_fork;
+  std::array<int, 2> ends{};
+  if (kernel().socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return {};
+  file ours{ends[0]};
+  const file theirs{ends[1]};
+  return hand_over(at.socket.get(), theirs) ? std::move(ours) : file{};
+}
+
 void nats_line::take_opening(natsMsg& message, listener& at) {
   const auto frame = read_frame(bytes_of(message));
   if (!frame || frame->kind != carrier_kind::open || !read_opening(frame->body) ||
       links_.size() >= links_max)
     return;
-  std::array<int, 2> ends{};
-  if (kernel().socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return;
-  file ours{ends[0]};
-  const file theirs{ends[1]};
-  if (!hand_over(at.socket.get(), theirs))
+  file ours = pair_with(at);
+  if (!ours)
     return;  // the node accepts no more for now
   auto& [token, made] = add(std::move(ours), nullptr, {});
   made.stream->answer(*frame, now());

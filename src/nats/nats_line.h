@@ -99,6 +99,7 @@ class nats_line final : public carrier_outlet {
   void read_news();
   void take(natsMsg& message);
   void take_openings();
+  [[nodiscard]] static file pair_with(const listener& at) noexcept;
   void take_opening(natsMsg& message, listener& at);
   void heard_of(const std::string& problem);
   void may_not_publish(std::string_view subject, const std::string& text);

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "atbus/detail/export.hpp"
+
 namespace atbus::detail {
 
 // While one exists, forks in other threads wait; other pauses do not. Pauses nest. A waiting fork goes before
@@ -15,10 +17,10 @@ namespace atbus::detail {
 // its child may only exec or exit.
 class fork_pause {
  public:
-  fork_pause() noexcept;
+  ATBUS_API fork_pause() noexcept;
   fork_pause(const fork_pause&) = delete;
   fork_pause& operator=(const fork_pause&) = delete;
-  ~fork_pause();
+  ATBUS_API ~fork_pause();
 };
 
 // Base of every object that holds descriptors or mappings. Constructed and destroyed inside a fork_pause,
