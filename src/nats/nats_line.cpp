@@ -7,12 +7,13 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -44,7 +45,45 @@ constexpr std::chrono::nanoseconds clock_grain = 50ms;
 constexpr std::uint64_t bell_tag = 0;
 constexpr std::uint64_t listener_tag = 1;
 
-std::atomic<int> lines_running{0};
+// How long the end of the process waits for the threads. A connection attempt takes 2 s, what comes after stop() less.
+constexpr std::chrono::nanoseconds exit_patience = 5s;
+
+// All lines with a thread. Leaked on purpose: the threads may outlive static objects.
+struct line_list {
+  struct entry {
+    nats_line* line;
+    pid_t process;
+  };
+
+  std::mutex mutex;  // locked only inside a fork_pause: no child inherits it locked
+  std::vector<entry> all;
+  bool is_closed = false;  // the process ends
+};
+line_list& lines() {
+  static auto* const list = new line_list;
+  return *list;
+}
+
+void end_lines() noexcept {
+  nats_line::stop_all();
+  for (const auto limit = now() + exit_patience; nats_line::running() != 0 && now() < limit;)
+    std::this_thread::sleep_for(1ms);
+}
+
+// At exit() libcrypto and libnats free what their threads use. Of what is to be done then, the latest comes first: so
+// both have to be there before the threads are ended.
+void end_lines_before_their_libraries() {
+  static std::once_flag done;
+  std::call_once(done, [] {
+    std::thread{[] {
+      (void)pthread_setname_np(pthread_self(), "atbus-nats");  // as the threads that it starts
+      (void)nats_Open(-1);
+      nats_ReleaseThreadMemory();
+    }}.join();
+    (void)OPENSSL_init_crypto(0, nullptr);
+    (void)std::atexit(end_lines);
+  });
+}
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
@@ -116,8 +155,17 @@ result<std::shared_ptr<nats_line>> nats_line::start(const nats_options& options,
   pthread_sigmask(SIG_SETMASK, &all, &before);
   error failed;
   try {
-    std::thread{[made] { made->run(); }}.detach();
-    lines_running.fetch_add(1, std::memory_order_relaxed);
+    end_lines_before_their_libraries();
+    const fork_pause no_fork;
+    line_list& list = lines();
+    const std::lock_guard lock{list.mutex};
+    list.all.reserve(list.all.size() + 1);
+    if (list.is_closed) {
+      failed = {errc::closed, "the process ends"};
+    } else {
+      std::thread{[made] { made->run(); }}.detach();
+      list.all.push_back({.line = made.get(), .process = getpid()});
+    }
   } catch (const std::system_error& refused) {
     failed = {errc::system_error, "no thread for a connection to a NATS server",
               refused.code().value()};
@@ -174,12 +222,29 @@ void nats_line::run() {
   disconnect();
   nats_ReleaseThreadMemory();
   OPENSSL_thread_stop();
-  // Release: pairs with the load in running(). Whoever sees it sees all that this thread has freed.
-  lines_running.fetch_sub(1, std::memory_order_release);
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  std::erase_if(list.all, [this](const line_list::entry& one) { return one.line == this; });
 }
 
 int nats_line::running() noexcept {
-  return lines_running.load(std::memory_order_acquire);
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  // Those of a parent are not in this process.
+  return static_cast<int>(std::ranges::count(list.all, getpid(), &line_list::entry::process));
+}
+
+void nats_line::stop_all() noexcept {
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  list.is_closed = true;
+  for (const line_list::entry& one : list.all) {
+    if (one.process == getpid())
+      one.line->stop();
+  }
 }
 
 void nats_line::work() {

@@ -37,12 +37,15 @@ class link_note final : public carried_link {
 
 class nats_line final : public carrier_outlet {
  public:
-  // Starts the thread, which lives until stop() was called and it has ended its work. Errors: system_error.
+  // Starts the thread, which lives until stop() was called and it has ended its work. The end of the process calls
+  // it, and waits for the thread. Errors: system_error; closed: the process ends.
   [[nodiscard]] static result<std::shared_ptr<nats_line>> start(const nats_options& options,
                                                                 const std::string& server);
 
   // How many threads of lines this process has.
   [[nodiscard]] static int running() noexcept;
+  // Stops all, and no other is started.
+  static void stop_all() noexcept;
 
   // For any thread. The sockets are the line's ends of their pairs.
   void listen(file socket, const address& at);

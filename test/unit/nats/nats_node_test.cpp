@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "nats_party.h"
@@ -340,6 +341,42 @@ TEST_F(NatsNodes, LetNoForkPassWhileASocketHasNoOwner) {
   }
   wait_until_carriers_end();
   detail::kernel().socketpair = before;
+}
+
+// Registered before all that ends carriers, so called behind it.
+bool looks_for_threads = false;
+[[maybe_unused]] const int registered = std::atexit([] {
+  if (looks_for_threads && detail::nats_line::running() != 0)
+    _exit(3);
+});
+
+TEST_F(NatsNodes, HaveNoThreadsLeftWhenAProgramEnds) {
+  const nats_server server;
+  for (const bool leaks : {false, true}) {
+    SCOPED_TRACE(leaks);
+    child_process child{[&] {
+      looks_for_threads = true;
+      static std::optional<nats_side> a;
+      static std::optional<nats_side> b;
+      a.emplace(1, with_carrier(make_carrier()));
+      b.emplace(2, with_carrier(make_carrier()));
+      require(static_cast<bool>(b->self.listen(server.address("fleet.b"))), "listen");
+      require(static_cast<bool>(a->self.connect(2, server.address("fleet.b"))), "connect");
+      require(reaches(*a, *b, "hello"), "reaches");
+      if (leaks) {
+        [[maybe_unused]] static const auto* const kept =
+            new std::shared_ptr<carrier>{make_carrier()};
+        require(static_cast<bool>((*kept)->listen(*address::parse(server.address("fleet.c")))),
+                "listen");
+      } else {
+        a.reset();
+        b.reset();
+      }
+      std::exit(0);
+      return 1;
+    }};
+    EXPECT_EQ(child.wait_end(), "exit 0");
+  }
 }
 
 TEST_F(NatsNodes, LeaveNothingToAForkedChild) {
