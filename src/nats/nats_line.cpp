@@ -85,6 +85,22 @@ void end_lines_before_their_libraries() {
   });
 }
 
+// Threads that start meanwhile, and those that they start, take none of the program's signals.
+class no_signals {
+ public:
+  no_signals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  no_signals(const no_signals&) = delete;
+  no_signals& operator=(const no_signals&) = delete;
+  ~no_signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   while (getrandom(&number, sizeof number, 0) != sizeof number || number <= listener_tag) {
@@ -148,31 +164,21 @@ result<std::shared_ptr<nats_line>> nats_line::start(const nats_options& options,
   std::shared_ptr<nats_line> made{new nats_line{options, server}};
   if (!made->is_ready())
     return error{errc::system_error, "no descriptors for a connection to a NATS server", errno};
-  // The thread, and those that libnats starts from it, take none of the program's signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  error failed;
+  const no_signals for_threads;
   try {
     end_lines_before_their_libraries();
     const fork_pause no_fork;
     line_list& list = lines();
     const std::lock_guard lock{list.mutex};
     list.all.reserve(list.all.size() + 1);
-    if (list.is_closed) {
-      failed = {errc::closed, "the process ends"};
-    } else {
-      std::thread{[made] { made->run(); }}.detach();
-      list.all.push_back({.line = made.get(), .process = getpid()});
-    }
+    if (list.is_closed)
+      return error{errc::closed, "the process ends"};
+    std::thread{[made] { made->run(); }}.detach();
+    list.all.push_back({.line = made.get(), .process = getpid()});
   } catch (const std::system_error& refused) {
-    failed = {errc::system_error, "no thread for a connection to a NATS server",
-              refused.code().value()};
+    return error{errc::system_error, "no thread for a connection to a NATS server",
+                 refused.code().value()};
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failed)
-    return failed;
   return made;
 }
 
