@@ -15,7 +15,8 @@
 /// operators need.
 ///
 /// Threads: for each server in use one thread of this library and those of libnats, which also do
-/// everything that may block. They block all signals. Fork: a forked child does not use it.
+/// everything that may block. They block all signals; libnats makes the process ignore SIGPIPE. exit() waits
+/// until the threads have ended, mostly some milliseconds, 5 s at most. Fork: a forked child does not use it.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -101,7 +102,11 @@ error byte_carrier::send(carrier_kind kind, bytes_view body, time now) {
 void byte_carrier::say(carrier_kind kind, bytes_view body, time now) {
   if (ended_)
     return;
-  if (error failed = send(kind, body, now); !failed)
+  error failed = send(kind, body, now);
+  if (failed == errc::system_error)
+    end(std::move(failed),
+        now);  // for lack of memory, perhaps: then there is some for a shorter message
+  else if (!failed)
     finish(std::move(failed));
 }
 
@@ -129,12 +134,12 @@ std::size_t byte_carrier::sendable() const {
 void byte_carrier::read_socket(time now) {
   if (out_.message_limit() < message_limit_min)
     return finish({errc::message_too_large, "max_payload of the NATS server is below 1024 bytes"});
-  byte_buffer bytes(sendable());
-  const ssize_t got = kernel().recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  std::array<std::byte, data_max> bytes;
+  const ssize_t got = kernel().recv(socket_.get(), bytes.data(), sendable(), MSG_DONTWAIT);
   if (got > 0) {
-    bytes.resize(static_cast<std::size_t>(got));
-    sent_ += bytes.size();
-    return say(carrier_kind::data, bytes, now);
+    const auto size = static_cast<std::size_t>(got);
+    sent_ += size;
+    return say(carrier_kind::data, bytes_view{bytes}.first(size), now);
   }
   if (got < 0 && is_temporary(errno))
     return;

@@ -45,7 +45,7 @@ class byte_carrier {
 
   static constexpr std::uint64_t window_min = 64 * 1024;
   static constexpr std::uint64_t window_max = 1024 * 1024;
-  static constexpr std::size_t data_max = 60 * 1024;  // bytes in one message
+  static constexpr std::size_t data_max = carrier_data_max;
   static constexpr time sign_of_life = std::chrono::seconds{1};
   static constexpr time silence_max = std::chrono::seconds{6};
   // How long an end may be silent after the server has said that nobody listens to its inbox. Anyone can say so.
@@ -80,6 +80,8 @@ class byte_carrier {
   // ok: both ends have closed it.
   [[nodiscard]] const error& why() const noexcept { return why_; }
   [[nodiscard]] bool is_opening() const noexcept { return !keys_.has_value(); }
+  // Where its messages go: the other end's inbox, or the listener's subject.
+  [[nodiscard]] const std::string& other_end() const noexcept { return theirs_; }
   [[nodiscard]] time due_at() const noexcept { return std::min(dies_at_, says_at_); }
   // Bytes that wait for the socket.
   [[nodiscard]] std::size_t waiting() const noexcept { return received_ - delivered_; }

@@ -17,7 +17,7 @@ constexpr std::size_t link_digits = 16;
 bool is_hexadecimal(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
-bool is_prefix_character(char c) noexcept {
+bool is_subject_character(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
          c == '-' || c == '.';
 }
@@ -43,8 +43,8 @@ std::optional<carrier_frame> read_frame(bytes_view message) noexcept {
 }
 
 void append_number(std::uint64_t number, byte_buffer& to) {
-  for (int i = 0; i != 8; ++i)
-    to.push_back(static_cast<std::byte>(number >> (8 * i)));
+  to.resize(to.size() + sizeof number);
+  store_little_endian(to.data() + to.size() - sizeof number, number);
 }
 
 void write_head(carrier_kind kind, std::uint64_t number, byte_buffer& to) {
@@ -52,6 +52,11 @@ void write_head(carrier_kind kind, std::uint64_t number, byte_buffer& to) {
   to.push_back(static_cast<std::byte>(kind));
   to.insert(to.end(), 3, std::byte{0});
   append_number(number, to);
+}
+
+bool is_subject(std::string_view text) noexcept {
+  return !text.empty() && text.front() != '.' && text.back() != '.' &&
+         text.find("..") == text.npos && std::ranges::all_of(text, is_subject_character);
 }
 
 bool is_inbox(std::string_view subject) noexcept {
@@ -64,9 +69,8 @@ bool is_inbox(std::string_view subject) noexcept {
   if (!before.ends_with(middle) || subject[subject.size() - link_digits - 1] != '.')
     return false;
   const std::string_view prefix = before.substr(0, before.size() - middle.size());
-  return !prefix.empty() && prefix.front() != '.' && prefix.back() != '.' &&
-         prefix.find("..") == prefix.npos && std::ranges::all_of(prefix, is_prefix_character) &&
-         std::ranges::all_of(line, is_hexadecimal) && std::ranges::all_of(link, is_hexadecimal);
+  return is_subject(prefix) && std::ranges::all_of(line, is_hexadecimal) &&
+         std::ranges::all_of(link, is_hexadecimal);
 }
 
 std::optional<carrier_opening> read_opening(bytes_view body) noexcept {

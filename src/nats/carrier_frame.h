@@ -35,6 +35,12 @@ inline constexpr std::size_t carrier_head_size = 16;
 inline constexpr std::size_t carrier_tag_size = 16;
 inline constexpr std::size_t carrier_key_size = 32;
 inline constexpr std::size_t carrier_inbox_max = 200;
+inline constexpr std::size_t carrier_data_max = 60 * 1024;  // bytes of the link in one message
+// The longest message, and the longest of those that open a link.
+inline constexpr std::size_t carrier_message_max =
+    carrier_head_size + carrier_data_max + carrier_tag_size;
+inline constexpr std::size_t carrier_opening_max =
+    carrier_head_size + carrier_key_size + carrier_inbox_max;
 
 struct carrier_frame {
   carrier_kind kind = carrier_kind::open;
@@ -55,6 +61,9 @@ struct carrier_opening {
 };
 // No value: the key has another size, or the inbox is none of a carrier's.
 [[nodiscard]] std::optional<carrier_opening> read_opening(bytes_view body) noexcept;
+
+// Tokens of A-Z a-z 0-9 _ - between dots.
+[[nodiscard]] bool is_subject(std::string_view text) noexcept;
 
 // "PREFIX.atbus.<32 hexadecimal digits>.<16 hexadecimal digits>". Nothing else is published to: a stranger can
 // name an inbox, but not a subject that means something to others.

@@ -14,6 +14,7 @@
 #include "atbus/nats.hpp"
 #include "nats/nats_line.h"
 #include "nats/nats_settings.h"
+#include "system/fork_guard.h"
 
 namespace atbus {
 namespace detail {
@@ -82,6 +83,7 @@ result<nats_line*> nats_lines::line_of(const address& at) {
 result<int> nats_lines::listen(const address& at) {
   if (is_in_child())
     return error{errc::used_after_fork};
+  const fork_pause no_fork;
   auto pair = make_pair_of(SOCK_SEQPACKET);
   if (!pair)
     return pair.error();
@@ -100,6 +102,7 @@ result<int> nats_lines::listen(const address& at) {
 result<carried_socket> nats_lines::connect(const address& to) {
   if (is_in_child())
     return error{errc::used_after_fork};
+  const fork_pause no_fork;
   auto pair = make_pair_of(SOCK_STREAM);
   if (!pair)
     return pair.error();

@@ -7,19 +7,23 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
+#include <cstdlib>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "atbus/clock.hpp"
 #include "nats/nats_settings.h"
+#include "nats/server_refusal.h"
+#include "system/fork_guard.h"
+#include "system/passed_descriptors.h"
 
 namespace atbus::detail {
 namespace {
@@ -31,15 +35,71 @@ constexpr std::chrono::nanoseconds backoff_max = 4s;
 // How long what was sent may take to leave after stop().
 constexpr std::chrono::nanoseconds farewell = 1s;
 constexpr std::size_t links_max = 4096;
+// Between two times that listeners are told of inboxes to which this end may not publish.
+constexpr std::chrono::nanoseconds pause_of_refused_answers = 10s;
+// Before what links have to say is looked at again.
+constexpr std::size_t openings_per_turn = 16;
+// Between two looks at the clocks of links.
+constexpr std::chrono::nanoseconds clock_grain = 50ms;
 // Tags of epoll. Links have their token, which is neither.
 constexpr std::uint64_t bell_tag = 0;
 constexpr std::uint64_t listener_tag = 1;
 
-std::atomic<int> lines_running{0};
+// How long the end of the process waits for the threads. A connection attempt takes 2 s, what comes after stop() less.
+constexpr std::chrono::nanoseconds exit_patience = 5s;
 
-std::chrono::nanoseconds steady_now() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch();
+// All lines with a thread. Leaked on purpose: the threads may outlive static objects.
+struct line_list {
+  struct entry {
+    nats_line* line;
+    pid_t process;
+  };
+
+  std::mutex mutex;  // locked only inside a fork_pause: no child inherits it locked
+  std::vector<entry> all;
+  bool is_closed = false;  // the process ends
+};
+line_list& lines() {
+  static auto* const list = new line_list;
+  return *list;
 }
+
+void end_lines() noexcept {
+  nats_line::stop_all();
+  for (const auto limit = now() + exit_patience; nats_line::running() != 0 && now() < limit;)
+    std::this_thread::sleep_for(1ms);
+}
+
+// At exit() libcrypto and libnats free what their threads use. Of what is to be done then, the latest comes first: so
+// both have to be there before the threads are ended.
+void end_lines_before_their_libraries() {
+  static std::once_flag done;
+  std::call_once(done, [] {
+    std::thread{[] {
+      (void)pthread_setname_np(pthread_self(), "atbus-nats");  // as the threads that it starts
+      (void)nats_Open(-1);
+      nats_ReleaseThreadMemory();
+    }}.join();
+    (void)OPENSSL_init_crypto(0, nullptr);
+    (void)std::atexit(end_lines);
+  });
+}
+
+// Threads that start meanwhile, and those that they start, take none of the program's signals.
+class no_signals {
+ public:
+  no_signals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  no_signals(const no_signals&) = delete;
+  no_signals& operator=(const no_signals&) = delete;
+  ~no_signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
@@ -77,18 +137,11 @@ std::string last_problem(natsStatus status) {
 bool hand_over(int to, const file& socket) noexcept {
   char nothing = 0;
   iovec piece{.iov_base = &nothing, .iov_len = 1};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
   msghdr packet{};
   packet.msg_iov = &piece;
   packet.msg_iovlen = 1;
-  packet.msg_control = control.data();
-  packet.msg_controllen = control.size();
-  cmsghdr* const head = CMSG_FIRSTHDR(&packet);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = socket.get();
-  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
+  passed_descriptors<1> passed;
+  passed.attach(packet, {socket.get()});
   return kernel().sendmsg(to, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
@@ -111,22 +164,21 @@ result<std::shared_ptr<nats_line>> nats_line::start(const nats_options& options,
   std::shared_ptr<nats_line> made{new nats_line{options, server}};
   if (!made->is_ready())
     return error{errc::system_error, "no descriptors for a connection to a NATS server", errno};
-  // The thread, and those that libnats starts from it, take none of the program's signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  error failed;
+  const no_signals for_threads;
   try {
+    end_lines_before_their_libraries();
+    const fork_pause no_fork;
+    line_list& list = lines();
+    const std::lock_guard lock{list.mutex};
+    list.all.reserve(list.all.size() + 1);
+    if (list.is_closed)
+      return error{errc::closed, "the process ends"};
     std::thread{[made] { made->run(); }}.detach();
-    lines_running.fetch_add(1, std::memory_order_relaxed);
+    list.all.push_back({.line = made.get(), .process = getpid()});
   } catch (const std::system_error& refused) {
-    failed = {errc::system_error, "no thread for a connection to a NATS server",
-              refused.code().value()};
+    return error{errc::system_error, "no thread for a connection to a NATS server",
+                 refused.code().value()};
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failed)
-    return failed;
   return made;
 }
 
@@ -167,31 +219,68 @@ void nats_line::run() {
   while (lives) {
     try {
       work();
-      lives = goes_on();
     } catch (const std::bad_alloc&) {
-      links_.clear();  // each node sees its link end
+      begin_again();
       std::this_thread::sleep_for(10ms);
     }
+    lives = goes_on();
   }
   disconnect();
   nats_ReleaseThreadMemory();
   OPENSSL_thread_stop();
-  // Release: pairs with the load in running(). Whoever sees it sees all that this thread has freed.
-  lines_running.fetch_sub(1, std::memory_order_release);
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  std::erase_if(list.all, [this](const line_list::entry& one) { return one.line == this; });
 }
 
 int nats_line::running() noexcept {
-  return lines_running.load(std::memory_order_acquire);
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  // Those of a parent are not in this process.
+  return static_cast<int>(std::ranges::count(list.all, getpid(), &line_list::entry::process));
+}
+
+void nats_line::stop_all() noexcept {
+  const fork_pause no_fork;
+  line_list& list = lines();
+  const std::lock_guard lock{list.mutex};
+  list.is_closed = true;
+  for (const line_list::entry& one : list.all) {
+    if (one.process == getpid())
+      one.line->stop();
+  }
 }
 
 void nats_line::work() {
   follow_orders();
   connect();
+  subscribe_again();
   wait();
-  end_listening();
   read_news();
+  take_openings();
   look_at_clocks();
   forget_ended();
+}
+
+// Without memory. What was to be done is not known any more, so all links end, and a new connection subscribes again
+// for all listeners. Orders that nobody has followed stay.
+void nats_line::begin_again() noexcept {
+  for (auto& [token, of] : links_) {
+    try {  // the other end learns of it, if there is memory for that
+      of.stream->end({errc::out_of_memory}, now());
+    } catch (const std::bad_alloc&) {
+    }
+    if (of.note != nullptr)
+      of.note->set(of.stream->why());
+    if (of.watched >= 0)
+      (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, of.stream->descriptor(), nullptr);
+  }
+  links_.clear();
+  ended_.clear();
+  disconnect();
+  connects_at_ = now() + backoff_min;
 }
 
 bool nats_line::goes_on() {
@@ -199,37 +288,43 @@ bool nats_line::goes_on() {
   if (!stops_)
     return true;
   if (ends_at_ == time{0})
-    ends_at_ = steady_now() + farewell;
-  return !links_.empty() && steady_now() < ends_at_;
+    ends_at_ = now() + farewell;
+  return !links_.empty() && now() < ends_at_;
 }
 
 // Waits for sockets and news, and handles what the sockets have.
 void nats_line::wait() {
-  time until = steady_now() + 1s;
-  for (const auto& [token, of] : links_)
-    until = std::min(until, of.stream->due_at());
+  time until = now() + 1s;
+  if (!links_.empty())
+    until = std::min(until, looks_at_);
+  if (bell_->has_openings())
+    until = std::min(until, pace_.due_at());
   const bool is_wanted = !listeners_.empty() || !links_.empty();
   if (connection_ == nullptr && is_wanted && connects_at_ != time{0})
     until = std::min(until, connects_at_);
   std::array<epoll_event, 64> events;
   const int count =
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                          std::max(until - steady_now(), time{0}).count());
+                          std::max(until - now(), time{0}).count());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     const std::uint64_t token = event.data.u64;  // packed: nothing may refer to it
     if (const auto of = links_.find(token); of != links_.end()) {
-      of->second.stream->ready(event.events, steady_now());
+      of->second.stream->ready(event.events, now());
       settle(of->first, of->second);
+    } else if (token == listener_tag) {
+      end_listening();
     }
   }
 }
 
+// Those whose node no longer listens.
 void nats_line::end_listening() {
   for (auto at = listeners_.begin(); at != listeners_.end();) {
     pollfd hang_up{.fd = at->second.socket.get(), .events = 0, .revents = 0};
     if (poll(&hang_up, 1, 0) == 1 && (hang_up.revents & POLLHUP) != 0) {
       unsubscribe(at->second);
+      (void)watch(at->second, EPOLL_CTL_DEL);
       at = listeners_.erase(at);
     } else {
       ++at;
@@ -237,11 +332,16 @@ void nats_line::end_listening() {
   }
 }
 
+// Only for its end, which epoll always tells. False: the kernel refuses.
+bool nats_line::watch(const listener& one, int operation) noexcept {
+  epoll_event end{.events = 0, .data = {.u64 = listener_tag}};
+  return kernel().epoll_ctl(epoll_.get(), operation, one.socket.get(), &end) == 0;
+}
+
 // --- the connection
 
 void nats_line::connect() {
-  if (connection_ != nullptr || (listeners_.empty() && links_.empty()) ||
-      steady_now() < connects_at_)
+  if (connection_ != nullptr || (listeners_.empty() && links_.empty()) || now() < connects_at_)
     return;
   natsOptions* made = nullptr;
   error why{errc::out_of_memory};
@@ -260,7 +360,7 @@ void nats_line::connect() {
     return connected();
   connection_ = nullptr;
   backoff_ = std::clamp(2 * backoff_, backoff_min, backoff_max);
-  connects_at_ = steady_now() + backoff_;
+  connects_at_ = now() + backoff_;
   lost(why);
 }
 
@@ -270,12 +370,15 @@ void nats_line::connected() {
   if (natsConnection_Subscribe(&inboxes_, connection_, (inbox_ + "*").c_str(),
                                nats_mailbox::on_message, bell_->closure()) != NATS_OK) {
     disconnect();
+    connects_at_ = now() + backoff_min;
     return lost({errc::not_connected, server_ + ": the NATS server takes no subscription"});
   }
   for (auto& [subject, one] : listeners_)
     subscribe(subject, one);
-  for (auto& [token, of] : links_)
-    of.stream->dial(of.subject, steady_now());
+  for (auto& [token, of] : links_) {
+    of.stream->dial(of.subject, now());
+    settle(token, of);
+  }
 }
 
 void nats_line::disconnect() {
@@ -297,8 +400,10 @@ bool nats_line::is_connected() const {
 
 // All links end. Each listener is told once.
 void nats_line::lost(const error& why) {
-  for (auto& [token, of] : links_)
-    of.stream->end(why, steady_now());
+  for (auto& [token, of] : links_) {
+    of.stream->end(why, now());
+    settle(token, of);
+  }
   forget_ended();
   tell_listeners(why.text());
 }
@@ -306,23 +411,35 @@ void nats_line::lost(const error& why) {
 // --- orders
 
 void nats_line::follow_orders() {
-  std::vector<order> all;
-  {
-    const std::lock_guard lock{mutex_};
-    all.swap(orders_);
-  }
-  for (order& one : all) {
-    if (one.note == nullptr)
-      begin_listening(std::move(one));
+  for (;;) {
+    if (followed_.empty()) {
+      const std::lock_guard lock{mutex_};
+      followed_.swap(orders_);
+    }
+    if (followed_.empty())
+      return;
+    order& first = followed_.front();
+    // What may throw before: then the order stays, and is tried again.
+    listener* const listens = first.note == nullptr ? &listeners_[first.subject] : nullptr;
+    order taken = std::move(first);
+    followed_.pop_front();
+    if (listens != nullptr)
+      begin_listening(std::move(taken), *listens);
     else
-      begin_dialling(std::move(one));
+      begin_dialling(std::move(taken));
   }
 }
 
-void nats_line::begin_listening(order wanted) {
-  listener& made = listeners_[wanted.subject];
+void nats_line::begin_listening(order wanted, listener& made) {
   unsubscribe(made);
+  if (made.socket)
+    (void)watch(made, EPOLL_CTL_DEL);
   made.socket = std::move(wanted.socket);  // the earlier one's end is an end of file
+  if (!watch(made, EPOLL_CTL_ADD)) {
+    tell(made, "the kernel can't watch this listener; it has ended");
+    listeners_.erase(wanted.subject);
+    return;
+  }
   if (connection_ != nullptr)
     subscribe(wanted.subject, made);
   else if (const std::string problem = std::exchange(told_, {}); !problem.empty())
@@ -336,19 +453,35 @@ void nats_line::begin_dialling(order wanted) {
   };
   if (links_.size() >= links_max)
     return refuse("too many links");
-  if (connection_ == nullptr && steady_now() < connects_at_)
+  if (connection_ == nullptr && now() < connects_at_)
     return refuse("no connection to the NATS server; it is tried again");
   if (connection_ != nullptr && !is_connected())
     return refuse("no connection to the NATS server; it is tried again");
-  carried& made = add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
+  auto& [token, made] =
+      add(std::move(wanted.socket), std::move(wanted.note), std::move(wanted.subject));
   if (connection_ != nullptr)
-    made.stream->dial(made.subject, steady_now());
+    made.stream->dial(made.subject, now());
+  settle(token, made);
 }
 
 void nats_line::subscribe(const std::string& subject, listener& to) {
-  if (natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
-                               nats_mailbox::on_message, bell_->closure()) != NATS_OK)
-    to.subscription = nullptr;
+  const natsStatus done = natsConnection_Subscribe(&to.subscription, connection_, subject.c_str(),
+                                                   nats_mailbox::on_opening, bell_->closure());
+  if (done == NATS_OK)
+    return;
+  to.subscription = nullptr;
+  tell(to, server_ + ": can't subscribe for now: " + last_problem(done));
+}
+
+// What libnats refused, for lack of memory or of threads.
+void nats_line::subscribe_again() {
+  if (!is_connected() || now() < subscribes_at_)
+    return;
+  subscribes_at_ = now() + 1s;
+  for (auto& [subject, one] : listeners_) {
+    if (one.subscription == nullptr)
+      subscribe(subject, one);
+  }
 }
 
 void nats_line::unsubscribe(listener& from) {
@@ -360,8 +493,12 @@ void nats_line::tell_listeners(const std::string& problem) {
   if (problem == std::exchange(told_, problem))
     return;
   for (const auto& [subject, one] : listeners_)
-    (void)kernel().send(one.socket.get(), problem.data(), problem.size(),
-                        MSG_DONTWAIT | MSG_NOSIGNAL);
+    tell(one, problem);
+}
+
+void nats_line::tell(const listener& one, std::string_view problem) {
+  (void)kernel().send(one.socket.get(), problem.data(), problem.size(),
+                      MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 // --- news
@@ -370,22 +507,21 @@ void nats_line::read_news() {
   const nats_news news = bell_->take();
   for (const nats_message& message : news.messages)
     take(*message);
-  if (!news.problem.empty())
-    refused(news.problem);
+  for (const std::string& problem : news.problems)
+    heard_of(problem);
   if (news.disconnected) {
     told_.clear();
     lost({errc::peer_closed, server_ + ": the connection to the NATS server is lost"});
   }
-  if (news.closed) {
+  // libnats says nothing if it has no memory for that.
+  if (news.closed || (connection_ != nullptr && natsConnection_IsClosed(connection_))) {
     disconnect();
-    connects_at_ = steady_now() + backoff_min;
+    connects_at_ = now() + backoff_min;
   }
 }
 
 void nats_line::take(natsMsg& message) {
   const std::string_view subject = natsMsg_GetSubject(&message);
-  if (const auto at = listeners_.find(std::string{subject}); at != listeners_.end())
-    return take_opening(message, at->second);
   if (subject.size() != inbox_.size() + 16 || !subject.starts_with(inbox_))
     return;
   const auto token = token_of(subject);
@@ -393,10 +529,34 @@ void nats_line::take(natsMsg& message) {
   if (of == links_.end())
     return;
   if (natsMsg_IsNoResponders(&message))
-    of->second.stream->unheard(steady_now());
+    of->second.stream->unheard(now());
   else
-    (void)of->second.stream->take(bytes_of(message), steady_now());
+    (void)of->second.stream->take(bytes_of(message), now());
   settle(of->first, of->second);
+}
+
+// A few in each turn: what links have goes first.
+void nats_line::take_openings() {
+  const time at = now();
+  const auto some = bell_->take_openings(std::min(openings_per_turn, pace_.allowed(at)));
+  pace_.took(some.size(), at);
+  for (const nats_message& one : some) {
+    const auto to = listeners_.find(natsMsg_GetSubject(one.get()));
+    if (to != listeners_.end())
+      take_opening(*one, to->second);
+  }
+}
+
+// One end of a new pair; the node gets the other one. No file: it can't be had.
+file nats_line::pair_with(const listener& at) noexcept {
+  // A child with a copy of the node's end would keep the link from ending.
+  const fork_pause no_fork;
+  std::array<int, 2> ends{};
+  if (kernel().socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return {};
+  file ours{ends[0]};
+  const file theirs{ends[1]};
+  return hand_over(at.socket.get(), theirs) ? std::move(ours) : file{};
 }
 
 void nats_line::take_opening(natsMsg& message, listener& at) {
@@ -404,71 +564,111 @@ void nats_line::take_opening(natsMsg& message, listener& at) {
   if (!frame || frame->kind != carrier_kind::open || !read_opening(frame->body) ||
       links_.size() >= links_max)
     return;
-  std::array<int, 2> ends{};
-  if (kernel().socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return;
-  file ours{ends[0]};
-  const file theirs{ends[1]};
-  if (!hand_over(at.socket.get(), theirs))
+  file ours = pair_with(at);
+  if (!ours)
     return;  // the node accepts no more for now
-  carried& made = add(std::move(ours), nullptr, {});
-  made.stream->answer(*frame, steady_now());
+  auto& [token, made] = add(std::move(ours), nullptr, {});
+  made.stream->answer(*frame, now());
+  settle(token, made);
 }
 
-// A permission is missing: what waits for an answer waits in vain.
-void nats_line::refused(const std::string& problem) {
+// A missing permission ends what needs it, and nothing else: strangers can make this end publish to inboxes that
+// the server forbids.
+void nats_line::heard_of(const std::string& problem) {
+  const auto what = read_refusal(problem);
+  const std::string text = server_ + ": " + problem;
+  if (!what)
+    return tell_listeners(text);
+  if (what->publishing)
+    return may_not_publish(what->subject, text);
+  if (what->subject == inbox_ + "*")
+    return hears_no_answers(text);
+  if (const auto at = listeners_.find(std::string{what->subject}); at != listeners_.end())
+    tell(at->second, text);
+}
+
+void nats_line::may_not_publish(std::string_view subject, const std::string& text) {
+  bool accepted = false;
+  for (auto& [token, of] : links_) {
+    if (of.stream->other_end() != subject)
+      continue;
+    accepted |= of.note == nullptr;
+    of.stream->end({errc::denied, text}, now());
+    settle(token, of);
+  }
+  if (!accepted || now() < answers_again_at_)
+    return;
+  answers_again_at_ = now() + pause_of_refused_answers;
+  for (const auto& [at, one] : listeners_)
+    tell(one, text + ": an end that dials has its inbox there (nats_options::inbox_prefix)");
+}
+
+void nats_line::hears_no_answers(const std::string& text) {
   for (auto& [token, of] : links_) {
     if (of.stream->is_opening())
-      of.stream->end({errc::denied, server_ + ": " + problem}, steady_now());
+      of.stream->end({errc::denied, text}, now());
+    settle(token, of);
   }
-  tell_listeners(server_ + ": " + problem);
+  tell_listeners(text);
 }
 
 // --- links
 
-nats_line::carried& nats_line::add(file socket, std::shared_ptr<link_note> note,
-                                   std::string subject) {
+// Not settled yet.
+nats_line::links::reference nats_line::add(file socket, std::shared_ptr<link_note> note,
+                                           std::string subject) {
   const std::uint64_t token = random_number();
   carried made{.note = std::move(note), .subject = std::move(subject), .stream = nullptr};
-  made.stream = std::make_unique<byte_carrier>(*this, std::move(socket),
-                                               inbox_ + hexadecimal(token), steady_now());
-  carried& kept = links_.emplace(token, std::move(made)).first->second;
-  settle(token, kept);
-  return kept;
+  made.stream =
+      std::make_unique<byte_carrier>(*this, std::move(socket), inbox_ + hexadecimal(token), now());
+  looks_at_ = links_.empty() ? made.stream->due_at() : std::min(looks_at_, made.stream->due_at());
+  return *links_.emplace(token, std::move(made)).first;
 }
 
-// Tells epoll what the link waits for now.
+// After each call of a link: tells epoll what it waits for now, and notes its end.
 void nats_line::settle(std::uint64_t token, carried& of) {
   const auto interest = of.stream->ended() ? std::nullopt : of.stream->interest();
   const int wanted = interest ? static_cast<int>(*interest) : -1;
-  if (wanted == of.watched)
-    return;
-  epoll_event event{.events = interest.value_or(0), .data = {.u64 = token}};
-  const int operation = wanted < 0 ? EPOLL_CTL_DEL : of.watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
-      wanted >= 0)
-    return of.stream->end({errc::system_error, "can't watch a link's socket", errno}, steady_now());
-  of.watched = wanted;
+  if (wanted != of.watched) {
+    epoll_event event{.events = interest.value_or(0), .data = {.u64 = token}};
+    const int operation = wanted < 0       ? EPOLL_CTL_DEL
+                          : of.watched < 0 ? EPOLL_CTL_ADD
+                                           : EPOLL_CTL_MOD;
+    if (kernel().epoll_ctl(epoll_.get(), operation, of.stream->descriptor(), &event) != 0 &&
+        wanted >= 0)
+      of.stream->end({errc::system_error, "can't watch a link's socket", errno}, now());
+    else
+      of.watched = wanted;
+  }
+  if (of.stream->ended())
+    ended_.push_back(token);
 }
 
+// Links don't look at clocks in each turn, of which there are many: none is late by more than clock_grain.
 void nats_line::look_at_clocks() {
+  const time at = now();
+  if (links_.empty() || at < looks_at_)
+    return;
+  looks_at_ = time::max();
   for (auto& [token, of] : links_) {
-    of.stream->look_at_clock(steady_now());
+    of.stream->look_at_clock(at);
     settle(token, of);
+    looks_at_ = std::min(looks_at_, of.stream->due_at());
   }
+  looks_at_ = std::max(looks_at_, at + clock_grain);
 }
 
 void nats_line::forget_ended() {
-  for (auto at = links_.begin(); at != links_.end();) {
+  for (; !ended_.empty(); ended_.pop_back()) {
+    const auto at = links_.find(ended_.back());
+    if (at == links_.end())
+      continue;  // noted twice
     carried& of = at->second;
-    if (!of.stream->ended()) {
-      ++at;
-      continue;
-    }
-    settle(at->first, of);
+    if (of.watched >= 0)
+      (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, of.stream->descriptor(), nullptr);
     if (of.note != nullptr)
       of.note->set(of.stream->why());
-    at = links_.erase(at);
+    links_.erase(at);
   }
 }
 

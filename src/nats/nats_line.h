@@ -6,10 +6,12 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atbus/address.hpp"
@@ -17,6 +19,7 @@
 #include "atbus/nats.hpp"
 #include "nats/byte_carrier.h"
 #include "nats/nats_mailbox.h"
+#include "nats/opening_pace.h"
 #include "system/kernel.h"
 
 namespace atbus::detail {
@@ -34,12 +37,15 @@ class link_note final : public carried_link {
 
 class nats_line final : public carrier_outlet {
  public:
-  // Starts the thread, which lives until stop() was called and it has ended its work. Errors: system_error.
+  // Starts the thread, which lives until stop() was called and it has ended its work. The end of the process calls
+  // it, and waits for the thread. Errors: system_error; closed: the process ends.
   [[nodiscard]] static result<std::shared_ptr<nats_line>> start(const nats_options& options,
                                                                 const std::string& server);
 
   // How many threads of lines this process has.
   [[nodiscard]] static int running() noexcept;
+  // Stops all, and no other is started.
+  static void stop_all() noexcept;
 
   // For any thread. The sockets are the line's ends of their pairs.
   void listen(file socket, const address& at);
@@ -65,11 +71,14 @@ class nats_line final : public carrier_outlet {
     int watched = -1;  // epoll's events; -1: not in epoll
   };
 
+  using links = std::map<std::uint64_t, carried>;
+
   nats_line(const nats_options& options, const std::string& server);
   [[nodiscard]] bool is_ready() const noexcept { return bell_ != nullptr && epoll_; }
 
   void run();
   void work();
+  void begin_again() noexcept;
   [[nodiscard]] bool goes_on();
   void wait();
 
@@ -80,22 +89,30 @@ class nats_line final : public carrier_outlet {
   [[nodiscard]] bool is_connected() const;
 
   void follow_orders();
-  void begin_listening(order wanted);
+  void begin_listening(order wanted, listener& made);
   void begin_dialling(order wanted);
   void subscribe(const std::string& subject, listener& to);
+  void subscribe_again();
   void unsubscribe(listener& from);
   void end_listening();
+  [[nodiscard]] bool watch(const listener& one, int operation) noexcept;
   void tell_listeners(const std::string& problem);
+  static void tell(const listener& one, std::string_view problem);
 
   void read_news();
   void take(natsMsg& message);
+  void take_openings();
+  [[nodiscard]] static file pair_with(const listener& at) noexcept;
   void take_opening(natsMsg& message, listener& at);
-  void refused(const std::string& problem);
+  void heard_of(const std::string& problem);
+  void may_not_publish(std::string_view subject, const std::string& text);
+  void hears_no_answers(const std::string& text);
 
   void look_at_clocks();
   void settle(std::uint64_t token, carried& of);
   void forget_ended();
-  carried& add(file socket, std::shared_ptr<link_note> note, std::string subject);
+  [[nodiscard]] links::reference add(file socket, std::shared_ptr<link_note> note,
+                                     std::string subject);
 
   [[nodiscard]] bool publish(const std::string& subject, const std::string& reply,
                              bytes_view message) override;
@@ -108,18 +125,24 @@ class nats_line final : public carrier_outlet {
   file epoll_;
 
   std::mutex mutex_;
-  std::vector<order> orders_;
+  std::deque<order> orders_;
   bool stops_ = false;
 
   // The thread's own.
+  std::deque<order> followed_;
   natsConnection* connection_ = nullptr;
   natsSubscription* inboxes_ = nullptr;
   time connects_at_{0};
   time backoff_{0};
   time ends_at_{0};   // after stop()
   std::string told_;  // the latest problem that listeners were told of
+  time subscribes_at_{0};
+  time answers_again_at_{0};
+  opening_pace pace_;
   std::map<std::string, listener> listeners_;
-  std::map<std::uint64_t, carried> links_;
+  links links_;
+  std::vector<std::uint64_t> ended_;  // links that have ended; some twice
+  time looks_at_{0};                  // at the clocks of links
 };
 
 }  // namespace atbus::detail

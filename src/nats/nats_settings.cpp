@@ -2,11 +2,12 @@
 
 #include <openssl/crypto.h>
 
-#include <algorithm>
 #include <fstream>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "nats/carrier_frame.h"
 
 namespace atbus::detail {
 namespace {
@@ -16,15 +17,6 @@ constexpr std::size_t prefix_max = 100;
 error bad(std::string_view option, std::string_view wanted) {
   return {errc::invalid_argument,
           "nats_options::" + std::string{option} + " must be " + std::string{wanted}};
-}
-
-bool is_subject(std::string_view text) noexcept {
-  const auto is_character = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '-' || c == '.';
-  };
-  return !text.empty() && text.front() != '.' && text.back() != '.' &&
-         text.find("..") == text.npos && std::ranges::all_of(text, is_character);
 }
 
 // What it says when something went wrong first stays.

@@ -17,10 +17,10 @@ namespace atbus::detail {
 // its child may only exec or exit.
 class ATBUS_API fork_pause {
  public:
-  fork_pause() noexcept;
+  ATBUS_API fork_pause() noexcept;
   fork_pause(const fork_pause&) = delete;
   fork_pause& operator=(const fork_pause&) = delete;
-  ~fork_pause();
+  ATBUS_API ~fork_pause();
 };
 
 // Base of every object that holds descriptors or mappings. Constructed and destroyed inside a fork_pause,

@@ -25,6 +25,7 @@ __attribute__((tls_model("initial-exec"))) thread_local const bool* is_spared = 
     return false;
   }
   --bad_left;
+  errno = ENOMEM;  // glibc asserts it when it starts a thread
   return failed = true;
 }
 

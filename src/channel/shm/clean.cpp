@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <limits>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "atbus/inspect.hpp"
 #include "channel/shm/doorbell.h"
@@ -240,23 +242,48 @@ clean_report clean_bells(const segment_name& name, int directory, bool dry_run) 
   return dead ? removed(name, directory, files) : left_alone(name, clean_outcome::held, alive);
 }
 
-// It locks what it cleans: a child that kept the locks would make the name look like that of a living process.
-result<clean_report> clean(const segment_name& name, const clean_options& options) {
-  const fork_pause no_fork;
-  auto directory = open_directory(name);
-  if (!directory)
-    return directory.error();
-  if (!exists(directory->get(), name.file_name())) {
-    if (bells_of(directory->get(), name).empty())
-      return error{errc::not_found, name.text() + ": nothing of that name in " + name.directory};
-    return clean_bells(name, directory->get(), options.dry_run);
+// What is open while a segment is cleaned: it may be large, and forks don't wait for that. A child that kept the
+// locks would make the name look like that of a living process.
+class cleaning final : public fork_guard {
+ public:
+  struct destroy {
+    void operator()(cleaning* of) const noexcept {
+      const fork_pause no_fork;
+      delete of;
+    }
+  };
+
+  cleaning(file in, segment what) noexcept : directory(std::move(in)), held(std::move(what)) {}
+  void abandon_in_child() noexcept override {
+    directory.reset();
+    held.abandon();
   }
-  auto opened = open_segment(name);
-  if (opened)
-    return clean_valid(*opened, directory->get(), options.dry_run);
-  if (opened.error() == errc::not_found)
-    return opened.error();
-  return clean_invalid(name, directory->get(), opened.error(), options);
+
+  file directory;
+  segment held;
+};
+
+result<clean_report> clean(const segment_name& name, const clean_options& options) {
+  std::unique_ptr<cleaning, cleaning::destroy> work;
+  {
+    const fork_pause no_fork;
+    auto directory = open_directory(name);
+    if (!directory)
+      return directory.error();
+    if (!exists(directory->get(), name.file_name())) {
+      if (bells_of(directory->get(), name).empty())
+        return error{errc::not_found, name.text() + ": nothing of that name in " + name.directory};
+      return clean_bells(name, directory->get(), options.dry_run);
+    }
+    auto opened = open_segment(name);
+    if (!opened) {
+      if (opened.error() == errc::not_found)
+        return opened.error();
+      return clean_invalid(name, directory->get(), opened.error(), options);
+    }
+    work.reset(new cleaning{std::move(*directory), std::move(*opened)});
+  }
+  return clean_valid(work->held, work->directory.get(), options.dry_run);
 }
 
 // All names that have a segment or a bell.

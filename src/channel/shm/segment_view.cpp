@@ -38,11 +38,14 @@ error cant_open(const segment_name& name, int code) {
 }  // namespace
 
 result<segment_view> segment_view::open(const segment_name& name) {
+  const fork_pause no_fork;
   auto directory = open_directory(name);
   if (!directory)
     return directory.error();
-  file fd{kernel().openat(directory->get(), name.file_name().c_str(),
-                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
+  guarded_file fd = guarded_file::make([&] {
+    return kernel().openat(directory->get(), name.file_name().c_str(),
+                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  });
   if (!fd)
     return cant_open(name, errno);
   auto geometry = check_segment_file(name, fd.get());

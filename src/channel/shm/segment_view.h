@@ -10,7 +10,7 @@
 #include "atbus/inspect.hpp"
 #include "channel/shm/segment.h"
 #include "channel/shm/segment_layout.h"
-#include "system/kernel.h"
+#include "system/guarded_file.h"
 
 namespace atbus::detail {
 
@@ -54,7 +54,7 @@ class segment_view {
   [[nodiscard]] bool is_held(std::uint64_t byte) const noexcept;
 
  private:
-  file owned_;
+  guarded_file owned_;
   int fd_ = -1;
   segment_geometry geometry_;
 };

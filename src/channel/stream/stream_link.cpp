@@ -12,6 +12,7 @@
 #include <span>
 
 #include "system/fork_guard.h"
+#include "system/passed_descriptors.h"
 #include "system/socket.h"
 
 namespace atbus::detail {
@@ -156,17 +157,9 @@ ssize_t stream_link::send(std::span<const iovec> pieces) noexcept {
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
-  if (given_[0]) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-    const int both[2] = {given_[0].get(), given_[1].get()};
-    std::memcpy(CMSG_DATA(head), both, sizeof both);
-  }
+  passed_descriptors<2> passed;
+  if (given_[0])
+    passed.attach(message, {given_[0].get(), given_[1].get()});
   return kernel().sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -45,12 +46,21 @@ class record_table {
     return watches_;
   }
   directory::watch_id watch_members(std::string service, std::function<void()> changed) {
-    member_watchers_.emplace(++watches_, member_watch{std::move(service), std::move(changed)});
+    const auto name = watched_.insert(service);
+    try {
+      member_watchers_.emplace(++watches_, member_watch{std::move(service), std::move(changed)});
+    } catch (...) {
+      watched_.erase(name);
+      throw;
+    }
     return watches_;
   }
   void unwatch(directory::watch_id which) {
     watchers_.erase(which);
-    member_watchers_.erase(which);
+    if (const auto at = member_watchers_.find(which); at != member_watchers_.end()) {
+      watched_.erase(watched_.find(at->second.service));
+      member_watchers_.erase(at);
+    }
   }
 
   // A record that is equal to the known one changes nothing.
@@ -89,11 +99,13 @@ class record_table {
       for (const auto& [which, tell] : watchers_)
         tell(changed_.back());
     }
-    for (; !changed_services_.empty(); changed_services_.pop_back()) {
+    while (!changed_services_.empty()) {
+      const auto service = changed_services_.begin();
       for (const auto& [which, of] : member_watchers_) {
-        if (of.service == changed_services_.back())
+        if (of.service == *service)
           of.changed();
       }
+      changed_services_.erase(service);
     }
   }
 
@@ -112,13 +124,14 @@ class record_table {
     return a.addresses == b.addresses && a.services == b.services && a.labels == b.labels &&
            a.place == b.place;
   }
+  // Of services only those that are watched: a record may name very many.
   void note(const directory_record* before, const directory_record* now) {
     for (const directory_record* const one : {before, now}) {
-      if (one == nullptr || member_watchers_.empty())
+      if (one == nullptr || watched_.empty())
         continue;
       for (const std::string& service : one->services) {
-        if (std::ranges::find(changed_services_, service) == changed_services_.end())
-          changed_services_.push_back(service);
+        if (watched_.contains(service))
+          changed_services_.insert(service);
       }
     }
     changed_.push_back(before != nullptr ? before->id : now->id);
@@ -128,9 +141,10 @@ class record_table {
   std::uint64_t versions_ = 0;
   // To be told; each leaves when all watchers have heard of it.
   std::vector<bus_id> changed_;
-  std::vector<std::string> changed_services_;
+  std::set<std::string> changed_services_;
   std::map<directory::watch_id, std::function<void(bus_id)>> watchers_;
   std::map<directory::watch_id, member_watch> member_watchers_;
+  std::multiset<std::string> watched_;  // their services
   directory::watch_id watches_ = 0;
 };
 

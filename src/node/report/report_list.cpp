@@ -1,11 +1,13 @@
 // Reads the reports of a host.
 #include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
 #include "core/text.h"
 #include "node/report/report_file.h"
 #include "node/report/report_format.h"
+#include "system/guarded_file.h"
 
 namespace atbus {
 namespace detail {
@@ -87,7 +89,9 @@ bool describe(const std::string& path, node_report_file& found) {
   found.path = path;
   std::ranges::replace_if(
       found.path, [](char c) { return !is_printable(c); }, '?');
-  const file opened{kernel().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
+  const guarded_file opened = guarded_file::make([&] {
+    return kernel().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  });
   if (!opened) {
     found.problem = {errc::system_error, "can't open it", errno};
     return errno != ENOENT;
@@ -104,21 +108,32 @@ bool describe(const std::string& path, node_report_file& found) {
   return true;
 }
 
+// Of the files that may be reports.
+std::vector<std::string> paths_in(const std::string& directory, std::error_code& failed) {
+  const fork_pause no_fork;
+  std::vector<std::string> all;
+  for (std::filesystem::directory_iterator one{directory, failed}, end; !failed && one != end;
+       one.increment(failed)) {
+    if (one->path().filename().string().starts_with(report_prefix))
+      all.push_back(one->path());
+  }
+  return all;
+}
+
 }  // namespace
 }  // namespace detail
 
 result<std::vector<node_report_file>> list_node_reports(const std::string& directory) {
   std::vector<node_report_file> all;
   std::error_code failed;
-  for (std::filesystem::directory_iterator one{directory, failed}, end; !failed && one != end;
-       one.increment(failed)) {
-    const std::string name = one->path().filename();
-    node_report_file found;
-    if (name.starts_with(detail::report_prefix) && detail::describe(one->path(), found))
-      all.push_back(std::move(found));
-  }
+  const std::vector<std::string> paths = detail::paths_in(directory, failed);
   if (failed)
     return error{errc::system_error, "can't list " + directory, failed.value()};
+  for (const std::string& path : paths) {
+    node_report_file found;
+    if (detail::describe(path, found))
+      all.push_back(std::move(found));
+  }
   std::ranges::sort(all, [](const node_report_file& a, const node_report_file& b) {
     return std::tuple{a.report.id, a.report.started_at, a.path} <
            std::tuple{b.report.id, b.report.started_at, b.path};

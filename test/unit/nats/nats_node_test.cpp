@@ -1,10 +1,17 @@
 // Two nodes with a real nats-server between them.
+#include <pthread.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
+#include <thread>
 
 #include "nats_party.h"
+#include "system/kernel.h"
 
 namespace atbus::test {
 namespace {
@@ -288,6 +295,88 @@ TEST_F(NatsNodes, CloseAtOnceWhileAServerDoesNotAnswer) {
   const auto before = now();
   a.reset();
   EXPECT_LT(now() - before, 500ms);
+}
+
+std::atomic<bool> is_between{false};  // a carrier has a pair of which the node has no end yet
+std::atomic<bool> forks{false};
+std::atomic<bool> forked_between{false};
+
+// socketpair that takes its time.
+int slow_pair(int domain, int type, int protocol, int ends[2]) {
+  const int made = ::socketpair(domain, type, protocol, ends);
+  std::array<char, 16> name{};
+  (void)pthread_getname_np(pthread_self(), name.data(), name.size());
+  if (std::string_view{name.data()} != "atbus-nats")
+    return made;
+  is_between = true;
+  for (const auto limit = now() + 20s; !forks && now() < limit;)
+    std::this_thread::yield();
+  for (const auto limit = now() + 200ms; !forked_between && now() < limit;)
+    std::this_thread::yield();
+  is_between = false;
+  return made;
+}
+
+TEST_F(NatsNodes, LetNoForkPassWhileASocketHasNoOwner) {
+  const nats_server server;
+  const auto before = std::exchange(detail::kernel().socketpair, slow_pair);
+  {
+    nats_side a{1, with_carrier(make_carrier())};
+    nats_side b{2, with_carrier(make_carrier())};
+    ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
+    ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
+    std::thread forker{[] {
+      for (const auto limit = now() + 20s; !is_between && now() < limit;)
+        std::this_thread::yield();
+      forks = true;
+      const pid_t child = fork();
+      if (child == 0)
+        _exit(0);
+      forked_between = is_between.load();
+      (void)waitpid(child, nullptr, 0);
+    }};
+    EXPECT_TRUE(reaches(a, b, "hello"));
+    forker.join();
+    EXPECT_FALSE(forked_between);
+  }
+  wait_until_carriers_end();
+  detail::kernel().socketpair = before;
+}
+
+// Registered before all that ends carriers, so called behind it.
+bool looks_for_threads = false;
+[[maybe_unused]] const int registered = std::atexit([] {
+  if (looks_for_threads && detail::nats_line::running() != 0)
+    _exit(3);
+});
+
+TEST_F(NatsNodes, HaveNoThreadsLeftWhenAProgramEnds) {
+  const nats_server server;
+  for (const bool leaks : {false, true}) {
+    SCOPED_TRACE(leaks);
+    child_process child{[&] {
+      looks_for_threads = true;
+      static std::optional<nats_side> a;
+      static std::optional<nats_side> b;
+      a.emplace(1, with_carrier(make_carrier()));
+      b.emplace(2, with_carrier(make_carrier()));
+      require(static_cast<bool>(b->self.listen(server.address("fleet.b"))), "listen");
+      require(static_cast<bool>(a->self.connect(2, server.address("fleet.b"))), "connect");
+      require(reaches(*a, *b, "hello"), "reaches");
+      if (leaks) {
+        [[maybe_unused]] static const auto* const kept =
+            new std::shared_ptr<carrier>{make_carrier()};
+        require(static_cast<bool>((*kept)->listen(*address::parse(server.address("fleet.c")))),
+                "listen");
+      } else {
+        a.reset();
+        b.reset();
+      }
+      std::exit(0);
+      return 1;
+    }};
+    EXPECT_EQ(child.wait_end(), "exit 0");
+  }
 }
 
 TEST_F(NatsNodes, LeaveNothingToAForkedChild) {

@@ -1,6 +1,8 @@
 // A client of the same NATS server that sees all and says what it likes; and other ends that stop or die.
 #include <nats/nats.h>
 
+#include <atomic>
+#include <fstream>
 #include <mutex>
 
 #include "nats/carrier_frame.h"
@@ -12,6 +14,24 @@ namespace {
 struct seen_message {
   std::string subject;
   detail::byte_buffer bytes;
+};
+
+// Only speaks.
+class talker {
+ public:
+  explicit talker(const nats_server& at) {
+    EXPECT_EQ(natsConnection_ConnectTo(&connection_, at.url().c_str()), NATS_OK);
+  }
+  talker(const talker&) = delete;
+  talker& operator=(const talker&) = delete;
+  ~talker() { natsConnection_Destroy(connection_); }
+  void say(const std::string& subject, bytes_view bytes) {
+    natsConnection_Publish(connection_, subject.c_str(), bytes.data(),
+                           static_cast<int>(bytes.size()));
+  }
+
+ private:
+  natsConnection* connection_ = nullptr;
 };
 
 class eavesdropper {
@@ -143,6 +163,55 @@ TEST_F(NatsStrangers, DisturbNoLinkByRepeatingChangingAndInventingMessages) {
   EXPECT_EQ(a.self.stats().duplicates + b.self.stats().duplicates, 0U);
 }
 
+detail::byte_buffer opening_to(const std::string& inbox, int key) {
+  detail::byte_buffer made;
+  detail::write_head(detail::carrier_kind::open, 0, made);
+  made.insert(made.end(), detail::carrier_key_size, static_cast<std::byte>(key));
+  for (const char c : inbox)
+    made.push_back(static_cast<std::byte>(c));
+  return made;
+}
+std::string some_inbox(int number) {
+  return "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789" +
+         std::to_string(100'000 + number % 900'000);
+}
+
+TEST_F(NatsStrangers, HoldUpNoLinkByOpeningAsManyAsTheyCan) {
+  const nats_server server;
+  nats_side a{1, with_carrier(make_carrier())};
+  nats_side b{2, with_carrier(make_carrier())};
+  ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
+  ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
+  ASSERT_TRUE(reaches(a, b, "first"));
+  b.self.on_message([&](const message& m) { (void)b.self.send(m.source(), 1, m.text()); });
+  std::atomic<bool> is_over{false};
+  std::thread other{[&] {  // accepts as fast as it can
+    while (!is_over)
+      b.self.poll();
+  }};
+  talker stranger{server};
+  std::uint64_t echoes = 0;
+  bool waits = false;
+  for (int opened = 0; opened != 40'000 || waits; a.self.poll()) {
+    for (int i = 0; i != 10 && opened != 40'000; ++i, ++opened)
+      stranger.say("fleet.b", opening_to(some_inbox(opened), opened % 200 + 9));
+    if (waits && !a.received.empty()) {
+      a.received.clear();
+      ++echoes;
+      waits = false;
+    }
+    if (!waits && opened != 40'000)
+      waits = static_cast<bool>(a.self.send(2, 1, "echo"));
+    std::this_thread::sleep_for(200us);  // 50,000 openings a second at most
+  }
+  is_over = true;
+  other.join();
+  EXPECT_EQ(a.self.stats().links_lost, 0U);
+  const std::uint64_t accepted = b.self.stats().strangers.crowded;
+  EXPECT_GT(accepted, 500U);
+  EXPECT_LT(accepted / echoes, 200U) << echoes << " messages passed " << accepted << " openings";
+}
+
 TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
   const nats_server server;
   eavesdropper stranger{server};
@@ -154,13 +223,7 @@ TEST_F(NatsStrangers, KeepNobodyOutByOpeningManyLinks) {
   const std::size_t before = open_descriptors();
   std::size_t most = before;
   for (int i = 0; i != 2000; ++i) {
-    detail::byte_buffer opening;
-    detail::write_head(detail::carrier_kind::open, 0, opening);
-    opening.insert(opening.end(), detail::carrier_key_size, static_cast<std::byte>(i + 9));
-    const std::string digits = std::to_string(100'000 + i);
-    for (const char c : "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789" + digits)
-      opening.push_back(static_cast<std::byte>(c));
-    stranger.say("fleet.b", opening);
+    stranger.say("fleet.b", opening_to(some_inbox(i), i + 9));
     a.self.poll();
     b.self.poll();
     most = std::max(most, open_descriptors());
@@ -179,14 +242,7 @@ TEST_F(NatsStrangers, CannotMakeAListenerPublishToAnySubject) {
   eavesdropper stranger{server};
   nats_side b{2, with_carrier(make_carrier())};
   ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
-  const auto ask = [&](const std::string& inbox) {
-    detail::byte_buffer opening;
-    detail::write_head(detail::carrier_kind::open, 0, opening);
-    opening.insert(opening.end(), detail::carrier_key_size, std::byte{9});
-    for (const char c : inbox)
-      opening.push_back(static_cast<std::byte>(c));
-    stranger.say("fleet.b", opening);
-  };
+  const auto ask = [&](const std::string& inbox) { stranger.say("fleet.b", opening_to(inbox, 9)); };
   const std::string good = "_INBOX.atbus.00112233445566778899aabbccddeeff.0123456789abcdef";
   bool answered = false;
   EXPECT_TRUE(until({&b}, [&] {
@@ -198,6 +254,54 @@ TEST_F(NatsStrangers, CannotMakeAListenerPublishToAnySubject) {
     }
     return answered;
   }));
+}
+
+// What `ear` hears on a subject first.
+detail::byte_buffer first_on(eavesdropper& ear, const std::string& subject) {
+  for (const auto limit = now() + 30s; now() < limit; std::this_thread::sleep_for(1ms)) {
+    for (seen_message& one : ear.take()) {
+      if (one.subject == subject)
+        return std::move(one.bytes);
+    }
+  }
+  ADD_FAILURE() << "nothing on " << subject;
+  return {};
+}
+
+TEST_F(NatsStrangers, EndNothingThatARelayDialsByNamingAnInboxThatItMayNotPublishTo) {
+  const nats_server server{
+      "authorization { users: [ { user: relay, password: pass, permissions: { publish: "
+      "[\"fleet.>\", "
+      "\"_INBOX.>\"], subscribe: \">\" } }, { user: other, password: pass } ] }\n"
+      "no_auth_user: other"};
+  const std::string file = server.directory() + "/user";
+  std::ofstream{file} << "relay\npass\n";
+  eavesdropper stranger{server};
+  // It waits for the answer to what it dials for longer than this test lasts, and does not dial again.
+  nats_side b{2, with_carrier(make_carrier({.user_file = file})).retry(1h, 1h)};
+  nats_side c{3, with_carrier(make_carrier())};
+  ASSERT_TRUE(c.self.listen(server.address("fleet.c")));
+  ASSERT_TRUE(b.self.listen(server.address("fleet.b")));
+  ASSERT_TRUE(b.self.connect(3, server.address("fleet.unheard")));
+  b.self.poll();
+  const detail::byte_buffer opening = first_on(stranger, "fleet.unheard");
+  stranger.say("fleet.b", opening_to("secret" + some_inbox(1), 9));
+  ASSERT_TRUE(until({&b}, [&] { return b.log.find("secret_INBOX") != b.log.npos; }));
+  EXPECT_NE(b.log.find("inbox_prefix"), b.log.npos) << b.log;
+  // Now it is answered.
+  stranger.say("fleet.c", opening);
+  EXPECT_TRUE(until({&b, &c}, [&] { return b.self.stats().registrations != 0; })) << b.log;
+}
+
+TEST_F(NatsStrangers, DoNotHideWhatADialMayNotPublishTo) {
+  const nats_server server{
+      "authorization { users: [ { user: relay, password: pass, permissions: { publish: "
+      "\"_INBOX.>\", subscribe: \">\" } } ] }"};
+  const std::string file = server.directory() + "/user";
+  std::ofstream{file} << "relay\npass\n";
+  nats_side b{2, with_carrier(make_carrier({.user_file = file}))};
+  ASSERT_TRUE(b.self.connect(3, server.address("fleet.c")));
+  EXPECT_TRUE(until({&b}, [&] { return b.log.find("Publish to \"fleet.c\"") != b.log.npos; }));
 }
 
 // A node in a process of its own, which says what it gets back to the sender.

@@ -3,7 +3,13 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "atbus/clock.hpp"
 #include "atbus/inspect.hpp"
+#include "child_process.h"
 #include "segment_file.h"
 #include "system/kernel.h"
 
@@ -206,6 +212,43 @@ TEST_F(Clean, AllOfThemSparesTheLiving) {
   const auto forced = clean_segments({.directory = directory.path(), .force = true});
   ASSERT_TRUE(forced);
   EXPECT_EQ(directory.files(), (files{"atbus-bell.alive", "atbus-segment.alive"}));
+}
+
+std::atomic<bool> is_cleaning{false};
+std::atomic<bool> has_forked{false};
+std::atomic<bool> waited_in_vain{false};
+
+// unlinkat that waits for a fork.
+int unlink_behind_a_fork(int at, const char* path, int flags) {
+  if (!is_cleaning.exchange(true)) {
+    for (const auto limit = now() + 10s; !has_forked && now() < limit;)
+      std::this_thread::yield();
+    waited_in_vain = !has_forked;
+  }
+  return ::unlinkat(at, path, flags);
+}
+
+TEST_F(Clean, LetsForksPassAndKeepsNoLockInAChild) {
+  leave_behind({"one"});
+  const detail::file seen{open(segment_path().c_str(), O_RDWR | O_CLOEXEC)};
+  ASSERT_TRUE(seen);
+  is_cleaning = has_forked = false;
+  const auto before = std::exchange(detail::kernel().unlinkat, unlink_behind_a_fork);
+  clean_report report;
+  std::thread cleaner{[&] { report = clean(); }};
+  for (const auto limit = now() + 20s; !is_cleaning && now() < limit;)
+    std::this_thread::yield();
+  EXPECT_EQ(detail::query_byte(seen.get(), detail::receiver_lock_byte),
+            detail::lock_state::held_elsewhere);
+  test::child_process child{[] { return pause(); }};
+  has_forked = true;
+  cleaner.join();
+  EXPECT_FALSE(waited_in_vain) << "the fork waited for it";
+  detail::kernel().unlinkat = before;
+  EXPECT_EQ(report.outcome, clean_outcome::removed);
+  EXPECT_EQ(report.undelivered_messages, 1U);
+  // The child lives.
+  EXPECT_EQ(detail::query_byte(seen.get(), detail::receiver_lock_byte), detail::lock_state::taken);
 }
 
 TEST_F(Clean, RacesNoReceiverOutOfItsSegment) {
