@@ -16,7 +16,7 @@ install(
   COMPONENT atbus_library
   FILES_MATCHING
   PATTERN "*.hpp"
-  PATTERN "discovery.hpp" EXCLUDE
+  PATTERN "etcd.hpp" EXCLUDE
   PATTERN "dns.hpp" EXCLUDE
   PATTERN "nats.hpp" EXCLUDE
   PATTERN "status_server.hpp" EXCLUDE)
@@ -66,7 +66,7 @@ atbus_install_part(http HEADERS status_server.hpp DESCRIPTION "The state of a no
                    LIBRARIES "-lmicrohttpd -lprometheus-cpp-core")
 atbus_install_part(nats HEADERS nats.hpp DESCRIPTION "Links of atbus through NATS servers"
                    LIBRARIES "-lnats -lcrypto")
-atbus_install_part(discovery HEADERS discovery.hpp dns.hpp DESCRIPTION "Discovery of atbus nodes by etcd and DNS"
+atbus_install_part(discovery HEADERS etcd.hpp dns.hpp DESCRIPTION "Discovery of atbus nodes by etcd and DNS"
                    LIBRARIES "-lcurl -lcares -lresolv")
 
 if(TARGET atbus_command)

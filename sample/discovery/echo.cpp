@@ -3,7 +3,7 @@
 // usage: echo ETCD-URL            a server, which sends back what it gets
 //        echo ETCD-URL MESSAGE    a client, which sends one message
 #include <atbus/atbus.hpp>
-#include <atbus/discovery.hpp>
+#include <atbus/etcd.hpp>
 #include <chrono>
 #include <cstdio>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atbus/atbus.hpp>
-#include <atbus/discovery.hpp>
+#include <atbus/etcd.hpp>
 #include <csignal>
 #include <fstream>
 #include <iostream>

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "atbus/status.hpp"
 #include "discovery/etcd_message.h"
 #include "discovery/http_loop.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "atbus/clock.hpp"
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "discovery/etcd_client.h"
 #include "discovery/etcd_reader.h"
 #include "discovery/etcd_settings.h"

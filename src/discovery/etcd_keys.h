@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "atbus/status.hpp"
 #include "discovery/etcd_message.h"
 #include "node/directory/record_table.h"

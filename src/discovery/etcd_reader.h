@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "discovery/etcd_client.h"
 #include "discovery/etcd_keys.h"
 #include "discovery/line_splitter.h"

@@ -1,7 +1,7 @@
 // What users say of etcd, checked.
 #pragma once
 
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "atbus/status.hpp"
 
 namespace atbus::detail {

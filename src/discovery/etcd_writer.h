@@ -9,7 +9,7 @@
 #include <string>
 
 #include "atbus/bus_id.hpp"
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "discovery/etcd_client.h"
 #include "discovery/etcd_reader.h"
 

@@ -74,7 +74,7 @@ foreach(program IN ITEMS main:atbus user_test:atbus-testing)
 endforeach()
 
 # Components of their own: what was installed so far does without them.
-foreach(header IN ITEMS status_server.hpp nats.hpp discovery.hpp dns.hpp)
+foreach(header IN ITEMS status_server.hpp nats.hpp etcd.hpp dns.hpp)
   if(EXISTS ${prefix}/include/atbus/${header})
     message(FATAL_ERROR "${KIND}: the library has brought ${header}")
   endif()

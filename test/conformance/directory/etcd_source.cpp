@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "directory_kind.h"
 #include "discovery/record_text.h"
 #include "etcd_server.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "atbus/clock.hpp"
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "atbus/node.hpp"
 #include "atbus/relay/config.h"
 #include "etcd_server.h"

@@ -1,6 +1,6 @@
 // A node that registers itself in an etcd, and a directory of DNS; neither server need be there.
-#include <atbus/discovery.hpp>
 #include <atbus/dns.hpp>
+#include <atbus/etcd.hpp>
 #include <atbus/node.hpp>
 #include <cstdio>
 

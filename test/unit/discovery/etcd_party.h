@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "atbus/clock.hpp"
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "discovery/record_text.h"
 #include "etcd_server.h"
 #include "test.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "atbus/directory.hpp"
-#include "atbus/discovery.hpp"
+#include "atbus/etcd.hpp"
 #include "atbus/status.hpp"
 #include "node/files/toml_reader.h"
 
