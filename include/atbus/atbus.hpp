@@ -15,7 +15,9 @@
 #include "atbus/sender.hpp"
 #include "atbus/service.hpp"
 #include "atbus/status.hpp"
+#include "atbus/subscription.hpp"
 #include "atbus/task.hpp"
+#include "atbus/topic.hpp"
 
 /// All of the library. Names in atbus::detail are its own, and may change at any time.
 namespace atbus {}

@@ -76,6 +76,7 @@
 #include "atbus/request.hpp"
 #include "atbus/sleep.hpp"
 #include "atbus/status.hpp"
+#include "atbus/subscription.hpp"
 #include "atbus/task.hpp"
 #include "atbus/typed.hpp"
 
@@ -253,6 +254,15 @@ class ATBUS_API node {
   /// Offers it no longer. What was sent here stays. Errors: not_found, closed; another error of the
   /// directory: then it hears of that when it works again.
   error withdraw(std::string_view name);
+  /// Subscribes to a topic, in place of an earlier subscription to it: `handler` is called for each message
+  /// that is published there from now on (topic.hpp) by a node that this one is connected to, or that is in
+  /// the same tree. Messages of this node's own come, too. `name` has 1 to 128 printable characters. Errors:
+  /// invalid_argument (a name that can't be one; no handler; options that can't be; more than 4,096
+  /// subscriptions), not_supported (a client), closed.
+  error subscribe(std::string_view name, std::function<void(const topic_message&)> handler,
+                  const subscription_options& options = {});
+  /// Ends that. Errors: not_found, closed.
+  error unsubscribe(std::string_view name);
   /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
   /// and message_deadline. It holds whether the node is connected or not, until the next call.
   /// Errors: invalid_argument (this node's id, 0, a negative deadline), closed.

@@ -48,6 +48,16 @@ struct node_stats {
   std::uint64_t access_denied = 0;
   std::uint64_t acknowledgements = 0;    ///< Acknowledgements sent.
   std::uint64_t sessions_forgotten = 0;  ///< Sessions of nodes that were away for too long.
+  std::uint64_t published = 0;           ///< Messages accepted by topic::publish.
+  /// Copies of topics put into links, and marks of what was dropped; this node's own, and passed on.
+  std::uint64_t topic_copies = 0;
+  std::uint64_t topic_drops = 0;  ///< Copies dropped: a subscriber or a link was too slow.
+  std::uint64_t topic_messages =
+      0;                           ///< Messages handed to subscriptions; `delivered` has them too.
+  std::uint64_t topic_missed = 0;  ///< Messages that subscriptions of this node have missed.
+  /// Copies dropped: of topics that are not wanted, or of a publisher that can't be where they came from.
+  std::uint64_t topic_strays = 0;
+  std::uint64_t subscriptions_refused = 0;  ///< Subscriptions of others: there were too many.
 };
 
 }  // namespace atbus

@@ -288,6 +288,16 @@ request_awaitable node::request(bus_id to, std::uint32_t type, bytes_view bytes,
   return {core(), to, type, bytes, timeout, trace};
 }
 
+error node::subscribe(std::string_view name, std::function<void(const topic_message&)> handler,
+                      const subscription_options& options) {
+  return state_ != nullptr ? state_->core().subscribe(name, std::move(handler), options)
+                           : error{errc::closed};
+}
+
+error node::unsubscribe(std::string_view name) {
+  return state_ != nullptr ? state_->core().unsubscribe(name) : error{errc::closed};
+}
+
 error node::set_tokens(const std::vector<std::string>& secrets) {
   return state_ != nullptr ? state_->core().set_tokens(secrets) : error{errc::closed};
 }

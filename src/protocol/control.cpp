@@ -71,6 +71,15 @@ void for_each_field(Body& body, const Field& field) {
     field(3, "handled", body.handled);
     field(4, "redelivered", body.redelivered);
   }
+  if constexpr (std::same_as<type, interest_body>) {
+    field(1, "topic", body.topic);
+    field(2, "wanted", body.wanted);
+    field(3, "slow", body.slow);
+    field(4, "waiting", body.waiting);
+    field(5, "fresh", body.fresh);
+    field(6, "whole", body.whole);
+    field(7, "turn", body.turn);
+  }
   if constexpr (std::same_as<type, addresses_body>)
     field(1, "addresses", body.addresses);
   if constexpr (std::same_as<type, where_body>)
@@ -230,6 +239,7 @@ template void encode(const found_body&, byte_buffer&);
 template void encode(const cancel_body&, byte_buffer&);
 template void encode(const in_hand_body&, byte_buffer&);
 template void encode(const turned_away_body&, byte_buffer&);
+template void encode(const interest_body&, byte_buffer&);
 
 template error decode(bytes_view, hello_body&);
 template error decode(bytes_view, welcome_body&);
@@ -247,5 +257,6 @@ template error decode(bytes_view, found_body&);
 template error decode(bytes_view, cancel_body&);
 template error decode(bytes_view, in_hand_body&);
 template error decode(bytes_view, turned_away_body&);
+template error decode(bytes_view, interest_body&);
 
 }  // namespace atbus::detail

@@ -29,6 +29,8 @@ inline constexpr std::size_t control_elements_max = 1024;  // values of one body
 inline constexpr std::size_t addresses_max = 64;
 inline constexpr std::size_t address_size_max = 240;  // so that as many of them fit
 inline constexpr std::size_t text_size_max = 256;
+// Bits of introduction::capabilities.
+inline constexpr std::uint64_t capability_topics = 1;
 inline constexpr unsigned range_length_max = 63;  // a longer prefix leaves no id to a child
 
 using handshake_nonce = std::array<std::byte, 32>;
@@ -184,6 +186,19 @@ struct turned_away_body {
   std::uint64_t handled = 0;  // as of acknowledge_body, with this message
   bool redelivered = false;   // an earlier incarnation may have handled it
   friend bool operator==(const turned_away_body&, const turned_away_body&) = default;
+};
+
+// Which topic the sender wants from the other end, or no longer wants. Begin and marks answer (topic_head.h).
+struct interest_body {
+  static constexpr auto kind = message_kind::interest;
+  std::string topic{};  // empty: none, only `fresh` or `whole`
+  bool wanted = false;
+  std::uint8_t slow = 0;      // an overflow_policy, but not disconnect
+  std::uint64_t waiting = 0;  // 1 to topic_waiting_max, if it is wanted
+  bool fresh = false;         // the first on this link: all that is wanted is told again
+  bool whole = false;         // the last of these: what was not told again is not wanted any more
+  std::uint64_t turn = 0;     // begin and refused have the same number
+  friend bool operator==(const interest_body&, const interest_body&) = default;
 };
 
 // Replaces the contents of `message` by a whole message with its head, at most control_size_max bytes.

@@ -40,6 +40,7 @@ enum class message_kind : std::uint8_t {
   cancel,
   in_hand,
   turned_away,
+  interest,
 };
 inline constexpr std::size_t message_kind_count =  // of those below 0x80
     static_cast<std::size_t>(message_kind::broadcast) + 1;
@@ -59,13 +60,16 @@ inline constexpr std::size_t message_kind_count =  // of those below 0x80
     return "in hand";
   if (kind == message_kind::turned_away)
     return "turned away";
+  if (kind == message_kind::interest)
+    return "interest";
   return names[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_known(message_kind kind) noexcept {
   return static_cast<std::size_t>(kind) < message_kind_count || kind == message_kind::where ||
          kind == message_kind::found || kind == message_kind::cancel ||
-         kind == message_kind::in_hand || kind == message_kind::turned_away;
+         kind == message_kind::in_hand || kind == message_kind::turned_away ||
+         kind == message_kind::interest;
 }
 
 // Unknown kinds with this bit are ignored; any other unknown kind violates the protocol.
@@ -87,12 +91,14 @@ inline constexpr std::uint8_t command_flags = flag_command | flag_reply;
 // For routed messages and broadcasts: one link on the path had no tokens, and the kernel could not
 // authenticate its other end.
 inline constexpr std::uint8_t flag_unproven = 32;
+// The same bit, of data: the payload is a copy of what was published to a topic (topic_head.h).
+inline constexpr std::uint8_t flag_topic = 32;
 // The payload is a request (request_body.h); with flag_reply, the response to one, whose type is an errc.
 inline constexpr std::uint8_t flag_request = 64;
 // The trace context (trace_context.hpp) is behind the payload of a user's message or of a request.
 inline constexpr std::uint8_t flag_traced = 128;
 // Without any of these a message is the user's, and goes to on_message.
-inline constexpr std::uint8_t exchange_flags = command_flags | flag_request;
+inline constexpr std::uint8_t exchange_flags = command_flags | flag_request | flag_topic;
 inline constexpr std::uint8_t routed_flags = flag_acknowledge | flag_unproven;
 // What the payload is; the other flags change on its way.
 inline constexpr std::uint8_t payload_flags = exchange_flags | flag_traced;

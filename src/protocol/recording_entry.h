@@ -30,7 +30,7 @@ enum class entry_kind : std::uint8_t { begin = 1, message, lost, end };
 enum class recording_end : std::uint32_t { asked, node_closed, node_gone, not_written };
 
 // What a message may have: as in its message_head.
-inline constexpr std::uint8_t entry_flags = flag_redelivered | exchange_flags;
+inline constexpr std::uint8_t entry_flags = flag_redelivered | command_flags | flag_request;
 
 struct recording_entry {
   entry_kind kind = entry_kind::message;

@@ -51,6 +51,10 @@ class access_control {
   [[nodiscard]] bool admits_command(bus_id from, std::string_view name) noexcept;
   // Of this node's user, or on its way through this node.
   [[nodiscard]] bool lets_broadcast(bus_id from, const id_range& to, std::uint32_t type) noexcept;
+  // A copy of what that node has published, to the node at the other end of a link.
+  [[nodiscard]] bool lets_copy(bus_id publisher, bus_id to, std::uint32_t type) noexcept {
+    return may_send(publisher, to, message_class::message, type) || bool{refuse(to)};
+  }
   // Whether messages of circuits between these two may pass through this node.
   [[nodiscard]] bool lets_pass(bus_id from, bus_id to) noexcept;
   // Whether these two, and those below them, may have a link of their own, where no relay sees what they say:

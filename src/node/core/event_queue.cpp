@@ -151,7 +151,7 @@ void event_queue::tell_call(std::function<void(status)> call, status how) {
 void event_queue::report(bus_id about, held_message&& what, errc reason) {
   const bool unknown = what.outcome() == errc::outcome_unknown;
   if ((what.flags & exchange_flags) != 0)
-    ask_.exchange_undelivered(what, reason);
+    ask_.exchange_undelivered(about, what, reason);
   else
     tell_undelivered(about, std::move(what), reason);
   count_undelivered(about, unknown);

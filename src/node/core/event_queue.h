@@ -67,7 +67,7 @@ class event_queue {
   struct questions {
     std::function<endpoint(bus_id)> endpoint_of;
     // The message was not the user's: its call is made, instead of on_undelivered.
-    std::function<void(const held_message&, errc)> exchange_undelivered;
+    std::function<void(bus_id, const held_message&, errc)> exchange_undelivered;
     // Null: it is not known, or forgotten.
     std::function<peer*(bus_id)> peer_of = [](bus_id) { return nullptr; };
   };

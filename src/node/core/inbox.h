@@ -48,6 +48,13 @@ class inbox {
                : commands_.deliver(source, head, payload, redelivered);
   }
 
+  // What has a handler of its own, and is one of the user's messages to all who count or look.
+  void note(bus_id source, std::uint32_t type, bytes_view payload, bool redelivered) {
+    count(payload.size(), redelivered);
+    if (node_.tapped) [[unlikely]]
+      copy({source, 0}, 0, type, payload, redelivered);
+  }
+
  private:
   void copy(const node_instance& source, unsigned flags, std::uint32_t type, bytes_view payload,
             bool redelivered) noexcept {

@@ -78,6 +78,8 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
+  if (of.copies_wait && !of.blocked && !of.out.holds())
+    drain_copies_(of);
   if (of.wants_room && !of.blocked && !of.out.holds()) {
     try {
       events_.tell_writable(of.id);

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "atbus/detail/direct_path.hpp"
@@ -41,6 +42,8 @@ class link_output {
   }
   // Sends what is held for the peer, as far as there is room.
   void drain(peer& of);
+  // Called by drain() for a peer that copies of topics wait for, once nothing else does. Set once.
+  void on_room_for_copies(std::function<void(peer&)> call) { drain_copies_ = std::move(call); }
   // Says which number the next message in that link has.
   status announce(peer& of, session& path, std::uint64_t number);
   // For a message of that size on a link: whether it is to be acknowledged at once.
@@ -96,6 +99,7 @@ class link_output {
   // Of the direct path; while that is closed, of the last message that this poll has sent.
   session* direct_session_ = nullptr;
   byte_buffer scratch_;
+  std::function<void(peer&)> drain_copies_;
   std::uint64_t last_turn_ = 0;  // flow_body::turn
 };
 

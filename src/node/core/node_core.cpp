@@ -38,10 +38,11 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
            .queue_size = options.send_buffer_size(),
            .secret = node_.circuit_secret.get()},
           relay_, *this, node_.timers, on.clock, on.random, node_.progress) {
-  events_.ask({.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
-               .exchange_undelivered = [this](const held_message& what,
-                                              errc reason) { exchange_undelivered(what, reason); },
-               .peer_of = [this](bus_id whom) { return peers_.find(whom); }});
+  events_.ask(
+      {.endpoint_of = [this](bus_id whom) { return endpoint_of(whom); },
+       .exchange_undelivered = [this](bus_id to, const held_message& what,
+                                      errc reason) { exchange_undelivered(to, what, reason); },
+       .peer_of = [this](bus_id whom) { return peers_.find(whom); }});
   peers_.set({.made =
                   [this](peer& of) {
                     access_.mark(of);
@@ -51,6 +52,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
                   [this](peer& of) {
                     choice_.forget(of);
                     outbox_.forget(of);
+                    topics_.forget(of);
                   }});
   commands_.set_built_in([this](command& asked) { return built_in_.answer(asked); });
   sessions_.on_timer([this](session& of) {
@@ -190,6 +192,22 @@ error node_core::withdraw(std::string_view service) {
   return node_.closed ? error{errc::closed} : directory_.withdraw(service);
 }
 
+error node_core::subscribe(std::string_view topic,
+                           std::function<void(const topic_message&)> handler,
+                           const subscription_options& options) {
+  if (node_.closed || node_.leaving)
+    return errc::closed;
+  if (!node_.fault)
+    return node_.fault;
+  if (node_.is_client())
+    return {errc::not_supported, "a node without a bus id can't subscribe"};
+  return topics_.subscribe(topic, std::move(handler), options);
+}
+
+error node_core::unsubscribe(std::string_view topic) {
+  return node_.closed ? error{errc::closed} : topics_.unsubscribe(topic);
+}
+
 bool node_core::is_away(bus_id id) noexcept {
   const peer* const known = peers_.find(id);
   if (known == nullptr || known->dials.empty())
@@ -274,6 +292,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
     });
   }
   const auto deliver_own = [this](const held_message& own) {
+    if ((own.flags & flag_topic) != 0)
+      return topics_.take_own(own.type, own.bytes);
     inbox_.deliver_any(node_.self, message_head{message_kind::data, own.flags, 0, own.type},
                        own.bytes, false, true);
   };
@@ -301,6 +321,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (acknowledgements_.next() != timer_queue::never)
     acknowledgements_.acknowledge_due(now);
   registration_.say_owed_addresses();
+  if (topics_.has_work())
+    topics_.interest().tell();
   commands_.tell_room();
   circuits_.flush();
   node_.on.channels.flush();
@@ -322,7 +344,7 @@ void node_core::flush() noexcept {
 
 bool node_core::has_work() const noexcept {
   return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-         circuits_.has_due() || circuits_.has_unflushed();
+         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work();
 }
 
 bool node_core::prepare_sleep() {
@@ -340,15 +362,17 @@ std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
   return below < std::chrono::nanoseconds{0} ? own : std::min(below, own);
 }
 
-void node_core::exchange_undelivered(const held_message& what, errc reason) {
-  if ((what.flags & flag_request) != 0)
+void node_core::exchange_undelivered(bus_id to, const held_message& what, errc reason) {
+  if ((what.flags & flag_topic) != 0)
+    topics_.copies().undelivered(to, peers_.find(to), what);
+  else if ((what.flags & flag_request) != 0)
     requests_.undelivered(what, reason);
   else
     commands_.undelivered(what, reason);
 }
 
 bool node_core::settled() const noexcept {
-  if (!loopback_.empty())
+  if (!loopback_.empty() || !topics_.copies().settled())
     return false;
   const auto is_settled = [](const peer& of) {
     const session* const path = of.current != nullptr ? of.current : of.left_behind;

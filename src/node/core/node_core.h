@@ -6,6 +6,7 @@
 //   acknowledgements, liveness, link_sharing        what a link costs and proves
 //   registration, dialing, link_choice, peer_retention               how links come, are used and go
 //   access_control    what the rules allow
+//   topics            what is published, and who wants it
 //   relay, broadcasts, tree_membership, sibling_links, reachability  other nodes between
 //   command_exchange, request_exchange, sleeping_coroutines, inbox, message_taps, loopback, ready_waits,
 //   directory_watch
@@ -54,6 +55,7 @@
 #include "node/core/session_set.h"
 #include "node/core/sibling_links.h"
 #include "node/core/sleeping_coroutines.h"
+#include "node/core/topics.h"
 #include "node/core/tree_membership.h"
 
 namespace atbus::detail {
@@ -82,6 +84,10 @@ class node_core final : private link_events {
   error set_tokens(const std::vector<std::string>& secrets);
   error offer(std::string_view service);
   error withdraw(std::string_view service);
+  error subscribe(std::string_view topic, std::function<void(const topic_message&)> handler,
+                  const subscription_options& options);
+  error unsubscribe(std::string_view topic);
+  [[nodiscard]] topics& topic() noexcept { return topics_; }
   // For `service`. Null: there is none.
   [[nodiscard]] std::shared_ptr<atbus::directory> directory() const { return directory_.used(); }
   // Outlives this object, and becomes false when it is closed.
@@ -205,7 +211,7 @@ class node_core final : private link_events {
   void seek_successor(session& away);
 
   // Of a command, a request, or an answer to one.
-  void exchange_undelivered(const held_message& what, errc reason);
+  void exchange_undelivered(bus_id to, const held_message& what, errc reason);
   [[nodiscard]] bool is_here(const host_identity& host) const noexcept {
     return host == node_.on.host && host != host_identity{};
   }
@@ -273,6 +279,8 @@ class node_core final : private link_events {
                           peers_, output_, sessions_, dialing_, retention_};
   broadcasts broadcasts_{node_,   events_,           access_,   routes_, reach_, outbox_,
                          output_, acknowledgements_, sessions_, inbox_,  relay_};
+  topics topics_{node_,   events_, access_,   routes_,   reach_,
+                 outbox_, output_, sessions_, loopback_, inbox_};
   link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
                       sessions_, retention_, commands_, requests_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};

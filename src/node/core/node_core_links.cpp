@@ -72,10 +72,13 @@ bool node_core::received_special(link& from, bytes_view message, bool redelivere
     // The sender of a number waits for its acknowledgement, as it does for a message's.
     acknowledgements_.count_handled(
         *by, head.kind == message_kind::flow || message.size() > short_control);
-    if (by->stage == session_stage::registering)
+    if (by->stage == session_stage::registering) {
       registration_.advance(*by, message);
-    else
+      if (by->stage == session_stage::registered)
+        topics_.interest().link_changed(*by->of);
+    } else {
       control(*by, head, message);
+    }
   }
   return true;
 }
@@ -115,12 +118,16 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
         return turn_away(by, head.type, is_marked);
       ++of.counts.received;
       of.counts.received_bytes += message.size() - message_head_size;
-      if (!inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
+      if ((head.flags & flag_topic) != 0 && topics_.take(by, head, payload_of(message), is_marked))
+        return;
+      if ((head.flags & flag_topic) != 0 ||
+          !inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
           [[unlikely]]
         sessions_.violation(
             by, {errc::protocol_error,
                  node_.is_client(of) ? "a client sends something else than commands and requests"
-                                     : "a command, a request or an answer is not as it should be"});
+                                     : "a command, a request, an answer or a copy of a topic is "
+                                       "not as it should be"});
       return;
     case incoming_flow::verdict::duplicate:
       ++node_.stats.duplicates;
@@ -258,8 +265,14 @@ void node_core::take_control(session& from, const message_head& head, bytes_view
       if (turned_away_body body; read(body) && from.of != nullptr)
         turned_away(from, body);
       return;
+    case message_kind::interest:
+      if (interest_body body; read(body) && from.of != nullptr)
+        topics_.take_interest(from, body);
+      return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
+        if (from.of != nullptr && from.of->sessions.size() == 1)
+          topics_.interest().end_wishes(*from.of);
         if (from.of == nullptr || !node_.is_client(*from.of))
           events_.log_about(from.instance.id, from.at.peer() + " leaves: " + in_quotes(body.text));
         sessions_.drop(from, false, body.reason, {});
@@ -333,6 +346,8 @@ void node_core::closed(link& at, const error& why) {
     ++node_.stats.registrations_failed;
   if (of != nullptr)
     thrown.keep([&] { choice_.path_ended(*of, *gone); });
+  if (of != nullptr)
+    thrown.keep([&] { topics_.link_ended(*of, *gone); });
   bool is_told = of == nullptr;
   if (dial* const which = gone->dialled; which != nullptr) {
     which->at = nullptr;
@@ -427,6 +442,7 @@ void node_core::left(link& at) {
   if (!reachability::has_place(whom))
     thrown.keep([&] { tree_.displace(whom); });
   thrown.keep([&] { dial_successor(whom); });
+  thrown.keep([&] { topics_.link_ended(whom, *of); });
   thrown.rethrow();
 }
 
@@ -501,6 +517,11 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
     return !awaited;  // its sender, if there is one, sends it again over a link, where it is told why
   if (!events_.tell_before_message(nullptr))
     return false;
+  if ((head.flags & flag_topic) != 0) {
+    (void)topics_.take_inherited(source, peers_.find(source), head, payload_of(message),
+                                 redelivered || (head.flags & flag_redelivered) != 0);
+    return true;
+  }
   (void)inbox_.deliver_any(source, head, payload_of(message),
                            redelivered || (head.flags & flag_redelivered) != 0, true);
   return true;

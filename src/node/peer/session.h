@@ -41,10 +41,11 @@ struct session {
   node_instance instance;        // of the other end, once registered
   relation as = relation::peer;  // what the other end is to this node, as this link sees it
   host_identity host{};
-  bool encrypted = false;   // the link is
-  std::string address;      // link::peer, once a report has asked for it
-  message_mac proven_by{};  // the name of its token, once registered
-  answer_budget answers;    // to a child that asks for siblings
+  bool encrypted = false;     // the link is
+  bool knows_topics = false;  // the other end does (capability_topics)
+  std::string address;        // link::peer, once a report has asked for it
+  message_mac proven_by{};    // the name of its token, once registered
+  answer_budget answers;      // to a child that asks for siblings
   // When its handshake began, and when it was registered: counted in registrations of the node's.
   std::uint64_t began_after = 0;
   std::uint64_t registration = 0;

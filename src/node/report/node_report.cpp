@@ -106,6 +106,13 @@ const std::vector<node_counter>& node_counters() {
       {"strangers.talkative", nullptr, &strangers::talkative},
       {"strangers.faulty", nullptr, &strangers::faulty},
       {"strangers.delayed", nullptr, &strangers::delayed},
+      {"published", &stats::published, nullptr},
+      {"topic_copies", &stats::topic_copies, nullptr},
+      {"topic_drops", &stats::topic_drops, nullptr},
+      {"topic_messages", &stats::topic_messages, nullptr},
+      {"topic_missed", &stats::topic_missed, nullptr},
+      {"topic_strays", &stats::topic_strays, nullptr},
+      {"subscriptions_refused", &stats::subscriptions_refused, nullptr},
   };
   return all;
 }

@@ -18,6 +18,18 @@ TEST_F(SampleRun, HelloComesBackWhoeverStartsFirst) {
   }
 }
 
+TEST_F(SampleRun, APublishersPricesComeToEachSubscriber) {
+  child_process early = start("topic_subscriber", address_.c_str());
+  child_process publisher = start("topic_publisher", address_.c_str());
+  for (int left = 3; left != 0; --left)
+    EXPECT_EQ(read_line().substr(0, 15), "prices/apples: ");
+  EXPECT_EQ(early.wait_end(), "exit 0");
+  child_process late = start("topic_subscriber", address_.c_str());
+  EXPECT_EQ(read_line().substr(0, 15), "prices/apples: ");
+  EXPECT_EQ(late.wait_end(), "exit 0");
+  publisher.kill_and_wait();
+}
+
 TEST_F(SampleRun, AGameLoopPollsOncePerFrame) {
   child_process game = start("game_loop_game_loop");
   EXPECT_NE(read_line().find("moves in"), std::string::npos);

@@ -18,6 +18,7 @@
 #include "protocol/control.h"
 #include "protocol/request_body.h"
 #include "protocol/routed_head.h"
+#include "protocol/topic_head.h"
 
 namespace {
 
@@ -95,6 +96,19 @@ void check_request(bytes_view payload) {
   require(decode_request(copy, again) && again.left <= head.left && again.number == number);
 }
 
+// A copy has one form only, but for the user's bytes.
+void check_copy(bytes_view payload) {
+  topic_head head;
+  if (!decode(payload, head))
+    return;
+  const std::size_t size =
+      topic_head_size(head.name) + (head.what == topic_part::mark ? topic_mark_size : 0);
+  require(payload.size() >= size && is_topic_name(head.name));
+  byte_buffer written(size);
+  encode(head, written.data());
+  require(std::ranges::equal(written, payload.first(size)));
+}
+
 void check_message(bytes_view message) {
   message_head head;
   if (decode(message, head) != head_fault::none || is_ignorable(head.kind)) {
@@ -106,6 +120,7 @@ void check_message(bytes_view message) {
     case message_kind::data:
       check_command(payload_of(message));
       check_request(payload_of(message));
+      check_copy(payload_of(message));
       return check_body<ping_body>(message);
     case message_kind::hello:
       return check_body<hello_body>(message);
@@ -139,6 +154,8 @@ void check_message(bytes_view message) {
       return check_body<in_hand_body>(message);
     case message_kind::turned_away:
       return check_body<turned_away_body>(message);
+    case message_kind::interest:
+      return check_body<interest_body>(message);
     case message_kind::routed:
       return check_head<routed_head, routed_head_size>(message);
     case message_kind::broadcast:

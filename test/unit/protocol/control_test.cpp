@@ -62,6 +62,14 @@ TEST(Control, IsReadAsItWasWritten) {
   expect_same_again(in_hand_body{.number = most});
   expect_same_again(
       turned_away_body{.number = most, .type = 77, .handled = most, .redelivered = true});
+  expect_same_again(interest_body{.topic = std::string(128, 't'),
+                                  .wanted = true,
+                                  .slow = 0xff,
+                                  .waiting = most,
+                                  .fresh = true,
+                                  .whole = true,
+                                  .turn = most});
+  expect_same_again(interest_body{});
   expect_same_again(found_body{.asked = most, .id = 1, .addresses = {"shm://a"}, .host = {}});
 }
 

@@ -2,9 +2,11 @@
 // forged ones, bytes. It may end its own link, and nothing else: not the node, nor what the others do.
 //
 //   ATBUS_HOSTILE_SEEDS=20000 ATBUS_SEED=4711 bin/hostile_node_test --gtest_filter=RandomPeer.*
+#include "atbus/topic.hpp"
 #include "from_environment.h"
 #include "protocol/broadcast_head.h"
 #include "protocol/command_body.h"
+#include "protocol/topic_head.h"
 #include "raw_body.h"
 #include "routed_message.h"
 #include "unit/node/simulated_party.h"
@@ -77,6 +79,40 @@ class anything {
     append_bytes(made, raw_text(text()));
     return made;
   }
+  byte_buffer interest() {
+    const bool wanted = draw(3) != 0;
+    return encoded(
+        interest_body{.topic = draw(8) == 0   ? text()
+                               : draw(2) == 0 ? "news"
+                                              : std::to_string(draw(20)),
+                      .wanted = wanted,
+                      .slow = static_cast<std::uint8_t>(draw(8) == 0 ? draw(256) : draw(3)),
+                      .waiting = draw(8) == 0 ? number() : 1 + draw(10),
+                      .fresh = draw(3) != 0,
+                      .whole = draw(3) == 0,
+                      .turn = number()});
+  }
+  byte_buffer copy() {
+    topic_head head{.publisher = draw(2) == 0 ? bus_id{self_} : id(),
+                    .stream = 1 + draw(3),
+                    .number = number(),
+                    .what = static_cast<topic_part>(draw(4)),
+                    .hops_left = static_cast<std::uint8_t>(draw(20)),
+                    .unproven = draw(2) == 0,
+                    .name = draw(4) == 0 ? "other" : "news"};
+    head.base = head.number - std::min(head.number, draw(3));
+    if (head.what >= topic_part::begin) {
+      head.publisher = {};
+      head.stream = 0;
+    }
+    byte_buffer made(message_head_size + topic_head_size(head.name) + topic_mark_size);
+    encode(message_head{message_kind::data, flag_topic, 0, static_cast<std::uint32_t>(draw(8))},
+           made.data());
+    encode(head, made.data() + message_head_size);
+    if (head.what >= topic_part::begin)
+      made.resize(made.size() - topic_mark_size);
+    return made;
+  }
   byte_buffer request() {
     // A number, a deadline, what is left of the time, and a payload.
     byte_buffer made = raw(
@@ -133,7 +169,7 @@ class anything {
     }
   }
   byte_buffer good() {
-    switch (draw(17)) {
+    switch (draw(23)) {
       case 14:
         return draw(2) == 0 ? encoded(cancel_body{number()})
                : draw(2) == 0
@@ -142,6 +178,13 @@ class anything {
       case 15:
       case 16:
         return request();
+      case 17:
+      case 18:
+        return interest();
+      case 19:
+      case 20:
+      case 21:
+        return copy();
       case 0:
         return encoded(flow_body{number(), number()});
       case 1:
@@ -213,6 +256,15 @@ class world {
       });
     }
     nodes_[peer]->connect(hub);
+    for (const std::uint64_t id : {root, child, hub}) {
+      const auto take_news = [this, id](const topic_message& m) { take(m, id); };
+      const auto missed = [this](bus_id from, std::uint64_t messages) {
+        if (std::find(honest.begin(), honest.end(), from.value()) != honest.end())
+          wrong_ += std::to_string(messages) + " of " + from.to_string() + " are missed; ";
+      };
+      EXPECT_TRUE(nodes_[id]->node.user().subscribe("news", take_news, {.on_missed = missed}));
+      news_[id] = std::make_unique<topic>(nodes_[id]->node.user(), "news");
+    }
   }
 
   void run() {
@@ -226,12 +278,15 @@ class world {
     for (int visits = 0; visits != 12; ++visits) {
       visit();
       all_send();
+      all_publish();
     }
-    ASSERT_TRUE(net_.run_until([&] { return sent_ == handled_; }, 60s))
+    ASSERT_TRUE(net_.run_until([&] { return sent_ == handled_ && published_ == taken_; }, 60s))
         << "what honest nodes sent to each other does not arrive: "
         << sent_total() - handled_total() << " messages";
     for (const std::uint64_t id : honest) {
-      EXPECT_TRUE(nodes_[id]->reports.empty()) << id << ": " << nodes_[id]->reports.at(0).text;
+      // That the bad one refuses what it was sent is for it to say.
+      for (const party::report& one : nodes_[id]->reports)
+        EXPECT_EQ(std::ranges::count(honest, one.to.value()), 0) << id << ": " << one.text;
       for (const std::uint64_t other : honest) {
         EXPECT_EQ(nodes_[id]->logged("the link to " + std::to_string(other) + " is"), 0)
             << id << " has lost its link to " << other;
@@ -253,6 +308,24 @@ class world {
                 std::to_string(from) + " in place of m" + std::to_string(next) + "; ";
     ++next;
   }
+  void take(const topic_message& m, std::uint64_t at) {
+    const std::uint64_t from = m.publisher().value();
+    if (std::find(honest.begin(), honest.end(), from) == honest.end())
+      return;
+    std::uint64_t& last = taken_[{from, at}];
+    if (m.text() != "n" + std::to_string(++last))
+      wrong_ += std::to_string(at) + " got " + std::string{m.text()} + " of " +
+                std::to_string(from) + "'s news in place of n" + std::to_string(last) + "; ";
+  }
+  void all_publish() {
+    for (const auto& [from, news] : news_) {
+      const std::uint64_t number = published_[{from, from}] + 1;
+      ASSERT_TRUE(news->publish(0, "n" + std::to_string(number)));
+      nodes_[from]->node.wake();
+      for (const auto& [to, other] : news_)
+        published_[{from, to}] = number;
+    }
+  }
   void all_send() {
     constexpr std::array<flow, 6> flows{flow{hub, child}, {child, hub}, {hub, peer},
                                         {peer, hub},      {hub, root},  {root, child}};
@@ -271,6 +344,7 @@ class world {
     const std::uint64_t self_id = as_child ? bad_child : bad_peer;
     hand_played bad{net_, self_id, hub, registers, true, [&](introduction& self) {
                       self.as = as_child ? relation::child : relation::peer;
+                      self.capabilities = random_.draw(4) == 0 ? 0 : capability_topics;
                       if (random_.draw(4) == 0)
                         self.host = host_of(hub);
                     }};
@@ -300,6 +374,9 @@ class world {
   std::map<std::uint64_t, std::unique_ptr<party>> nodes_;
   std::map<flow, std::uint64_t> sent_;
   std::map<flow, std::uint64_t> handled_;
+  std::map<std::uint64_t, std::unique_ptr<topic>> news_;
+  std::map<flow, std::uint64_t> published_;
+  std::map<flow, std::uint64_t> taken_;
   std::string wrong_;
 };
 

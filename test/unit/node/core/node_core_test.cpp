@@ -334,7 +334,7 @@ INSTANTIATE_TEST_SUITE_P(
                              "8-byte head"},
                       breach{"UnknownFlags", true,
                              [](hand_played& at) {
-                               at.say_bytes(raw({0, 0x20, 0, 0, 0, 0, 0, 0}));
+                               at.say_bytes(raw({7, 0x20, 0, 0, 0, 0, 0, 0}));
                              },
                              "flags"},
                       breach{"UnknownKind", true,

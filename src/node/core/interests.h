@@ -1,0 +1,105 @@
+// Who wants which topics: what neighbours want from this node, and what this node tells them that it wants.
+//
+// A neighbour is the node at the other end of a direct link. What it wants is kept while it has no link, for
+// first_idle_timeout. doc/design/topics.md.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "node/core/event_queue.h"
+#include "node/core/link_output.h"
+#include "node/core/node_context.h"
+#include "node/core/reachability.h"
+#include "node/core/session_set.h"
+#include "node/route/route_table.h"
+#include "node/topic/topic_table.h"
+
+namespace atbus::detail {
+
+class interests {
+ public:
+  // Topics that one link may want, and all of them together.
+  static constexpr std::size_t of_link_max = 4096;
+  static constexpr std::size_t wishes_max = 65536;
+
+  interests(node_context& node, event_queue& events, const route_table& routes,
+            const reachability& reach, link_output& output, session_set& sessions,
+            topic_table& table)
+      : node_(node),
+        events_(events),
+        routes_(routes),
+        reach_(reach),
+        output_(output),
+        sessions_(sessions),
+        table_(table) {}
+
+  // The neighbour wants that topic. Null: it was refused, or wants one no more.
+  topic_wish* take(session& from, const interest_body& said);
+  // A link to that peer has registered; has ended, or its process has.
+  void link_changed(peer& of);
+  void link_ended(peer& of, const session& gone);
+  // The peer leaves, or is forgotten.
+  void end_wishes(peer& of) noexcept;
+  void forget(peer& of) noexcept;
+
+  // This node wants that topic now, or does not any more, or in other words.
+  void changed(topic_entry& of);
+  // It was of no use to this node before.
+  void begin(topic_entry& of);
+  // Neighbours that know that this node wants it, for itself alone if `as_subscriber`, are told so again, and answer
+  // again.
+  void tell_again(topic_entry& of, bool as_subscriber);
+  // Erases an entry that is of no more use.
+  void erase_if_unused(topic_entry& of) noexcept;
+  // Tells the neighbours what has changed.
+  [[nodiscard]] bool has_news() const noexcept { return !listed_.empty(); }
+  void tell();
+
+  [[nodiscard]] topic_neighbour* find(const peer& of) noexcept;
+  // Whether the neighbour has answered what it was told of that topic.
+  [[nodiscard]] bool has_begun(const peer& of, const topic_entry& topic) noexcept;
+  void set_begun(const peer& of, const topic_entry& topic, std::uint64_t turn) noexcept;
+  // Whether what comes from there, or from this node if it is null, goes to that neighbour.
+  [[nodiscard]] static bool goes_on(const peer* from, const peer& to) noexcept;
+  [[nodiscard]] const auto& neighbours() const noexcept { return neighbours_; }
+
+ private:
+  topic_neighbour& find_or_make(peer& of);
+  topic_wish* find_or_make_wish(session& from, topic_neighbour& by, const interest_body& said);
+  [[nodiscard]] static topic_wish* find_wish(const topic_entry& of,
+                                             const topic_neighbour& by) noexcept;
+  void end_wish(topic_entry& of, topic_neighbour& by) noexcept;
+  template <class Which>
+  void end_wishes_if(topic_neighbour& by, const Which& ends) noexcept;
+  void count_as(topic_neighbour& by, relation now);
+  static std::size_t* count_of(topic_entry& of, relation as) noexcept;
+
+  [[nodiscard]] told_as wanted_from(const topic_entry& of,
+                                    const topic_neighbour& from) const noexcept;
+  void list(topic_neighbour& of);
+  void list_topic(topic_neighbour& of, const topic_entry& topic);
+  void begin_to_tell(topic_neighbour& of, const session& on);
+  // False: there is no room.
+  bool tell(topic_neighbour& of, session& on);
+  bool tell_topic(topic_neighbour& of, session& on, std::size_t place);
+  bool say(topic_neighbour& of, session& on, interest_body what);
+  void set_told(topic_neighbour& of, topic_entry& topic, told_as now) noexcept;
+
+  node_context& node_;
+  event_queue& events_;
+  const route_table& routes_;
+  const reachability& reach_;
+  link_output& output_;
+  session_set& sessions_;
+  topic_table& table_;
+  std::unordered_map<const peer*, std::unique_ptr<topic_neighbour>> neighbours_;
+  std::vector<topic_neighbour*> listed_;
+  std::size_t wishes_ = 0;
+};
+
+}  // namespace atbus::detail

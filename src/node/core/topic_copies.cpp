@@ -1,0 +1,225 @@
+#include "node/core/topic_copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace atbus::detail {
+
+void outgoing_copy::write(std::byte* to) const noexcept {
+  encode(head, to);
+  if (head.what == topic_part::message && !bytes.empty())
+    std::memcpy(to + topic_head_size(head.name), bytes.data(), bytes.size());
+}
+
+const std::shared_ptr<const byte_buffer>& outgoing_copy::keep() {
+  if (kept == nullptr) {
+    auto made = std::make_shared<byte_buffer>(size());
+    write(made->data());
+    kept = std::move(made);
+  }
+  return kept;
+}
+
+topic_wish* topic_copies::find_full(const topic_entry& of, std::size_t size) noexcept {
+  for (const auto& one : of.wanted_by) {
+    const peer& to = one->by.of;
+    const bool is_there = to.current != nullptr && to.current->stage == session_stage::registered;
+    if (one->may_block && is_there && one->waiting.is_full(size, one->by.account))
+      return one.get();
+  }
+  return nullptr;
+}
+
+std::size_t topic_copies::spread(topic_entry& of, outgoing_copy& what, const peer* from) {
+  std::size_t links = 0;
+  for (const auto& one : of.wanted_by) {
+    const peer& to = one->by.of;
+    if (!interests::goes_on(from, to))
+      continue;
+    if (what.head.what == topic_part::message &&
+        !access_.lets_copy(what.head.publisher, to.id, what.type))
+      continue;
+    copy_to(*one, what);
+    ++links;
+  }
+  return links;
+}
+
+bool topic_copies::has_open_link(const peer& of) const noexcept {
+  return of.current != nullptr && of.current->is_direct && of.next == nullptr && !of.blocked &&
+         !of.out.holds() && !node_.closed && !node_.leaving &&
+         (of.current->stage == session_stage::registered ||
+          of.current->stage == session_stage::away);
+}
+
+template <class Write>
+status topic_copies::put(peer& to, std::uint32_t type, std::size_t size, bool redelivered,
+                         const Write& write) {
+  if (size > to.message_limit)
+    return {errc::message_too_large, size, to.message_limit};
+  session& path = *to.current;
+  if (output_.claimed.path == &path)
+    output_.claimed = {};
+  const auto flags = static_cast<std::uint8_t>(flag_topic | (redelivered ? flag_redelivered : 0));
+  status why;
+  std::byte* const at = output_.begin_data(to, to.out.accepted() + 1, type, flags, size, why);
+  if (at == nullptr) {
+    to.blocked = why == errc::would_block || why == errc::closed;
+    return to.blocked ? status{errc::would_block, size} : why;
+  }
+  write(at);
+  link_output::end_data(path, size);
+  to.out.sent(to.out.accept());
+  to.counts.sent_bytes += size;
+  ++node_.stats.accepted;
+  node_.stats.accepted_bytes += size;
+  ++node_.stats.topic_copies;
+  return {};
+}
+
+void topic_copies::try_to_put(peer& to, const topic_head& head) {
+  const outgoing_copy word{head};
+  if (has_open_link(to))
+    (void)put(to, 0, word.size(), false, [&](std::byte* at) { word.write(at); });
+}
+
+void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
+  peer& whom = to.by.of;
+  if (to.waiting.empty() && has_open_link(whom)) {
+    const status sent =
+        put(whom, what.type, what.size(), what.redelivered, [&](std::byte* at) { what.write(at); });
+    if (sent)
+      return;
+    if (sent != errc::would_block) {  // it never fits there
+      if (what.head.what != topic_part::message)
+        return;
+      ++node_.stats.topic_drops;
+      to.waiting.lose(what.head.publisher, what.head.stream, what.head.number);
+      list(to);
+      return drain(whom);
+    }
+  }
+  try {
+    wait_for(to, what);
+  } catch (const std::bad_alloc&) {  // the number of the next one tells
+    ++node_.stats.topic_drops;
+  }
+}
+
+void topic_copies::list(topic_wish& of) noexcept {
+  if (!std::exchange(of.is_listed, true))
+    of.by.waiting.push_back(&of);  // there is room for all wishes
+  of.by.of.copies_wait = true;
+}
+
+void topic_copies::wait_for(topic_wish& to, outgoing_copy& what) {
+  copy_queue::copy copy{.bytes = what.keep(),
+                        .type = what.type,
+                        .redelivered = what.redelivered,
+                        .publisher = what.head.publisher,
+                        .stream = what.head.stream,
+                        .number = what.head.number};
+  if (what.head.what == topic_part::message)
+    node_.stats.topic_drops += to.waiting.push(std::move(copy), to.by.account);
+  else
+    to.waiting.push_mark(std::move(copy),
+                         {what.head.publisher, what.head.stream, what.head.base, what.head.number},
+                         to.by.account);
+  list(to);
+}
+
+bool topic_copies::put_first(topic_wish& of) {
+  peer& to = of.by.of;
+  if (const copy_queue::copy* const first = of.waiting.front(); first != nullptr) {
+    const status sent =
+        put(to, first->type, first->bytes->size(), first->redelivered,
+            [&](std::byte* at) { std::memcpy(at, first->bytes->data(), first->bytes->size()); });
+    if (sent == errc::would_block)
+      return false;
+    if (!sent && first->is_message) {
+      ++node_.stats.topic_drops;
+      of.waiting.lose(first->publisher, first->stream, first->number);
+    }
+    of.waiting.pop_front(of.by.account);
+    return true;
+  }
+  const copy_queue::mark lost = *of.waiting.front_mark();
+  const topic_head head{.publisher = lost.publisher,
+                        .stream = lost.stream,
+                        .number = lost.number,
+                        .base = lost.base,
+                        .what = topic_part::mark,
+                        .name = of.of.name};
+  const outgoing_copy word{head};
+  if (put(to, 0, word.size(), false, [&](std::byte* at) { word.write(at); }) == errc::would_block)
+    return false;
+  of.waiting.pop_mark();
+  return true;
+}
+
+// One of each topic in turn, so that none waits for all of another one.
+void topic_copies::drain(peer& of) {
+  topic_neighbour* const to = interests_.find(of);
+  if (to == nullptr) {
+    of.copies_wait = false;
+    return;
+  }
+  for (std::size_t next = 0; !to->waiting.empty() && has_open_link(of);) {
+    next = next < to->waiting.size() ? next : 0;
+    topic_wish& one = *to->waiting[next];
+    if (!put_first(one))
+      return;
+    if (one.waiting.empty()) {
+      one.is_listed = false;
+      to->waiting.erase(to->waiting.begin() + static_cast<std::ptrdiff_t>(next));
+    } else {
+      ++next;
+    }
+  }
+  of.copies_wait = !to->waiting.empty();
+  if (!of.copies_wait)
+    tell_blocked(*to);
+}
+
+void topic_copies::tell_blocked(topic_neighbour& of) {
+  if (!std::exchange(of.blocks, false))
+    return;
+  try {
+    events_.tell_writable(of.of.id);
+  } catch (const std::bad_alloc&) {
+    of.blocks = true;
+    throw;
+  }
+}
+
+void topic_copies::undelivered(bus_id whom, peer* to, const held_message& what) {
+  topic_head head;
+  if (whom == node_.self.id || to == nullptr || !decode(what.bytes, head) ||
+      head.what == topic_part::begin || head.what == topic_part::refused)
+    return;
+  const topic_entry* const topic = table_.find(head.name);
+  topic_neighbour* const by = interests_.find(*to);
+  if (topic == nullptr || by == nullptr)
+    return;
+  for (const auto& one : topic->wanted_by) {
+    if (&one->by != by)
+      continue;
+    if (head.what == topic_part::message)
+      one->waiting.lose(head.publisher, head.stream, head.number);
+    else
+      one->waiting.lose({head.publisher, head.stream, head.base, head.number});
+    list(*one);
+  }
+}
+
+bool topic_copies::settled() const noexcept {
+  return std::ranges::all_of(interests_.neighbours(), [](const auto& one) {
+    const peer& of = one.second->of;
+    return !of.copies_wait || of.current == nullptr || !of.current->is_direct ||
+           of.current->stage != session_stage::registered;
+  });
+}
+
+}  // namespace atbus::detail

@@ -1,0 +1,251 @@
+// What nodes tell each other of topics, with one that is played by hand: of an older version, or hostile.
+#include "atbus/topic.hpp"
+#include "protocol/topic_head.h"
+#include "raw_body.h"
+#include "unit/node/simulated_party.h"
+
+namespace atbus::detail {
+namespace {
+
+class TopicPeers : public ::testing::Test {
+ protected:
+  TopicPeers() {
+    EXPECT_TRUE(node.node.user().subscribe(
+        "news", [this](const topic_message& m) { got.emplace_back(m.text()); },
+        {.on_missed = [this](bus_id, std::uint64_t messages) { missed += messages; }}));
+  }
+  void play(std::uint64_t capabilities = capability_topics) {
+    other = std::make_unique<hand_played>(
+        net, 2, 1, true, true, [=](introduction& self) { self.capabilities = capabilities; });
+    ASSERT_TRUE(net.run_until([&] { return other->is_registered(); }, 5s));
+    net.run_for(100ms);
+  }
+  // All links of it carry one flow.
+  void say_flow() {
+    ++flows;
+    other->say(flow_body{.next = flows, .turn = flows});
+  }
+  void say_copy(const topic_head& head, std::string_view text = {},
+                std::uint8_t flags = flag_topic) {
+    const std::size_t size =
+        topic_head_size(head.name) + (head.what == topic_part::mark ? topic_mark_size : 0);
+    byte_buffer message(message_head_size + size);
+    encode(message_head{message_kind::data, flags, 0, 0}, message.data());
+    encode(head, message.data() + message_head_size);
+    append_bytes(message, as_bytes(text));
+    other->say_bytes(message);
+    net.run_for(10ms);
+  }
+  void say_message(std::uint64_t number, std::string_view text) {
+    say_copy({.publisher = 2, .stream = 5, .number = number, .name = "news"}, text);
+  }
+  // What this node has said of its interest, and copies.
+  [[nodiscard]] std::vector<interest_body> interests() const {
+    std::vector<interest_body> all;
+    for (const byte_buffer& message : other->got) {
+      if (interest_body body; decode(message, body))
+        all.push_back(body);
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<topic_head> copies() const {
+    std::vector<topic_head> all;
+    for (const byte_buffer& message : other->got) {
+      topic_head copy;
+      if (message_head head; decode(message, head) == head_fault::none &&
+                             head.kind == message_kind::data && decode(payload_of(message), copy))
+        all.push_back(copy);
+    }
+    return all;
+  }
+  [[nodiscard]] std::uint64_t violations() { return node.core().stats().violations; }
+
+  simulated_network net{1};
+  party node{net, 1};
+  std::unique_ptr<hand_played> other;
+  std::vector<std::string> got;
+  std::uint64_t missed = 0;
+  std::uint64_t flows = 0;
+};
+
+TEST_F(TopicPeers, AreToldWhatIsWantedAndThatItIsAll) {
+  play();
+  const auto all = interests();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0], (interest_body{.topic = "news",
+                                   .wanted = true,
+                                   .slow = static_cast<std::uint8_t>(overflow_policy::drop_oldest),
+                                   .waiting = 1024,
+                                   .fresh = true,
+                                   .turn = 1}));
+  EXPECT_EQ(all[1], (interest_body{.whole = true}));
+}
+
+TEST_F(TopicPeers, OfAnOlderVersionSeeNothingNew) {
+  play(0);
+  topic news{node.node.user(), "news"};
+  news.publish(0, "x");
+  net.run_for(1s);
+  EXPECT_TRUE(interests().empty());
+  EXPECT_TRUE(copies().empty());
+  EXPECT_EQ(node.logged("does not know topics"), 1);
+  other->say(interest_body{.topic = "news", .wanted = true, .waiting = 1, .fresh = true});
+  net.run_for(1s);
+  EXPECT_FALSE(other->has_ended()) << "as a kind that is not known";
+  EXPECT_EQ(news.links(), 1U) << "its own";
+}
+
+TEST_F(TopicPeers, AreAnsweredWithBeginAndAMarkOfEachStream) {
+  topic prices{node.node.user(), "prices"};
+  prices.publish(0, "1");
+  prices.publish(0, "2");
+  play();
+  other->say(
+      interest_body{.topic = "prices", .wanted = true, .waiting = 1, .fresh = true, .turn = 77});
+  net.run_for(100ms);
+  prices.publish(0, "3");
+  node.node.wake();
+  net.run_for(100ms);
+  const auto all = copies();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].what, topic_part::begin);
+  EXPECT_EQ(all[0].number, 77U);
+  EXPECT_EQ(all[1].what, topic_part::mark);
+  EXPECT_EQ(all[1].base, 2U);
+  EXPECT_EQ(all[1].number, 2U);
+  EXPECT_EQ(all[2].what, topic_part::message);
+  EXPECT_EQ(all[2].number, 3U);
+  EXPECT_EQ(all[2].stream, all[1].stream);
+}
+
+TEST_F(TopicPeers, AreOwedNothingOfAStreamBeforeTheyHaveBegun) {
+  play();
+  say_flow();
+  say_message(7, "seven");
+  EXPECT_EQ(missed, 0U);
+  say_message(9, "nine");
+  EXPECT_EQ(missed, 1U);
+  say_message(8, "eight");
+  say_message(9, "nine");
+  EXPECT_EQ(got, (std::vector<std::string>{"seven", "nine"}));
+  EXPECT_EQ(node.core().stats().duplicates, 2U);
+  EXPECT_EQ(node.core().stats().topic_missed, 1U);
+}
+
+TEST_F(TopicPeers, OweAStreamFromItsBeginOnceTheyHaveBegun) {
+  play();
+  say_flow();
+  say_copy({.number = 1, .what = topic_part::begin, .name = "news"});
+  say_message(3, "three");
+  EXPECT_EQ(missed, 2U);
+  say_copy({.publisher = 2,
+            .stream = 5,
+            .number = 10,
+            .base = 10,
+            .what = topic_part::mark,
+            .name = "news"});
+  EXPECT_EQ(missed, 9U) << "the last ones too";
+  EXPECT_EQ(got, (std::vector<std::string>{"three"}));
+}
+
+TEST_F(TopicPeers, DoNotCountFromTheBeginThatAnswersAnEarlierInterest) {
+  play();
+  say_flow();
+  say_copy({.number = 99, .what = topic_part::begin, .name = "news"});
+  say_message(3, "three");
+  EXPECT_EQ(missed, 0U);
+}
+
+TEST_F(TopicPeers, CannotPublishInTheNameOfOthers) {
+  play();
+  say_flow();
+  say_copy({.publisher = 3, .stream = 5, .number = 1, .name = "news"}, "forged");
+  say_copy({.publisher = 1, .stream = 5, .number = 1, .name = "news"}, "forged");
+  say_copy({.publisher = 2, .stream = 5, .number = 1, .name = "unwanted"}, "stray");
+  EXPECT_TRUE(got.empty());
+  EXPECT_EQ(node.core().stats().topic_strays, 3U);
+  EXPECT_EQ(node.logged("in the name of"), 1);
+  EXPECT_FALSE(other->has_ended());
+  say_message(1, "one");
+  EXPECT_EQ(got, (std::vector<std::string>{"one"}));
+}
+
+TEST_F(TopicPeers, ThatSayNonsenseLoseTheirLink) {
+  const std::vector<interest_body> nonsense{
+      {.topic = "news", .wanted = true, .waiting = 1},  // not fresh
+      {.topic = "news", .wanted = true, .waiting = 0, .fresh = true},
+      {.topic = "news", .wanted = true, .waiting = 65537, .fresh = true},
+      {.topic = "news", .wanted = true, .slow = 3, .waiting = 1, .fresh = true},
+      {.topic = std::string(129, 'x'), .wanted = true, .waiting = 1, .fresh = true},
+      {.topic = "a\nb", .wanted = true, .waiting = 1, .fresh = true},
+      {.topic = "", .wanted = true, .waiting = 1, .fresh = true},
+      {.topic = ""}};
+  std::uint64_t ended = 0;
+  for (const interest_body& one : nonsense) {
+    play();
+    other->say(one);
+    net.run_for(100ms);
+    EXPECT_EQ(violations(), ++ended) << "number " << ended;
+  }
+  for (const unsigned beside : {flag_request, flag_traced, flag_command}) {
+    play();
+    say_flow();
+    say_copy({.publisher = 2, .stream = 5, .number = 1, .name = "news"}, "x",
+             static_cast<std::uint8_t>(flag_topic | beside));
+    net.run_for(100ms);
+    EXPECT_EQ(violations(), ++ended);
+  }
+  play();
+  say_flow();
+  say_copy({.publisher = 2, .stream = 0, .number = 1, .name = "news"}, "x");
+  net.run_for(100ms);
+  EXPECT_EQ(violations(), ++ended);
+  EXPECT_TRUE(got.empty());
+}
+
+TEST_F(TopicPeers, MayWant4096TopicsAndNoMore) {
+  play();
+  for (int i = 0; i != 4097; ++i) {
+    other->say(
+        interest_body{.topic = std::to_string(i), .wanted = true, .waiting = 1, .fresh = i == 0});
+    if (i % 64 == 0)
+      net.run_for(10ms);
+    if (i == 4095) {
+      net.run_for(100ms);
+      EXPECT_EQ(violations(), 0U);
+    }
+  }
+  net.run_for(100ms);
+  EXPECT_EQ(violations(), 1U);
+}
+
+TEST_F(TopicPeers, ThatAreGoneAreForgottenWithWhatTheyWanted) {
+  topic prices{node.node.user(), "prices"};
+  play();
+  other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 1, .fresh = true});
+  net.run_for(100ms);
+  EXPECT_EQ(prices.links(), 1U);
+  other.reset();
+  net.run_for(120s);
+  EXPECT_EQ(prices.links(), 0U);
+}
+
+TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
+  topic prices{node.node.user(), "prices"};
+  topic others{node.node.user(), "others"};
+  play();
+  other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 1, .fresh = true});
+  other->say(interest_body{.topic = "others", .wanted = true, .waiting = 1});
+  net.run_for(100ms);
+  EXPECT_EQ(prices.links() + others.links(), 2U);
+  play();
+  EXPECT_EQ(prices.links() + others.links(), 2U) << "until all is told";
+  other->say(interest_body{.topic = "others", .wanted = true, .waiting = 1, .fresh = true});
+  other->say(interest_body{.whole = true});
+  net.run_for(100ms);
+  EXPECT_EQ(prices.links(), 0U);
+  EXPECT_EQ(others.links(), 1U);
+}
+
+}  // namespace
+}  // namespace atbus::detail

@@ -1,0 +1,385 @@
+// Topics between nodes of a simulated network: who gets what, by which links, and what slow subscribers miss.
+#include "atbus/topic.hpp"
+
+#include "atbus/atbus.hpp"
+#include "atbus/testing.hpp"
+#include "test.h"
+
+namespace atbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What one subscriber was told, in order: "7: text", and "7 missed 3".
+using record = std::vector<std::string>;
+
+subscription_options into(record& all, subscription_options made = {}) {
+  made.on_missed = [&all](bus_id from, std::uint64_t messages) {
+    all.push_back(from.to_string() + " missed " + std::to_string(messages));
+  };
+  return made;
+}
+auto writer(record& all) {
+  return [&all](const topic_message& m) {
+    all.push_back(m.publisher().to_string() + ": " + std::string{m.text()});
+  };
+}
+std::string says(std::uint64_t id, const std::string& text) {
+  return bus_id{id}.to_string() + ": " + text;
+}
+std::string missed(std::uint64_t id, std::uint64_t messages) {
+  return bus_id{id}.to_string() + " missed " + std::to_string(messages);
+}
+std::string address_of(std::uint64_t id) {
+  return "ipv4://10.0.0.1:" + std::to_string(7000 + id);
+}
+
+class Topics : public ::testing::Test {
+ protected:
+  // Each on a host of its own.
+  testing::process_options host(std::uint64_t id, node_options options = {}) {
+    return {.node = options.allow_unauthenticated(), .host = static_cast<unsigned>(id)};
+  }
+  void start(std::uint64_t id, node_options options = {}, std::function<void(node&)> program = {}) {
+    sim.start(
+        id,
+        [id, program = std::move(program)](node& n) {
+          ASSERT_TRUE(n.listen(address_of(id)));
+          if (program)
+            program(n);
+        },
+        host(id, options));
+  }
+  void subscribe(std::uint64_t id, const std::string& name = "news",
+                 subscription_options how = {}) {
+    ASSERT_TRUE(sim.node(id).subscribe(name, writer(got[id]), into(got[id], how)));
+  }
+  // A root 0x100 with relays 0x110, 0x120, ... and leaves below these.
+  void start_root() { start(0x100, node_options{}.children("0x100/56")); }
+  void start_relay(std::uint64_t id) {
+    start(id, node_options{}.parent(address_of(0x100)).children(bus_id{id}.to_string() + "/60"));
+  }
+  void start_leaf(std::uint64_t id) {
+    start(id, node_options{}.parent(address_of(id & ~std::uint64_t{15})));
+  }
+  void settle() { sim.run_for(2s); }
+
+  testing::simulation sim{1};
+  std::map<std::uint64_t, record> got;
+};
+
+TEST_F(Topics, ComeFromANodeToOneThatIsConnectedToIt) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(news.links(), 1U);
+  const publication sent = news.publish(7, "one");
+  EXPECT_TRUE(sent);
+  EXPECT_EQ(sent.links(), 1U);
+  news.publish(7, "two");
+  settle();
+  EXPECT_EQ(got[2], (record{says(1, "one"), says(1, "two")}));
+  EXPECT_EQ(sim.node(1).stats().published, 2U);
+  EXPECT_EQ(sim.node(2).stats().topic_messages, 2U);
+}
+
+TEST_F(Topics, GoToAllOfATreeWithOneCopyOverEachLink) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  for (const std::uint64_t leaf : {0x111, 0x112, 0x113, 0x121, 0x122})
+    start_leaf(leaf);
+  settle();
+  for (const std::uint64_t leaf : {0x111, 0x112, 0x113, 0x122})
+    subscribe(leaf);
+  subscribe(0x110);
+  settle();
+  topic news{sim.node(0x121), "news"};
+  const auto copies = [&](std::uint64_t id) { return sim.node(id).stats().topic_copies; };
+  const std::map<std::uint64_t, std::uint64_t> before{{0x121, copies(0x121)},
+                                                      {0x120, copies(0x120)},
+                                                      {0x100, copies(0x100)},
+                                                      {0x110, copies(0x110)}};
+  EXPECT_EQ(news.publish(0, "x").links(), 1U);
+  settle();
+  for (const std::uint64_t one : {0x110, 0x111, 0x112, 0x113, 0x122})
+    EXPECT_EQ(got[one], (record{says(0x121, "x")})) << one;
+  EXPECT_EQ(copies(0x121) - before.at(0x121), 1U);
+  EXPECT_EQ(copies(0x120) - before.at(0x120), 2U) << "up, and to 0x122";
+  EXPECT_EQ(copies(0x100) - before.at(0x100), 1U) << "to 0x110 alone";
+  EXPECT_EQ(copies(0x110) - before.at(0x110), 3U);
+}
+
+TEST_F(Topics, ThatNobodyWantsGoNowhere) {
+  start_root();
+  start_relay(0x110);
+  start_leaf(0x111);
+  settle();
+  topic news{sim.node(0x111), "news"};
+  const publication sent = news.publish(0, "x");
+  EXPECT_TRUE(sent);
+  EXPECT_EQ(sent.links(), 0U);
+  settle();
+  EXPECT_EQ(sim.node(0x111).stats().topic_copies, 0U);
+}
+
+TEST_F(Topics, OfANodesOwnComeWithTheNextPoll) {
+  start(1);
+  subscribe(1);
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(news.publish(0, "x").links(), 1U);
+  EXPECT_TRUE(got[1].empty());
+  settle();
+  EXPECT_EQ(got[1], (record{says(1, "x")}));
+}
+
+TEST_F(Topics, AreSeenByWhoComesLateFromThenOn) {
+  start(1);
+  topic news{sim.node(1), "news"};
+  news.publish(0, "one");
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  news.publish(0, "two");
+  settle();
+  EXPECT_EQ(got[2], (record{says(1, "two")}));
+}
+
+TEST_F(Topics, EndWithTheSubscription) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  topic news{sim.node(1), "news"};
+  news.publish(0, "one");
+  settle();
+  EXPECT_TRUE(sim.node(2).unsubscribe("news"));
+  EXPECT_EQ(sim.node(2).unsubscribe("news").code(), errc::not_found);
+  settle();
+  EXPECT_EQ(news.links(), 0U);
+  news.publish(0, "two");
+  settle();
+  subscribe(2);
+  settle();
+  news.publish(0, "three");
+  settle();
+  EXPECT_EQ(got[2], (record{says(1, "one"), says(1, "three")}));
+}
+
+// A subscriber that is stopped while a publisher goes on, over a link that holds little.
+class SlowSubscribers : public Topics {
+ protected:
+  void SetUp() override {
+    sim.conditions().kernel_holds = 4096;
+    start(1, node_options{}.message_limit(1024).send_buffer_size(4096));
+    start(2);
+    ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  }
+  // Publishes while node 2 is stopped; then it goes on. Returns how many were refused.
+  unsigned publish_to_stopped(topic& news, unsigned messages) {
+    settle();
+    sim.stop_for(2, 3s);
+    unsigned refused = 0;
+    for (unsigned i = 0; i != messages; ++i) {
+      sim.run_for(1ms);
+      const publication sent = news.publish(0, text_of(i));
+      refused += sent.how() == errc::would_block ? 1 : 0;
+    }
+    sim.run_for(20s);
+    return refused;
+  }
+  static std::string text_of(unsigned i) { return std::string(500, 'x') + std::to_string(i); }
+  // Each message is in `got`, or was missed; in order.
+  void expect_whole(unsigned messages) {
+    unsigned next = 0;
+    for (const std::string& line : got[2]) {
+      const std::string lost = missed(1, 0).substr(0, missed(1, 0).size() - 1);
+      if (line.starts_with(lost))
+        next += static_cast<unsigned>(std::stoul(line.substr(lost.size())));
+      else
+        EXPECT_EQ(line, says(1, text_of(next++)));
+    }
+    EXPECT_EQ(next, messages);
+  }
+  [[nodiscard]] std::ptrdiff_t count_missed() {
+    return std::ranges::count_if(
+        got[2], [](const std::string& line) { return line.find("missed") != std::string::npos; });
+  }
+};
+
+TEST_F(SlowSubscribers, MissTheOldestAndHearHowMany) {
+  subscribe(2, "news", {.waiting = 3});
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(publish_to_stopped(news, 100), 0U);
+  expect_whole(100);
+  EXPECT_EQ(count_missed(), 1);
+  ASSERT_GE(got[2].size(), 4U);
+  EXPECT_EQ(got[2].back(), says(1, text_of(99)));
+  EXPECT_NE(got[2][got[2].size() - 4].find("missed"), std::string::npos) << "then the last three";
+  EXPECT_EQ(sim.node(1).stats().topic_drops, sim.node(2).stats().topic_missed);
+}
+
+TEST_F(SlowSubscribers, HaveTheLatestWhereOneMayWait) {
+  subscribe(2, "news", {.waiting = 1});
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(publish_to_stopped(news, 100), 0U);
+  expect_whole(100);
+  ASSERT_GE(got[2].size(), 2U);
+  EXPECT_EQ(got[2].back(), says(1, text_of(99)));
+  EXPECT_NE(got[2][got[2].size() - 2].find("missed"), std::string::npos);
+}
+
+TEST_F(SlowSubscribers, MissTheNewestAndHearOfTheLastOfThemToo) {
+  subscribe(2, "news", {.slow = overflow_policy::drop_newest, .waiting = 3});
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(publish_to_stopped(news, 100), 0U);
+  expect_whole(100);
+  EXPECT_EQ(count_missed(), 1);
+  EXPECT_NE(got[2].back().find("missed"), std::string::npos) << "nothing comes behind it";
+}
+
+TEST_F(SlowSubscribers, MakeAPublisherWaitIfBothWantThat) {
+  subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 3});
+  topic news{sim.node(1), "news", {.waits_for_slow = true}};
+  unsigned writable = 0;
+  sim.node(1).on_writable([&](bus_id whom) { writable += whom == bus_id{2} ? 1 : 0; });
+  const unsigned refused = publish_to_stopped(news, 100);
+  EXPECT_GT(refused, 0U);
+  EXPECT_EQ(writable, 1U);
+  expect_whole(100 - refused);
+  EXPECT_EQ(count_missed(), 0);
+  EXPECT_TRUE(news.publish(0, text_of(100 - refused)));
+  settle();
+  expect_whole(101 - refused);
+}
+
+TEST_F(SlowSubscribers, MakeNobodyWaitWhoDoesNotWantThat) {
+  subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 3});
+  topic news{sim.node(1), "news"};
+  EXPECT_EQ(publish_to_stopped(news, 100), 0U);
+  expect_whole(100);
+  EXPECT_EQ(count_missed(), 1);
+}
+
+TEST_F(SlowSubscribers, ThatDieMakeNobodyWait) {
+  subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 1});
+  settle();
+  topic news{sim.node(1), "news", {.waits_for_slow = true}};
+  sim.kill(2);
+  settle();
+  for (unsigned i = 0; i != 100; ++i)
+    EXPECT_TRUE(news.publish(0, text_of(i)));
+  sim.run_for(60s);
+  EXPECT_EQ(news.links(), 0U) << "after first_idle_timeout";
+}
+
+TEST_F(Topics, OfARelayThatRestartsAreMissedAloud) {
+  start_root();
+  start_relay(0x110);
+  start_leaf(0x111);
+  settle();
+  subscribe(0x111);
+  settle();
+  topic news{sim.node(0x100), "news"};
+  news.publish(0, "one");
+  settle();
+  sim.kill(0x110);
+  news.publish(0, "two");
+  sim.run_for(1s);
+  news.publish(0, "three");
+  sim.run_for(1s);
+  sim.restart(0x110);
+  sim.run_for(20s);
+  std::uint64_t known = 0;
+  for (const std::string& line : got[0x111])
+    known += line.find("missed 2") != std::string::npos ? 2 : 1;
+  EXPECT_EQ(known, 3U) << ::testing::PrintToString(got[0x111]);
+  news.publish(0, "four");
+  settle();
+  EXPECT_EQ(got[0x111].back(), says(0x100, "four"));
+}
+
+TEST_F(Topics, OfAPublisherThatRestartsGoOn) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  for (int life = 0; life != 3; ++life) {
+    {
+      topic news{sim.node(1), "news"};
+      news.publish(0, "one");
+      news.publish(0, "two");
+    }
+    settle();
+    sim.restart(1);
+    sim.run_for(20s);
+  }
+  EXPECT_EQ(got[2], (record{says(1, "one"), says(1, "two"), says(1, "one"), says(1, "two"),
+                            says(1, "one"), says(1, "two")}));
+}
+
+TEST_F(Topics, ComeOnceToAPeerThatIsInTheTreeToo) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  settle();
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  settle();
+  subscribe(0x120);
+  settle();
+  topic news{sim.node(0x110), "news"};
+  for (int i = 0; i != 5; ++i)
+    news.publish(0, std::to_string(i));
+  settle();
+  EXPECT_EQ(got[0x120], (record{says(0x110, "0"), says(0x110, "1"), says(0x110, "2"),
+                                says(0x110, "3"), says(0x110, "4")}));
+}
+
+TEST_F(Topics, AreNotToBeOfAnyNameOrSize) {
+  start(1);
+  node& one = sim.node(1);
+  const auto nothing = [](const topic_message&) {};
+  for (const std::string& name : {std::string{}, std::string(129, 'x'), std::string{"a\nb"}}) {
+    EXPECT_EQ(one.subscribe(name, nothing).code(), errc::invalid_argument);
+    EXPECT_EQ((topic{one, name}.publish(0, "x").how()), errc::invalid_argument);
+  }
+  EXPECT_EQ(one.subscribe("x", {}).code(), errc::invalid_argument);
+  EXPECT_EQ(one.subscribe("x", nothing, {.waiting = 0}).code(), errc::invalid_argument);
+  EXPECT_EQ(one.subscribe("x", nothing, {.slow = overflow_policy::disconnect}).code(),
+            errc::invalid_argument);
+  EXPECT_EQ(one.subscribe("x", nothing, {.waiting = 65537}).code(), errc::invalid_argument);
+  const std::size_t most = node_options{}.message_limit() - topic::overhead("x");
+  topic x{one, "x"};
+  EXPECT_TRUE(x.publish(0, std::string(most, 'x')));
+  EXPECT_EQ(x.publish(0, std::string(most + 1, 'x')).how(), errc::message_too_large);
+  for (int i = 0; i != 4096; ++i)
+    ASSERT_TRUE(one.subscribe(std::to_string(i), nothing));
+  EXPECT_EQ(one.subscribe("x", nothing).code(), errc::invalid_argument);
+  EXPECT_TRUE(one.subscribe("7", nothing)) << "again";
+  sim.kill(1);
+  EXPECT_EQ(x.publish(0, "x").how(), errc::closed);
+}
+
+TEST_F(Topics, MayBeEndedByTheirOwnHandlers) {
+  start(1);
+  node& one = sim.node(1);
+  int calls = 0;
+  ASSERT_TRUE(one.subscribe("x", [&](const topic_message&) {
+    ++calls;
+    EXPECT_TRUE(one.unsubscribe("x"));
+  }));
+  topic x{one, "x"};
+  x.publish(0, "1");
+  x.publish(0, "2");
+  settle();
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace atbus
