@@ -270,7 +270,9 @@ class ATBUS_API sender {
   /// Streams: writes the queue to the kernel, and waits at most `timeout` (negative: no limit)
   /// until the kernel has taken all of it. Also ok when the connection has ended and nothing was
   /// left. Errors: would_block (something is left), and those of send. Lanes: ok at once, because
-  /// messages are already where the receiver reads them.
+  /// messages are already where the receiver reads them. The exception is a `unix://` sender whose
+  /// receiver sleeps while the kernel has no memory to wake it: it is woken by the next send, or by
+  /// flush, which returns would_block until then.
   status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
   /// Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
