@@ -177,7 +177,8 @@ class connection_core final : public dispatcher, public fork_guard {
   void tell_writable_soon(connection_entry& c) noexcept;
 
   // Waiting.
-  void look(std::int64_t timeout_ns) noexcept;
+  void look() noexcept;
+  void look_at_sockets(std::int64_t timeout_ns) noexcept;
   // Finds readable connections, without asking the kernel where a read answers as well.
   void find_busy() noexcept;
   void look_at_clock() noexcept;

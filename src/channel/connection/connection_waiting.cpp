@@ -12,10 +12,10 @@ namespace atbus::detail {
 
 void connection_core::find_busy() noexcept {
   if (!rhythm_.may_skip_look(now()) || slots_.size() > poll_rhythm::few_connections)
-    return look(0);
+    return look();
   for (const auto& c : slots_) {
     if (c != nullptr && (c->now != phase::linked || c->blocked))
-      return look(0);
+      return look();
   }
   for (const auto& c : slots_) {
     if (c != nullptr && reads(*c) && !newcomers::waits(*c))
@@ -23,9 +23,13 @@ void connection_core::find_busy() noexcept {
   }
 }
 
-void connection_core::look(std::int64_t timeout_ns) noexcept {
+void connection_core::look() noexcept {
   look_at_clock();
   look_at_questions();
+  look_at_sockets(0);
+}
+
+void connection_core::look_at_sockets(std::int64_t timeout_ns) noexcept {
   // As many as there may be strangers by default: what is behind them would not be seen.
   std::array<epoll_event, 1024> events;
   const int n =
@@ -195,7 +199,7 @@ bool connection_core::prepare_sleep() {
 
 void connection_core::finish_sleep() {
   if (interrupted_ == interruption::none && !dispatching_)
-    look(0);
+    look();
 }
 
 std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
@@ -220,12 +224,17 @@ status connection_core::wait(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{start, timeout};
   flush();
   const auto something = [this] {
-    look(0);
+    look();
     return anything();
   };
   if (!anything() && !spin_.spin(start, deadline.at(), something)) {
     while (!anything()) {
-      look(deadline.left_ns(longest_sleep()));
+      // These may end a connection, or let one be dialled again soon: before it is known how long to sleep.
+      look_at_clock();
+      look_at_questions();
+      if (anything())
+        break;
+      look_at_sockets(deadline.left_ns(longest_sleep()));
       if (!anything() && deadline.over())
         return errc::timed_out;
     }

@@ -78,6 +78,8 @@ class silent_name_server {
 
 // A name with two addresses: 127.0.0.1, then 127.0.0.2.
 constexpr std::string_view two_addresses = "two-addresses.test";
+// A name that no server knows.
+constexpr std::string_view no_address = "no-address.test";
 
 bool is_readable(int descriptor, std::chrono::milliseconds longest) {
   pollfd interest{.fd = descriptor, .events = POLLIN, .revents = 0};
@@ -231,6 +233,8 @@ extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, cons
   using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto real = reinterpret_cast<function>(dlsym(RTLD_NEXT, "getaddrinfo"));
   return atbus::silent_name_server::look_up([&] {
+    if (host != nullptr && host == atbus::no_address)
+      return EAI_NONAME;
     if (host == nullptr || host != atbus::two_addresses)
       return real(host, service, hints, found);
     const int code = real("127.0.0.1", service, hints, found);
