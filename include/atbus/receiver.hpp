@@ -158,7 +158,9 @@ class ATBUS_API receiver {
   void drop(std::uint32_t lane) noexcept;
 
   /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what
-  /// the segment still holds is not delivered. Errors: closed, used_after_fork, system_error.
+  /// the segment still holds is not delivered. Errors: closed, used_after_fork, system_error,
+  /// out_of_memory. This receiver is closed also then; after out_of_memory the segment may be left,
+  /// as after close.
   error remove();
   /// Closes the receiver; the segment, unless removed, waits for a successor. Idempotent; allowed
   /// in a handler.

@@ -3,6 +3,7 @@
 #include "channel/shm/attach.h"
 #include "channel/socket_channel/stream_receiver.h"
 #include "core/address_kinds.h"
+#include "core/error_text.h"
 
 namespace atbus {
 using namespace detail;
@@ -113,7 +114,7 @@ void receiver::drop(std::uint32_t lane) noexcept {
 error receiver::remove() {
   if (backend_ == nullptr)
     return errc::closed;
-  auto e = backend_->remove();
+  auto e = error_of(errc::out_of_memory, [this] { return backend_->remove(); });
   close();
   return e;
 }

@@ -132,7 +132,8 @@ class segment {
 // True if the name still leads to this file.
 [[nodiscard]] bool is_named(const segment& opened);
 // Marks the segment retired, alerts all senders, and removes its name and its bell's. The caller holds the
-// receiver's lock.
+// receiver's lock. Throws std::bad_alloc; the segment is as it was then, or the next receiver removes the
+// rest of it.
 [[nodiscard]] error retire_segment(const segment& opened);
 
 // Maps all lanes (receiver), or one (sender).
