@@ -163,8 +163,8 @@ void connection_core::set_timer(connection_entry& c) noexcept {
     c.clock.set(at);
 }
 
-// Removes the socket from epoll when there is nothing to watch for: epoll always reports the end of a
-// connection, which would wake this process again and again.
+// An established connection stays in epoll, because adding it again may fail. Epoll always reports the end of a
+// connection: where there is nothing to watch for, edge-triggered, so that it wakes this process once.
 bool connection_core::watch(connection_entry& c) noexcept {
   std::uint32_t wanted = 0;
   if (c.now == phase::connecting)
@@ -173,15 +173,14 @@ bool connection_core::watch(connection_entry& c) noexcept {
     wanted = (reads(c) ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
              (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
     // Bytes of a connection that waits to begin would wake this process again and again.
-    if (wanted != 0 && (c.starved_until != std::chrono::nanoseconds{0} || newcomers::waits(c)))
+    if (wanted == 0 || c.starved_until != std::chrono::nanoseconds{0} || newcomers::waits(c))
       wanted |= EPOLLET;
   }
   if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
     return true;
   epoll_event interest{.events = wanted, .data = {.u64 = epoll_tag(c.id)}};
   const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
-                         c.link->descriptor(), &interest) != 0) {
+  if (kernel().epoll_ctl(epoll_.get(), add_or_change, c.link->descriptor(), &interest) != 0) {
     lost(c, error_at(errc::system_error, c.peer, "can't watch its socket", errno));
     return false;
   }
