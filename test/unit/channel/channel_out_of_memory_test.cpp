@@ -392,6 +392,59 @@ TEST_P(ChannelOutOfMemory, ASenderIsToldOfRoom) {
       });
 }
 
+// Nothing tells that there is memory again.
+TEST_P(ChannelOutOfMemory, ASenderThatWaitsGoesOnWhenThereIsSomeAgain) {
+  const std::string kind = GetParam();
+  if (kind == "unix_lanes")
+    GTEST_SKIP() << "a lane needs none";
+  auto in = *receiver::open(own_address(kind));
+  auto out = *sender::open(in.address(), {.buffer = send_buffer_kind::growing, .linger = 0ns});
+  for (int i = 0; i != 20; ++i) {  // until it is open; its queue has no memory yet
+    in.poll([](bytes_view) {});
+    (void)out.flush(1ms);
+  }
+  const auto begin = now();
+  {
+    const test::allocation_failure none{0, 4};
+    ASSERT_EQ(out.send(as_bytes("x")), errc::out_of_memory);
+    EXPECT_TRUE(out.wait_writable(10s, 1));
+    EXPECT_TRUE(test::allocation_failure::happened());
+  }
+  EXPECT_LT(now() - begin, 10s);
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  EXPECT_LT(out.longest_sleep(), 0ns);
+}
+
+TEST_P(ChannelOutOfMemory, ASenderOnALoopLooksForSome) {
+  const std::string kind = GetParam();
+  if (kind == "unix_lanes")
+    GTEST_SKIP() << "a lane needs none";
+  constexpr std::uint64_t limit = 1 << 20;  // more than what the queue keeps
+  auto in = *receiver::open(own_address(kind), {.message_limit = limit});
+  auto out = *sender::open(
+      in.address(), {.message_limit = limit, .buffer = send_buffer_kind::growing, .linger = 0ns});
+  while (out.send(as_bytes(std::string(limit / 2, 'y')))) {
+  }
+  for (const auto end = now() + 10s; !out.flush() && now() < end;)
+    in.poll([](bytes_view) {});
+  bool sleeps = false;
+  bool failed = false;
+  auto longest = -1ns;
+  {
+    const test::allocation_failure none;
+    sleeps = out.prepare_sleep();
+    failed = test::allocation_failure::happened();
+    longest = out.longest_sleep();
+  }
+  EXPECT_TRUE(sleeps);
+  EXPECT_TRUE(failed);
+  EXPECT_GE(longest, 0ns);
+  out.finish_sleep();
+  EXPECT_FALSE(out.prepare_sleep());
+  EXPECT_LT(out.longest_sleep(), 0ns);
+  EXPECT_TRUE(out.poll_writable());
+}
+
 TEST_P(ChannelOutOfMemory, AReceiverOpensAfterOneThatCouldNot) {
   const std::string kind = GetParam();
   struct named {
