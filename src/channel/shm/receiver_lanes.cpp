@@ -246,6 +246,8 @@ void receiver_core::park_idle_lanes() noexcept {
 bool receiver_state::reactivate(const std::vector<lane_reader*>& parked) noexcept {
   bool any = false;
   for (lane_reader* lane : parked) {
+    if (lane->quarantined)  // while others were activated
+      continue;
     if (!lane->refresh()) {
       quarantine(*lane);
     } else if (lane->available() != 0 && !lane->active) {
