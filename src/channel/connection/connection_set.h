@@ -132,6 +132,8 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
   void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
+  // Whether there is room for one more, in the listener and in the set.
+  [[nodiscard]] bool may_accept(const listener_entry& at) const noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
   void turn_away(connection_entry& stranger, stranger_end why) noexcept;

@@ -55,7 +55,7 @@ void connection_core::look_at_clock() noexcept {
   timers_.run(time);
   for (const auto& l : listeners_) {
     look_at_strangers(*l, time);
-    if (l->connections < l->options.connections)
+    if (may_accept(*l))
       l->door.go_on(time);
   }
 }
@@ -207,7 +207,7 @@ std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
     return none;
   auto at = timers_.next();
   for (const auto& l : listeners_) {
-    if (!l->door.watching() && l->connections < l->options.connections)
+    if (!l->door.watching() && may_accept(*l))
       at = std::min(at, l->door.rests_until());
     at = std::min(at, l->unconfirmed.due_at());
   }
