@@ -279,7 +279,9 @@ class ATBUS_API sender {
   /// negative: no limit); 0 stands for the length that was refused last. Then calls the
   /// `on_writable` handler, if there is one. Also waits while no receiver lives, because its
   /// successor makes room. Errors: message_too_large, retired, quarantined, peer_closed, closed,
-  /// used_after_fork.
+  /// used_after_fork; of a stream also why its connection has ended: not_found, protocol_error,
+  /// system_error and the others of send. A timed_out of the connection is what the next send
+  /// returns too.
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length = 0);
 
   /// Called when there is room again after a would_block: by wait_writable and poll_writable, and
