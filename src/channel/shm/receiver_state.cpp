@@ -193,7 +193,9 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
     return std::chrono::nanoseconds{-1};
   if (ring_owed_ || (fence_needed_ && !every_sender_fences()))
     return short_sleep;
-  std::chrono::nanoseconds longest = unwatched_ ? unwatched_sleep : std::chrono::nanoseconds{-1};
+  std::chrono::nanoseconds longest = bell_.longest_sleep();
+  if (unwatched_ && (longest < std::chrono::nanoseconds{0} || longest > unwatched_sleep))
+    longest = unwatched_sleep;
   if (orphans_ == 0)
     return longest;
   const auto time = coarse_now();
