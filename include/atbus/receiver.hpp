@@ -27,7 +27,7 @@
 /// The functions that name a lane, and session_changes, are for lanes only. For streams, and for
 /// lanes that do not exist, they have no effect.
 ///
-/// Exceptions: only those that a handler throws.
+/// Exceptions: those that a handler throws, and std::bad_alloc where a text or a handler is copied.
 ///
 /// Fork: in a forked child a receiver is unusable (poll delivers nothing, wait returns
 /// used_after_fork); the parent's receiver is not affected.

@@ -39,7 +39,7 @@
 /// it was not made: not_found and denied too. A refused message is not accepted. It discards an
 /// open slot, and a would_block is counted; it has no other effect.
 ///
-/// Exceptions: only those that a handler throws.
+/// Exceptions: those that a handler throws, and std::bad_alloc where a text or a handler is copied.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,7 @@
 #include "atbus/receiver.hpp"
 
+#include <new>
+
 #include "channel/shm/attach.h"
 #include "channel/socket_channel/stream_receiver.h"
 #include "core/address_kinds.h"
@@ -9,19 +11,23 @@ namespace atbus {
 using namespace detail;
 
 result<receiver> receiver::open(std::string_view address, const receiver_options& options) {
-  const auto where = atbus::address::parse(address);
-  if (!where)
-    return where.error();
-  if (is_stream(where->kind())) {
-    const auto opened = stream_receiver::open(*where, options);
+  try {
+    const auto where = atbus::address::parse(address);
+    if (!where)
+      return where.error();
+    if (is_stream(where->kind())) {
+      const auto opened = stream_receiver::open(*where, options);
+      if (!opened)
+        return opened.error();
+      return receiver{*opened};
+    }
+    const auto opened = open_lane_receiver(*where, options);
     if (!opened)
       return opened.error();
     return receiver{*opened};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
   }
-  const auto opened = open_lane_receiver(*where, options);
-  if (!opened)
-    return opened.error();
-  return receiver{*opened};
 }
 
 status receiver::wait(std::chrono::nanoseconds timeout) {

@@ -490,6 +490,84 @@ TEST_P(ChannelWithoutMemory, ALaneIsFreeAfterASenderThatCouldNotOpen) {
       });
 }
 
+TEST_P(ChannelWithoutMemory, OpeningThrowsNothing) {
+  for (const std::string kind : {"shm", "mem", "unix_lanes", "ipv6"}) {
+    struct channel {
+      std::string address;
+      std::optional<receiver> in;
+      bool threw = false;
+    };
+    with_less_memory(
+        [&] {
+          auto made = std::make_unique<channel>();
+          made->address = kind == "shm"   ? own_segment()
+                          : kind == "mem" ? "mem://out-of-memory-of-a-channel"
+                                          : own_address(kind);
+          return made;
+        },
+        [](channel& of) {
+          of.threw = true;
+          auto in = receiver::open(of.address);
+          of.threw = false;
+          if (!in)
+            return;
+          of.in = std::move(*in);
+          const std::string at = of.in->address();
+          of.threw = true;
+          (void)sender::open(at);
+          of.threw = false;
+        },
+        [&](channel& of) {
+          EXPECT_FALSE(of.threw) << kind;
+          if (!of.in)
+            of.in = *receiver::open(of.address);
+          (void)of.in->remove();
+        });
+  }
+}
+
+// As a whole or not at all: a retired segment whose receiver goes on has senders that nobody ends.
+TEST_P(ChannelWithoutMemory, AReceiverIsRemovedOrClosed) {
+  struct channel {
+    std::optional<receiver> in;
+    std::optional<sender> out;
+    std::string address;
+    errc said = errc::ok;
+    bool threw = false;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<channel>();
+        made->in = *receiver::open(own_segment());
+        made->address = made->in->address();
+        made->out = *sender::open(made->address);
+        EXPECT_TRUE(made->out->send(as_bytes("x")));
+        return made;
+      },
+      [](channel& of) {
+        try {
+          of.said = of.in->remove().code();
+        } catch (const std::bad_alloc&) {
+          of.threw = true;
+        }
+      },
+      [](channel& of) {
+        EXPECT_FALSE(of.threw);
+        EXPECT_FALSE(of.in->is_open());
+        if (of.said == errc::ok) {
+          EXPECT_EQ(of.out->look(), errc::retired);
+          return;
+        }
+        EXPECT_EQ(of.said, errc::out_of_memory);
+        std::string got;
+        auto next = receiver::open(of.address);
+        ASSERT_TRUE(next) << next.error().text();
+        next->poll([&](bytes_view message) { got = as_text(message); });
+        EXPECT_EQ(got, "x");
+        EXPECT_TRUE(next->remove());
+      });
+}
+
 TEST_P(ChannelWithoutMemory, SetsAreClosed) {
   struct sets {
     std::vector<connection_set> all;
