@@ -470,7 +470,8 @@ error retire_segment(const segment& opened) {
     shared_word& alert = opened.slot(i).alert;
     // One writer: this process holds the receiver's lock. Release: pairs with the acquire load in
     // sender_state::answer_alert; a sender that sees the alert also sees `retired`.
-    alert.store((alert.load(std::memory_order_relaxed) + alert_step) | alert_retired,
+    const std::uint64_t before = alert.load(std::memory_order_relaxed);
+    alert.store(next_alert(before) | (before & (alert_step - 1)) | alert_retired,
                 std::memory_order_release);
   }
   test_hook(step::retired_stored);
