@@ -1,4 +1,5 @@
 // How a node runs: polls, batches, waiting, loops.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -27,6 +28,9 @@ atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns, s
 }
 
 namespace {
+
+// Room for them is made before they come.
+constexpr std::size_t longest_batch = 65'536;
 
 void take_batches(atbus_node& of) {
   if (of.taker == nullptr) {
@@ -73,7 +77,8 @@ atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_mes
     of.answers->collect();
     take_batches(of);
     const std::shared_ptr<message_taker> taker = of.taker;  // callbacks may free the node
-    const std::size_t most = messages != 0 ? messages : poll_limits{}.messages;
+    const std::size_t most =
+        std::min(messages != 0 ? messages : poll_limits{}.messages, longest_batch);
     taker->begin_batch(most);
     if (!waits)
       poll_for_batch(of, *taker, most);

@@ -397,13 +397,13 @@ ATBUS_C_API atbus_code atbus_node_on_ready(atbus_node* node, uint64_t id, int64_
 ATBUS_C_API atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns,
                                        size_t* delivered);
 /** Polls, and gives what has come as an array in place of calling the callback of messages: one call for many messages,
- *  for languages in which a callback is expensive. At most `messages` (0: 4,096). Their bytes are copies, one behind the
- *  other from *bytes on, *size in all; array and bytes are valid until the next function that polls. The first call
- *  takes the place of atbus_node_on_message; that takes the place of this, and is refused while messages wait here. What
- *  comes while another function polls waits for the next call, which gives it also once the node is closed; for that
- *  memory is allocated, and without any a message is lost and that function returns ATBUS_OUT_OF_MEMORY. Within a
- *  callback of this it gives nothing. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost), ATBUS_CLOSED,
- *  ATBUS_USED_AFTER_FORK (what waits is the parent's). */
+ *  for languages in which a callback is expensive. At most `messages` (0: 4,096), and never more than 65,536. Their bytes
+ *  are copies, one behind the other from *bytes on, *size in all; array and bytes are valid until the next function that
+ *  polls. The first call takes the place of atbus_node_on_message; that takes the place of this, and is refused while
+ *  messages wait here. What comes while another function polls waits for the next call, which gives it also once the
+ *  node is closed; for that memory is allocated, and without any a message is lost and that function returns
+ *  ATBUS_OUT_OF_MEMORY. Within a callback of this it gives nothing. Errors: ATBUS_OUT_OF_MEMORY (nothing is lost),
+ *  ATBUS_CLOSED, ATBUS_USED_AFTER_FORK (what waits is the parent's). */
 ATBUS_C_API atbus_code atbus_node_receive(atbus_node* node, size_t messages,
                                           const atbus_message** array, size_t* count,
                                           const void** bytes, size_t* size);

@@ -27,7 +27,7 @@
 /// The functions that name a lane, and session_changes, are for lanes only. For streams, and for
 /// lanes that do not exist, they have no effect.
 ///
-/// Exceptions: only those that a handler throws.
+/// Exceptions: those that a handler throws, and std::bad_alloc where a text or a handler is copied.
 ///
 /// Fork: in a forked child a receiver is unusable (poll delivers nothing, wait returns
 /// used_after_fork); the parent's receiver is not affected.
@@ -158,7 +158,9 @@ class ATBUS_API receiver {
   void drop(std::uint32_t lane) noexcept;
 
   /// Ends the segment and closes this receiver: the name is free, senders get `retired`, and what
-  /// the segment still holds is not delivered. Errors: closed, used_after_fork, system_error.
+  /// the segment still holds is not delivered. Errors: closed, used_after_fork, system_error,
+  /// out_of_memory. This receiver is closed also then; after out_of_memory the segment may be left,
+  /// as after close.
   error remove();
   /// Closes the receiver; the segment, unless removed, waits for a successor. Idempotent; allowed
   /// in a handler.

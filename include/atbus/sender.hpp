@@ -39,7 +39,7 @@
 /// it was not made: not_found and denied too. A refused message is not accepted. It discards an
 /// open slot, and a would_block is counted; it has no other effect.
 ///
-/// Exceptions: only those that a handler throws.
+/// Exceptions: those that a handler throws, and std::bad_alloc where a text or a handler is copied.
 #pragma once
 
 #include <chrono>
@@ -270,14 +270,18 @@ class ATBUS_API sender {
   /// Streams: writes the queue to the kernel, and waits at most `timeout` (negative: no limit)
   /// until the kernel has taken all of it. Also ok when the connection has ended and nothing was
   /// left. Errors: would_block (something is left), and those of send. Lanes: ok at once, because
-  /// messages are already where the receiver reads them.
+  /// messages are already where the receiver reads them. The exception is a `unix://` sender whose
+  /// receiver sleeps while the kernel has no memory to wake it: it is woken by the next send, or by
+  /// flush, which returns would_block until then.
   status flush(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
   /// Sleeps until a message of `length` bytes fits (ok) or `timeout` has passed (timed_out;
   /// negative: no limit); 0 stands for the length that was refused last. Then calls the
   /// `on_writable` handler, if there is one. Also waits while no receiver lives, because its
   /// successor makes room. Errors: message_too_large, retired, quarantined, peer_closed, closed,
-  /// used_after_fork.
+  /// used_after_fork; of a stream also why its connection has ended: not_found, protocol_error,
+  /// system_error and the others of send. A timed_out of the connection is what the next send
+  /// returns too.
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length = 0);
 
   /// Called when there is room again after a would_block: by wait_writable and poll_writable, and

@@ -1,26 +1,33 @@
 #include "atbus/receiver.hpp"
 
+#include <new>
+
 #include "channel/shm/attach.h"
 #include "channel/socket_channel/stream_receiver.h"
 #include "core/address_kinds.h"
+#include "core/error_text.h"
 
 namespace atbus {
 using namespace detail;
 
 result<receiver> receiver::open(std::string_view address, const receiver_options& options) {
-  const auto where = atbus::address::parse(address);
-  if (!where)
-    return where.error();
-  if (is_stream(where->kind())) {
-    const auto opened = stream_receiver::open(*where, options);
+  try {
+    const auto where = atbus::address::parse(address);
+    if (!where)
+      return where.error();
+    if (is_stream(where->kind())) {
+      const auto opened = stream_receiver::open(*where, options);
+      if (!opened)
+        return opened.error();
+      return receiver{*opened};
+    }
+    const auto opened = open_lane_receiver(*where, options);
     if (!opened)
       return opened.error();
     return receiver{*opened};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
   }
-  const auto opened = open_lane_receiver(*where, options);
-  if (!opened)
-    return opened.error();
-  return receiver{*opened};
 }
 
 status receiver::wait(std::chrono::nanoseconds timeout) {
@@ -113,7 +120,7 @@ void receiver::drop(std::uint32_t lane) noexcept {
 error receiver::remove() {
   if (backend_ == nullptr)
     return errc::closed;
-  auto e = backend_->remove();
+  auto e = error_of(errc::out_of_memory, [this] { return backend_->remove(); });
   close();
   return e;
 }

@@ -1,5 +1,7 @@
 #include "atbus/sender.hpp"
 
+#include <new>
+
 #include "channel/shm/attach.h"
 #include "channel/socket_channel/stream_sender.h"
 #include "core/address_kinds.h"
@@ -9,19 +11,23 @@ namespace atbus {
 using namespace detail;
 
 result<sender> sender::open(std::string_view address, const sender_options& options) {
-  const auto where = atbus::address::parse(address);
-  if (!where)
-    return where.error();
-  if (is_stream(where->kind())) {
-    const auto opened = stream_sender::open(*where, options);
+  try {
+    const auto where = atbus::address::parse(address);
+    if (!where)
+      return where.error();
+    if (is_stream(where->kind())) {
+      const auto opened = stream_sender::open(*where, options);
+      if (!opened)
+        return opened.error();
+      return sender{*opened};
+    }
+    const auto opened = open_lane_sender(*where, options);
     if (!opened)
       return opened.error();
     return sender{*opened};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
   }
-  const auto opened = open_lane_sender(*where, options);
-  if (!opened)
-    return opened.error();
-  return sender{*opened};
 }
 
 status sender::flush(std::chrono::nanoseconds timeout) {

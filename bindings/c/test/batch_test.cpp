@@ -28,6 +28,15 @@ std::vector<std::string> receive(atbus_node* from, std::size_t most = 0,
   return got;
 }
 
+TEST_F(CApi, TakesAnyNumberForTheMostOfABatch) {
+  node own{1};
+  for (const std::size_t most :
+       {std::size_t{1}, std::size_t{1} << 31, static_cast<std::size_t>(-1)}) {
+    ASSERT_EQ(atbus_node_send(own.self, 1, 0, "x", 1), ATBUS_OK);
+    EXPECT_EQ(receive(own.self, most), std::vector<std::string>{"x"});
+  }
+}
+
 // To the node itself: four megabytes, more than one batch holds.
 std::vector<std::string> send_much(atbus_node* to) {
   std::vector<std::string> sent;

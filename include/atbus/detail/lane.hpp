@@ -69,12 +69,18 @@ struct open_record {
 static_assert(sizeof(open_record) == 64 && std::is_trivially_copyable_v<open_record>);
 
 // The receiver's alert to the sender. Flags in the low bits of `lane_slot::alert`; the bits above count
-// changes, so that no two alerts are equal.
+// changes, so that an alert differs from those before it.
 inline constexpr std::uint64_t alert_parked = 1;  // the receiver skips this lane: set its ready bit
 inline constexpr std::uint64_t alert_retired = 2;  // the segment was removed
 inline constexpr std::uint64_t alert_fence = 4;    // receiver lacks membarrier: fence each publish
 inline constexpr std::uint64_t alert_quarantined = 8;  // the receiver found impossible values here
 inline constexpr std::uint64_t alert_step = 16;
+// The count, in bits 4 to 35; above it is the receiver's generation.
+inline constexpr std::uint64_t alert_count = (std::uint64_t{1} << 36) - alert_step;
+// The alert behind `before`, without flags. The count wraps: an alert differs from the 2^32 before it.
+[[nodiscard]] constexpr std::uint64_t next_alert(std::uint64_t before) noexcept {
+  return (before & ~(alert_count | (alert_step - 1))) | ((before + alert_step) & alert_count);
+}
 
 // The sender's request to the receiver. Flags in the low bits of `lane_slot::request`; the bits above are
 // a position (a multiple of 8).

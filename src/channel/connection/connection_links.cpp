@@ -120,6 +120,10 @@ void connection_core::accept_some(listener_entry& from) noexcept {
   }
 }
 
+bool connection_core::may_accept(const listener_entry& at) const noexcept {
+  return at.connections < at.options.connections && size() < slots_max;
+}
+
 // Several unconfirmed connections of one address never keep others out: one of them is closed.
 bool connection_core::has_room(listener_entry& at, connection_entry*& goes) noexcept {
   const bool is_full = at.connections >= at.options.connections;

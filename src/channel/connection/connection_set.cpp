@@ -253,11 +253,16 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   find_busy();
   if (!tell_problems() || !tell_due())
     return 0;
-  for (int idle_turns = 0;
-       !busy_.empty() && idle_turns != idle_turns_max && left.go_on() && !poll_ends_;) {
+  // Without a message to hand out, what is no message is: an opening, and an end.
+  const bool without_messages = limits.messages == 0;
+  for (int idle_turns = 0; !busy_.empty() && idle_turns != idle_turns_max &&
+                           (left.go_on() || without_messages) && !poll_ends_;) {
     const std::size_t before = left.delivered;
-    if (!read_turn(busy_.next(), left))
+    connection_entry& c = busy_.next();
+    if (!read_turn(c, left))
       return left.delivered;
+    if (without_messages && c.more)
+      break;
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }
   if (tell_problems() && tell_due() && flush_in_poll_)

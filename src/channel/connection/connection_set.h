@@ -132,6 +132,8 @@ class connection_core final : public dispatcher, public fork_guard {
   [[nodiscard]] bool offers_lanes(const address& at) const noexcept;
   void begin_pairing(connection_entry& c) noexcept;
   void accept_some(listener_entry& from) noexcept;
+  // Whether there is room for one more, in the listener and in the set.
+  [[nodiscard]] bool may_accept(const listener_entry& at) const noexcept;
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(listener_entry& at, connection_entry*& goes) noexcept;
   void turn_away(connection_entry& stranger, stranger_end why) noexcept;
@@ -177,7 +179,8 @@ class connection_core final : public dispatcher, public fork_guard {
   void tell_writable_soon(connection_entry& c) noexcept;
 
   // Waiting.
-  void look(std::int64_t timeout_ns) noexcept;
+  void look() noexcept;
+  void look_at_sockets(std::int64_t timeout_ns) noexcept;
   // Finds readable connections, without asking the kernel where a read answers as well.
   void find_busy() noexcept;
   void look_at_clock() noexcept;

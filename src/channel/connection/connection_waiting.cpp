@@ -12,10 +12,10 @@ namespace atbus::detail {
 
 void connection_core::find_busy() noexcept {
   if (!rhythm_.may_skip_look(now()) || slots_.size() > poll_rhythm::few_connections)
-    return look(0);
+    return look();
   for (const auto& c : slots_) {
     if (c != nullptr && (c->now != phase::linked || c->blocked))
-      return look(0);
+      return look();
   }
   for (const auto& c : slots_) {
     if (c != nullptr && reads(*c) && !newcomers::waits(*c))
@@ -23,9 +23,13 @@ void connection_core::find_busy() noexcept {
   }
 }
 
-void connection_core::look(std::int64_t timeout_ns) noexcept {
+void connection_core::look() noexcept {
   look_at_clock();
   look_at_questions();
+  look_at_sockets(0);
+}
+
+void connection_core::look_at_sockets(std::int64_t timeout_ns) noexcept {
   // As many as there may be strangers by default: what is behind them would not be seen.
   std::array<epoll_event, 1024> events;
   const int n =
@@ -51,7 +55,7 @@ void connection_core::look_at_clock() noexcept {
   timers_.run(time);
   for (const auto& l : listeners_) {
     look_at_strangers(*l, time);
-    if (l->connections < l->options.connections)
+    if (may_accept(*l))
       l->door.go_on(time);
   }
 }
@@ -159,8 +163,8 @@ void connection_core::set_timer(connection_entry& c) noexcept {
     c.clock.set(at);
 }
 
-// Removes the socket from epoll when there is nothing to watch for: epoll always reports the end of a
-// connection, which would wake this process again and again.
+// An established connection stays in epoll, because adding it again may fail. Epoll always reports the end of a
+// connection: where there is nothing to watch for, edge-triggered, so that it wakes this process once.
 bool connection_core::watch(connection_entry& c) noexcept {
   std::uint32_t wanted = 0;
   if (c.now == phase::connecting)
@@ -169,15 +173,14 @@ bool connection_core::watch(connection_entry& c) noexcept {
     wanted = (reads(c) ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
              (c.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
     // Bytes of a connection that waits to begin would wake this process again and again.
-    if (wanted != 0 && (c.starved_until != std::chrono::nanoseconds{0} || newcomers::waits(c)))
+    if (wanted == 0 || c.starved_until != std::chrono::nanoseconds{0} || newcomers::waits(c))
       wanted |= EPOLLET;
   }
   if (wanted == c.watched_for || c.link == nullptr || c.link->descriptor() < 0)
     return true;
   epoll_event interest{.events = wanted, .data = {.u64 = epoll_tag(c.id)}};
   const int add_or_change = c.watched_for == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (kernel().epoll_ctl(epoll_.get(), wanted == 0 ? EPOLL_CTL_DEL : add_or_change,
-                         c.link->descriptor(), &interest) != 0) {
+  if (kernel().epoll_ctl(epoll_.get(), add_or_change, c.link->descriptor(), &interest) != 0) {
     lost(c, error_at(errc::system_error, c.peer, "can't watch its socket", errno));
     return false;
   }
@@ -195,7 +198,7 @@ bool connection_core::prepare_sleep() {
 
 void connection_core::finish_sleep() {
   if (interrupted_ == interruption::none && !dispatching_)
-    look(0);
+    look();
 }
 
 std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
@@ -204,7 +207,7 @@ std::chrono::nanoseconds connection_core::longest_sleep() const noexcept {
     return none;
   auto at = timers_.next();
   for (const auto& l : listeners_) {
-    if (!l->door.watching() && l->connections < l->options.connections)
+    if (!l->door.watching() && may_accept(*l))
       at = std::min(at, l->door.rests_until());
     at = std::min(at, l->unconfirmed.due_at());
   }
@@ -220,12 +223,17 @@ status connection_core::wait(std::chrono::nanoseconds timeout) {
   const wait_deadline deadline{start, timeout};
   flush();
   const auto something = [this] {
-    look(0);
+    look();
     return anything();
   };
   if (!anything() && !spin_.spin(start, deadline.at(), something)) {
     while (!anything()) {
-      look(deadline.left_ns(longest_sleep()));
+      // These may end a connection, or let one be dialled again soon: before it is known how long to sleep.
+      look_at_clock();
+      look_at_questions();
+      if (anything())
+        break;
+      look_at_sockets(deadline.left_ns(longest_sleep()));
       if (!anything() && deadline.over())
         return errc::timed_out;
     }

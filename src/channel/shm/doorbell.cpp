@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "atbus/build_settings.hpp"
+#include "atbus/clock.hpp"
 #include "channel/shm/in_process_names.h"
 #include "system/fork_guard.h"
 #include "system/socket.h"
@@ -62,6 +63,11 @@ file bell_socket() {
   return made;
 }
 
+// As long as a listener of streams rests.
+constexpr std::chrono::nanoseconds rest_time = std::chrono::milliseconds{100};
+constexpr std::uint32_t listener_events = EPOLLIN;
+constexpr std::uint32_t connection_events = EPOLLIN | EPOLLRDHUP;
+
 constexpr std::size_t events_per_look = 64;
 constexpr std::uint64_t listener_tag = ~std::uint64_t{0};
 constexpr std::uint64_t file_watch_tag = listener_tag - 1;
@@ -88,7 +94,7 @@ error bell_server::open(const segment& s) {
     return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
   if (auto e = bind(s); !e)
     return e;
-  epoll_event interest{.events = EPOLLIN, .data = {.u64 = listener_tag}};
+  epoll_event interest{.events = listener_events, .data = {.u64 = listener_tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &interest) != 0) {
     return {errc::system_error, s.name.text() + ": can't watch its doorbell", errno};
   }
@@ -149,6 +155,8 @@ bell_server::events bell_server::take_events(std::int64_t timeout_ns) noexcept {
   events seen;
   if (!epoll_)
     return seen;
+  if (rests_until_ != std::chrono::nanoseconds{0} && rests_until_ <= now())
+    rest_no_more();
   epoll_event ready[events_per_look];
   const int n = kernel().epoll_wait(epoll_.get(), ready, events_per_look, timeout_ns);
   if (n <= 0)
@@ -219,13 +227,18 @@ bool bell_server::accept_all(events& seen) noexcept {
     if (!peer) {
       if (errno == EINTR || errno == ECONNABORTED)
         continue;
-      if (errno != EMFILE && errno != ENFILE)
+      if (errno != EMFILE && errno != ENFILE) {
+        if (errno != EAGAIN)
+          rest(listener_.get(), listener_tag, listener_rests_);
         break;
+      }
       // Out of descriptors: treat the connection as a ring and close it. The sender connects again for each
       // further ring.
       spare_.reset();
       peer = file{kernel().accept(listener_.get(), SOCK_CLOEXEC | SOCK_NONBLOCK)};
       const bool taken = static_cast<bool>(peer);
+      if (!taken && errno != EAGAIN)
+        rest(listener_.get(), listener_tag, listener_rests_);
       peer.reset();
       spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
       ++refused_;
@@ -242,7 +255,7 @@ bool bell_server::accept_all(events& seen) noexcept {
 
 void bell_server::admit(file peer, events& seen) noexcept {
   const std::size_t index = find_place();
-  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = index}};
+  epoll_event interest{.events = connection_events, .data = {.u64 = index}};
   if (!is_trusted(peer.get(), in_process_) || index == limit_ ||
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
     ++refused_;
@@ -254,9 +267,38 @@ void bell_server::admit(file peer, events& seen) noexcept {
     end(c);
 }
 
+void bell_server::rest(int fd, std::uint64_t tag, bool& rests) noexcept {
+  epoll_event interest{.events = (tag == listener_tag ? listener_events : connection_events) |
+                                 static_cast<std::uint32_t>(EPOLLET),
+                       .data = {.u64 = tag}};
+  // Once: each change reports again what waits there.
+  if (!rests && kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &interest) == 0) {
+    rests = true;
+    rests_until_ = now() + rest_time;
+  }
+}
+
+void bell_server::rest_no_more() noexcept {
+  rests_until_ = std::chrono::nanoseconds{0};
+  const auto look_again = [&](int fd, std::uint64_t tag, std::uint32_t watched, bool& rests) {
+    epoll_event interest{.events = watched, .data = {.u64 = tag}};
+    if (std::exchange(rests, false))
+      (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &interest);
+  };
+  look_again(listener_.get(), listener_tag, listener_events, listener_rests_);
+  for (connection& c : connections_)
+    look_again(c.fd.get(), index_of(c), connection_events, c.rests);
+}
+
+std::chrono::nanoseconds bell_server::longest_sleep() const noexcept {
+  if (rests_until_ == std::chrono::nanoseconds{0})
+    return std::chrono::nanoseconds{-1};
+  return std::max(rests_until_ - now(), short_sleep);
+}
+
 bool bell_server::adopt(file peer, std::uint32_t lane) noexcept {
   const std::size_t index = find_place();
-  epoll_event interest{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = index}};
+  epoll_event interest{.events = connection_events, .data = {.u64 = index}};
   if (index == limit_ ||
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
     return false;
@@ -287,6 +329,7 @@ bell_server::connection& bell_server::fill_place(std::size_t index, file peer) n
     connections_.emplace_back();
   else if (!connections_[index].fd)
     free_.pop_back();
+  connections_[index].rests = false;  // a silent one may have been there
   connections_[index].fd = std::move(peer);
   return connections_[index];
 }
@@ -296,6 +339,7 @@ void bell_server::end(connection& c) noexcept {
     ended_[c.lane] = 1;
     leave(c);
   }
+  c.rests = false;
   c.fd.reset();
   free_.push_back(index_of(c));
 }
@@ -324,8 +368,12 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
     const ssize_t n = kernel().recv(c.fd.get(), &word, sizeof word, MSG_DONTWAIT);
     if (n == 0)
       return false;
+    if (n < 0 && is_out_of_memory(errno)) {
+      rest(c.fd.get(), index_of(c), c.rests);
+      return true;
+    }
     if (n < 0)
-      return errno == EAGAIN || errno == EINTR || is_out_of_memory(errno);
+      return errno == EAGAIN || errno == EINTR;
     if (c.lane != no_lane) {
       // A sender rings once per sleep. A second read would be a system call that delays the message. The next
       // look reads an end-of-file behind the ring.

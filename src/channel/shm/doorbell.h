@@ -10,6 +10,7 @@
 // inotify. The sender's death closes the file. A sender that can't connect rings by touching the file.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -45,6 +46,9 @@ class bell_server {
   // connections.
   events take_events(std::int64_t timeout_ns) noexcept;
 
+  // How long the owner may sleep until it looks at what the kernel had no memory for. Negative: any time.
+  [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+
   // Wakes the sender of a lane. False if it has no connection.
   bool ring(std::uint32_t lane) noexcept;
   [[nodiscard]] bool has_connection(std::uint32_t lane) const noexcept;
@@ -66,6 +70,7 @@ class bell_server {
     file fd;
     std::uint32_t lane = no_lane;
     std::size_t next_of_lane = nothing;
+    bool rests = false;
   };
 
   [[nodiscard]] error bind(const segment& s);
@@ -81,6 +86,10 @@ class bell_server {
   // Adds it to its lane's list, or removes it.
   void join(connection& c, std::uint32_t lane) noexcept;
   void leave(connection& c) noexcept;
+  // The kernel refuses what waits at this descriptor, which stays readable: for a while, only what is new there
+  // is an event. Then all of them are looked at again.
+  void rest(int fd, std::uint64_t tag, bool& rests) noexcept;
+  void rest_no_more() noexcept;
   [[nodiscard]] std::size_t index_of(const connection& c) const noexcept {
     return static_cast<std::size_t>(&c - connections_.data());
   }
@@ -100,6 +109,8 @@ class bell_server {
   std::size_t next_to_go_ = 0;  // where the search for a silent connection continues
   std::uint32_t lane_count_ = 0;
   bool in_process_ = false;
+  bool listener_rests_ = false;
+  std::chrono::nanoseconds rests_until_{0};  // 0: none rests
   std::uint64_t refused_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "channel/shm/receiver_state.h"
@@ -69,7 +70,11 @@ result<receiver_state::lane_ends> receiver_state::hand_out(std::uint32_t index) 
   // Reserve before a sender relies on the lane: a lane without memory could not be read later.
   if (auto e = reserve_lane(segment_, index); !e)
     return e;
-  auto out = make_ends(index);
+  result<lane_ends> out = error{errc::out_of_memory};
+  try {
+    out = make_ends(index);
+  } catch (const std::bad_alloc&) {  // the caller is told like that of another failure
+  }
   if (!out) {
     release_lane_memory(segment_, index);
     return out;
@@ -246,6 +251,8 @@ void receiver_core::park_idle_lanes() noexcept {
 bool receiver_state::reactivate(const std::vector<lane_reader*>& parked) noexcept {
   bool any = false;
   for (lane_reader* lane : parked) {
+    if (lane->quarantined)  // while others were activated
+      continue;
     if (!lane->refresh()) {
       quarantine(*lane);
     } else if (lane->available() != 0 && !lane->active) {

@@ -122,7 +122,7 @@ void receiver_state::take_over_lane(std::uint32_t index) noexcept {
 void receiver_state::set_alert(lane_reader& lane, std::uint64_t flags) noexcept {
   if (fence_needed_)
     flags |= alert_fence;
-  lane.alert = ((lane.alert & ~(alert_step - 1)) + alert_step) | flags;
+  lane.alert = next_alert(lane.alert) | flags;
   // Release: pairs with the acquire load in sender_state::answer_alert. A sender that sees the alert also
   // sees the words it refers to (`sleeping`, `retired`).
   lane.slot->alert.store(lane.alert, std::memory_order_release);
@@ -193,7 +193,9 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
     return std::chrono::nanoseconds{-1};
   if (ring_owed_ || (fence_needed_ && !every_sender_fences()))
     return short_sleep;
-  std::chrono::nanoseconds longest = unwatched_ ? unwatched_sleep : std::chrono::nanoseconds{-1};
+  std::chrono::nanoseconds longest = bell_.longest_sleep();
+  if (unwatched_ && (longest < std::chrono::nanoseconds{0} || longest > unwatched_sleep))
+    longest = unwatched_sleep;
   if (orphans_ == 0)
     return longest;
   const auto time = coarse_now();

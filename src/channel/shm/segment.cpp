@@ -12,6 +12,7 @@
 
 #include "channel/shm/in_process_names.h"
 #include "channel/shm/segment_check.h"
+#include "core/error_text.h"
 #include "system/fork_guard.h"
 #include "system/random.h"
 
@@ -191,8 +192,9 @@ error map_control(segment& s) {
   return {};
 }
 
-// Whether the name leads to this file; an error if the system does not tell.
-result<bool> look_up(const segment& opened) {
+// Whether the name leads to this file; an error if the system does not tell. `file_name`: of the segment, if
+// it has a file.
+result<bool> look_up(const segment& opened, const std::string& file_name) {
   if (opened.name.handed)
     return true;
   const auto unknown = [&] {
@@ -215,8 +217,7 @@ result<bool> look_up(const segment& opened) {
     auto directory = open_directory(opened.name);
     if (!directory)
       return directory.error();
-    if (kernel().fstatat(directory->get(), opened.name.file_name().c_str(), &named,
-                         AT_SYMLINK_NOFOLLOW) != 0) {
+    if (kernel().fstatat(directory->get(), file_name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT)
         return false;
       return unknown();
@@ -452,17 +453,25 @@ result<segment> adopt_segment(file fd, std::string text) {
 }
 
 bool is_named(const segment& opened) {
-  const auto named = look_up(opened);
+  const auto named = look_up(opened, opened.name.file_name());
   return named && *named;
 }
 
 error retire_segment(const segment& opened) {
+  // What takes memory comes first: a segment is retired with its name, or not at all.
+  std::string bell_name;
+  std::string own_name;
+  if (!opened.name.in_memory()) {
+    bell_name = opened.name.bell_name();
+    own_name = opened.name.file_name();
+  }
   opened.header().retired.store(1, std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < opened.geometry.lane_count; ++i) {
     shared_word& alert = opened.slot(i).alert;
     // One writer: this process holds the receiver's lock. Release: pairs with the acquire load in
     // sender_state::answer_alert; a sender that sees the alert also sees `retired`.
-    alert.store((alert.load(std::memory_order_relaxed) + alert_step) | alert_retired,
+    const std::uint64_t before = alert.load(std::memory_order_relaxed);
+    alert.store(next_alert(before) | (before & (alert_step - 1)) | alert_retired,
                 std::memory_order_release);
   }
   test_hook(step::retired_stored);
@@ -470,7 +479,7 @@ error retire_segment(const segment& opened) {
     return {};
   // If the system does not tell, the name stays. The next receiver finds the segment retired and removes the
   // name.
-  const auto named = look_up(opened);
+  const auto named = look_up(opened, own_name);
   if (!named)
     return named.error();
   if (!*named)
@@ -488,10 +497,13 @@ error retire_segment(const segment& opened) {
   // Unlink the segment last: while it has its name, processes look for its bell. If the bell's file can't be
   // removed, the segment is removed all the same.
   error problem;
-  for (const std::string& file_name : {opened.name.bell_name(), opened.name.file_name()}) {
-    if (kernel().unlinkat(directory->get(), file_name.c_str(), 0) != 0 && errno != ENOENT) {
-      problem = system_error_at(
-          opened.name.text() + ": can't remove " + opened.name.directory + "/" + file_name, errno);
+  for (const std::string* const file_name : {&bell_name, &own_name}) {
+    if (kernel().unlinkat(directory->get(), file_name->c_str(), 0) != 0 && errno != ENOENT) {
+      problem = error_of(errc::system_error, [&, code = errno] {
+        return system_error_at(
+            opened.name.text() + ": can't remove " + opened.name.directory + "/" + *file_name,
+            code);
+      });
     }
   }
   test_hook(step::name_unlinked);

@@ -72,10 +72,10 @@ class mapping {
   }
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  // Replaces the mapping by private memory: no other process sees later writes.
-  void detach() noexcept {
-    (void)kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  // Replaces the mapping by private memory: no other process sees later writes. False: there is none.
+  [[nodiscard]] bool detach() noexcept {
+    return kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
   }
   // For a forked child, where the pages are not mapped: forgets them without unmapping.
   void abandon() noexcept { base_ = nullptr; }
@@ -132,7 +132,8 @@ class segment {
 // True if the name still leads to this file.
 [[nodiscard]] bool is_named(const segment& opened);
 // Marks the segment retired, alerts all senders, and removes its name and its bell's. The caller holds the
-// receiver's lock.
+// receiver's lock. Throws std::bad_alloc; the segment is as it was then, or the next receiver removes the
+// rest of it.
 [[nodiscard]] error retire_segment(const segment& opened);
 
 // Maps all lanes (receiver), or one (sender).

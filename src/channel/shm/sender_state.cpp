@@ -112,7 +112,7 @@ void sender_state::answer_alert() noexcept {
   if (alert == alert_handled_)
     return;
   alert_handled_ = alert;
-  ring_owed_ = false;
+  owe_ring(false);
   heed(alert);
   if (usable() && (alert & alert_parked) != 0)
     rouse_receiver();
@@ -139,7 +139,7 @@ void sender_state::rouse_receiver() noexcept {
     return;
   }
   // A handed segment has no other bell: ring again when the kernel has memory.
-  ring_owed_ = known && bell_.connected() && segment_.name.handed;
+  owe_ring(known && bell_.connected() && segment_.name.handed);
   if (!ring_owed_)
     connect_bell();  // a new connection rings by itself
   if (ring_owed_ || (bell_busy_ && errno != EAGAIN)) {
@@ -152,6 +152,14 @@ void sender_state::rouse_receiver() noexcept {
     out_.alert_seen(no_alert);
   }
   test_hook(step::after_ring);
+}
+
+void sender_state::owe_ring(bool owed) noexcept {
+  if (owing_ != nullptr && owed && !ring_owed_)
+    ++*owing_;
+  if (owing_ != nullptr && !owed && ring_owed_)
+    --*owing_;
+  ring_owed_ = owed;
 }
 
 void sender_state::connect_bell() noexcept {
@@ -196,6 +204,7 @@ status sender_state::look_at_alert() noexcept {
 
 void sender_state::end(condition why) noexcept {
   condition_ = why;
+  owe_ring(false);
   out_.close_window();
 }
 

@@ -27,6 +27,9 @@ class sender_state final : public sender_backend, public fork_guard {
                lane_writer* shared = nullptr);
   // For a handed segment, before start().
   void adopt_bell(file bell) noexcept { bell_.adopt(std::move(bell)); }
+  // For an owner of many senders: counts itself there while it owes the receiver a ring, which flush makes up
+  // for. `owing` outlives this object.
+  void count_owed_ring_in(std::size_t& owing) noexcept { owing_ = &owing; }
 
   // Announces the sender in the lane. would_block if records of a previous sender fill it; system_error if
   // it can't connect to the bell (errno tells why).
@@ -82,6 +85,7 @@ class sender_state final : public sender_backend, public fork_guard {
   // Ends this sender if the alert says so.
   void heed(std::uint64_t alert) noexcept;
   void rouse_receiver() noexcept;
+  void owe_ring(bool owed) noexcept;
   void connect_bell() noexcept;
   [[nodiscard]] bool has_room() noexcept;
   // False: the kernel refuses.
@@ -118,6 +122,7 @@ class sender_state final : public sender_backend, public fork_guard {
   std::uint64_t refused_size_ = 0;  // size of the refused record; 0: none since the last room
   bool requesting_ = false;
   bool ring_owed_ = false;  // the kernel had no memory for the last ring
+  std::size_t* owing_ = nullptr;
   spin_budget spin_;
 };
 

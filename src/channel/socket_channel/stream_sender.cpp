@@ -242,6 +242,7 @@ bool stream_sender::has_unwritten() const noexcept {
 }
 
 bool stream_sender::fits(std::size_t length) noexcept {
+  no_memory_ = false;
   commit_chunk();
   if (chunk_.frame != nullptr)
     return true;  // a frame is open, with room of its own
@@ -251,6 +252,7 @@ bool stream_sender::fits(std::size_t length) noexcept {
   const status claimed = queue_->claim(frame_size(length), place);
   if (claimed)
     queue_->abort();
+  no_memory_ = claimed == errc::out_of_memory;
   return claimed || claimed == errc::invalid_argument;  // an open slot stays as it is
 }
 
@@ -270,17 +272,21 @@ status stream_sender::wait_writable(std::chrono::nanoseconds timeout, std::size_
   }
   const std::size_t wanted =
       length != 0 ? length : (refused_length_ == no_length ? 0 : refused_length_);
-  for (bool first = true; !fits(wanted); first = false) {
+  status waited;
+  for (bool first = true; waited && !fits(wanted); first = false) {
     if (first) {
       write_now();
+    } else if (deadline.over()) {
+      waited = errc::timed_out;
+      break;
     } else {
-      if (deadline.over())
-        return errc::timed_out;
       look(deadline.left_ns(longest_sleep()));
     }
-    if (auto s = usable(); !s)
-      return s;
+    waited = usable();
   }
+  no_memory_ = false;
+  if (!waited)
+    return waited;
   refused_length_ = no_length;
   call_on_writable();
   return {};
@@ -363,6 +369,7 @@ bool stream_sender::prepare_sleep() {
     return false;
   if (through_stream_)
     write_now();
+  no_memory_ = false;
   if (!usable() || (refused_length_ != no_length && fits(refused_length_) &&
                     queue_->size() <= queue_->byte_limit() / 2))
     return false;
@@ -380,7 +387,7 @@ void stream_sender::finish_sleep() {
 std::chrono::nanoseconds stream_sender::longest_sleep() const noexcept {
   constexpr std::chrono::nanoseconds for_ever{-1};
   const auto of_lane = through_stream_ ? for_ever : lane_->longest_sleep();
-  if (!forked_ && phase_ == phase::linked && link_->starved())
+  if (!forked_ && phase_ == phase::linked && (no_memory_ || link_->starved()))
     return of_lane == for_ever ? stream_link::starved_pause
                                : std::min(of_lane, stream_link::starved_pause);
   if (forked_ || phase_ == phase::ended || (phase_ == phase::linked && !limits_handshake()))

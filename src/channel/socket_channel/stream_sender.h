@@ -167,6 +167,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   bool offer_awaited_ = false;  // of a lane, agreed on in the opening
   bool switch_said_ = false;
   bool asks_again_ = false;  // a listener's backlog is full: the next dial is of the same attempt
+  bool no_memory_ = false;   // for what is waited for: nothing tells when there is some again
   bool forked_ = false;
 
   static constexpr std::size_t no_length = static_cast<std::size_t>(-1);

@@ -132,7 +132,10 @@ bool stream_sender::empty_lane() noexcept {
   // the latest claim lies in the first lane that was left since, because the later ones have had no claim.
   if (left_memory_ == nullptr) {
     left_memory_ = lane_->memory();
-    left_memory_->detach();
+    if (!left_memory_->detach()) {
+      left_memory_.reset();
+      return false;  // the lane stays taken until there is memory for that
+    }
   }
   std::exchange(lane_, nullptr)->release();
   return true;

@@ -1,9 +1,11 @@
 #include "channel/stream/dns_lookup.h"
 
 #include <netdb.h>
+#include <sys/epoll.h>
 #include <uv.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -23,6 +25,17 @@ struct dns_lookup::request final : fork_guard {
   bool done = false;
   bool forked = false;
   request* next_orphan = nullptr;
+
+  // False: the kernel has no memory or no watch left for it. libuv ends the process when it can't add to its
+  // epoll instance; what is there already it changes, for which the kernel needs neither.
+  [[nodiscard]] bool watch() const noexcept {
+    for (const int one : {loop.async_io_watcher.fd, loop.signal_io_watcher.fd}) {
+      epoll_event interest{.events = EPOLLIN, .data = {.fd = one}};
+      if (one >= 0 && kernel().epoll_ctl(loop.backend_fd, EPOLL_CTL_ADD, one, &interest) != 0)
+        return false;
+    }
+    return true;
+  }
 
   // Runs ready callbacks. True: libuv has finished.
   bool run() noexcept { return uv_run(&loop, UV_RUN_NOWAIT) == 0; }
@@ -60,6 +73,11 @@ result<std::unique_ptr<dns_lookup>> dns_lookup::start(const std::string& host, s
   made->text = "dns://" + host;
   if (const int code = uv_loop_init(&made->loop); code != 0) {
     return error_at(errc::system_error, made->text, "can't make a loop for the lookup", -code);
+  }
+  if (!made->watch()) {
+    const int failed = errno;
+    uv_loop_close(&made->loop);
+    return error_at(errc::system_error, made->text, "can't watch for the lookup's answer", failed);
   }
   made->asked.data = made.get();
   addrinfo hints{};

@@ -15,7 +15,7 @@ namespace atbus::detail {
 
 class dns_lookup {
  public:
-  // Starts the lookup. Errors: system_error (no descriptors, or libuv's reason).
+  // Starts the lookup. Errors: system_error (no descriptors, no memory or watch of epoll, or libuv's reason).
   [[nodiscard]] static result<std::unique_ptr<dns_lookup>> start(const std::string& host,
                                                                  std::uint16_t port);
   dns_lookup(const dns_lookup&) = delete;

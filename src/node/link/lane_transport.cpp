@@ -183,6 +183,8 @@ std::size_t lane_transport::poll(const poll_limits& limits) {
     lane_transport& of;
     ~frame() { of.polling_ = false; }
   } const guard{*this};
+  if (rings_owed_ != 0)
+    ring_again();
   if (!watched_.empty())
     tend_watched();
   if (!waiting_.empty())
@@ -281,6 +283,20 @@ void lane_transport::look_for_ends(inbox& at) {
 void lane_transport::flush() noexcept {
   while (!unpublished_.empty())
     unpublished_.back()->flush();
+  if (rings_owed_ != 0)
+    ring_again();
+}
+
+// Nothing else wakes a peer that sleeps: its messages would lie in its lane until the next one.
+void lane_transport::ring_again() noexcept {
+  for (const auto& of : links_) {
+    if (of->out_)
+      (void)of->out_->flush();
+  }
+  for (exchange& with : exchanges_) {
+    if (with.out)
+      (void)with.out->flush();
+  }
 }
 
 // --- sleeping
@@ -326,6 +342,8 @@ std::chrono::nanoseconds lane_transport::longest_sleep() const noexcept {
     at_most(of->out_->longest_sleep());
   if (room_unwatched_)
     at_most(look_for_room);
+  if (rings_owed_ != 0)
+    at_most(short_sleep);
   if (!watched_.empty()) {
     const auto time = now();
     for (const lane_link* const of : watched_)

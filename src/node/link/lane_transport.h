@@ -136,6 +136,7 @@ class lane_transport final : public transport, public lane_exchange {
   void due(lane_link& of) noexcept;
   void tell_due();
   void tell_problems();
+  void ring_again() noexcept;
   void tell_writable();
   void tend_watched();
 
@@ -152,6 +153,7 @@ class lane_transport final : public transport, public lane_exchange {
   std::vector<lane_link*> due_;          // to be told that they have ended, or left
   std::vector<error> problems_;
   std::vector<exchange> exchanges_;
+  std::size_t rings_owed_ = 0;     // senders that owe one, because the kernel had no memory for it
   error no_handed_;                // why there is no inbox for connections, once that is known
   std::vector<errc> sockets_why_;  // why connections were left without lanes, as far as told
   std::size_t turn_ = 0;           // the inbox that is first in the next poll

@@ -77,6 +77,7 @@ error lane_transport::try_take_lane(std::uint64_t connection, ends theirs) {
   if (!made)
     return made.error();
   sender out = lane_handles::to_sender(*made);
+  (*made)->count_owed_ring_in(rings_owed_);
   if (const status s = (*made)->start(); !s)
     return {s.code(), "can't announce itself in the other end's lane"};
   exchange_for(connection).out = std::move(out);

@@ -392,6 +392,59 @@ TEST_P(ChannelOutOfMemory, ASenderIsToldOfRoom) {
       });
 }
 
+// Nothing tells that there is memory again.
+TEST_P(ChannelOutOfMemory, ASenderThatWaitsGoesOnWhenThereIsSomeAgain) {
+  const std::string kind = GetParam();
+  if (kind == "unix_lanes")
+    GTEST_SKIP() << "a lane needs none";
+  auto in = *receiver::open(own_address(kind));
+  auto out = *sender::open(in.address(), {.buffer = send_buffer_kind::growing, .linger = 0ns});
+  for (int i = 0; i != 20; ++i) {  // until it is open; its queue has no memory yet
+    in.poll([](bytes_view) {});
+    (void)out.flush(1ms);
+  }
+  const auto begin = now();
+  {
+    const test::allocation_failure none{0, 4};
+    ASSERT_EQ(out.send(as_bytes("x")), errc::out_of_memory);
+    EXPECT_TRUE(out.wait_writable(10s, 1));
+    EXPECT_TRUE(test::allocation_failure::happened());
+  }
+  EXPECT_LT(now() - begin, 10s);
+  EXPECT_TRUE(out.send(as_bytes("x")));
+  EXPECT_LT(out.longest_sleep(), 0ns);
+}
+
+TEST_P(ChannelOutOfMemory, ASenderOnALoopLooksForSome) {
+  const std::string kind = GetParam();
+  if (kind == "unix_lanes")
+    GTEST_SKIP() << "a lane needs none";
+  constexpr std::uint64_t limit = 1 << 20;  // more than what the queue keeps
+  auto in = *receiver::open(own_address(kind), {.message_limit = limit});
+  auto out = *sender::open(
+      in.address(), {.message_limit = limit, .buffer = send_buffer_kind::growing, .linger = 0ns});
+  while (out.send(as_bytes(std::string(limit / 2, 'y')))) {
+  }
+  for (const auto end = now() + 10s; !out.flush() && now() < end;)
+    in.poll([](bytes_view) {});
+  bool sleeps = false;
+  bool failed = false;
+  auto longest = -1ns;
+  {
+    const test::allocation_failure none;
+    sleeps = out.prepare_sleep();
+    failed = test::allocation_failure::happened();
+    longest = out.longest_sleep();
+  }
+  EXPECT_TRUE(sleeps);
+  EXPECT_TRUE(failed);
+  EXPECT_GE(longest, 0ns);
+  out.finish_sleep();
+  EXPECT_FALSE(out.prepare_sleep());
+  EXPECT_LT(out.longest_sleep(), 0ns);
+  EXPECT_TRUE(out.poll_writable());
+}
+
 TEST_P(ChannelOutOfMemory, AReceiverOpensAfterOneThatCouldNot) {
   const std::string kind = GetParam();
   struct named {
@@ -434,6 +487,84 @@ TEST_P(ChannelWithoutMemory, ALaneIsFreeAfterASenderThatCouldNotOpen) {
         }
         EXPECT_TRUE(out) << out.error().text();
         (void)of.in->remove();
+      });
+}
+
+TEST_P(ChannelWithoutMemory, OpeningThrowsNothing) {
+  for (const std::string kind : {"shm", "mem", "unix_lanes", "ipv6"}) {
+    struct channel {
+      std::string address;
+      std::optional<receiver> in;
+      bool threw = false;
+    };
+    with_less_memory(
+        [&] {
+          auto made = std::make_unique<channel>();
+          made->address = kind == "shm"   ? own_segment()
+                          : kind == "mem" ? "mem://out-of-memory-of-a-channel"
+                                          : own_address(kind);
+          return made;
+        },
+        [](channel& of) {
+          of.threw = true;
+          auto in = receiver::open(of.address);
+          of.threw = false;
+          if (!in)
+            return;
+          of.in = std::move(*in);
+          const std::string at = of.in->address();
+          of.threw = true;
+          (void)sender::open(at);
+          of.threw = false;
+        },
+        [&](channel& of) {
+          EXPECT_FALSE(of.threw) << kind;
+          if (!of.in)
+            of.in = *receiver::open(of.address);
+          (void)of.in->remove();
+        });
+  }
+}
+
+// As a whole or not at all: a retired segment whose receiver goes on has senders that nobody ends.
+TEST_P(ChannelWithoutMemory, AReceiverIsRemovedOrClosed) {
+  struct channel {
+    std::optional<receiver> in;
+    std::optional<sender> out;
+    std::string address;
+    errc said = errc::ok;
+    bool threw = false;
+  };
+  with_less_memory(
+      [] {
+        auto made = std::make_unique<channel>();
+        made->in = *receiver::open(own_segment());
+        made->address = made->in->address();
+        made->out = *sender::open(made->address);
+        EXPECT_TRUE(made->out->send(as_bytes("x")));
+        return made;
+      },
+      [](channel& of) {
+        try {
+          of.said = of.in->remove().code();
+        } catch (const std::bad_alloc&) {
+          of.threw = true;
+        }
+      },
+      [](channel& of) {
+        EXPECT_FALSE(of.threw);
+        EXPECT_FALSE(of.in->is_open());
+        if (of.said == errc::ok) {
+          EXPECT_EQ(of.out->look(), errc::retired);
+          return;
+        }
+        EXPECT_EQ(of.said, errc::out_of_memory);
+        std::string got;
+        auto next = receiver::open(of.address);
+        ASSERT_TRUE(next) << next.error().text();
+        next->poll([&](bytes_view message) { got = as_text(message); });
+        EXPECT_EQ(got, "x");
+        EXPECT_TRUE(next->remove());
       });
 }
 

@@ -68,6 +68,24 @@ struct full_directory final : directory {
   error poll() override { return {}; }
 };
 
+TEST_F(NodeOutOfMemory, IsSurvivedByTheEndOfANodeThatListens) {
+  for (const std::string& at : {std::string{"shm://"}, where()}) {
+    bool failed = true;
+    for (std::uint64_t good = 0; failed; ++good) {
+      ASSERT_LT(good, 1000U);
+      auto ending = std::make_unique<node>(2);
+      ending->on_log([](std::string_view) {});
+      ASSERT_TRUE(ending->listen(at));
+      ending->poll();
+      {
+        const test::allocation_failure none{good};
+        ending.reset();
+        failed = test::allocation_failure::happened();
+      }
+    }
+  }
+}
+
 TEST_F(NodeOutOfMemory, IsSaidOfACommandThatIsNotSent) {
   bool failed = true;
   for (std::uint64_t good = 0; failed; ++good) {

@@ -205,9 +205,10 @@ TEST_P(Connection, StopsReadingWhilePausedAndWakesNobody) {
   EXPECT_TRUE(a.set->prepare_sleep());
   pollfd asked{.fd = a.set->descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&asked, 1, 0), 0);
-  // Nor does the other end's end, which would be readable for ever.
+  // The other end's end, which is readable for ever, is seen once.
   EXPECT_TRUE(out.abort());
   EXPECT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  a.set->finish_sleep();
   a.set->poll();
   EXPECT_TRUE(a.set->prepare_sleep());
   EXPECT_EQ(::poll(&asked, 1, 0), 0);
@@ -216,6 +217,49 @@ TEST_P(Connection, StopsReadingWhilePausedAndWakesNobody) {
   ASSERT_TRUE(until([&] { return a.closes == 1; }));
   EXPECT_TRUE(a.messages == numbered_range(0, a.messages.size()));
   EXPECT_LE(a.messages.size(), count);
+}
+
+TEST_P(Connection, OpensAndEndsWhilePollsHandOutNothing) {
+  const auto turn_until = [&](const std::function<bool()>& done) {
+    for (const auto end = now() + 30s; !done() && now() < end;) {
+      for (recorded_set* const one : {&a, &b}) {
+        EXPECT_EQ(one->set->poll({.messages = 0}), 0U);
+        (void)one->set->wait(1ms);
+      }
+    }
+    return done();
+  };
+  where = a.listen(any_address());
+  out = b.connect(where);
+  ASSERT_TRUE(turn_until([&] { return a.opens == 1 && b.opens == 1; }));
+  EXPECT_TRUE(out.send(as_bytes("for later")));
+  EXPECT_TRUE(out.flush());
+  for (int turns = 0; turns != 5; ++turns)
+    (void)turn_until([&, once = 0]() mutable { return once++ != 0; });
+  EXPECT_TRUE(a.messages.empty());
+  ASSERT_TRUE(until([&] { return a.messages.size() == 1; }));
+  EXPECT_TRUE(out.close());
+  EXPECT_TRUE(turn_until([&] { return a.closes == 1 && b.closes == 1; }));
+}
+
+// The watches of the user are used up, possibly by another process.
+TEST_P(Connection, GoesOnAfterAPauseThoughNoSocketCanBeWatchedAnew) {
+  join();
+  EXPECT_TRUE(in.pause());
+  EXPECT_TRUE(out.send(as_bytes("while it was paused")));
+  EXPECT_TRUE(out.flush());
+  EXPECT_TRUE(turn_until({&a, &b}, [&] { return a.set->prepare_sleep(); }));
+  detail::kernel().epoll_ctl = [](int epoll, int operation, int fd, epoll_event* event) {
+    if (operation != EPOLL_CTL_ADD)
+      return ::epoll_ctl(epoll, operation, fd, event);
+    errno = ENOSPC;
+    return -1;
+  };
+  EXPECT_TRUE(in.resume());
+  EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
+  EXPECT_TRUE(out.send(as_bytes("later")));
+  EXPECT_TRUE(until([&] { return a.messages.size() == 2; }));
+  EXPECT_EQ(a.closes + b.closes, 0);
 }
 
 TEST_P(Connection, PausesInTheMiddleOfWhatWasRead) {

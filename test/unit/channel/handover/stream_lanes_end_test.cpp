@@ -363,6 +363,50 @@ TEST_F(StreamLanes, SlotInALaneStaysThereWhenItsReceiverIsGone) {
   EXPECT_EQ(got, (std::vector<std::string>{"probe", "after"}));
 }
 
+// It would be written where another sender may write soon.
+TEST_F(StreamLanes, ASlotKeepsItsLaneUntilThereIsMemoryOfItsOwn) {
+  auto inbox = open_receiver();
+  auto out = open_sender({.reconnect_min = 1ms, .reconnect_max = 2ms});
+  move_on(inbox, out);
+  ASSERT_TRUE(uses_lane(out));
+  (void)drain(inbox);
+  auto slot = out.claim(1000);
+  ASSERT_TRUE(slot);
+  static int refused = 0;
+  refused = 0;
+  const auto usual = detail::kernel().mmap;
+  detail::kernel().mmap = [](void* at, std::size_t size, int protection, int flags, int fd,
+                             off_t offset) {
+    if ((flags & MAP_FIXED) == 0)
+      return ::mmap(at, size, protection, flags, fd, offset);
+    ++refused;
+    errno = ENOMEM;
+    return MAP_FAILED;
+  };
+  inbox.close();
+  inbox = open_receiver();
+  const auto deadline = now() + 30s;
+  while (refused < 3 && now() < deadline)
+    (void)out.flush(1ms);
+  EXPECT_GE(refused, 3);
+  EXPECT_EQ(out.stats().reconnects, 0U);
+  detail::kernel().mmap = usual;
+  while (out.stats().reconnects == 0 && now() < deadline) {
+    (void)out.flush(1ms);
+    (void)drain(inbox);
+  }
+  EXPECT_EQ(out.stats().reconnects, 1U);
+  std::memset(slot.bytes().data(), 's', slot.bytes().size());
+  slot.commit();
+  EXPECT_TRUE(out.send(as_bytes("after")));
+  std::vector<std::string> got;
+  while (got.empty() && now() < deadline) {
+    (void)out.flush(1ms);
+    got = drain(inbox);
+  }
+  EXPECT_EQ(got, std::vector<std::string>{"after"});
+}
+
 // Its sender moves on to further lanes while it only waits for room, and loses these too.
 TEST_F(StreamLanes, ASlotStaysValidWhenTheSecondLaneIsLost) {
   auto inbox = open_receiver();

@@ -2,6 +2,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "system/kernel.h"
@@ -80,6 +83,61 @@ TEST_F(BellRhythm, LongPollsReadTheBellsSoonAfterQuickOnes) {
   for (const int before = looks(); looks() == before && frames != 100; ++frames)
     poll_once_a_frame();
   EXPECT_LE(frames, 64);
+}
+
+// What waits at its bells stays there: who spins asks many times.
+TEST_F(BellRhythm, AKernelThatRefusesIsAskedAgainAfterARest) {
+  static std::atomic<int> asked{0};
+  static std::atomic<int> answer{0};
+  const detail::kernel_calls usual = detail::kernel();
+  const auto sleeps = [&](const char* what) {
+    for (const auto end = now() + 30s; inbox->wait(0ns) && now() < end;)
+      (void)poll();
+    asked = 0;
+    EXPECT_EQ(inbox->wait(300ms), errc::timed_out) << what;
+    EXPECT_LT(asked, 50) << what;
+    EXPECT_NE(asked, 0) << what;
+  };
+  for (const int code : {ENOMEM, ENOBUFS, EPERM}) {
+    answer = code;
+    detail::kernel().accept = [](int, int) {
+      ++asked;
+      errno = answer;
+      return -1;
+    };
+    auto out = open_sender();
+    sleeps(strerrorname_np(code));
+    detail::kernel().accept = usual.accept;
+    // Then it is accepted, and rings.
+    EXPECT_EQ(inbox->wait(300ms), errc::timed_out);
+    ASSERT_TRUE(inbox->prepare_sleep());
+    ASSERT_TRUE(out.send(as_bytes("heard")));
+    inbox->finish_sleep();
+    EXPECT_EQ(poll(), 1U);
+
+    detail::kernel().recv = [](int, void*, std::size_t, int) {
+      ++asked;
+      errno = answer;
+      return ssize_t{-1};
+    };
+    if (code != EPERM) {
+      ASSERT_TRUE(inbox->prepare_sleep());
+      ASSERT_TRUE(out.send(as_bytes("its ring is not read")));
+      inbox->finish_sleep();
+      EXPECT_EQ(poll(), 1U);
+      sleeps("recv");
+    }
+    detail::kernel().recv = usual.recv;
+    EXPECT_EQ(inbox->wait(300ms), errc::timed_out);
+    // The end of a sender is seen.
+    const auto changes = inbox->session_changes();
+    out.close();
+    for (const auto end = now() + 30s; inbox->session_changes() == changes && now() < end;) {
+      (void)inbox->wait(10ms);
+      (void)poll();
+    }
+    EXPECT_NE(inbox->session_changes(), changes);
+  }
 }
 
 }  // namespace

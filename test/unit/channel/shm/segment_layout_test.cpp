@@ -55,6 +55,14 @@ TEST(SegmentLocks, HaveAByteForEachOwner) {
     EXPECT_TRUE(bytes.insert(lane_lock_byte(lane)).second) << lane;
 }
 
+TEST(Alerts, CountWithoutReachingTheGeneration) {
+  constexpr std::uint64_t generation = std::uint64_t{5} << 36;
+  EXPECT_EQ(next_alert(generation), generation | alert_step);
+  EXPECT_EQ(next_alert(generation | alert_step | alert_parked | alert_quarantined),
+            generation | 2 * alert_step);
+  EXPECT_EQ(next_alert(generation | alert_count | alert_parked), generation);
+}
+
 TEST(SharedWords, GiveBackTheRecordThatWasStored) {
   std::array<shared_word, 8> words{};
   receiver_note note{.pid = 42, .reserved = 0, .opened_at = 0x0102030405060708, .program = {}};

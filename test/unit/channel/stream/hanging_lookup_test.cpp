@@ -2,7 +2,12 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -11,6 +16,7 @@
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "child_process.h"
+#include "sanitizer.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
 #include "test.h"
@@ -78,6 +84,8 @@ class silent_name_server {
 
 // A name with two addresses: 127.0.0.1, then 127.0.0.2.
 constexpr std::string_view two_addresses = "two-addresses.test";
+// A name that no server knows.
+constexpr std::string_view no_address = "no-address.test";
 
 bool is_readable(int descriptor, std::chrono::milliseconds longest) {
   pollfd interest{.fd = descriptor, .events = POLLIN, .revents = 0};
@@ -170,6 +178,55 @@ TEST(HangingLookup, OfAConnectionAnswersLateWithoutAnEvent) {
   EXPECT_FALSE(is_readable(set->descriptor(), 100ms)) << "the late answer wakes it for ever";
 }
 
+#if !defined(ATBUS_TEST_SANITIZER)  // which has an epoll_ctl of its own
+// How many more descriptors epoll takes, libuv's too; negative: any number.
+std::atomic<int> watches_left{-1};
+
+// fs.epoll.max_user_watches counts those of all processes of the user.
+TEST(Lookup, FailsWhereEpollWatchesNothingMore) {
+  for (int watches = 0; watches != 5; ++watches) {
+    auto why = errc::ok;
+    connection_handlers handlers;
+    handlers.on_close = [&](connection, const error& said) { why = said.code(); };
+    auto set = connection_set::open(handlers);
+    ASSERT_TRUE(set) << set.error().text();
+    watches_left = watches;
+    auto made = set->connect("dns://" + std::string{no_address} + ":9");
+    EXPECT_TRUE(made);
+    for (const auto end = now() + 30s; why == errc::ok && now() < end;) {
+      (void)set->wait(10ms);
+      (void)set->poll();
+    }
+    watches_left = -1;
+    // Two that libuv watches, and libuv's own.
+    EXPECT_EQ(why, watches < 3 ? errc::system_error : errc::not_found) << watches;
+  }
+}
+
+#endif
+
+// Its answer comes between two waits: the second one must not sleep over what it brings.
+TEST(HangingLookup, ThatFailsBeforeAWaitEndsTheWait) {
+  bool closed = false;
+  silent_name_server silent;
+  connection_handlers handlers;
+  handlers.on_close = [&](connection, const error& why) {
+    EXPECT_EQ(why, errc::not_found);
+    closed = true;
+  };
+  auto set = connection_set::open(handlers, {.spin = 0ns});
+  ASSERT_TRUE(set) << set.error().text();
+  auto made = set->connect("dns://" + std::string{no_address} + ":9");
+  ASSERT_TRUE(made) << made.error().text();
+  silent.answer();
+  ASSERT_TRUE(is_readable(set->descriptor(), 30s));
+  const auto begin = now();
+  EXPECT_TRUE(set->wait(10s));
+  EXPECT_LT(now() - begin, 10s);
+  (void)set->poll();
+  EXPECT_TRUE(closed);
+}
+
 // The host may have an address over which nothing comes back.
 TEST(TwoAddresses, AreBothDialledByAConnectionWithinTheConnectTimeout) {
   const full_listener nobody{"ipv4://127.0.0.1:0"};
@@ -225,12 +282,34 @@ TEST(TwoAddresses, TheFirstCountsThoughItsAnswerIsSeenLate) {
 }  // namespace
 }  // namespace atbus
 
-// In front of the C library's, for libuv.
+// These in front of the C library's, for libuv.
+#if !defined(ATBUS_TEST_SANITIZER)
+extern "C" [[gnu::visibility("default")]] int epoll_ctl(int epoll, int operation, int fd,
+                                                        epoll_event* event) noexcept {
+  const auto call = [=](int what) {
+    return static_cast<int>(syscall(SYS_epoll_ctl, epoll, what, fd, event));
+  };
+  // As the kernel does, what is there already comes first.
+  const int done = call(operation);
+  std::atomic<int>& left = atbus::watches_left;
+  if (operation != EPOLL_CTL_ADD || left < 0 || done != 0)
+    return done;
+  if (left-- > 0)
+    return 0;
+  left = 0;
+  (void)call(EPOLL_CTL_DEL);
+  errno = ENOSPC;
+  return -1;
+}
+#endif
+
 extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, const char* service,
                                                           const addrinfo* hints, addrinfo** found) {
   using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto real = reinterpret_cast<function>(dlsym(RTLD_NEXT, "getaddrinfo"));
   return atbus::silent_name_server::look_up([&] {
+    if (host != nullptr && host == atbus::no_address)
+      return EAI_NONAME;
     if (host == nullptr || host != atbus::two_addresses)
       return real(host, service, hints, found);
     const int code = real("127.0.0.1", service, hints, found);

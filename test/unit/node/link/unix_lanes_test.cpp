@@ -125,6 +125,51 @@ TEST_F(UnixLanes, LeaveALinkToItsSocketWhenTheyRunOut) {
   both_are(link_kind::lanes);
 }
 
+// The path of most messages goes past the link, and nothing but the ring wakes a peer that sleeps.
+TEST_F(UnixLanes, RingAgainWhereTheKernelHadNoMemoryForARing) {
+  start();
+  dial();
+  both_are(link_kind::lanes);
+  const auto deadline = now() + 30s;
+  while (!b->way->prepare_sleep()) {
+    ASSERT_LT(now(), deadline);
+    b->poll();
+  }
+  static std::atomic<int> to_fail{0};
+  to_fail = 2;  // the ring, and the first attempt to make up for it
+  kernel().send = [](int fd, const void* at, std::size_t size, int flags) {
+    if (to_fail == 0)
+      return ::send(fd, at, size, flags);
+    --to_fail;
+    errno = ENOBUFS;
+    return ssize_t{-1};
+  };
+  ASSERT_TRUE(send(*in, "down"));
+  ASSERT_EQ(to_fail, 1);
+  pollfd watched{b->way->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&watched, 1, 0), 0);
+  while (!a->way->prepare_sleep()) {
+    ASSERT_LT(now(), deadline);
+    a->poll();
+  }
+  if (to_fail == 0 && ::poll(&watched, 1, 0) == 0) {
+    EXPECT_GE(a->way->longest_sleep(), 0ns) << "nothing would wake it";
+    EXPECT_LE(a->way->longest_sleep(), 20ms);
+  }
+  a->way->finish_sleep();
+  a->poll();
+  EXPECT_EQ(::poll(&watched, 1, 0), 1) << "its message waits for the next one";
+  while (!a->way->prepare_sleep()) {
+    ASSERT_LT(now(), deadline);
+    a->poll();
+  }
+  EXPECT_LT(a->way->longest_sleep(), 0ns);
+  a->way->finish_sleep();
+  b->way->finish_sleep();
+  ASSERT_TRUE(until([&] { return b->messages.size() == 2; }));
+  EXPECT_EQ(b->messages.back(), "down");
+}
+
 // What the kernel may refuse, at one end or at both.
 struct refusal {
   const char* name;
