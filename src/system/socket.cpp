@@ -321,6 +321,11 @@ file listening_socket::accept(std::string& said) noexcept {
     std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
     return file{fd};
   }
+  // The kernel has closed a socket that it had no descriptor for: the carrier's other end shows that.
+  if ((packet.msg_flags & MSG_CTRUNC) != 0) {
+    errno = EMFILE;
+    return {};
+  }
   try {
     said.assign(text.data(), static_cast<std::size_t>(got));
   } catch (const std::bad_alloc&) {

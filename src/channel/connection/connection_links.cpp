@@ -388,8 +388,13 @@ void connection_core::link_ended(connection_entry& c) noexcept {
   }
   error why = c.link->why();
   if (c.dial != nullptr) {
-    if (error told = c.dial->carrier_says(); !told)
-      why = why.with_text(told.text());
+    if (const error told = c.dial->carrier_says(); !told) {
+      try {
+        why = why.with_text(told.text());
+      } catch (const std::bad_alloc&) {
+        // the cause without the carrier's words
+      }
+    }
   }
   lost(c, error_at(c.peer, why));
 }

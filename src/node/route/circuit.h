@@ -86,7 +86,7 @@ class circuit final : public link {
   [[nodiscard]] link_kind kind() const noexcept override { return link_kind::relayed; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
   [[nodiscard]] link_origin origin() const override {
-    return {.where = link_origin::place::relayed};
+    return {.where = link_origin::place::relayed, .node = peer_};
   }
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override;

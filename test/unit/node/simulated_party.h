@@ -33,6 +33,7 @@ class party {
     std::string text;
     errc outcome;
     errc reason;
+    bus_id destination;
   };
 
   party(simulated_network& net, std::uint64_t id, const node_options& options = plain())
@@ -48,7 +49,8 @@ class party {
     };
     on.on_undelivered = [this](const undelivered& what) {
       const foreign_code here;
-      reports.push_back({std::string{as_text(what.bytes())}, what.outcome(), what.reason()});
+      reports.push_back(
+          {std::string{as_text(what.bytes())}, what.outcome(), what.reason(), what.destination()});
     };
     on.on_endpoint = [this](const endpoint&, endpoint_event event) {
       const foreign_code here;
