@@ -91,7 +91,7 @@ void node_core::close() noexcept {
   node_.closed = true;
   *open_ = false;
   directory_.close();
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   taps_.close();
   circuits_.close();
   node_.on.channels.close();
@@ -205,7 +205,7 @@ error node_core::set_tokens(const std::vector<std::string>& secrets) {
     return errc::closed;
   if (!node_.fault)
     return node_.fault;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   return keys_.set_tokens(secrets);
 }
 
@@ -214,7 +214,7 @@ error node_core::disconnect(bus_id id) {
     return errc::closed;
   if (!node_.fault)
     return node_.fault;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   peer* const to = peers_.find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
@@ -295,7 +295,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   events_.rethrow();
   if (node_.closed)
     return node_.progress.told;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   output_.forget_path();  // a program that sends one message a poll has no use for the direct path
   choice_.move_settled();
   if (acknowledgements_.next() != timer_queue::never)
@@ -360,7 +360,7 @@ bool node_core::settled() const noexcept {
 }
 
 void node_core::leave() {
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   directory_.withdraw();
   node_.leaving = true;
   std::vector<bus_id> all;

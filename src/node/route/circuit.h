@@ -69,7 +69,8 @@ class circuit final : public link {
     return queue_.size() <= data_limit_ / 2 ? data_limit_ / 4 : 0;
   }
   [[nodiscard]] std::size_t queued() const noexcept override { return queue_.size(); }
-  void commit(std::size_t length) noexcept override;
+  bool commit(std::size_t length) noexcept override;
+  [[nodiscard]] bool has_claim() const noexcept override { return chunk_.frame != nullptr; }
   void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override;
   [[nodiscard]] bool keeps() const noexcept override { return true; }
