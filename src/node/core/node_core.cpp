@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "atbus/address.hpp"
+#include "core/first_exception.h"
 
 namespace atbus::detail {
 namespace {
@@ -123,8 +124,10 @@ result<std::string> node_core::listen(std::string_view text) {
   result<std::string> made = node_.on.channels.listen(*where);
   if (!made)
     return made;
-  registration_.add_address(*made);
-  directory_.announce(registration_.addresses());
+  first_exception thrown;  // for want of memory: it listens there all the same
+  thrown.keep([&] { registration_.add_address(*made); });
+  thrown.keep([&] { directory_.announce(registration_.addresses()); });
+  thrown.rethrow();
   return made;
 }
 
