@@ -240,11 +240,8 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   if (!node_.fault)
     return node_.fault;
   const peer* const known = directory_.find_or_look_up(id);
-  if (error bad = ready_.add(id, timeout, std::move(call)); !bad)
-    return bad;
-  if (known != nullptr && view(*known).connected())
-    ready_.tell(id, {});
-  return {};
+  const bool is_connected = known != nullptr && view(*known).connected();
+  return ready_.add(id, timeout, std::move(call), is_connected);
 }
 
 std::size_t node_core::poll(const poll_limits& limits) {
