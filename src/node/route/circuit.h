@@ -13,10 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "atbus/clock.hpp"
@@ -292,7 +292,8 @@ class circuits {
   random_source& random_;
   const poll_progress& progress_;
   chunk_cache chunks_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
+  // A tree: peers choose the numbers, and could put all of them into one bucket of a hash table.
+  std::map<std::uint64_t, std::unique_ptr<circuit>> all_;
   circuit* last_found_ = nullptr;
   // With room for all.
   std::vector<circuit*> due_;
