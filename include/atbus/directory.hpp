@@ -58,7 +58,7 @@ struct directory_record {
 
 class ATBUS_API directory {
  public:
-  /// Identifies a watch, from watch() to unwatch().
+  /// Identifies a watch, from watch() to unwatch(). 0 is no watch: unwatch() never gets it.
   using watch_id = std::uint64_t;
 
   directory(const directory&) = delete;
@@ -79,7 +79,7 @@ class ATBUS_API directory {
   /// `changed` may call lookup(), find() and members(), and no other function of the directory.
   virtual watch_id watch(std::function<void(bus_id)> changed) = 0;
   /// The same for the members of a service: `changed` is called when one comes or goes, or changes
-  /// its record. By default it is never called.
+  /// its record. By default it is never called, and the watch is 0.
   virtual watch_id watch_members(std::string service, std::function<void()> changed);
   /// Ends a watch of either kind: its `changed` is not called any more.
   virtual void unwatch(watch_id which) = 0;

@@ -91,8 +91,10 @@ class node_state;
 }  // namespace detail
 
 /// Writable bytes of one message, in the channel itself where possible. Destroying the slot without
-/// a commit discards them; so do poll and any other function of the node that sends. A commit after
-/// that does nothing. A slot must not outlive its node.
+/// a commit discards them; so do poll and any other function of the node that sends, or that ends links.
+/// A slot that is claimed in a handler is to be committed there: what the node does behind the handler
+/// discards it. So does the end of the link, also if flush finds it. A commit after that does nothing, and the
+/// message is not accepted; is_open() tells. A slot must not outlive its node.
 class ATBUS_API node_slot {
  public:
   /// Takes the claim over; `other` is empty afterwards.
@@ -119,7 +121,7 @@ class ATBUS_API node_slot {
   /// Whether a commit would send them: nothing has discarded them.
   [[nodiscard]] bool is_open() const noexcept {
     if (direct_path_ != nullptr)
-      return direct_path_->claims == claim_;
+      return direct_path_->is_claimed(claim_);
     return core_ != nullptr && is_open(*core_, claim_);
   }
 

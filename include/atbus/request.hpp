@@ -184,8 +184,8 @@ class ATBUS_API gather_awaitable {
 };
 
 /// Writable bytes of one reply, in the channel itself where possible. Destroying the slot without a
-/// commit discards them; so do poll and any function of the node that sends. A commit after that
-/// does nothing. While there is a slot, its request must be neither moved nor destroyed.
+/// commit discards them; so do poll, any function of the node that sends, what the node does behind the
+/// handler that has claimed it, and the end of the link. A commit after that does nothing. While there is a slot, its request must be neither moved nor destroyed.
 class ATBUS_API response_slot {
  public:
   /// Takes the claim over; `other` is empty afterwards.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "atbus/bus_id.hpp"
+
 namespace atbus::detail {
 
 // An IPv6 address, or an IPv4 address a.b.c.d as ::ffff:a.b.c.d.
@@ -23,6 +25,7 @@ struct link_origin {
   place where = place::unknown;
   std::uint32_t user = 0;     // of `host`: its user id
   network_address address{};  // of `network`
+  bus_id node{};  // of `relayed`: in whose name it came, as the nodes on its way have checked
   // Of its verified certificate, such as "DNS:zone-1.example" or "URI:spiffe://example/zone"; empty without one.
   std::vector<std::string> names{};
 

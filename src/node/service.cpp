@@ -12,7 +12,7 @@ namespace atbus {
 struct service::state {
   state(node& of, std::string_view name_of_it);
   ~state() {
-    if (from != nullptr)
+    if (from != nullptr && watch != directory::watch_id{})
       from->unwatch(watch);
   }
   state(const state&) = delete;

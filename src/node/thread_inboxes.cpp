@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "atbus/bus_id.hpp"
 #include "channel/lane_handles.h"
 #include "node/core/node_core.h"
 #include "system/kernel.h"
@@ -38,27 +40,25 @@ result<sender> thread_inboxes::open(const node_instance& self, std::size_t messa
   return out;
 }
 
-void thread_inboxes::receive(inbox& from, node_core& to, bytes_view message) {
+taken thread_inboxes::receive(inbox& from, node_core& to, bytes_view message) {
   thread_message_head head;
   std::memcpy(&head, message.data(), sizeof head);
   const bytes_view payload = message.subspan(sizeof head);
   if (to.send_for_thread(bus_id{head.to}, head.type, payload))
-    return;
-  from.held = {bus_id{head.to}, head.type, {payload.begin(), payload.end()}};
+    return taken::yes;
+  from.waits = true;
   from.in.pause(0);
+  return taken::no;
 }
 
 void thread_inboxes::pass_on_all(node_core& to, std::size_t most) {
   for (const auto& from : inboxes_) {
-    if (from->held) {
-      if (!to.send_for_thread(from->held->to, from->held->type, from->held->bytes))
-        continue;
-      from->held.reset();
+    if (std::exchange(from->waits, false))
       from->in.resume(0);
-    }
     const std::size_t handled =
-        from->in.poll([&](bytes_view message) { receive(*from, to, message); }, {.messages = most});
-    from->empty = handled == 0 && !from->held;
+        from->in.poll([&](const received_message& what) { return receive(*from, to, what.bytes); },
+                      {.messages = most});
+    from->empty = handled == 0 && !from->waits;
   }
   std::erase_if(inboxes_, [](const auto& one) { return one->empty && one->in.session(0) == 0; });
 }
@@ -73,7 +73,7 @@ bool thread_inboxes::has_messages() noexcept {
 }
 
 bool thread_inboxes::prepare_sleep() {
-  // A held message needs no watch: the link that has room for it again wakes the node, which passes it
+  // A message that waits needs no watch: the link that has room for it again wakes the node, which passes it
   // on after that.
   for (const auto& one : inboxes_) {
     if (!one->in.prepare_sleep()) {

@@ -1,17 +1,15 @@
 // Messages that other threads send through a node: one lane in memory for each node_sender.
 //
 // The lanes synchronize; everything else here belongs to the node's thread. A message whose destination has
-// no room blocks only its own lane.
+// no room stays in its lane, and blocks only that one.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "atbus/bus_id.hpp"
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
 #include "core/node_instance.h"
@@ -54,22 +52,17 @@ class thread_inboxes {
   void close() noexcept { inboxes_.clear(); }
 
  private:
-  struct waiting_message {
-    bus_id to;
-    std::uint32_t type = 0;
-    std::vector<std::byte> bytes;
-  };
   struct inbox {
     explicit inbox(receiver opened) : in(std::move(opened)) {}
     ~inbox() { (void)in.remove(); }
 
     receiver in;
-    std::optional<waiting_message> held;  // there was no room for it: the lane is paused
-    bool empty = false;                   // when it was polled last
+    bool waits = false;  // there was no room for its next message: the lane is paused
+    bool empty = false;  // when it was polled last
   };
 
   void pass_on_all(node_core& to, std::size_t most);
-  static void receive(inbox& from, node_core& to, bytes_view message);
+  static taken receive(inbox& from, node_core& to, bytes_view message);
 
   std::vector<std::unique_ptr<inbox>> inboxes_;
   std::uint64_t opened_ = 0;

@@ -113,10 +113,10 @@ std::size_t simulated_link::share() const noexcept {
   return queued() <= queue_size_ / 2 ? queue_size_ / 4 : 0;
 }
 
-void simulated_link::commit(std::size_t length) noexcept {
+bool simulated_link::commit(std::size_t length) noexcept {
   const foreign_code here;
-  if (slot_.empty())
-    return;
+  if (!has_claim())
+    return false;
   simulated_way& way = out();
   slot_.resize(length);
   if (owner_.net_.watcher != nullptr)
@@ -128,6 +128,7 @@ void simulated_link::commit(std::size_t length) noexcept {
     owner_.flush_later(*this);
   else
     flush();
+  return true;
 }
 
 void simulated_link::flush() noexcept {

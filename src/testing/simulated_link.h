@@ -100,7 +100,8 @@ class simulated_link final : public link {
   [[nodiscard]] std::byte* claim(std::size_t length, message_purpose purpose,
                                  status& why) noexcept override;
   [[nodiscard]] std::size_t share() const noexcept override;
-  void commit(std::size_t length) noexcept override;
+  bool commit(std::size_t length) noexcept override;
+  [[nodiscard]] bool has_claim() const noexcept override { return !slot_.empty(); }
   void flush() noexcept override;
   [[nodiscard]] bool keeps() const noexcept override { return wire_->keeps(); }
   void release(std::uint64_t messages) noexcept override;

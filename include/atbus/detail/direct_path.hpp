@@ -85,12 +85,18 @@ struct direct_path {
     ++claims;
     return at + data_head_size;
   }
-  // Sends the first `length` of the `claimed` bytes.
+  // Whether that claim waits for its commit. A stream that ends lets go of it.
+  [[nodiscard]] bool is_claimed(std::uint64_t claim) const noexcept {
+    return claim == claims && (place.chunk == nullptr || place.chunk->frame != nullptr);
+  }
+  // Sends the first `length` of the `claimed` bytes, and counts what the link has taken.
   void commit(std::size_t claimed, std::size_t length) noexcept {
     if (place.chunk != nullptr) {
-      place.chunk->append(data_head_size + claimed, data_head_size + length);
+      if (!place.chunk->append(data_head_size + claimed, data_head_size + length)) [[unlikely]]
+        return;
     } else {
-      place.lane->append(data_head_size + claimed, data_head_size + length);
+      if (!place.lane->append(data_head_size + claimed, data_head_size + length)) [[unlikely]]
+        return;
       place.lane->publish();
     }
     ++messages;

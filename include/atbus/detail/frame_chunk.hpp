@@ -31,10 +31,11 @@ struct frame_chunk {
     frame = at;
     return begin_frame(at, frame_kind::data, length);
   }
-  // Appends a frame with the first `length` of the `claimed` bytes.
-  void append(std::size_t claimed, std::size_t length) noexcept {
+  // Appends a frame with the first `length` of the `claimed` bytes. False: the claim is gone, for example because
+  // the chunk it was claimed in has ended.
+  bool append(std::size_t claimed, std::size_t length) noexcept {
     if (frame == nullptr) [[unlikely]]
-      return;  // the chunk it was claimed in has ended
+      return false;
     const std::size_t size = length == claimed ? frame_size(length) : shorten_frame(at, length);
     // Directly after the user has written the bytes: they are in the cache, and the branch predictor has
     // just seen their number. A later pass over many frames costs half as much again
@@ -45,6 +46,7 @@ struct frame_chunk {
     frame = nullptr;
     ++frames;
     bytes += length;
+    return true;
   }
   // Payload bytes of the open claim.
   [[nodiscard]] std::size_t claimed() const noexcept {

@@ -70,16 +70,17 @@ class ATBUS_API sender_backend {
     return through_stream_ ? chunk_.frame != nullptr
                            : slot.place == writer_.position() && writer_.fits(record_size(claimed));
   }
-  // Sends the first `length` of the `claimed` bytes.
-  void append(std::size_t claimed, std::size_t length) noexcept {
+  // Sends the first `length` of the `claimed` bytes. False: the claim is gone.
+  bool append(std::size_t claimed, std::size_t length) noexcept {
     if (through_stream_)
       return chunk_.append(claimed, length);
     // If it does not fit, another verb has moved the writer since the claim and left no room.
     if (!writer_.fits(record_size(claimed))) [[unlikely]]
-      return;
+      return false;
     if (length != claimed) [[unlikely]]
       writer_.begin(record_kind::message, length);
     writer_.append(length);
+    return true;
   }
   void publish() noexcept {
     if (through_stream_)

@@ -107,7 +107,7 @@ class access_rules {
   std::vector<send_entry> sends;
 
   // `below`: the range of the node's children, if it may have any. Over other nodes the first of these has
-  // checked where it is.
+  // checked where it is, and the registration sees to it that it has the same id here.
   [[nodiscard]] access_line may_register(bus_id id, const std::optional<id_range>& below,
                                          const link_origin& from) const noexcept;
   // Of a message or a request.

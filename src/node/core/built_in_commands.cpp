@@ -127,6 +127,9 @@ void built_in_commands::ask_another(command& asked) {
   // Nothing but these: whoever asks would do it in this node's name.
   if (!whom || words.size() < 2 || !is_simple(words[1]))
     return fail(asked, "atbus.ask takes a bus id, and atbus.ping, atbus.report or atbus.route");
+  // It is asked for those directly: rules that allow no more than atbus.ask do not allow these here.
+  if (*whom == node_.self.id)
+    return fail(asked, "atbus.ask asks another node than " + whom->to_string());
   const std::vector<std::string> question{words.begin() + 1, words.end()};
   auto waiting = std::make_shared<command>(asked.detach());
   const status sent =

@@ -51,12 +51,17 @@ error directory_watch::tell() {
   // A node that leaves is not to be dialled; in a forked child, the node that is known is its parent's.
   if (node_.leaving || forks_so_far() != forks_before_)
     return {};
-  error bad = directory_->announce({.id = node_.self.id,
-                                    .addresses = addresses_,
-                                    .services = services_,
-                                    .labels = node_.options.labels(),
-                                    .place = place()});
-  announced_ = announced_ || bad != errc::not_supported;
+  // First what holds if there is no memory for the rest: it may be known there, and is told again.
+  const bool was_announced = std::exchange(announced_, true);
+  owes_announcement_ = true;
+  directory_record record{.id = node_.self.id,
+                          .services = services_,
+                          .labels = node_.options.labels(),
+                          .place = place()};
+  if (addresses_ != nullptr)
+    record.addresses = *addresses_;
+  error bad = directory_->announce(record);
+  announced_ = was_announced || bad != errc::not_supported;
   owes_announcement_ = !bad && bad != errc::not_supported;
   return bad;
 }
@@ -97,7 +102,7 @@ error directory_watch::withdraw(std::string_view service) {
 void directory_watch::announce(const std::vector<std::string>& addresses) {
   if (directory_ == nullptr)
     return;
-  addresses_ = addresses;
+  addresses_ = &addresses;
   if (const error bad = tell(); !bad && bad != errc::not_supported)
     events_.log("the directory was not told of " + addresses.back() + ": " + bad.text());
 }

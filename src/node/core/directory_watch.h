@@ -31,7 +31,7 @@ class directory_watch {
 
   // The directory of the options, if they name one.
   void open();
-  // Tells the directory where this node listens.
+  // Tells the directory where this node listens. The list outlives this.
   void announce(const std::vector<std::string>& addresses);
   // Withdraws the record. Idempotent.
   void withdraw() noexcept;
@@ -79,10 +79,11 @@ class directory_watch {
   std::string problem_;         // that was logged last
   bool looking_ = false;
   bool announced_ = false;
-  bool owes_announcement_ = false;  // it failed, and is repeated once the directory works
+  // It failed, or found no memory, and is repeated once the directory works.
+  bool owes_announcement_ = false;
   const std::uint64_t forks_before_ = forks_so_far();
   // What was announced last.
-  std::vector<std::string> addresses_;
+  const std::vector<std::string>* addresses_ = nullptr;  // null: it listens nowhere
   std::vector<std::string> services_;
   guarded_file other_looked_;  // an eventfd: changes_ has what another node's look has brought
   guarded_file readable_;      // an epoll instance: both that and the directory's descriptor

@@ -13,6 +13,9 @@ namespace {
 static_assert(data_head_size == message_head_size &&
               data_head(77) == std::bit_cast<std::uint64_t>(message_head{.type = 77}));
 
+// Nothing tells when there is memory again.
+constexpr std::chrono::nanoseconds memory_pause = std::chrono::milliseconds{1};
+
 // Whether an event of the link will tell when to try again: that there is room, or that it has ended. In a
 // forked child nothing is to be said of the parent's messages.
 constexpr bool passes(const status& refusal) noexcept {
@@ -63,6 +66,12 @@ void link_output::drain(peer& of) {
         static_cast<std::uint8_t>(message.flags | (message.redelivered ? flag_redelivered : 0) |
                                   (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
+    if (at == nullptr && why == errc::out_of_memory) {
+      const auto again = moment_after(node_.now(), memory_pause);
+      if (!of.expiry.pending() || again < of.expiry.due())
+        of.expiry.set(again);  // which comes here again
+      return;
+    }
     if (at == nullptr && !passes(why)) {
       of.out.drop_oldest(why.code(), events_.reporter(of.id));
       continue;

@@ -31,14 +31,19 @@ class link_output {
     std::size_t length = 0;
   };
   open_claim claimed;
+  [[nodiscard]] bool has_claim() const noexcept {
+    return claimed.path != nullptr && claimed.path->at.has_claim();
+  }
 
   // Room for a message of the user's in the link that `to` uses, with its number and its head written;
-  // null and why. Then end_data().
+  // null and why. Then end_data(), which is false if the link has let go of it.
   [[nodiscard]] std::byte* begin_data(peer& to, std::uint64_t number, std::uint32_t type,
                                       std::uint8_t flags, std::size_t length, status& why);
-  static void end_data(session& path, std::size_t length) noexcept {
-    path.at.commit(message_head_size + length);
+  static bool end_data(session& path, std::size_t length) noexcept {
+    if (!path.at.commit(message_head_size + length)) [[unlikely]]
+      return false;
     path.last_data = ++path.committed;
+    return true;
   }
   // Sends what is held for the peer, as far as there is room.
   void drain(peer& of);

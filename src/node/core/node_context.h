@@ -81,16 +81,23 @@ struct node_context {
 
   // Bytes after which a sender asks for an acknowledgement. Not more: what waits for it should not
   // outgrow the processor's caches.
-  [[nodiscard]] std::size_t acknowledge_after() const noexcept {
-    return std::min(options.send_buffer_size() / 4, std::size_t{512} * 1024);
-  }
+  [[nodiscard]] std::size_t acknowledge_after() const noexcept { return acknowledge_after_; }
 
  private:
+  // A quarter of the shortest queue that a link may have.
+  [[nodiscard]] static std::size_t quarter_of_queue(const node_options& from) noexcept {
+    const std::size_t blocks = from.send_buffer_number();
+    const std::size_t fixed = blocks * build_settings::data_node_size;
+    return (blocks == 0 ? from.send_buffer_size() : std::min(fixed, from.send_buffer_size())) / 4;
+  }
   // The node proves itself with `tokens`, which are wiped when they go.
   [[nodiscard]] static node_options without_tokens(node_options options) {
     options.wipe_tokens();
     return options;
   }
+
+  const std::size_t acknowledge_after_ =
+      std::min(quarter_of_queue(options), std::size_t{512} * 1024);
 };
 
 }  // namespace atbus::detail

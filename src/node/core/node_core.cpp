@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "atbus/address.hpp"
+#include "core/first_exception.h"
 
 namespace atbus::detail {
 namespace {
@@ -93,7 +94,7 @@ void node_core::close() noexcept {
   node_.closed = true;
   *open_ = false;
   directory_.close();
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   taps_.close();
   circuits_.close();
   node_.on.channels.close();
@@ -125,8 +126,10 @@ result<std::string> node_core::listen(std::string_view text) {
   result<std::string> made = node_.on.channels.listen(*where);
   if (!made)
     return made;
-  registration_.add_address(*made);
-  directory_.announce(registration_.addresses());
+  first_exception thrown;  // for want of memory: it listens there all the same
+  thrown.keep([&] { registration_.add_address(*made); });
+  thrown.keep([&] { directory_.announce(registration_.addresses()); });
+  thrown.rethrow();
   return made;
 }
 
@@ -223,7 +226,7 @@ error node_core::set_tokens(const std::vector<std::string>& secrets) {
     return errc::closed;
   if (!node_.fault)
     return node_.fault;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   return keys_.set_tokens(secrets);
 }
 
@@ -232,7 +235,7 @@ error node_core::disconnect(bus_id id) {
     return errc::closed;
   if (!node_.fault)
     return node_.fault;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   peer* const to = peers_.find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
@@ -255,11 +258,8 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   if (!node_.fault)
     return node_.fault;
   const peer* const known = directory_.find_or_look_up(id);
-  if (error bad = ready_.add(id, timeout, std::move(call)); !bad)
-    return bad;
-  if (known != nullptr && view(*known).connected())
-    ready_.tell(id, {});
-  return {};
+  const bool is_connected = known != nullptr && view(*known).connected();
+  return ready_.add(id, timeout, std::move(call), is_connected);
 }
 
 std::size_t node_core::poll(const poll_limits& limits) {
@@ -315,7 +315,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   events_.rethrow();
   if (node_.closed)
     return node_.progress.told;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   output_.forget_path();  // a program that sends one message a poll has no use for the direct path
   choice_.move_settled();
   if (acknowledgements_.next() != timer_queue::never)
@@ -384,7 +384,7 @@ bool node_core::settled() const noexcept {
 }
 
 void node_core::leave() {
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   directory_.withdraw();
   node_.leaving = true;
   std::vector<bus_id> all;

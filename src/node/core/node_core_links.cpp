@@ -18,7 +18,7 @@ constexpr std::size_t short_control = 512;
 void node_core::opened(link& at, bool accepted) {
   if (node_.closed)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   session* on = session_of(at);
   if (on == nullptr)
     on = &sessions_.make(at);
@@ -50,7 +50,7 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
 }
 
 bool node_core::received_special(link& from, bytes_view message, bool redelivered) {
-  output_.close_path();
+  outbox_.give_up_claim();
   session* const by = session_of(from);
   if (node_.closed || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return true;
@@ -325,7 +325,7 @@ void node_core::writable(link& at) {
   session* const of = session_of(at);
   if (node_.closed || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   peer& to = *of->of;
   to.blocked = false;
   output_.drain(to);
@@ -337,7 +337,7 @@ void node_core::closed(link& at, const error& why) {
   session* const gone = session_of(at);
   if (node_.closed || gone == nullptr)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   first_exception thrown;
   peer* const of = gone->of;
   if (gone->stage == session_stage::registered || gone->stage == session_stage::away)
@@ -427,7 +427,7 @@ void node_core::left(link& at) {
   session* const of = session_of(at);
   if (node_.closed || of == nullptr || of->of == nullptr)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   if (node_.is_client(*of->of))
     return sessions_.drop(*of, false, errc::peer_closed, {});  // its successor could be any process
   // First what takes no memory: another way is looked for even if there is none for the rest.
@@ -457,7 +457,7 @@ void node_core::dial_successor(peer& of) {
 // are taken back from there and go to it, or are reported: registration::end_others, link_choice.
 void node_core::seek_successor(session& away) {
   away.clock.set(moment_after(node_.now(), node_.options.retry_longest()));
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   if (away.of->out.holds() || !away.settled())
     retention_.seek(*away.of);
 }
@@ -467,7 +467,7 @@ void node_core::recalling(link& at) {
   session* const of = session_of(at);
   if (node_.closed || of == nullptr || of->of == nullptr || of->of->current != of)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   of->of->current = nullptr;
   of->of->left_behind = of;
 }
@@ -476,7 +476,7 @@ void node_core::returned(link& at) {
   session* const of = session_of(at);
   if (node_.closed || of == nullptr || of->stage == session_stage::dropped)
     return;
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   of->by_us = true;
   if (of->of != nullptr && of->of->current == of)
     of->of->current = nullptr;  // nothing of the user's goes there before it has registered
@@ -490,7 +490,7 @@ void node_core::returned(link& at) {
 
 bool node_core::inherited(const node_instance& source, bytes_view message, bool redelivered,
                           bool awaited) {
-  outbox_.close_paths();
+  outbox_.give_up_claim();
   message_head head;
   if (node_.closed || decode(message, head) != head_fault::none || head.kind != message_kind::data)
     return true;  // control messages of an earlier incarnation mean nothing to this one

@@ -7,7 +7,8 @@
 namespace atbus::detail {
 
 void outbox::give_up_claim() noexcept {
-  close_paths();
+  output_.close_path();
+  receive_.close();
   output_.claimed.path = nullptr;
   held_.in = nullptr;
   held_.to_self = false;

@@ -1,7 +1,8 @@
 // Where a message of the user's gets room: in a link, in what is held for a peer, or in what goes to the
 // node itself. And the limits and policies of that.
 //
-// One claim is open at a time; another claim takes it away, and so does poll. One thread.
+// One claim is open at a time. Another claim takes it away, and so does all that may change where messages go:
+// poll, each event of a link but messages, and the verbs that end links. One thread.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +44,11 @@ class outbox {
   [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t length,
                                  status& why) noexcept;
   void commit(std::size_t length) noexcept;
+  // Closes the direct paths too, both ways.
   void give_up_claim() noexcept;
   [[nodiscard]] std::uint64_t last_claim() const noexcept { return output_.path().claims; }
   [[nodiscard]] bool has_claim() const noexcept {
-    return output_.claimed.path != nullptr || held_.in != nullptr || held_.to_self;
+    return output_.has_claim() || held_.in != nullptr || held_.to_self;
   }
 
   [[nodiscard]] std::byte* claim_elsewhere(bus_id to, std::uint32_t type, std::uint8_t flags,
@@ -64,11 +66,6 @@ class outbox {
   // As node_core's.
   bool send_for_thread(bus_id to, std::uint32_t type, bytes_view bytes);
 
-  // The direct paths, both ways.
-  void close_paths() noexcept {
-    output_.close_path();
-    receive_.close();
-  }
   // A claim for that peer is taken away.
   void forget(const peer& of) noexcept;
 
@@ -154,9 +151,10 @@ inline session* outbox::commit_in_link(std::size_t length) noexcept {
   if (path == nullptr || length > output_.claimed.length) [[unlikely]]
     return nullptr;
   output_.claimed.path = nullptr;
+  if (!link_output::end_data(*path, length)) [[unlikely]]
+    return nullptr;
   ++node_.stats.accepted;
   node_.stats.accepted_bytes += length;
-  link_output::end_data(*path, length);
   outgoing_flow& flow = path->of->out;
   flow.sent(flow.accept());
   path->of->counts.sent_bytes += length;

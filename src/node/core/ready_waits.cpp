@@ -7,11 +7,15 @@
 namespace atbus::detail {
 
 error ready_waits::add(bus_id id, std::chrono::nanoseconds timeout,
-                       std::function<void(status)> call) {
+                       std::function<void(status)> call, bool is_ready) {
   if (!call)
     return {errc::invalid_argument, "there is no function to call"};
   if (waits_.size() + events_.untold_calls() >= most)
     return {errc::would_block, std::to_string(most) + " calls wait for a node already"};
+  if (is_ready) {  // without memory for the event nothing is kept
+    events_.tell_call(std::move(call), {});
+    return {};
+  }
   auto made = std::make_unique<wait>();
   made->id = id;
   made->call = std::move(call);

@@ -20,8 +20,10 @@ class ready_waits {
 
   ready_waits(node_context& node, event_queue& events) noexcept : node_(node), events_(events) {}
 
-  // A negative timeout never ends. would_block: there are `most` already.
-  error add(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
+  // A negative timeout never ends. `is_ready`: the peer is connected already. would_block: there are `most`
+  // already.
+  error add(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call,
+            bool is_ready = false);
   // That peer is connected.
   void tell(bus_id id, status how);
   void close() noexcept;

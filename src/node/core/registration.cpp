@@ -81,12 +81,24 @@ void registration::begin(session& on) {
   output_.send_control(on, starting.start().send);
 }
 
+// The access rules are asked where a node connects first. So over others it is who it is there.
+error registration::check_name(const session& on, bus_id id) {
+  const bus_id is = on.is_direct ? id : on.at.origin().node;
+  if (is == id)
+    return {};
+  ++node_.stats.violations;
+  return {errc::denied,
+          "node " + is.to_string() + " can't register over other nodes as node " + id.to_string()};
+}
+
 result<resume_point> registration::admit(session& on, const peer_identity& who) {
   const node_instance instance{who.id, who.incarnation};
   if (who.id == bus_id{} && (node_.is_client() || on.by_us || !on.is_direct))
     return error{errc::denied, "a node without a bus id can't be visited, nor visit over others"};
   if (who.id == node_.self.id)
     return error{errc::denied, "bus id " + who.id.to_string() + " is taken: it is this node's"};
+  if (error bad = check_name(on, who.id); !bad)
+    return bad;
   peer* const known = peers_.find(instance);
   if (who.id == bus_id{} && known == nullptr && peers_.clients().size() >= node_.options.clients())
     return error{errc::denied,

@@ -63,6 +63,7 @@ class registration {
   void take(session& on, bytes_view message);
   // `as`: what this node is to the other end.
   [[nodiscard]] introduction introduce(relation as);
+  [[nodiscard]] error check_name(const session& on, bus_id id);
   result<resume_point> admit(session& on, const peer_identity& who);
   [[nodiscard]] std::chrono::nanoseconds delay_of_refusal(const session& on);
   void registered(session& on);

@@ -43,12 +43,13 @@ std::size_t lane_link::share() const noexcept {
   return out_ ? static_cast<std::size_t>(out_->backend_->share()) : 0;
 }
 
-void lane_link::commit(std::size_t length) noexcept {
+bool lane_link::commit(std::size_t length) noexcept {
   if (!claimed_)
-    return;
-  out_->backend_->append(*claimed_, length);
+    return false;
+  const bool is_there = out_->backend_->append(*claimed_, length);
   claimed_.reset();
   out_->backend_->publish();
+  return is_there;
 }
 
 void lane_link::append(std::size_t length) noexcept {

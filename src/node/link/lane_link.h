@@ -42,7 +42,8 @@ class lane_link final : public link {
                                  status& why) noexcept override;
   [[nodiscard]] std::size_t share() const noexcept override;
   [[nodiscard]] std::size_t queued() const noexcept override;
-  void commit(std::size_t length) noexcept override;
+  bool commit(std::size_t length) noexcept override;
+  [[nodiscard]] bool has_claim() const noexcept override { return claimed_.has_value(); }
   void append(std::size_t length) noexcept override;
   void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override {

@@ -88,11 +88,14 @@ class link {
   // follows), message_too_large, closed. A new claim discards an open one.
   [[nodiscard]] virtual std::byte* claim(std::size_t length, message_purpose purpose,
                                          status& why) noexcept = 0;
-  // Sends the first `length` bytes of the claim; `length` must not exceed it.
-  virtual void commit(std::size_t length) noexcept = 0;
+  // Sends the first `length` bytes of the claim; `length` must not exceed it. False: there is no claim. A link
+  // may let go of one, for example because it ends within a flush.
+  virtual bool commit(std::size_t length) noexcept = 0;
+  // Whether a claim waits for its commit.
+  [[nodiscard]] virtual bool has_claim() const noexcept = 0;
   // As commit, but the message may stay invisible until the next commit(), flush() or transport::flush(). For
   // many messages that may leave together.
-  virtual void append(std::size_t length) noexcept { commit(length); }
+  virtual void append(std::size_t length) noexcept { (void)commit(length); }
   // Writes queued bytes to the kernel, as many as it takes; in a lane, publishes appended messages.
   virtual void flush() noexcept = 0;
 
@@ -114,8 +117,8 @@ class link {
   // end can't have seen it, outcome_unknown if it may have. Only within link_events::closed and
   // ::left; afterwards it is gone from the link.
   virtual void take_unreleased(const std::function<void(bytes_view, errc)>& each) = 0;
-  // Calls `each` with what waits in a lane for a successor of the process at the other end. Within
-  // link_events::left.
+  // Calls `each` with what waits in a lane: for the process at the other end, or for its successor. At any
+  // time.
   virtual void visit_unhandled(const std::function<void(bytes_view)>& each) const { (void)each; }
   // Whether those of unknown outcome stay where a successor of the other end's process would find
   // them, if that ends before it has handled them.

@@ -76,9 +76,14 @@ class connection_link final : public link {
     return entry_ != nullptr && entry_->queued() <= all / 2 ? all / 4 : 0;
   }
   [[nodiscard]] std::size_t queued() const noexcept override { return at_.queued(); }
-  void commit(std::size_t length) noexcept override {
-    if (entry_ != nullptr && entry_->chunk.frame != nullptr)
-      core_->commit(*entry_, length);
+  bool commit(std::size_t length) noexcept override {
+    if (!has_claim())
+      return false;
+    core_->commit(*entry_, length);
+    return true;
+  }
+  [[nodiscard]] bool has_claim() const noexcept override {
+    return entry_ != nullptr && entry_->chunk.frame != nullptr;
   }
   void flush() noexcept override { (void)at_.flush(); }
   [[nodiscard]] direct_place place() noexcept override {

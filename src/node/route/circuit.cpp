@@ -145,9 +145,8 @@ bool circuit::make_room_in_ring(std::size_t batches) noexcept {
   return true;
 }
 
-void circuit::commit(std::size_t length) noexcept {
-  if (chunk_.frame != nullptr)
-    chunk_.append(chunk_.claimed(), length);
+bool circuit::commit(std::size_t length) noexcept {
+  return has_claim() && chunk_.append(chunk_.claimed(), length);
 }
 
 direct_place circuit::place() noexcept {

@@ -13,10 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "atbus/clock.hpp"
@@ -69,7 +69,8 @@ class circuit final : public link {
     return queue_.size() <= data_limit_ / 2 ? data_limit_ / 4 : 0;
   }
   [[nodiscard]] std::size_t queued() const noexcept override { return queue_.size(); }
-  void commit(std::size_t length) noexcept override;
+  bool commit(std::size_t length) noexcept override;
+  [[nodiscard]] bool has_claim() const noexcept override { return chunk_.frame != nullptr; }
   void flush() noexcept override;
   [[nodiscard]] direct_place place() noexcept override;
   [[nodiscard]] bool keeps() const noexcept override { return true; }
@@ -86,7 +87,7 @@ class circuit final : public link {
   [[nodiscard]] link_kind kind() const noexcept override { return link_kind::relayed; }
   [[nodiscard]] link_trust trust() const noexcept override { return trust_; }
   [[nodiscard]] link_origin origin() const override {
-    return {.where = link_origin::place::relayed};
+    return {.where = link_origin::place::relayed, .node = peer_};
   }
   [[nodiscard]] std::string peer() const override;
   [[nodiscard]] std::uint64_t message_limit() const noexcept override;
@@ -291,7 +292,8 @@ class circuits {
   random_source& random_;
   const poll_progress& progress_;
   chunk_cache chunks_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<circuit>> all_;
+  // A tree: peers choose the numbers, and could put all of them into one bucket of a hash table.
+  std::map<std::uint64_t, std::unique_ptr<circuit>> all_;
   circuit* last_found_ = nullptr;
   // With room for all.
   std::vector<circuit*> due_;

@@ -91,14 +91,16 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
   node_handlers& on = core.handlers();
   on.on_message = [this, index, &core](const message& what) {
     const foreign_code here;
+    look_at_slot(index, core);
     on_message(index, core, what);
   };
   on.on_command = [this, &core, born = net_.now()](command& asked) {
     const foreign_code here;
     on_command(core, born, asked);
   };
-  on.on_undelivered = [this, index, self](const undelivered& what) {
+  on.on_undelivered = [this, index, self, &core](const undelivered& what) {
     const foreign_code here;
+    look_at_slot(index, core);
     book_.reported(self, what);
     if (!plan_.starved)
       steps_.told(self, what);
@@ -110,13 +112,15 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
            std::string{name(what.reason())} + ")");
     }
   };
-  on.on_writable = [this, index, self](bus_id to) {
+  on.on_writable = [this, index, self, &core](bus_id to) {
     const foreign_code here;
+    look_at_slot(index, core);
     places_[index].owed.erase(to.value());
     note(self.id.to_string() + " may write to " + to.to_string());
   };
   on.on_endpoint = [this, index, self, &core](const endpoint& of, endpoint_event event) {
     const foreign_code here;
+    look_at_slot(index, core);
     if (event == endpoint_event::connected)
       places_[index].waiting.erase(of.id().value());
     note(self.id.to_string() + ": " + of.id().to_string() + " is " + std::string{name(event)});
@@ -131,10 +135,11 @@ void node_world::set_handlers(std::size_t index, node_core& core) {
     at.doomed = true;  // only another incarnation is let in again
     core.close();
   };
-  if (trace_ == nullptr)
+  if (trace_ == nullptr && !plan_.keeps_slots)
     return;
-  on.on_log = [this, self](std::string_view line) {
+  on.on_log = [this, index, self, &core](std::string_view line) {
     const foreign_code here;
+    look_at_slot(index, core);
     note(self.id.to_string() + " logs: " + std::string{line});
   };
 }
@@ -169,6 +174,8 @@ void node_world::send(std::size_t from, std::size_t to, std::uint64_t size, std:
   place& at = places_[from];
   if (!at.process || at.doomed)
     return;
+  if (plan_.keeps_slots && !faults_are_over_ && slot_random_() % 4 == 0)
+    return keep_slot(from, to, size, hops);
   const node_instance self = at.process->core().self();
   const ledger_message made = book_.next(self, id_of(to), hops, size);
   const auto policy = draw(8) == 0 ? delivery_policy::require : delivery_policy::report;
@@ -193,6 +200,47 @@ void node_world::send(std::size_t from, std::size_t to, std::uint64_t size, std:
              !(sent == errc::closed && faults_are_over_)) {
     book_.fail("node " + self.id.to_string() + " can't send: " + sent.text());
   }
+}
+
+void node_world::keep_slot(std::size_t from, std::size_t to, std::uint64_t size,
+                           std::uint32_t hops) {
+  place& at = places_[from];
+  node& by = at.process->user();
+  const node_instance self = at.process->core().self();
+  if (at.slot.claim(by, id_of(to), book_.next(self, id_of(to), hops, size)) == errc::would_block)
+    at.owed.insert(id_of(to).value());
+  if (at.process->core().dispatching())
+    return;
+  if (slot_random_() % 2 == 0)
+    by.flush();
+  if (at.slot.is_kept() && slot_random_() % 4 != 0)
+    commit_slot(from);
+  at.process->wake();
+}
+
+void node_world::look_at_slot(std::size_t index, const node_core& core) {
+  place& at = places_[index];
+  if (!at.slot.is_kept() || !at.process || &at.process->core() != &core || at.doomed)
+    return;
+  if (slot_random_() % 2 == 0)
+    commit_slot(index);
+}
+
+void node_world::commit_slot(std::size_t index) {
+  place& at = places_[index];
+  const node_instance self = at.process->core().self();
+  const bus_id to = at.slot.destination();
+  const std::size_t size = at.slot.size();
+  std::string wrong;
+  steps_.offers(self, to);
+  if (at.slot.commit(wrong)) {
+    book_.accepted(self, to, size);
+    check_waiting(index, static_cast<std::size_t>(to.value() - 1), size);
+  } else {
+    steps_.refused(self, to);
+  }
+  if (!wrong.empty())
+    book_.fail("node " + self.id.to_string() + ": " + wrong);
 }
 
 std::size_t node_world::draw_size(std::size_t from, std::size_t to, std::size_t most) {
@@ -378,6 +426,7 @@ void node_world::bury_doomed() {
   for (std::size_t index = 0; index < places_.size(); ++index) {
     if (places_[index].doomed && places_[index].process &&
         !places_[index].process->core().dispatching()) {
+      places_[index].slot.drop();
       end_of(places_[index].process);
       net_.at(net_.now() + std::chrono::nanoseconds{draw(1'000'000'000)}, [this, index] {
         if (!places_[index].process)
@@ -391,6 +440,7 @@ void node_world::restart(const scenario_event& how) {
   place& at = places_[how.who];
   if (!at.process || at.doomed)
     return;
+  at.slot.drop();
   if (how.what != happening::kill)
     at.process->channels().fall_silent();
   if (how.what == happening::outlive) {

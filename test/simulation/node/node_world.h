@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "counting_allocator.h"
+#include "kept_slot.h"
 #include "ledger.h"
 #include "repeating_peer.h"
 #include "simulation/node/delivery_trace.h"
@@ -36,7 +37,11 @@ inline constexpr bus_id first_repeating_peer{1000};
 class node_world {
  public:
   node_world(const scenario& all, std::ostream* trace)
-      : plan_(all), trace_(trace), net_(all.seed * 2 + 1), random_(all.seed) {
+      : plan_(all),
+        trace_(trace),
+        net_(all.seed * 2 + 1),
+        random_(all.seed),
+        slot_random_(~all.seed) {
     places_.resize(all.nodes);
     usual_.queue_size = link_queue;
     if (all.crowded) {
@@ -68,6 +73,7 @@ class node_world {
     // Polls that still miss allocations, and how many each.
     std::uint64_t short_polls = 0;
     std::uint64_t misses = 1;
+    kept_slot slot;  // of this process, which outlives it
   };
 
   [[nodiscard]] static bus_id id_of(std::size_t index) { return bus_id{index + 1}; }
@@ -79,6 +85,10 @@ class node_world {
   void count_unreported();
   void on_message(std::size_t index, node_core& core, const message& what);
   void send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  void keep_slot(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t hops);
+  // Commits it now, perhaps.
+  void look_at_slot(std::size_t index, const node_core& core);
+  void commit_slot(std::size_t index);
   void send_many(const scenario_event& how);
   void part(const scenario_event& how);
   void broadcast(std::size_t from, const id_range& to, std::size_t size);
@@ -116,6 +126,7 @@ class node_world {
   simulated_network net_;
   network_conditions usual_;
   std::mt19937_64 random_;
+  std::mt19937_64 slot_random_;  // apart: other scenarios are what they were
   ledger book_;
   delivery_trace steps_{book_};
   std::vector<place> places_;

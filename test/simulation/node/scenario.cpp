@@ -125,6 +125,7 @@ scenario make_scenario(std::uint64_t seed) {
     one.time = apart.time(apart.one_in(2) ? 20ms : 1s);
     made.events.push_back(one);
   }
+  made.keeps_slots = apart.one_in(4);
   std::stable_sort(made.events.begin(), made.events.end(),
                    [](const auto& left, const auto& right) { return left.when < right.when; });
   return made;
@@ -161,7 +162,8 @@ std::string to_text(const scenario& all) {
   for (const way one : all.ways)
     text << ' ' << name(one);
   text << (all.crowded ? ", crowded" : "") << (all.nameless ? ", nameless" : "")
-       << (all.starved ? ", starved" : "") << ", faults end at " << all.faults_end / 1ms << " ms\n";
+       << (all.starved ? ", starved" : "") << (all.keeps_slots ? ", keeps slots" : "")
+       << ", faults end at " << all.faults_end / 1ms << " ms\n";
   for (std::size_t i = 0; i < all.nodes; ++i) {
     text << "  node " << i + 1 << ": ";
     test::print(text, all.options[i]);

@@ -58,8 +58,9 @@ struct scenario {
   bool crowded = false;                  // all is slow and full until the faults end
   // A process that is started again does not always open its name in shared memory.
   bool nameless = false;
-  bool starved = false;  // now and then they miss allocations
-  bool asks = true;      // commands are sent too
+  bool starved = false;      // now and then they miss allocations
+  bool asks = true;          // commands are sent too
+  bool keeps_slots = false;  // some messages are in slots that are committed later
   std::chrono::nanoseconds faults_end{0};
   std::vector<scenario_event> events;  // in order
 };

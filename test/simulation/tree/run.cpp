@@ -100,6 +100,8 @@ void tree_run::happen(const tree_event& one) {
 }
 
 test::run_result tree_run::run() {
+  if (plan_.keeps_slots)
+    world_.keep_slots();
   world_.start_all();
   if (plan_.calm)
     world_.net.at(1s + 1s, [this] { world_.stay_calm(); });

@@ -132,6 +132,7 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
       one.whom = apart.one_in(2) ? self.parent : made.nodes[self.parent].children.front();
     made.events.push_back(one);
   }
+  made.keeps_slots = apart.one_in(4);
   std::ranges::stable_sort(made.events, {}, &tree_event::when);
   return made;
 }
@@ -139,8 +140,9 @@ tree_scenario make_tree_scenario(std::uint64_t seed) {
 std::string to_text(const tree_scenario& all) {
   std::ostringstream text;
   text << "seed " << all.seed << ", " << all.nodes.size() << " nodes"
-       << (all.crowded ? ", crowded" : "") << (all.calm ? ", calm" : "") << ", faults end at "
-       << all.faults_end / 1ms << " ms\n";
+       << (all.crowded ? ", crowded" : "") << (all.calm ? ", calm" : "")
+       << (all.keeps_slots ? ", keeps slots" : "") << ", faults end at " << all.faults_end / 1ms
+       << " ms\n";
   for (std::size_t i = 0; i < all.nodes.size(); ++i) {
     const tree_node& node = all.nodes[i];
     text << "  node " << i << ": " << node.id.to_hex() << ", range "

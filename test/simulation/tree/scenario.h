@@ -40,6 +40,7 @@ struct tree_scenario {
   std::vector<node_options> options;  // of each node, without parent and range
   bool crowded = false;               // all is slow and full until the faults end
   bool calm = false;                  // nothing but messages, limits and unproven peers: links stay
+  bool keeps_slots = false;           // some messages are in slots that are committed later
   std::chrono::nanoseconds faults_end{0};
   std::vector<tree_event> events;  // in order
 };

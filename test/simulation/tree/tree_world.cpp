@@ -24,7 +24,8 @@ tree_world::tree_world(topology nodes, std::vector<node_options> options, std::u
       nodes_(std::move(nodes)),
       options_(std::move(options)),
       trace_(trace),
-      places_(nodes_.size()) {
+      places_(nodes_.size()),
+      draw_slot_(~seed) {
   is_forgetful_ =
       std::ranges::any_of(options_, [](const node_options& one) { return one.sessions() < 4096; });
   for (std::size_t i = 0; i < nodes_.size(); ++i)
@@ -96,10 +97,14 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
   const node_instance self = core.self();
   const std::string name = "node " + std::to_string(index);
   node_handlers& on = core.handlers();
-  on.on_message = [this, index, &core](const message& what) { on_message(index, core, what); };
+  on.on_message = [this, index, &core](const message& what) {
+    look_at_slot(index, core);
+    on_message(index, core, what);
+  };
   const bool drops = options_[index].message_deadline() != 0ns ||
                      options_[index].overflow() != overflow_policy::would_block;
-  on.on_undelivered = [this, index, self, name, drops](const undelivered& what) {
+  on.on_undelivered = [this, index, self, name, drops, &core](const undelivered& what) {
+    look_at_slot(index, core);
     book.reported(self, what);
     if (!by_id_.contains(what.destination().value())) {
       const bool is_possible =
@@ -121,8 +126,12 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
            std::string{atbus::name(what.reason())} + ")");
     }
   };
-  on.on_writable = [this, index](bus_id to) { places_[index].owed.erase(to.value()); };
+  on.on_writable = [this, index, &core](bus_id to) {
+    look_at_slot(index, core);
+    places_[index].owed.erase(to.value());
+  };
   on.on_endpoint = [this, index, name, &core](const endpoint& of, endpoint_event event) {
+    look_at_slot(index, core);
     note(name + ": " + name_of(of.id()) + " is " + std::string{atbus::name(event)});
     const bool is_lost =
         event == endpoint_event::disconnected || event == endpoint_event::superseded;
@@ -134,8 +143,12 @@ void tree_world::set_handlers(std::size_t index, node_core& core) {
     at.doomed = true;  // only another incarnation is let in again
     core.close();
   };
-  if (trace_ != nullptr)
-    on.on_log = [this, name](std::string_view line) { note(name + " logs: " + std::string{line}); };
+  if (trace_ == nullptr && !keeps_slots_)
+    return;
+  on.on_log = [this, index, name, &core](std::string_view line) {
+    look_at_slot(index, core);
+    note(name + " logs: " + std::string{line});
+  };
 }
 
 void tree_world::on_message(std::size_t index, node_core& core, const message& what) {
@@ -152,7 +165,7 @@ void tree_world::on_message(std::size_t index, node_core& core, const message& w
   }
   if (what.type() != 0 && !ledger::is_short(what.type()) && is_running(index) &&
       &places_[index].process->core() == &core)
-    (void)send(index, source->second, 30 + draw.below(200), what.type() - 1);
+    send_or_keep(index, source->second, 30 + draw.below(200), what.type() - 1);
 }
 
 status tree_world::send(std::size_t from, std::size_t to, std::uint64_t size,
@@ -198,8 +211,54 @@ void tree_world::send_many(std::size_t from, std::size_t to, std::uint64_t count
                            std::uint64_t most) {
   const auto next = [this](std::uint64_t limit) { return draw.below(limit); };
   for (; count != 0; --count)
-    (void)send(from, to, test::draw_message_size(next, most, limit_of(from), limit_of(to)),
-               static_cast<std::uint32_t>(draw.below(4)));
+    send_or_keep(from, to, test::draw_message_size(next, most, limit_of(from), limit_of(to)),
+                 static_cast<std::uint32_t>(draw.below(4)));
+}
+
+void tree_world::send_or_keep(std::size_t from, std::size_t to, std::uint64_t size,
+                              std::uint32_t answers) {
+  if (!keeps_slots_ || !is_running(from) || !draw_slot_.one_in(4)) {
+    (void)send(from, to, size, answers);
+    return;
+  }
+  place& at = places_[from];
+  atbus::node& by = at.process->user();
+  const node_instance self = at.process->core().self();
+  if (may_be_too_far(from, to))
+    book.may_be_too_far(self, nodes_[to].id);
+  if (at.slot.claim(by, nodes_[to].id, book.next(self, nodes_[to].id, answers, size)) ==
+      errc::would_block)
+    at.owed.insert(nodes_[to].id.value());
+  if (at.process->core().dispatching())
+    return;
+  if (draw_slot_.one_in(2))
+    by.flush();
+  if (at.slot.is_kept() && !draw_slot_.one_in(4))
+    commit_slot(from);
+  at.process->wake();
+}
+
+void tree_world::look_at_slot(std::size_t index, const node_core& core) {
+  place& at = places_[index];
+  if (at.slot.is_kept() && is_running(index) && &at.process->core() == &core &&
+      draw_slot_.one_in(2))
+    commit_slot(index);
+}
+
+void tree_world::commit_slot(std::size_t index) {
+  place& at = places_[index];
+  const node_instance self = at.process->core().self();
+  const bus_id whom = at.slot.destination();
+  const std::size_t size = at.slot.size();
+  std::string wrong;
+  if (at.slot.commit(wrong)) {
+    const std::size_t to = by_id_.at(whom.value());
+    book.accepted(self, whom, size);
+    at.partners.insert(to);
+    places_[to].partners.insert(index);
+  }
+  if (!wrong.empty())
+    book.fail("node " + std::to_string(index) + ": " + wrong);
 }
 
 void tree_world::broadcast(std::size_t from, const id_range& to, std::size_t size) {
@@ -325,6 +384,7 @@ void tree_world::end_of(place& at) {
     return;
   book.killed(at.process->core().self());
   note("node " + at.process->core().self().id.to_hex() + " ends");
+  at.slot.drop();
   at.process.reset();
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dice.h"
+#include "kept_slot.h"
 #include "ledger.h"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
@@ -39,6 +40,8 @@ class tree_world {
 
   // A message of that size; whoever gets it answers `answers` times, to and fro.
   status send(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers);
+  // Some messages are in slots that are committed later, until faults end.
+  void keep_slots() { keeps_slots_ = true; }
   // From here on it is a fault if a node loses its parent, until faults end.
   void stay_calm() { is_calm_ = true; }
   void send_many(std::size_t from, std::size_t to, std::uint64_t count, std::uint64_t most);
@@ -82,6 +85,7 @@ class tree_world {
   void end_faults() {
     faults_are_over_ = true;
     is_calm_ = false;
+    keeps_slots_ = false;
   }
 
   simulated_network net;
@@ -99,6 +103,7 @@ class tree_world {
     std::set<std::size_t> partners;
     std::set<std::size_t> wanted;      // of this process: whom it has named with connect()
     std::uint64_t unproven_links = 0;  // links of theirs
+    kept_slot slot;                    // of this process, which outlives it
   };
 
   status send_to(std::size_t from, bus_id whom, std::uint64_t size, std::uint32_t answers,
@@ -112,6 +117,11 @@ class tree_world {
   [[nodiscard]] bool is_too_far(std::size_t from, std::size_t to) const;
   [[nodiscard]] bool may_be_too_far(std::size_t from, std::size_t to) const;
   [[nodiscard]] bool is_gone(const endpoint& of) const;
+  // Sends it, or keeps it in a slot.
+  void send_or_keep(std::size_t from, std::size_t to, std::uint64_t size, std::uint32_t answers);
+  // Commits it now, perhaps.
+  void look_at_slot(std::size_t index, const node_core& core);
+  void commit_slot(std::size_t index);
   void set_handlers(std::size_t index, node_core& core);
   void on_message(std::size_t index, node_core& core, const message& what);
   [[nodiscard]] std::size_t most_known(std::size_t index) const;
@@ -134,6 +144,8 @@ class tree_world {
   std::vector<caller> unproven_peers_;
   bool faults_are_over_ = false;
   bool is_calm_ = false;
+  bool keeps_slots_ = false;
+  test::dice draw_slot_;  // apart: other scenarios are what they were
   bool is_deep_ = false;  // some nodes may be too far from each other
   std::set<std::pair<std::size_t, std::size_t>> named_;  // these may have a link of their own
   bool is_forgetful_ = false;  // some nodes do not remember what they had of others

@@ -282,6 +282,23 @@ TEST_F(NodeWithoutMemory, MovesToABetterLinkAndLosesNothing) {
   }
 }
 
+// What had no room was in no place but its lane, which another message then left.
+TEST_F(NodeWithoutMemory, SettlesWhatOtherThreadsSendAndHasNoRoomYet) {
+  until_none_fails([](std::uint64_t good) {
+    node own{1, node_options{}.send_buffer_size(0)};
+    std::uint64_t got = 0;
+    own.on_message([&](const message&) { ++got; });
+    node_sender from = own.sender();
+    for (const std::size_t length : {4001U, 5001U, 6001U})
+      EXPECT_TRUE(from.send(1, 0, std::string(length, 'x')));
+    const bool failed = poll_in_vain(own, good, 0ns, 1);
+    EXPECT_TRUE(run_until(
+        {&own}, [&] { return got + settled(own) == 3; }, 2s))
+        << got << " handled, " << settled(own) << " settled";
+    return failed;
+  });
+}
+
 TEST_F(NodeWithoutMemory, DialsAnAbsentPeerAgain) {
   until_none_fails([](std::uint64_t good) {
     const std::string at = local("mem");

@@ -33,7 +33,7 @@ class party {
     std::string text;
     errc outcome;
     errc reason;
-    bus_id to{};
+    bus_id destination;
   };
 
   party(simulated_network& net, std::uint64_t id, const node_options& options = plain())

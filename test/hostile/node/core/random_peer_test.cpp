@@ -284,9 +284,9 @@ class world {
         << "what honest nodes sent to each other does not arrive: "
         << sent_total() - handled_total() << " messages";
     for (const std::uint64_t id : honest) {
-      // That the bad one refuses what it was sent is for it to say.
-      for (const party::report& one : nodes_[id]->reports)
-        EXPECT_EQ(std::ranges::count(honest, one.to.value()), 0) << id << ": " << one.text;
+      // Of an answer to the bad one it may say what it likes.
+      for (const party::report& lost : nodes_[id]->reports)
+        EXPECT_FALSE(is_honest(lost.destination.value())) << id << ": " << lost.text;
       for (const std::uint64_t other : honest) {
         EXPECT_EQ(nodes_[id]->logged("the link to " + std::to_string(other) + " is"), 0)
             << id << " has lost its link to " << other;
@@ -298,9 +298,12 @@ class world {
  private:
   using flow = std::pair<std::uint64_t, std::uint64_t>;  // from, to
 
+  [[nodiscard]] static bool is_honest(std::uint64_t id) {
+    return std::find(honest.begin(), honest.end(), id) != honest.end();
+  }
   void take(const message& m, std::uint64_t at) {
     const std::uint64_t from = m.source().value();
-    if (std::find(honest.begin(), honest.end(), from) == honest.end())
+    if (!is_honest(from))
       return;  // others may send what they like, in their own name
     std::uint64_t& next = handled_[{from, at}];
     if (m.text() != "m" + std::to_string(next))

@@ -27,6 +27,17 @@ class Acknowledgements : public link_parts {
   session& from = add_session();
 };
 
+TEST_F(Acknowledgements, AreAskedForAfterAQuarterOfTheShortestQueue) {
+  const auto after = [this](const node_options& options) {
+    return node_context{1, options, node.on}.acknowledge_after();
+  };
+  EXPECT_EQ(after(node_options{}), 512U * 1024);
+  EXPECT_EQ(after(node_options{}.send_buffer_size(100'000)), 25'000U);
+  EXPECT_EQ(after(node_options{}.send_buffer_number(1024)),
+            1024 * build_settings::data_node_size / 4);
+  EXPECT_EQ(after(node_options{}.send_buffer_number(1024).send_buffer_size(100'000)), 25'000U);
+}
+
 TEST_F(Acknowledgements, WaitTwentyMilliseconds) {
   handle(from, 2);
   clock.advance(19ms);

@@ -104,6 +104,7 @@ TEST_F(BuiltInCommands, RefuseArgumentsThatMakeNoSense) {
         words{"atbus.report", "99999999999999999999999"}, words{"atbus.route"},
         words{"atbus.route", "nobody"}, words{"atbus.ask"}, words{"atbus.ask", "1"},
         words{"atbus.ask", "x", "atbus.ping"}, words{"atbus.ask", "1", "stop"},
+        words{"atbus.ask", "2", "atbus.ping"},  // node 2 itself
         words{"atbus.ask", "1", "atbus.ask", "2", "atbus.ping"}}) {
     const words why = answer_to(question, errc::command_failed);
     EXPECT_EQ(why.size(), 1U);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "scratch_directory.h"
+#include "unit/node/hand_played_circuit.h"
 #include "unit/node/route/tree_of_six.h"
 
 namespace atbus::detail {
@@ -251,6 +252,37 @@ TEST_F(NodeAccess, DoesNotIntroduceChildrenThatMayNotMeet) {
 }
 
 // One that dials decides when it is answered, and is registered two messages later.
+// Where it is was checked as node 5: it can't be another one that may come from elsewhere only.
+TEST_F(NodeAccess, LetsANodeRegisterOverOthersInItsOwnNameAlone) {
+  write(
+      "[[register]]\nids = [5]\nfrom = \"any\"\n"
+      "[[register]]\nids = [9]\nfrom = [\"10.9.9.9\"]\n" +
+      may_send("[9]", "[2]", "messages = [3]"));
+  party two{net, 2, with_rules()};
+  {
+    hand_played nine{net, 9, 2, true};
+    net.run_for(1s);
+    EXPECT_FALSE(nine.is_registered());
+  }
+  hand_played five{net, 5, 2, true};
+  ASSERT_TRUE(net.run_until([&] { return five.is_registered(); }, 5s));
+  hand_played_circuit as_nine{five, 5, 2, introduction_of(9, 78), 1};
+  ASSERT_TRUE(net.run_until([&] { return as_nine.look(); }, 5s));
+  EXPECT_EQ(as_nine.problem(), errc::denied);
+  as_nine.say(flow_body{.next = 1, .before = 0, .turn = 1});
+  byte_buffer forged(message_head_size);
+  encode(message_head{.type = 3}, forged.data());
+  as_nine.say_bytes(forged);
+  net.run_for(1s);
+  EXPECT_TRUE(two.got.empty());
+  EXPECT_FALSE(two.is_connected(9));
+  EXPECT_EQ(two.core().stats().violations, 1U);
+  EXPECT_EQ(two.logged("node 5 can't register over other nodes as node 9"), 1);
+  hand_played_circuit as_itself{five, 5, 2, introduction_of(5, 77), 2};
+  ASSERT_TRUE(net.run_until([&] { return as_itself.look(); }, 5s));
+  EXPECT_TRUE(as_itself.is_registered()) << as_itself.problem().text();
+}
+
 TEST_F(NodeAccess, DoesNotRegisterIfTheRulesChangeMeanwhile) {
   for (std::chrono::seconds changed = 0s; changed != 30s; ++changed) {
     SCOPED_TRACE(changed.count());

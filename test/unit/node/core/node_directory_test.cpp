@@ -20,6 +20,7 @@ class listed_nodes final : public directory {
     return announced_[id];
   }
   [[nodiscard]] bool is_announced(std::uint64_t id) const { return announced_.contains(id); }
+  [[nodiscard]] std::vector<std::string> services(std::uint64_t id) { return services_[id]; }
   [[nodiscard]] tree_place place(std::uint64_t id) { return places_[id]; }
   [[nodiscard]] const std::map<std::string, std::string>& labels(std::uint64_t id) {
     return labels_[id];
@@ -33,6 +34,7 @@ class listed_nodes final : public directory {
   void unwatch(watch_id which) override { watchers_.erase(which); }
   error announce(const directory_record& record) override {
     announced_[record.id.value()] = record.addresses;
+    services_[record.id.value()] = record.services;
     places_[record.id.value()] = record.place;
     labels_[record.id.value()] = record.labels;
     return {};
@@ -53,6 +55,7 @@ class listed_nodes final : public directory {
  private:
   std::map<std::uint64_t, std::vector<std::string>> nodes_;
   std::map<std::uint64_t, std::vector<std::string>> announced_;
+  std::map<std::uint64_t, std::vector<std::string>> services_;
   std::map<std::uint64_t, tree_place> places_;
   std::map<std::uint64_t, std::map<std::string, std::string>> labels_;
   std::map<watch_id, std::function<void(bus_id)>> watchers_;
@@ -165,6 +168,40 @@ TEST_F(NodeDirectory, DialsNewAddressesThoughItMissesAnAllocation) {
     one.node.instead_of_poll = nullptr;
     one.node.wake();
     ASSERT_TRUE(own.run_until([&] { return two.got.size() == 1; }, 60s)) << good;
+  }
+}
+
+// The verb may throw, but what it has changed is not forgotten.
+TEST_F(NodeDirectory, IsToldLaterOfWhatFoundNoMemory) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  const std::string service = "a service with a name that takes memory";
+  bool missed = true;
+  for (std::uint64_t good = 0; missed; ++good) {
+    missed = false;
+    const auto without_memory = [&](const std::function<void(node_core&)>& verb, node_core& of) {
+      const test::allocation_failure next{good, 1};
+      try {
+        verb(of);
+      } catch (const std::bad_alloc&) {
+      }
+      missed = missed || test::allocation_failure::happened();
+    };
+    simulated_network own{1};
+    party one{own, 1, with_directory()};
+    without_memory([&](node_core& core) { (void)core.listen("ipv4://10.0.0.1:7001"); }, one.core());
+    own.run_for(5s);
+    EXPECT_EQ(nodes->announced(1), one.core().addresses()) << good;
+    bool is_offered = false;
+    without_memory([&](node_core& core) { is_offered = !!core.offer(service); }, one.core());
+    EXPECT_TRUE(is_offered || missed);
+    EXPECT_TRUE(one.core().offer(service));  // does nothing if the first one has
+    own.run_for(5s);
+    EXPECT_EQ(nodes->services(1), std::vector{service}) << good;
+    without_memory([&](node_core& core) { (void)core.withdraw(service); }, one.core());
+    (void)one.core().withdraw(service);
+    own.run_for(5s);
+    EXPECT_TRUE(nodes->services(1).empty()) << good;
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <list>
+#include <utility>
 
 #include "atbus/clock.hpp"
 #include "node/core/event_queue.h"
@@ -19,15 +20,18 @@ class fake_link final : public link {
 
   std::byte* claim(std::size_t length, message_purpose, status& why) noexcept override {
     if (!has_room) {
-      why = errc::would_block;
+      why = refuses_with;
       return nullptr;
     }
     open_.resize(length);
     return open_.data();
   }
-  void commit(std::size_t length) noexcept override {
-    sent.emplace_back(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(length));
+  bool commit(std::size_t length) noexcept override {
+    open_.resize(length);
+    sent.push_back(std::exchange(open_, {}));
+    return true;
   }
+  bool has_claim() const noexcept override { return !open_.empty(); }
   void flush() noexcept override { ++flushes; }
   std::size_t share() const noexcept override { return free_share; }
   bool keeps() const noexcept override { return true; }
@@ -48,6 +52,7 @@ class fake_link final : public link {
   std::vector<std::vector<std::byte>> sent;
   unsigned flushes = 0;
   bool has_room = true;
+  errc refuses_with = errc::would_block;
   std::size_t free_share = 0;
 
  private:

@@ -1,5 +1,6 @@
 #include "node/core/ready_waits.h"
 
+#include "counting_allocator.h"
 #include "unit/node/core/parts_fixture.h"
 
 namespace atbus::detail {
@@ -50,6 +51,27 @@ TEST_F(ReadyWaits, EndWhenTheirPeerIsConnected) {
   EXPECT_EQ(poll(), lines{});
   pass(1s);
   EXPECT_EQ(poll(), lines{"other timed_out"});
+}
+
+TEST_F(ReadyWaits, AreToldAtOnceIfTheirPeerIsConnectedOrNotKept) {
+  EXPECT_TRUE(waits.add(2, 1s, call("a"), true));
+  EXPECT_EQ(poll(), lines{"a ok"});
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  bool kept = true;
+  const auto b = call("b");
+  while (kept) {  // until no place is left for the event
+    const test::allocation_failure none;
+    try {
+      (void)waits.add(2, 1s, b, true);
+    } catch (const std::bad_alloc&) {
+      kept = false;
+    }
+  }
+  (void)poll();
+  waits.tell(2, errc::ok);
+  pass(1s);
+  EXPECT_EQ(poll(), lines{});
 }
 
 TEST_F(ReadyWaits, EndWithTheNode) {

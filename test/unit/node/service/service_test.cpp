@@ -53,6 +53,22 @@ class common_directory final : public directory {
   record_table table_;
 };
 
+// Its watches begin at 0, and it has none for members.
+class old_directory final : public directory {
+ public:
+  [[nodiscard]] std::vector<std::string> lookup(bus_id) override { return {}; }
+  watch_id watch(std::function<void(bus_id)>) override { return watches_++; }
+  void unwatch(watch_id which) override { ended.push_back(which); }
+  error announce(const directory_record&) override { return {}; }
+  error withdraw(bus_id) override { return {}; }
+  error poll() override { return {}; }
+
+  std::vector<watch_id> ended;
+
+ private:
+  watch_id watches_ = 0;
+};
+
 class Services : public ::testing::Test {
  protected:
   [[nodiscard]] node_options options() const { return plain().directory(nodes); }
@@ -77,6 +93,13 @@ class Services : public ::testing::Test {
   party user{net, 1, options()};
   service chat{user.node.user(), "chat"};
 };
+
+TEST_F(Services, EndNoWatchThatIsNotTheirs) {
+  const auto old = std::make_shared<old_directory>();
+  party other{net, 9, plain().directory(old)};
+  { const service brief{other.node.user(), "chat"}; }
+  EXPECT_TRUE(old->ended.empty());
+}
 
 TEST_F(Services, HaveNobodyBeforeAnybodyOffersThem) {
   EXPECT_TRUE(chat.members().empty());
