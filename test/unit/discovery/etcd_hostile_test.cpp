@@ -151,6 +151,7 @@ TEST_P(EtcdWrongPage, IsAnErrorOfTheServer) {
   EXPECT_TRUE(why == errc::protocol_error || why == errc::not_connected) << why.text();
   EXPECT_NE(why.text().find("until then what was known before is used"), std::string::npos)
       << why.text();
+  EXPECT_EQ(nodes->stats().lists, 0);
   EXPECT_EQ(nodes->stats().records, 0);
 }
 
