@@ -106,16 +106,22 @@ TEST_F(EtcdAccess, CheckTheCertificateOfEtcdAndShowTheirOwn) {
        .arguments = {"--cert-file", base + "server.pem", "--key-file", base + "server.key",
                      "--trusted-ca-file", base + "authority.pem", "--client-cert-auth"}}};
   etcd.start();
-  etcd_options options{.endpoints = {etcd.url()}};
-  const auto stranger = open_directory(options);
-  ASSERT_TRUE(until({stranger}, [&] { return !stranger->poll(); }));
-  EXPECT_NE(stranger->poll().text().find("certificate"), std::string::npos)
-      << stranger->poll().text();
-  options.authority = base + "authority.pem";
-  const auto without_one = open_directory(options);
-  ASSERT_TRUE(until({without_one}, [&] { return !without_one->poll(); }));
-  options.certificate = base + "client.pem";
-  options.key = base + "client.key";
+  const auto is_refused = [](const etcd_options& options, std::string_view words) {
+    const auto made = open_directory(options);
+    EXPECT_TRUE(until({made}, [&] { return !made->poll(); }));
+    EXPECT_NE(made->poll().text().find(words), std::string::npos) << made->poll().text();
+    return made->poll() == errc::not_connected && made->stats().lists == 0;
+  };
+  etcd_options options{.endpoints = {etcd.url()},
+                       .authority = base + "authority.pem",
+                       .certificate = base + "client.pem",
+                       .key = base + "client.key"};
+  etcd_options wrong = options;
+  wrong.authority = {};  // the system's
+  EXPECT_TRUE(is_refused(wrong, "unable to get local issuer certificate"));
+  wrong = options;
+  wrong.certificate = wrong.key = {};
+  EXPECT_TRUE(is_refused(wrong, "certificate"));
   const auto nodes = open_directory(options);
   ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
   ASSERT_TRUE(knows(nodes, 7, {"unix://@one"}));
