@@ -8,8 +8,7 @@
 #include "protocol/command_body.h"
 #include "protocol/topic_head.h"
 #include "raw_body.h"
-#include "routed_message.h"
-#include "unit/node/simulated_party.h"
+#include "unit/node/hand_played_circuit.h"
 
 namespace atbus::detail {
 namespace {
@@ -355,12 +354,33 @@ class world {
         [&] { return bad.has_ended() || (registers ? bad.is_registered() : bad.is_open()); }, 5s);
     if (registers && random_.draw(3) != 0 && !bad.has_ended())
       bad.say(flow_body{.next = 1});  // so that data may follow
+    if (registers && random_.draw(3) == 0 && !bad.has_ended())
+      pretend(bad, self_id);
     for (std::uint64_t left = 1 + random_.draw(12); left != 0 && !bad.has_ended(); --left) {
       bad.say_bytes(random_.message(self_id));
       if (random_.draw(2) == 0)
         net_.run_for(std::chrono::milliseconds{random_.draw(30)});
     }
     net_.run_for(std::chrono::milliseconds{random_.draw(500)});
+  }
+  // Over its link it registers as one of the honest nodes, and sends in that one's name.
+  void pretend(hand_played& bad, std::uint64_t self_id) {
+    const std::uint64_t as = honest[random_.draw(honest.size())];
+    const std::uint64_t whom = honest[random_.draw(honest.size())];
+    introduction self = introduction_of(as, 1 + random_.draw(5));
+    if (random_.draw(2) == 0)
+      self.incarnation = nodes_[as]->core().self().incarnation;
+    hand_played_circuit call{bad, self_id, whom, self, 1 + random_.draw(1000)};
+    (void)net_.run_until([&] { return bad.has_ended() || call.look(); }, 1s);
+    if (call.is_registered() && as != whom)
+      wrong_ += std::to_string(self_id) + " has registered with " + std::to_string(whom) + " as " +
+                std::to_string(as) + "; ";
+    if (bad.has_ended())
+      return;
+    call.say(flow_body{.next = random_.draw(1000)});
+    byte_buffer forged(message_head_size);
+    encode(message_head{.type = 3}, forged.data());
+    call.say_bytes(forged);
   }
   [[nodiscard]] static std::uint64_t sum(const std::map<flow, std::uint64_t>& of) {
     std::uint64_t all = 0;
