@@ -122,8 +122,10 @@ void etcd_keys::begin_list() {
 }
 
 bool etcd_keys::list(const etcd_pair& pair) {
-  if (auto record = admit(listed_, pair, true))
-    listed_records_.insert_or_assign(record->id.value(), *std::move(record));
+  if (auto record = admit(listed_, pair, true)) {
+    const std::uint64_t id = record->id.value();
+    listed_records_.insert_or_assign(id, *std::move(record));
+  }
   return has_room_to_list();
 }
 

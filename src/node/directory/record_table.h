@@ -134,7 +134,8 @@ class record_table {
           changed_services_.insert(service);
       }
     }
-    changed_.push_back(before != nullptr ? before->id : now->id);
+    if (const directory_record* const one = before != nullptr ? before : now; one != nullptr)
+      changed_.push_back(one->id);
   }
 
   records records_;

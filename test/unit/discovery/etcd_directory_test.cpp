@@ -15,6 +15,7 @@ TEST_F(EtcdDirectories, ShareALeaseAmongTheNodesOfAProgram) {
   for (std::uint64_t id = 1; id != 21; ++id)
     ASSERT_TRUE(nodes->announce(record_of(id, {"unix://@node"})));
   ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().records == 20; }));
+  ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().puts >= 20; }));
   EXPECT_EQ(nodes->stats().leases, 1);
   EXPECT_EQ(nodes->stats().puts, 20);
   EXPECT_EQ(nodes->stats().lists, 1);
