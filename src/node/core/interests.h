@@ -16,7 +16,6 @@
 #include "node/core/node_context.h"
 #include "node/core/reachability.h"
 #include "node/core/session_set.h"
-#include "node/route/route_table.h"
 #include "node/topic/topic_table.h"
 
 namespace atbus::detail {
@@ -27,12 +26,10 @@ class interests {
   static constexpr std::size_t of_link_max = 4096;
   static constexpr std::size_t wishes_max = 65536;
 
-  interests(node_context& node, event_queue& events, const route_table& routes,
-            const reachability& reach, link_output& output, session_set& sessions,
-            topic_table& table)
+  interests(node_context& node, event_queue& events, const reachability& reach, link_output& output,
+            session_set& sessions, topic_table& table)
       : node_(node),
         events_(events),
-        routes_(routes),
         reach_(reach),
         output_(output),
         sessions_(sessions),
@@ -92,7 +89,6 @@ class interests {
 
   node_context& node_;
   event_queue& events_;
-  const route_table& routes_;
   const reachability& reach_;
   link_output& output_;
   session_set& sessions_;

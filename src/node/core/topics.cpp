@@ -33,7 +33,7 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     return {errc::invalid_argument, "a node may subscribe to " +
                                         std::to_string(interests::of_link_max) + " topics at most"};
   }
-  auto made = std::make_shared<topic_subscription>(std::move(handler), options);
+  auto made = std::make_shared<topic_subscription>(topic_subscription{std::move(handler), options});
   topic_entry* const topic = table_.find_or_make(name);
   if (topic == nullptr) {
     return {errc::invalid_argument,

@@ -16,6 +16,7 @@
 #include "node/core/loopback.h"
 #include "node/core/outbox.h"
 #include "node/core/topic_copies.h"
+#include "node/route/route_table.h"
 
 namespace atbus::detail {
 
@@ -32,7 +33,7 @@ class topics {
         outbox_(user),
         loopback_(own),
         inbox_(delivery),
-        interests_(node, events, routes, reach, output, sessions, table_),
+        interests_(node, events, reach, output, sessions, table_),
         copies_(node, events, access, output, interests_, table_) {}
 
   error subscribe(std::string_view name, std::function<void(const topic_message&)> handler,

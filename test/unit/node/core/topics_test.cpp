@@ -90,10 +90,10 @@ TEST_F(Topics, GoToAllOfATreeWithOneCopyOverEachLink) {
   start_root();
   start_relay(0x110);
   start_relay(0x120);
-  for (const std::uint64_t leaf : {0x111, 0x112, 0x113, 0x121, 0x122})
+  for (const std::uint64_t leaf : {0x111U, 0x112U, 0x113U, 0x121U, 0x122U})
     start_leaf(leaf);
   settle();
-  for (const std::uint64_t leaf : {0x111, 0x112, 0x113, 0x122})
+  for (const std::uint64_t leaf : {0x111U, 0x112U, 0x113U, 0x122U})
     subscribe(leaf);
   subscribe(0x110);
   settle();
@@ -105,7 +105,7 @@ TEST_F(Topics, GoToAllOfATreeWithOneCopyOverEachLink) {
                                                       {0x110, copies(0x110)}};
   EXPECT_EQ(news.publish(0, "x").links(), 1U);
   settle();
-  for (const std::uint64_t one : {0x110, 0x111, 0x112, 0x113, 0x122})
+  for (const std::uint64_t one : {0x110U, 0x111U, 0x112U, 0x113U, 0x122U})
     EXPECT_EQ(got[one], (record{says(0x121, "x")})) << one;
   EXPECT_EQ(copies(0x121) - before.at(0x121), 1U);
   EXPECT_EQ(copies(0x120) - before.at(0x120), 2U) << "up, and to 0x122";
