@@ -84,7 +84,9 @@ TEST_F(EtcdFaults, LeaveTheRecordOfTheirSuccessorAlone) {
   const auto after = open_directory({.endpoints = {etcd.url()}});
   ASSERT_TRUE(before->announce(record_of(7, {"unix://@one"})));
   ASSERT_TRUE(before->announce(record_of(8, {"unix://@one"})));
-  ASSERT_TRUE(until({before, after}, [&] { return after->lookup(8) == texts{"unix://@one"}; }));
+  ASSERT_TRUE(until({before, after}, [&] {
+    return before->stats().puts == 2 && after->lookup(8) == texts{"unix://@one"};
+  }));
   ASSERT_TRUE(after->announce(record_of(7, {"unix://@two"})));
   const auto both_know = [&] {
     return before->lookup(7) == texts{"unix://@two"} && after->lookup(7) == texts{"unix://@two"};
