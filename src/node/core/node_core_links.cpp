@@ -304,7 +304,7 @@ void node_core::announced(session& from, const flow_body& body) {
     return sessions_.violation(
         from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
   }
-  if (from.shake != nullptr)
+  if (from.offers)
     registration_.both_registered(from);
 }
 
@@ -354,6 +354,7 @@ void node_core::closed(link& at, const error& why) {
     thrown.keep([&] { is_told = dial_ended(*which, *gone, why) || is_told; });
   }
   const bool is_relayed = at.kind() == link_kind::relayed;
+  thrown.keep([&] { registration_.ended(*gone); });
   sessions_.end(*gone);
   if (!is_told)
     thrown.keep([&] { lost_link(*of, is_relayed); });

@@ -58,6 +58,7 @@ void registration::begin(session& on) {
   on.began_after = node_.stats.registrations;
   on.keeps = on.at.keeps();
   on.addresses_told = addresses_.size();
+  on.offers.reset();
   on.clock.set(node_.idle_deadline());
   std::optional<byte_buffer> binding = on.at.binding();
   if (!binding) {
@@ -128,8 +129,10 @@ result<resume_point> registration::admit(session& on, const peer_identity& who) 
       if (other->stage != session_stage::registered)
         continue;
       if (other->instance == instance) {
-        if (on.shake->resume().sole && on.is_newer_than(*other))
+        if (on.shake->resume().sole && on.is_newer_than(*other)) {
           other->stage = session_stage::dropped;
+          other->gives_way = true;
+        }
         answer.sole = answer.sole && other->stage == session_stage::dropped;
         continue;
       }
@@ -290,6 +293,8 @@ void registration::registered(session& on) {
   // It has lost the link that made it a parent or a child.
   if (is_only && who.as == relation::peer && of.as != relation::peer)
     tree_.displace(of);
+  on.offers = who.addresses;
+  on.shake.reset();
   choice_.choose(of, on);
   if (on.by_us)
     both_registered(on);
@@ -317,6 +322,16 @@ void registration::take_over_flow(session& on, peer& of) {
   on.has_flow = false;
 }
 
+void registration::ended(const session& gone) {
+  const peer* const known = gone.of == nullptr ? peers_.find(gone.told_position) : nullptr;
+  if (known == nullptr)
+    return;
+  for (session* other : known->sessions) {  // a drop is told later
+    if (std::exchange(other->gives_way, false))
+      sessions_.drop(*other, false, errc::superseded, {});
+  }
+}
+
 bool registration::end_others(session& on, peer& of) {
   bool is_only = on.answer.sole && on.is_direct;
   for (session* other : std::vector<session*>{of.sessions}) {
@@ -336,9 +351,8 @@ bool registration::end_others(session& on, peer& of) {
 }
 
 void registration::both_registered(session& on) {
-  const peer_identity& who = on.shake->peer();
-  dialing_.try_offers(*on.of, who.addresses, who.host);
-  on.shake.reset();
+  if (const auto offers = std::exchange(on.offers, std::nullopt))
+    dialing_.try_offers(*on.of, *offers, on.host);
 }
 
 void registration::add_address(const std::string& made) {

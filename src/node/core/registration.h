@@ -50,6 +50,9 @@ class registration {
   // sooner, and would end this one.
   void both_registered(session& on);
 
+  // That link is gone. If it has not registered, those end that were to give way to it.
+  void ended(const session& gone);
+
   // Where this node listens, as it tells its peers.
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
   void add_address(const std::string& made);

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/timer_queue.h"
 #include "delivery/incoming_flow.h"
@@ -36,7 +38,9 @@ struct session {
   session_stage stage = session_stage::opening;
   dial* dialled = nullptr;  // the dial that opened it; null: accepted, or the dial was cancelled
   bool by_us = false;
-  std::unique_ptr<handshake> shake;
+  std::unique_ptr<handshake> shake;  // until it is registered
+  // Once registered, until the other end has registered this one too: where it listens.
+  std::optional<std::vector<std::string>> offers;
   peer* of = nullptr;            // once registered
   node_instance instance;        // of the other end, once registered
   relation as = relation::peer;  // what the other end is to this node, as this link sees it
@@ -53,6 +57,7 @@ struct session {
   [[nodiscard]] bool is_newer_than(const session& other) const noexcept {
     return other.registration <= began_after;
   }
+  bool gives_way = false;  // dropped, but not ended: another link to that incarnation registers
   bool said_sole = false;  // this link was the only one of ours when the answer was given
   // While registering: this node's position in the flow of that incarnation.
   bool has_flow = false;

@@ -209,8 +209,14 @@ void node_world::keep_slot(std::size_t from, std::size_t to, std::uint64_t size,
   const node_instance self = at.process->core().self();
   if (at.slot.claim(by, id_of(to), book_.next(self, id_of(to), hops, size)) == errc::would_block)
     at.owed.insert(id_of(to).value());
-  if (at.process->core().dispatching())
+  if (at.process->core().dispatching()) {
+    // If that one is connected, this is told at the end of the poll.
+    (void)by.on_ready(id_of(to), 1s, [this, from, &core = at.process->core()](status) {
+      const foreign_code here;
+      look_at_slot(from, core);
+    });
     return;
+  }
   if (slot_random_() % 2 == 0)
     by.flush();
   if (at.slot.is_kept() && slot_random_() % 4 != 0)

@@ -229,8 +229,13 @@ void tree_world::send_or_keep(std::size_t from, std::size_t to, std::uint64_t si
   if (at.slot.claim(by, nodes_[to].id, book.next(self, nodes_[to].id, answers, size)) ==
       errc::would_block)
     at.owed.insert(nodes_[to].id.value());
-  if (at.process->core().dispatching())
+  if (at.process->core().dispatching()) {
+    // If that one is connected, this is told at the end of the poll.
+    (void)by.on_ready(
+        nodes_[draw_slot_.one_in(2) ? to : nodes_[from].parent].id, 1s,
+        [this, from, &core = at.process->core()](status) { look_at_slot(from, core); });
     return;
+  }
   if (draw_slot_.one_in(2))
     by.flush();
   if (at.slot.is_kept() && !draw_slot_.one_in(4))
