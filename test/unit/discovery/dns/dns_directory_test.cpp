@@ -13,7 +13,7 @@
 namespace atbus::test {
 namespace {
 
-using texts = std::vector<std::string>;
+using names = std::vector<std::string>;
 
 class DnsDirectory : public ::testing::Test {
  protected:
@@ -50,7 +50,7 @@ class DnsDirectory : public ::testing::Test {
     }
     return true;
   }
-  [[nodiscard]] static bool knows(directory& of, std::uint64_t id, const texts& addresses) {
+  [[nodiscard]] static bool knows(directory& of, std::uint64_t id, const names& addresses) {
     return comes_true(of, [&](const error&) { return of.lookup(bus_id{id}) == addresses; });
   }
 
@@ -90,7 +90,7 @@ TEST_F(DnsDirectory, SaysWhatAServerThatDoesNotAnswerLeaves) {
             "DNS: _atbus._tcp.relay.test: the DNS servers do not answer; until then what was known "
             "before "
             "is used");
-  EXPECT_EQ((*of_test)->lookup(0x10000), texts{"ipv4://10.0.0.0:7000"});
+  EXPECT_EQ((*of_test)->lookup(0x10000), names{"ipv4://10.0.0.0:7000"});
   server_->resume();
   EXPECT_TRUE(comes_true(**of_test, [](const error& last) { return static_cast<bool>(last); }));
 }

@@ -5,7 +5,7 @@
 namespace atbus::detail {
 namespace {
 
-using texts = std::vector<std::string>;
+using names = std::vector<std::string>;
 
 class DnsRecords : public ::testing::Test {
  protected:
@@ -45,8 +45,8 @@ TEST_F(DnsRecords, HaveAllAddressesOfAHostInOneOrder) {
   const directory_record& one = made.nodes.at(7);
   EXPECT_EQ(one.id, bus_id{7});
   EXPECT_EQ(one.addresses,
-            (texts{"ipv4://10.0.0.1:7000", "ipv4://10.0.0.2:7000", "ipv6://[fd00::1]:7000"}));
-  EXPECT_EQ(one.services, texts{"chat"});
+            (names{"ipv4://10.0.0.1:7000", "ipv4://10.0.0.2:7000", "ipv6://[fd00::1]:7000"}));
+  EXPECT_EQ(one.services, names{"chat"});
   EXPECT_EQ(made.confirmed.at(7), 2s);
 }
 
@@ -62,9 +62,9 @@ TEST_F(DnsRecords, TakeTheIdOfATargetFromTheNumberInItsName) {
        .more_hosts = {{"relay-10.test", "10.0.0.10", false}, {"relay-2.test", "10.0.0.2", false}}});
   const dns_records made = make(service(0x10000));
   ASSERT_EQ(made.nodes.size(), 2u);
-  EXPECT_EQ(made.nodes.at(0x10002).addresses, texts{"ipv4://10.0.0.2:7000"});
-  EXPECT_EQ(made.nodes.at(0x1000a).addresses, texts{"ipv4://10.0.0.10:7001"});
-  EXPECT_EQ(made.nodes.at(0x1000a).services, texts{"chat"});
+  EXPECT_EQ(made.nodes.at(0x10002).addresses, names{"ipv4://10.0.0.2:7000"});
+  EXPECT_EQ(made.nodes.at(0x1000a).addresses, names{"ipv4://10.0.0.10:7001"});
+  EXPECT_EQ(made.nodes.at(0x1000a).services, names{"chat"});
   EXPECT_EQ(made.questions, (questions{{"_atbus._tcp.test", dns_type::srv}}));  // one does for all
 }
 
@@ -77,7 +77,7 @@ TEST_F(DnsRecords, AskForTheAddressesThatDidNotComeAlong) {
                                        {"relay-2.test", dns_type::aaaa}}));
   answer("relay-2.test", dns_type::a, of_host("relay-2.test", "10.0.0.2"), 4s);
   made = make(service(0x10000));
-  EXPECT_EQ(made.nodes.at(0x10002).addresses, texts{"ipv4://10.0.0.2:7000"});
+  EXPECT_EQ(made.nodes.at(0x10002).addresses, names{"ipv4://10.0.0.2:7000"});
   EXPECT_EQ(made.confirmed.at(0x10002), 4s);
 }
 
@@ -91,7 +91,7 @@ TEST_F(DnsRecords, TakeIdServicesAndLabelsFromTexts) {
   ASSERT_EQ(made.nodes.size(), 1u);
   const directory_record& one = made.nodes.begin()->second;
   EXPECT_EQ(one.id, *bus_id::parse("1.2.3.4"));
-  EXPECT_EQ(one.services, (texts{"chat", "match"}));
+  EXPECT_EQ(one.services, (names{"chat", "match"}));
   EXPECT_EQ(one.labels, (std::map<std::string, std::string>{{"rack", "7"}}));
 }
 
