@@ -45,8 +45,9 @@ TEST(TopicHead, IsReadAsItWasWritten) {
         topic_head{.number = 5, .what = topic_part::begin, .name = name},
         topic_head{.number = 5, .what = topic_part::refused, .name = name}};
     for (const topic_head& head : heads) {
+      const byte_buffer bytes = written(head);
       topic_head again;
-      EXPECT_TRUE(decode(written(head), again));
+      EXPECT_TRUE(decode(bytes, again));
       EXPECT_EQ(again, head);
     }
   }
