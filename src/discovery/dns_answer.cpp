@@ -11,10 +11,13 @@
 #include <span>
 #include <unordered_set>
 
+#include "discovery/record_text.h"
+
 namespace atbus::detail {
 namespace {
 
 constexpr std::chrono::seconds life_without_records{5};
+constexpr std::size_t texts_max = record_services_max + record_labels_max + 1;  // and an id
 
 std::string in_lower_case(const char* text) {
   std::string made{text};
@@ -81,10 +84,14 @@ class answer_reader {
   }
 
   template <class Address>
-  [[nodiscard]] static bool take_address(const ns_rr& one, int family,
-                                         std::vector<dns_answer::host>& hosts) {
+  [[nodiscard]] bool take_address(const ns_rr& one, int family,
+                                  std::vector<dns_answer::host>& hosts) {
     if (ns_rr_rdlen(one) != sizeof(Address))
       return false;
+    if (&hosts == &all_.hosts && hosts.size() == record_addresses_max) {
+      ++all_.left_out;
+      return true;
+    }
     std::array<char, INET6_ADDRSTRLEN> text{};
     ::inet_ntop(family, ns_rr_rdata(one), text.data(), text.size());
     hosts.push_back({in_lower_case(ns_rr_name(one)), text.data(), family == AF_INET6});
@@ -118,7 +125,10 @@ class answer_reader {
       if (length >= rest.size())
         return false;
       const auto text = rest.subspan(1, length);
-      all_.texts.emplace_back(text.begin(), text.end());
+      if (all_.texts.size() < texts_max)
+        all_.texts.emplace_back(text.begin(), text.end());
+      else
+        ++all_.left_out;
       rest = rest.subspan(1 + length);
     }
     return true;

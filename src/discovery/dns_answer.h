@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ struct dns_answer {
   std::vector<host>
       more_hosts{};  // those that came along with it, for its targets; in the order of names
   std::vector<std::string> texts{};  // TXT, each string on its own
+  std::size_t left_out = 0;  // addresses of the answer, and strings, beyond what a record may have
 };
 
 // Nothing: the bytes are no DNS message.

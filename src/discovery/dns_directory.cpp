@@ -1,6 +1,6 @@
 // A directory of what DNS says of hosts and services.
 #include <algorithm>
-#include <array>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t under_way_max = 64;  // questions at a time
 constexpr std::chrono::nanoseconds pause_min = std::chrono::milliseconds{500};
 constexpr std::chrono::nanoseconds pause_max = std::chrono::seconds{30};
+constexpr std::chrono::nanoseconds memory_pause = std::chrono::milliseconds{10};
 
 class asking_directory final : public dns_directory {
  public:
@@ -73,6 +74,7 @@ class asking_directory final : public dns_directory {
 
   void take(const dns_question& question, result<dns_answer> answer);
   [[nodiscard]] std::chrono::nanoseconds pause_after(unsigned failures);
+  void keep_addresses(const dns_topic& of, const dns_answer& fresh);
   void rebuild();
   void ask_what_is_due();
   [[nodiscard]] error problem();
@@ -91,16 +93,23 @@ class asking_directory final : public dns_directory {
 };
 
 error asking_directory::poll() {
-  resolver_.drive();
-  do {
-    if (news_) {
-      rebuild();
-      news_ = false;
-    }
-    ask_what_is_due();
-  } while (news_);  // some questions are answered at once
-  nodes_.tell_changed();
-  return problem();
+  if (resolver_.is_in_child())
+    return error{errc::used_after_fork};
+  try {
+    resolver_.drive();
+    do {
+      if (news_) {
+        rebuild();
+        news_ = false;
+      }
+      ask_what_is_due();
+    } while (news_);  // some questions are answered at once
+    nodes_.tell_changed();
+    return problem();
+  } catch (const std::bad_alloc&) {
+    resolver_.wake_at(moment_after(now(), memory_pause));  // what was not done is done then
+    return error{errc::out_of_memory};
+  }
 }
 
 void asking_directory::take(const dns_question& question, result<dns_answer> answer) {
@@ -112,13 +121,17 @@ void asking_directory::take(const dns_question& question, result<dns_answer> ans
   const std::chrono::nanoseconds at = now();
   ++(answer ? stats_.answers : stats_.failures);
   if (answer) {
+    if (topic.answer)
+      keep_addresses(topic, *answer);
     const auto life =
         std::clamp<std::chrono::nanoseconds>(answer->life, options_.at_least, options_.at_most);
     topic = {.answer = *std::move(answer), .answered = at, .due = moment_after(at, life)};
     news_ = true;
   } else {
     topic.problem = answer.error();
-    topic.due = moment_after(at, pause_after(topic.failures++));
+    const bool is_ours = answer.error() == errc::out_of_memory;
+    topic.due = moment_after(at, is_ours ? memory_pause : pause_after(topic.failures));
+    ++topic.failures;
     deaf_ = true;
   }
 }
@@ -130,28 +143,49 @@ std::chrono::nanoseconds asking_directory::pause_after(unsigned failures) {
                          0, pause.count() / 2}(random_)};
 }
 
+// A server may send a target's addresses along once, and not with its next answer. Then the old ones stay until the
+// questions for them are answered.
+void asking_directory::keep_addresses(const dns_topic& of, const dns_answer& fresh) {
+  const auto came_along = [](const dns_answer& with, const std::string& name) {
+    return std::ranges::binary_search(with.more_hosts, name, {}, &dns_answer::host::name);
+  };
+  for (const dns_answer::target& target : fresh.targets) {
+    if (came_along(fresh, target.name) || !came_along(*of.answer, target.name))
+      continue;
+    for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
+      dns_topic& topic = topics_[{target.name, type}];
+      if (topic.answer)
+        continue;
+      dns_answer kept;
+      for (const dns_answer::host& host : of.answer->more_hosts) {
+        if (host.name == target.name && host.is_ipv6 == (type == dns_type::aaaa))
+          kept.hosts.push_back(host);
+      }
+      topic.answer = std::move(kept);
+      topic.answered = of.answered;
+    }
+  }
+}
+
+// Either all of it happens or, without memory, nothing that is seen.
 void asking_directory::rebuild() {
   dns_records fresh = make_dns_records(options_, topics_);
-  dns_topics wanted;
-  for (dns_question& question : fresh.questions) {
-    if (auto known = topics_.extract(question))
-      wanted.insert(std::move(known));
-    else
-      wanted.emplace(std::move(question), dns_topic{});
+  error left_out;
+  if (fresh.left_out != 0) {
+    left_out = {errc::invalid_argument, "DNS: " + std::to_string(fresh.left_out) +
+                                            " records, such as of " + fresh.example +
+                                            ", are left out: " + fresh.reason};
   }
-  topics_ = std::move(wanted);
-  left_out_ = {};
-  stats_.left_out = fresh.without_id + fresh.too_many;
-  if (stats_.left_out > 0) {
-    left_out_ = {
-        errc::invalid_argument,
-        "DNS: " + std::to_string(stats_.left_out) + " targets, such as " + fresh.example +
-            ", are left out: " +
-            (fresh.without_id > 0 ? "their names end in no number, or no id is given for that"
-                                  : "a service has at most " + std::to_string(dns_targets_max))};
-  }
-  confirmed_ = std::move(fresh.confirmed);
+  for (const dns_question& question : fresh.questions)
+    topics_.try_emplace(question);
+  std::ranges::sort(fresh.questions);
+  std::erase_if(topics_, [&](const auto& one) {
+    return !std::ranges::binary_search(fresh.questions, one.first);
+  });
   nodes_.replace_all(std::move(fresh.nodes));
+  confirmed_ = std::move(fresh.confirmed);
+  left_out_ = std::move(left_out);
+  stats_.left_out = fresh.left_out;
 }
 
 void asking_directory::ask_what_is_due() {
@@ -161,20 +195,26 @@ void asking_directory::ask_what_is_due() {
     deaf_ = false;
     resolver_.begin_anew();
   }
-  std::vector<dns_question> due;
+  std::vector<std::pair<const dns_question*, dns_topic*>> due;
   for (auto& [question, topic] : topics_) {
     if (topic.is_under_way)
       continue;
     if (topic.due > at) {
       next = std::min(next, topic.due);
     } else if (resolver_.under_way() + due.size() < under_way_max) {
-      topic.is_under_way = true;
-      due.push_back(question);
+      due.emplace_back(&question, &topic);
     }
   }
-  for (const dns_question& question : due)
-    resolver_.ask(question);
-  stats_.questions += due.size();
+  for (const auto& [question, topic] : due) {
+    topic->is_under_way = true;
+    try {
+      resolver_.ask(*question);
+    } catch (const std::bad_alloc&) {
+      topic->is_under_way = false;
+      throw;
+    }
+    ++stats_.questions;
+  }
   resolver_.wake_at(next);
 }
 
@@ -247,10 +287,14 @@ error check(const dns_options& options) {
 result<std::shared_ptr<dns_directory>> dns_directory::open(const dns_options& options) {
   if (error bad = detail::check(options); !bad)
     return bad;
-  auto made = std::make_shared<detail::asking_directory>(options);
-  if (error bad = made->open(); !bad)
-    return bad;
-  return std::shared_ptr<dns_directory>{std::move(made)};
+  try {
+    auto made = std::make_shared<detail::asking_directory>(options);
+    if (error bad = made->open(); !bad)
+      return bad;
+    return std::shared_ptr<dns_directory>{std::move(made)};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
 }
 
 }  // namespace atbus

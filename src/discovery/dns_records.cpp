@@ -5,8 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "discovery/record_text.h"
+
 namespace atbus::detail {
 namespace {
+
+constexpr std::string_view too_much = "a node has at most 16 addresses, 256 services and 64 labels";
 
 class record_maker {
  public:
@@ -44,13 +48,28 @@ class record_maker {
     one.id = id;
     return one;
   }
-  static void add(directory_record& to, const dns_answer::host& host, std::uint16_t port) {
+  void add(directory_record& to, const dns_answer::host& host, std::uint16_t port) {
+    if (to.addresses.size() == record_addresses_max)
+      return leave_out(host.name, 1, too_much);
     to.addresses.push_back(
         (host.is_ipv6 ? "ipv6://[" + host.address + "]" : "ipv4://" + host.address) + ":" +
         std::to_string(port));
   }
-  static void add(directory_record& to, const std::vector<std::string>& services) {
-    to.services.insert(to.services.end(), services.begin(), services.end());
+  void add(directory_record& to, const std::string& service, const std::string& host) {
+    const bool is_name = !service.empty() && service.size() <= service_name_max &&
+                         std::ranges::all_of(service, [](char c) { return c >= ' ' && c <= '~'; });
+    if (!is_name)
+      return leave_out(host, 1, "the name of a service has 1 to 128 printable characters");
+    if (std::ranges::find(to.services, service) != to.services.end())
+      return;
+    if (to.services.size() == record_services_max)
+      return leave_out(host, 1, too_much);
+    to.services.push_back(service);
+  }
+  // What the answer had more of than a record may have.
+  void count(const dns_answer& answer, const std::string& host) {
+    if (answer.left_out != 0)
+      leave_out(host, answer.left_out, too_much);
   }
   // Servers give records in any order.
   static void make_equal_to_others(directory_record& one) {
@@ -64,7 +83,9 @@ class record_maker {
     for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
       if (const dns_topic* const topic = ask(one.name, type)) {
         directory_record& node = record(one.id, topic->answered);
-        add(node, one.services);
+        for (const std::string& service : one.services)
+          add(node, service, one.name);
+        count(*topic->answer, one.name);
         for (const dns_answer::host& host : topic->answer->hosts)
           add(node, host, one.port);
       }
@@ -75,12 +96,13 @@ class record_maker {
     const dns_topic* const topic = ask(one.name, dns_type::srv);
     if (topic == nullptr)
       return;
-    std::size_t count = 0;
+    std::size_t taken = 0;
     for (const dns_answer::target& target : topic->answer->targets) {
-      if (++count <= dns_targets_max)
+      if (++taken <= dns_targets_max)
         take_target(one, *topic, target);
       else
-        leave_out(target, made_.too_many);
+        leave_out(target.name, 1,
+                  "a service has at most " + std::to_string(dns_targets_max) + " targets");
     }
   }
 
@@ -93,11 +115,14 @@ class record_maker {
     if (!id)
       id = id_by_number(of, target.name);
     if (!id)
-      return leave_out(target, made_.without_id);
+      return leave_out(target.name, 1, "their names end in no number, or no id is given for that");
     directory_record& node = record(*id, topic.answered);
-    add(node, of.services);
-    if (texts != nullptr)
-      take_texts(texts->answer->texts, node);
+    for (const std::string& service : of.services)
+      add(node, service, target.name);
+    if (texts != nullptr) {
+      count(*texts->answer, target.name);
+      take_texts(texts->answer->texts, target.name, node);
+    }
     take_addresses(topic, target, node);
   }
 
@@ -114,16 +139,19 @@ class record_maker {
     for (const dns_type type : {dns_type::a, dns_type::aaaa}) {
       if (const dns_topic* const of_host = ask(target.name, type)) {
         record(node.id, of_host->answered);
+        count(*of_host->answer, target.name);
         for (const dns_answer::host& host : of_host->answer->hosts)
           add(node, host, target.port);
       }
     }
   }
 
-  void leave_out(const dns_answer::target& target, std::size_t& counter) {
-    ++counter;
-    if (made_.example.empty())
-      made_.example = target.name;
+  void leave_out(const std::string& of, std::size_t count, std::string_view reason) {
+    made_.left_out += count;
+    if (made_.reason.empty()) {
+      made_.example = of;
+      made_.reason = reason;
+    }
   }
 
   [[nodiscard]] static std::optional<bus_id> id_by_number(const dns_service& of,
@@ -146,16 +174,20 @@ class record_maker {
     }
     return std::nullopt;
   }
-  static void take_texts(const std::vector<std::string>& texts, directory_record& to) {
+  void take_texts(const std::vector<std::string>& texts, const std::string& host,
+                  directory_record& to) {
     for (const std::string_view one : texts) {
       const std::size_t sign = one.find('=');
       if (sign == one.npos || sign == 0)
         continue;
-      const std::string_view name = one.substr(0, sign);
+      std::string name{one.substr(0, sign)};
+      std::string text{one.substr(sign + 1)};
       if (name == "service")
-        to.services.emplace_back(one.substr(sign + 1));
+        add(to, text, host);
+      else if (to.labels.size() == record_labels_max && !to.labels.contains(name))
+        leave_out(host, 1, too_much);
       else if (name != "id")
-        to.labels.insert_or_assign(std::string{name}, std::string{one.substr(sign + 1)});
+        to.labels.insert_or_assign(std::move(name), std::move(text));
     }
   }
 

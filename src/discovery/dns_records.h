@@ -42,11 +42,10 @@ struct dns_records {
   std::unordered_map<std::uint64_t, std::chrono::nanoseconds> confirmed;
   // What the answers lead to: all questions that are worth asking now.
   std::vector<dns_question> questions;
-  // Targets that no id could be found for, and those beyond dns_targets_max.
-  std::size_t without_id = 0;
-  std::size_t too_many = 0;
-  // The first of them.
+  // What can't be used, such as targets without an id; whose the first of it is, and why.
+  std::size_t left_out = 0;
   std::string example;
+  std::string reason;
 };
 
 [[nodiscard]] dns_records make_dns_records(const dns_options& options, const dns_topics& known);

@@ -78,17 +78,23 @@ error dns_resolver::make_channel() {
   options.tries = attempts;
   options.sock_state_cb = on_socket;
   options.sock_state_cb_data = this;
-  const int status = ares_init_options(&channel_, &options,
-                                       ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TIMEOUTMS |
-                                           ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
+  int given = ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
+              ARES_OPT_SOCK_STATE_CB;
+#ifdef ARES_OPT_QUERY_CACHE
+  options.qcache_max_ttl = 0;  // else newer c-ares answers itself, and how old that is nobody knows
+  given |= ARES_OPT_QUERY_CACHE;
+#endif
+  const int status = ares_init_options(&channel_, &options, given);
   if (status != ARES_SUCCESS) {
     channel_ = nullptr;
     return ares_error(errc::system_error, "the system's DNS servers (/etc/resolv.conf)", status);
   }
   if (servers_.empty())
     return {};
-  if (const int set = ares_set_servers_ports_csv(channel_, servers_.c_str()); set != ARES_SUCCESS)
+  if (const int set = ares_set_servers_ports_csv(channel_, servers_.c_str()); set != ARES_SUCCESS) {
+    close_channel();  // it would ask those of the system
     return ares_error(errc::invalid_argument, "dns_options::servers", set);
+  }
   return {};
 }
 
@@ -150,8 +156,8 @@ void dns_resolver::on_socket(void* self, ares_socket_t socket, int readable, int
   static_cast<dns_resolver*>(self)->watch(socket, readable != 0, writable != 0);
 }
 
-// The epoll instance is shared with the parent: a child leaves it alone.
-void dns_resolver::watch(ares_socket_t socket, bool readable, bool writable) {
+// The epoll instance is shared with the parent: a child leaves it alone. What can't be watched has its time limit.
+void dns_resolver::watch(ares_socket_t socket, bool readable, bool writable) noexcept {
   if (is_in_child())
     return;
   epoll_event event{};
@@ -162,13 +168,16 @@ void dns_resolver::watch(ares_socket_t socket, bool readable, bool writable) {
     kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, &event);
     if (known != watched_.end())
       watched_.erase(known);
-    return;
+  } else if (known != watched_.end()) {
+    kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event);
+  } else {
+    try {
+      watched_.push_back(socket);
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event);
+    } catch (const std::bad_alloc&) {
+      // Nothing may be thrown through c-ares.
+    }
   }
-  // What can't be watched has its time limit.
-  kernel().epoll_ctl(epoll_.get(), known != watched_.end() ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, socket,
-                     &event);
-  if (known == watched_.end())
-    watched_.push_back(socket);
 }
 
 void dns_resolver::drive() {

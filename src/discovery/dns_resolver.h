@@ -43,6 +43,7 @@ class dns_resolver {
   void drive();
   // The descriptor becomes readable at that moment, or earlier.
   void wake_at(std::chrono::nanoseconds moment);
+  [[nodiscard]] bool is_in_child() const noexcept { return getpid() != process_; }
   // Reads the system's list of servers again, if nothing is under way.
   void begin_anew();
 
@@ -54,9 +55,8 @@ class dns_resolver {
 
   [[nodiscard]] error make_channel();
   void close_channel();
-  void watch(ares_socket_t socket, bool readable, bool writable);
+  void watch(ares_socket_t socket, bool readable, bool writable) noexcept;
   void answer(const dns_question& question, int status, bytes_view bytes);
-  [[nodiscard]] bool is_in_child() const noexcept { return getpid() != process_; }
 
   const std::string servers_;
   const std::chrono::milliseconds timeout_;

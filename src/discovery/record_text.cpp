@@ -17,7 +17,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t key_digits = 16;
-constexpr std::size_t service_name_max = 128;
 constexpr std::size_t label_max = 4096;
 
 constexpr std::array<std::pair<tree_place, std::string_view>, 4> place_names{

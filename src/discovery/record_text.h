@@ -20,6 +20,7 @@ inline constexpr std::size_t record_bytes_max = std::size_t{64} << 10U;
 inline constexpr std::size_t record_addresses_max = 16;
 inline constexpr std::size_t record_services_max = 256;
 inline constexpr std::size_t record_labels_max = 64;
+inline constexpr std::size_t service_name_max = 128;
 
 // 16 hexadecimal digits.
 [[nodiscard]] std::string to_key(bus_id id);

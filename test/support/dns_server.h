@@ -46,12 +46,13 @@ class dns_server {
       std::this_thread::sleep_for(10ms);  // another program's work has no event to wait for
     }
   }
-  void start() {
+  // `more`: a line of the server's settings.
+  void start(const std::string& more = {}) {
     std::ofstream config{path("nsd.conf")};
     config << "server:\n  ip-address: " << address() << "\n  username: \"\"\n  zonesdir: \""
            << directory_.path() << "\"\n  database: \"\"\n  pidfile: \"\"\n  xfrdfile: \"\"\n"
            << "  zonelistfile: \"" << path("list") << "\"\n  xfrdir: \"" << directory_.path()
-           << "\"\n  server-count: 1\nremote-control:\n  control-enable: no\n"
+           << "\"\n  server-count: 1\n  " << more << "\nremote-control:\n  control-enable: no\n"
            << "zone:\n  name: test\n  zonefile: zone\n";
     config.close();
     const std::string log = path("log");

@@ -106,6 +106,18 @@ TEST(DnsAnswer, TakesNoTimeFromTheServersOwnRecords) {
   EXPECT_EQ(read_one->life, 30s);
 }
 
+TEST(DnsAnswer, LeavesOutWhatIsMoreThanARecordMayHave) {
+  dns_message many{"relay.test", type_a};
+  for (int at = 0; at < 20; ++at)
+    many.add(dns_message::answer, "relay.test", type_a, 30, ip4);
+  EXPECT_EQ(read(many)->hosts.size(), 16u);
+  EXPECT_EQ(read(many)->left_out, 4u);
+  dns_message strings{"relay.test", type_txt};
+  strings.add(dns_message::answer, "relay.test", type_txt, 30, std::string(60'000, '\0'));
+  EXPECT_EQ(read(strings)->texts.size(), 256u + 64 + 1);
+  EXPECT_EQ(read(strings)->left_out, 60'000u - 321);
+}
+
 TEST(DnsAnswer, IsNothingOfBytesThatAreNoMessage) {
   const std::string whole = dns_message{"_atbus._tcp.test", type_srv}
                                 .add(dns_message::answer, "_atbus._tcp.test", type_srv, 30,

@@ -102,11 +102,11 @@ TEST_F(DnsRecords, LeaveOutAndCountTargetsWithoutAnId) {
                       {"relay-3.test", 7000}},
           .more_hosts = {{"relay-3.test", "10.0.0.3", false}}});
   const dns_records made = make(service(0x10000));
-  EXPECT_EQ(made.without_id, 2u);
+  EXPECT_EQ(made.left_out, 2u);
   EXPECT_EQ(made.example, "east.test");
   EXPECT_EQ(made.nodes.size(), 1u);
-  EXPECT_EQ(make(service(~std::uint64_t{0} - 2)).without_id, 3u);  // 3 is beyond the last id
-  EXPECT_EQ(make(service(std::nullopt)).without_id, 3u);
+  EXPECT_EQ(make(service(~std::uint64_t{0} - 2)).left_out, 3u);  // 3 is beyond the last id
+  EXPECT_EQ(make(service(std::nullopt)).left_out, 3u);
 }
 
 TEST_F(DnsRecords, LeaveOutAndCountTargetsBeyondTheMost) {
@@ -115,8 +115,28 @@ TEST_F(DnsRecords, LeaveOutAndCountTargetsBeyondTheMost) {
     many.targets.push_back({"relay-" + std::to_string(at) + ".test", 7000});
   answer("_atbus._tcp.test", dns_type::srv, std::move(many));
   const dns_records made = make(service(1));
-  EXPECT_EQ(made.too_many, 5u);
+  EXPECT_EQ(made.left_out, 5u);
   EXPECT_EQ(made.questions.size(), 1 + 2 * dns_targets_max);
+}
+
+TEST_F(DnsRecords, LeaveOutAndCountWhatIsMoreThanARecordMayHave) {
+  dns_answer targets{.targets = {{"relay-3.test", 7000}}};
+  for (int at = 0; at < 20; ++at)
+    targets.more_hosts.push_back({"relay-3.test", "10.0.0." + std::to_string(at), false});
+  answer("_atbus._tcp.test", dns_type::srv, std::move(targets));
+  dns_answer strings{.texts = {"service=", "service=a\nb", "service=" + std::string(129, 'x')},
+                     .left_out = 2};
+  for (int at = 0; at < 300; ++at)
+    strings.texts.push_back("service=s" + std::to_string(at));
+  for (int at = 0; at < 70; ++at)
+    strings.texts.push_back("label" + std::to_string(at) + "=text");
+  answer("relay-3.test", dns_type::txt, std::move(strings));
+  const dns_records made = make(service(0x10000, true));
+  ASSERT_TRUE(made.nodes.contains(0x10003));
+  EXPECT_EQ(made.nodes.at(0x10003).addresses.size(), 16u);
+  EXPECT_EQ(made.nodes.at(0x10003).services.size(), 256u);
+  EXPECT_EQ(made.nodes.at(0x10003).labels.size(), 64u);
+  EXPECT_EQ(made.left_out, 4u + 3 + 2 + (301 - 256) + 6);  // 301: "chat" comes first
 }
 
 TEST_F(DnsRecords, NumberAHostByTheEndOfItsFirstLabel) {
