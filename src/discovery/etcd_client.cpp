@@ -28,10 +28,14 @@ bool says(const etcd_refusal& refusal, std::string_view words) {
   return refusal.text.find(words) != std::string::npos;
 }
 
+bool names_the_token(std::string_view text) {
+  return text.find("auth store is old") != text.npos ||
+         text.find("user name is empty") != text.npos ||
+         text.find("invalid auth token") != text.npos;
+}
+
 bool is_about_the_token(int status, const etcd_refusal& refusal) {
-  return status == 401 || refusal.code == grpc_unauthenticated ||
-         says(refusal, "auth store is old") || says(refusal, "user name is empty") ||
-         says(refusal, "invalid auth token");
+  return status == 401 || refusal.code == grpc_unauthenticated || names_the_token(refusal.text);
 }
 
 etcd_cause cause_of(int status, const etcd_refusal& refusal) {
@@ -94,8 +98,8 @@ etcd_client::call etcd_client::ask(std::string_view path, std::string body,
                                    std::function<void(etcd_answer)> on_answer) {
   ++stats_.requests;
   return loop_.start(request(path, std::move(body)), nullptr,
-                     [this, asked_in = generation_, use = std::move(on_answer)](http_end end) {
-                       use(judge(std::move(end), asked_in));
+                     [this, from = here(), use = std::move(on_answer)](http_end end) {
+                       use(judge(std::move(end), from));
                      });
 }
 
@@ -106,8 +110,8 @@ etcd_client::call etcd_client::follow(std::string_view path, std::string body,
   http_request stream = request(path, std::move(body));
   stream.longest = 0ns;
   return loop_.start(std::move(stream), std::move(on_part),
-                     [this, asked_in = generation_, use = std::move(on_end)](http_end end) {
-                       use(judge(std::move(end), asked_in));
+                     [this, from = here(), use = std::move(on_end)](http_end end) {
+                       use(judge(std::move(end), from));
                      });
 }
 
@@ -115,9 +119,9 @@ void etcd_client::cancel(call& which) noexcept {
   loop_.cancel(std::exchange(which, 0));
 }
 
-etcd_answer etcd_client::judge(http_end end, std::uint64_t asked_in) {
+etcd_answer etcd_client::judge(http_end end, origin from) {
   if (end.status == 200) {
-    is_token_proven_ = true;
+    is_token_proven_ = is_token_proven_ || from.token == token_number_;
     own_host_ = std::move(end.own_host);
     return {.body = std::move(end.body)};
   }
@@ -128,23 +132,36 @@ etcd_answer etcd_client::judge(http_end end, std::uint64_t asked_in) {
     const etcd_refusal refusal = read_refusal(end.status, end.body);
     answer.cause = cause_of(end.status, refusal);
     answer.text = refusal.text;
-    if (is_logged_in_ && is_about_the_token(end.status, refusal)) {
-      lose_token();
+    const bool is_old = from.token != token_number_;  // it was lost meanwhile
+    if ((is_logged_in_ || is_old) && is_about_the_token(end.status, refusal)) {
+      if (!is_old)
+        lose_token("refuses the token that it has given to this user");
       answer.cause = etcd_cause::unreachable;
       return answer;
     }
   }
-  if (answer.cause == etcd_cause::unreachable && asked_in == generation_)
+  if (answer.cause == etcd_cause::unreachable && from.generation == generation_)
     fail(errc::not_connected, "does not answer: " + answer.text);
   return answer;
 }
 
-void etcd_client::lose_token() {
+void etcd_client::lose_token(const std::string& text) {
   token_.clear();
+  ++token_number_;
   is_logged_in_ = false;
   // One that is refused at once would be fetched again and again.
   if (!std::exchange(is_token_proven_, false))
-    fail(errc::denied, "refuses the token that it has given to this user");
+    fail(errc::denied, text);
+}
+
+bool etcd_client::is_end_of_token(const std::string& reason, std::uint64_t asked_with) {
+  // To a watch etcd 3.4 says no more than that of a token which it does not know.
+  const bool may_be = names_the_token(reason) || reason.find("permission denied") != reason.npos;
+  if (options_.user.empty() || !may_be)
+    return false;
+  if (is_logged_in_ && asked_with == token_number_)
+    lose_token("has ended the watch: " + reason);
+  return true;
 }
 
 void etcd_client::log_in() {
@@ -154,12 +171,12 @@ void etcd_client::log_in() {
             login_ = 0;
             if (answer.cause == etcd_cause::unreachable)
               return;
-            const result<std::string> token = read_token(answer.body);
+            result<std::string> token = read_token(answer.body);
             is_token_proven_ = false;
             is_logged_in_ = (answer.cause == etcd_cause::done && token) ||
                             answer.text.find("authentication is not enabled") != std::string::npos;
             if (token)
-              token_ = *token;
+              token_ = *std::move(token);
             if (!is_logged_in_)
               fail(errc::denied,
                    "refuses the user " + in_quotes(options_.user) + ": " +

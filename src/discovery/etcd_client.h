@@ -51,6 +51,8 @@ class etcd_client {
   [[nodiscard]] bool is_ready(std::chrono::nanoseconds now) const noexcept {
     return now >= ready_at_ && !needs_token();
   }
+  // Answers may have been lost: logs in again if it was doing that.
+  void start_again() noexcept { cancel(login_); }
   // Logs in.
   void work(std::chrono::nanoseconds now);
   // When it is ready, or has something to do; never() while it waits for an answer.
@@ -71,6 +73,12 @@ class etcd_client {
   // It was for a while: the next pause is short.
   void lasts() noexcept { failures_ = 0; }
 
+  // Which token requests have now.
+  [[nodiscard]] std::uint64_t token_number() const noexcept { return token_number_; }
+  // etcd has ended a stream that was asked for with that token. True: because of the token, and the stream is to be
+  // asked for again when ready.
+  [[nodiscard]] bool is_end_of_token(const std::string& reason, std::uint64_t asked_with);
+
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
   // The address from which etcd is reached; empty: not yet known.
   [[nodiscard]] const std::string& own_host() const noexcept { return own_host_; }
@@ -82,8 +90,17 @@ class etcd_client {
     return !options_.user.empty() && !is_logged_in_;
   }
   [[nodiscard]] http_request request(std::string_view path, std::string body) const;
-  [[nodiscard]] etcd_answer judge(http_end end, std::uint64_t asked_in);
-  void lose_token();
+  // What a request began with.
+  struct origin {
+    std::uint64_t generation;
+    std::uint64_t token;
+  };
+  [[nodiscard]] origin here() const noexcept {
+    return {.generation = generation_, .token = token_number_};
+  }
+  [[nodiscard]] etcd_answer judge(http_end end, origin from);
+  // `text` is said if it was never taken.
+  void lose_token(const std::string& text);
   void log_in();
 
   http_loop& loop_;
@@ -96,6 +113,7 @@ class etcd_client {
   std::chrono::nanoseconds ready_at_;
   bool is_logged_in_ = false;
   std::string token_;  // empty: etcd has no users
+  std::uint64_t token_number_ = 0;
   bool is_token_proven_ = false;
   call login_ = 0;
   std::string own_host_;

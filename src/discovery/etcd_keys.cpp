@@ -67,12 +67,17 @@ std::optional<directory_record> etcd_keys::admit(key_set& into, const etcd_pair&
   result<directory_record> record = read(pair, has_value, is_flawed);
   const auto before = into.keys.find(std::string{name});
   const bool was_record = before != into.keys.end() && before->second.is_record;
+  const std::size_t size_before = was_record ? before->second.size : 0;
   forget(into, name);
-  if (record && !was_record &&
-      (into.records >= records_max_ || into.bytes + pair.value.size() > bytes_max)) {
+  const std::size_t size = pair.value.size();
+  // Known records keep their places.
+  const bool are_too_many = !was_record && into.records >= records_max_;
+  if (record && (are_too_many || (size > size_before && into.bytes + size > bytes_max))) {
     ++stats_.beyond_limit;
     into.is_complete = false;
-    note_flaw(pair, {errc::no_space, "there are more than etcd_options::max_records allows"});
+    note_flaw(pair,
+              {errc::no_space, are_too_many ? "there are more than etcd_options::max_records allows"
+                                            : "all of them together have more than 64 MiB"});
     return std::nullopt;
   }
   if (!record && (name.size() > kept_name_max || into.keys.size() - into.records >= records_max_)) {
@@ -82,7 +87,7 @@ std::optional<directory_record> etcd_keys::admit(key_set& into, const etcd_pair&
   }
   const standing made{.revision = pair.revision,
                       .lease = pair.lease,
-                      .size = static_cast<std::uint32_t>(pair.value.size()),
+                      .size = static_cast<std::uint32_t>(size),
                       .is_record = static_cast<bool>(record),
                       .is_flawed = is_flawed || !record};
   into.keys.emplace(name, made);

@@ -35,7 +35,7 @@ void etcd_reader::stop() noexcept {
   from_.clear();
 }
 
-void etcd_reader::list_again() {
+void etcd_reader::list_again() noexcept {
   stop();
   stage_ = stage::list;
   // The first time at once. Something is wrong if no check comes between.
@@ -164,14 +164,17 @@ void etcd_reader::watch() {
   watched_by_ = now() + etcd_client::answer_limit;
   lines_.emplace(http_loop::answer_max);
   differed_at_.reset();
+  watched_with_ = client_.token_number();
   ++stats_.watches;
   watch_ = client_.follow(
       "/v3/watch", ask_for_watch(range_, next_),
       [this](std::string_view bytes) { take_part(bytes); },
       [this](const etcd_answer& answer) {
         watch_ = 0;
-        if (answer.cause == etcd_cause::unreachable)
+        if (answer.cause == etcd_cause::unreachable) {
+          stage_ = stage::watch;
           return;
+        }
         client_.fail(answer.cause == etcd_cause::denied ? errc::denied : errc::not_connected,
                      answer.text.empty() ? "has ended the watch"
                                          : "refuses to watch its keys: " + answer.text);
@@ -218,6 +221,9 @@ bool etcd_reader::take_end_of_watch(const etcd_news& news) {
   if (news.compacted > 0) {
     ++stats_.compactions;
     list_again();
+  } else if (client_.is_end_of_token(news.reason, watched_with_)) {
+    client_.cancel(watch_);
+    stage_ = stage::watch;
   } else {
     client_.fail(news.reason.find("permission denied") != std::string::npos ? errc::denied
                                                                             : errc::not_connected,

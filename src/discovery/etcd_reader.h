@@ -29,7 +29,7 @@ class etcd_reader {
   // When it has something to do, if the client is ready.
   [[nodiscard]] std::chrono::nanoseconds next() const noexcept;
   // All that is known may be incomplete: lists the keys, and after a pause if that was done a moment ago.
-  void list_again();
+  void list_again() noexcept;
 
   [[nodiscard]] etcd_keys& keys() noexcept { return keys_; }
   // What etcd has of a node; null: nothing, if all that it has is known.
@@ -81,7 +81,8 @@ class etcd_reader {
   std::size_t lists_in_a_row_ = 0;  // without a check between them
 
   std::optional<line_splitter> lines_;
-  bool is_watching_ = false;  // etcd has said so
+  bool is_watching_ = false;        // etcd has said so
+  std::uint64_t watched_with_ = 0;  // the number of the token
   std::chrono::nanoseconds watched_by_{0};
   std::chrono::nanoseconds check_at_{0};
   std::chrono::nanoseconds relist_at_{0};

@@ -71,20 +71,22 @@ bool etcd_writer::has_work() const noexcept {
 }
 
 std::chrono::nanoseconds etcd_writer::next() const noexcept {
-  if (has_work())
-    return again_at_;
-  return lease_ != 0 && lease_call_ == 0 ? std::max(keep_at_, again_at_) : not_now;
+  const bool keeps = lease_ != 0 && lease_call_ == 0 && wants_any();
+  return std::min(has_work() ? again_at_ : not_now, keeps ? keep_at_ : not_now);
 }
 
 void etcd_writer::work(std::chrono::nanoseconds now) {
-  if (!client_.is_ready(now) || now < again_at_)
+  if (!client_.is_ready(now))
+    return;
+  // Also while etcd takes nothing more, so that it keeps what it has.
+  if (lease_call_ == 0 && lease_ != 0 && wants_any() && now >= keep_at_)
+    keep_alive();
+  if (now < again_at_)
     return;
   if (lease_call_ == 0 && lease_ == 0 && wants_any())
     return grant();
   if (lease_call_ == 0 && lease_ != 0 && !wants_any() && under_way() == 0)
     return revoke();
-  if (lease_call_ == 0 && lease_ != 0 && now >= keep_at_)
-    keep_alive();
   review();
   work_out();
 }
@@ -106,11 +108,11 @@ void etcd_writer::work_out() {
     if (!one.is_owed || one.under_way != 0)
       continue;
     ++count;
-    one.is_owed = false;
     if (one.is_wanted)
       put_one(id, one);
     else
       remove_one(id, one);
+    one.is_owed = false;
   }
 }
 
@@ -143,8 +145,11 @@ void etcd_writer::keep_alive() {
         const result<etcd_lease> left = read_lease(answer.body);
         if (answer.cause == etcd_cause::no_lease || (left && left->seconds <= 0))
           return lose_lease();
-        if (answer.cause != etcd_cause::done)
-          return refuse(answer);
+        if (answer.cause != etcd_cause::done) {
+          refuse(answer);
+          keep_at_ = std::min(again_at_, now() + pauses_.about(options_.lease_time / 3));
+          return;
+        }
         if (!left)
           return client_.fail(errc::protocol_error,
                               "is none, or is broken: " + left.error().text());

@@ -53,6 +53,39 @@ TEST_F(EtcdAccess, LogInAsAUserAndAgainWhenTheirTokenIsForgotten) {
   EXPECT_TRUE(until({nodes}, [&] { return static_cast<bool>(nodes->poll()); }));
 }
 
+// To a watch etcd says "permission denied" of a token that it does not know.
+TEST_F(EtcdAccess, WatchAgainWithANewToken) {
+  etcd_server etcd;
+  etcd.start();
+  (void)etcd.answer("/v3/auth/role/add", {{"name", "root"}});
+  demand_users(etcd);
+  const auto reader = open_directory({.endpoints = {etcd.url()},
+                                      .user = "fleet",
+                                      .password = "of fleet",
+                                      .announce = announcing::never});
+  ASSERT_TRUE(until({reader}, [&] { return reader->stats().lists == 1; }));
+  etcd.kill();
+  ASSERT_TRUE(until({reader}, [&] { return !reader->poll(); }));
+  etcd.start();
+  // A new password ends the tokens of its user, now that nothing but the watch is to be asked for again.
+  const std::string root =
+      json::parse(
+          etcd.ask("/v3/auth/authenticate", {{"name", "root"}, {"password", "of root"}}).body)
+          .value("token", "");
+  const std::string record = *detail::write_record(record_of(7, {"unix://@one"}));
+  ASSERT_EQ(
+      etcd.ask("/v3/auth/user/changepw", {{"name", "fleet"}, {"password", "of fleet"}}, root).code,
+      200);
+  ASSERT_EQ(
+      etcd.ask("/v3/kv/put",
+               {{"key", detail::to_base64(key_of(7))}, {"value", detail::to_base64(record)}}, root)
+          .code,
+      200);
+  EXPECT_TRUE(knows(reader, 7, {"unix://@one"})) << reader->poll().text();
+  EXPECT_TRUE(until({reader}, [&] { return static_cast<bool>(reader->poll()); }));
+  EXPECT_EQ(reader->stats().lists, 1);
+}
+
 TEST_F(EtcdAccess, SayWhoIsRefused) {
   etcd_server etcd;
   etcd.start();

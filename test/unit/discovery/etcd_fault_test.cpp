@@ -187,6 +187,27 @@ TEST_F(EtcdFaults, SayThatEtcdIsFullAndGoOnReading) {
   EXPECT_TRUE(until({nodes}, [&] { return static_cast<bool>(nodes->poll()); }));
 }
 
+TEST_F(EtcdFaults, KeepTheirLeaseWhileEtcdIsFull) {
+  etcd_server etcd{{.arguments = {"--quota-backend-bytes", "1000000"}}};
+  etcd.start();
+  const auto nodes = open_directory({.endpoints = {etcd.url()}, .lease_time = 2s});
+  ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
+  ASSERT_TRUE(knows(nodes, 7, {"unix://@one"}));
+  const std::string much = detail::to_base64(std::string(200'000, 'x'));
+  const std::string key = detail::to_base64("much");
+  bool is_full = false;
+  for (int i = 0; i != 100 && !is_full; ++i)
+    is_full = etcd.ask("/v3/kv/put", {{"key", key}, {"value", much}}).code != 200;
+  ASSERT_TRUE(is_full);
+  ASSERT_TRUE(nodes->announce(record_of(8, {"unix://@two"})));
+  // Then the pause between two of them is longer than the lease.
+  ASSERT_TRUE(until(
+      {nodes}, [&] { return nodes->stats().refused_writes >= 9; }, 60s));
+  EXPECT_EQ(nodes->stats().leases_lost, 0);
+  EXPECT_EQ(etcd.count(key_of(7)), 1);
+  EXPECT_EQ(nodes->poll(), errc::no_space);
+}
+
 TEST_F(EtcdFaults, GoOnWithTheOthersOfAClusterThatLosesItsLeader) {
   etcd_server one{{}, "one"};
   etcd_server two{{}, "two"};
