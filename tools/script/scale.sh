@@ -1,23 +1,37 @@
 #!/usr/bin/env bash
-# Simulates fleets of up to 10,000 nodes, fits a model on the smaller ones, and writes doc/scale/: tables, plots and the
-# raw figures. About 20 minutes on one core.
+# Simulates fleets of up to 10,000 nodes, measures what up to 400 directories cost a real etcd, fits models on the
+# smaller ones, and writes doc/scale/: tables, plots and the raw figures. About 25 minutes on one core.
 #
-# usage: scale.sh [--reuse]
+# The parts: fleet (simulated), etcd.
+#
+# usage: scale.sh [--reuse] [PART]
 #   --reuse   draws the figures that are there
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-case "${1:-}" in
-  '' | --reuse) ;;
-  -h | --help)
-    usage
-    exit
-    ;;
-  *) fail "unknown argument \"$1\"; usage: scale.sh [--reuse]" ;;
-esac
+reuse=()
+parts=(fleet etcd)
+while [ $# -gt 0 ]; do
+  case $1 in
+    --reuse) reuse=(--reuse) ;;
+    fleet | etcd) parts=("$1") ;;
+    -h | --help)
+      usage
+      exit
+      ;;
+    *) fail "unknown argument \"$1\"; usage: scale.sh [--reuse] [fleet|etcd]" ;;
+  esac
+  shift
+done
 [ -n "${SKIP_INSTALL:-}" ] || "$root/tools/script/install_dependencies.sh"
 configure release
-build release simulate_fleet
+build release simulate_fleet etcd_load
 # The system's, which has the packages.
 /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || apt_get install -y python3-matplotlib
-/usr/bin/python3 -B "$root/test/scale/report.py" "$root/build/release/bin/simulate_fleet" "$root/doc/scale" "$@"
+for part in "${parts[@]}"; do
+  case $part in
+    fleet) report=report.py program=simulate_fleet ;;
+    etcd) report=etcd_report.py program=etcd_load ;;
+  esac
+  /usr/bin/python3 -B "$root/test/scale/$report" "$root/build/release/bin/$program" "$root/doc/scale" "${reuse[@]}"
+done
