@@ -60,6 +60,7 @@ status topic_copies::put(peer& to, std::uint32_t type, std::size_t size, bool re
   if (size > to.message_limit)
     return {errc::message_too_large, size, to.message_limit};
   session& path = *to.current;
+  output_.close_path();  // a handler may have opened it since what brought this copy has come
   if (output_.claimed.path == &path)
     output_.claimed = {};
   const auto flags = static_cast<std::uint8_t>(flag_topic | (redelivered ? flag_redelivered : 0));
