@@ -236,7 +236,6 @@ void interests::link_ended(peer& of, const session& gone) {
     if (by->wishes != 0)
       by->gone.set(node_.idle_deadline());
   }
-  link_changed(of);
 }
 
 void interests::link_changed(peer& of) {
@@ -291,9 +290,10 @@ void interests::list(topic_neighbour& of) {
   listed_.push_back(&of);  // find_or_make() has made room
 }
 
+// Callers use entries, so nothing begins anew here, which erases some.
 void interests::list_topic(topic_neighbour& of, const topic_entry& topic) {
   if (of.tells_link == 0)
-    return link_changed(of.of);  // which tells all, where there is a link
+    return list(of);  // tell() tells all, where there is a link
   if (of.told.size() <= topic.place)
     of.told.resize(topic.place + 1);
   if (of.told[topic.place].pending)

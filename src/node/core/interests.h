@@ -37,8 +37,10 @@ class interests {
 
   // The neighbour wants that topic. Null: it was refused, or wants one no more.
   topic_wish* take(session& from, const interest_body& said);
-  // A link to that peer has registered; has ended, or its process has.
+  // A link to that peer has registered, or one has ended and the place of the peer is what it is without it. Erases
+  // entries that are of no more use.
   void link_changed(peer& of);
+  // A link has ended, or its process has. link_changed() follows.
   void link_ended(peer& of, const session& gone);
   // The peer leaves, or is forgotten.
   void end_wishes(peer& of) noexcept;

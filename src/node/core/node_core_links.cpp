@@ -379,6 +379,7 @@ void node_core::lost_link(peer& of, bool was_relayed) {
   first_exception thrown;
   if (!was_relayed && !reachability::has_place(of))
     thrown.keep([&] { tree_.displace(of); });
+  thrown.keep([&] { topics_.interest().link_changed(of); });  // another link may be the one now
   if (!of.sessions.empty()) {
     if (!reachability::is_there(of))
       dial_successor(of);
@@ -444,6 +445,7 @@ void node_core::left(link& at) {
     thrown.keep([&] { tree_.displace(whom); });
   thrown.keep([&] { dial_successor(whom); });
   thrown.keep([&] { topics_.link_ended(whom, *of); });
+  thrown.keep([&] { topics_.interest().link_changed(whom); });
   thrown.rethrow();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace atbus::detail {
@@ -60,6 +61,7 @@ status topic_copies::put(peer& to, std::uint32_t type, std::size_t size, bool re
   if (size > to.message_limit)
     return {errc::message_too_large, size, to.message_limit};
   session& path = *to.current;
+  output_.close_path();  // a handler may have opened it since what brought this copy has come
   if (output_.claimed.path == &path)
     output_.claimed = {};
   const auto flags = static_cast<std::uint8_t>(flag_topic | (redelivered ? flag_redelivered : 0));
@@ -130,8 +132,26 @@ void topic_copies::wait_for(topic_wish& to, outgoing_copy& what) {
   list(to);
 }
 
+bool topic_copies::put_mark(const topic_wish& of, const copy_queue::mark& lost) {
+  const topic_head head{.publisher = lost.publisher,
+                        .stream = lost.stream,
+                        .number = lost.number,
+                        .base = lost.base,
+                        .what = topic_part::mark,
+                        .name = of.of.name};
+  const outgoing_copy word{head};
+  return put(of.by.of, 0, word.size(), false, [&](std::byte* at) { word.write(at); }) !=
+         errc::would_block;
+}
+
 bool topic_copies::put_first(topic_wish& of) {
   peer& to = of.by.of;
+  if (const std::optional<copy_queue::mark> lost = of.waiting.mark_before_front()) {
+    if (!put_mark(of, *lost))
+      return false;
+    of.waiting.pop_mark_before_front();
+    return true;
+  }
   if (const copy_queue::copy* const first = of.waiting.front(); first != nullptr) {
     const status sent =
         put(to, first->type, first->bytes->size(), first->redelivered,
@@ -145,15 +165,7 @@ bool topic_copies::put_first(topic_wish& of) {
     of.waiting.pop_front(of.by.account);
     return true;
   }
-  const copy_queue::mark lost = *of.waiting.front_mark();
-  const topic_head head{.publisher = lost.publisher,
-                        .stream = lost.stream,
-                        .number = lost.number,
-                        .base = lost.base,
-                        .what = topic_part::mark,
-                        .name = of.of.name};
-  const outgoing_copy word{head};
-  if (put(to, 0, word.size(), false, [&](std::byte* at) { word.write(at); }) == errc::would_block)
+  if (!put_mark(of, *of.waiting.front_mark()))
     return false;
   of.waiting.pop_mark();
   return true;

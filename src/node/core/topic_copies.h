@@ -67,7 +67,8 @@ class topic_copies {
   void wait_for(topic_wish& to, outgoing_copy& what);
   static void list(topic_wish& of) noexcept;
   void drain(peer& of);
-  // False: there is no room for the first copy that waits.
+  // False: there is no room for it, or for what is first of what waits.
+  bool put_mark(const topic_wish& of, const copy_queue::mark& lost);
   bool put_first(topic_wish& of);
 
   node_context& node_;

@@ -2,7 +2,8 @@
 //
 // What is dropped leaves a mark of its stream. Marks of that kind leave when nothing waits in front of them any
 // more, so a neighbour never hears that something is lost before it has what comes first; where a later message of
-// the stream leaves first, its number tells the same.
+// the stream leaves first, its number tells the same. Only what a stream begins with is marked before that message:
+// who does not know the stream would take it for the first one.
 //
 // Memory: `most` copies, whose bytes are shared with the queues of other neighbours, and as many marks as there are
 // streams. One thread.
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -86,12 +88,9 @@ class copy_queue {
     what.is_message = false;
     copies_.push_back(std::move(what));
   }
-  // That message of a stream, and those before it, do not come any more.
+  // That message of a stream does not come any more.
   void lose(bus_id publisher, std::uint64_t stream, std::uint64_t number) {
-    if (mark* const known = find_lost(publisher, stream); known != nullptr)
-      known->number = std::max(known->number, number);
-    else
-      add_lost({publisher, stream, 0, number});
+    lose({publisher, stream, number - 1, number});
   }
   // Nor does what a mark has said.
   void lose(const mark& said) {
@@ -117,6 +116,23 @@ class copy_queue {
     return lost_.empty() ? nullptr : &lost_.back();
   }
   void pop_mark() noexcept { lost_.pop_back(); }
+  // A mark that leaves before the first copy: what its stream began with was dropped.
+  [[nodiscard]] std::optional<mark> mark_before_front() noexcept {
+    const mark* const known = lost_beginning();
+    if (known == nullptr)
+      return std::nullopt;
+    mark made = *known;
+    made.number = std::min(made.number, copies_.front().number - 1);
+    return made;
+  }
+  void pop_mark_before_front() noexcept {
+    mark& known = *lost_beginning();
+    known.base = copies_.front().number - 1;
+    if (known.number <= known.base) {
+      known = lost_.back();
+      lost_.pop_back();
+    }
+  }
 
   // The neighbour is told anew where each stream begins: what was to tell it that is not needed any more.
   void drop_marks(account& all) {
@@ -136,6 +152,14 @@ class copy_queue {
     const auto known = std::ranges::find_if(
         lost_, [&](const mark& one) { return one.publisher == publisher && one.stream == stream; });
     return known != lost_.end() ? &*known : nullptr;
+  }
+  // Of the stream of the first copy, if the first message of that stream was dropped.
+  [[nodiscard]] mark* lost_beginning() noexcept {
+    if (lost_.empty() || copies_.empty() || !copies_.front().is_message)
+      return nullptr;
+    const copy& first = copies_.front();
+    mark* const known = first.number > 1 ? find_lost(first.publisher, first.stream) : nullptr;
+    return known != nullptr && known->base == 0 ? known : nullptr;
   }
   void add_lost(const mark& what) {
     if (lost_.size() < 2 * stream_positions::publishers_max)

@@ -40,9 +40,10 @@ class TopicPeers : public ::testing::Test {
     say_copy({.publisher = 2, .stream = 5, .number = number, .name = "news"}, text);
   }
   // What this node has said of its interest, and copies.
-  [[nodiscard]] std::vector<interest_body> interests() const {
+  [[nodiscard]] std::vector<interest_body> interests() const { return interests_of(*other); }
+  [[nodiscard]] static std::vector<interest_body> interests_of(const hand_played& whom) {
     std::vector<interest_body> all;
-    for (const byte_buffer& message : other->got) {
+    for (const byte_buffer& message : whom.got) {
       if (interest_body body; decode(message, body))
         all.push_back(body);
     }
@@ -245,6 +246,43 @@ TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
   net.run_for(100ms);
   EXPECT_EQ(prices.links(), 0U);
   EXPECT_EQ(others.links(), 1U);
+}
+
+// What it was told may be all that keeps a topic.
+TEST_F(TopicPeers, ThatLoseTheirPlaceInTheTreeAreToldOverTheLinkThatIsLeft) {
+  party relay{net, 80, plain().children("80/60")};
+  ASSERT_TRUE(relay.node.user().subscribe("own", [](const topic_message&) {}));
+  const auto as_child = [](introduction& self) {
+    self.capabilities = capability_topics;
+    self.as = relation::child;
+  };
+  hand_played beside{net, 82, 80, true, false, [](introduction& self) {
+                       self.capabilities = capability_topics;
+                       self.nonce[0] = std::byte{6};
+                     }};
+  ASSERT_TRUE(net.run_until([&] { return beside.is_registered(); }, 5s));
+  auto below = std::make_unique<hand_played>(net, 82, 80, true, false, as_child);
+  hand_played wants{net, 83, 80, true, true, as_child};
+  ASSERT_TRUE(net.run_until([&] { return below->is_registered() && wants.is_registered(); }, 5s));
+  net.run_for(100ms);
+  wants.say(interest_body{.topic = "t", .wanted = true, .waiting = 1, .fresh = true});
+  net.run_for(100ms);
+  const auto told = interests_of(*below);
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[2].topic, "t");
+  EXPECT_TRUE(told[2].wanted);
+  const std::size_t before = interests_of(beside).size();
+  below.reset();
+  net.run_for(100ms);
+  EXPECT_FALSE(beside.has_ended());
+  const auto again = interests_of(beside);
+  ASSERT_EQ(again.size(), before + 2) << "all, as to a peer";
+  EXPECT_EQ(again[before].topic, "own");
+  EXPECT_TRUE(again[before].wanted && again[before].fresh);
+  EXPECT_TRUE(again[before + 1].whole);
+  wants.say(interest_body{.topic = "t"});
+  net.run_for(100ms);
+  EXPECT_EQ(relay.core().stats().violations, 0U);
 }
 
 }  // namespace

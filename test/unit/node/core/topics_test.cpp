@@ -171,6 +171,30 @@ TEST_F(Topics, EndWithTheSubscription) {
   EXPECT_EQ(got[2], (record{says(1, "one"), says(1, "three")}));
 }
 
+// The subscriber has not left: what a stream begins with is owed to it, though it does not know it yet.
+TEST_F(Topics, TellWhatAStreamBeganWithIfItWasDroppedWhileThereWasNoLink) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(1).connect(2, address_of(2)));
+  for (const unsigned waiting : {1U, 2U}) {
+    const std::string name = "news " + std::to_string(waiting);
+    subscribe(2, name, {.waiting = waiting});
+  }
+  settle();
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  topic one{sim.node(1), "news 1"};
+  for (const char* const text : {"a", "b", "c"})
+    EXPECT_EQ(one.publish(0, text).links(), 1U);
+  topic two{sim.node(1), "news 2"};
+  for (const char* const text : {"d", "e", "f"})
+    EXPECT_EQ(two.publish(0, text).links(), 1U);
+  sim.join(1, 2);
+  sim.run_for(60s);
+  EXPECT_EQ(got[2], (record{missed(1, 2), missed(1, 1), says(1, "c"), says(1, "e"), says(1, "f")}));
+}
+
 // A subscriber that is stopped while a publisher goes on, over a link that holds little.
 class SlowSubscribers : public Topics {
  protected:
