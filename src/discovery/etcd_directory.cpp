@@ -191,12 +191,16 @@ void etcd_of_program::end() {
 result<std::shared_ptr<etcd_directory>> etcd_directory::open(const etcd_options& options) {
   if (error why = detail::check_etcd(options); !why)
     return why;
-  auto loop = detail::http_loop::make(
-      {.authority = options.authority, .certificate = options.certificate, .key = options.key});
-  if (!loop)
-    return loop.error();
-  return std::shared_ptr<etcd_directory>{
-      std::make_shared<detail::etcd_of_program>(options, *std::move(loop))};
+  try {
+    auto loop = detail::http_loop::make(
+        {.authority = options.authority, .certificate = options.certificate, .key = options.key});
+    if (!loop)
+      return loop.error();
+    return std::shared_ptr<etcd_directory>{
+        std::make_shared<detail::etcd_of_program>(options, *std::move(loop))};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
 }
 
 }  // namespace atbus

@@ -132,6 +132,7 @@ void http_loop::set_up(exchange& of) {
   text(CURLOPT_CAINFO, identity_.authority);
   text(CURLOPT_SSLCERT, identity_.certificate);
   text(CURLOPT_SSLKEY, identity_.key);
+  curl_easy_setopt(easy, CURLOPT_KEYPASSWD, "");  // asks nobody at a terminal
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_PROXY, "");  // not what the environment says
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
