@@ -70,6 +70,8 @@ class etcd_of_program final : public etcd_directory {
   // Takes what has come.
   void work();
   void sleep() noexcept;
+  // What was under way may be lost.
+  void start_again() noexcept;
   void end();
 
   const etcd_options options_;
@@ -104,6 +106,7 @@ error etcd_of_program::announce(const directory_record& record) {
     writer_.put(record);
     work();
   } catch (const std::bad_alloc&) {
+    start_again();
     return {errc::out_of_memory};
   }
   return {};
@@ -118,6 +121,7 @@ error etcd_of_program::withdraw(bus_id id) {
     writer_.remove(id);
     work();
   } catch (const std::bad_alloc&) {
+    start_again();
     return {errc::out_of_memory};
   }
   return {};
@@ -129,10 +133,7 @@ error etcd_of_program::poll() {
   try {
     step();
   } catch (const std::bad_alloc&) {
-    // What was under way may be lost.
-    reader_.list_again();
-    writer_.start_again();
-    sleep();
+    start_again();
     return {errc::out_of_memory, "there was no memory for what etcd has sent; it is asked again"};
   }
   records().tell_changed();
@@ -165,6 +166,13 @@ void etcd_of_program::sleep() noexcept {
   loop_->wake_at(std::max(client_.next(), std::min(reader_.next(), writer_.next())));
 }
 
+void etcd_of_program::start_again() noexcept {
+  client_.start_again();
+  reader_.list_again();
+  writer_.start_again();
+  sleep();
+}
+
 void etcd_of_program::end() {
   if (is_in_child() || !client_.problem() || reader_.revision() == 0)
     return;
@@ -183,12 +191,16 @@ void etcd_of_program::end() {
 result<std::shared_ptr<etcd_directory>> etcd_directory::open(const etcd_options& options) {
   if (error why = detail::check_etcd(options); !why)
     return why;
-  auto loop = detail::http_loop::make(
-      {.authority = options.authority, .certificate = options.certificate, .key = options.key});
-  if (!loop)
-    return loop.error();
-  return std::shared_ptr<etcd_directory>{
-      std::make_shared<detail::etcd_of_program>(options, *std::move(loop))};
+  try {
+    auto loop = detail::http_loop::make(
+        {.authority = options.authority, .certificate = options.certificate, .key = options.key});
+    if (!loop)
+      return loop.error();
+    return std::shared_ptr<etcd_directory>{
+        std::make_shared<detail::etcd_of_program>(options, *std::move(loop))};
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
 }
 
 }  // namespace atbus

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -104,8 +105,34 @@ std::optional<json> read_result(std::string_view text) {
   return all && all->is_object() ? std::move(all) : std::nullopt;
 }
 
-json range_of(const key_range& keys) {
-  return {{"key", to_base64(keys.first)}, {"range_end", to_base64(keys.last)}};
+// Requests are texts: a json object needs memory even where it ends, and its destructor can't say that there is none.
+std::string field(std::string_view name, std::string_view value) {
+  return '"' + std::string{name} + "\":" + std::string{value};
+}
+
+// Of base64 and digits, which need no escapes.
+std::string text_field(std::string_view name, std::string_view value) {
+  return field(name, '"' + std::string{value} + '"');
+}
+
+std::string object(std::initializer_list<std::string> fields) {
+  std::string all;
+  for (const std::string& one : fields)
+    all += (all.empty() ? '{' : ',') + one;
+  return all + '}';
+}
+
+std::string first_of(const key_range& keys) {
+  return text_field("key", to_base64(keys.first));
+}
+
+std::string last_of(const key_range& keys) {
+  return text_field("range_end", to_base64(keys.last));
+}
+
+// Of any text.
+std::string escaped(std::string_view text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -119,56 +146,47 @@ key_range keys_with(std::string_view prefix) {
 
 std::string ask_for_page(const key_range& keys, std::size_t most, std::int64_t revision,
                          bool without_values) {
-  json ask = range_of(keys);
-  ask["limit"] = std::to_string(most);
-  ask["revision"] = std::to_string(revision);
-  ask["keys_only"] = without_values;
-  return ask.dump();
+  return object({first_of(keys), last_of(keys), text_field("limit", std::to_string(most)),
+                 text_field("revision", std::to_string(revision)),
+                 field("keys_only", without_values ? "true" : "false")});
 }
 
 std::string ask_for_changes(const key_range& keys, std::int64_t from) {
-  json ask = range_of(keys);
-  ask["limit"] = "1";
-  ask["keys_only"] = true;
-  ask["min_mod_revision"] = std::to_string(from);
-  return ask.dump();
+  return object({first_of(keys), last_of(keys), text_field("limit", "1"),
+                 field("keys_only", "true"), text_field("min_mod_revision", std::to_string(from))});
 }
 
 std::string ask_for_watch(const key_range& keys, std::int64_t from) {
-  json ask = range_of(keys);
-  ask["start_revision"] = std::to_string(from);
-  ask["progress_notify"] = true;
-  ask["fragment"] = true;
-  return json{{"create_request", std::move(ask)}}.dump();
+  return object({field(
+      "create_request",
+      object({first_of(keys), last_of(keys), text_field("start_revision", std::to_string(from)),
+              field("progress_notify", "true"), field("fragment", "true")}))});
 }
 
 std::string ask_for_lease(std::int64_t seconds) {
-  return json{{"TTL", std::to_string(seconds)}}.dump();
+  return object({text_field("TTL", std::to_string(seconds))});
 }
 
 std::string name_lease(std::int64_t id) {
-  return json{{"ID", std::to_string(id)}}.dump();
+  return object({text_field("ID", std::to_string(id))});
 }
 
 std::string ask_to_put(std::string_view key, std::string_view value, std::int64_t lease) {
-  return json{
-      {"key", to_base64(key)}, {"value", to_base64(value)}, {"lease", std::to_string(lease)}}
-      .dump();
+  return object({text_field("key", to_base64(key)), text_field("value", to_base64(value)),
+                 text_field("lease", std::to_string(lease))});
 }
 
 std::string ask_to_remove(std::string_view key, std::int64_t lease) {
-  const std::string named = to_base64(key);
-  json compare{
-      {"key", named}, {"target", "LEASE"}, {"lease", std::to_string(lease)}, {"result", "EQUAL"}};
-  json remove{{"request_delete_range", {{"key", named}}}};
-  return json{{"compare", json::array({std::move(compare)})},
-              {"success", json::array({std::move(remove)})}}
-      .dump();
+  const std::string named = text_field("key", to_base64(key));
+  const std::string compare =
+      object({named, text_field("target", "LEASE"), text_field("lease", std::to_string(lease)),
+              text_field("result", "EQUAL")});
+  const std::string remove = object({field("request_delete_range", object({named}))});
+  return object({field("compare", '[' + compare + ']'), field("success", '[' + remove + ']')});
 }
 
 std::string ask_for_token(std::string_view user, std::string_view password) {
-  return json{{"name", user}, {"password", password}}.dump(-1, ' ', false,
-                                                           json::error_handler_t::replace);
+  return object({field("name", escaped(user)), field("password", escaped(password))});
 }
 
 result<etcd_page> read_page(std::string_view text) {

@@ -137,14 +137,17 @@ void etcd_reader::take_page(const etcd_answer& answer, bool without_values) {
     cluster_ = page->header.cluster;
   }
   bool has_room = true;
-  for (const etcd_pair& one : page->pairs)
+  bool is_whole = !page->has_more;
+  for (const etcd_pair& one : page->pairs) {
+    is_whole = is_whole && has_room;
     has_room = has_room && (without_values ? keys_.list_without_value(one) : keys_.list(one));
+  }
   without_values_ = false;
   if (page->has_more && has_room) {
     from_ = page->pairs.back().key + '\0';
     return;
   }
-  keys_.end_list(!page->has_more);
+  keys_.end_list(is_whole);
   from_.clear();
   next_ = list_revision_ + 1;
   stage_ = stage::watch;

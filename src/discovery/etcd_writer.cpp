@@ -30,6 +30,8 @@ void etcd_writer::remove(bus_id id) {
   found->second.is_owed = true;
   if (lease_ == 0 && found->second.under_way == 0)
     records_.erase(found);
+  if (records_.empty())
+    forget_refusals();
 }
 
 void etcd_writer::remove_all() {
@@ -64,7 +66,9 @@ void etcd_writer::start_again() noexcept {
 
 bool etcd_writer::has_work() const noexcept {
   if (lease_ == 0)
-    return lease_call_ == 0 && !records_.empty();
+    return lease_call_ == 0 && std::ranges::any_of(records_, [](const auto& one) {
+             return one.second.is_wanted || one.second.under_way == 0;
+           });
   if (!wants_any())
     return lease_call_ == 0 && under_way() == 0;
   return reviewed_ != reader_.revision() || (owes_any() && under_way() < requests_max);
@@ -96,6 +100,8 @@ void etcd_writer::work_out() {
     std::erase_if(records_, [](const auto& one) {
       return !one.second.is_wanted && one.second.under_way == 0;
     });
+    if (records_.empty())
+      forget_refusals();
     return;
   }
   // All that is left of them goes with the lease.
@@ -240,10 +246,15 @@ void etcd_writer::refuse(const etcd_answer& answer) {
   const errc code = answer.cause == etcd_cause::no_space ? errc::no_space
                     : answer.cause == etcd_cause::denied ? errc::denied
                                                          : errc::invalid_argument;
-  if (problem_.code() != code)
+  if (problem_.code() != code && !records_.empty())
     problem_ = {code,
                 "etcd does not take the records of this program, so others may not find it: " +
                     answer.text};
+}
+
+void etcd_writer::forget_refusals() noexcept {
+  problem_ = {};
+  refusals_ = 0;
 }
 
 void etcd_writer::review() {

@@ -63,6 +63,8 @@ class etcd_writer {
   void remove_one(bus_id id, entry& of);
   void lose_lease() noexcept;
   void refuse(const etcd_answer& answer);
+  // What was refused is not wanted any more.
+  void forget_refusals() noexcept;
   void work_out();
   // Puts again what somebody has removed.
   void review();

@@ -132,6 +132,7 @@ void http_loop::set_up(exchange& of) {
   text(CURLOPT_CAINFO, identity_.authority);
   text(CURLOPT_SSLCERT, identity_.certificate);
   text(CURLOPT_SSLKEY, identity_.key);
+  curl_easy_setopt(easy, CURLOPT_KEYPASSWD, "");  // asks nobody at a terminal
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_PROXY, "");  // not what the environment says
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
@@ -169,6 +170,7 @@ http_loop::call http_loop::start(http_request request,
   made->on_part = std::move(on_part);
   made->on_end = std::move(on_end);
   set_up(*made);
+  touched_.reserve(calls_.size() + 1);
   exchange& added = *calls_.emplace(made->number, std::move(made)).first->second;
   const quiet_signals quiet;
   if (curl_multi_add_handle(multi_, added.easy.get()) != CURLM_OK) {
@@ -184,15 +186,22 @@ void http_loop::cancel(call which) noexcept {
     return;
   const quiet_signals quiet;
   curl_multi_remove_handle(multi_, found->second->easy.get());
+  std::erase(touched_, which);
   calls_.erase(found);
+}
+
+void http_loop::act(curl_socket_t fd, int actions) {
+  int running = 0;
+  // Behind that neither the socket nor the timer may be there for what is under way.
+  if (curl_multi_socket_action(multi_, fd, actions, &running) == CURLM_OUT_OF_MEMORY)
+    throw std::bad_alloc{};
 }
 
 void http_loop::send() {
   for (int round = 0; round != 4 && curl_due_ <= now(); ++round) {
     const quiet_signals quiet;
     curl_due_ = no_moment;
-    int running = 0;
-    curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
+    act(CURL_SOCKET_TIMEOUT, 0);
   }
   take_ends();
   arm();
@@ -219,8 +228,7 @@ void http_loop::take_events() {
       armed_ = 0ns;
     } else {
       // One that libcurl has closed meanwhile it ignores.
-      int running = 0;
-      curl_multi_socket_action(multi_, fd, actions_of(event.events), &running);
+      act(fd, actions_of(event.events));
     }
   }
 }
@@ -245,24 +253,23 @@ void http_loop::take_ends() {
 }
 
 void http_loop::hand_over() {
+  // What there is no memory for stays.
   while (!touched_.empty()) {
     const call number = touched_.front();
-    touched_.pop_front();
-    const auto found = calls_.find(number);
-    if (found == calls_.end())
-      continue;
-    exchange& of = *found->second;
-    of.is_touched = false;
+    exchange& of = *calls_.at(number);
     if (of.on_part && !of.waiting.empty()) {
-      const std::string bytes = std::exchange(of.waiting, {});
       const auto on_part = of.on_part;  // which may cancel this
+      const std::string bytes = std::exchange(of.waiting, {});
       on_part(bytes);
       if (!calls_.contains(number))
         continue;
     }
-    if (!of.has_ended)
+    if (!of.has_ended) {
+      of.is_touched = false;
+      touched_.erase(touched_.begin());
       continue;
-    http_end end{.is_too_large = of.is_too_large, .body = std::move(of.waiting)};
+    }
+    http_end end{.is_too_large = of.is_too_large};
     long status = 0;
     curl_easy_getinfo(of.easy.get(), CURLINFO_RESPONSE_CODE, &status);
     end.status = of.is_complete ? static_cast<int>(status) : 0;
@@ -272,6 +279,7 @@ void http_loop::hand_over() {
       end.own_host = own_host;
     if (!of.is_complete)
       end.problem = of.problem.data();
+    end.body = std::move(of.waiting);
     const auto on_end = std::move(of.on_end);
     cancel(number);
     on_end(std::move(end));

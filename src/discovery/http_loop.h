@@ -11,13 +11,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "atbus/status.hpp"
 #include "system/guarded_file.h"
@@ -63,6 +63,7 @@ class http_loop {
   // Its functions are not called any more. 0 is ignored.
   void cancel(call which) noexcept;
 
+  // Both throw std::bad_alloc; then what was started is to be cancelled, because it may never end.
   // Sends what was started, and hands nothing over.
   void send();
   // Takes what is there.
@@ -87,6 +88,7 @@ class http_loop {
   [[nodiscard]] bool is_in_child() const noexcept { return forks_so_far() != forks_before_; }
 
   void set_up(exchange& of);
+  void act(curl_socket_t fd, int actions);
   void take_events();
   void take_ends();
   void hand_over();
@@ -106,7 +108,7 @@ class http_loop {
   CURLM* multi_ = nullptr;
   std::unordered_map<int, guarded_file> sockets_;
   std::map<call, std::unique_ptr<exchange>> calls_;
-  std::deque<call> touched_;  // have something to hand over
+  std::vector<call> touched_;  // have something to hand over; has room for all
   call calls_so_far_ = 0;
   std::chrono::nanoseconds curl_due_ = std::chrono::nanoseconds::max();
   std::chrono::nanoseconds wanted_ = std::chrono::nanoseconds::max();

@@ -206,6 +206,11 @@ TEST_F(EtcdFaults, KeepTheirLeaseWhileEtcdIsFull) {
   EXPECT_EQ(nodes->stats().leases_lost, 0);
   EXPECT_EQ(etcd.count(key_of(7)), 1);
   EXPECT_EQ(nodes->poll(), errc::no_space);
+  // Nothing is refused any more of a program that has no records.
+  ASSERT_TRUE(nodes->withdraw(7));
+  ASSERT_TRUE(nodes->withdraw(8));
+  EXPECT_TRUE(until({nodes}, [&] { return static_cast<bool>(nodes->poll()); }));
+  EXPECT_EQ(etcd.count("/atbus/"), 0);
 }
 
 TEST_F(EtcdFaults, GoOnWithTheOthersOfAClusterThatLosesItsLeader) {

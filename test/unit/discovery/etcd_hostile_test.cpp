@@ -95,6 +95,20 @@ TEST_F(EtcdHostile, KeysInAnyNumberTakeNoRecordAway) {
   EXPECT_TRUE(knows(nodes, known, {}));
 }
 
+TEST_F(EtcdHostile, KeysBehindTheLastThatIsTakenAreNotMissed) {
+  etcd_server etcd;
+  etcd.start();
+  put(etcd, record_of(1, {"unix://@one"}));
+  put(etcd, record_of(2, {"unix://@two"}));
+  for (const char* const name : {"a", "b", "c"})
+    etcd.put("/atbus/" + std::string{name}, "");
+  const auto nodes =
+      open_directory({.endpoints = {etcd.url()}, .lease_time = 2s, .max_records = 2});
+  ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().checks >= 2; }));
+  EXPECT_EQ(nodes->stats().lists, 1);
+  EXPECT_EQ(nodes->stats().records, 2);
+}
+
 TEST_F(EtcdHostile, ValuesOfAnySizeAreReadInSmallerPages) {
   etcd_server etcd{{.arguments = {"--max-request-bytes", "8000000"}}};
   etcd.start();
