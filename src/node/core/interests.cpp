@@ -76,6 +76,12 @@ bool interests::goes_on(const peer* from, const peer& to) noexcept {
 
 // What neighbours want.
 
+bool interests::is_late(const session& from, const interest_body& said) noexcept {
+  const topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
+  return by != nullptr && !said.fresh && by->told_by_link != from.registration &&
+         from.registration <= by->told_by_newest;
+}
+
 topic_wish* interests::take(session& from, const interest_body& said) {
   if (!from.is_direct || !from.knows_topics)
     return nullptr;  // as what is not known
@@ -87,6 +93,7 @@ topic_wish* interests::take(session& from, const interest_body& said) {
   }
   if (said.fresh) {
     by.told_by_link = from.registration;
+    by.told_by_newest = std::max(by.told_by_newest, from.registration);
     ++by.generation;
   }
   topic_wish* made = nullptr;

@@ -35,6 +35,8 @@ class interests {
         sessions_(sessions),
         table_(table) {}
 
+  // Whether it was said before the neighbour began to tell all on another link, and comes later.
+  [[nodiscard]] bool is_late(const session& from, const interest_body& said) noexcept;
   // The neighbour wants that topic. Null: it was refused, or wants one no more.
   topic_wish* take(session& from, const interest_body& said);
   // A link to that peer has registered, or one has ended and the place of the peer is what it is without it. Erases
