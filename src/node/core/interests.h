@@ -86,6 +86,7 @@ class interests {
   void list_topic(topic_neighbour& of, const topic_entry& topic);
   void begin_to_tell(topic_neighbour& of, const session& on);
   // False: there is no room.
+  bool tell(topic_neighbour& of);
   bool tell(topic_neighbour& of, session& on);
   bool tell_topic(topic_neighbour& of, session& on, std::size_t place);
   bool say(topic_neighbour& of, session& on, interest_body what);
