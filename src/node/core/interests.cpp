@@ -1,9 +1,11 @@
 #include "node/core/interests.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
+#include "core/first_exception.h"
 #include "core/text.h"
 
 namespace atbus::detail {
@@ -76,6 +78,12 @@ bool interests::goes_on(const peer* from, const peer& to) noexcept {
 
 // What neighbours want.
 
+bool interests::is_late(const session& from, const interest_body& said) noexcept {
+  const topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
+  return by != nullptr && !said.fresh && by->told_by_link != from.registration &&
+         from.registration <= by->told_by_newest;
+}
+
 topic_wish* interests::take(session& from, const interest_body& said) {
   if (!from.is_direct || !from.knows_topics)
     return nullptr;  // as what is not known
@@ -87,6 +95,7 @@ topic_wish* interests::take(session& from, const interest_body& said) {
   }
   if (said.fresh) {
     by.told_by_link = from.registration;
+    by.told_by_newest = std::max(by.told_by_newest, from.registration);
     ++by.generation;
   }
   topic_wish* made = nullptr;
@@ -258,8 +267,14 @@ void interests::link_changed(peer& of) {
   }
   if (by == nullptr)
     by = &find_or_make(of);
-  if (by->tells_link != link->registration && (!table_.empty() || by->has_told))
+  if (by->tells_link == link->registration || (table_.empty() && !by->has_told))
+    return;
+  try {
     begin_to_tell(*by, *link);
+  } catch (const std::bad_alloc&) {
+    by->retry.set(node_.now() + tell_again_interval);
+    throw;
+  }
 }
 
 // What neighbours are told.
@@ -350,10 +365,10 @@ void interests::set_told(topic_neighbour& of, topic_entry& topic, told_as now) n
 }
 
 void interests::begin_to_tell(topic_neighbour& of, const session& on) {
-  of.tells_link = on.registration;
   of.told.resize(std::max(of.told.size(), table_.all().size()));
   of.pending.clear();
   of.pending.reserve(of.told.size());
+  of.tells_link = on.registration;  // from here on nothing takes memory
   for (std::size_t place = 0; place != of.told.size(); ++place) {
     topic_entry* const topic = table_.at(place);
     if (topic == nullptr) {
@@ -378,15 +393,22 @@ void interests::tell() {
   std::swap(all, listed_);
   for (topic_neighbour* const one : all)
     one->is_listed = false;
+  first_exception thrown;
   for (topic_neighbour* const one : all) {
-    session* const link = reach_.link_to(one->of);
-    if (link == nullptr || link->registration != one->tells_link) {
-      link_changed(one->of);
-      continue;
-    }
-    if (!tell(*one, *link))
+    bool done = false;
+    thrown.keep([&] { done = tell(*one); });
+    if (!done)
       one->retry.set(node_.now() + tell_again_interval);
   }
+  thrown.rethrow();
+}
+
+bool interests::tell(topic_neighbour& of) {
+  session* const link = reach_.link_to(of.of);
+  if (link != nullptr && link->registration == of.tells_link)
+    return tell(of, *link);
+  link_changed(of.of);
+  return true;
 }
 
 bool interests::tell(topic_neighbour& of, session& on) {

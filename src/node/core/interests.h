@@ -35,6 +35,8 @@ class interests {
         sessions_(sessions),
         table_(table) {}
 
+  // Whether it was said before the neighbour began to tell all on another link, and comes later.
+  [[nodiscard]] bool is_late(const session& from, const interest_body& said) noexcept;
   // The neighbour wants that topic. Null: it was refused, or wants one no more.
   topic_wish* take(session& from, const interest_body& said);
   // A link to that peer has registered, or one has ended and the place of the peer is what it is without it. Erases
@@ -84,6 +86,7 @@ class interests {
   void list_topic(topic_neighbour& of, const topic_entry& topic);
   void begin_to_tell(topic_neighbour& of, const session& on);
   // False: there is no room.
+  bool tell(topic_neighbour& of);
   bool tell(topic_neighbour& of, session& on);
   bool tell_topic(topic_neighbour& of, session& on, std::size_t place);
   bool say(topic_neighbour& of, session& on, interest_body what);

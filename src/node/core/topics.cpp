@@ -162,6 +162,8 @@ void topics::link_ended(peer& of, const session& gone) {
 // Interest of neighbours.
 
 void topics::take_interest(session& from, const interest_body& said) {
+  if (interests_.is_late(from, said))
+    return;
   topic_wish* const wish = interests_.take(from, said);
   if (wish != nullptr)
     answer(*wish, said.turn);

@@ -94,6 +94,7 @@ struct topic_neighbour {
   std::size_t wishes = 0;
   std::uint64_t generation = 0;      // counts how often it has begun to tell all
   std::uint64_t told_by_link = 0;    // session::registration of the link where it does
+  std::uint64_t told_by_newest = 0;  // of the newest link where it has
   std::vector<topic_wish*> waiting;  // those for which copies wait
   copy_queue::account account;
   bool blocks = false;  // publish() has refused a message for it

@@ -2,6 +2,7 @@
 // to do is done, or told, in the end.
 #include <fstream>
 
+#include "atbus/topic.hpp"
 #include "counting_allocator.h"
 #include "scratch_directory.h"
 #include "unit/node/simulated_party.h"
@@ -219,6 +220,30 @@ TEST_F(NodeShortOfMemory, TellsWhomABroadcastHasReached) {
     const bool missed = run_short(net, one, good, 100ms);
     net.run_for(1s);
     EXPECT_EQ(told, 1);
+    return missed;
+  });
+}
+
+TEST_F(NodeShortOfMemory, TellsAllNeighboursWhatItWants) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    party three{net, 3, quick()};
+    EXPECT_TRUE(connect(net, one, two) && connect(net, one, three, 3));
+    // Longer names than a string holds without memory.
+    const std::vector<std::string> names{std::string(60, 'a'), std::string(60, 'b')};
+    const topic there{two.node.user(), names[0]};
+    const topic too{two.node.user(), names[1]};
+    const topic elsewhere{three.node.user(), names[0]};
+    for (const std::string& name : names)
+      EXPECT_TRUE(one.node.user().subscribe(name, [](const topic_message&) {}));
+    one.node.wake();
+    const bool missed = run_short(net, one, good, 100ms);
+    net.run_for(1s);
+    EXPECT_EQ(there.links(), 1U);
+    EXPECT_EQ(too.links(), 1U);
+    EXPECT_EQ(elsewhere.links(), 1U);
     return missed;
   });
 }

@@ -248,6 +248,33 @@ TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
   EXPECT_EQ(others.links(), 1U);
 }
 
+// What was said on the link before may come later than what is said on the next one.
+TEST_F(TopicPeers, MaySayOnAnOlderLinkWhatDoesNotCountAnyMore) {
+  topic prices{node.node.user(), "prices"};
+  topic others{node.node.user(), "others"};
+  play();
+  other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 1, .fresh = true});
+  net.run_for(100ms);
+  hand_played next{net, 2, 1, true, false, [](introduction& self) {
+                     self.capabilities = capability_topics;
+                     self.nonce[0] = std::byte{6};
+                   }};
+  ASSERT_TRUE(net.run_until([&] { return next.is_registered(); }, 5s));
+  next.say(interest_body{.topic = "others", .wanted = true, .waiting = 1, .fresh = true});
+  next.say(interest_body{.whole = true});
+  net.run_for(100ms);
+  EXPECT_EQ(prices.links(), 0U);
+  other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 1});
+  other->say(interest_body{.topic = "others"});
+  net.run_for(100ms);
+  EXPECT_EQ(prices.links(), 0U);
+  EXPECT_EQ(others.links(), 1U);
+  EXPECT_EQ(violations(), 0U);
+  EXPECT_EQ(node.core().stats().subscriptions_refused, 0U);
+  EXPECT_FALSE(other->has_ended());
+  EXPECT_FALSE(next.has_ended());
+}
+
 // What it was told may be all that keeps a topic.
 TEST_F(TopicPeers, ThatLoseTheirPlaceInTheTreeAreToldOverTheLinkThatIsLeft) {
   party relay{net, 80, plain().children("80/60")};
