@@ -178,6 +178,10 @@ void etcd_reader::watch() {
           stage_ = stage::watch;
           return;
         }
+        if (answer.cause == etcd_cause::too_large) {  // more at once than is ever taken
+          ++stats_.too_large;
+          return list_again();
+        }
         client_.fail(answer.cause == etcd_cause::denied ? errc::denied : errc::not_connected,
                      answer.text.empty() ? "has ended the watch"
                                          : "refuses to watch its keys: " + answer.text);
