@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 from report import fit, plt, short
@@ -35,6 +36,20 @@ def free_port():
         return one.getsockname()[1]
 
 
+def wait_until_healthy(url):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=5) as answer:
+                if json.load(answer).get("health") == "true":
+                    return
+        except OSError:  # it does not listen yet
+            pass
+        if time.monotonic() > deadline:
+            sys.exit(f"etcd at {url} is not healthy after 30 s")
+        time.sleep(0.05)  # another program's start has no event to wait for
+
+
 def measure(program, count):
     print(f"{count} directories", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +59,7 @@ def measure(program, count):
                                  "--advertise-client-urls", url, "--listen-peer-urls", peers,
                                  "--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"])
         try:
-            time.sleep(2)  # until it is at rest
+            wait_until_healthy(url)
             run = subprocess.run([program, url, str(etcd.pid), str(count)], stdout=subprocess.PIPE, text=True,
                                  check=True)
         finally:
