@@ -12,6 +12,7 @@
 #include "atbus/clock.hpp"
 #include "child_process.h"
 #include "dns_message.h"
+#include "listening.h"
 #include "reserved_port.h"
 #include "scratch_directory.h"
 #include "socket_address.h"
@@ -65,16 +66,7 @@ class dns_server {
       ::execl(program, "nsd", "-d", "-c", from.c_str(), nullptr);
       return 127;
     }};
-    const socket_address to = socket_address::parse(reserved_.address());
-    bool answers = false;
-    for (const auto deadline = now() + patience; !answers && now() < deadline;) {
-      const int fd = ::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-      answers = ::connect(fd, to.get(), to.size) == 0;
-      ::close(fd);
-      if (!answers)
-        std::this_thread::sleep_for(10ms);  // another program's start has no event to wait for
-    }
-    ASSERT_TRUE(answers) << "nsd does not listen: " << said();
+    ASSERT_TRUE(begins_to_listen(reserved_.address())) << "nsd does not listen: " << said();
   }
   void kill() {
     signal_all(SIGKILL);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "child_process.h"
+#include "listening.h"
 #include "reserved_port.h"
 #include "scratch_directory.h"
 #include "socket_address.h"
@@ -40,16 +41,7 @@ class nats_server {
         ::execlp(path, "nats-server", "-c", config.c_str(), nullptr);
       return 127;
     }};
-    const socket_address to = socket_address::parse(reserved_.address());
-    bool answers = false;
-    for (const auto deadline = now() + patience; !answers && now() < deadline;) {
-      const int fd = ::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-      answers = ::connect(fd, to.get(), to.size) == 0;
-      ::close(fd);
-      if (!answers)
-        std::this_thread::sleep_for(10ms);  // another program's start has no event to wait for
-    }
-    ASSERT_TRUE(answers) << "nats-server does not listen: " << said();
+    ASSERT_TRUE(begins_to_listen(reserved_.address())) << "nats-server does not listen: " << said();
   }
   void kill() { process_.kill_and_wait(); }
   void stop() { process_.stop(); }
