@@ -14,7 +14,7 @@
 ///
 /// Guarantee: each subscriber that this node knows of gets each message once and in the order of its
 /// publisher, or is told that it has missed it (subscription_options::on_missed). Who subscribes
-/// later gets what is published later.
+/// later gets what is published later. doc/design/topics.md, "Known gaps", has the exceptions.
 ///
 /// Ownership: a topic refers to its node and may outlive it; then publish returns closed. Threads:
 /// the node's. Errors: the constructor may throw std::bad_alloc.
