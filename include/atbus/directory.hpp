@@ -3,9 +3,9 @@
 /// names. See node_options::directory. The library has one that reads a file (doc/nodes.md); derive
 /// from this class to use another source.
 ///
-/// A node looks up only ids that it sends to or waits for. It dials the addresses it gets as if
-/// connect() named them, for as long as the directory lists them. A directory never causes a node
-/// to drop a link that is up. A directory that loses its source keeps what it knows, and says how
+/// A node looks up only ids that it sends to or waits for, and the parent that it has lost. It
+/// dials the addresses it gets as if connect(), or node_options::parent, named them, for as long as
+/// the directory lists them. A directory never causes a node to drop a link that is up. A directory that loses its source keeps what it knows, and says how
 /// old that is.
 ///
 /// Ownership: node and program share the directory (std::shared_ptr). Threads: the node calls all

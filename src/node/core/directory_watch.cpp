@@ -108,7 +108,7 @@ void directory_watch::announce(const std::vector<std::string>& addresses) {
 }
 
 void directory_watch::lost(peer& of) {
-  if (of.wanted && directory_ != nullptr)
+  if ((of.wanted || &of == parent_.last) && directory_ != nullptr)
     follow(of);
 }
 
@@ -179,7 +179,7 @@ void directory_watch::look() {
     (void)tell();
   for (; !changes_.empty(); changes_.pop_front()) {
     peer* const of = peers_.find(changes_.front());
-    if (of == nullptr)
+    if (of == nullptr || is_mere_neighbour(*of))
       continue;
     follow(*of);
     if (of->sessions.empty())
@@ -210,27 +210,31 @@ void directory_watch::follow(peer& of) {
     else
       events_.log_cause(to.error().code(), "the directory: " + to.error().text());
   }
+  // Dialled as the parent, with any id: a peer would not take its place.
+  const bool is_parent = &of == parent_.last;
+  std::list<dial>& dials = is_parent ? parent_.dials : of.dials;
   std::list<dial> gone;
-  for (auto at = of.dials.begin(); at != of.dials.end();) {
+  for (auto at = dials.begin(); at != dials.end();) {
     const auto one = at++;
     if (one->listed && std::find(now.begin(), now.end(), one->to) == now.end())
-      gone.splice(gone.end(), of.dials, one);
+      gone.splice(gone.end(), dials, one);
   }
   dialing_.end_dials(gone);
   bool is_listed = false;
   for (const address& to : now) {
-    const auto known = std::ranges::find(of.dials, to, &dial::to);
+    const auto known = std::ranges::find(dials, to, &dial::to);
     // Its turn comes when that link is lost.
     const bool later = of.current != nullptr && of.current->stage != session_stage::away &&
                        of.current->at.kind() != link_kind::relayed;
-    if (known != of.dials.end() && known->is_to_sibling()) {
+    if (known != dials.end() && known->is_to_sibling()) {
       known->offered = false;
       known->as = relation::peer;
       is_listed = known->listed = true;
-    } else if (later || known != of.dials.end()) {
+    } else if (later || known != dials.end()) {
       is_listed = true;
-    } else if (const error bad = dialing_.start_dial(of.dials, &of, to, false); bad) {
-      is_listed = of.dials.back().listed = true;
+    } else if (const error bad = dialing_.start_dial(dials, is_parent ? nullptr : &of, to, false);
+               bad) {
+      is_listed = dials.back().listed = true;
     } else {
       events_.log_cause(bad.code(), "the directory's address of " + of.id.to_string() + ", " +
                                         to.to_string() + ", can't be used: " + bad.text());
@@ -240,7 +244,7 @@ void directory_watch::follow(peer& of) {
     return !one.offered && !one.listed && !one.is_relayed();
   };
   of.wanted = false;
-  if (is_listed || std::any_of(of.dials.begin(), of.dials.end(), by_connect))
+  if ((is_listed && !is_parent) || std::any_of(of.dials.begin(), of.dials.end(), by_connect))
     retention_.set_wanted(of);
 }
 

@@ -1,4 +1,5 @@
-// Peers that stand in the directory: dialled as if connect() named them, for as long as they do.
+// Peers that stand in the directory: dialled as if connect() named them, for as long as they do. The parent: while it is
+// lost, its addresses there are dialled beside those of the options.
 //
 // The directory is looked at every 2 s. A directory with a descriptor ends sleeps of the node when it has work;
 // polls glance at the descriptor, at most once in glance_interval, because that is a call of the kernel.
@@ -16,15 +17,21 @@
 #include "node/core/event_queue.h"
 #include "node/core/peer_retention.h"
 #include "node/core/peer_table.h"
+#include "node/core/reachability.h"
 #include "system/guarded_file.h"
 
 namespace atbus::detail {
 
 class directory_watch {
  public:
-  directory_watch(node_context& node, event_queue& events, peer_table& peers, dialing& dials,
-                  peer_retention& retention)
-      : node_(node), events_(events), peers_(peers), dialing_(dials), retention_(retention) {}
+  directory_watch(node_context& node, event_queue& events, peer_table& peers, parent_search& parent,
+                  dialing& dials, peer_retention& retention)
+      : node_(node),
+        events_(events),
+        peers_(peers),
+        parent_(parent),
+        dialing_(dials),
+        retention_(retention) {}
   directory_watch(const directory_watch&) = delete;
   directory_watch& operator=(const directory_watch&) = delete;
   ~directory_watch();
@@ -64,12 +71,18 @@ class directory_watch {
   // Another node of this thread has polled the directory: this one may be asleep.
   void note_change(bus_id id);
   [[nodiscard]] tree_place place() const;
-  // Dials it where the directory says, and nowhere else unless connect() named that.
+  // Neighbours in the tree find this node, or it finds them, without a directory, unless it sends to them. As a peer
+  // that it dials, a sibling would pass on nothing.
+  [[nodiscard]] static bool is_mere_neighbour(const peer& of) noexcept {
+    return of.as != relation::peer && !of.wanted;
+  }
+  // Dials it where the directory says, and nowhere else unless connect() or the options named that.
   void follow(peer& of);
 
   node_context& node_;
   event_queue& events_;
   peer_table& peers_;
+  parent_search& parent_;
   dialing& dialing_;
   peer_retention& retention_;
   std::shared_ptr<directory> directory_;  // null: none

@@ -246,7 +246,7 @@ class node_core final : private link_events {
   peer_retention retention_{node_,   events_,   peers_,   reach_,   parent_,
                             output_, sessions_, dialing_, circuits_};
   std::shared_ptr<bool> open_ = std::make_shared<bool>(true);
-  directory_watch directory_{node_, events_, peers_, dialing_, retention_};
+  directory_watch directory_{node_, events_, peers_, parent_, dialing_, retention_};
   loopback loopback_{node_, events_};
   // What node_report has beside the counters.
   const std::chrono::system_clock::time_point started_at_ = std::chrono::system_clock::now();

@@ -13,8 +13,9 @@ namespace atbus::detail {
 
 // How this node looks for its parent, whose id is not known in advance.
 struct parent_search {
-  std::list<dial> dials;  // one for each address in the options
-  peer* last = nullptr;   // the parent, or the last one: it stays wanted while it is away
+  // One for each address in the options, and for each that a directory has named while it was lost.
+  std::list<dial> dials;
+  peer* last = nullptr;  // the parent, or the last one: it stays wanted while it is away
 };
 
 class reachability {
