@@ -1,9 +1,10 @@
 """Fits a model of a fleet on small simulated ones, predicts a large one, simulates that too, and writes
 tables and plots of both.
 
-usage: report.py PROGRAM OUTPUT [--reuse]
+usage: report.py PROGRAM OUTPUT [--reuse | --registry]
 
-PROGRAM is simulate_fleet, OUTPUT the folder of the report. --reuse draws the figures that are there.
+PROGRAM is simulate_fleet, OUTPUT the folder of the report. --reuse draws the figures that are there; --registry
+simulates only the events of a registry, and keeps the others' figures.
 """
 
 import json
@@ -30,6 +31,16 @@ COLUMNS = [
     ("dials", "attempts to connect, by a node", "nodes"),
     ("heap_bytes", "KiB of heap, by a node", "nodes"),
 ]
+# Of events with a registry, too.
+REGISTRY_COLUMNS = [
+    ("registry_announcements", "leases and records put, at the registry", None),
+    ("registry_looks", "lists, watches and checks, at the registry", None),
+    ("registry_keep_alives", "leases kept alive, at the registry", None),
+    ("registry_of_leaves", "of these requests, by leaves", None),
+    ("registry_peak", "most requests within a second", None),
+    ("registry_unanswered", "attempts while the registry was lost", None),
+    ("registry_unanswered_peak", "most of these within a second", None),
+]
 # Powers of the number of nodes, from the simplest on; 1/n is what is different at the edge.
 SHAPES = {(0,): "constant", (1,): "n", (0, -1): "constant + 1/n", (0, 1): "constant + n", (2,): "n²",
           (1, 2): "n + n²"}
@@ -40,16 +51,27 @@ EVENTS = {
     "root_lost": "the root is lost for 10 s",
     "rolling_restart": "each process restarts once within 60 s",
     "crowd": "all leaves restart at once",
+    "registry_there": "a quarter of the relays restart, one at a new address, with a registry",
+    "registry_lost": "the same, the registry is lost for 60 s",
 }
 
 
-def simulate(program, nodes, relays):
-    print(f"{nodes} nodes, {relays} relays", flush=True)
-    run = subprocess.run([program, str(nodes), str(relays)], stdout=subprocess.PIPE, text=True)
+def simulate(program, nodes, relays, registry):
+    print(f"{nodes} nodes, {relays} relays{', registry' if registry else ''}", flush=True)
+    run = subprocess.run([program, *(["registry"] if registry else []), str(nodes), str(relays)],
+                         stdout=subprocess.PIPE, text=True)
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     if run.returncode != 0:
         sys.exit(f"a fleet of {nodes} nodes did not come through: {run.stdout}")
     return rows
+
+
+def is_of_registry(event):
+    return event.startswith("registry_")
+
+
+def columns_of(event):
+    return COLUMNS + (REGISTRY_COLUMNS if is_of_registry(event) else [])
 
 
 def value_of(row, column, divisor):
@@ -89,7 +111,7 @@ def tables(rows):
         lines += [f"## {words[0].upper() + words[1:]}",
                   "| | " + " | ".join(f"{n:,} nodes" for n in sizes) + f" | model | predicts for {largest:,} |",
                   "| --- |" + " ---: |" * len(sizes) + " --- | ---: |"]
-        for column, what, divisor in COLUMNS:
+        for column, what, divisor in columns_of(event):
             values = {n: value_of(of_event[n], column, divisor) for n in sizes}
             model, shape = fit(column, [(n, y) for n, y in values.items() if n != largest])
             lines.append(f"| {what} | " + " | ".join(short(values[n]) for n in sizes) +
@@ -136,20 +158,33 @@ The nodes are real, the network and the clock are not: a link takes 50 to 500 us
 are fitted on all sizes but the largest, and predict that one: dots are simulated, lines are the model.
 [What follows from it](../fleet.md#how-large-a-fleet-can-be).
 
+In the last two events all nodes have a directory. The root and the relays register with a lease of 15 s; all others
+only read, which is more than a fleet needs: [leaves of relays that don't move](../fleet.md#discovery-by-etcd) do without.
+Directories ask as that of etcd does; nodes look every 2 s. Relays restart within 50 s, one of them at a new
+address after 10 s. While the registry is lost it refuses all requests, and leases end. The time to heal is that until
+all leaves of the relay that has moved have it as their parent again: from its start, or from when the registry is back.
+
 ![Time to heal, messages and memory by the size of the fleet](fleet.svg)
 
 """
 
 
 def main(words):
-    if len(words) not in (2, 3) or words[2:] not in ([], ["--reuse"]):
+    option = words[2] if len(words) == 3 else None
+    if len(words) not in (2, 3) or option not in (None, "--reuse", "--registry"):
         sys.exit(__doc__)
     output = Path(words[1])
     raw = output / "fleet.json"
-    if len(words) == 3:
+    rows = []
+    if option == "--reuse":
         rows = json.loads(raw.read_text())
-    else:
-        rows = [row for nodes, relays in FLEETS for row in simulate(words[0], nodes, relays)]
+    elif option == "--registry":
+        rows = [row for row in json.loads(raw.read_text()) if not is_of_registry(row["event"])]
+    if option != "--reuse":
+        for nodes, relays in FLEETS:
+            for registry in ([True] if option == "--registry" else [False, True]):
+                rows += simulate(words[0], nodes, relays, registry)
+        rows.sort(key=lambda row: (row["nodes"], list(EVENTS).index(row["event"])))
         output.mkdir(parents=True, exist_ok=True)
         raw.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
     (output / "index.md").write_text(HEAD + tables(rows))
