@@ -346,7 +346,7 @@ TEST_F(NatsNodes, LetNoForkPassWhileASocketHasNoOwner) {
 // Registered before all that ends carriers, so called behind it.
 bool looks_for_threads = false;
 [[maybe_unused]] const int registered = std::atexit([] {
-  if (looks_for_threads && detail::nats_line::running() != 0)
+  if (looks_for_threads && detail::line_threads::running() != 0)
     _exit(3);
 });
 

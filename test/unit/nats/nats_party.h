@@ -33,9 +33,9 @@ inline node_options with_carrier(std::shared_ptr<carrier> by) {
 
 // Until no carrier has a thread any more: what one frees at its end would be a leak.
 inline void wait_until_carriers_end() {
-  for (const auto limit = now() + 30s; detail::nats_line::running() != 0 && now() < limit;)
+  for (const auto limit = now() + 30s; detail::line_threads::running() != 0 && now() < limit;)
     std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(detail::nats_line::running(), 0);
+  EXPECT_EQ(detail::line_threads::running(), 0);
 }
 
 struct nats_side {
