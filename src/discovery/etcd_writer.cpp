@@ -230,7 +230,8 @@ void etcd_writer::remove_one(bus_id id, entry& of) {
 }
 
 void etcd_writer::lose_lease() noexcept {
-  ++stats_.leases_lost;
+  if (lease_ != 0)  // a put and what keeps the lease alive may both find that it is gone
+    ++stats_.leases_lost;
   lease_ = 0;
   for (auto& [id, one] : records_)
     one.is_owed = true;

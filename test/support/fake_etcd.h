@@ -57,11 +57,14 @@ class fake_etcd {
   }
   // The connection ends after that.
   static std::string last(std::string_view text) { return '!' + std::string{text}; }
+  // It is sent behind the answer to the next request of another connection.
+  static std::string later(std::string_view text) { return '~' + std::string{text}; }
 
  private:
   struct visitor {
     plain_socket socket;
     std::string heard;
+    std::string owed{};
   };
 
   void serve() {
@@ -100,11 +103,18 @@ class fake_etcd {
         says_(std::string_view{from.heard}.substr(path, from.heard.find(' ', path) - path),
               from.heard.substr(head + 4, size));
     from.heard.clear();
+    if (said.starts_with('~')) {
+      from.owed = said.substr(1);
+      return true;
+    }
     if (said.starts_with('!')) {
       (void)from.socket.send(std::string_view{said}.substr(1));
       return false;
     }
-    return from.socket.send(said);
+    const bool sent = from.socket.send(said);
+    for (visitor& other : visitors_)
+      (void)other.socket.send(std::exchange(other.owed, {}));
+    return sent;
   }
 
   const answer says_;

@@ -285,6 +285,36 @@ TEST(EtcdStranger, ThatSaysNothingIsFoundOut) {
   EXPECT_TRUE(knows(nodes, 8, {"unix://@two"}));
 }
 
+// The put and what keeps the lease alive are under way at a time, and both find that it is gone.
+TEST(EtcdLease, IsLostOnceThoughTwoAnswersSaySo) {
+  std::atomic<int> leases{0};
+  std::atomic<bool> keeps{false};
+  const fake_etcd server{[&](std::string_view path, const std::string&) {
+    if (path == "/v3/watch")
+      return fake_etcd::stream(event_line(R"(,"created":true)"));
+    if (path == "/v3/kv/range")
+      return fake_etcd::ok(page_of_7());
+    if (path == "/v3/lease/grant")
+      return fake_etcd::ok(R"({"ID":")" + std::to_string(++leases) + R"(","TTL":"2"})");
+    if (path == "/v3/lease/keepalive") {
+      keeps = true;
+      return fake_etcd::later(fake_etcd::ok(R"({"result":{"ID":"1"}})"));
+    }
+    if (!keeps || leases > 1)
+      return fake_etcd::ok(with_header(""));
+    const std::string gone = R"({"code":5,"message":"etcdserver: requested lease not found"})";
+    return "HTTP/1.1 404 Not Found\r\nContent-Length: " + std::to_string(gone.size()) + "\r\n\r\n" +
+           gone;
+  }};
+  const auto nodes =
+      open_directory({.endpoints = {server.url()}, .lease_time = 2s, .start_jitter = 0ms});
+  ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@one"})));
+  ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().puts == 1 && keeps; }));
+  ASSERT_TRUE(nodes->announce(record_of(7, {"unix://@two"})));
+  ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().leases == 2; }));
+  EXPECT_EQ(nodes->stats().leases_lost, 1);
+}
+
 TEST(EtcdStranger, ThatGrantsNoLeaseIsAnError) {
   const fake_etcd server{[](std::string_view path, const std::string&) {
     if (path == "/v3/watch")
