@@ -8,7 +8,7 @@ namespace {
 class TreeDirectory : public tree_of_six {
  protected:
   void SetUp() override {
-    for (const std::uint64_t id : {64, 80, 96})
+    for (const std::uint64_t id : {64U, 80U, 96U})
       nodes->list(id, {address_of(id)});
     tree_of_six::SetUp();
     root.reset();
