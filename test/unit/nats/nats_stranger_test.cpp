@@ -107,11 +107,20 @@ class NatsStrangers : public NatsNodes {
     EXPECT_TRUE(b.self.listen(address));
     EXPECT_TRUE(a.self.connect(2, address));
     EXPECT_TRUE(reaches(a, b, text));
-    for (const seen_message& one : ear.take()) {
-      if (as_text(one.bytes).find(text) != std::string_view::npos)
-        return true;
+    // The ear hears later of all that b has: it hears everything before what is said now.
+    talker last{server};
+    last.say("the.end", as_bytes("the end"));
+    bool found = false;
+    bool over = false;
+    for (const auto limit = now() + patience; !over && now() < limit;
+         std::this_thread::sleep_for(1ms)) {
+      for (const seen_message& one : ear.take()) {
+        found |= as_text(one.bytes).find(text) != std::string_view::npos;
+        over |= one.subject == "the.end";
+      }
     }
-    return false;
+    EXPECT_TRUE(over);
+    return found;
   }
 };
 
