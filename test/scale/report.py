@@ -143,7 +143,7 @@ def plot(rows, output):
         axis.set_ylim(bottom=0)
         if name == "root_relayed":
             axis.set_yscale("symlog", linthresh=100)
-    axes.flat[0].legend(fontsize=8)
+    axes.flat[0].legend(fontsize=8, loc="center right", bbox_to_anchor=(1, 0.64))
     figure.tight_layout()
     figure.savefig(output / "fleet.svg", metadata={"Date": None})
     # Lines without blanks at their ends, as the rest of the project has them.
