@@ -132,6 +132,7 @@ void connection_core::secure(connection_entry& c) noexcept {
   if (c.link->now() == stream_link::state::closed)
     return link_ended(c);
   c.blocked = c.link->wants_room(false);
+  note_starved(c);
   watch(c);
 }
 
