@@ -296,7 +296,7 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
       }
       return true;
     }
-    if (c.paused) {  // its handshake is done
+    if (c.paused && c.opened) {  // its handshake is done
       busy_.leave(c);
       return true;
     }
@@ -363,6 +363,10 @@ bool connection_core::walk(connection_entry& c, budget& left) {
     } else if (!c.opened && link.opened()) {
       if (!tell_opened(c))
         return false;
+      if (c.paused && c.now == phase::linked) {  // it was so before
+        busy_.leave(c);
+        watch(c);
+      }
       if (c.now != phase::linked || c.paused || poll_ends_)
         return true;
       continue;

@@ -193,7 +193,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void time_is_up(connection_entry& c) noexcept;
   // Whether its link is read: a pause holds messages, not a TLS handshake.
   [[nodiscard]] static bool reads(const connection_entry& c) noexcept {
-    return !c.peer_done && (!c.paused || !c.link->secured());
+    return !c.peer_done && (!c.paused || !c.opened);
   }
   // False: the kernel refused, and the link is lost.
   bool watch(connection_entry& c) noexcept;
