@@ -74,6 +74,7 @@ void set_times(const atbus_node_options& from, node_options& to) {
   if_set(from.ping_interval_ns, [&](std::int64_t time) { to.ping_interval(nanoseconds{time}); });
   if_set(from.message_deadline_ns,
          [&](std::int64_t time) { to.message_deadline(nanoseconds{time}); });
+  if_set(from.write_delay_ns, [&](std::int64_t time) { to.write_delay(nanoseconds{time}); });
   if_set(from.drain_ns,
          [&](std::int64_t time) { to.drain(nanoseconds{std::max(time, std::int64_t{0})}); });
   to.retry(from.retry_first_ns != 0 ? nanoseconds{from.retry_first_ns} : to.retry_first(),

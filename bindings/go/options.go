@@ -64,6 +64,7 @@ type Options struct {
 	RetryFirst       time.Duration
 	RetryLongest     time.Duration
 	MessageDeadline  time.Duration
+	WriteDelay       time.Duration
 	SendBufferSize   int // bytes that may wait for a node
 	SendBufferNumber int
 	Sessions         int
@@ -186,6 +187,7 @@ func (o *Options) toC(t *texts) C.atbus_node_options {
 	to.retry_first_ns = C.int64_t(o.RetryFirst)
 	to.retry_longest_ns = C.int64_t(o.RetryLongest)
 	to.message_deadline_ns = C.int64_t(o.MessageDeadline)
+	to.write_delay_ns = C.int64_t(o.WriteDelay)
 	to.send_buffer_size = C.uint64_t(o.SendBufferSize)
 	to.send_buffer_number = C.uint64_t(o.SendBufferNumber)
 	to.sessions = C.uint64_t(o.Sessions)

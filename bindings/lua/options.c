@@ -106,6 +106,7 @@ static void check_names(lua_State* L) {
                                       "retry_longest",
                                       "message_deadline",
                                       "drain",
+                                      "write_delay",
                                       "send_buffer_size",
                                       "sessions",
                                       "clients",
@@ -157,6 +158,7 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   to->retry_longest_ns = time_option(L, "retry_longest");
   to->message_deadline_ns = time_option(L, "message_deadline");
   to->drain_ns = is_zero(L, "drain") ? -1 : time_option(L, "drain");
+  to->write_delay_ns = time_option(L, "write_delay");
   to->message_limit = amount_option(L, "message_limit", 1e15);
   to->send_buffer_size = amount_option(L, "send_buffer_size", 1e15);
   to->sessions = amount_option(L, "sessions", 1e15);

@@ -59,6 +59,7 @@ bool set_time(atbus_node_options& to, const std::string& name, nb::handle value)
       {"retry_longest", &to.retry_longest_ns},
       {"message_deadline", &to.message_deadline_ns},
       {"drain", &to.drain_ns},
+      {"write_delay", &to.write_delay_ns},
       {"strangers_first_byte_timeout", &to.strangers_first_byte_timeout_ns}};
   return set_one(places, name, [&] {
     if (!is_none(name, value))

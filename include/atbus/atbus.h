@@ -189,6 +189,8 @@ typedef struct atbus_node_options {
       report_directory;     /**< for the report that `atbus ls` reads; NULL: /dev/shm, "": none */
   int no_built_in_commands; /**< not 0: commands of operators are not answered */
   int allow_tap;            /**< not 0: processes of this user may watch what the node receives */
+  int64_t
+      write_delay_ns; /**< how long atbus_node_poll leaves sockets alone after it has written to them */
 } atbus_node_options;
 
 /** Sets all defaults. */

@@ -165,6 +165,10 @@ struct connection_set_options {
   /// Whether poll flushes, at its end, the messages that handlers have sent. Off: the program calls
   /// flush itself, for example after it has sent more.
   bool flush_in_poll = true;
+  /// How long poll leaves the sockets alone after it has written: what is sent meanwhile gathers, and leaves in one
+  /// write with the first poll after that time. `flush`, `wait` and a prepared sleep write at once. As
+  /// node_options::write_delay. 0 (the default): each poll writes.
+  std::chrono::nanoseconds write_delay{0};
 };
 
 /// Refers to a connection of a set. A plain value; a default-made one refers to none.
@@ -346,6 +350,8 @@ class ATBUS_API connection_set {
   status wait(std::chrono::nanoseconds timeout);
   /// Writes the queues of all connections, as far as the kernel takes them.
   void flush() noexcept;
+  /// As poll does at its end: not while it leaves the sockets alone for `write_delay`.
+  void flush_due() noexcept;
 
   /// A descriptor for event loops, as receiver::descriptor. loop_connections does this for libuv.
   [[nodiscard]] int descriptor() const noexcept;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "system/kernel.h"
 #include "tls/tls_failure.h"
 #include "tls/tls_file.h"
 
@@ -230,8 +231,10 @@ bool tls_socket::advance(int fd, bool reads) noexcept {
           errno = EPROTO;
           return false;
         }
-        (void)wire_.send_pending(fd);
-        errno = wire_.at_end() ? EPIPE : EAGAIN;
+        if (const bool sent = wire_.send_pending(fd); wire_.at_end())
+          errno = EPIPE;
+        else if (sent || !is_out_of_memory(errno))
+          errno = EAGAIN;
         if (const int code = wire_.take_read_error(); code != 0)
           errno = code;
         return false;

@@ -307,6 +307,7 @@ class lane_reader {
   // The record at `position` was handed to a handler that never returned.
   bool redelivering = false;
   bool adopted = false;       // its memory is known to be reserved
+  bool starved = false;       // it was not, at the last look, for want of memory
   bool orphan = false;        // its sender disconnected: free the lane once it is drained
   bool unconnected = false;   // its sender is alive but not connected to the bell
   std::uint64_t session = 0;  // see receiver::session

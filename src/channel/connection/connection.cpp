@@ -265,6 +265,10 @@ void connection_set::flush() noexcept {
   if (core_ != nullptr)
     core_->flush();
 }
+void connection_set::flush_due() noexcept {
+  if (core_ != nullptr)
+    core_->flush_due();
+}
 int connection_set::descriptor() const noexcept {
   return core_ == nullptr ? -1 : core_->descriptor();
 }

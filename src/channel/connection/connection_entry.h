@@ -18,6 +18,7 @@
 #include "channel/stream/dialler.h"
 #include "channel/stream/frame_marks.h"
 #include "channel/stream/frame_queue.h"
+#include "channel/stream/last_look.h"
 #include "channel/stream/line.h"
 #include "channel/stream/message_run.h"
 #include "channel/stream/newcomers.h"
@@ -50,6 +51,7 @@ struct connection_entry : newcomer {
   std::unique_ptr<send_queue> queue;
   std::unique_ptr<stream_link> link;
   lane_pairing pairing;  // of this link
+  last_look late;        // of this link, when its time is over
   hello own;
   tls_sessions tls;
   void* context = nullptr;

@@ -78,7 +78,8 @@ connection_core::connection_core(connection_handlers handlers,
       lanes_(options.lanes),
       space_(options.read_size),
       spin_(options.spin),
-      flush_in_poll_(options.flush_in_poll) {
+      flush_in_poll_(options.flush_in_poll),
+      write_delay_(options.write_delay) {
   set_handlers(std::move(handlers));
   // Release: pairs with the acquire loads in find. A thread that sees this set's address also sees the first
   // id that belongs to it.
@@ -246,11 +247,13 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   if (!frame.entered())
     return 0;
   take_next_handlers();
+  constexpr std::chrono::nanoseconds none{0};
+  const auto time = limits.time > none || write_delay_ != none ? now() : none;
   budget left{.messages = limits.messages,
-              .deadline = limits.time > std::chrono::nanoseconds{0}
-                              ? moment_after(now(), limits.time)
-                              : std::chrono::nanoseconds{0}};
-  find_busy();
+              .deadline = limits.time > none ? moment_after(time, limits.time) : none};
+  resting_ = write_delay_ != none && time - wrote_at_ < write_delay_;
+  if (!resting_)
+    find_busy();
   if (!tell_problems() || !tell_due())
     return 0;
   // Without a message to hand out, what is no message is: an opening, and an end.
@@ -266,7 +269,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }
   if (tell_problems() && tell_due() && flush_in_poll_)
-    flush();
+    flush_due();
   return left.delivered;
 }
 
@@ -293,7 +296,7 @@ bool connection_core::read_turn(connection_entry& c, budget& left) {
       }
       return true;
     }
-    if (c.paused) {  // its handshake is done
+    if (c.paused && c.opened) {  // its handshake is done
       busy_.leave(c);
       return true;
     }
@@ -360,6 +363,10 @@ bool connection_core::walk(connection_entry& c, budget& left) {
     } else if (!c.opened && link.opened()) {
       if (!tell_opened(c))
         return false;
+      if (c.paused && c.now == phase::linked) {  // it was so before
+        busy_.leave(c);
+        watch(c);
+      }
       if (c.now != phase::linked || c.paused || poll_ends_)
         return true;
       continue;

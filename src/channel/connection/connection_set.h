@@ -65,6 +65,8 @@ class connection_core final : public dispatcher, public fork_guard {
     lent_.end();
   }
   void flush() noexcept;
+  // As the end of a poll does: not if that poll has left the sockets alone.
+  void flush_due() noexcept;
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
   [[nodiscard]] bool prepare_sleep();
   void finish_sleep();
@@ -191,7 +193,7 @@ class connection_core final : public dispatcher, public fork_guard {
   void time_is_up(connection_entry& c) noexcept;
   // Whether its link is read: a pause holds messages, not a TLS handshake.
   [[nodiscard]] static bool reads(const connection_entry& c) noexcept {
-    return !c.peer_done && (!c.paused || !c.link->secured());
+    return !c.peer_done && (!c.paused || !c.opened);
   }
   // False: the kernel refused, and the link is lost.
   bool watch(connection_entry& c) noexcept;
@@ -202,6 +204,7 @@ class connection_core final : public dispatcher, public fork_guard {
 
   // Calling handlers. False: the set has closed, or this is a forked child.
   struct budget;
+  void write_dirty() noexcept;
   [[nodiscard]] bool read_turn(connection_entry& c, budget& left);
   [[nodiscard]] bool walk(connection_entry& c, budget& left);
   [[nodiscard]] walk_end tell_messages(connection_entry& c, budget& left);
@@ -223,6 +226,10 @@ class connection_core final : public dispatcher, public fork_guard {
   read_space space_;
   spin_budget spin_;
   bool flush_in_poll_;
+  std::chrono::nanoseconds write_delay_;
+  // When a poll wrote last; 0: no poll has, since the program has waited or flushed.
+  std::chrono::nanoseconds wrote_at_{0};
+  bool resting_ = false;  // this poll leaves the sockets alone
   poll_rhythm rhythm_;
   chunk_cache chunks_{{.idle_bytes = std::size_t{4} << 20}};
   tls_buffers tls_buffers_;

@@ -119,7 +119,16 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
       busy_.join(c);
     return write(c);
   }
-  if (c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time) {
+  const bool lingers_no_more =
+      c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time;
+  auto& ends_at = lingers_no_more ? c.linger_ends_at : c.phase_ends_at;
+  if (c.now == phase::linked && reads(c) && !newcomers::waits(c) &&
+      c.late.is_due(*c.link, ends_at, time)) {
+    busy_.join(c);
+    ends_at = time + last_look::more_time;
+    return set_timer(c);
+  }
+  if (lingers_no_more) {
     if (c.closing)
       return end(c, error_at(errc::timed_out, c.peer, "the linger time has passed"));
     return lost(c, error_at(errc::peer_closed, c.peer, peer_has_closed));
@@ -128,6 +137,10 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
     case phase::waiting:
       return begin(c);
     case phase::resolving:
+      c.connect_ends_at = moment_after(time, c.connect_timeout);
+      ready(c, 0);
+      if (c.now != phase::resolving)
+        return;
       return lost(c, error_at(errc::timed_out, c.peer, "no answer within the connect timeout"));
     case phase::connecting:
       // An answer that came in time counts, however late the program looks for it.

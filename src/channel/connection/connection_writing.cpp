@@ -76,8 +76,20 @@ void connection_core::settle(connection_entry& c) noexcept {
 }
 
 void connection_core::flush() noexcept {
-  if (interrupted_ != interruption::none)
+  wrote_at_ = {};  // the program may sleep now: then the next poll has to read
+  if (interrupted_ == interruption::none)
+    write_dirty();
+}
+
+void connection_core::flush_due() noexcept {
+  if (std::exchange(resting_, false) || interrupted_ != interruption::none || dirty_.empty())
     return;
+  write_dirty();
+  if (write_delay_ != std::chrono::nanoseconds{0})
+    wrote_at_ = now();
+}
+
+void connection_core::write_dirty() noexcept {
   for (std::size_t left = dirty_.size(); left != 0; --left) {
     connection_entry& c = *dirty_.first();
     dirty_.leave(c);
@@ -120,6 +132,7 @@ void connection_core::secure(connection_entry& c) noexcept {
   if (c.link->now() == stream_link::state::closed)
     return link_ended(c);
   c.blocked = c.link->wants_room(false);
+  note_starved(c);
   watch(c);
 }
 

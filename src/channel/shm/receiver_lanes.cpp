@@ -130,11 +130,13 @@ void receiver_state::activate(lane_reader& lane) noexcept {
       reserved =
           error_of(errc::out_of_memory, [&] { return reserve_lane(segment_, index_of(lane)); });
     if (!reserved) {
-      stop_reading(lane, quarantine_impossible);
-      problem(std::move(reserved));
+      look_owed_ = true;  // nothing tells when there is memory
+      if (!std::exchange(lane.starved, true))
+        problem(std::move(reserved));
       return;
     }
     lane.adopted = true;
+    lane.starved = false;
 #if defined(MADV_POPULATE_READ)
     if (prefault_) {
       (void)kernel().madvise(segment_.lane_data(index_of(lane)), segment_.geometry.lane_size,
@@ -400,7 +402,7 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
   lane.session = 0;
   ++session_changes_;
   lane.request_answered = 0;
-  lane.quarantined = lane.redelivering = lane.skipped = lane.paused = false;
+  lane.quarantined = lane.redelivering = lane.skipped = lane.paused = lane.starved = false;
   set_inactive(lane);
   set_alert(lane, alert_parked);
   release_lane_memory(segment_, index_of(lane));
@@ -485,7 +487,7 @@ void receiver_core::answer_request(lane_reader& lane) noexcept {
     // request is answered when the sender connects. Let the next poll look at the bells, because many long
     // polls may follow.
     if (self.bell_.has_connection(self.index_of(lane)))
-      self.ring_owed_ = true;
+      self.look_owed_ = true;
     else
       polls_until_bells_ = self.bell_interval_ = 1;
     return;
@@ -504,6 +506,8 @@ void receiver_core::look_at_bells() noexcept {
     if (seen.rung || seen.look_everywhere)
       self.finish_sleep();
     self.handle(seen);
+    if (std::exchange(self.look_owed_, false))
+      self.look_at_everything();
     // Without membarrier a sender may have missed that its lane is parked.
     if (self.fence_needed_ && !self.every_sender_fences())
       self.look_at_everything();

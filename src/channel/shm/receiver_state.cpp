@@ -143,7 +143,7 @@ bool receiver_state::prepare_sleep() {
   if (asleep_)
     return true;
   free_orphans();
-  if (std::exchange(ring_owed_, false))
+  if (std::exchange(look_owed_, false))
     look_at_everything();
   if (anything())
     return false;
@@ -191,7 +191,7 @@ void receiver_state::finish_sleep() {
 std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
   if (interrupted_ != interruption::none)
     return std::chrono::nanoseconds{-1};
-  if (ring_owed_ || (fence_needed_ && !every_sender_fences()))
+  if (look_owed_ || (fence_needed_ && !every_sender_fences()))
     return short_sleep;
   std::chrono::nanoseconds longest = bell_.longest_sleep();
   if (unwatched_ && (longest < std::chrono::nanoseconds{0} || longest > unwatched_sleep))

@@ -120,7 +120,8 @@ class receiver_state final : public receiver_core, public fork_guard {
   std::chrono::nanoseconds bells_seen_at_{0};
   std::size_t orphans_ = 0;
   bool unwatched_ = false;  // a lane is unconnected, and the kernel refuses to watch the file
-  bool ring_owed_ = false;  // a sender waits for a ring, for which the kernel had no memory
+  // A sender waits for a ring, or a lane to be read, for which the kernel had no memory.
+  bool look_owed_ = false;
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;

@@ -61,9 +61,9 @@ status sender_state::start() {
   refused_size_ = 0;
   // Connect before the first message: from then on, the death of this process is an event for the receiver.
   connect_bell();
-  // Without descriptors nothing would wake the receiver: it does not know this sender yet, so it does not
-  // watch the file.
-  if (bell_busy_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+  // Without a doorbell nothing would wake the receiver: it does not know this sender yet, so it does not watch
+  // the file. A full backlog does wake it.
+  if (bell_busy_ && errno != EAGAIN)
     return errc::system_error;
   if (out_.publish())
     answer_alert();

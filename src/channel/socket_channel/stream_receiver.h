@@ -26,6 +26,7 @@
 #include "channel/shm/receiver_state.h"
 #include "channel/stream/acceptor.h"
 #include "channel/stream/busy_lines.h"
+#include "channel/stream/last_look.h"
 #include "channel/stream/line.h"
 #include "channel/stream/newcomers.h"
 #include "channel/stream/opening.h"
@@ -84,6 +85,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     bool has_lane = false;                 // a lane was offered
     bool uses_lane = false;                // messages of its lane are delivered
     std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
+    last_look late;
   };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,

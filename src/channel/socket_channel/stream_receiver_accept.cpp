@@ -132,8 +132,15 @@ bool stream_receiver::may_read(connection& stranger) noexcept {
 }
 
 void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept {
-  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time)
-    turn_away(*unconfirmed_.first(), stranger_end::late);
+  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
+    connection& late = *unconfirmed_.first();
+    if (!newcomers::waits(late) && late.late.is_due(late.link, late.close_at, time)) {
+      late.close_at = time + last_look::more_time;
+      busy_.join(late);
+      break;
+    }
+    turn_away(late, stranger_end::late);
+  }
   while (newcomer* const silent = newcomers_.next_too_silent(time))
     turn_away(static_cast<connection&>(*silent), stranger_end::silent);
   while (newcomer* const next = newcomers_.next_to_begin(time)) {

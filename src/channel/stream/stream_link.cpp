@@ -167,9 +167,11 @@ void stream_link::secure() noexcept {
   if (state_ != state::open || tls_ == nullptr || (secured() && tls_->pending() == 0))
     return;
   const bool done = tls_->flush(socket_.get());
+  const int code = errno;
   note_sent();
-  if (!done && errno != EAGAIN && !is_out_of_memory(errno))
-    close(broken("can't write to the connection", errno));
+  starved_writing_ = !done && is_out_of_memory(code);
+  if (!done && code != EAGAIN && !starved_writing_)
+    close(broken("can't write to the connection", code));
 }
 
 struct stream_link::outgoing {

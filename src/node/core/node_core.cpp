@@ -325,7 +325,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     topics_.interest().tell();
   commands_.tell_room();
   circuits_.flush();
-  node_.on.channels.flush();
+  node_.on.channels.flush_due();
   events_.tell_all();
   events_.rethrow();
   return node_.progress.told;

@@ -31,6 +31,10 @@ class channels final : public transport {
     streams_.flush();
     lanes_.flush();
   }
+  void flush_due() noexcept override {
+    streams_.flush_due();
+    lanes_.flush();
+  }
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   bool prepare_sleep() override;
   void finish_sleep() override;

@@ -229,6 +229,8 @@ class transport {
   virtual void end_poll() noexcept = 0;
   // As link::flush, of all links.
   virtual void flush() noexcept = 0;
+  // The same at the end of a poll, which may leave it to a later one.
+  virtual void flush_due() noexcept { flush(); }
 
   // As of a receiver: for a caller that sleeps.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;

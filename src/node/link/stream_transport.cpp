@@ -204,7 +204,7 @@ void stream_transport::start(const node_instance&, link_events& events) {
        .on_close = [this](connection at, const error& why) { tell_closed(at, why); },
        .on_problem = [this](const error& what) { events_->problem(what); }},
       // Flushed by the node, when its acknowledgements are there too.
-      {.lanes = lanes_, .flush_in_poll = false});
+      {.lanes = lanes_, .flush_in_poll = false, .write_delay = options_.write_delay});
   if (opened) {
     set_.emplace(std::move(*opened));
   } else {
@@ -362,6 +362,10 @@ void stream_transport::end_poll() noexcept {
 void stream_transport::flush() noexcept {
   if (set_)
     set_->flush();
+}
+void stream_transport::flush_due() noexcept {
+  if (set_)
+    set_->flush_due();
 }
 int stream_transport::descriptor() const noexcept {
   return set_ ? set_->descriptor() : -1;

@@ -39,6 +39,8 @@ struct stream_transport_options {
   // Bytes of the queue that data never fills.
   std::uint64_t control_reserve = 16 * 1024;
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
+  // As in connection_set_options.
+  std::chrono::nanoseconds write_delay{0};
   // How long a link may be open before link::confirm. 0: for ever.
   std::chrono::nanoseconds confirm_timeout = build_settings::connection_confirm_timeout;
   // As in listen_options. A thousand nodes may dial at the same moment.
@@ -62,6 +64,7 @@ class stream_transport final : public transport {
   std::size_t poll(const poll_limits& limits) override;
   void end_poll() noexcept override;
   void flush() noexcept override;
+  void flush_due() noexcept override;
   [[nodiscard]] int descriptor() const noexcept override;
   bool prepare_sleep() override;
   void finish_sleep() override;

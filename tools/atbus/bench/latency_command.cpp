@@ -218,8 +218,8 @@ void add_bench_latency(CLI::App& bench) {
              std::uint64_t{1} << 40);
   command->add_flag("--sleep", options->work.sleep,
                     "both sides sleep when nothing is there, instead of polling");
-  add_spin_option(*command, options->work.spin_ns,
-                  "the longest that --sleep spins before it sleeps");
+  add_microseconds(*command, "--spin", options->work.spin_ns,
+                   "the longest that --sleep spins before it sleeps");
   add_prefault_flag(*command, options->work);
   add_common_options(*command, options->common);
   CLI::Option* const limit = command->add_flag(

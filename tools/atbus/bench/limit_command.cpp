@@ -296,8 +296,8 @@ void add_socket_options(CLI::App& command, framed_options& options) {
   add_bytes(command, "--socket-buffer", options.shape.buffer_bytes,
             "sockets: buffer to ask the kernel for, such as 4M; 0: its own choice",
             std::uint64_t{0}, most_buffer_bytes);
-  add_spin_option(command, options.shape.spin_ns,
-                  "sockets, not for round trips: how long a reader looks again before it sleeps");
+  add_microseconds(command, "--spin", options.shape.spin_ns,
+                   "sockets, not for round trips: how long a reader looks again before it sleeps");
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ inline node open_node(const worker& self, std::size_t worker) {
     options.requests(std::max<std::size_t>(options.requests(), requests.in_flight));
   }
   options.message_limit(std::max<std::size_t>(options.message_limit(), longest));
+  options.write_delay(std::chrono::nanoseconds{work.write_delay_ns});
   if (work.send_buffer_bytes != 0) {
     options.send_buffer_size(work.send_buffer_bytes);
   }

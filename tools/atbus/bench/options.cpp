@@ -53,10 +53,11 @@ void add_check_option(CLI::App& command, check_kind& check) {
       "full|sequence|none");
 }
 
-void add_spin_option(CLI::App& command, std::int64_t& spin_ns, const std::string& what) {
+void add_microseconds(CLI::App& command, const std::string& name, std::int64_t& ns,
+                      const std::string& what) {
   command
       .add_option_function<double>(
-          "--spin", [&spin_ns](double us) { spin_ns = static_cast<std::int64_t>(us * 1e3); },
+          name, [&ns](double us) { ns = static_cast<std::int64_t>(us * 1e3); },
           what + ", in microseconds")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("US");

@@ -57,7 +57,8 @@ void add_common_options(CLI::App& command, common_options& options);
 void add_json_option(CLI::App& command, std::string& json);
 void add_check_option(CLI::App& command, check_kind& check);
 // Microseconds, kept as nanoseconds.
-void add_spin_option(CLI::App& command, std::int64_t& spin_ns, const std::string& what);
+void add_microseconds(CLI::App& command, const std::string& name, std::int64_t& ns,
+                      const std::string& what);
 void add_prefault_flag(CLI::App& command, workload& work);
 CLI::Option* add_hops_option(CLI::App& command, workload& work, const std::string& what);
 

@@ -382,8 +382,8 @@ void add_channel_options(CLI::App& command, throughput_options& options) {
                   "; measures latency from the intended send time (default: as fast as they can)");
   add_number(command, "--idle-senders", options.work.idle_senders,
              "so many more that are there and never send; needs two descriptors each", 0U, 3000U);
-  add_spin_option(command, options.work.spin_ns,
-                  "the longest that a receiver spins before it sleeps");
+  add_microseconds(command, "--spin", options.work.spin_ns,
+                   "the longest that a receiver spins before it sleeps");
 }
 
 void add_lane_options(CLI::App& command, throughput_options& options) {
@@ -452,6 +452,8 @@ void add_node_options(CLI::App& command, throughput_options& options) {
                      "malloc grows as needed (default), static is a ring of blocks");
   add_tls_flag(command, options.work);
   add_sleep_flag(command, options, "sleeps (default of sockets), or polls without end");
+  add_microseconds(command, "--write-delay", options.work.write_delay_ns,
+                   "how long polls leave sockets alone after a write (node_options::write_delay)");
   add_rate_option(command, options.work,
                   ", sent once a millisecond, so that CPU times can be compared (default: as fast "
                   "as they can)");

@@ -88,6 +88,7 @@ struct workload {
   std::int64_t socket_buffer_bytes = -1;  // asked of the kernel, which has its own choice at 0
 
   // Nodes.
+  std::int64_t write_delay_ns = 0;
   std::uint32_t hops = 0;   // relays between the ends
   std::uint32_t nodes = 0;  // that all send to each other; 0: senders send to one receiver
   bool own_ends = false;    // both ends are in one worker

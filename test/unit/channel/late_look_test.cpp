@@ -1,0 +1,122 @@
+// Programs that look late at a connection whose time is over: what came in time counts.
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "atbus/receiver.hpp"
+#include "channel/common/frame.h"
+#include "channel/stream/opening.h"
+#include "plain_socket.h"
+#include "unit/channel/connection/connection_fixture.h"
+
+namespace atbus {
+namespace {
+
+using test::plain_socket;
+
+constexpr auto their_time = 300ms;
+// Time itself is what these tests are about.
+void look_away() {
+  std::this_thread::sleep_for(their_time + 20ms);
+}
+
+// A hello, and the message "hello".
+std::string first_words() {
+  detail::hello own;
+  own.session = 77;
+  const auto opening = detail::hello_frame(own);
+  std::string said{as_text(bytes_view{opening})};
+  std::array<std::byte, 16> message{};
+  detail::begin_frame(message.data(), detail::frame_kind::data, 5);
+  std::memcpy(message.data() + 8, "hello", 5);
+  detail::seal_frame(message.data());
+  return said.append(as_text(bytes_view{message}));
+}
+
+using LateLook = TwoSets;
+
+TEST_F(LateLook, AReceiverReadsWhatWasSaidInTime) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  std::vector<std::string> all;
+  const auto read = [&] { inbox->poll([&](bytes_view m) { all.emplace_back(as_text(m)); }); };
+  const plain_socket dialling = plain_socket::connect(inbox->address());
+  for (const auto end = now() + 30s; inbox->stats().connections == 0 && now() < end;)
+    read();
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_away();
+  for (const auto end = now() + 30s;
+       all.empty() && inbox->stats().strangers.late == 0 && now() < end;) {
+    (void)inbox->wait(1ms);
+    read();
+  }
+  EXPECT_EQ(all, std::vector<std::string>{"hello"});
+  EXPECT_EQ(inbox->stats().strangers.late, 0);
+}
+
+TEST_F(LateLook, AConnectionReadsWhatWasSaidInTime) {
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = their_time}});
+  const plain_socket dialling = plain_socket::connect(where);
+  for (const auto end = now() + 30s; a.set->stats().connections == 0 && now() < end;)
+    a.set->poll();
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_away();
+  EXPECT_TRUE(
+      turn_until({&a}, [&] { return !a.messages.empty() || a.set->stats().strangers.late != 0; }));
+  EXPECT_EQ(a.messages, std::vector<std::string>{"hello"});
+  EXPECT_EQ(a.set->stats().strangers.late, 0);
+}
+
+TEST_F(LateLook, WhoSaysNothingMoreEnds) {
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = 20ms}});
+  const plain_socket half = plain_socket::connect(where);
+  for (const auto end = now() + 30s; a.set->stats().connections == 0 && now() < end;)
+    a.set->poll();
+  ASSERT_TRUE(half.send(first_words().substr(0, 4)));
+  look_away();
+  EXPECT_TRUE(turn_until({&a}, [&] { return a.set->stats().strangers.late != 0; }));
+}
+
+TEST_F(LateLook, ALastWordIsHeardAfterTheLinger) {
+  join();
+  a.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.send(as_bytes("answer"))); };
+  EXPECT_TRUE(out.send(as_bytes("question")));
+  EXPECT_TRUE(out.close(their_time));
+  b.set->poll();
+  ASSERT_TRUE(turn_until({&a}, [&] { return a.closes == 1; }));
+  look_away();
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_EQ(b.messages, std::vector<std::string>{"answer"});
+  EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
+}
+
+TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {
+  where = a.listen("ipv4://127.0.0.1:0");
+  out = b.connect("dns://localhost" + where.substr(where.rfind(':')), {.connect_timeout = 1s});
+  std::this_thread::sleep_for(1100ms);
+  EXPECT_TRUE(until([&] { return b.opens == 1 || b.closes == 1; }));
+  EXPECT_EQ(b.closes, 0) << b.whys.back().text();
+}
+
+TEST_F(LateLook, APauseHoldsNoHello) {
+  where = a.listen(any_address(), {.connection = {.confirm_timeout = their_time}});
+  out = b.connect(where, {.connection = {.confirm_timeout = their_time}});
+  EXPECT_TRUE(out.pause());
+  a.on_open = [](connection c) { EXPECT_TRUE(c.send(as_bytes("held"))); };
+  ASSERT_TRUE(until([&] { return (a.opens == 1 && b.opens == 1) || b.closes == 1; }));
+  look_away();
+  for (int i = 0; i != 10; ++i) {
+    a.set->poll();
+    b.set->poll();
+  }
+  EXPECT_EQ(b.closes, 0) << b.whys.back().text();
+  EXPECT_TRUE(b.messages.empty());
+  EXPECT_FALSE(b.set->wait(1ms));
+  EXPECT_TRUE(out.resume());
+  EXPECT_TRUE(until([&] { return !b.messages.empty(); }));
+}
+
+}  // namespace
+}  // namespace atbus
