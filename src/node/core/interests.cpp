@@ -149,6 +149,7 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   topic_wish& wish = *of.wanted_by.back();
   wish.generation = by.generation;
   ++by.wishes;
+  by.of.wants_topics = true;
   ++wishes_;
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     ++*count;
@@ -174,6 +175,7 @@ void interests::end_wish(topic_entry& of, topic_neighbour& by) noexcept {
   std::erase(by.waiting, wish);
   std::erase_if(of.wanted_by, [&](const auto& one) { return one.get() == wish; });
   --by.wishes;
+  by.of.wants_topics = by.wishes != 0;
   --wishes_;
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     --*count;

@@ -195,6 +195,29 @@ TEST_F(Topics, TellWhatAStreamBeganWithIfItWasDroppedWhileThereWasNoLink) {
   EXPECT_EQ(got[2], (record{missed(1, 2), missed(1, 1), says(1, "c"), says(1, "e"), says(1, "f")}));
 }
 
+// It is not forgotten with its link, though this node would not dial it.
+TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2, "news", {.waiting = 1});
+  settle();
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  topic news{sim.node(1), "news"};
+  for (const char* const text : {"a", "b"})
+    EXPECT_EQ(news.publish(0, text).links(), 1U);
+  sim.join(1, 2);
+  sim.run_for(60s);
+  EXPECT_EQ(got[2], (record{missed(1, 1), says(1, "b")}));
+  EXPECT_EQ(sim.node(1).endpoints().size(), 1U);
+  sim.kill(2);
+  sim.run_for(60s);
+  EXPECT_EQ(news.links(), 0U);
+  EXPECT_TRUE(sim.node(1).endpoints().empty()) << "after first_idle_timeout";
+}
+
 // A subscriber that is stopped while a publisher goes on, over a link that holds little.
 class SlowSubscribers : public Topics {
  protected:
