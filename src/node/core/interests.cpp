@@ -199,16 +199,22 @@ void interests::end_wishes_if(topic_neighbour& by, const Which& ends) noexcept {
   }
 }
 
-void interests::end_wishes(peer& of) noexcept {
-  if (topic_neighbour* const by = find(of); by != nullptr)
-    end_wishes_if(*by, [](const topic_wish&) { return true; });
+void interests::end_wishes(topic_neighbour& by) noexcept {
+  end_wishes_if(by, [](const topic_wish&) { return true; });
+}
+
+// What it wants may be told on another link meanwhile.
+void interests::left(const session& from) noexcept {
+  topic_neighbour* const by = find(*from.of);
+  if (by != nullptr && (by->told_by_link == 0 || by->told_by_link == from.registration))
+    end_wishes(*by);
 }
 
 void interests::forget(peer& of) noexcept {
   topic_neighbour* const by = find(of);
   if (by == nullptr)
     return;
-  end_wishes(of);
+  end_wishes(*by);
   for (std::size_t place = 0; place != by->told.size(); ++place) {
     if (topic_entry* const topic = table_.at(place); topic != nullptr) {
       set_told(*by, *topic, told_as::nothing);
@@ -265,7 +271,9 @@ void interests::link_changed(peer& of) {
     if (!table_.empty() && link->registered_at == node_.now())
       events_.log_about(
           of.id, of.id.to_string() + " does not know topics: none reach it, or those behind it");
-    return end_wishes(of);
+    if (by != nullptr)
+      end_wishes(*by);
+    return;
   }
   if (by == nullptr)
     by = &find_or_make(of);

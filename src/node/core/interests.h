@@ -44,8 +44,8 @@ class interests {
   void link_changed(peer& of);
   // A link has ended, or its process has. link_changed() follows.
   void link_ended(peer& of, const session& gone);
-  // The peer leaves, or is forgotten.
-  void end_wishes(peer& of) noexcept;
+  // The node at the other end leaves, or does not want to be connected any more.
+  void left(const session& from) noexcept;
   void forget(peer& of) noexcept;
 
   // This node wants that topic now, or does not any more, or in other words.
@@ -75,6 +75,7 @@ class interests {
   [[nodiscard]] static topic_wish* find_wish(const topic_entry& of,
                                              const topic_neighbour& by) noexcept;
   void end_wish(topic_entry& of, topic_neighbour& by) noexcept;
+  void end_wishes(topic_neighbour& by) noexcept;
   template <class Which>
   void end_wishes_if(topic_neighbour& by, const Which& ends) noexcept;
   void count_as(topic_neighbour& by, relation now);

@@ -244,7 +244,7 @@ error node_core::disconnect(bus_id id) {
   retention_.abandon(*to, errc::closed);
   for (session* one : std::vector<session*>{to->sessions}) {
     if (!std::exchange(one->given_up, true) && one->stage != session_stage::dropped)
-      sessions_.drop(*one, true, errc::ok, "disconnected");
+      sessions_.drop(*one, true, errc::closed, "disconnected");
   }
   if (to->sessions.empty())
     retention_.forget(*to);
@@ -405,7 +405,7 @@ void node_core::leave() {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)
       sessions_.drop(*one, false, errc::closed, {});
     else if (one->stage == session_stage::registered && node_.is_client(*one->of))
-      sessions_.drop(*one, true, errc::ok, "this node ends");
+      sessions_.drop(*one, true, errc::closed, "this node ends");
   }
 }
 

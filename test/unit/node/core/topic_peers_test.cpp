@@ -231,6 +231,28 @@ TEST_F(TopicPeers, ThatAreGoneAreForgottenWithWhatTheyWanted) {
   EXPECT_EQ(prices.links(), 0U);
 }
 
+// A link may end because it is to register again, or because its token is taken away.
+TEST_F(TopicPeers, WantNothingMoreOnceTheyLeaveButNotWhenTheyEndALink) {
+  topic prices{node.node.user(), "prices"};
+  for (const errc why : {errc::ok, errc::denied, errc::superseded}) {
+    play();
+    other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 9, .fresh = true});
+    net.run_for(100ms);
+    ASSERT_EQ(prices.links(), 1U);
+    other->say(bye_body{.reason = why, .text = "register again"});
+    net.run_for(1s);
+    EXPECT_EQ(prices.publish(0, "while it is away").links(), 1U) << explain(why);
+  }
+  play();
+  net.run_for(1s);
+  const auto all = copies();
+  EXPECT_EQ(std::ranges::count(all, topic_part::message, &topic_head::what), 3)
+      << "before it has told its interest again";
+  other->say(bye_body{.reason = errc::closed, .text = "disconnected"});
+  net.run_for(1s);
+  EXPECT_EQ(prices.links(), 0U);
+}
+
 TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
   topic prices{node.node.user(), "prices"};
   topic others{node.node.user(), "others"};
