@@ -79,9 +79,15 @@ bool interests::goes_on(const peer* from, const peer& to) noexcept {
 // What neighbours want.
 
 bool interests::is_late(const session& from, const interest_body& said) noexcept {
-  const topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
-  return by != nullptr && !said.fresh && by->told_by_link != from.registration &&
-         from.registration <= by->told_by_newest;
+  topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
+  if (by == nullptr || by->told_by_link == from.registration)
+    return false;
+  if (said.fresh && said.turn != 0 && said.turn < by->told_turn &&
+      from.instance.incarnation == by->told_by_incarnation)
+    by->told_by_newest = std::max(by->told_by_newest, from.registration);  // nor what follows there
+  else if (said.fresh)
+    return false;
+  return from.registration <= by->told_by_newest;
 }
 
 topic_wish* interests::take(session& from, const interest_body& said) {
@@ -97,7 +103,11 @@ topic_wish* interests::take(session& from, const interest_body& said) {
     by.told_by_link = from.registration;
     by.told_by_newest = std::max(by.told_by_newest, from.registration);
     ++by.generation;
+    if (std::exchange(by.told_by_incarnation, from.instance.incarnation) !=
+        from.instance.incarnation)
+      by.told_turn = 0;
   }
+  by.told_turn = std::max(by.told_turn, said.turn);
   topic_wish* made = nullptr;
   if (said.wanted) {
     made = find_or_make_wish(from, by, said);
@@ -367,7 +377,7 @@ void interests::set_told(topic_neighbour& of, topic_entry& topic, told_as now) n
   told_state& state = of.told[topic.place];
   const told_as before = std::exchange(state.as, now);
   state.begun = false;
-  state.turn = of.turns;
+  state.turn = turns_;
   const bool was = before != told_as::nothing;
   const bool is = now != told_as::nothing;
   topic.told = topic.told - (was ? 1 : 0) + (is ? 1 : 0);
@@ -457,7 +467,7 @@ bool interests::tell_topic(topic_neighbour& of, session& on, std::size_t place) 
     }
     return true;
   }
-  interest_body word{.topic = topic->name, .wanted = now != told_as::nothing, .turn = ++of.turns};
+  interest_body word{.topic = topic->name, .wanted = now != told_as::nothing, .turn = ++turns_};
   if (now == told_as::subscriber) {
     word.slow = static_cast<std::uint8_t>(topic->own->options.slow);
     word.waiting = topic->own->options.waiting;
@@ -475,6 +485,8 @@ bool interests::tell_topic(topic_neighbour& of, session& on, std::size_t place) 
 
 bool interests::say(topic_neighbour& of, session& on, interest_body what) {
   what.fresh = of.owes_fresh;
+  if (what.fresh && what.turn == 0)
+    what.turn = ++turns_;
   if (!output_.say(on, what, message_purpose::data))
     return false;
   of.owes_fresh = false;

@@ -35,7 +35,8 @@ class interests {
         sessions_(sessions),
         table_(table) {}
 
-  // Whether it was said before the neighbour began to tell all on another link, and comes later.
+  // Whether it was said before the neighbour began to tell all on another link, and comes later: one link may be slower
+  // than another one.
   [[nodiscard]] bool is_late(const session& from, const interest_body& said) noexcept;
   // The neighbour wants that topic. Null: it was refused, or wants one no more.
   topic_wish* take(session& from, const interest_body& said);
@@ -102,6 +103,9 @@ class interests {
   std::unordered_map<const peer*, std::unique_ptr<topic_neighbour>> neighbours_;
   std::vector<topic_neighbour*> listed_;
   std::size_t wishes_ = 0;
+  // interest_body::turn: counts what this incarnation has told, to whomever, so that a neighbour that was forgotten
+  // meanwhile is not told lower ones.
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace atbus::detail

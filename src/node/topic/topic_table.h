@@ -95,6 +95,9 @@ struct topic_neighbour {
   std::uint64_t generation = 0;      // counts how often it has begun to tell all
   std::uint64_t told_by_link = 0;    // session::registration of the link where it does
   std::uint64_t told_by_newest = 0;  // of the newest link where it has
+  // The highest interest_body::turn that has counted, of that incarnation.
+  std::uint64_t told_turn = 0;
+  std::uint64_t told_by_incarnation = 0;
   std::vector<topic_wish*> waiting;  // those for which copies wait
   copy_queue::account account;
   bool blocks = false;  // publish() has refused a message for it
@@ -108,7 +111,6 @@ struct topic_neighbour {
   bool owes_fresh = false;
   bool owes_whole = false;
   bool has_told = false;  // ever, to this peer
-  std::uint64_t turns = 0;
   bool is_listed = false;  // among those to be told
   timer retry;             // there was no room for that
 };

@@ -297,6 +297,34 @@ TEST_F(TopicPeers, MaySayOnAnOlderLinkWhatDoesNotCountAnyMore) {
   EXPECT_FALSE(next.has_ended());
 }
 
+// That is so also of all that is told on the older link, if it was slower than the newer one from its beginning.
+TEST_F(TopicPeers, MayBeginToTellOnAnOlderLinkWhatDoesNotCountAnyMore) {
+  topic prices{node.node.user(), "prices"};
+  topic others{node.node.user(), "others"};
+  play();
+  hand_played next{net, 2, 1, true, false, [](introduction& self) {
+                     self.capabilities = capability_topics;
+                     self.nonce[0] = std::byte{6};
+                   }};
+  ASSERT_TRUE(net.run_until([&] { return next.is_registered(); }, 5s));
+  const auto say_all = [&](hand_played& on, const std::string& name, std::uint64_t turn) {
+    on.say(interest_body{
+        .topic = name, .wanted = true, .waiting = 1, .fresh = true, .turn = turn});
+    on.say(interest_body{.whole = true});
+    net.run_for(100ms);
+  };
+  say_all(next, "others", 2);
+  say_all(*other, "prices", 1);
+  EXPECT_EQ(prices.links(), 0U);
+  EXPECT_EQ(others.links(), 1U);
+  EXPECT_FALSE(other->has_ended());
+  // The newer link may be lost, though this node does not know that yet.
+  say_all(*other, "prices", 3);
+  EXPECT_EQ(prices.links(), 1U);
+  EXPECT_EQ(others.links(), 0U);
+  EXPECT_EQ(violations(), 0U);
+}
+
 // What it was told may be all that keeps a topic.
 TEST_F(TopicPeers, ThatLoseTheirPlaceInTheTreeAreToldOverTheLinkThatIsLeft) {
   party relay{net, 80, plain().children("80/60")};
