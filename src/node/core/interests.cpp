@@ -57,7 +57,8 @@ void interests::set_begun(const peer& of, const topic_entry& topic, std::uint64_
   if (known == nullptr || topic.place >= known->told.size())
     return;
   told_state& state = known->told[topic.place];
-  state.begun = state.as != told_as::nothing && state.turn == turn;
+  if (state.as != told_as::nothing && state.turn == turn)
+    state.begun = true;
 }
 
 // As broadcasts do: what comes from above or from a peer does not go where it may have come from already.
@@ -376,7 +377,7 @@ void interests::set_told(topic_neighbour& of, topic_entry& topic, told_as now) n
     return;
   told_state& state = of.told[topic.place];
   const told_as before = std::exchange(state.as, now);
-  state.begun = false;
+  state.begun = state.begun && now != told_as::nothing;
   state.turn = turns_;
   const bool was = before != told_as::nothing;
   const bool is = now != told_as::nothing;
@@ -389,14 +390,19 @@ void interests::begin_to_tell(topic_neighbour& of, const session& on) {
   of.pending.clear();
   of.pending.reserve(of.told.size());
   of.tells_link = on.registration;  // from here on nothing takes memory
+  // It knows still what it was told on the link before, and has kept what came meanwhile.
+  const bool is_same =
+      std::exchange(of.tells_incarnation, on.instance.incarnation) == on.instance.incarnation;
   for (std::size_t place = 0; place != of.told.size(); ++place) {
     topic_entry* const topic = table_.at(place);
     if (topic == nullptr) {
       of.told[place] = {};
       continue;
     }
+    const bool has_begun = is_same && of.told[place].begun;
     set_told(of, *topic, told_as::nothing);
     of.told[place].pending = wanted_from(*topic, of) != told_as::nothing;
+    of.told[place].begun = has_begun && of.told[place].pending;
     if (of.told[place].pending)
       of.pending.push_back(place);
     else

@@ -284,14 +284,15 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
   if (of.own == nullptr)
     return;
   const stream_positions::arrival what = of.told_own.take(head, begun, via);
-  if (what.is_old) {
-    node_.stats.duplicates += is_message ? 1 : 0;
-    return;
+  if (what.is_old) [[unlikely]] {
+    node_.stats.duplicates += is_message && what.missed == 0 ? 1 : 0;
+    return tell_own(of, head, what.missed, false, type, bytes, redelivered);
   }
   const bool is_trusted =
       !head.unproven || !node_.tokens.empty() || node_.options.allow_unauthenticated();
   node_.stats.topic_strays += is_message && !is_trusted ? 1 : 0;
-  tell_own(of, head, what.missed, is_message && is_allowed && is_trusted, type, bytes, redelivered);
+  tell_own(of, head, what.missed, is_message && is_allowed && is_trusted, type, bytes,
+           redelivered || what.may_be_known);
 }
 
 // `base`: others can't know either where this stream begins, unless it is 0.

@@ -79,7 +79,7 @@ enum class told_as : std::uint8_t {
 // What is known of a topic at the end of a link.
 struct told_state {
   told_as as = told_as::nothing;
-  bool begun = false;      // it has answered
+  bool begun = false;      // it has answered, and knows since then that this node wants it
   bool pending = false;    // it is to be told
   std::uint64_t turn = 0;  // interest_body::turn, when it was told last
 };
@@ -104,6 +104,7 @@ struct topic_neighbour {
   timer gone;           // when its wishes end: it has no link, or did not repeat them
   // What it is told.
   std::uint64_t tells_link = 0;      // session::registration; 0: none
+  std::uint64_t tells_incarnation = 0;
   std::vector<told_state> told;      // by topic_entry::place
   std::vector<std::size_t> pending;  // places
   std::size_t topics_told = 0;

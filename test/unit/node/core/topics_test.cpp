@@ -388,6 +388,53 @@ TEST_F(Topics, ComeOnceToAPeerThatIsInTheTreeToo) {
                                 says(0x110, "3"), says(0x110, "4")}));
 }
 
+// A publisher below the root, and a peer of its that has another way to it over the root. The peer has begun with it, and
+// the link between them is lost while a stream begins; over the root that stream begins for the peer later.
+class TwoWays : public Topics {
+ protected:
+  void SetUp() override {
+    start_root();
+    start_relay(0x110);
+    settle();
+    sim.separate(0x100, 0x120);
+    start_relay(0x120);
+    ASSERT_TRUE(sim.node(0x110).connect(0x120, address_of(0x120)));
+    subscribe(0x120);
+    settle();
+    sim.cut(0x110, 0x120);
+    sim.separate(0x110, 0x120);
+    sim.run_for(1s);
+    news = std::make_unique<topic>(sim.node(0x110), "news");
+    EXPECT_EQ(news->publish(0, "1").links(), 1U);
+    EXPECT_EQ(news->publish(0, "2").links(), 1U);
+    sim.join(0x100, 0x120);
+    EXPECT_TRUE(sim.run_until([this] { return news->links() == 2; }, 20s));
+    settle();
+    EXPECT_TRUE(got[0x120].empty());
+  }
+  void TearDown() override { news.reset(); }
+
+  std::unique_ptr<topic> news;
+};
+
+TEST_F(TwoWays, BringWhatOneOfThemOwesFromAnEarlierNumberOn) {
+  sim.join(0x110, 0x120);
+  sim.run_for(20s);
+  EXPECT_EQ(got[0x120], (record{says(0x110, "1"), says(0x110, "2")}));
+}
+
+TEST_F(TwoWays, TellWhatOneOfThemOwesIfALaterOneHasComeTheOtherWay) {
+  news->publish(0, "3");
+  settle();
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3")}));
+  sim.join(0x110, 0x120);
+  sim.run_for(20s);
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3"), missed(0x110, 2)}));
+  news->publish(0, "4");
+  settle();
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3"), missed(0x110, 2), says(0x110, "4")}));
+}
+
 TEST_F(Topics, AreNotToBeOfAnyNameOrSize) {
   start(1);
   node& one = sim.node(1);
