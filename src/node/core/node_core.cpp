@@ -283,6 +283,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
+  if (output_.copies_yield() && events_.empty())
+    topics_.copies().go_on();
   if (sharing_.is_wanted()) {  // before circuits take what is free
     sharing_.hand_out([this](session& of) {
       if (of.of->current != &of)
@@ -344,7 +346,8 @@ void node_core::flush() noexcept {
 
 bool node_core::has_work() const noexcept {
   return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work();
+         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work() ||
+         output_.copies_yield();
 }
 
 bool node_core::prepare_sleep() {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/first_exception.h"
+
 namespace atbus::detail {
 
 void outgoing_copy::write(std::byte* to) const noexcept {
@@ -50,7 +52,7 @@ std::size_t topic_copies::spread(topic_entry& of, outgoing_copy& what, const pee
 
 bool topic_copies::has_open_link(const peer& of) const noexcept {
   return of.current != nullptr && of.current->is_direct && of.next == nullptr && !of.blocked &&
-         !of.out.holds() && !node_.closed && !node_.leaving &&
+         !of.copies_yield && !of.out.holds() && !node_.closed && !node_.leaving &&
          (of.current->stage == session_stage::registered ||
           of.current->stage == session_stage::away);
 }
@@ -89,7 +91,7 @@ void topic_copies::try_to_put(peer& to, const topic_head& head) {
 
 void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
   peer& whom = to.by.of;
-  if (to.waiting.empty() && has_open_link(whom)) {
+  if ((!to.is_listed || to.waiting.empty()) && has_open_link(whom)) {
     const status sent =
         put(whom, what.type, what.size(), what.redelivered, [&](std::byte* at) { what.write(at); });
     if (sent)
@@ -193,6 +195,17 @@ void topic_copies::drain(peer& of) {
   of.copies_wait = !to->waiting.empty();
   if (!of.copies_wait)
     tell_blocked(*to);
+}
+
+void topic_copies::go_on() {
+  output_.end_yielding();
+  first_exception thrown;
+  for (const auto& [id, one] : interests_.neighbours()) {
+    peer& of = one->of;
+    if (std::exchange(of.copies_yield, false))
+      thrown.keep([&] { output_.drain(of); });
+  }
+  thrown.rethrow();
 }
 
 void topic_copies::tell_blocked(topic_neighbour& of) {

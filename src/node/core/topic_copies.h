@@ -52,6 +52,8 @@ class topic_copies {
   void try_to_put(peer& to, const topic_head& head);
   // Null, or a subscriber for whom a publisher has to wait that is willing to.
   [[nodiscard]] static topic_wish* find_full(const topic_entry& of, std::size_t size) noexcept;
+  // What had room, but let a message of the user's go first.
+  void go_on();
   // Publishers that wait for the neighbour are to try again.
   void tell_blocked(topic_neighbour& of);
   // A copy to that neighbour will not be delivered, or may not be.

@@ -218,6 +218,46 @@ TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
   EXPECT_TRUE(sim.node(1).endpoints().empty()) << "after first_idle_timeout";
 }
 
+// Copies alone would fill the link whenever there is room.
+TEST_F(Topics, LetMessagesByNameHaveTheirTurn) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 4096;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  int named = 0;
+  sim.node(2).on_message([&](const message&) { ++named; });
+  settle();
+  topic news{sim.node(1), "news"};
+  node& sender = sim.node(1);
+  int writable = 0;
+  int sent = 0;
+  const auto send_all = [&] {
+    while (sender.send(2, 0, std::string(500, 'y')))
+      ++sent;
+  };
+  bool goes_on = true;
+  sender.on_writable([&](bus_id) {
+    ++writable;
+    if (goes_on)
+      send_all();
+  });
+  for (int i = 0; i != 2000; ++i) {
+    for (int burst = 0; burst != 20; ++burst)
+      news.publish(0, std::string(500, 'x'));
+    if (i == 100)
+      send_all();
+    sim.run_for(1ms);
+  }
+  const std::size_t copies = got[2].size();
+  EXPECT_GT(writable, 10);
+  goes_on = false;
+  sim.run_for(60s);
+  EXPECT_EQ(named, sent);
+  EXPECT_GT(copies, 100U) << "nor do messages keep copies from leaving";
+}
+
 // A subscriber that is stopped while a publisher goes on, over a link that holds little.
 class SlowSubscribers : public Topics {
  protected:
