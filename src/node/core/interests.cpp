@@ -350,8 +350,8 @@ void interests::changed(topic_entry& of) {
 
 // What has been heard while it was not wanted says nothing of what comes now.
 void interests::begin(topic_entry& of) {
-  of.passed = {};
-  of.told_own = {};
+  of.passed.clear();
+  of.told_own.clear();
   tell_again(of, false);
 }
 

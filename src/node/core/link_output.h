@@ -47,6 +47,8 @@ class link_output {
   }
   // Sends what is held for the peer, as far as there is room.
   void drain(peer& of);
+  // Drains it in a moment: there may be memory then.
+  void try_again(peer& of) noexcept;
   // Called by drain() for a peer that copies of topics wait for, once nothing else does. Set once.
   void on_room_for_copies(std::function<void(peer&)> call) { drain_copies_ = std::move(call); }
   // Whether copies wait only until on_writable was called: peer::copies_yield.

@@ -100,7 +100,7 @@ void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
       if (what.head.what != topic_part::message)
         return;
       ++node_.stats.topic_drops;
-      to.waiting.lose(what.head.publisher, what.head.stream, what.head.number);
+      to.waiting.lose(what.head.publisher, what.head.stream, what.head.number, to.by.account);
       list(to);
       return drain(whom);
     }
@@ -119,57 +119,74 @@ void topic_copies::list(topic_wish& of) noexcept {
 }
 
 void topic_copies::wait_for(topic_wish& to, outgoing_copy& what) {
-  copy_queue::copy copy{.bytes = what.keep(),
+  const bool is_message = what.head.what == topic_part::message;
+  copy_queue::copy copy{.bytes = is_message ? what.keep() : nullptr,
                         .type = what.type,
                         .redelivered = what.redelivered,
+                        .what = what.head.what,
                         .publisher = what.head.publisher,
                         .stream = what.head.stream,
-                        .number = what.head.number};
-  if (what.head.what == topic_part::message)
+                        .number = what.head.number,
+                        .base = what.head.base};
+  if (is_message)
     node_.stats.topic_drops += to.waiting.push(std::move(copy), to.by.account);
   else
-    to.waiting.push_mark(std::move(copy),
-                         {what.head.publisher, what.head.stream, what.head.base, what.head.number},
-                         to.by.account);
+    to.waiting.push_mark(copy, to.by.account);
   list(to);
 }
 
-bool topic_copies::put_mark(const topic_wish& of, const copy_queue::mark& lost) {
-  const topic_head head{.publisher = lost.publisher,
-                        .stream = lost.stream,
-                        .number = lost.number,
-                        .base = lost.base,
-                        .what = topic_part::mark,
+bool topic_copies::put_word(const topic_wish& of, topic_part what, const copy_queue::mark& said) {
+  const topic_head head{.publisher = said.publisher,
+                        .stream = said.stream,
+                        .number = said.number,
+                        .base = said.base,
+                        .what = what,
                         .name = of.of.name};
   const outgoing_copy word{head};
   return put(of.by.of, 0, word.size(), false, [&](std::byte* at) { word.write(at); }) !=
          errc::would_block;
 }
 
+// A subscriber that does not know a stream was told its interest before the stream began: all of it is owed.
+void topic_copies::lose_all(topic_wish& of) noexcept {
+  of.waiting.begin_marks();
+  for_each_stream(of, [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
+    of.waiting.lose({publisher, stream, 0, number}, of.by.account);
+  });
+}
+
 bool topic_copies::put_first(topic_wish& of) {
-  peer& to = of.by.of;
-  if (const std::optional<copy_queue::mark> lost = of.waiting.mark_before_front()) {
-    if (!put_mark(of, *lost))
+  copy_queue& waiting = of.waiting;
+  copy_queue::account& account = of.by.account;
+  if (const std::optional<copy_queue::mark> lost = waiting.mark_before_front()) {
+    if (!put_word(of, topic_part::mark, *lost))
       return false;
-    of.waiting.pop_mark_before_front();
+    waiting.pop_mark_before_front(account);
     return true;
   }
-  if (const copy_queue::copy* const first = of.waiting.front(); first != nullptr) {
-    const status sent =
-        put(to, first->type, first->bytes->size(), first->redelivered,
-            [&](std::byte* at) { std::memcpy(at, first->bytes->data(), first->bytes->size()); });
-    if (sent == errc::would_block)
+  if (const copy_queue::copy* const first = waiting.front(); first != nullptr) {
+    if (!put_copy(of, *first))
       return false;
-    if (!sent && first->is_message) {
-      ++node_.stats.topic_drops;
-      of.waiting.lose(first->publisher, first->stream, first->number);
-    }
-    of.waiting.pop_front(of.by.account);
+    waiting.pop_front(account);
     return true;
   }
-  if (!put_mark(of, *of.waiting.front_mark()))
+  if (!put_word(of, topic_part::mark, *waiting.front_mark()))
     return false;
-  of.waiting.pop_mark();
+  waiting.pop_mark(account);
+  return true;
+}
+
+bool topic_copies::put_copy(topic_wish& of, const copy_queue::copy& what) {
+  if (!what.is_message())
+    return put_word(of, what.what, {what.publisher, what.stream, what.base, what.number});
+  const status sent = put(of.by.of, what.type, what.size(), what.redelivered,
+                          [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  if (sent == errc::would_block)
+    return false;
+  if (!sent) {
+    ++node_.stats.topic_drops;
+    of.waiting.lose(what.publisher, what.stream, what.number, of.by.account);
+  }
   return true;
 }
 
@@ -180,11 +197,15 @@ void topic_copies::drain(peer& of) {
     of.copies_wait = false;
     return;
   }
-  for (std::size_t next = 0; !to->waiting.empty() && has_open_link(of);) {
+  std::size_t idle = 0;  // topics in a row whose marks have to wait for those of others
+  for (std::size_t next = 0; idle < to->waiting.size() && has_open_link(of);) {
     next = next < to->waiting.size() ? next : 0;
     topic_wish& one = *to->waiting[next];
-    if (!put_first(one))
+    if (!one.waiting.has_first())
+      lose_all(one);
+    if (one.waiting.has_first() && !put_first(one))
       return;
+    idle = one.waiting.has_first() || one.waiting.empty() ? 0 : idle + 1;
     if (one.waiting.empty()) {
       one.is_listed = false;
       to->waiting.erase(to->waiting.begin() + static_cast<std::ptrdiff_t>(next));
@@ -195,6 +216,8 @@ void topic_copies::drain(peer& of) {
   of.copies_wait = !to->waiting.empty();
   if (!of.copies_wait)
     tell_blocked(*to);
+  else if (has_open_link(of))
+    output_.try_again(of);  // there is memory or room for marks, then
 }
 
 void topic_copies::go_on() {
@@ -232,9 +255,9 @@ void topic_copies::undelivered(bus_id whom, peer* to, const held_message& what) 
     if (&one->by != by)
       continue;
     if (head.what == topic_part::message)
-      one->waiting.lose(head.publisher, head.stream, head.number);
+      one->waiting.lose(head.publisher, head.stream, head.number, by->account);
     else
-      one->waiting.lose({head.publisher, head.stream, head.base, head.number});
+      one->waiting.lose({head.publisher, head.stream, head.base, head.number}, by->account);
     list(*one);
   }
 }

@@ -48,6 +48,25 @@ class topic_copies {
   // To all that want it, of what has come from there, or is this node's own if it is null. Returns to how many.
   std::size_t spread(topic_entry& of, outgoing_copy& what, const peer* from);
   void copy_to(topic_wish& to, outgoing_copy& what);
+  // Calls `each` with each stream of which something may have gone there, and its last number.
+  template <class Each>
+  void for_each_stream(const topic_wish& to, const Each& each) const {
+    const topic_entry& topic = to.of;
+    if (topic.number != 0)
+      each(node_.self.id, topic.stream, topic.number);
+    const peer& whom = to.by.of;
+    topic.passed.for_each(
+        [&](bus_id publisher, std::uint64_t stream, std::uint64_t number, relation via) {
+          const bool is_there =
+              publisher == whom.id || publisher == node_.self.id ||
+              (whom.range && whom.as == relation::child && whom.range->contains(publisher));
+          const bool goes_there =
+              (whom.as == relation::child && (via == relation::child || via == relation::parent)) ||
+              (whom.as == relation::parent && via == relation::child);
+          if (number != 0 && goes_there && !is_there)
+            each(publisher, stream, number);
+        });
+  }
   // If it has room at this moment.
   void try_to_put(peer& to, const topic_head& head);
   // Null, or a subscriber for whom a publisher has to wait that is willing to.
@@ -70,8 +89,11 @@ class topic_copies {
   static void list(topic_wish& of) noexcept;
   void drain(peer& of);
   // False: there is no room for it, or for what is first of what waits.
-  bool put_mark(const topic_wish& of, const copy_queue::mark& lost);
+  bool put_word(const topic_wish& of, topic_part what, const copy_queue::mark& said);
+  bool put_copy(topic_wish& of, const copy_queue::copy& what);
   bool put_first(topic_wish& of);
+  // Marks all streams as far as there is room, for marks for which there was none.
+  void lose_all(topic_wish& of) noexcept;
 
   node_context& node_;
   event_queue& events_;

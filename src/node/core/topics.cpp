@@ -54,7 +54,7 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     interests_.tell_again(*topic, true);
   else
     interests_.begin(*topic);
-  topic->told_own = topic->passed;
+  stream_positions{topic->passed}.swap(topic->told_own);
   // What is published from here on is not missed.
   if (topic->number != 0) {
     (void)topic->told_own.take({.publisher = node_.self.id,
@@ -176,37 +176,20 @@ void topics::take_interest(session& from, const interest_body& said) {
 
 // It is told where each stream begins for it, behind what waits for an earlier incarnation of its.
 void topics::answer(topic_wish& to, std::uint64_t turn) {
-  topic_neighbour& by = to.by;
-  to.waiting.drop_marks(by.account);
+  to.waiting.drop_marks(to.by.account);
   const auto say = [&](const topic_head& head) {
     outgoing_copy word{head};
     copies_.copy_to(to, word);
   };
-  topic_entry& topic = to.of;
-  say({.number = turn, .what = topic_part::begin, .name = topic.name});
-  const auto say_mark = [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
-    if (number != 0) {
-      say({.publisher = publisher,
-           .stream = stream,
-           .number = number,
-           .base = number,
-           .what = topic_part::mark,
-           .name = topic.name});
-    }
-  };
-  say_mark(node_.self.id, topic.stream, topic.number);
-  const peer& whom = by.of;
-  topic.passed.for_each(
-      [&](bus_id publisher, std::uint64_t stream, std::uint64_t number, relation via) {
-        const bool is_there =
-            publisher == whom.id || publisher == node_.self.id ||
-            (whom.range && whom.as == relation::child && whom.range->contains(publisher));
-        const bool goes_there =
-            (whom.as == relation::child && (via == relation::child || via == relation::parent)) ||
-            (whom.as == relation::parent && via == relation::child);
-        if (goes_there && !is_there)
-          say_mark(publisher, stream, number);
-      });
+  say({.number = turn, .what = topic_part::begin, .name = to.of.name});
+  copies_.for_each_stream(to, [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
+    say({.publisher = publisher,
+         .stream = stream,
+         .number = number,
+         .base = number,
+         .what = topic_part::mark,
+         .name = to.of.name});
+  });
 }
 
 void topics::refuse(session& from, const interest_body& said) {

@@ -8,8 +8,9 @@
 // stream begins for this node. What one way owes from an earlier number on than the other one has said comes still, or
 // is missed if a later one has come before.
 //
-// Memory: 1,024 publishers of about 100 bytes. The one that was silent longest is forgotten first; from then on a
-// publisher that is not known counts as new wherever its numbers are. One thread.
+// Memory: 1,024 publishers of about 130 bytes, and 65,536 of all topics together; one of each topic is remembered in any
+// case. The one of the topic that was silent longest is forgotten first; from then on a publisher that is not known counts
+// as new wherever its numbers are. One thread.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +27,7 @@ namespace atbus::detail {
 class stream_positions {
  public:
   static constexpr std::size_t publishers_max = 1024;
+  static constexpr std::size_t all_max = 65536;
 
   struct arrival {
     bool is_old = false;       // a copy of what has come, or has been marked, before
@@ -33,6 +35,24 @@ class stream_positions {
     std::uint64_t base = 0;    // not 0: this message begins the stream here, and others are to know
     bool may_be_known = false;  // to an earlier incarnation of this node, by the other way
   };
+
+  // `all`: counts the publishers of all topics.
+  explicit stream_positions(std::size_t& all) noexcept : all_(all) {}
+  stream_positions(const stream_positions& other)
+      : all_(other.all_),
+        positions_(other.positions_),
+        heard_(other.heard_),
+        has_forgotten_(other.has_forgotten_) {
+    all_ += size();
+  }
+  stream_positions& operator=(const stream_positions&) = delete;
+  ~stream_positions() { all_ -= size(); }
+  void swap(stream_positions& other) noexcept {
+    positions_.swap(other.positions_);
+    std::swap(heard_, other.heard_);
+    std::swap(has_forgotten_, other.has_forgotten_);
+  }
+  void clear() noexcept { stream_positions{all_}.swap(*this); }
 
   // A message or a mark. `begun`: all that comes now was sent because this node wants it, so a stream that
   // is not known is owed from 1. `via`: what the node is that has handed it over.
@@ -47,10 +67,8 @@ class stream_positions {
       const bool is_owed = head.what != topic_part::message || (begun && !has_forgotten_);
       base = is_owed ? 0 : head.number - 1;
       const std::uint64_t start = head.what == topic_part::message ? base : head.base;
-      of.previous = std::exchange(of.current, {.stream = head.stream,
-                                                .last = start,
-                                                .start = start,
-                                                .said_by = via});
+      of.previous = std::exchange(
+          of.current, {.stream = head.stream, .last = start, .start = start, .said_by = via});
       if (start == head.number)
         return {};
     }
@@ -110,14 +128,18 @@ class stream_positions {
   position& find_or_make(bus_id publisher) {
     if (const auto known = positions_.find(publisher.value()); known != positions_.end())
       return known->second;
-    if (positions_.size() == publishers_max) {
+    if (size() == publishers_max || (all_ >= all_max && size() != 0)) {
       positions_.erase(std::ranges::min_element(positions_, {},
                                                 [](const auto& one) { return one.second.heard; }));
+      --all_;
       has_forgotten_ = true;
     }
-    return positions_[publisher.value()];
+    position& made = positions_[publisher.value()];
+    ++all_;
+    return made;
   }
 
+  std::size_t& all_;
   std::unordered_map<std::uint64_t, position> positions_;
   std::uint64_t heard_ = 0;
   bool has_forgotten_ = false;

@@ -45,6 +45,9 @@ struct topic_subscription {
 };
 
 struct topic_entry {
+  explicit topic_entry(std::size_t& all_positions)
+      : passed(all_positions), told_own(all_positions) {}
+
   std::string name;
   std::size_t place = 0;
   std::shared_ptr<topic_subscription> own;
@@ -103,7 +106,7 @@ struct topic_neighbour {
   bool blocks = false;  // publish() has refused a message for it
   timer gone;           // when its wishes end: it has no link, or did not repeat them
   // What it is told.
-  std::uint64_t tells_link = 0;      // session::registration; 0: none
+  std::uint64_t tells_link = 0;  // session::registration; 0: none
   std::uint64_t tells_incarnation = 0;
   std::vector<told_state> told;      // by topic_entry::place
   std::vector<std::size_t> pending;  // places
@@ -111,7 +114,7 @@ struct topic_neighbour {
   bool is_told_in_part = false;  // and that was logged
   bool owes_fresh = false;
   bool owes_whole = false;
-  bool has_told = false;  // ever, to this peer
+  bool has_told = false;   // ever, to this peer
   bool is_listed = false;  // among those to be told
   timer retry;             // there was no room for that
 };
@@ -130,7 +133,7 @@ class topic_table {
       return known;
     if (entries_.size() == topics_max)
       return nullptr;
-    auto made = std::make_unique<topic_entry>();
+    auto made = std::make_unique<topic_entry>(positions_);
     made->name = name;
     if (free_.empty()) {
       if (places_.size() == places_.capacity())
@@ -163,6 +166,7 @@ class topic_table {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
  private:
+  std::size_t positions_ = 0;  // of all entries
   // The keys are the names in the entries.
   std::unordered_map<std::string_view, std::unique_ptr<topic_entry>> entries_;
   std::vector<topic_entry*> places_;

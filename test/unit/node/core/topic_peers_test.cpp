@@ -308,8 +308,7 @@ TEST_F(TopicPeers, MayBeginToTellOnAnOlderLinkWhatDoesNotCountAnyMore) {
                    }};
   ASSERT_TRUE(net.run_until([&] { return next.is_registered(); }, 5s));
   const auto say_all = [&](hand_played& on, const std::string& name, std::uint64_t turn) {
-    on.say(interest_body{
-        .topic = name, .wanted = true, .waiting = 1, .fresh = true, .turn = turn});
+    on.say(interest_body{.topic = name, .wanted = true, .waiting = 1, .fresh = true, .turn = turn});
     on.say(interest_body{.whole = true});
     net.run_for(100ms);
   };
