@@ -174,9 +174,12 @@ void topics::take_interest(session& from, const interest_body& said) {
     copies_.tell_blocked(*by);
 }
 
-// It is told where each stream begins for it, behind what waits for an earlier incarnation of its.
+// It is told where each stream begins for it, behind what waits for an earlier incarnation of its. If it is the same one
+// it does not know a stream yet whose first messages were dropped.
 void topics::answer(topic_wish& to, std::uint64_t turn) {
   to.waiting.drop_marks(to.by.account);
+  if (std::exchange(to.incarnation, to.by.told_by_incarnation) != to.by.told_by_incarnation)
+    to.waiting.forget_lost(to.by.account);
   const auto say = [&](const topic_head& head) {
     outgoing_copy word{head};
     copies_.copy_to(to, word);
@@ -186,7 +189,7 @@ void topics::answer(topic_wish& to, std::uint64_t turn) {
     say({.publisher = publisher,
          .stream = stream,
          .number = number,
-         .base = number,
+         .base = to.waiting.base_of(publisher, stream, number),
          .what = topic_part::mark,
          .name = to.of.name});
   });

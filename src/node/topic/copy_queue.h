@@ -110,6 +110,18 @@ class copy_queue {
       add_lost(said, all);
     }
   }
+  // Where a mark of the stream begins that waits because something was dropped; else `number`.
+  [[nodiscard]] std::uint64_t base_of(bus_id publisher, std::uint64_t stream,
+                                      std::uint64_t number) noexcept {
+    const mark* const known = find_lost(publisher, stream);
+    return known != nullptr ? std::min(known->base, number) : number;
+  }
+  // It was dropped for an earlier incarnation of the neighbour, which was owed it.
+  void forget_lost(account& all) noexcept {
+    while (!lost_.empty())
+      pop_mark(all);
+    owes_marks_ = false;
+  }
   // There was no room for some marks: marks of all streams stand for them, once nothing else waits.
   [[nodiscard]] bool owes_marks() const noexcept { return owes_marks_; }
   void begin_marks() noexcept { owes_marks_ = false; }
@@ -159,9 +171,7 @@ class copy_queue {
   void clear(account& all) noexcept {
     while (!copies_.empty())
       pop_front(all);
-    while (!lost_.empty())
-      pop_mark(all);
-    owes_marks_ = false;
+    forget_lost(all);
   }
 
  private:

@@ -31,9 +31,10 @@ struct topic_wish {
 
   topic_entry& of;
   topic_neighbour& by;
-  bool may_block;                // it asks publishers to wait
-  std::uint64_t generation = 0;  // of topic_neighbour, when it was told last
-  bool is_listed = false;        // in topic_neighbour::waiting
+  bool may_block;                 // it asks publishers to wait
+  std::uint64_t generation = 0;   // of topic_neighbour, when it was told last
+  std::uint64_t incarnation = 0;  // of the neighbour, when it was answered last
+  bool is_listed = false;         // in topic_neighbour::waiting
   copy_queue waiting;
 };
 

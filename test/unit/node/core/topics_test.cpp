@@ -195,6 +195,32 @@ TEST_F(Topics, TellWhatAStreamBeganWithIfItWasDroppedWhileThereWasNoLink) {
   EXPECT_EQ(got[2], (record{missed(1, 2), missed(1, 1), says(1, "c"), says(1, "e"), says(1, "f")}));
 }
 
+// The link is full of another stream of the topic when it is back, so the answer comes before the marks of what was
+// dropped.
+TEST_F(Topics, TellWhatAStreamBeganWithAlsoIfTheAnswerToInterestComesFirst) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 8192;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(1).connect(2, address_of(2)));
+  subscribe(2, "news", {.slow = overflow_policy::drop_newest, .waiting = 50});
+  settle();
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  {
+    topic before{sim.node(1), "news"};
+    for (int i = 0; i != 60; ++i)
+      EXPECT_TRUE(before.publish(0, std::string(900, 'x')));
+  }
+  topic news{sim.node(1), "news"};
+  for (const char* const text : {"a", "b"})
+    EXPECT_EQ(news.publish(0, text).links(), 1U);
+  sim.join(1, 2);
+  sim.run_for(20s);
+  EXPECT_EQ(std::ranges::count(got[2], missed(1, 2)), 1);
+}
+
 // It is not forgotten with its link, though this node would not dial it.
 TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
   start(1);
