@@ -154,9 +154,14 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   if (topic == nullptr)
     return nullptr;
   topic_entry& of = *topic;
-  by.waiting.reserve(by.wishes + 1);
   const bool was_wanted = of.is_wanted();
-  of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
+  try {
+    by.waiting.reserve(by.wishes + 1);
+    of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
+  } catch (const std::bad_alloc&) {
+    erase_if_unused(of);
+    throw;
+  }
   topic_wish& wish = *of.wanted_by.back();
   wish.generation = by.generation;
   ++by.wishes;
@@ -190,10 +195,7 @@ void interests::end_wish(topic_entry& of, topic_neighbour& by) noexcept {
   --wishes_;
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     --*count;
-  try {
-    changed(of);
-  } catch (const std::bad_alloc&) {  // a neighbour goes on sending what is then dropped here
-  }
+  changed(of);
 }
 
 template <class Which>
@@ -237,7 +239,7 @@ void interests::forget(peer& of) noexcept {
 }
 
 // A place in the tree has been given or taken: what goes where is another matter now.
-void interests::count_as(topic_neighbour& by, relation now) {
+void interests::count_as(topic_neighbour& by, relation now) noexcept {
   const relation before = std::exchange(by.as, now);
   if (before == now)
     return;
@@ -320,26 +322,30 @@ told_as interests::wanted_from(const topic_entry& of, const topic_neighbour& fro
   return of.own != nullptr ? told_as::subscriber : told_as::nothing;
 }
 
-void interests::list(topic_neighbour& of) {
+void interests::list(topic_neighbour& of) noexcept {
   if (std::exchange(of.is_listed, true))
     return;
   listed_.push_back(&of);  // find_or_make() has made room
 }
 
 // Callers use entries, so nothing begins anew here, which erases some.
-void interests::list_topic(topic_neighbour& of, const topic_entry& topic) {
+void interests::list_topic(topic_neighbour& of, const topic_entry& topic) noexcept {
   if (of.tells_link == 0)
     return list(of);  // tell() tells all, where there is a link
-  if (of.told.size() <= topic.place)
-    of.told.resize(topic.place + 1);
-  if (of.told[topic.place].pending)
-    return;
-  of.pending.push_back(topic.place);
-  of.told[topic.place].pending = true;
+  try {
+    if (of.told.size() <= topic.place)
+      of.told.resize(topic.place + 1);
+    if (of.told[topic.place].pending)
+      return;
+    of.pending.push_back(topic.place);
+    of.told[topic.place].pending = true;
+  } catch (const std::bad_alloc&) {
+    of.tells_link = 0;  // all is told anew once there is memory
+  }
   list(of);
 }
 
-void interests::changed(topic_entry& of) {
+void interests::changed(topic_entry& of) noexcept {
   for (const auto& [id, one] : neighbours_) {
     const bool is_known = of.place < one->told.size();
     const told_as before = is_known ? one->told[of.place].as : told_as::nothing;
@@ -349,13 +355,13 @@ void interests::changed(topic_entry& of) {
 }
 
 // What has been heard while it was not wanted says nothing of what comes now.
-void interests::begin(topic_entry& of) {
+void interests::begin(topic_entry& of) noexcept {
   of.passed.clear();
   of.told_own.clear();
   tell_again(of, false);
 }
 
-void interests::tell_again(topic_entry& of, bool as_subscriber) {
+void interests::tell_again(topic_entry& of, bool as_subscriber) noexcept {
   for (const auto& [id, one] : neighbours_) {
     const told_as before = of.place < one->told.size() ? one->told[of.place].as : told_as::nothing;
     if (before == told_as::nothing || (as_subscriber && before == told_as::relay))

@@ -50,12 +50,12 @@ class interests {
   void forget(peer& of) noexcept;
 
   // This node wants that topic now, or does not any more, or in other words.
-  void changed(topic_entry& of);
+  void changed(topic_entry& of) noexcept;
   // It was of no use to this node before.
-  void begin(topic_entry& of);
+  void begin(topic_entry& of) noexcept;
   // Neighbours that know that this node wants it, for itself alone if `as_subscriber`, are told so again, and answer
   // again.
-  void tell_again(topic_entry& of, bool as_subscriber);
+  void tell_again(topic_entry& of, bool as_subscriber) noexcept;
   // Erases an entry that is of no more use.
   void erase_if_unused(topic_entry& of) noexcept;
   // Tells the neighbours what has changed.
@@ -79,13 +79,13 @@ class interests {
   void end_wishes(topic_neighbour& by) noexcept;
   template <class Which>
   void end_wishes_if(topic_neighbour& by, const Which& ends) noexcept;
-  void count_as(topic_neighbour& by, relation now);
+  void count_as(topic_neighbour& by, relation now) noexcept;
   static std::size_t* count_of(topic_entry& of, relation as) noexcept;
 
   [[nodiscard]] told_as wanted_from(const topic_entry& of,
                                     const topic_neighbour& from) const noexcept;
-  void list(topic_neighbour& of);
-  void list_topic(topic_neighbour& of, const topic_entry& topic);
+  void list(topic_neighbour& of) noexcept;
+  void list_topic(topic_neighbour& of, const topic_entry& topic) noexcept;
   void begin_to_tell(topic_neighbour& of, const session& on);
   // False: there is no room.
   bool tell(topic_neighbour& of);

@@ -44,7 +44,12 @@ std::size_t topic_copies::spread(topic_entry& of, outgoing_copy& what, const pee
     if (what.head.what == topic_part::message &&
         !access_.lets_copy(what.head.publisher, to.id, what.type))
       continue;
-    copy_to(*one, what);
+    try {
+      copy_to(*one, what);
+    } catch (const std::bad_alloc&) {
+      lose(*one, what.head);
+      output_.try_again(one->by.of);
+    }
     ++links;
   }
   return links;
@@ -69,6 +74,10 @@ status topic_copies::put(peer& to, std::uint32_t type, std::size_t size, bool re
   const auto flags = static_cast<std::uint8_t>(flag_topic | (redelivered ? flag_redelivered : 0));
   status why;
   std::byte* const at = output_.begin_data(to, to.out.accepted() + 1, type, flags, size, why);
+  if (at == nullptr && why == errc::out_of_memory) {
+    output_.try_again(to);
+    return {errc::would_block, size};
+  }
   if (at == nullptr) {
     to.blocked = why == errc::would_block || why == errc::closed;
     return to.blocked ? status{errc::would_block, size} : why;
@@ -99,17 +108,21 @@ void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
     if (sent != errc::would_block) {  // it never fits there
       if (what.head.what != topic_part::message)
         return;
-      ++node_.stats.topic_drops;
-      to.waiting.lose(what.head.publisher, what.head.stream, what.head.number, to.by.account);
-      list(to);
+      lose(to, what.head);
       return drain(whom);
     }
   }
-  try {
-    wait_for(to, what);
-  } catch (const std::bad_alloc&) {  // the number of the next one tells
+  wait_for(to, what);
+}
+
+void topic_copies::lose(topic_wish& of, const topic_head& head) noexcept {
+  if (head.what == topic_part::message) {
     ++node_.stats.topic_drops;
+    of.waiting.lose(head.publisher, head.stream, head.number, of.by.account);
+  } else {
+    of.waiting.lose({head.publisher, head.stream, head.base, head.number}, of.by.account);
   }
+  list(of);
 }
 
 void topic_copies::list(topic_wish& of) noexcept {

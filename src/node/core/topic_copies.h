@@ -47,6 +47,7 @@ class topic_copies {
 
   // To all that want it, of what has come from there, or is this node's own if it is null. Returns to how many.
   std::size_t spread(topic_entry& of, outgoing_copy& what, const peer* from);
+  // Without memory it throws std::bad_alloc, and what it was to copy is lost.
   void copy_to(topic_wish& to, outgoing_copy& what);
   // Calls `each` with each stream of which something may have gone there, and its last number.
   template <class Each>
@@ -86,6 +87,8 @@ class topic_copies {
   template <class Write>
   status put(peer& to, std::uint32_t type, std::size_t size, bool redelivered, const Write& write);
   void wait_for(topic_wish& to, outgoing_copy& what);
+  // A message, or a mark, does not go there.
+  void lose(topic_wish& of, const topic_head& head) noexcept;
   static void list(topic_wish& of) noexcept;
   void drain(peer& of);
   // False: there is no room for it, or for what is first of what waits.

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "core/first_exception.h"
@@ -46,6 +47,23 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     return {};
   }
   const bool was_wanted = topic->is_wanted();
+  if (!was_wanted)
+    topic->passed.clear();
+  std::optional<stream_positions> heard;
+  try {
+    heard.emplace(topic->passed);
+    if (topic->number != 0) {  // what is published from here on is not missed
+      (void)heard->take({.publisher = node_.self.id,
+                         .stream = topic->stream,
+                         .number = topic->number,
+                         .base = topic->number,
+                         .what = topic_part::mark},
+                        true, relation::peer);
+    }
+  } catch (const std::bad_alloc&) {
+    interests_.erase_if_unused(*topic);
+    throw;
+  }
   topic->own = std::move(made);
   ++subscriptions_;
   interests_.changed(*topic);
@@ -54,16 +72,7 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     interests_.tell_again(*topic, true);
   else
     interests_.begin(*topic);
-  stream_positions{topic->passed}.swap(topic->told_own);
-  // What is published from here on is not missed.
-  if (topic->number != 0) {
-    (void)topic->told_own.take({.publisher = node_.self.id,
-                                .stream = topic->stream,
-                                .number = topic->number,
-                                .base = topic->number,
-                                .what = topic_part::mark},
-                               true, relation::peer);
-  }
+  heard->swap(topic->told_own);
   return {};
 }
 

@@ -55,7 +55,8 @@ class copy_queue {
   };
   static constexpr std::size_t marks_max = 131072;
 
-  copy_queue(overflow_policy slow, std::size_t most) noexcept : slow_(slow), most_(most) {}
+  copy_queue(overflow_policy slow, std::size_t most)
+      : slow_(slow), most_(most) {}  // a deque takes memory
   void set(overflow_policy slow, std::size_t most) noexcept {
     slow_ = slow;
     most_ = most;
