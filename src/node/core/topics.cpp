@@ -283,11 +283,31 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
     node_.stats.duplicates += is_message && what.missed == 0 ? 1 : 0;
     return tell_own(of, head, what.missed, false, type, bytes, redelivered);
   }
+  bool may_be_known = what.may_be_known;
+  if (!what.is_settled && is_message) [[unlikely]] {
+    if (has_other_way(of, head.publisher, begun, via))
+      may_be_known = true;
+    else
+      of.told_own.settle(head.publisher);
+  }
   const bool is_trusted =
       !head.unproven || !node_.tokens.empty() || node_.options.allow_unauthenticated();
   node_.stats.topic_strays += is_message && !is_trusted ? 1 : 0;
   tell_own(of, head, what.missed, is_message && is_allowed && is_trusted, type, bytes,
-           redelivered || what.may_be_known);
+           redelivered || may_be_known);
+}
+
+// What a publisher that is a peer sends by itself once it has answered was published since. Until then, what the tree brings
+// may have come from it before, and what it sends by the tree.
+bool topics::has_other_way(const topic_entry& of, bus_id publisher, bool begun,
+                           relation via) noexcept {
+  if (via == relation::peer)
+    return !begun && (routes_.own() || !node_.options.parents().empty());
+  const peer* const direct = peers_.find(publisher);
+  return direct != nullptr && direct->as == relation::peer && !interests_.has_begun(*direct, of) &&
+         (std::ranges::any_of(direct->sessions,
+                              [](const session* one) { return one->is_direct; }) ||
+          std::ranges::any_of(direct->dials, [](const dial& one) { return !one.is_relayed(); }));
 }
 
 // `base`: others can't know either where this stream begins, unless it is 0.

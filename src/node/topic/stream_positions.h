@@ -34,6 +34,7 @@ class stream_positions {
     std::uint64_t missed = 0;  // messages that should have come before this one, or up to this mark
     std::uint64_t base = 0;    // not 0: this message begins the stream here, and others are to know
     bool may_be_known = false;  // to an earlier incarnation of this node, by the other way
+    bool is_settled = true;     // false: settle() has not been called for the stream
   };
 
   // `all`: counts the publishers of all topics.
@@ -77,6 +78,12 @@ class stream_positions {
     return made;
   }
 
+  // Nothing more comes of the publisher's stream that an earlier incarnation may have had by another way.
+  void settle(bus_id publisher) noexcept {
+    if (const auto known = positions_.find(publisher.value()); known != positions_.end())
+      known->second.current.is_settled = true;
+  }
+
   // Calls `each` with a mark of each stream, and what the node was that has handed it over last.
   template <class Each>
   void for_each(const Each& each) const {
@@ -92,6 +99,7 @@ class stream_positions {
     std::uint64_t start = 0;  // what this node gets of it follows, as that neighbour has said
     relation said_by = relation::peer;
     std::uint64_t known_until = 0;  // an earlier incarnation may have had what comes up to here
+    bool is_settled = false;
   };
   struct position {
     stream_state current;
@@ -121,6 +129,7 @@ class stream_positions {
     const std::uint64_t behind = head.number - std::exchange(of.last, head.number);
     made.missed += is_mark ? behind : behind - 1;
     made.may_be_known = head.number <= of.known_until;
+    made.is_settled = of.is_settled;
     return made;
   }
   // From the publisher itself; else from the parent or a child.

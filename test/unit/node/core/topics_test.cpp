@@ -489,6 +489,31 @@ TEST_F(TwoWays, BringWhatOneOfThemOwesFromAnEarlierNumberOn) {
   EXPECT_EQ(got[0x120], (record{says(0x110, "1"), says(0x110, "2")}));
 }
 
+// It may have handled by one way what the other one brings to its next incarnation.
+TEST_F(TwoWays, MarkWhatAKilledSubscriberMayHaveHadByTheOtherOne) {
+  sim.join(0x110, 0x120);
+  sim.run_for(5s);
+  EXPECT_EQ(got[0x120].size(), 2U);
+  sim.cut(0x100, 0x110);
+  sim.separate(0x100, 0x110);
+  sim.run_for(1s);
+  EXPECT_EQ(news->publish(0, "3").links(), 2U);
+  settle();
+  EXPECT_EQ(got[0x120].back(), says(0x110, "3")) << "by the direct one";
+  sim.separate(0x110, 0x120);
+  sim.restart(0x120);
+  unsigned marked = 0;
+  EXPECT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  EXPECT_TRUE(sim.node(0x120).subscribe("news", [&](const topic_message& m) {
+    EXPECT_EQ(m.text(), "3");
+    marked += m.redelivered() ? 1 : 0;
+  }));
+  settle();
+  sim.join(0x100, 0x110);
+  sim.run_for(10s);
+  EXPECT_EQ(marked, 1U);
+}
+
 TEST_F(TwoWays, TellWhatOneOfThemOwesIfALaterOneHasComeTheOtherWay) {
   news->publish(0, "3");
   settle();
