@@ -197,7 +197,9 @@ struct interest_body {
   std::uint64_t waiting = 0;  // 1 to topic_waiting_max, if it is wanted
   bool fresh = false;         // the first on this link: all that is wanted is told again
   bool whole = false;         // the last of these: what was not told again is not wanted any more
-  std::uint64_t turn = 0;     // begin and refused have the same number
+  // Counts what this incarnation has told, so that the latest counts; 0: that is not of use. Begin and refused have the
+  // same number.
+  std::uint64_t turn = 0;
   friend bool operator==(const interest_body&, const interest_body&) = default;
 };
 

@@ -57,7 +57,8 @@ void interests::set_begun(const peer& of, const topic_entry& topic, std::uint64_
   if (known == nullptr || topic.place >= known->told.size())
     return;
   told_state& state = known->told[topic.place];
-  state.begun = state.as != told_as::nothing && state.turn == turn;
+  if (state.as != told_as::nothing && state.turn == turn)
+    state.begun = true;
 }
 
 // As broadcasts do: what comes from above or from a peer does not go where it may have come from already.
@@ -79,9 +80,15 @@ bool interests::goes_on(const peer* from, const peer& to) noexcept {
 // What neighbours want.
 
 bool interests::is_late(const session& from, const interest_body& said) noexcept {
-  const topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
-  return by != nullptr && !said.fresh && by->told_by_link != from.registration &&
-         from.registration <= by->told_by_newest;
+  topic_neighbour* const by = from.of != nullptr ? find(*from.of) : nullptr;
+  if (by == nullptr || by->told_by_link == from.registration)
+    return false;
+  if (said.fresh && said.turn != 0 && said.turn < by->told_turn &&
+      from.instance.incarnation == by->told_by_incarnation)
+    by->told_by_newest = std::max(by->told_by_newest, from.registration);  // nor what follows there
+  else if (said.fresh)
+    return false;
+  return from.registration <= by->told_by_newest;
 }
 
 topic_wish* interests::take(session& from, const interest_body& said) {
@@ -97,7 +104,11 @@ topic_wish* interests::take(session& from, const interest_body& said) {
     by.told_by_link = from.registration;
     by.told_by_newest = std::max(by.told_by_newest, from.registration);
     ++by.generation;
+    if (std::exchange(by.told_by_incarnation, from.instance.incarnation) !=
+        from.instance.incarnation)
+      by.told_turn = 0;
   }
+  by.told_turn = std::max(by.told_turn, said.turn);
   topic_wish* made = nullptr;
   if (said.wanted) {
     made = find_or_make_wish(from, by, said);
@@ -143,12 +154,18 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   if (topic == nullptr)
     return nullptr;
   topic_entry& of = *topic;
-  by.waiting.reserve(by.wishes + 1);
   const bool was_wanted = of.is_wanted();
-  of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
+  try {
+    by.waiting.reserve(by.wishes + 1);
+    of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
+  } catch (const std::bad_alloc&) {
+    erase_if_unused(of);
+    throw;
+  }
   topic_wish& wish = *of.wanted_by.back();
   wish.generation = by.generation;
   ++by.wishes;
+  by.of.wants_topics = true;
   ++wishes_;
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     ++*count;
@@ -174,13 +191,11 @@ void interests::end_wish(topic_entry& of, topic_neighbour& by) noexcept {
   std::erase(by.waiting, wish);
   std::erase_if(of.wanted_by, [&](const auto& one) { return one.get() == wish; });
   --by.wishes;
+  by.of.wants_topics = by.wishes != 0;
   --wishes_;
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     --*count;
-  try {
-    changed(of);
-  } catch (const std::bad_alloc&) {  // a neighbour goes on sending what is then dropped here
-  }
+  changed(of);
 }
 
 template <class Which>
@@ -197,16 +212,22 @@ void interests::end_wishes_if(topic_neighbour& by, const Which& ends) noexcept {
   }
 }
 
-void interests::end_wishes(peer& of) noexcept {
-  if (topic_neighbour* const by = find(of); by != nullptr)
-    end_wishes_if(*by, [](const topic_wish&) { return true; });
+void interests::end_wishes(topic_neighbour& by) noexcept {
+  end_wishes_if(by, [](const topic_wish&) { return true; });
+}
+
+// What it wants may be told on another link meanwhile.
+void interests::left(const session& from) noexcept {
+  topic_neighbour* const by = find(*from.of);
+  if (by != nullptr && (by->told_by_link == 0 || by->told_by_link == from.registration))
+    end_wishes(*by);
 }
 
 void interests::forget(peer& of) noexcept {
   topic_neighbour* const by = find(of);
   if (by == nullptr)
     return;
-  end_wishes(of);
+  end_wishes(*by);
   for (std::size_t place = 0; place != by->told.size(); ++place) {
     if (topic_entry* const topic = table_.at(place); topic != nullptr) {
       set_told(*by, *topic, told_as::nothing);
@@ -218,7 +239,7 @@ void interests::forget(peer& of) noexcept {
 }
 
 // A place in the tree has been given or taken: what goes where is another matter now.
-void interests::count_as(topic_neighbour& by, relation now) {
+void interests::count_as(topic_neighbour& by, relation now) noexcept {
   const relation before = std::exchange(by.as, now);
   if (before == now)
     return;
@@ -263,7 +284,9 @@ void interests::link_changed(peer& of) {
     if (!table_.empty() && link->registered_at == node_.now())
       events_.log_about(
           of.id, of.id.to_string() + " does not know topics: none reach it, or those behind it");
-    return end_wishes(of);
+    if (by != nullptr)
+      end_wishes(*by);
+    return;
   }
   if (by == nullptr)
     by = &find_or_make(of);
@@ -299,26 +322,30 @@ told_as interests::wanted_from(const topic_entry& of, const topic_neighbour& fro
   return of.own != nullptr ? told_as::subscriber : told_as::nothing;
 }
 
-void interests::list(topic_neighbour& of) {
+void interests::list(topic_neighbour& of) noexcept {
   if (std::exchange(of.is_listed, true))
     return;
   listed_.push_back(&of);  // find_or_make() has made room
 }
 
 // Callers use entries, so nothing begins anew here, which erases some.
-void interests::list_topic(topic_neighbour& of, const topic_entry& topic) {
+void interests::list_topic(topic_neighbour& of, const topic_entry& topic) noexcept {
   if (of.tells_link == 0)
     return list(of);  // tell() tells all, where there is a link
-  if (of.told.size() <= topic.place)
-    of.told.resize(topic.place + 1);
-  if (of.told[topic.place].pending)
-    return;
-  of.pending.push_back(topic.place);
-  of.told[topic.place].pending = true;
+  try {
+    if (of.told.size() <= topic.place)
+      of.told.resize(topic.place + 1);
+    if (of.told[topic.place].pending)
+      return;
+    of.pending.push_back(topic.place);
+    of.told[topic.place].pending = true;
+  } catch (const std::bad_alloc&) {
+    of.tells_link = 0;  // all is told anew once there is memory
+  }
   list(of);
 }
 
-void interests::changed(topic_entry& of) {
+void interests::changed(topic_entry& of) noexcept {
   for (const auto& [id, one] : neighbours_) {
     const bool is_known = of.place < one->told.size();
     const told_as before = is_known ? one->told[of.place].as : told_as::nothing;
@@ -328,13 +355,13 @@ void interests::changed(topic_entry& of) {
 }
 
 // What has been heard while it was not wanted says nothing of what comes now.
-void interests::begin(topic_entry& of) {
-  of.passed = {};
-  of.told_own = {};
+void interests::begin(topic_entry& of) noexcept {
+  of.passed.clear();
+  of.told_own.clear();
   tell_again(of, false);
 }
 
-void interests::tell_again(topic_entry& of, bool as_subscriber) {
+void interests::tell_again(topic_entry& of, bool as_subscriber) noexcept {
   for (const auto& [id, one] : neighbours_) {
     const told_as before = of.place < one->told.size() ? one->told[of.place].as : told_as::nothing;
     if (before == told_as::nothing || (as_subscriber && before == told_as::relay))
@@ -356,8 +383,8 @@ void interests::set_told(topic_neighbour& of, topic_entry& topic, told_as now) n
     return;
   told_state& state = of.told[topic.place];
   const told_as before = std::exchange(state.as, now);
-  state.begun = false;
-  state.turn = of.turns;
+  state.begun = state.begun && now != told_as::nothing;
+  state.turn = turns_;
   const bool was = before != told_as::nothing;
   const bool is = now != told_as::nothing;
   topic.told = topic.told - (was ? 1 : 0) + (is ? 1 : 0);
@@ -369,14 +396,19 @@ void interests::begin_to_tell(topic_neighbour& of, const session& on) {
   of.pending.clear();
   of.pending.reserve(of.told.size());
   of.tells_link = on.registration;  // from here on nothing takes memory
+  // It knows still what it was told on the link before, and has kept what came meanwhile.
+  const bool is_same =
+      std::exchange(of.tells_incarnation, on.instance.incarnation) == on.instance.incarnation;
   for (std::size_t place = 0; place != of.told.size(); ++place) {
     topic_entry* const topic = table_.at(place);
     if (topic == nullptr) {
       of.told[place] = {};
       continue;
     }
+    const bool has_begun = is_same && of.told[place].begun;
     set_told(of, *topic, told_as::nothing);
     of.told[place].pending = wanted_from(*topic, of) != told_as::nothing;
+    of.told[place].begun = has_begun && of.told[place].pending;
     if (of.told[place].pending)
       of.pending.push_back(place);
     else
@@ -447,7 +479,7 @@ bool interests::tell_topic(topic_neighbour& of, session& on, std::size_t place) 
     }
     return true;
   }
-  interest_body word{.topic = topic->name, .wanted = now != told_as::nothing, .turn = ++of.turns};
+  interest_body word{.topic = topic->name, .wanted = now != told_as::nothing, .turn = ++turns_};
   if (now == told_as::subscriber) {
     word.slow = static_cast<std::uint8_t>(topic->own->options.slow);
     word.waiting = topic->own->options.waiting;
@@ -465,6 +497,8 @@ bool interests::tell_topic(topic_neighbour& of, session& on, std::size_t place) 
 
 bool interests::say(topic_neighbour& of, session& on, interest_body what) {
   what.fresh = of.owes_fresh;
+  if (what.fresh && what.turn == 0)
+    what.turn = ++turns_;
   if (!output_.say(on, what, message_purpose::data))
     return false;
   of.owes_fresh = false;

@@ -35,7 +35,8 @@ class interests {
         sessions_(sessions),
         table_(table) {}
 
-  // Whether it was said before the neighbour began to tell all on another link, and comes later.
+  // Whether it was said before the neighbour began to tell all on another link, and comes later: one link may be slower
+  // than another one.
   [[nodiscard]] bool is_late(const session& from, const interest_body& said) noexcept;
   // The neighbour wants that topic. Null: it was refused, or wants one no more.
   topic_wish* take(session& from, const interest_body& said);
@@ -44,17 +45,17 @@ class interests {
   void link_changed(peer& of);
   // A link has ended, or its process has. link_changed() follows.
   void link_ended(peer& of, const session& gone);
-  // The peer leaves, or is forgotten.
-  void end_wishes(peer& of) noexcept;
+  // The node at the other end leaves, or does not want to be connected any more.
+  void left(const session& from) noexcept;
   void forget(peer& of) noexcept;
 
   // This node wants that topic now, or does not any more, or in other words.
-  void changed(topic_entry& of);
+  void changed(topic_entry& of) noexcept;
   // It was of no use to this node before.
-  void begin(topic_entry& of);
+  void begin(topic_entry& of) noexcept;
   // Neighbours that know that this node wants it, for itself alone if `as_subscriber`, are told so again, and answer
   // again.
-  void tell_again(topic_entry& of, bool as_subscriber);
+  void tell_again(topic_entry& of, bool as_subscriber) noexcept;
   // Erases an entry that is of no more use.
   void erase_if_unused(topic_entry& of) noexcept;
   // Tells the neighbours what has changed.
@@ -75,15 +76,16 @@ class interests {
   [[nodiscard]] static topic_wish* find_wish(const topic_entry& of,
                                              const topic_neighbour& by) noexcept;
   void end_wish(topic_entry& of, topic_neighbour& by) noexcept;
+  void end_wishes(topic_neighbour& by) noexcept;
   template <class Which>
   void end_wishes_if(topic_neighbour& by, const Which& ends) noexcept;
-  void count_as(topic_neighbour& by, relation now);
+  void count_as(topic_neighbour& by, relation now) noexcept;
   static std::size_t* count_of(topic_entry& of, relation as) noexcept;
 
   [[nodiscard]] told_as wanted_from(const topic_entry& of,
                                     const topic_neighbour& from) const noexcept;
-  void list(topic_neighbour& of);
-  void list_topic(topic_neighbour& of, const topic_entry& topic);
+  void list(topic_neighbour& of) noexcept;
+  void list_topic(topic_neighbour& of, const topic_entry& topic) noexcept;
   void begin_to_tell(topic_neighbour& of, const session& on);
   // False: there is no room.
   bool tell(topic_neighbour& of);
@@ -101,6 +103,9 @@ class interests {
   std::unordered_map<const peer*, std::unique_ptr<topic_neighbour>> neighbours_;
   std::vector<topic_neighbour*> listed_;
   std::size_t wishes_ = 0;
+  // interest_body::turn: counts what this incarnation has told, to whomever, so that a neighbour that was forgotten
+  // meanwhile is not told lower ones.
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace atbus::detail

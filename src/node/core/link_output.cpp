@@ -52,6 +52,12 @@ status link_output::announce(peer& of, session& path, std::uint64_t number) {
   return {};
 }
 
+void link_output::try_again(peer& of) noexcept {
+  const auto again = moment_after(node_.now(), memory_pause);
+  if (!of.expiry.pending() || again < of.expiry.due())
+    of.expiry.set(again);  // which drains it
+}
+
 void link_output::drain(peer& of) {
   while (of.out.holds() && of.current != nullptr && of.next == nullptr && !of.blocked) {
     session& path = *of.current;
@@ -66,12 +72,8 @@ void link_output::drain(peer& of) {
         static_cast<std::uint8_t>(message.flags | (message.redelivered ? flag_redelivered : 0) |
                                   (message.required ? flag_require_delivery : 0));
     std::byte* const at = begin_data(of, message.number, message.type, flags, length, why);
-    if (at == nullptr && why == errc::out_of_memory) {
-      const auto again = moment_after(node_.now(), memory_pause);
-      if (!of.expiry.pending() || again < of.expiry.due())
-        of.expiry.set(again);  // which comes here again
-      return;
-    }
+    if (at == nullptr && why == errc::out_of_memory)
+      return try_again(of);
     if (at == nullptr && !passes(why)) {
       of.out.drop_oldest(why.code(), events_.reporter(of.id));
       continue;
@@ -87,8 +89,15 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
-  if (of.copies_wait && !of.blocked && !of.out.holds())
-    drain_copies_(of);
+  if (of.copies_wait && !of.blocked && !of.out.holds()) {
+    // They may fill the link whenever there is room, so a sender that was refused goes first every other time.
+    if (of.wants_room)
+      of.messages_first = !of.messages_first;
+    if (of.wants_room && of.messages_first)
+      of.copies_yield = copies_yield_ = true;
+    else
+      drain_copies_(of);
+  }
   if (of.wants_room && !of.blocked && !of.out.holds()) {
     try {
       events_.tell_writable(of.id);

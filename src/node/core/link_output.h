@@ -47,8 +47,13 @@ class link_output {
   }
   // Sends what is held for the peer, as far as there is room.
   void drain(peer& of);
+  // Drains it in a moment: there may be memory then.
+  void try_again(peer& of) noexcept;
   // Called by drain() for a peer that copies of topics wait for, once nothing else does. Set once.
   void on_room_for_copies(std::function<void(peer&)> call) { drain_copies_ = std::move(call); }
+  // Whether copies wait only until on_writable was called: peer::copies_yield.
+  [[nodiscard]] bool copies_yield() const noexcept { return copies_yield_; }
+  void end_yielding() noexcept { copies_yield_ = false; }
   // Says which number the next message in that link has.
   status announce(peer& of, session& path, std::uint64_t number);
   // For a message of that size on a link: whether it is to be acknowledged at once.
@@ -105,6 +110,7 @@ class link_output {
   session* direct_session_ = nullptr;
   byte_buffer scratch_;
   std::function<void(peer&)> drain_copies_;
+  bool copies_yield_ = false;
   std::uint64_t last_turn_ = 0;  // flow_body::turn
 };
 

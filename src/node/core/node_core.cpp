@@ -244,7 +244,7 @@ error node_core::disconnect(bus_id id) {
   retention_.abandon(*to, errc::closed);
   for (session* one : std::vector<session*>{to->sessions}) {
     if (!std::exchange(one->given_up, true) && one->stage != session_stage::dropped)
-      sessions_.drop(*one, true, errc::ok, "disconnected");
+      sessions_.drop(*one, true, errc::closed, "disconnected");
   }
   if (to->sessions.empty())
     retention_.forget(*to);
@@ -283,6 +283,8 @@ std::size_t node_core::poll(const poll_limits& limits) {
   requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
+  if (output_.copies_yield() && events_.empty())
+    topics_.copies().go_on();
   if (sharing_.is_wanted()) {  // before circuits take what is free
     sharing_.hand_out([this](session& of) {
       if (of.of->current != &of)
@@ -344,7 +346,8 @@ void node_core::flush() noexcept {
 
 bool node_core::has_work() const noexcept {
   return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work();
+         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work() ||
+         output_.copies_yield();
 }
 
 bool node_core::prepare_sleep() {
@@ -405,7 +408,7 @@ void node_core::leave() {
     if (one->stage == session_stage::opening || one->stage == session_stage::registering)
       sessions_.drop(*one, false, errc::closed, {});
     else if (one->stage == session_stage::registered && node_.is_client(*one->of))
-      sessions_.drop(*one, true, errc::ok, "this node ends");
+      sessions_.drop(*one, true, errc::closed, "this node ends");
   }
 }
 

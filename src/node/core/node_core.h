@@ -279,8 +279,8 @@ class node_core final : private link_events {
                           peers_, output_, sessions_, dialing_, retention_};
   broadcasts broadcasts_{node_,   events_,           access_,   routes_, reach_, outbox_,
                          output_, acknowledgements_, sessions_, inbox_,  relay_};
-  topics topics_{node_,   events_, access_,   routes_,   reach_,
-                 outbox_, output_, sessions_, loopback_, inbox_};
+  topics topics_{node_,   events_,   access_, routes_,   reach_, outbox_,
+                 output_, sessions_, peers_,  loopback_, inbox_};
   link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
                       sessions_, retention_, commands_, requests_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};

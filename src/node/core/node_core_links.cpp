@@ -271,8 +271,8 @@ void node_core::take_control(session& from, const message_head& head, bytes_view
       return;
     case message_kind::bye:
       if (bye_body body; read(body)) {
-        if (from.of != nullptr && from.of->sessions.size() == 1)
-          topics_.interest().end_wishes(*from.of);
+        if (from.of != nullptr && body.reason == errc::closed)
+          topics_.interest().left(from);
         if (from.of == nullptr || !node_.is_client(*from.of))
           events_.log_about(from.instance.id, from.at.peer() + " leaves: " + in_quotes(body.text));
         sessions_.drop(from, false, body.reason, {});

@@ -47,11 +47,12 @@ void peer_retention::left(peer& of) {
 void peer_retention::let_go(peer& of) {
   if (is_wanted(of))
     return;
-  if (node_.leaving || !of.out.holds() || node_.is_client(of)) {
+  if (node_.leaving || node_.is_client(of) || (!of.out.holds() && !of.wants_topics)) {
     abandon(of, errc::closed);
     return forget(of);
   }
-  seek(of);
+  if (of.out.holds())
+    seek(of);
   of.forget.set(node_.idle_deadline());
 }
 

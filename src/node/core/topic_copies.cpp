@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/first_exception.h"
+
 namespace atbus::detail {
 
 void outgoing_copy::write(std::byte* to) const noexcept {
@@ -42,7 +44,12 @@ std::size_t topic_copies::spread(topic_entry& of, outgoing_copy& what, const pee
     if (what.head.what == topic_part::message &&
         !access_.lets_copy(what.head.publisher, to.id, what.type))
       continue;
-    copy_to(*one, what);
+    try {
+      copy_to(*one, what);
+    } catch (const std::bad_alloc&) {
+      lose(*one, what.head);
+      output_.try_again(one->by.of);
+    }
     ++links;
   }
   return links;
@@ -50,7 +57,7 @@ std::size_t topic_copies::spread(topic_entry& of, outgoing_copy& what, const pee
 
 bool topic_copies::has_open_link(const peer& of) const noexcept {
   return of.current != nullptr && of.current->is_direct && of.next == nullptr && !of.blocked &&
-         !of.out.holds() && !node_.closed && !node_.leaving &&
+         !of.copies_yield && !of.out.holds() && !node_.closed && !node_.leaving &&
          (of.current->stage == session_stage::registered ||
           of.current->stage == session_stage::away);
 }
@@ -67,6 +74,10 @@ status topic_copies::put(peer& to, std::uint32_t type, std::size_t size, bool re
   const auto flags = static_cast<std::uint8_t>(flag_topic | (redelivered ? flag_redelivered : 0));
   status why;
   std::byte* const at = output_.begin_data(to, to.out.accepted() + 1, type, flags, size, why);
+  if (at == nullptr && why == errc::out_of_memory) {
+    output_.try_again(to);
+    return {errc::would_block, size};
+  }
   if (at == nullptr) {
     to.blocked = why == errc::would_block || why == errc::closed;
     return to.blocked ? status{errc::would_block, size} : why;
@@ -89,7 +100,7 @@ void topic_copies::try_to_put(peer& to, const topic_head& head) {
 
 void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
   peer& whom = to.by.of;
-  if (to.waiting.empty() && has_open_link(whom)) {
+  if ((!to.is_listed || to.waiting.empty()) && has_open_link(whom)) {
     const status sent =
         put(whom, what.type, what.size(), what.redelivered, [&](std::byte* at) { what.write(at); });
     if (sent)
@@ -97,17 +108,21 @@ void topic_copies::copy_to(topic_wish& to, outgoing_copy& what) {
     if (sent != errc::would_block) {  // it never fits there
       if (what.head.what != topic_part::message)
         return;
-      ++node_.stats.topic_drops;
-      to.waiting.lose(what.head.publisher, what.head.stream, what.head.number);
-      list(to);
+      lose(to, what.head);
       return drain(whom);
     }
   }
-  try {
-    wait_for(to, what);
-  } catch (const std::bad_alloc&) {  // the number of the next one tells
+  wait_for(to, what);
+}
+
+void topic_copies::lose(topic_wish& of, const topic_head& head) noexcept {
+  if (head.what == topic_part::message) {
     ++node_.stats.topic_drops;
+    of.waiting.lose(head.publisher, head.stream, head.number, of.by.account);
+  } else {
+    of.waiting.lose({head.publisher, head.stream, head.base, head.number}, of.by.account);
   }
+  list(of);
 }
 
 void topic_copies::list(topic_wish& of) noexcept {
@@ -117,57 +132,74 @@ void topic_copies::list(topic_wish& of) noexcept {
 }
 
 void topic_copies::wait_for(topic_wish& to, outgoing_copy& what) {
-  copy_queue::copy copy{.bytes = what.keep(),
+  const bool is_message = what.head.what == topic_part::message;
+  copy_queue::copy copy{.bytes = is_message ? what.keep() : nullptr,
                         .type = what.type,
                         .redelivered = what.redelivered,
+                        .what = what.head.what,
                         .publisher = what.head.publisher,
                         .stream = what.head.stream,
-                        .number = what.head.number};
-  if (what.head.what == topic_part::message)
+                        .number = what.head.number,
+                        .base = what.head.base};
+  if (is_message)
     node_.stats.topic_drops += to.waiting.push(std::move(copy), to.by.account);
   else
-    to.waiting.push_mark(std::move(copy),
-                         {what.head.publisher, what.head.stream, what.head.base, what.head.number},
-                         to.by.account);
+    to.waiting.push_mark(copy, to.by.account);
   list(to);
 }
 
-bool topic_copies::put_mark(const topic_wish& of, const copy_queue::mark& lost) {
-  const topic_head head{.publisher = lost.publisher,
-                        .stream = lost.stream,
-                        .number = lost.number,
-                        .base = lost.base,
-                        .what = topic_part::mark,
+bool topic_copies::put_word(const topic_wish& of, topic_part what, const copy_queue::mark& said) {
+  const topic_head head{.publisher = said.publisher,
+                        .stream = said.stream,
+                        .number = said.number,
+                        .base = said.base,
+                        .what = what,
                         .name = of.of.name};
   const outgoing_copy word{head};
   return put(of.by.of, 0, word.size(), false, [&](std::byte* at) { word.write(at); }) !=
          errc::would_block;
 }
 
+// A subscriber that does not know a stream was told its interest before the stream began: all of it is owed.
+void topic_copies::lose_all(topic_wish& of) noexcept {
+  of.waiting.begin_marks();
+  for_each_stream(of, [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
+    of.waiting.lose({publisher, stream, 0, number}, of.by.account);
+  });
+}
+
 bool topic_copies::put_first(topic_wish& of) {
-  peer& to = of.by.of;
-  if (const std::optional<copy_queue::mark> lost = of.waiting.mark_before_front()) {
-    if (!put_mark(of, *lost))
+  copy_queue& waiting = of.waiting;
+  copy_queue::account& account = of.by.account;
+  if (const std::optional<copy_queue::mark> lost = waiting.mark_before_front()) {
+    if (!put_word(of, topic_part::mark, *lost))
       return false;
-    of.waiting.pop_mark_before_front();
+    waiting.pop_mark_before_front(account);
     return true;
   }
-  if (const copy_queue::copy* const first = of.waiting.front(); first != nullptr) {
-    const status sent =
-        put(to, first->type, first->bytes->size(), first->redelivered,
-            [&](std::byte* at) { std::memcpy(at, first->bytes->data(), first->bytes->size()); });
-    if (sent == errc::would_block)
+  if (const copy_queue::copy* const first = waiting.front(); first != nullptr) {
+    if (!put_copy(of, *first))
       return false;
-    if (!sent && first->is_message) {
-      ++node_.stats.topic_drops;
-      of.waiting.lose(first->publisher, first->stream, first->number);
-    }
-    of.waiting.pop_front(of.by.account);
+    waiting.pop_front(account);
     return true;
   }
-  if (!put_mark(of, *of.waiting.front_mark()))
+  if (!put_word(of, topic_part::mark, *waiting.front_mark()))
     return false;
-  of.waiting.pop_mark();
+  waiting.pop_mark(account);
+  return true;
+}
+
+bool topic_copies::put_copy(topic_wish& of, const copy_queue::copy& what) {
+  if (!what.is_message())
+    return put_word(of, what.what, {what.publisher, what.stream, what.base, what.number});
+  const status sent = put(of.by.of, what.type, what.size(), what.redelivered,
+                          [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  if (sent == errc::would_block)
+    return false;
+  if (!sent) {
+    ++node_.stats.topic_drops;
+    of.waiting.lose(what.publisher, what.stream, what.number, of.by.account);
+  }
   return true;
 }
 
@@ -178,11 +210,15 @@ void topic_copies::drain(peer& of) {
     of.copies_wait = false;
     return;
   }
-  for (std::size_t next = 0; !to->waiting.empty() && has_open_link(of);) {
+  std::size_t idle = 0;  // topics in a row whose marks have to wait for those of others
+  for (std::size_t next = 0; idle < to->waiting.size() && has_open_link(of);) {
     next = next < to->waiting.size() ? next : 0;
     topic_wish& one = *to->waiting[next];
-    if (!put_first(one))
+    if (!one.waiting.has_first())
+      lose_all(one);
+    if (one.waiting.has_first() && !put_first(one))
       return;
+    idle = one.waiting.has_first() || one.waiting.empty() ? 0 : idle + 1;
     if (one.waiting.empty()) {
       one.is_listed = false;
       to->waiting.erase(to->waiting.begin() + static_cast<std::ptrdiff_t>(next));
@@ -193,6 +229,19 @@ void topic_copies::drain(peer& of) {
   of.copies_wait = !to->waiting.empty();
   if (!of.copies_wait)
     tell_blocked(*to);
+  else if (has_open_link(of))
+    output_.try_again(of);  // there is memory or room for marks, then
+}
+
+void topic_copies::go_on() {
+  output_.end_yielding();
+  first_exception thrown;
+  for (const auto& [id, one] : interests_.neighbours()) {
+    peer& of = one->of;
+    if (std::exchange(of.copies_yield, false))
+      thrown.keep([&] { output_.drain(of); });
+  }
+  thrown.rethrow();
 }
 
 void topic_copies::tell_blocked(topic_neighbour& of) {
@@ -219,9 +268,9 @@ void topic_copies::undelivered(bus_id whom, peer* to, const held_message& what) 
     if (&one->by != by)
       continue;
     if (head.what == topic_part::message)
-      one->waiting.lose(head.publisher, head.stream, head.number);
+      one->waiting.lose(head.publisher, head.stream, head.number, by->account);
     else
-      one->waiting.lose({head.publisher, head.stream, head.base, head.number});
+      one->waiting.lose({head.publisher, head.stream, head.base, head.number}, by->account);
     list(*one);
   }
 }

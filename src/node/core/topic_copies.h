@@ -47,11 +47,33 @@ class topic_copies {
 
   // To all that want it, of what has come from there, or is this node's own if it is null. Returns to how many.
   std::size_t spread(topic_entry& of, outgoing_copy& what, const peer* from);
+  // Without memory it throws std::bad_alloc, and what it was to copy is lost.
   void copy_to(topic_wish& to, outgoing_copy& what);
+  // Calls `each` with each stream of which something may have gone there, and its last number.
+  template <class Each>
+  void for_each_stream(const topic_wish& to, const Each& each) const {
+    const topic_entry& topic = to.of;
+    if (topic.number != 0)
+      each(node_.self.id, topic.stream, topic.number);
+    const peer& whom = to.by.of;
+    topic.passed.for_each(
+        [&](bus_id publisher, std::uint64_t stream, std::uint64_t number, relation via) {
+          const bool is_there =
+              publisher == whom.id || publisher == node_.self.id ||
+              (whom.range && whom.as == relation::child && whom.range->contains(publisher));
+          const bool goes_there =
+              (whom.as == relation::child && (via == relation::child || via == relation::parent)) ||
+              (whom.as == relation::parent && via == relation::child);
+          if (number != 0 && goes_there && !is_there)
+            each(publisher, stream, number);
+        });
+  }
   // If it has room at this moment.
   void try_to_put(peer& to, const topic_head& head);
   // Null, or a subscriber for whom a publisher has to wait that is willing to.
   [[nodiscard]] static topic_wish* find_full(const topic_entry& of, std::size_t size) noexcept;
+  // What had room, but let a message of the user's go first.
+  void go_on();
   // Publishers that wait for the neighbour are to try again.
   void tell_blocked(topic_neighbour& of);
   // A copy to that neighbour will not be delivered, or may not be.
@@ -65,11 +87,16 @@ class topic_copies {
   template <class Write>
   status put(peer& to, std::uint32_t type, std::size_t size, bool redelivered, const Write& write);
   void wait_for(topic_wish& to, outgoing_copy& what);
+  // A message, or a mark, does not go there.
+  void lose(topic_wish& of, const topic_head& head) noexcept;
   static void list(topic_wish& of) noexcept;
   void drain(peer& of);
   // False: there is no room for it, or for what is first of what waits.
-  bool put_mark(const topic_wish& of, const copy_queue::mark& lost);
+  bool put_word(const topic_wish& of, topic_part what, const copy_queue::mark& said);
+  bool put_copy(topic_wish& of, const copy_queue::copy& what);
   bool put_first(topic_wish& of);
+  // Marks all streams as far as there is room, for marks for which there was none.
+  void lose_all(topic_wish& of) noexcept;
 
   node_context& node_;
   event_queue& events_;

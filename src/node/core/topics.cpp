@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "core/first_exception.h"
@@ -46,6 +47,23 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     return {};
   }
   const bool was_wanted = topic->is_wanted();
+  if (!was_wanted)
+    topic->passed.clear();
+  std::optional<stream_positions> heard;
+  try {
+    heard.emplace(topic->passed);
+    if (topic->number != 0) {  // what is published from here on is not missed
+      (void)heard->take({.publisher = node_.self.id,
+                         .stream = topic->stream,
+                         .number = topic->number,
+                         .base = topic->number,
+                         .what = topic_part::mark},
+                        true, relation::peer);
+    }
+  } catch (const std::bad_alloc&) {
+    interests_.erase_if_unused(*topic);
+    throw;
+  }
   topic->own = std::move(made);
   ++subscriptions_;
   interests_.changed(*topic);
@@ -54,16 +72,7 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
     interests_.tell_again(*topic, true);
   else
     interests_.begin(*topic);
-  topic->told_own = topic->passed;
-  // What is published from here on is not missed.
-  if (topic->number != 0) {
-    (void)topic->told_own.take({.publisher = node_.self.id,
-                                .stream = topic->stream,
-                                .number = topic->number,
-                                .base = topic->number,
-                                .what = topic_part::mark},
-                               true, relation::peer);
-  }
+  heard->swap(topic->told_own);
   return {};
 }
 
@@ -174,39 +183,25 @@ void topics::take_interest(session& from, const interest_body& said) {
     copies_.tell_blocked(*by);
 }
 
-// It is told where each stream begins for it, behind what waits for an earlier incarnation of its.
+// It is told where each stream begins for it, behind what waits for an earlier incarnation of its. If it is the same one
+// it does not know a stream yet whose first messages were dropped.
 void topics::answer(topic_wish& to, std::uint64_t turn) {
-  topic_neighbour& by = to.by;
-  to.waiting.drop_marks(by.account);
+  to.waiting.drop_marks(to.by.account);
+  if (std::exchange(to.incarnation, to.by.told_by_incarnation) != to.by.told_by_incarnation)
+    to.waiting.forget_lost(to.by.account);
   const auto say = [&](const topic_head& head) {
     outgoing_copy word{head};
     copies_.copy_to(to, word);
   };
-  topic_entry& topic = to.of;
-  say({.number = turn, .what = topic_part::begin, .name = topic.name});
-  const auto say_mark = [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
-    if (number != 0) {
-      say({.publisher = publisher,
-           .stream = stream,
-           .number = number,
-           .base = number,
-           .what = topic_part::mark,
-           .name = topic.name});
-    }
-  };
-  say_mark(node_.self.id, topic.stream, topic.number);
-  const peer& whom = by.of;
-  topic.passed.for_each(
-      [&](bus_id publisher, std::uint64_t stream, std::uint64_t number, relation via) {
-        const bool is_there =
-            publisher == whom.id || publisher == node_.self.id ||
-            (whom.range && whom.as == relation::child && whom.range->contains(publisher));
-        const bool goes_there =
-            (whom.as == relation::child && (via == relation::child || via == relation::parent)) ||
-            (whom.as == relation::parent && via == relation::child);
-        if (goes_there && !is_there)
-          say_mark(publisher, stream, number);
-      });
+  say({.number = turn, .what = topic_part::begin, .name = to.of.name});
+  copies_.for_each_stream(to, [&](bus_id publisher, std::uint64_t stream, std::uint64_t number) {
+    say({.publisher = publisher,
+         .stream = stream,
+         .number = number,
+         .base = to.waiting.base_of(publisher, stream, number),
+         .what = topic_part::mark,
+         .name = to.of.name});
+  });
 }
 
 void topics::refuse(session& from, const interest_body& said) {
@@ -284,14 +279,35 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
   if (of.own == nullptr)
     return;
   const stream_positions::arrival what = of.told_own.take(head, begun, via);
-  if (what.is_old) {
-    node_.stats.duplicates += is_message ? 1 : 0;
-    return;
+  if (what.is_old) [[unlikely]] {
+    node_.stats.duplicates += is_message && what.missed == 0 ? 1 : 0;
+    return tell_own(of, head, what.missed, false, type, bytes, redelivered);
+  }
+  bool may_be_known = what.may_be_known;
+  if (!what.is_settled && is_message) [[unlikely]] {
+    if (has_other_way(of, head.publisher, begun, via))
+      may_be_known = true;
+    else
+      of.told_own.settle(head.publisher);
   }
   const bool is_trusted =
       !head.unproven || !node_.tokens.empty() || node_.options.allow_unauthenticated();
   node_.stats.topic_strays += is_message && !is_trusted ? 1 : 0;
-  tell_own(of, head, what.missed, is_message && is_allowed && is_trusted, type, bytes, redelivered);
+  tell_own(of, head, what.missed, is_message && is_allowed && is_trusted, type, bytes,
+           redelivered || may_be_known);
+}
+
+// What a publisher that is a peer sends by itself once it has answered was published since. Until then, what the tree brings
+// may have come from it before, and what it sends by the tree.
+bool topics::has_other_way(const topic_entry& of, bus_id publisher, bool begun,
+                           relation via) noexcept {
+  if (via == relation::peer)
+    return !begun && (routes_.own() || !node_.options.parents().empty());
+  const peer* const direct = peers_.find(publisher);
+  return direct != nullptr && direct->as == relation::peer && !interests_.has_begun(*direct, of) &&
+         (std::ranges::any_of(direct->sessions,
+                              [](const session* one) { return one->is_direct; }) ||
+          std::ranges::any_of(direct->dials, [](const dial& one) { return !one.is_relayed(); }));
 }
 
 // `base`: others can't know either where this stream begins, unless it is 0.

@@ -15,6 +15,7 @@
 #include "node/core/interests.h"
 #include "node/core/loopback.h"
 #include "node/core/outbox.h"
+#include "node/core/peer_table.h"
 #include "node/core/topic_copies.h"
 #include "node/route/route_table.h"
 
@@ -24,12 +25,13 @@ class topics {
  public:
   topics(node_context& node, event_queue& events, access_control& access, const route_table& routes,
          const reachability& reach, outbox& user, link_output& output, session_set& sessions,
-         loopback& own, inbox& delivery)
+         peer_table& peers, loopback& own, inbox& delivery)
       : node_(node),
         events_(events),
         access_(access),
         routes_(routes),
         reach_(reach),
+        peers_(peers),
         outbox_(user),
         loopback_(own),
         inbox_(delivery),
@@ -70,6 +72,9 @@ class topics {
   [[nodiscard]] bool may_publish(const topic_head& head, const peer& from) const noexcept;
   void take(topic_entry& of, const topic_head& head, const peer* from, bool begun,
             std::uint32_t type, bytes_view payload, bool redelivered);
+  // Whether an earlier incarnation of this node may have had what comes from that publisher by another way than this.
+  [[nodiscard]] bool has_other_way(const topic_entry& of, bus_id publisher, bool begun,
+                                   relation via) noexcept;
   void pass_on(topic_entry& of, topic_head head, std::uint64_t base, const peer& from,
                std::uint32_t type, bytes_view bytes, bool redelivered);
   void tell_own(const topic_entry& of, const topic_head& head, std::uint64_t missed,
@@ -80,6 +85,7 @@ class topics {
   access_control& access_;
   const route_table& routes_;
   const reachability& reach_;
+  peer_table& peers_;
   outbox& outbox_;
   loopback& loopback_;
   inbox& inbox_;

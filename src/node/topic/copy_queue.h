@@ -5,8 +5,8 @@
 // the stream leaves first, its number tells the same. Only what a stream begins with is marked before that message:
 // who does not know the stream would take it for the first one.
 //
-// Memory: `most` copies, whose bytes are shared with the queues of other neighbours, and as many marks as there are
-// streams. One thread.
+// Memory: `most` copies, whose bytes are shared with the queues of other neighbours; marks of at most 2,048 streams, and
+// 131,072 of all queues of a neighbour. For what finds no room there a mark of each stream is owed. One thread.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,13 +29,17 @@ namespace atbus::detail {
 class copy_queue {
  public:
   struct copy {
-    std::shared_ptr<const byte_buffer> bytes;  // with the head
+    std::shared_ptr<const byte_buffer> bytes;  // of a message, with the head
     std::uint32_t type = 0;
     bool redelivered = false;
-    bool is_message = true;  // else a mark, or what begins
+    topic_part what = topic_part::message;
     bus_id publisher{};
     std::uint64_t stream = 0;
     std::uint64_t number = 0;
+    std::uint64_t base = 0;
+
+    [[nodiscard]] bool is_message() const noexcept { return what == topic_part::message; }
+    [[nodiscard]] std::size_t size() const noexcept { return is_message() ? bytes->size() : 0; }
   };
   struct mark {
     bus_id publisher;
@@ -44,11 +49,14 @@ class copy_queue {
   };
   // What all queues of one neighbour have together.
   struct account {
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // of messages
     std::size_t bytes_max = 0;
+    std::size_t marks = 0;
   };
+  static constexpr std::size_t marks_max = 131072;
 
-  copy_queue(overflow_policy slow, std::size_t most) noexcept : slow_(slow), most_(most) {}
+  copy_queue(overflow_policy slow, std::size_t most)
+      : slow_(slow), most_(most) {}  // a deque takes memory
   void set(overflow_policy slow, std::size_t most) noexcept {
     slow_ = slow;
     most_ = most;
@@ -58,7 +66,9 @@ class copy_queue {
   [[nodiscard]] bool is_full(std::size_t size, const account& all) const noexcept {
     return messages_ >= most_ || (all.bytes != 0 && all.bytes + size > all.bytes_max);
   }
-  [[nodiscard]] bool empty() const noexcept { return copies_.empty() && lost_.empty(); }
+  [[nodiscard]] bool empty() const noexcept {
+    return copies_.empty() && lost_.empty() && !owes_marks_;
+  }
   [[nodiscard]] std::size_t messages() const noexcept { return messages_; }
 
   // A message waits, or what the policy says is dropped. Returns how many were.
@@ -72,7 +82,7 @@ class copy_queue {
       }
     }
     if (is_full(size, all)) {
-      lose(what.publisher, what.stream, what.number);
+      lose(what.publisher, what.stream, what.number, all);
       return dropped + 1;
     }
     copies_.push_back(std::move(what));
@@ -80,42 +90,62 @@ class copy_queue {
     all.bytes += size;
     return dropped;
   }
-  // What is no message waits in its place; there are as many as there are streams, twice at most.
-  void push_mark(copy what, const mark& said, account& all) {
-    if (copies_.size() - messages_ > 2 * stream_positions::publishers_max)
-      return lose(said);
-    all.bytes += what.bytes->size();
-    what.is_message = false;
-    copies_.push_back(std::move(what));
+  // What is no message waits in its place.
+  void push_mark(const copy& what, account& all) {
+    const bool is_mark = what.what == topic_part::mark;
+    if (is_mark && (copies_.size() - messages_ > most_marks || all.marks >= marks_max))
+      return lose({what.publisher, what.stream, what.base, what.number}, all);
+    copies_.push_back(what);
+    ++all.marks;
   }
   // That message of a stream does not come any more.
-  void lose(bus_id publisher, std::uint64_t stream, std::uint64_t number) {
-    lose({publisher, stream, number - 1, number});
+  void lose(bus_id publisher, std::uint64_t stream, std::uint64_t number, account& all) noexcept {
+    lose({publisher, stream, number - 1, number}, all);
   }
   // Nor does what a mark has said.
-  void lose(const mark& said) {
+  void lose(const mark& said, account& all) noexcept {
     if (mark* const known = find_lost(said.publisher, said.stream); known != nullptr) {
       known->number = std::max(known->number, said.number);
       known->base = std::min(known->base, said.base);
     } else {
-      add_lost(said);
+      add_lost(said, all);
     }
   }
+  // Where a mark of the stream begins that waits because something was dropped; else `number`.
+  [[nodiscard]] std::uint64_t base_of(bus_id publisher, std::uint64_t stream,
+                                      std::uint64_t number) noexcept {
+    const mark* const known = find_lost(publisher, stream);
+    return known != nullptr ? std::min(known->base, number) : number;
+  }
+  // It was dropped for an earlier incarnation of the neighbour, which was owed it.
+  void forget_lost(account& all) noexcept {
+    while (!lost_.empty())
+      pop_mark(all);
+    owes_marks_ = false;
+  }
+  // There was no room for some marks: marks of all streams stand for them, once nothing else waits.
+  [[nodiscard]] bool owes_marks() const noexcept { return owes_marks_; }
+  void begin_marks() noexcept { owes_marks_ = false; }
 
+  [[nodiscard]] bool has_first() const noexcept { return !copies_.empty() || !lost_.empty(); }
   // The first copy; null: none waits.
   [[nodiscard]] const copy* front() const noexcept {
     return copies_.empty() ? nullptr : &copies_.front();
   }
   void pop_front(account& all) noexcept {
-    all.bytes -= copies_.front().bytes->size();
-    messages_ -= copies_.front().is_message ? 1 : 0;
+    const copy& first = copies_.front();
+    all.bytes -= first.size();
+    --(first.is_message() ? messages_ : all.marks);
     copies_.pop_front();
   }
   // Once no copy waits: a mark of what was dropped. Null: nothing was.
   [[nodiscard]] const mark* front_mark() const noexcept {
     return lost_.empty() ? nullptr : &lost_.back();
   }
-  void pop_mark() noexcept { lost_.pop_back(); }
+  void pop_mark(account& all) noexcept {
+    lost_.pop_back();
+    --all.marks;
+  }
   // A mark that leaves before the first copy: what its stream began with was dropped.
   [[nodiscard]] std::optional<mark> mark_before_front() noexcept {
     const mark* const known = lost_beginning();
@@ -125,26 +155,24 @@ class copy_queue {
     made.number = std::min(made.number, copies_.front().number - 1);
     return made;
   }
-  void pop_mark_before_front() noexcept {
+  void pop_mark_before_front(account& all) noexcept {
     mark& known = *lost_beginning();
     known.base = copies_.front().number - 1;
     if (known.number <= known.base) {
       known = lost_.back();
-      lost_.pop_back();
+      pop_mark(all);
     }
   }
 
   // The neighbour is told anew where each stream begins: what was to tell it that is not needed any more.
   void drop_marks(account& all) {
-    std::erase_if(copies_, [&](const copy& one) {
-      all.bytes -= one.is_message ? 0 : one.bytes->size();
-      return !one.is_message;
-    });
+    all.marks -= copies_.size() - messages_;
+    std::erase_if(copies_, [](const copy& one) { return !one.is_message(); });
   }
   void clear(account& all) noexcept {
     while (!copies_.empty())
       pop_front(all);
-    lost_.clear();
+    forget_lost(all);
   }
 
  private:
@@ -155,29 +183,39 @@ class copy_queue {
   }
   // Of the stream of the first copy, if the first message of that stream was dropped.
   [[nodiscard]] mark* lost_beginning() noexcept {
-    if (lost_.empty() || copies_.empty() || !copies_.front().is_message)
+    if (lost_.empty() || copies_.empty() || !copies_.front().is_message())
       return nullptr;
     const copy& first = copies_.front();
     mark* const known = first.number > 1 ? find_lost(first.publisher, first.stream) : nullptr;
     return known != nullptr && known->base == 0 ? known : nullptr;
   }
-  void add_lost(const mark& what) {
-    if (lost_.size() < 2 * stream_positions::publishers_max)
-      lost_.push_back(what);
+  void add_lost(const mark& what, account& all) noexcept {
+    try {
+      if (lost_.size() < most_marks && all.marks < marks_max) {
+        lost_.push_back(what);
+        ++all.marks;
+        return;
+      }
+    } catch (const std::bad_alloc&) {  // as if there were too many
+    }
+    owes_marks_ = true;
   }
   void drop_oldest(account& all) {
     const auto oldest = std::ranges::find_if(copies_, &copy::is_message);
-    lose(oldest->publisher, oldest->stream, oldest->number);
-    all.bytes -= oldest->bytes->size();
+    lose(oldest->publisher, oldest->stream, oldest->number, all);
+    all.bytes -= oldest->size();
     copies_.erase(oldest);
     --messages_;
   }
+
+  static constexpr std::size_t most_marks = 2 * stream_positions::publishers_max;
 
   overflow_policy slow_;
   std::size_t most_;
   std::deque<copy> copies_;
   std::size_t messages_ = 0;  // of these
   std::vector<mark> lost_;
+  bool owes_marks_ = false;
 };
 
 }  // namespace atbus::detail

@@ -4,8 +4,13 @@
 // A stream is what one publisher publishes to the topic, numbered from 1; a publisher that starts again has
 // another one. The stream before is remembered too, because late copies may still come.
 //
-// Memory: 1,024 publishers of about 100 bytes. The one that was silent longest is forgotten first; from then on a
-// publisher that is not known counts as new wherever its numbers are. One thread.
+// A publisher that is a peer and in the tree of this node too has two ways here, and each says by itself where the
+// stream begins for this node. What one way owes from an earlier number on than the other one has said comes still, or
+// is missed if a later one has come before.
+//
+// Memory: 1,024 publishers of about 130 bytes, and 65,536 of all topics together; one of each topic is remembered in any
+// case. The one of the topic that was silent longest is forgotten first; from then on a publisher that is not known counts
+// as new wherever its numbers are. One thread.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +27,33 @@ namespace atbus::detail {
 class stream_positions {
  public:
   static constexpr std::size_t publishers_max = 1024;
+  static constexpr std::size_t all_max = 65536;
 
   struct arrival {
     bool is_old = false;       // a copy of what has come, or has been marked, before
     std::uint64_t missed = 0;  // messages that should have come before this one, or up to this mark
     std::uint64_t base = 0;    // not 0: this message begins the stream here, and others are to know
+    bool may_be_known = false;  // to an earlier incarnation of this node, by the other way
+    bool is_settled = true;     // false: settle() has not been called for the stream
   };
+
+  // `all`: counts the publishers of all topics.
+  explicit stream_positions(std::size_t& all) noexcept : all_(all) {}
+  stream_positions(const stream_positions& other)
+      : all_(other.all_),
+        positions_(other.positions_),
+        heard_(other.heard_),
+        has_forgotten_(other.has_forgotten_) {
+    all_ += size();
+  }
+  stream_positions& operator=(const stream_positions&) = delete;
+  ~stream_positions() { all_ -= size(); }
+  void swap(stream_positions& other) noexcept {
+    positions_.swap(other.positions_);
+    std::swap(heard_, other.heard_);
+    std::swap(has_forgotten_, other.has_forgotten_);
+  }
+  void clear() noexcept { stream_positions{all_}.swap(*this); }
 
   // A message or a mark. `begun`: all that comes now was sent because this node wants it, so a stream that
   // is not known is owed from 1. `via`: what the node is that has handed it over.
@@ -35,24 +61,27 @@ class stream_positions {
     position& of = find_or_make(head.publisher);
     of.heard = ++heard_;
     of.via = via;
-    arrival made;
     if (of.previous.stream == head.stream)
-      return advance(of.previous, head);
+      return advance(of.previous, head, begun, via);
+    std::uint64_t base = 0;
     if (of.current.stream != head.stream) {
-      const bool is_mark = head.what == topic_part::mark;
-      if (!is_mark && (!begun || has_forgotten_))
-        made.base = head.number - 1;
-      of.previous = std::exchange(of.current, {head.stream, is_mark ? head.base : made.base});
-      if (is_mark) {
-        made.missed = head.number - head.base;
-        of.current.last = head.number;
-        return made;
-      }
+      const bool is_owed = head.what != topic_part::message || (begun && !has_forgotten_);
+      base = is_owed ? 0 : head.number - 1;
+      const std::uint64_t start = head.what == topic_part::message ? base : head.base;
+      of.previous = std::exchange(
+          of.current, {.stream = head.stream, .last = start, .start = start, .said_by = via});
+      if (start == head.number)
+        return {};
     }
-    const std::uint64_t base = made.base;
-    made = advance(of.current, head);
+    arrival made = advance(of.current, head, begun, via);
     made.base = base;
     return made;
+  }
+
+  // Nothing more comes of the publisher's stream that an earlier incarnation may have had by another way.
+  void settle(bus_id publisher) noexcept {
+    if (const auto known = positions_.find(publisher.value()); known != positions_.end())
+      known->second.current.is_settled = true;
   }
 
   // Calls `each` with a mark of each stream, and what the node was that has handed it over last.
@@ -67,6 +96,10 @@ class stream_positions {
   struct stream_state {
     std::uint64_t stream = 0;  // 0: none
     std::uint64_t last = 0;
+    std::uint64_t start = 0;  // what this node gets of it follows, as that neighbour has said
+    relation said_by = relation::peer;
+    std::uint64_t known_until = 0;  // an earlier incarnation may have had what comes up to here
+    bool is_settled = false;
   };
   struct position {
     stream_state current;
@@ -75,23 +108,47 @@ class stream_positions {
     relation via = relation::peer;
   };
 
-  static arrival advance(stream_state& of, const topic_head& head) noexcept {
-    if (head.number <= of.last)
-      return {.is_old = true};
+  static arrival advance(stream_state& of, const topic_head& head, bool begun,
+                         relation via) noexcept {
+    const bool is_mark = head.what == topic_part::mark;
+    arrival made;
+    const std::uint64_t from = is_mark ? head.base : head.number - 1;
+    if (from < of.start && is_direct(of.said_by) != is_direct(via)) [[unlikely]] {
+      if (of.last != of.start) {  // later ones have come
+        made.missed = of.start - from;
+      } else {
+        of.last = from;
+        of.known_until = is_direct(via) && begun ? 0 : of.start;
+      }
+      of.start = from;
+    }
+    if (head.number <= of.last) {
+      made.is_old = true;
+      return made;
+    }
     const std::uint64_t behind = head.number - std::exchange(of.last, head.number);
-    return {.missed = head.what == topic_part::mark ? behind : behind - 1};
+    made.missed += is_mark ? behind : behind - 1;
+    made.may_be_known = head.number <= of.known_until;
+    made.is_settled = of.is_settled;
+    return made;
   }
+  // From the publisher itself; else from the parent or a child.
+  static constexpr bool is_direct(relation via) noexcept { return via == relation::peer; }
   position& find_or_make(bus_id publisher) {
     if (const auto known = positions_.find(publisher.value()); known != positions_.end())
       return known->second;
-    if (positions_.size() == publishers_max) {
+    if (size() == publishers_max || (all_ >= all_max && size() != 0)) {
       positions_.erase(std::ranges::min_element(positions_, {},
                                                 [](const auto& one) { return one.second.heard; }));
+      --all_;
       has_forgotten_ = true;
     }
-    return positions_[publisher.value()];
+    position& made = positions_[publisher.value()];
+    ++all_;
+    return made;
   }
 
+  std::size_t& all_;
   std::unordered_map<std::uint64_t, position> positions_;
   std::uint64_t heard_ = 0;
   bool has_forgotten_ = false;

@@ -31,9 +31,10 @@ struct topic_wish {
 
   topic_entry& of;
   topic_neighbour& by;
-  bool may_block;                // it asks publishers to wait
-  std::uint64_t generation = 0;  // of topic_neighbour, when it was told last
-  bool is_listed = false;        // in topic_neighbour::waiting
+  bool may_block;                 // it asks publishers to wait
+  std::uint64_t generation = 0;   // of topic_neighbour, when it was told last
+  std::uint64_t incarnation = 0;  // of the neighbour, when it was answered last
+  bool is_listed = false;         // in topic_neighbour::waiting
   copy_queue waiting;
 };
 
@@ -45,6 +46,9 @@ struct topic_subscription {
 };
 
 struct topic_entry {
+  explicit topic_entry(std::size_t& all_positions)
+      : passed(all_positions), told_own(all_positions) {}
+
   std::string name;
   std::size_t place = 0;
   std::shared_ptr<topic_subscription> own;
@@ -79,7 +83,7 @@ enum class told_as : std::uint8_t {
 // What is known of a topic at the end of a link.
 struct told_state {
   told_as as = told_as::nothing;
-  bool begun = false;      // it has answered
+  bool begun = false;      // it has answered, and knows since then that this node wants it
   bool pending = false;    // it is to be told
   std::uint64_t turn = 0;  // interest_body::turn, when it was told last
 };
@@ -95,20 +99,23 @@ struct topic_neighbour {
   std::uint64_t generation = 0;      // counts how often it has begun to tell all
   std::uint64_t told_by_link = 0;    // session::registration of the link where it does
   std::uint64_t told_by_newest = 0;  // of the newest link where it has
+  // The highest interest_body::turn that has counted, of that incarnation.
+  std::uint64_t told_turn = 0;
+  std::uint64_t told_by_incarnation = 0;
   std::vector<topic_wish*> waiting;  // those for which copies wait
   copy_queue::account account;
   bool blocks = false;  // publish() has refused a message for it
   timer gone;           // when its wishes end: it has no link, or did not repeat them
   // What it is told.
-  std::uint64_t tells_link = 0;      // session::registration; 0: none
+  std::uint64_t tells_link = 0;  // session::registration; 0: none
+  std::uint64_t tells_incarnation = 0;
   std::vector<told_state> told;      // by topic_entry::place
   std::vector<std::size_t> pending;  // places
   std::size_t topics_told = 0;
   bool is_told_in_part = false;  // and that was logged
   bool owes_fresh = false;
   bool owes_whole = false;
-  bool has_told = false;  // ever, to this peer
-  std::uint64_t turns = 0;
+  bool has_told = false;   // ever, to this peer
   bool is_listed = false;  // among those to be told
   timer retry;             // there was no room for that
 };
@@ -127,7 +134,7 @@ class topic_table {
       return known;
     if (entries_.size() == topics_max)
       return nullptr;
-    auto made = std::make_unique<topic_entry>();
+    auto made = std::make_unique<topic_entry>(positions_);
     made->name = name;
     if (free_.empty()) {
       if (places_.size() == places_.capacity())
@@ -160,6 +167,7 @@ class topic_table {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
  private:
+  std::size_t positions_ = 0;  // of all entries
   // The keys are the names in the entries.
   std::unordered_map<std::string_view, std::unique_ptr<topic_entry>> entries_;
   std::vector<topic_entry*> places_;

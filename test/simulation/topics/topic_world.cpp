@@ -12,6 +12,9 @@ constexpr std::chrono::nanoseconds topic_faults_take = std::chrono::seconds{20};
 // Longer than interest of a node without a link is kept.
 constexpr std::chrono::nanoseconds topic_recovery_takes = std::chrono::seconds{60};
 
+constexpr const char* token_in_use = "the token in use";
+constexpr const char* token_beside = "another token beside it";
+
 std::string name_of_message(bus_id from, const std::string& topic, std::uint64_t number) {
   return topic + " " + std::to_string(number) + " of " + from.to_string();
 }
@@ -27,7 +30,12 @@ topic_world::topic_world(std::uint64_t seed, topic_counts& counts) : counts_(cou
     options.depth_max = 2 + static_cast<unsigned>(draw.below(2));
     options.shares_hosts = draw.one_in(2);
     nodes_ = make_topology(draw, options);
-    has_two_ways_ = draw.one_in(4);
+    if (draw.one_in(2)) {
+      two_ways_ = {draw.below(nodes_.size()), draw.below(nodes_.size())};
+      if (nodes_[two_ways_.first].parent == two_ways_.second ||
+          nodes_[two_ways_.second].parent == two_ways_.first)
+        two_ways_ = {};
+    }
     return;
   }
   nodes_.resize(2 + draw.below(3));
@@ -46,13 +54,15 @@ std::string topic_world::run() {
   faults.clock_steps = 0;
   faults.restarts = static_cast<unsigned>(sim_.draw(5));
   faults.stops = 2;
-  sim_.run_for(std::chrono::seconds{1});
+  sim_.run_for(std::chrono::seconds{3});
+  note_standing();
   sim_.disturb(topic_faults_take, faults);
   for (int step = 0; step != 400 && fault_.empty(); ++step) {
     sim_.run_for(std::chrono::milliseconds{sim_.draw(100)});
     act();
   }
   sim_.run_for(topic_recovery_takes);
+  check_standing();
   for (const char* name : {"a", "b"})
     check_whole(name);
   check_last();
@@ -62,7 +72,7 @@ std::string topic_world::run() {
 void topic_world::start(const tree_node& which) {
   testing::process_options options;
   options.host = 1 + which.host;
-  options.node.ping_interval(std::chrono::seconds{2});
+  options.node.ping_interval(std::chrono::seconds{2}).token(token_in_use).token(token_beside);
   if (sim_.draw(3) == 0)
     options.node.message_limit(2048).send_buffer_size(4096);
   if (which.range)
@@ -83,8 +93,10 @@ void topic_world::begin(node& n, const tree_node& self) {
     if (!is_tree_ && other.id != self.id)
       (void)n.connect(other.id, other.addresses.front());
   }
-  if (has_two_ways_ && self.id == nodes_.back().id && nodes_.back().parent != 0)
-    (void)n.connect(nodes_.front().id, nodes_.front().addresses.front());
+  if (has_two_ways() && self.id == nodes_[two_ways_.first].id) {
+    const tree_node& other = nodes_[two_ways_.second];
+    (void)n.connect(other.id, other.addresses.front());
+  }
   for (const char* name : {"a", "b"}) {
     made.topics[name] =
         std::make_unique<topic>(n, name, topic_options{.waits_for_slow = sim_.draw(3) == 0});
@@ -98,17 +110,57 @@ void topic_world::act() {
   if (!sim_.is_running(id))
     return;
   process& by = processes_[id];
-  const std::string name = draw_name();
-  switch (sim_.draw(12)) {
+  std::string name = draw_name();
+  const std::uint64_t what = sim_.draw(24);
+  if (what < 4 && by.stands)
+    name = "a";
+  switch (what) {
     case 0:
-      return subscribe(by, name);
     case 1:
+      return subscribe(by, name);
+    case 2:
+    case 3:
       by.subscriptions.erase(name);
       (void)by.here->unsubscribe(name);
       return;
+    case 4:
+      return end_links(by);
     default:
+      if (name == "b" && sim_.now() < begins_[id])
+        name = "a";
       for (std::uint64_t left = 1 + sim_.draw(20); left != 0; --left)
         publish(by, name);
+  }
+}
+
+void topic_world::note_standing() {
+  for (auto& [id, one] : processes_) {
+    one.stands = one.subscriptions.contains("b");
+    // So that streams begin while links and processes fail.
+    begins_[id] = sim_.now() + std::chrono::milliseconds{sim_.draw(20000)};
+  }
+}
+
+// Those whose token is taken away register again with the other one.
+void topic_world::end_links(process& by) {
+  if (!by.here->set_tokens({token_beside}) || !by.here->set_tokens({token_in_use, token_beside}))
+    fail("its token can't be replaced");
+}
+
+void topic_world::check_standing() {
+  if (is_tree_)
+    return;  // a relay does not keep what comes while a neighbour has lost its place
+  for (auto& [id, here] : processes_) {
+    if (!here.stands)
+      continue;
+    for (auto& [from, by] : processes_) {
+      const std::uint64_t published = published_[{publisher{from, by.here->incarnation()}, "b"}];
+      const std::uint64_t all = here.subscriptions["b"].of[from].all;
+      counts_.standing += by.starts == 1 ? published : 0;
+      if (by.starts == 1 && all != published)
+        fail("of " + std::to_string(published) + " on b of " + from.to_string() + ", " +
+             id.to_string() + " has or misses " + std::to_string(all));
+    }
   }
 }
 
@@ -146,10 +198,13 @@ void topic_world::subscribe(process& by, const std::string& name) {
 void topic_world::missed(bus_id to, const std::string& name, bus_id from, std::uint64_t messages) {
   counts_.missed += messages;
   process& here = processes_[to];
-  if (const auto known = here.subscriptions.find(name); known != here.subscriptions.end())
-    known->second.of[from].missed += messages;
-  else
+  if (const auto known = here.subscriptions.find(name); known != here.subscriptions.end()) {
+    progress& of = known->second.of[from];
+    of.missed += messages;
+    of.all += messages;
+  } else {
     fail("something was missed that was not subscribed to");
+  }
 }
 
 void topic_world::take(bus_id to, std::uint64_t incarnation, const topic_message& m) {
@@ -168,9 +223,9 @@ void topic_world::take(bus_id to, std::uint64_t incarnation, const topic_message
   auto& handled = handled_[{to, by, name, number}];
   // By two ways, one may come to a subscription that has been ended and made again. A relay that has started again
   // may bring one, marked, to such a subscription.
-  if (!handled.insert(incarnation).second && !m.redelivered() && !has_two_ways_)
+  if (!handled.insert(incarnation).second && !m.redelivered() && !has_two_ways())
     fail(what + " came twice");
-  if (handled.size() > 1 && !m.redelivered() && !has_two_ways_)
+  if (handled.size() > 1 && !m.redelivered() && !has_two_ways())
     fail(what + " came to two processes without a mark");
   process& here = processes_[to];
   const auto known = here.subscriptions.find(name);
@@ -178,9 +233,11 @@ void topic_world::take(bus_id to, std::uint64_t incarnation, const topic_message
     return fail(what + " was not subscribed to");
   progress& of = known->second.of[m.publisher()];
   std::uint64_t& last = of.last[from];
+  ++of.all;
   if (number <= last)
     fail(what + " came behind " + std::to_string(last));
-  const bool is_first_life = processes_[m.publisher()].starts == 1;
+  // By two ways, what one of them owes is told when it says so, which may be late.
+  const bool is_first_life = processes_[m.publisher()].starts == 1 && !has_two_ways();
   const std::uint64_t behind = number - last - 1;
   // A mark of a publisher's earlier process may come late.
   if (of.incarnation == from && (is_first_life ? behind != of.missed : behind > of.missed))
@@ -203,7 +260,7 @@ void topic_world::check_whole(const std::string& name) {
       const std::uint64_t published = published_[{by, name}];
       const std::uint64_t told = of.last[by.second] + of.missed;
       if (of.incarnation == by.second &&
-          (processes_[from].starts == 1 ? told != published : told < published))
+          (processes_[from].starts == 1 && !has_two_ways() ? told != published : told < published))
         fail("of " + std::to_string(published) + " on " + name + " of " + from.to_string() + ", " +
              id.to_string() + " has " + std::to_string(of.last[by.second]) + " and misses " +
              std::to_string(of.missed));

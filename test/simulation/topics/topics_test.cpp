@@ -29,10 +29,12 @@ TEST(TopicSimulation, LosesAndRepeatsNothingWithoutAWord) {
   if (counts)
     std::cout << failed << " of " << seeds << " seeds fail\n";
   std::cout << all.messages << " messages, " << all.missed << " missed, " << all.redelivered
-            << " redelivered, " << all.blocked << " refused\n";
+            << " redelivered, " << all.blocked << " refused, " << all.standing
+            << " owed to who has subscribed before\n";
   if (seeds < 20)
     return;
-  for (const std::uint64_t one : {all.messages, all.missed, all.redelivered, all.blocked})
+  for (const std::uint64_t one :
+       {all.messages, all.missed, all.redelivered, all.blocked, all.standing})
     EXPECT_NE(one, 0U) << "the runs show little";
 }
 

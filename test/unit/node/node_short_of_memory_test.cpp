@@ -248,5 +248,108 @@ TEST_F(NodeShortOfMemory, TellsAllNeighboursWhatItWants) {
   });
 }
 
+// subscribe() itself may fail, and is called again. What it leaves behind is nothing.
+TEST_F(NodeShortOfMemory, SubscribesAgainIfItCouldNot) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    EXPECT_TRUE(connect(net, one, two));
+    EXPECT_TRUE(one.node.user().subscribe("another", [](const topic_message&) {}));
+    one.node.wake();
+    net.run_for(1s);
+    const std::string name(60, 'a');
+    const topic there{two.node.user(), name};
+    topic own{one.node.user(), name};
+    own.publish(0, "before");
+    int handled = 0;
+    const auto subscribe = [&] {
+      return bool{one.node.user().subscribe(name, [&](const topic_message&) { ++handled; })};
+    };
+    bool missed = false;
+    bool done = false;
+    try {
+      const test::allocation_failure once{good, 1, &foreign_code::runs()};
+      done = subscribe();
+      missed = test::allocation_failure::happened();
+    } catch (const std::bad_alloc&) {
+      missed = true;
+    }
+    one.node.wake();
+    if (!done)
+      net.run_for(100ms);
+    EXPECT_TRUE(done || subscribe());
+    one.node.wake();
+    net.run_for(1s);
+    EXPECT_EQ(there.links(), 1U);
+    EXPECT_EQ(own.publish(0, "own").links(), 1U);
+    one.node.wake();
+    net.run_for(1s);
+    EXPECT_EQ(handled, 1);
+    return missed;
+  });
+}
+
+// The last of a stream, so that no later one tells.
+TEST_F(NodeShortOfMemory, TellsSubscribersThatACopyFoundNone) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick().message_limit(1024).send_buffer_size(4096)};
+    party two{net, 2, quick()};
+    EXPECT_TRUE(connect(net, one, two));
+    std::uint64_t had = 0;
+    std::uint64_t missing = 0;
+    EXPECT_TRUE(two.node.user().subscribe(
+        "news", [&](const topic_message&) { ++had; },
+        {.on_missed = [&](bus_id, std::uint64_t messages) { missing += messages; }}));
+    two.node.wake();
+    net.run_for(1s);
+    topic news{one.node.user(), "news"};
+    two.node.stop_until(net.now() + 500ms);
+    const auto publish = [&] { return bool{news.publish(0, std::string(500, 'x'))}; };
+    std::uint64_t published = 0;
+    while (one.core().stats().topic_drops == 0)
+      published += publish() ? 1 : 0;
+    bool missed = false;
+    {
+      const std::string text(500, 'x');
+      const test::allocation_failure once{good, 1, &foreign_code::runs()};
+      published += news.publish(0, text) ? 1 : 0;
+      missed = test::allocation_failure::happened();
+    }
+    one.node.wake();
+    net.run_for(5s);
+    EXPECT_EQ(had + missing, published);
+    EXPECT_NE(missing, 0U);
+    return missed;
+  });
+}
+
+// What a neighbour wants, and that a copy finds no room in its link for want of memory.
+TEST_F(NodeShortOfMemory, AnswersInterestAndSendsCopiesLater) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    EXPECT_TRUE(connect(net, two, one, 1));
+    const std::string name(60, 'a');
+    topic news{one.node.user(), name};
+    std::uint64_t had = 0;
+    std::uint64_t missing = 0;
+    EXPECT_TRUE(two.node.user().subscribe(
+        name, [&](const topic_message&) { ++had; },
+        {.on_missed = [&](bus_id, std::uint64_t messages) { missing += messages; }}));
+    two.node.wake();
+    const bool missed = run_short(net, one, good, 100ms);
+    net.run_for(5s);
+    EXPECT_EQ(news.publish(0, "x").links(), 1U);
+    one.node.wake();
+    net.run_for(1s);
+    EXPECT_EQ(had, 1U);
+    EXPECT_EQ(missing, 0U);
+    return missed;
+  });
+}
+
 }  // namespace
 }  // namespace atbus::detail

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "atbus/topic.hpp"
 #include "scratch_directory.h"
 #include "unit/node/hand_played_circuit.h"
 #include "unit/node/route/tree_of_six.h"
@@ -61,6 +62,43 @@ TEST_F(NodeAccess, LetsANodeSendWhatItsOwnRulesAllow) {
   one.node.wake();
   net.run_for(1s);
   EXPECT_EQ(two.got, (texts{"text", "text"}));
+}
+
+// What a subscriber may not have is a gap for it where it is sent, and nothing where it arrives.
+TEST_F(NodeAccess, HoldsForCopiesOfTopicsWhereTheyAreSentAndWhereTheyArrive) {
+  write(anybody_registers + may_send("[1]", "[2]", "messages = [5]") +
+        may_send("[1]", "[3]", "messages = [5, 6]"));
+  const std::string others = scratch.path() + "/others.toml";
+  std::ofstream{others} << anybody_registers + may_send("[1]", "[3]", "messages = [6]");
+  party one{net, 1, with_rules()};
+  party two{net, 2};
+  party three{net, 3, plain().access(others)};
+  connect(one, 2);
+  connect(one, 3);
+  std::map<int, texts> got;
+  for (party* const by : {&two, &three}) {
+    texts& all = got[by == &two ? 2 : 3];
+    EXPECT_TRUE(by->node.user().subscribe(
+        "news", [&all](const topic_message& m) { all.emplace_back(m.text()); },
+        {.on_missed = [&all](bus_id, std::uint64_t messages) {
+          all.push_back("missed " + std::to_string(messages));
+        }}));
+    by->node.wake();
+  }
+  net.run_for(1s);
+  topic news{one.node.user(), "news"};
+  const std::uint64_t denied = one.core().stats().access_denied;
+  EXPECT_EQ(news.publish(5, "a").links(), 2U);
+  EXPECT_EQ(news.publish(6, "b").links(), 1U);
+  EXPECT_EQ(news.publish(5, "c").links(), 2U);
+  EXPECT_EQ(news.publish(7, "d").links(), 0U);
+  EXPECT_EQ(news.publish(6, "e").links(), 1U);
+  EXPECT_EQ(one.core().stats().access_denied - denied, 4U);
+  one.node.wake();
+  net.run_for(1s);
+  EXPECT_EQ(got[2], (texts{"a", "missed 1", "c"}));
+  EXPECT_EQ(got[3], (texts{"b", "missed 1", "e"}));
+  EXPECT_EQ(three.core().stats().access_denied, 2U);
 }
 
 TEST_F(NodeAccess, KeepsWhatItLetsThroughInOrderWhetherItIsCheckedOrNot) {

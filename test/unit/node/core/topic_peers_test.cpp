@@ -231,6 +231,28 @@ TEST_F(TopicPeers, ThatAreGoneAreForgottenWithWhatTheyWanted) {
   EXPECT_EQ(prices.links(), 0U);
 }
 
+// A link may end because it is to register again, or because its token is taken away.
+TEST_F(TopicPeers, WantNothingMoreOnceTheyLeaveButNotWhenTheyEndALink) {
+  topic prices{node.node.user(), "prices"};
+  for (const errc why : {errc::ok, errc::denied, errc::superseded}) {
+    play();
+    other->say(interest_body{.topic = "prices", .wanted = true, .waiting = 9, .fresh = true});
+    net.run_for(100ms);
+    ASSERT_EQ(prices.links(), 1U);
+    other->say(bye_body{.reason = why, .text = "register again"});
+    net.run_for(1s);
+    EXPECT_EQ(prices.publish(0, "while it is away").links(), 1U) << explain(why);
+  }
+  play();
+  net.run_for(1s);
+  const auto all = copies();
+  EXPECT_EQ(std::ranges::count(all, topic_part::message, &topic_head::what), 3)
+      << "before it has told its interest again";
+  other->say(bye_body{.reason = errc::closed, .text = "disconnected"});
+  net.run_for(1s);
+  EXPECT_EQ(prices.links(), 0U);
+}
+
 TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
   topic prices{node.node.user(), "prices"};
   topic others{node.node.user(), "others"};
@@ -273,6 +295,33 @@ TEST_F(TopicPeers, MaySayOnAnOlderLinkWhatDoesNotCountAnyMore) {
   EXPECT_EQ(node.core().stats().subscriptions_refused, 0U);
   EXPECT_FALSE(other->has_ended());
   EXPECT_FALSE(next.has_ended());
+}
+
+// That is so also of all that is told on the older link, if it was slower than the newer one from its beginning.
+TEST_F(TopicPeers, MayBeginToTellOnAnOlderLinkWhatDoesNotCountAnyMore) {
+  topic prices{node.node.user(), "prices"};
+  topic others{node.node.user(), "others"};
+  play();
+  hand_played next{net, 2, 1, true, false, [](introduction& self) {
+                     self.capabilities = capability_topics;
+                     self.nonce[0] = std::byte{6};
+                   }};
+  ASSERT_TRUE(net.run_until([&] { return next.is_registered(); }, 5s));
+  const auto say_all = [&](hand_played& on, const std::string& name, std::uint64_t turn) {
+    on.say(interest_body{.topic = name, .wanted = true, .waiting = 1, .fresh = true, .turn = turn});
+    on.say(interest_body{.whole = true});
+    net.run_for(100ms);
+  };
+  say_all(next, "others", 2);
+  say_all(*other, "prices", 1);
+  EXPECT_EQ(prices.links(), 0U);
+  EXPECT_EQ(others.links(), 1U);
+  EXPECT_FALSE(other->has_ended());
+  // The newer link may be lost, though this node does not know that yet.
+  say_all(*other, "prices", 3);
+  EXPECT_EQ(prices.links(), 1U);
+  EXPECT_EQ(others.links(), 0U);
+  EXPECT_EQ(violations(), 0U);
 }
 
 // What it was told may be all that keeps a topic.

@@ -195,6 +195,95 @@ TEST_F(Topics, TellWhatAStreamBeganWithIfItWasDroppedWhileThereWasNoLink) {
   EXPECT_EQ(got[2], (record{missed(1, 2), missed(1, 1), says(1, "c"), says(1, "e"), says(1, "f")}));
 }
 
+// The link is full of another stream of the topic when it is back, so the answer comes before the marks of what was
+// dropped.
+TEST_F(Topics, TellWhatAStreamBeganWithAlsoIfTheAnswerToInterestComesFirst) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 8192;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(1).connect(2, address_of(2)));
+  subscribe(2, "news", {.slow = overflow_policy::drop_newest, .waiting = 50});
+  settle();
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  {
+    topic before{sim.node(1), "news"};
+    for (int i = 0; i != 60; ++i)
+      EXPECT_TRUE(before.publish(0, std::string(900, 'x')));
+  }
+  topic news{sim.node(1), "news"};
+  for (const char* const text : {"a", "b"})
+    EXPECT_EQ(news.publish(0, text).links(), 1U);
+  sim.join(1, 2);
+  sim.run_for(20s);
+  EXPECT_EQ(std::ranges::count(got[2], missed(1, 2)), 1);
+}
+
+// It is not forgotten with its link, though this node would not dial it.
+TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2, "news", {.waiting = 1});
+  settle();
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  topic news{sim.node(1), "news"};
+  for (const char* const text : {"a", "b"})
+    EXPECT_EQ(news.publish(0, text).links(), 1U);
+  sim.join(1, 2);
+  sim.run_for(60s);
+  EXPECT_EQ(got[2], (record{missed(1, 1), says(1, "b")}));
+  EXPECT_EQ(sim.node(1).endpoints().size(), 1U);
+  sim.kill(2);
+  sim.run_for(60s);
+  EXPECT_EQ(news.links(), 0U);
+  EXPECT_TRUE(sim.node(1).endpoints().empty()) << "after first_idle_timeout";
+}
+
+// Copies alone would fill the link whenever there is room.
+TEST_F(Topics, LetMessagesByNameHaveTheirTurn) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 4096;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  int named = 0;
+  sim.node(2).on_message([&](const message&) { ++named; });
+  settle();
+  topic news{sim.node(1), "news"};
+  node& sender = sim.node(1);
+  int writable = 0;
+  int sent = 0;
+  const auto send_all = [&] {
+    while (sender.send(2, 0, std::string(500, 'y')))
+      ++sent;
+  };
+  bool goes_on = true;
+  sender.on_writable([&](bus_id) {
+    ++writable;
+    if (goes_on)
+      send_all();
+  });
+  for (int i = 0; i != 2000; ++i) {
+    for (int burst = 0; burst != 20; ++burst)
+      news.publish(0, std::string(500, 'x'));
+    if (i == 100)
+      send_all();
+    sim.run_for(1ms);
+  }
+  const std::size_t copies = got[2].size();
+  EXPECT_GT(writable, 10);
+  goes_on = false;
+  sim.run_for(60s);
+  EXPECT_EQ(named, sent);
+  EXPECT_GT(copies, 100U) << "nor do messages keep copies from leaving";
+}
+
 // A subscriber that is stopped while a publisher goes on, over a link that holds little.
 class SlowSubscribers : public Topics {
  protected:
@@ -363,6 +452,78 @@ TEST_F(Topics, ComeOnceToAPeerThatIsInTheTreeToo) {
   settle();
   EXPECT_EQ(got[0x120], (record{says(0x110, "0"), says(0x110, "1"), says(0x110, "2"),
                                 says(0x110, "3"), says(0x110, "4")}));
+}
+
+// A publisher below the root, and a peer of its that has another way to it over the root. The peer has begun with it, and
+// the link between them is lost while a stream begins; over the root that stream begins for the peer later.
+class TwoWays : public Topics {
+ protected:
+  void SetUp() override {
+    start_root();
+    start_relay(0x110);
+    settle();
+    sim.separate(0x100, 0x120);
+    start_relay(0x120);
+    ASSERT_TRUE(sim.node(0x110).connect(0x120, address_of(0x120)));
+    subscribe(0x120);
+    settle();
+    sim.cut(0x110, 0x120);
+    sim.separate(0x110, 0x120);
+    sim.run_for(1s);
+    news = std::make_unique<topic>(sim.node(0x110), "news");
+    EXPECT_EQ(news->publish(0, "1").links(), 1U);
+    EXPECT_EQ(news->publish(0, "2").links(), 1U);
+    sim.join(0x100, 0x120);
+    EXPECT_TRUE(sim.run_until([this] { return news->links() == 2; }, 20s));
+    settle();
+    EXPECT_TRUE(got[0x120].empty());
+  }
+  void TearDown() override { news.reset(); }
+
+  std::unique_ptr<topic> news;
+};
+
+TEST_F(TwoWays, BringWhatOneOfThemOwesFromAnEarlierNumberOn) {
+  sim.join(0x110, 0x120);
+  sim.run_for(20s);
+  EXPECT_EQ(got[0x120], (record{says(0x110, "1"), says(0x110, "2")}));
+}
+
+// It may have handled by one way what the other one brings to its next incarnation.
+TEST_F(TwoWays, MarkWhatAKilledSubscriberMayHaveHadByTheOtherOne) {
+  sim.join(0x110, 0x120);
+  sim.run_for(5s);
+  EXPECT_EQ(got[0x120].size(), 2U);
+  sim.cut(0x100, 0x110);
+  sim.separate(0x100, 0x110);
+  sim.run_for(1s);
+  EXPECT_EQ(news->publish(0, "3").links(), 2U);
+  settle();
+  EXPECT_EQ(got[0x120].back(), says(0x110, "3")) << "by the direct one";
+  sim.separate(0x110, 0x120);
+  sim.restart(0x120);
+  unsigned marked = 0;
+  EXPECT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  EXPECT_TRUE(sim.node(0x120).subscribe("news", [&](const topic_message& m) {
+    EXPECT_EQ(m.text(), "3");
+    marked += m.redelivered() ? 1 : 0;
+  }));
+  settle();
+  sim.join(0x100, 0x110);
+  sim.run_for(10s);
+  EXPECT_EQ(marked, 1U);
+}
+
+TEST_F(TwoWays, TellWhatOneOfThemOwesIfALaterOneHasComeTheOtherWay) {
+  news->publish(0, "3");
+  settle();
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3")}));
+  sim.join(0x110, 0x120);
+  sim.run_for(20s);
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3"), missed(0x110, 2)}));
+  news->publish(0, "4");
+  settle();
+  EXPECT_EQ(got[0x120], (record{says(0x110, "3"), missed(0x110, 2), says(0x110, "4")}));
 }
 
 TEST_F(Topics, AreNotToBeOfAnyNameOrSize) {

@@ -1,0 +1,92 @@
+// How far a node has come with the streams of a topic: how many it remembers, and what two ways say of one.
+#include "node/topic/stream_positions.h"
+
+#include <list>
+
+#include "test.h"
+
+namespace atbus::detail {
+namespace {
+
+constexpr std::size_t of_topic_max = stream_positions::publishers_max;
+
+topic_head stream_message(std::uint64_t publisher, std::uint64_t number) {
+  return {.publisher = bus_id{publisher}, .stream = 5, .number = number};
+}
+topic_head stream_mark(std::uint64_t publisher, std::uint64_t base, std::uint64_t number) {
+  return {.publisher = bus_id{publisher},
+          .stream = 5,
+          .number = number,
+          .base = base,
+          .what = topic_part::mark};
+}
+
+TEST(StreamPositions, AreRememberedOfSoManyPublishersOfAllTopics) {
+  std::size_t all = 0;
+  {
+    std::list<stream_positions> topics;
+    for (std::size_t topic = 0; topic != stream_positions::all_max / of_topic_max + 3; ++topic) {
+      topics.emplace_back(all);
+      for (std::uint64_t publisher = 1; publisher != of_topic_max + 10; ++publisher)
+        topics.back().take(stream_message(publisher, 1), true, relation::child);
+      EXPECT_LE(topics.back().size(), of_topic_max);
+    }
+    EXPECT_EQ(all, stream_positions::all_max + 3);
+    EXPECT_EQ(topics.back().size(), 1U) << "in any case";
+    EXPECT_EQ(topics.back().take(stream_message(of_topic_max + 9, 3), true, relation::child).missed,
+              1U)
+        << "the one that was heard last";
+    topics.front().clear();
+    stream_positions copied{topics.back()};
+    copied.swap(topics.front());
+    EXPECT_EQ(all, stream_positions::all_max + 3 - of_topic_max + 1);
+  }
+  EXPECT_EQ(all, 0U);
+}
+
+TEST(StreamPositions, OfTwoWaysBeginWhereTheEarlierOneSays) {
+  std::size_t all = 0;
+  stream_positions known{all};
+  EXPECT_EQ(known.take(stream_mark(7, 5, 5), true, relation::parent).missed, 0U);
+  const auto first = known.take(stream_message(7, 3), true, relation::peer);
+  EXPECT_FALSE(first.is_old);
+  EXPECT_FALSE(first.may_be_known) << "its publisher has sent it since it was asked";
+  EXPECT_EQ(first.missed, 0U);
+  EXPECT_EQ(known.take(stream_message(7, 6), true, relation::parent).missed, 2U);
+  EXPECT_TRUE(known.take(stream_message(7, 4), true, relation::peer).is_old);
+  EXPECT_EQ(known.take(stream_message(7, 4), true, relation::peer).missed, 0U);
+}
+
+TEST(StreamPositions, MissWhatTheEarlierOfTwoWaysBringsTooLate) {
+  std::size_t all = 0;
+  stream_positions known{all};
+  known.take(stream_mark(7, 5, 5), true, relation::peer);
+  known.take(stream_message(7, 6), true, relation::peer);
+  const auto late = known.take(stream_message(7, 3), true, relation::child);
+  EXPECT_TRUE(late.is_old);
+  EXPECT_EQ(late.missed, 3U);
+  EXPECT_EQ(known.take(stream_message(7, 4), true, relation::child).missed, 0U);
+  EXPECT_EQ(known.take(stream_mark(7, 1, 4), true, relation::child).missed, 1U);
+}
+
+TEST(StreamPositions, DoNotBeginEarlierByTheSameWay) {
+  std::size_t all = 0;
+  stream_positions known{all};
+  known.take(stream_mark(7, 5, 5), true, relation::parent);
+  const auto again = known.take(stream_message(7, 3), true, relation::child);
+  EXPECT_TRUE(again.is_old);
+  EXPECT_EQ(again.missed, 0U);
+}
+
+// It may have had it by the way that says that the stream begins behind it.
+TEST(StreamPositions, MarkWhatAnEarlierIncarnationMayHaveHadByTheOtherWay) {
+  std::size_t all = 0;
+  stream_positions known{all};
+  known.take(stream_mark(7, 5, 5), true, relation::peer);
+  EXPECT_TRUE(known.take(stream_message(7, 4), true, relation::parent).may_be_known);
+  EXPECT_TRUE(known.take(stream_message(7, 5), true, relation::parent).may_be_known);
+  EXPECT_FALSE(known.take(stream_message(7, 6), true, relation::parent).may_be_known);
+}
+
+}  // namespace
+}  // namespace atbus::detail
