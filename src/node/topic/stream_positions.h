@@ -61,6 +61,12 @@ class stream_positions {
     position& of = find_or_make(head.publisher);
     of.heard = ++heard_;
     of.via = via;
+    if (stream_state& known = of.current;
+        known.stream == head.stream && head.number == known.last + 1 &&
+        head.what == topic_part::message && head.number > known.known_until) [[likely]] {
+      known.last = head.number;
+      return {.is_settled = known.is_settled};
+    }
     if (of.previous.stream == head.stream)
       return advance(of.previous, head, begun, via);
     std::uint64_t base = 0;
