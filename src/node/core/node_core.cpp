@@ -271,6 +271,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     node_core& of;
     ~frame() {
       of.outbox_.give_up_claim();
+      of.end_handling();
       of.events_.end_poll();
     }
   } const at_end{*this};
@@ -311,6 +312,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     node_.on.channels.poll(rest);
   if (!node_.closed)
     circuits_.poll();
+  end_handling();
   measure(now);
   events_.rethrow();
   if (node_.closed)
@@ -334,6 +336,13 @@ std::size_t node_core::poll(const poll_limits& limits) {
 void node_core::flush() noexcept {
   if (output_.claimed.path == nullptr && !output_.path().has_claim() && !node_.closed) {
     if (acknowledgements_.next() != timer_queue::never) {
+void node_core::end_handling() noexcept {
+  receive_.close();
+  acknowledgements_.set_in_hand(nullptr);
+  if (sessions_.owes_goodbyes() && !node_.closed)
+    sessions_.say_owed_goodbyes();
+}
+
       receive_.close();
       acknowledgements_.acknowledge_due(node_.now());
     }

@@ -217,6 +217,8 @@ class node_core final : private link_events {
   }
   [[nodiscard]] endpoint view(const peer& of) const;
   void describe(peer& of, peer_report& into) const;
+  // No message is in hand any more.
+  void end_handling() noexcept;
   // Now and then how long the messages of a poll took.
   void measure(std::chrono::nanoseconds since);
   [[nodiscard]] endpoint endpoint_of(bus_id id);

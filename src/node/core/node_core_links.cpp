@@ -44,6 +44,7 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
   by->of->in.arrived_new(1);
   ++by->of->counts.received;
   by->of->counts.received_bytes += message.size() - message_head_size;
+  acknowledgements_.set_in_hand(by);
   receive_.open(*by, events_.handlers().on_message);
   inbox_.deliver(by->instance, type, payload_of(message), redelivered);
   return true;
@@ -51,6 +52,7 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
 
 bool node_core::received_special(link& from, bytes_view message, bool redelivered) {
   outbox_.give_up_claim();
+  acknowledgements_.set_in_hand(nullptr);
   session* const by = session_of(from);
   if (node_.closed || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return true;
@@ -67,6 +69,7 @@ bool node_core::received_special(link& from, bytes_view message, bool redelivere
     sessions_.violation(*by, {errc::protocol_error, std::string{explain(fault)}});
   } else if (head.kind == message_kind::broadcast) {
     acknowledgements_.count_handled(*by, true);
+    acknowledgements_.set_in_hand(by);
     broadcasts_.take(*by, message);
   } else {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
@@ -118,6 +121,7 @@ void node_core::take_data(session& by, const message_head& head, bytes_view mess
         return turn_away(by, head.type, is_marked);
       ++of.counts.received;
       of.counts.received_bytes += message.size() - message_head_size;
+      acknowledgements_.set_in_hand(&by);
       if ((head.flags & flag_topic) != 0 && topics_.take(by, head, payload_of(message), is_marked))
         return;
       if ((head.flags & flag_topic) != 0 ||

@@ -78,7 +78,8 @@ struct session {
       false;  // another incarnation of its id has come since: it is told so, and no more
   bool too_slow = false;        // its queue was full: the link has to be ended
   bool owes_addresses = false;  // this node's addresses are to be sent
-  bool given_up = false;        // disconnect() ends it: unsettled messages are reported
+  byte_buffer goodbye;    // dropped, and ended once the message in hand is handled: what is said
+  bool given_up = false;  // disconnect() ends it: unsettled messages are reported
   std::chrono::nanoseconds registered_at{0};
   std::chrono::nanoseconds left_at{0};  // since when it is away
   // How many of this node's addresses its handshake has named.
