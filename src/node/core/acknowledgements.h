@@ -36,7 +36,8 @@ class acknowledgements {
   [[nodiscard]] bool has_in_hand(const session& of) const noexcept { return &of == in_hand_; }
   // How many of that link's messages an acknowledgement may cover.
   [[nodiscard]] std::uint64_t done(const session& of) const noexcept {
-    return of.handled - (has_in_hand(of) ? 1 : 0);
+    const std::uint64_t past = of.handled - (has_in_hand(of) ? 1 : 0);
+    return of.untold_at != 0 ? std::min(past, of.untold_at - 1) : past;
   }
   // False: there is no room, or nothing new to say.
   bool acknowledge(session& by, std::chrono::nanoseconds now);

@@ -88,6 +88,8 @@ struct session {
   // Counted since the link opened, messages of every kind.
   std::uint64_t handled = 0;
   std::uint64_t told = 0;  // of these, acknowledged
+  std::uint64_t untold_at =
+      0;  // `handled` with the first one that is refused, and whose word waits; 0: none
   std::uint64_t committed = 0;
   std::uint64_t released = 0;
   std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number
