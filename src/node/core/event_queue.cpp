@@ -335,7 +335,7 @@ void event_queue::close() noexcept {
   *self_ = nullptr;
   last_drops_.clear();
   for (auto untold = std::exchange(events_, {}); const event& item : untold) {
-    if (item.kind == event::what::call)
+    if (item.kind == event::what::call && !node_.is_forked())
       item.call(item.result);
   }
 }

@@ -50,7 +50,8 @@ class sleeping_coroutines {
   void close() noexcept {
     while (auto* const one = static_cast<sleeper*>(wheel_.take_any())) {
       one->result = errc::closed;
-      one->waiting.resume();
+      if (!node_.is_forked())
+        one->waiting.resume();
     }
   }
 
