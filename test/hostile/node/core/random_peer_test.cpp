@@ -93,7 +93,10 @@ class anything {
                                               : "atbus.route";
     std::vector<std::string> words{simple};
     if (draw(4) != 0)
-      words = {"atbus.ask", id().to_string(), simple};
+      words = {
+          "atbus.ask",
+          draw(2) == 0 ? id().to_string() : std::to_string(draw(2) == 0 ? bad_child : bad_peer),
+          simple};
     if (draw(3) == 0)
       words.push_back(draw(2) == 0 ? id().to_string() : text());
     return command_message(flag_command, 0, number(), words);
@@ -364,6 +367,14 @@ class world {
     const bool registers = random_.draw(4) != 0;
     const bool as_child = random_.draw(2) == 0;
     const std::uint64_t self_id = as_child ? bad_child : bad_peer;
+    // One that only answers, in words of its own, what the hub asks it for the other.
+    std::optional<hand_played> helper;
+    if (random_.draw(3) == 0) {
+      helper.emplace(net_, as_child ? bad_peer : bad_child, hub, true);
+      (void)net_.run_until([&] { return helper->has_ended() || helper->is_registered(); }, 5s);
+      if (!helper->has_ended())
+        helper->say(flow_body{.next = 1});
+    }
     hand_played bad{net_, self_id, hub, registers, true, [&](introduction& self) {
                       self.as = as_child ? relation::child : relation::peer;
                       self.capabilities = random_.draw(4) == 0 ? 0 : capability_topics;
@@ -383,10 +394,12 @@ class world {
       if (random_.draw(2) == 0)
         net_.run_for(std::chrono::milliseconds{random_.draw(30)});
       answer_commands(bad);
+      if (helper)
+        answer_commands(*helper);
     }
     net_.run_for(std::chrono::milliseconds{random_.draw(500)});
   }
-  // It is asked what it has another one ask it.
+  // What the hub asks it, mostly for another one.
   void answer_commands(hand_played& bad) {
     const std::vector<std::uint64_t> asked = commands_in(bad.got);
     bad.got.clear();
