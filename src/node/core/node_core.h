@@ -195,7 +195,6 @@ class node_core final : private link_events {
   bool received_special(link& from, bytes_view message, bool redelivered);
   bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   bool take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
-  void deliver(session& by, const message_head& head, bytes_view message, bool redelivered);
   void turned_away(session& from, const turned_away_body& body);
   [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   void apply_access();

@@ -124,7 +124,21 @@ bool node_core::take_data(session& by, const message_head& head, bytes_view mess
   acknowledgements_.count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      deliver(by, head, message, is_marked);
+      ++of.counts.received;
+      of.counts.received_bytes += message.size() - message_head_size;
+      acknowledgements_.set_in_hand(&by);
+      if ((head.flags & flag_topic) != 0 && topics_.take(by, head, payload_of(message), is_marked))
+        return true;
+      if ((head.flags & flag_topic) != 0 ||
+          !inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
+          [[unlikely]] {
+        acknowledgements_.set_in_hand(nullptr);
+        sessions_.violation(
+            by, {errc::protocol_error,
+                 node_.is_client(of) ? "a client sends something else than commands and requests"
+                                     : "a command, a request, an answer or a copy of a topic is "
+                                       "not as it should be"});
+      }
       return true;
     case incoming_flow::verdict::duplicate:
       ++node_.stats.duplicates;
@@ -133,26 +147,6 @@ bool node_core::take_data(session& by, const message_head& head, bytes_view mess
       sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
   }
   return true;
-}
-
-void node_core::deliver(session& by, const message_head& head, bytes_view message,
-                        bool redelivered) {
-  peer& of = *by.of;
-  ++of.counts.received;
-  of.counts.received_bytes += message.size() - message_head_size;
-  acknowledgements_.set_in_hand(&by);
-  if ((head.flags & flag_topic) != 0 && topics_.take(by, head, payload_of(message), redelivered))
-    return;
-  if ((head.flags & flag_topic) == 0 &&
-      inbox_.deliver_any(by.instance, head, payload_of(message), redelivered, is_here(by.host)))
-      [[likely]]
-    return;
-  acknowledgements_.set_in_hand(nullptr);
-  sessions_.violation(
-      by, {errc::protocol_error, node_.is_client(of)
-                                     ? "a client sends something else than commands and requests"
-                                     : "a command, a request, an answer or a copy of a topic is "
-                                       "not as it should be"});
 }
 
 void node_core::turned_away(session& from, const turned_away_body& body) {
