@@ -40,6 +40,8 @@ class incoming_flow {
   }
   // Whether the next message of the path was announced and not handled yet.
   [[nodiscard]] bool is_next_new() const noexcept { return next_ > position_.last; }
+  // Its number, if it was announced.
+  [[nodiscard]] std::uint64_t next() const noexcept { return next_; }
   // So many messages have arrived; is_next_new() was true for the first.
   void arrived_new(std::uint64_t messages) noexcept {
     if (messages == 0)

@@ -111,7 +111,7 @@ result<sender> node_state::open_thread_lane() {
 }
 
 std::size_t node_state::poll(const poll_limits& limits) {
-  if (core_.dispatching())
+  if (core_.dispatching() || forks_so_far() != forks_before_)
     return 0;
   const use in_here{*this};
   unfinished_ = true;

@@ -179,6 +179,8 @@ error handshake::meet(introduction theirs) {
   }
   if (theirs.incarnation == 0)
     return {errc::protocol_error, "there is no incarnation 0"};
+  if (theirs.message_limit == 0)
+    return {errc::protocol_error, "there is no message_limit of 0 bytes"};
   if (theirs.id == self_.id && theirs.id != bus_id{})
     return {errc::denied, "both nodes have the id " + self_.id.to_string()};
   peer_ = {.id = theirs.id,

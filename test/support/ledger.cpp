@@ -215,10 +215,11 @@ void ledger::delivered(const node_instance& to, const message& what) {
   highest = std::max(highest, number);
   if (of->reports != 0 && of->outcome == errc::not_delivered)
     fail(name + " came to " + text(to) + " after it was reported as not delivered");
-  if (of->deliveries.empty() && of->reports == 0) {
+  if (!of->is_settled()) {
     ++in->settled;
     in->open_bytes -= of->size;
   }
+  of->cut_short = false;
   of->deliveries.push_back({reader, what.redelivered()});
   // Two lives may go on side by side for a while, each unseen by the other: whichever comes second to
   // a message finds it marked, or has it in its hands already when the sender turns to the other.
@@ -228,6 +229,18 @@ void ledger::delivered(const node_instance& to, const message& what) {
     fail(name + " came to " + text(to) + " and to another incarnation, and neither was told");
   if (what.redelivered() && deaths_[to.id.value()] == 0)
     fail(name + " came to " + text(to) + " marked, and there was no earlier incarnation");
+}
+
+void ledger::cut_short(const message& what) {
+  stamp which;
+  if (!read(what.bytes(), what.type(), which) || which.to == 0)
+    return;
+  auto [of, in, name] = find(which);
+  if (of == nullptr || of->deliveries.size() != 1 || of->reports != 0)
+    return;
+  of->cut_short = true;
+  --in->settled;
+  in->open_bytes += of->size;
 }
 
 std::size_t ledger::limit_of(bus_id whom) const {
@@ -313,7 +326,7 @@ void ledger::reported(const node_instance& from, const undelivered& what) {
   if (!may_report(lives_[which.from], *in, *of, what.destination(), what.reason()))
     fail(name + " for no reason");
   of->outcome = what.outcome();
-  if (of->deliveries.empty() && of->reports == 1) {
+  if (of->reports == 1 && (of->deliveries.empty() || of->cut_short)) {
     ++in->settled;
     in->open_bytes -= of->size;
   }
@@ -336,7 +349,7 @@ void ledger::check_settled() {
       bool open_before = false;
       for (std::size_t i = 0; i < in.records.size(); ++i) {
         const record& of = in.records[i];
-        const bool open = of.deliveries.empty() && of.reports == 0;
+        const bool open = !of.is_settled();
         const std::string name = "message " + std::to_string(i + 1) + " of " +
                                  std::to_string(in.records.size()) + " from " + text(from.who) +
                                  " to " + std::to_string(to);
@@ -350,7 +363,7 @@ void ledger::check_settled() {
         if (open_before && !of.deliveries.empty() && !from.rules.drops && !from.rules.deadline &&
             !from.was_short)
           fail(name + " has arrived, though not one before it");
-        open_before = open_before || open;
+        open_before = open_before || (of.deliveries.empty() && of.reports == 0);
       }
     }
   }

@@ -83,6 +83,8 @@ class ledger {
   [[nodiscard]] bool was_reached(const node_instance& from, std::uint64_t number,
                                  bus_id whom) const;
   void delivered(const node_instance& to, const message& what);
+  // That process has ended while it handled what was delivered last: the message comes again, or is reported.
+  void cut_short(const message& what);
   void reported(const node_instance& from, const undelivered& what);
 
   // The bytes of its messages that have no outcome yet.
@@ -118,8 +120,13 @@ class ledger {
     std::size_t size = 0;
     bool required = false;
     std::vector<delivery> deliveries;
+    bool cut_short = false;  // the only delivery was
     unsigned reports = 0;
     errc outcome = errc::ok;
+
+    [[nodiscard]] bool is_settled() const noexcept {
+      return reports != 0 || (!deliveries.empty() && !cut_short);
+    }
   };
   struct broadcast {
     id_range to;

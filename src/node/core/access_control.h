@@ -46,6 +46,10 @@ class access_control {
   [[nodiscard]] status check_command_sent(bus_id to, std::string_view name) noexcept {
     return !rules_ || rules_->may_command(node_.self.id, to, name) ? status{} : refuse(to);
   }
+  // Whether it would admit that: nothing is counted.
+  [[nodiscard]] bool would_admit(bus_id from, message_class what, std::uint32_t type) noexcept {
+    return may_send(from, node_.self.id, what, type);
+  }
   // What has come. False: it is refused, counted and logged.
   [[nodiscard]] bool admits(bus_id from, message_class what, std::uint32_t type) noexcept;
   [[nodiscard]] bool admits_command(bus_id from, std::string_view name) noexcept;

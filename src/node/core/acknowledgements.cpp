@@ -30,11 +30,12 @@ void acknowledgements::acknowledge_at_once(session& by) {
 }
 
 bool acknowledgements::acknowledge(session& by, std::chrono::nanoseconds now) {
-  if (!output_.say(by, acknowledge_body{.handled = by.handled}))
+  const std::uint64_t handled = done(by);
+  if (handled == by.told || !output_.say(by, acknowledge_body{.handled = handled}))
     return false;
-  by.told = by.handled;
+  by.told = handled;
   by.acknowledged_at = now;
-  by.acknowledge_now = false;
+  by.acknowledge_now = by.acknowledge_now && handled != by.handled;
   by.committed_at_flush = by.committed;
   ++node_.stats.acknowledgements;
   return true;
@@ -53,7 +54,7 @@ void acknowledgements::acknowledge_due(std::chrono::nanoseconds now) {
     by->committed_at_flush = by->committed;
     if ((all || by->acknowledge_now ||
          (company && now - by->acknowledged_at >= acknowledge_interval)) &&
-        acknowledge(*by, now)) {
+        acknowledge(*by, now) && by->told == by->handled) {
       by->acknowledge_listed = false;
       continue;
     }

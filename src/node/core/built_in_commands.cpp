@@ -50,7 +50,10 @@ void pass_on(command& asked, const command_reply& answer) {
   const std::vector<std::string>& values = answer.values();
   if (asked.reply(values) != errc::message_too_large)
     return;
-  if (auto report = decode_report(as_bytes(values.front())))
+  // What the other node says may be no report, and nothing at all.
+  auto report = values.empty() ? result<node_report>{errc::protocol_error}
+                               : decode_report(as_bytes(values.front()));
+  if (report)
     reply_with(asked, *report);
   else
     fail(asked, "the answer is longer than a message to whoever asks");

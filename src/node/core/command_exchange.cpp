@@ -218,8 +218,10 @@ void command_exchange::tell_room() {
 
 void command_exchange::close() noexcept {
   *answers_ = nullptr;
-  for (auto all = std::exchange(asked_, {}); const auto& [number, one] : all)
-    one.call(errc::closed, {});
+  for (auto all = std::exchange(asked_, {}); const auto& [number, one] : all) {
+    if (!node_.is_forked())
+      one.call(errc::closed, {});
+  }
 }
 
 }  // namespace atbus::detail

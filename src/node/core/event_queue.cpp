@@ -292,7 +292,7 @@ void event_queue::tell_and_catch() noexcept {
   }
 }
 
-bool event_queue::tell_those_here() {
+bool event_queue::tell_those_here(bool in_time) {
   // What handlers bring about is told in the next poll at the latest: this ends.
   for (std::size_t left = events_.size(); left != 0 && !events_.empty(); --left) {
     std::optional<endpoint> whom;  // first, because it takes memory: the event stays without
@@ -327,6 +327,8 @@ bool event_queue::tell_those_here() {
     }
     if (node_.closed)
       return false;
+    if (in_time && left % poll_progress::per_look == 0 && node_.is_late())
+      break;
   }
   return true;
 }
@@ -335,7 +337,7 @@ void event_queue::close() noexcept {
   *self_ = nullptr;
   last_drops_.clear();
   for (auto untold = std::exchange(events_, {}); const event& item : untold) {
-    if (item.kind == event::what::call)
+    if (item.kind == event::what::call && !node_.is_forked())
       item.call(item.result);
   }
 }

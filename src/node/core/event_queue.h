@@ -124,7 +124,9 @@ class event_queue {
 
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
   // False: a handler has closed the node.
-  bool tell_all() { return events_.empty() || tell_those_here(); }
+  bool tell_all() { return events_.empty() || tell_those_here(false); }
+  // The same, as far as the poll has time.
+  bool tell_in_time() { return events_.empty() || tell_those_here(true); }
   // Tells all that comes before a message that a link has handed over. False: a handler has closed the
   // node or disconnected that session, so the message must not be told. What a handler throws is kept:
   // rethrow() throws it once the message has been told.
@@ -181,7 +183,7 @@ class event_queue {
   event take_first() noexcept;
   void count_undelivered(bus_id about, bool unknown) noexcept;
   void say_unreported(bus_id about) noexcept;
-  bool tell_those_here();
+  bool tell_those_here(bool in_time);
   void tell_and_catch() noexcept;
   void tell_line(const std::string& text);
   // That event is the first one in the queue, and leaves it.

@@ -9,6 +9,24 @@
 namespace atbus::detail {
 namespace {
 
+// A word for which there is no memory is lost with its link.
+void keep_untold(std::vector<refused_word>& in, bytes_view message) noexcept {
+  try {
+    if (turned_away_body body; decode(message, body))
+      in.push_back({.number = body.number,
+                    .type = static_cast<std::uint32_t>(body.type),
+                    .redelivered = body.redelivered});
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void put_before(std::vector<refused_word>& all, const std::vector<refused_word>& first) noexcept {
+  try {
+    all.insert(all.begin(), first.begin(), first.end());
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 // How often a peer whose messages move from a lane to another link is looked at.
 constexpr std::chrono::nanoseconds move_interval = std::chrono::milliseconds{1};
 
@@ -152,7 +170,7 @@ void link_choice::path_ended(peer& of, session& gone) {
   of.left_behind = nullptr;
   if (of.current == &gone)
     of.current = nullptr;
-  std::list<held_message> left = take_left(of, gone.at);
+  std::list<held_message> left = take_left(of, gone);
   // Also an announcement: it may still come, and would take the flow back to the lost link.
   const bool settled = left.empty() && gone.settled();
   if (of.current != nullptr || gone.given_up) {
@@ -196,13 +214,15 @@ void link_choice::path_ended(peer& of, session& gone) {
 }
 
 // Without memory for all of them they are lost: counted, and reported as unknown.
-std::list<held_message> link_choice::take_left(peer& of, link& from) {
+std::list<held_message> link_choice::take_left(peer& of, session& gone) {
+  link& from = gone.at;
   struct jump {
     std::size_t index;     // of the first message behind it
     std::uint64_t before;  // number of the last message in front of it
   };
   std::list<held_message> left;
   std::vector<jump> jumps;
+  std::vector<refused_word> words;  // which the other end may not have heard
   std::uint64_t found = 0;
   bool is_short = false;
   const auto keep = [&](const message_head& head, bytes_view payload, errc fate) {
@@ -218,6 +238,8 @@ std::list<held_message> link_choice::take_left(peer& of, link& from) {
     message_head head;
     if (decode(bytes, head) != head_fault::none)
       return;
+    if (head.kind == message_kind::turned_away && gone.instance == of.instance)
+      keep_untold(words, bytes);
     found += head.kind == message_kind::data ? 1 : 0;
     if (is_short)
       return;
@@ -232,6 +254,7 @@ std::list<held_message> link_choice::take_left(peer& of, link& from) {
     }
   };
   from.take_unreleased(std::ref(take));  // as a function of its own it would take memory
+  put_before(of.untold, words);
   if (is_short) {
     if (found != 0)
       events_.tell_lost(of, found);

@@ -53,7 +53,7 @@ class link_choice {
   void superseded(peer& of, session& path);
   void list_moving(peer& of);
   void move_if_settled(peer& of);
-  [[nodiscard]] std::list<held_message> take_left(peer& of, link& from);
+  [[nodiscard]] std::list<held_message> take_left(peer& of, session& gone);
 
   node_context& node_;
   event_queue& events_;

@@ -22,7 +22,7 @@ class loopback {
   void push(std::list<held_message>& message) noexcept;
 
   [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
-  // Tells those that are here now, `most` of them. False: the node has been closed.
+  // Tells those that are here now, `most` of them, as far as the poll has time. False: the node has been closed.
   template <class Deliver>
   bool tell_all(std::size_t most, Deliver&& deliver) {
     // Those that are sent from here on wait for the next poll.
@@ -32,6 +32,8 @@ class loopback {
       deliver(own);
       if (node_.closed)
         return false;
+      if (left % poll_progress::per_look == 0 && node_.is_late())
+        break;
     }
     tell_room();
     return true;

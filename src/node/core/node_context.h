@@ -21,6 +21,7 @@
 #include "node/link/tap_lane.h"
 #include "node/peer/peer.h"
 #include "protocol/handshake.h"
+#include "system/fork_guard.h"
 #include "system/secret_bytes.h"
 
 namespace atbus::detail {
@@ -63,6 +64,12 @@ struct node_context {
   [[nodiscard]] std::chrono::nanoseconds idle_deadline() const {
     return moment_after(now(), options.first_idle_timeout());
   }
+  // Whether this is a child of the process that made the node: nothing is said, handled or told there.
+  [[nodiscard]] bool is_forked() const noexcept { return forks_so_far() != forks_before_; }
+  // Whether the time of the poll that runs is over. To be asked every poll_progress::per_look messages.
+  [[nodiscard]] bool is_late() const {
+    return progress.deadline.count() != 0 && now() >= progress.deadline;
+  }
   void end_poll() const noexcept { on.channels.end_poll(); }
 
   // A client has no bus id, and one peer, which it knows as 0.
@@ -96,6 +103,7 @@ struct node_context {
     return options;
   }
 
+  const std::uint64_t forks_before_ = forks_so_far();
   const std::size_t acknowledge_after_ =
       std::min(quarter_of_queue(options), std::size_t{512} * 1024);
 };

@@ -271,6 +271,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     node_core& of;
     ~frame() {
       of.outbox_.give_up_claim();
+      of.end_handling();
       of.events_.end_poll();
     }
   } const at_end{*this};
@@ -302,17 +303,21 @@ std::size_t node_core::poll(const poll_limits& limits) {
   // Half of the messages, so that a node that sends to itself without end hears of others too.
   own_first_ = !own_first_;
   const std::size_t own_most = limits.messages / 2 + (own_first_ ? limits.messages % 2 : 0);
-  if (!loopback_.tell_all(own_most, deliver_own) || !events_.tell_all() ||
+  if (!loopback_.tell_all(own_most, deliver_own) || !events_.tell_in_time() ||
       !sleeping_.resume_due(now))
     return node_.progress.told;
   circuits_.poll_rests();
   receive_.close();
   poll_limits rest = limits;
   rest.messages -= std::min(rest.messages, node_.progress.told);
-  if (rest.messages != 0 && !node_.closed && !circuits_.has_rests())
+  if (node_.progress.deadline.count() != 0)
+    rest.time = std::max(node_.progress.deadline - node_.now(), std::chrono::nanoseconds{1});
+  const bool has_time = events_.empty() || !node_.is_late();  // events come before messages
+  if (rest.messages != 0 && !node_.closed && !circuits_.has_rests() && has_time)
     node_.on.channels.poll(rest);
   if (!node_.closed)
     circuits_.poll();
+  end_handling();
   measure(now);
   events_.rethrow();
   if (node_.closed)
@@ -328,9 +333,16 @@ std::size_t node_core::poll(const poll_limits& limits) {
   commands_.tell_room();
   circuits_.flush();
   node_.on.channels.flush_due();
-  events_.tell_all();
+  events_.tell_in_time();
   events_.rethrow();
   return node_.progress.told;
+}
+
+void node_core::end_handling() noexcept {
+  receive_.close();
+  acknowledgements_.set_in_hand(nullptr);
+  if (sessions_.owes_goodbyes() && !node_.closed)
+    sessions_.say_owed_goodbyes();
 }
 
 void node_core::flush() noexcept {

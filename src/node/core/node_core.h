@@ -49,6 +49,7 @@
 #include "node/core/reachability.h"
 #include "node/core/ready_waits.h"
 #include "node/core/receive_path.h"
+#include "node/core/refusals.h"
 #include "node/core/registration.h"
 #include "node/core/relay.h"
 #include "node/core/request_exchange.h"
@@ -193,9 +194,7 @@ class node_core final : private link_events {
 
   bool received_special(link& from, bytes_view message, bool redelivered);
   bool received_data(session& by, const message_head& head, bytes_view message, bool redelivered);
-  void take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
-  [[nodiscard]] bool admits(bus_id source, const message_head& head) noexcept;
-  void turn_away(session& by, std::uint32_t type, bool redelivered);
+  bool take_data(session& by, const message_head& head, bytes_view message, bool redelivered);
   void turned_away(session& from, const turned_away_body& body);
   [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   void apply_access();
@@ -217,6 +216,8 @@ class node_core final : private link_events {
   }
   [[nodiscard]] endpoint view(const peer& of) const;
   void describe(peer& of, peer_report& into) const;
+  // No message is in hand any more.
+  void end_handling() noexcept;
   // Now and then how long the messages of a poll took.
   void measure(std::chrono::nanoseconds since);
   [[nodiscard]] endpoint endpoint_of(bus_id id);
@@ -241,6 +242,7 @@ class node_core final : private link_events {
   acknowledgements acknowledgements_{node_, output_};
   session_set sessions_{node_,   session_list_,     events_,  peers_,
                         output_, acknowledgements_, circuits_};
+  refusals refusals_{events_, access_, output_, sessions_, acknowledgements_};
   key_rotation keys_{node_, events_, sessions_};
   dialing dialing_{node_, events_, routes_, parent_, sessions_, circuits_};
   peer_retention retention_{node_,   events_,   peers_,   reach_,   parent_,

@@ -13,6 +13,11 @@ namespace {
 // Bytes. Longer control messages are acknowledged as data is: some of them fill the sender's queue.
 constexpr std::size_t short_control = 512;
 
+// Whether the access rules have to admit it here. Requests and commands are answered where they are handled.
+bool is_checked(bus_id source, const message_head& head) noexcept {
+  return (head.flags & exchange_flags) == 0 && source != bus_id{};
+}
+
 }  // namespace
 
 void node_core::opened(link& at, bool accepted) {
@@ -44,6 +49,7 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
   by->of->in.arrived_new(1);
   ++by->of->counts.received;
   by->of->counts.received_bytes += message.size() - message_head_size;
+  acknowledgements_.set_in_hand(by);
   receive_.open(*by, events_.handlers().on_message);
   inbox_.deliver(by->instance, type, payload_of(message), redelivered);
   return true;
@@ -51,6 +57,7 @@ bool node_core::received_other(link& from, bytes_view message, bool redelivered)
 
 bool node_core::received_special(link& from, bytes_view message, bool redelivered) {
   outbox_.give_up_claim();
+  acknowledgements_.set_in_hand(nullptr);
   session* const by = session_of(from);
   if (node_.closed || by == nullptr || by->stage == session_stage::dropped) [[unlikely]]
     return true;
@@ -67,6 +74,7 @@ bool node_core::received_special(link& from, bytes_view message, bool redelivere
     sessions_.violation(*by, {errc::protocol_error, std::string{explain(fault)}});
   } else if (head.kind == message_kind::broadcast) {
     acknowledgements_.count_handled(*by, true);
+    acknowledgements_.set_in_hand(by);
     broadcasts_.take(*by, message);
   } else {
     // The sender of a number waits for its acknowledgement, as it does for a message's.
@@ -101,57 +109,44 @@ bool node_core::received_data(session& by, const message_head& head, bytes_view 
   }
   if (!events_.tell_before_message(&by))
     return false;
-  take_data(by, head, message, redelivered);
-  return true;
+  return take_data(by, head, message, redelivered);
 }
 
-void node_core::take_data(session& by, const message_head& head, bytes_view message,
+bool node_core::take_data(session& by, const message_head& head, bytes_view message,
                           bool redelivered) {
   peer& of = *by.of;
   if ((head.flags & flag_acknowledge) != 0)
     acknowledgements_.acknowledge_at_once(by);
-  acknowledgements_.count_handled(by, true);
   const bool is_marked = redelivered || (head.flags & flag_redelivered) != 0;
+  if (is_checked(by.instance.id, head) && of.in.is_next_new() &&
+      !access_.would_admit(by.instance.id, message_class::message, head.type)) [[unlikely]]
+    return refusals_.turn_away(by, head.type, is_marked);
+  acknowledgements_.count_handled(by, true);
   switch (of.in.arrived()) {
     case incoming_flow::verdict::deliver:
-      if (!admits(by.instance.id, head)) [[unlikely]]
-        return turn_away(by, head.type, is_marked);
       ++of.counts.received;
       of.counts.received_bytes += message.size() - message_head_size;
+      acknowledgements_.set_in_hand(&by);
       if ((head.flags & flag_topic) != 0 && topics_.take(by, head, payload_of(message), is_marked))
-        return;
+        return true;
       if ((head.flags & flag_topic) != 0 ||
           !inbox_.deliver_any(by.instance, head, payload_of(message), is_marked, is_here(by.host)))
-          [[unlikely]]
+          [[unlikely]] {
+        acknowledgements_.set_in_hand(nullptr);
         sessions_.violation(
             by, {errc::protocol_error,
                  node_.is_client(of) ? "a client sends something else than commands and requests"
                                      : "a command, a request, an answer or a copy of a topic is "
                                        "not as it should be"});
-      return;
+      }
+      return true;
     case incoming_flow::verdict::duplicate:
       ++node_.stats.duplicates;
-      return;
+      return true;
     case incoming_flow::verdict::violation:
-      return sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
+      sessions_.violation(by, {errc::protocol_error, "a message came before its number"});
   }
-}
-
-// Of a message; requests and commands are answered where they are handled.
-bool node_core::admits(bus_id source, const message_head& head) noexcept {
-  return (head.flags & exchange_flags) != 0 || source == bus_id{} ||
-         access_.admits(source, message_class::message, head.type);
-}
-
-// Says so of the last message of the flow. That is its acknowledgement too: an earlier one would settle the
-// message before its sender knows why. So it may also use the room that is kept for acknowledgements.
-void node_core::turn_away(session& by, std::uint32_t type, bool redelivered) {
-  const turned_away_body word{.number = by.of->in.position().last,
-                              .type = type,
-                              .handled = by.handled,
-                              .redelivered = redelivered};
-  if (!output_.say(by, word, message_purpose::data))
-    (void)output_.say(by, word);
+  return true;
 }
 
 void node_core::turned_away(session& from, const turned_away_body& body) {
@@ -304,6 +299,8 @@ void node_core::announced(session& from, const flow_body& body) {
     return sessions_.violation(
         from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
   }
+  if (!of.untold.empty())
+    refusals_.tell(from);
   if (from.offers)
     registration_.both_registered(from);
 }
@@ -323,9 +320,16 @@ void node_core::acknowledged(session& by, std::uint64_t handled) {
 void node_core::writable(link& at) {
   circuits_.writable();
   session* const of = session_of(at);
-  if (node_.closed || of == nullptr || of->of == nullptr || of->of->current != of)
+  if (node_.closed || of == nullptr || of->of == nullptr)
+    return;
+  const bool has_untold = of->of->in_from == of && !of->of->untold.empty();
+  if (of->of->current != of && !has_untold)
     return;
   outbox_.give_up_claim();
+  if (has_untold)
+    refusals_.tell(*of);
+  if (of->of->current != of)
+    return;
   peer& to = *of->of;
   to.blocked = false;
   output_.drain(to);
@@ -516,7 +520,7 @@ bool node_core::inherited(const node_instance& source, bytes_view message, bool 
             " to an earlier incarnation of this node is not carried out: " + "its time is over");
     return true;
   }
-  if (!admits(source.id, head))
+  if (is_checked(source.id, head) && !access_.admits(source.id, message_class::message, head.type))
     return !awaited;  // its sender, if there is one, sends it again over a link, where it is told why
   if (!events_.tell_before_message(nullptr))
     return false;

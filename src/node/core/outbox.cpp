@@ -124,6 +124,8 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
   ++output_.path().claims;
   if (node_.closed || node_.leaving) [[unlikely]]
     return refuse(errc::closed, why);
+  if (node_.is_forked()) [[unlikely]]
+    return refuse(errc::used_after_fork, why);
   if (!node_.fault) [[unlikely]]
     return refuse(node_.fault.code(), why);
   if (node_.is_client() && (flags & exchange_flags) == 0) [[unlikely]]

@@ -46,8 +46,10 @@ void ready_waits::tell(bus_id id, status how) {
 }
 
 void ready_waits::close() noexcept {
-  for (auto waits = std::exchange(waits_, {}); const auto& one : waits)
-    one->call(errc::closed);
+  for (auto waits = std::exchange(waits_, {}); const auto& one : waits) {
+    if (!node_.is_forked())
+      one->call(errc::closed);
+  }
 }
 
 }  // namespace atbus::detail

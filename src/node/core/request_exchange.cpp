@@ -465,7 +465,8 @@ void request_exchange::close() noexcept {
     const request_call call = std::exchange(one.call, nullptr);
     const response told{one.ends ? one.outcome : status{errc::closed}, one.to->id, {}};
     table_.free(one);
-    call(told);
+    if (!node_.is_forked())
+      call(told);
   });
 }
 

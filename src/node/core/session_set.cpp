@@ -105,14 +105,23 @@ void session_set::drop_too_slow() {
 void session_set::drop(session& which, bool say_bye, errc reason, std::string_view text) {
   const bool goodbye = say_bye && which.stage == session_stage::registered;
   const bool refused = which.stage == session_stage::registering && !which.by_us;
+  byte_buffer words;
   if (goodbye) {
-    if (which.keeps && which.handled != which.told)
-      (void)acknowledgements_.acknowledge(which, node_.now());
     try {
-      output_.say(which, bye_body{.reason = reason, .text = std::string{text}});
+      encode(bye_body{.reason = reason, .text = std::string{text}}, words);
     } catch (const std::bad_alloc&) {  // it goes without a word
+      words.clear();
     }
   }
+  which.goodbye.clear();
+  if (goodbye && which.keeps && acknowledgements_.has_in_hand(which) && !words.empty()) {
+    which.stage = session_stage::dropped;
+    which.goodbye = std::move(words);
+    owes_goodbyes_ = true;
+    return;
+  }
+  if (goodbye)
+    say_goodbye(which, words);
   which.stage = session_stage::dropped;
   // What was said is to get there. What is read from a lane counts as handled, so nothing may be any more:
   // the other end may have registered already, and sent.
@@ -120,6 +129,23 @@ void session_set::drop(session& which, bool say_bye, errc reason, std::string_vi
     which.at.close(goodbye_time);
   else
     which.at.abort();
+}
+
+void session_set::say_goodbye(session& to, bytes_view words) noexcept {
+  if (to.keeps)
+    (void)acknowledgements_.acknowledge(to, node_.now());
+  if (!words.empty())
+    (void)output_.send_control(to, words);
+}
+
+void session_set::say_owed_goodbyes() noexcept {
+  owes_goodbyes_ = false;
+  for (const auto& one : all_) {
+    if (one->goodbye.empty())
+      continue;
+    say_goodbye(*one, std::exchange(one->goodbye, {}));
+    one->at.close(goodbye_time);
+  }
 }
 
 bool session_set::has_heard_of(const node_instance& sender) noexcept {

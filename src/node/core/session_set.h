@@ -41,6 +41,10 @@ class session_set {
 
   // Ends the link, after a goodbye or not: closed() is told of it next.
   void drop(session& which, bool say_bye, errc reason, std::string_view text);
+  // A handler has dropped the link that has brought its message: the goodbye acknowledges that message too, so it
+  // is said once the handler is over.
+  [[nodiscard]] bool owes_goodbyes() const noexcept { return owes_goodbyes_; }
+  void say_owed_goodbyes() noexcept;
   // The other end breaks the protocol: counted, logged and dropped.
   void violation(session& by, error what);
   // Its queue is full and its policy is to disconnect: the next poll drops it, which takes memory.
@@ -58,6 +62,7 @@ class session_set {
 
  private:
   void give_back_flow(session& gone) noexcept;
+  void say_goodbye(session& to, bytes_view words) noexcept;
 
   node_context& node_;
   session_list& all_;
@@ -69,6 +74,7 @@ class session_set {
   std::function<void(session&)> on_timer_;
   session_table away_;
   bool has_too_slow_ = false;
+  bool owes_goodbyes_ = false;
 };
 
 }  // namespace atbus::detail

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <new>
 
 #include "atbus/clock.hpp"
@@ -34,14 +35,17 @@ class sleeping_coroutines {
         now);
     return errc::ok;
   }
-  // Resumes those whose time is over. False: one of them has closed the node.
+  // Resumes those whose time is over, as far as the poll has time. False: one of them has closed the node.
   bool resume_due(std::chrono::nanoseconds now) {
     // What is due now has an end: a sleep that begins here ends later. So it does not count as messages do.
+    std::size_t woken = 0;
     while (auto* const one = static_cast<sleeper*>(wheel_.take_due(now))) {
       one->result = errc::ok;
       one->waiting.resume();
       if (node_.closed)
         return false;
+      if (++woken % poll_progress::per_look == 0 && node_.is_late())
+        break;
     }
     return true;
   }
@@ -50,7 +54,8 @@ class sleeping_coroutines {
   void close() noexcept {
     while (auto* const one = static_cast<sleeper*>(wheel_.take_any())) {
       one->result = errc::closed;
-      one->waiting.resume();
+      if (!node_.is_forked())
+        one->waiting.resume();
     }
   }
 

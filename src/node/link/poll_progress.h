@@ -7,6 +7,9 @@
 namespace atbus::detail {
 
 struct poll_progress {
+  // So many messages are told between two looks at the clock.
+  static constexpr std::size_t per_look = 32;
+
   // Messages, to the user. Those that came past the core are added now and then, and before the last one.
   std::size_t told = 0;
   std::size_t most = 0;

@@ -78,7 +78,8 @@ struct session {
       false;  // another incarnation of its id has come since: it is told so, and no more
   bool too_slow = false;        // its queue was full: the link has to be ended
   bool owes_addresses = false;  // this node's addresses are to be sent
-  bool given_up = false;        // disconnect() ends it: unsettled messages are reported
+  byte_buffer goodbye;    // dropped, and ended once the message in hand is handled: what is said
+  bool given_up = false;  // disconnect() ends it: unsettled messages are reported
   std::chrono::nanoseconds registered_at{0};
   std::chrono::nanoseconds left_at{0};  // since when it is away
   // How many of this node's addresses its handshake has named.
@@ -87,6 +88,8 @@ struct session {
   // Counted since the link opened, messages of every kind.
   std::uint64_t handled = 0;
   std::uint64_t told = 0;  // of these, acknowledged
+  std::uint64_t untold_at =
+      0;  // `handled` with the first one that is refused, and whose word waits; 0: none
   std::uint64_t committed = 0;
   std::uint64_t released = 0;
   std::uint64_t last_data = 0;    // `committed` after the last message of the user's, or its number

@@ -264,6 +264,44 @@ TEST_F(Relay, ReloadsWhatItCanAndSaysWhatItCannot) {
       << ended.errors;
 }
 
+// No node takes it, so its relay would not start.
+TEST_F(Relay, TakesNoTokenThatNoNodeTakes) {
+  const std::string token = directory_.path() + "/token";
+  const auto write_token = [&](const std::string& text) {
+    std::ofstream{token} << text;
+    ASSERT_EQ(chmod(token.c_str(), 0600), 0);
+  };
+  const std::string names_it = "token_file = \"" + token + "\"\n";
+  write_token("a token that is long enough");
+  write(names_it);
+  running_command relaying{{"relay", "--config", file_}};
+  ASSERT_TRUE(relaying.has_said("node 65536 relays", 20s));
+  write_token("short");
+  write(names_it + "[[connect]]\nid = 5\naddress = \"unix:///tmp/nobody\"\n");
+  const command_result checked = run_command({"relay", "--check", "--config", file_});
+  EXPECT_NE(checked.exit_code, 0);
+  EXPECT_NE(checked.errors.find("5 bytes"), std::string::npos) << checked.errors;
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(relaying.has_said("nothing is reloaded: " + token + ": ", 20s));
+  relaying.send_signal(SIGTERM);
+  EXPECT_EQ(relaying.finish(20s).errors.find("connects with"), std::string::npos);
+}
+
+// What has failed is tried again with the next SIGHUP, and is not said to be done.
+TEST_F(Relay, KeepsWhatItHasTakenOverOnly) {
+  write();
+  running_command relaying{{"relay", "--config", file_}};
+  ASSERT_TRUE(relaying.has_said("node 65536 relays", 20s));
+  write("[[connect]]\nid = 65536\naddress = \"unix:///tmp/nobody\"\n");
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(relaying.has_said("the configuration is reloaded, but for what has failed", 20s));
+  write("log = \"json\"\n[[connect]]\nid = 65536\naddress = \"unix:///tmp/nobody\"\n");
+  relaying.send_signal(SIGHUP);
+  EXPECT_TRUE(relaying.has_said("\"text\":\"the configuration is reloaded, but", 20s));
+  relaying.send_signal(SIGTERM);
+  EXPECT_EQ(relaying.finish(20s).exit_code, 0);
+}
+
 TEST_F(Relay, LeavesAnAddressThatIsNotInItsFileAnyMore) {
   const auto connecting = [&](const std::string& name) {
     return "[[connect]]\nid = 5\naddress = \"unix://" + directory_.path() + "/" + name + "\"\n";

@@ -165,6 +165,15 @@ void node_world::on_message(std::size_t index, node_core& core, const message& w
     disconnect(index, source, std::chrono::nanoseconds{draw(2'000'000'000)});
   if (draw(800) == 0) {
     note(core.self().id.to_string() + " ends in its handler");
+    const std::uint64_t how = draw(4);
+    if (how == 0)
+      (void)core.disconnect(what.source());
+    else if (how != 1)
+      send(index, source, 30, 0);
+    if (how != 3)
+      core.flush();
+    if (!plan_.one_host)  // how much a lane counts as handled then is drawn
+      book_.cut_short(what);
     at.doomed = true;
     core.close();
   }

@@ -91,6 +91,63 @@ TEST_F(NodeAccessLinks, TellOfARefusedMessageBeforeShutdownEnds) {
   }
 }
 
+// The other end does not poll for a while, and its way is full.
+TEST_F(NodeAccessLinks, TellOfEachRefusedMessageThoughTheWordHasNoRoom) {
+  std::ofstream{path} << "register = \"any\"\n[[send]]\nfrom = [2]\nto = [1]\nmessages = \"any\"\n";
+  const test::named_inbox inbox{"full"};
+  // Of 600 all words wait; of 3,000 too many do, and the link ends in between.
+  for (const int count : {600, 3000}) {
+    for (const std::string& address :
+         {inbox.address(), std::string{"unix://@atbus-full-way-test"},
+          "unix://" + scratch.path() + "/socket", std::string{"ipv4://127.0.0.1:0"}}) {
+      node one{1, options().retry(1ms, 20ms)};
+      node two{2, options().access(path)};
+      int told = 0;
+      one.on_undelivered([&](const undelivered& what) {
+        EXPECT_EQ(what.reason(), errc::denied);
+        ++told;
+      });
+      std::size_t sent_back = 0;
+      std::size_t received = 0;
+      one.on_message([&](const message&) { ++received; });
+      const auto poll_until = [&](const std::function<bool()>& over) {
+        for (const auto until = std::chrono::steady_clock::now() + 20s;
+             !over() && std::chrono::steady_clock::now() < until;) {
+          one.poll();
+          two.poll();
+        }
+        return over();
+      };
+      ASSERT_TRUE(two.listen(address));
+      ASSERT_TRUE(one.connect(2, two.addresses().at(0)));
+      const auto are_connected = [&] {
+        return !one.endpoints().empty() && one.endpoints()[0].connected() &&
+               !two.endpoints().empty() && two.endpoints()[0].connected();
+      };
+      ASSERT_TRUE(poll_until(are_connected)) << address;
+      for (int i = 0; i != 20; ++i) {  // a Unix socket's lanes are there
+        one.poll();
+        two.poll();
+      }
+      for (const std::size_t size : {1000U, 0U}) {
+        while (two.send(1, 0, std::string(size, 'x')))
+          ++sent_back;
+      }
+      for (int i = 0; i != count; ++i)
+        ASSERT_TRUE(one.send(2, 3, "no"));
+      one.flush();
+      for (int i = 0; i != 20; ++i) {
+        two.poll();
+        one.flush();
+      }
+      EXPECT_TRUE(poll_until([&] { return told == count && received == sent_back; }))
+          << address << ": " << told << " of " << count << ", " << received << " of " << sent_back;
+      EXPECT_EQ(one.stats().not_delivered, static_cast<std::uint64_t>(count));
+      EXPECT_EQ(one.stats().outcome_unknown, 0U);
+    }
+  }
+}
+
 TEST_F(NodeAccessLinks, SeeTheNetworkOfATcpLink) {
   EXPECT_TRUE(registers("ipv4://127.0.0.1:0", "127.0.0.0/8"));
   EXPECT_FALSE(registers("ipv4://127.0.0.1:0", "127.0.0.2/32"));

@@ -3,6 +3,8 @@
 
 #include "atbus/directory.hpp"
 #include "atbus/node.hpp"
+#include "atbus/sleep.hpp"
+#include "atbus/task.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
@@ -11,6 +13,8 @@
 
 namespace atbus {
 namespace {
+
+using namespace std::chrono_literals;
 
 // A directory that nobody is in, with a descriptor.
 class watchable_directory final : public directory {
@@ -65,6 +69,41 @@ TEST(NodeFork, WithdrawsNothingInTheChild) {
   EXPECT_EQ(child.wait_end(), "exit 0");
   one.close();
   EXPECT_EQ(nodes->withdrawals, 1);
+}
+
+// What waits is the parent's, and it has it still.
+TEST(NodeFork, HandlesAndTellsNothingInTheChild) {
+  node one{1, node_options{}.report_directory("")};
+  int calls = 0;
+  const auto called = [&](auto&&...) { ++calls; };
+  one.on_message(called);
+  one.on_request(called);
+  one.on_undelivered(called);
+  one.on_log(called);
+  ASSERT_TRUE(one.send(1, 0, "to itself"));
+  ASSERT_TRUE(one.request(1, 7, "to itself", 5s, called));
+  ASSERT_TRUE(one.command(1, {"to", "itself"}, 5s, called));
+  ASSERT_TRUE(one.on_ready(77, 10s, called));
+  one.spawn([](node& of, int& woken) -> task<> {
+    (void)co_await of.sleep(0ns);
+    ++woken;
+  }(one, calls));
+  test::child_process child{[&] {
+    for (int i = 0; i != 3; ++i) {
+      if (one.poll() != 0)
+        return 1;
+    }
+    if (one.send(1, 0, "again") != errc::used_after_fork ||
+        one.send(9, 0, "elsewhere") != errc::used_after_fork)
+      return 2;
+    one.close();
+    return calls == 0 ? 0 : 3;
+  }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
+  for (int i = 0; i != 3; ++i)
+    one.poll();
+  one.close();
+  EXPECT_GE(calls, 5);
 }
 
 }  // namespace

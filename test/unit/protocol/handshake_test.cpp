@@ -149,6 +149,19 @@ TEST(Handshake, RefusesIncarnation0) {
   }
 }
 
+// No node has such a limit, and nothing could be said to it.
+TEST(Handshake, RefusesALimitThatLetsNoMessageThrough) {
+  for (const bool is_dialling : {true, false}) {
+    handshake_pair pair;
+    (is_dialling ? pair.dialling : pair.accepting).self.message_limit = 0;
+    pair.run();
+    const handshake& refuses = is_dialling ? static_cast<handshake&>(*pair.second) : *pair.first;
+    EXPECT_EQ(refuses.problem(), errc::protocol_error);
+    EXPECT_NE(refuses.problem().text().find("message_limit"), std::string::npos)
+        << refuses.problem().text();
+  }
+}
+
 TEST(Handshake, TellsEachSideHowFarTheOtherHasComeWithItsFlow) {
   handshake_pair pair;
   pair.run();

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "node/files/toml_reader.h"
 #include "node/files/watched_file.h"
+#include "protocol/token.h"
 
 #if defined(ATBUS_HAS_HTTP)
 #include "atbus/status_server.hpp"
@@ -432,6 +433,8 @@ error relay_reader::read_tokens() {
     } catch (const std::exception& problem) {
       return {errc::not_found, problem.what()};
     }
+    if (const auto made = detail::token::make(as_bytes(made_.tokens.back())); !made)
+      return {made.error().code(), path + ": " + std::string{made.error().text()}};
   }
   return {};
 }

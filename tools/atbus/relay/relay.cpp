@@ -98,6 +98,8 @@ class relay_service {
   }
 
  private:
+  using connections = decltype(relay_config::connect);
+
   void begin() {
     throw_if(node_.fault());
     for (const std::string& one : config_.listen)
@@ -147,34 +149,49 @@ class relay_service {
   void take_over(relay_config fresh) {
     for (const std::string& key : keys_that_need_a_restart(config_, fresh))
       log(fmt::format("\"{}\" has changed, and needs a restart", key));
-    if (!fresh.tokens.empty() && fresh.tokens != config_.tokens && !config_.tokens.empty())
-      log_if(node_.set_tokens(fresh.tokens), "the tokens have changed");
-    take_over_connections(fresh);
-    config_.tokens = fresh.tokens;
-    config_.connect = fresh.connect;
+    bool all = true;
+    if (!fresh.tokens.empty() && fresh.tokens != config_.tokens && !config_.tokens.empty()) {
+      if (done(node_.set_tokens(fresh.tokens), "the tokens have changed"))
+        config_.tokens = fresh.tokens;
+      else
+        all = false;
+    }
+    all = take_over_connections(fresh.connect) && all;
     config_.drain = fresh.drain;
     config_.log_as_json = fresh.log_as_json;
-    log("the configuration is reloaded");
+    log(all ? "the configuration is reloaded"
+            : "the configuration is reloaded, but for what has failed: the next SIGHUP tries it "
+              "again");
   }
 
-  // A node leaves all addresses of another one at once: those that stay are dialled anew.
-  void take_over_connections(const relay_config& fresh) {
+  // A node leaves all addresses of another one at once: those that stay are dialled anew. False: not all of it is
+  // done. What is, is in config_.
+  bool take_over_connections(const connections& fresh) {
     const auto is_in = [](const auto& all, const auto& one) {
       return std::ranges::find(all, one) != all.end();
     };
     std::set<bus_id> left;
     for (const auto& one : config_.connect) {
-      if (!is_in(fresh.connect, one) && left.insert(one.first).second)
-        log_if(node_.disconnect(one.first), "no longer connected with " + one.first.to_string());
+      if (!is_in(fresh, one))
+        left.insert(one.first);
     }
-    for (const auto& one : fresh.connect) {
-      if (left.contains(one.first) || !is_in(config_.connect, one))
-        log_if(node_.connect(one.first, one.second), "connects with " + one.first.to_string());
+    for (const bus_id id : left)
+      (void)done(node_.disconnect(id), "no longer connected with " + id.to_string());
+    connections now;
+    for (const auto& one : fresh) {
+      const bool stays = !left.contains(one.first) && is_in(config_.connect, one);
+      if (stays ||
+          done(node_.connect(one.first, one.second), "connects with " + one.first.to_string()))
+        now.push_back(one);
     }
+    config_.connect = std::move(now);
+    return config_.connect.size() == fresh.size();
   }
 
-  void log_if(const error& bad, const std::string& done) {
-    log(bad ? done : std::string{name(bad.code())} + ": " + std::string{bad.text()});
+  // Logs what was done, or why not.
+  bool done(const error& bad, const std::string& what) {
+    log(bad ? what : std::string{name(bad.code())} + ": " + std::string{bad.text()});
+    return static_cast<bool>(bad);
   }
   template <class Result>
   static void throw_if(const Result& made) {

@@ -5,9 +5,9 @@
 #include "atbus/topic.hpp"
 #include "from_environment.h"
 #include "protocol/broadcast_head.h"
-#include "protocol/command_body.h"
 #include "protocol/topic_head.h"
 #include "raw_body.h"
+#include "unit/node/core/command_message.h"
 #include "unit/node/hand_played_circuit.h"
 
 namespace atbus::detail {
@@ -27,6 +27,14 @@ class anything {
 
   std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
 
+  // The answer to a command, or nearly.
+  byte_buffer answer_to(std::uint64_t asked) {
+    std::vector<std::string> words(draw(3));
+    for (std::string& word : words)
+      word = text();
+    return command_message(flag_reply, draw(4) == 0 ? static_cast<std::uint32_t>(number()) : 0,
+                           asked, words);
+  }
   // Of what the peer with that id says.
   byte_buffer message(std::uint64_t self) {
     self_ = self;
@@ -77,6 +85,21 @@ class anything {
     append_bytes(made, raw_array(draw(4)));
     append_bytes(made, raw_text(text()));
     return made;
+  }
+  // What a node answers itself.
+  byte_buffer built_in_command() {
+    const std::string simple = draw(3) == 0   ? "atbus.ping"
+                               : draw(2) == 0 ? "atbus.report"
+                                              : "atbus.route";
+    std::vector<std::string> words{simple};
+    if (draw(4) != 0)
+      words = {
+          "atbus.ask",
+          draw(2) == 0 ? id().to_string() : std::to_string(draw(2) == 0 ? bad_child : bad_peer),
+          simple};
+    if (draw(3) == 0)
+      words.push_back(draw(2) == 0 ? id().to_string() : text());
+    return command_message(flag_command, 0, number(), words);
   }
   byte_buffer interest() {
     const bool wanted = draw(3) != 0;
@@ -203,7 +226,7 @@ class anything {
       case 8:
         return handshake();
       case 9:
-        return command();
+        return draw(2) == 0 ? command() : built_in_command();
       case 10:
         return broadcast();
       case 11:
@@ -344,11 +367,21 @@ class world {
     const bool registers = random_.draw(4) != 0;
     const bool as_child = random_.draw(2) == 0;
     const std::uint64_t self_id = as_child ? bad_child : bad_peer;
+    // One that only answers, in words of its own, what the hub asks it for the other.
+    std::optional<hand_played> helper;
+    if (random_.draw(3) == 0) {
+      helper.emplace(net_, as_child ? bad_peer : bad_child, hub, true);
+      (void)net_.run_until([&] { return helper->has_ended() || helper->is_registered(); }, 5s);
+      if (!helper->has_ended())
+        helper->say(flow_body{.next = 1});
+    }
     hand_played bad{net_, self_id, hub, registers, true, [&](introduction& self) {
                       self.as = as_child ? relation::child : relation::peer;
                       self.capabilities = random_.draw(4) == 0 ? 0 : capability_topics;
                       if (random_.draw(4) == 0)
                         self.host = host_of(hub);
+                      if (random_.draw(3) == 0)
+                        self.message_limit = random_.draw(40);
                     }};
     (void)net_.run_until(
         [&] { return bad.has_ended() || (registers ? bad.is_registered() : bad.is_open()); }, 5s);
@@ -360,8 +393,20 @@ class world {
       bad.say_bytes(random_.message(self_id));
       if (random_.draw(2) == 0)
         net_.run_for(std::chrono::milliseconds{random_.draw(30)});
+      answer_commands(bad);
+      if (helper)
+        answer_commands(*helper);
     }
     net_.run_for(std::chrono::milliseconds{random_.draw(500)});
+  }
+  // What the hub asks it, mostly for another one.
+  void answer_commands(hand_played& bad) {
+    const std::vector<std::uint64_t> asked = commands_in(bad.got);
+    bad.got.clear();
+    for (const std::uint64_t number : asked) {
+      if (!bad.has_ended())
+        bad.say_bytes(random_.answer_to(number));
+    }
   }
   // Over its link it registers as one of the honest nodes, and sends in that one's name.
   void pretend(hand_played& bad, std::uint64_t self_id) {

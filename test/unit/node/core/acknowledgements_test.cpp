@@ -104,6 +104,46 @@ TEST_F(Acknowledgements, LeaveAtOnceAndForTheRestAtTheEndOfThePoll) {
   EXPECT_EQ(said(from), (counts{1, 3}));
 }
 
+// Its handler sends something and flushes: if the process ends behind that, its successor is to get the message.
+TEST_F(Acknowledgements, DoNotCoverTheMessageInHand) {
+  handle(from, 3);
+  owed.set_in_hand(&from);
+  clock.advance(20ms);
+  look();
+  EXPECT_EQ(said(from), counts{2});
+  clock.advance(20ms);
+  look();
+  EXPECT_EQ(said(from), counts{2}) << "there is nothing new to say";
+  EXPECT_FALSE(owed.acknowledge(from, clock.now()));
+  owed.set_in_hand(nullptr);
+  clock.advance(20ms);
+  look();
+  EXPECT_EQ(said(from), (counts{2, 3}));
+  EXPECT_EQ(owed.next(), timer_queue::never);
+}
+
+TEST_F(Acknowledgements, OfOtherLinksCoverWhatTheyHaveBrought) {
+  session& other = add_session();
+  handle(from, 1);
+  handle(other, 1);
+  owed.set_in_hand(&other);
+  clock.advance(20ms);
+  look();
+  EXPECT_EQ(said(from), counts{1});
+  EXPECT_EQ(said(other), counts{});
+}
+
+TEST_F(Acknowledgements, ThatAreAskedForLeaveForTheMessageInHandAtTheEndOfThePoll) {
+  handle(from, 1);
+  owed.acknowledge_at_once(from);
+  handle(from, 1);
+  owed.set_in_hand(&from);
+  look();
+  owed.set_in_hand(nullptr);
+  look();
+  EXPECT_EQ(said(from), (counts{1, 2}));
+}
+
 TEST_F(Acknowledgements, AreForgottenWithTheirSession) {
   session& gone = add_session();
   handle(gone, 1);

@@ -1,4 +1,5 @@
 // The commands that a node answers itself, over a simulated network.
+#include "command_message.h"
 #include "node/report/report_format.h"
 #include "node_commands_fixture.h"
 
@@ -152,6 +153,25 @@ TEST_F(BuiltInCommands, ArePassedOnInParts) {
     seen += part.peers.size();
   }
   EXPECT_EQ(seen, 41U);
+}
+
+// What is passed on has no words, and is too long for whoever asked.
+TEST_F(BuiltInCommands, ArePassedOnThoughTheAnswerIsNone) {
+  connect();
+  hand_played asks{net, 5, 2, true, true, [](introduction& self) { self.message_limit = 1; }};
+  hand_played answers{net,  6,    2,
+                      true, true, [](introduction& self) { self.nonce[1] = std::byte{9}; }};
+  ASSERT_TRUE(net.run_until([&] { return asks.is_registered() && answers.is_registered(); }, 5s));
+  asks.say(flow_body{.next = 1});
+  asks.say_bytes(command_message(flag_command, 0, 1, {"atbus.ask", "6", "atbus.ping"}));
+  net.run_for(1s);
+  const std::vector<std::uint64_t> asked = commands_in(answers.got);
+  ASSERT_EQ(asked.size(), 1U);
+  answers.say(flow_body{.next = 1});
+  answers.say_bytes(command_message(flag_reply, 0, asked.front(), {}));
+  net.run_for(1s);
+  EXPECT_FALSE(answers.has_ended());
+  EXPECT_EQ(answer_to({"atbus.ping"}).size(), 2U);
 }
 
 // Who asked is gone when the answer comes, and so is the node that was asked.

@@ -20,4 +20,16 @@ inline byte_buffer command_message(unsigned flags, std::uint32_t type, std::uint
   return made;
 }
 
+// The numbers of the commands among these messages.
+inline std::vector<std::uint64_t> commands_in(const std::vector<byte_buffer>& messages) {
+  std::vector<std::uint64_t> numbers;
+  for (const byte_buffer& one : messages) {
+    message_head head;
+    if (decode(one, head) == head_fault::none && head.kind == message_kind::data &&
+        (head.flags & exchange_flags) == flag_command)
+      numbers.push_back(command_number(payload_of(one)));
+  }
+  return numbers;
+}
+
 }  // namespace atbus::detail

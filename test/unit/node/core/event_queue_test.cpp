@@ -224,5 +224,25 @@ TEST_F(EventQueue, HoldsTheMessageOfASessionThatAHandlerEnds) {
   EXPECT_FALSE(events.tell_before_message(&by));
 }
 
+TEST_F(EventQueue, TellsNoMoreThanThePollHasTimeFor) {
+  for (int i = 0; i != 100; ++i)
+    events.tell_undelivered(3, of_size(0, 7), errc::timed_out);
+  node.progress.deadline = clock.now();
+  EXPECT_TRUE(events.tell_in_time());
+  EXPECT_GT(told.size(), 0U);
+  EXPECT_LE(told.size(), poll_progress::per_look);
+  for (int polls = 0; !events.empty() && polls != 100; ++polls)
+    EXPECT_TRUE(events.tell_in_time());
+  EXPECT_EQ(told.size(), 100U);
+}
+
+TEST_F(EventQueue, TellsAllThatComesBeforeAMessageWhateverTheTime) {
+  for (int i = 0; i != 100; ++i)
+    events.tell_undelivered(3, of_size(0, 7), errc::timed_out);
+  node.progress.deadline = clock.now();
+  EXPECT_TRUE(events.tell_before_message(nullptr));
+  EXPECT_EQ(told.size(), 100U);
+}
+
 }  // namespace
 }  // namespace atbus::detail

@@ -72,6 +72,22 @@ TEST_F(Loopback, TellsOfRoomOnce) {
   EXPECT_EQ(rooms, 1);
 }
 
+// A frame of a game has 2 ms for its poll, whoever sends to whom.
+TEST_F(Loopback, TellsNoMoreThanThePollHasTimeFor) {
+  for (int i = 0; i != 100; ++i)
+    EXPECT_TRUE(send(1));
+  const auto for_a_while = [&] {
+    node.progress.deadline = clock.now() + 2ms;
+    return poll([&] { clock.advance(100us); }).size();
+  };
+  EXPECT_LE(for_a_while(), 20U + poll_progress::per_look);
+  std::size_t told = 0;
+  for (std::size_t polls = 0; !loop.empty() && polls != 100; ++polls)
+    told = for_a_while();
+  EXPECT_TRUE(loop.empty());
+  EXPECT_GT(told, 0U);
+}
+
 TEST_F(Loopback, TellsOfRoomThoughThereIsNoMemory) {
   if (!test::can_fail_allocations())
     GTEST_SKIP() << "this build can't let allocations fail";

@@ -115,5 +115,89 @@ TEST(NodeDisconnectAway, TakesAnOpenSlotAway) {
   EXPECT_EQ(sim.node(1).stats().accepted, 0U);
 }
 
+// What acknowledges while a handler runs, and whether the process ends behind it. Of the message in hand its
+// sender must know nothing then, so that it sends it to the next process.
+class NodeInHandler : public NodeCore {
+ protected:
+  // The highest number that the sender of m1, m2 and m3 is told, beyond those of the handshake and of its flow,
+  // if `two` does that in the handler of m2.
+  std::uint64_t acknowledged_after(const std::function<void(node_core&)>& act) {
+    party two{net, 2};
+    hand_played sender{net, 1, 2, true};
+    EXPECT_TRUE(net.run_until([&] { return sender.is_registered(); }, 5s));
+    two.on_message = [&](const message& m) {
+      if (m.text() == "m2")
+        act(two.core());
+    };
+    sender.say(flow_body{.next = 1});
+    for (const std::string_view text : {"m1", "m2", "m3"}) {
+      byte_buffer made(message_head_size);
+      encode(message_head{}, made.data());
+      made.insert(made.end(), as_bytes(text).begin(), as_bytes(text).end());
+      sender.say_bytes(made);
+    }
+    try {
+      net.run_for(1s);
+    } catch (int) {  // of the handler, out of poll
+    }
+    net.run_for(1s);
+    constexpr std::uint64_t before = 3;  // hello, proof, flow
+    std::uint64_t highest = before;
+    for (const byte_buffer& one : sender.got) {
+      if (acknowledge_body body; decode(one, body))
+        highest = std::max(highest, body.handled);
+    }
+    said_bye = sender.heard(message_kind::bye) != 0;
+    has_ended = sender.has_ended();
+    return highest - before;
+  }
+  static void send_and_flush(node_core& core) {
+    status why;
+    ASSERT_NE(core.claim(1, 0, 8, why), nullptr) << why.text();
+    core.commit(8);
+    core.flush();
+  }
+
+  bool said_bye = false;
+  bool has_ended = false;
+};
+
+TEST_F(NodeInHandler, AFlushAcknowledgesWhatWasHandledBefore) {
+  EXPECT_EQ(acknowledged_after([](node_core& core) {
+              send_and_flush(core);
+              core.close();
+            }),
+            1U);
+}
+
+TEST_F(NodeInHandler, AFlushLeavesTheRestForLater) {
+  EXPECT_EQ(acknowledged_after(send_and_flush), 3U);
+}
+
+TEST_F(NodeInHandler, ADisconnectIsSaidBehindIt) {
+  EXPECT_EQ(acknowledged_after([](node_core& core) { EXPECT_TRUE(core.disconnect(1)); }), 2U);
+  EXPECT_TRUE(said_bye);
+  EXPECT_TRUE(has_ended);
+}
+
+TEST_F(NodeInHandler, ADisconnectSaysNothingIfItEndsThere) {
+  EXPECT_EQ(acknowledged_after([](node_core& core) {
+              EXPECT_TRUE(core.disconnect(1));
+              core.flush();
+              core.close();
+            }),
+            0U);
+  EXPECT_FALSE(said_bye);
+}
+
+TEST_F(NodeInHandler, ADisconnectIsSaidThoughItThrows) {
+  EXPECT_EQ(acknowledged_after([](node_core& core) {
+              EXPECT_TRUE(core.disconnect(1));
+              throw 1;
+            }),
+            2U);
+  EXPECT_TRUE(said_bye);
+}
+
 }  // namespace
 }  // namespace atbus::detail

@@ -1,0 +1,53 @@
+// Messages that the access rules refuse where they arrive, and the word about each to its sender.
+//
+// The word says which message it is, and acknowledges it: an earlier acknowledgement would settle the message
+// before its sender knows why. A word for which the link has no room waits for some, and for the next link if
+// that one ends. So many may wait for one peer; with one more the link ends, and that message was not taken: its
+// sender sends it again over the next link. The link is not paused: the other end's acknowledgements, which make
+// room, come through it, and two nodes that refuse each other's messages would wait for each other for ever.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "node/core/access_control.h"
+#include "node/core/acknowledgements.h"
+#include "node/core/event_queue.h"
+#include "node/core/link_output.h"
+#include "node/core/session_set.h"
+
+namespace atbus::detail {
+
+class refusals {
+ public:
+  // Words that wait for one peer.
+  static constexpr std::size_t untold_max = 1024;
+
+  refusals(event_queue& events, access_control& access, link_output& output, session_set& sessions,
+           acknowledgements& acks) noexcept
+      : events_(events),
+        access_(access),
+        output_(output),
+        sessions_(sessions),
+        acknowledgements_(acks) {}
+
+  // The next message of that link, whose number is new, and which access_control does not admit. False: it is not
+  // taken.
+  bool turn_away(session& by, std::uint32_t type, bool redelivered);
+  // There may be room on that link, or it is the one now that the peer's messages come by.
+  void tell(session& by);
+
+ private:
+  // False: there is no room.
+  bool say(session& to, const refused_word& word);
+
+  event_queue& events_;
+  access_control& access_;
+  link_output& output_;
+  session_set& sessions_;
+  acknowledgements& acknowledgements_;
+};
+
+}  // namespace atbus::detail
