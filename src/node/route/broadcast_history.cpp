@@ -1,5 +1,6 @@
 #include "node/route/broadcast_history.h"
 
+#include <new>
 #include <utility>
 
 namespace atbus::detail {
@@ -30,7 +31,12 @@ bool broadcast_history::is_first(bus_id source, std::uint64_t number) {
       states_.pop_front();
     }
     states_.push_back({source, {}});
-    places_.emplace(source.value(), std::prev(states_.end()));
+    try {
+      places_.emplace(source.value(), std::prev(states_.end()));
+    } catch (const std::bad_alloc&) {
+      states_.pop_back();  // nothing would find it
+      throw;
+    }
   } else {
     states_.splice(states_.end(), states_, known->second);
   }

@@ -1,7 +1,9 @@
 #include "node/route/broadcast_history.h"
 
+#include <new>
 #include <set>
 
+#include "counting_allocator.h"
 #include "test.h"
 
 namespace atbus::detail {
@@ -17,6 +19,30 @@ TEST(BroadcastHistory, TakesEachNumberOnce) {
     EXPECT_TRUE(history.is_first(8, start + i));
   }
   EXPECT_EQ(history.size(), 2U);
+}
+
+// Half of an entry would stay and count, and others would be forgotten for it.
+TEST(BroadcastHistory, KeepsNothingOfSourcesForWhichItHasNoMemory) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "allocations can't fail here";
+  const auto has_memory = [](broadcast_history& history, std::uint64_t source, std::uint64_t good) {
+    try {
+      const test::allocation_failure all{good};
+      return history.is_first(source, start);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  };
+  for (std::uint64_t good = 0; good != 20; ++good) {
+    broadcast_history history;
+    EXPECT_TRUE(history.is_first(7, start));
+    if (has_memory(history, 8, good))
+      return;
+    for (std::uint64_t source = 10; source != 10 + broadcast_history::sources_max; ++source)
+      EXPECT_FALSE(has_memory(history, source, good));
+    EXPECT_FALSE(history.is_first(7, start)) << "behind " << good << " allocations";
+  }
+  ADD_FAILURE() << "it takes more and more memory";
 }
 
 TEST(BroadcastHistory, TakesWhatIsMissingFromTheOtherWay) {
