@@ -489,7 +489,8 @@ void connection_core::pause(connection_entry& c) noexcept {
   if (c.closing || c.now == phase::closed || std::exchange(c.paused, true))
     return;
   lent_.end();
-  busy_.leave(c);
+  if (c.opened)
+    busy_.leave(c);
   watch(c);
 }
 

@@ -190,7 +190,7 @@ void stream_receiver::report_end(const connection& which) noexcept {
 // The peer's hello has arrived: answers with this end's hello.
 void stream_receiver::opening_moved(connection& of) noexcept {
   busy_.move(of, [&] { of.confirmed = true; });
-  unconfirmed_.leave(of);
+  leave_probation(of);
   newcomers_.leave(of);
   if (of.link.agreed_lanes())
     offer_lane(of);
@@ -279,7 +279,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
 
 void stream_receiver::look_at_clock() noexcept {
   constexpr std::chrono::nanoseconds nobody{0};
-  if (door_.watching() && unconfirmed_.empty() && starved_until_ == nobody)
+  if (door_.watching() && unconfirmed_.empty() && late_.empty() && starved_until_ == nobody)
     return;
   const auto time = now();
   if (starved_until_ != nobody && starved_until_ <= time)
@@ -298,6 +298,8 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
     const auto left = std::max(at - now(), std::chrono::nanoseconds{0});
     next = next < std::chrono::nanoseconds{0} ? left : std::min(next, left);
   };
+  if (!late_.empty())
+    consider(late_.first()->close_at);
   if (!unconfirmed_.empty())
     consider(std::min(unconfirmed_.first()->close_at, newcomers_.due_at()));
   if (!door_.watching() && open_.size() < most_connections_)

@@ -86,6 +86,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     bool uses_lane = false;                // messages of its lane are delivered
     std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
     last_look late;
+    bool is_late = false;  // in late_
   };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
@@ -129,6 +130,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void watch(connection& of) noexcept;
   void look_at_starved() noexcept;  // retries connections that found no memory
   void look_at_strangers(std::chrono::nanoseconds time) noexcept;
+  void leave_probation(connection& of) noexcept { (of.is_late ? late_ : unconfirmed_).leave(of); }
   // If not, it has left the line of busy connections. It comes back if its handshake only has to wait.
   [[nodiscard]] bool may_read(connection& stranger) noexcept;
   // Offers a lane of shared memory to a peer on this host that asks for one.
@@ -160,10 +162,11 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   bool lanes_refused_ = false;                            // the kernel refused: do not ask again
   busy_lines<connection, &connection::turn> busy_;        // the connections to read
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
-  newcomers newcomers_;                                   // the same connections, by address
-  std::vector<std::unique_ptr<connection>> ended_;        // kept until nothing can refer to them
-  connection* current_ = nullptr;                         // the connection that is being read
-  bool look_due_ = false;   // it is time to ask epoll for more connections
+  line<connection, &connection::probation> late_;   // the others of them, which are read once more
+  newcomers newcomers_;                             // the same connections, by address
+  std::vector<std::unique_ptr<connection>> ended_;  // kept until nothing can refer to them
+  connection* current_ = nullptr;                   // the connection that is being read
+  bool look_due_ = false;                           // it is time to ask epoll for more connections
   bool cut_short_ = false;  // the latest poll has ended at most_reads: some may be in line for long
   poll_rhythm rhythm_;
   std::chrono::nanoseconds starved_until_{0};  // 0: no connection is starved of memory

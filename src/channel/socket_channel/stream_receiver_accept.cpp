@@ -132,14 +132,19 @@ bool stream_receiver::may_read(connection& stranger) noexcept {
 }
 
 void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept {
-  while (!unconfirmed_.empty() && unconfirmed_.first()->close_at <= time) {
-    connection& late = *unconfirmed_.first();
-    if (!newcomers::waits(late) && late.late.is_due(late.link, late.close_at, time)) {
-      late.close_at = time + last_look::more_time;
-      busy_.join(late);
-      break;
+  for (auto* const some : {&late_, &unconfirmed_}) {
+    while (!some->empty() && some->first()->close_at <= time) {
+      connection& one = *some->first();
+      if (newcomers::waits(one) || !one.late.is_due(one.link, one.close_at, time)) {
+        turn_away(one, stranger_end::late);
+        continue;
+      }
+      leave_probation(one);
+      one.is_late = true;
+      one.close_at = time + last_look::more_time;
+      late_.join(one);
+      busy_.join(one);
     }
-    turn_away(late, stranger_end::late);
   }
   while (newcomer* const silent = newcomers_.next_too_silent(time))
     turn_away(static_cast<connection&>(*silent), stranger_end::silent);
@@ -167,7 +172,7 @@ void stream_receiver::drop(connection& ended) noexcept {
     own_lanes().open_gate(ended.number);
     moved_on_ = true;
   }
-  unconfirmed_.leave(ended);
+  leave_probation(ended);
   newcomers_.leave(ended);
   if (current_ == &ended)
     current_ = nullptr;

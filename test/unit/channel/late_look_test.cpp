@@ -7,6 +7,7 @@
 
 #include "atbus/receiver.hpp"
 #include "channel/common/frame.h"
+#include "channel/stream/last_look.h"
 #include "channel/stream/opening.h"
 #include "plain_socket.h"
 #include "unit/channel/connection/connection_fixture.h"
@@ -54,6 +55,35 @@ TEST_F(LateLook, AReceiverReadsWhatWasSaidInTime) {
   }
   EXPECT_EQ(all, std::vector<std::string>{"hello"});
   EXPECT_EQ(inbox->stats().strangers.late, 0);
+}
+
+TEST_F(LateLook, AReceiverGivesAllThatSayNoMoreTheSameTime) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time,
+                                                     .strangers = {.handshakes_per_second = 0}});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const auto read = [&] { inbox->poll([](bytes_view) {}); };
+  constexpr std::size_t count = 30;
+  std::vector<plain_socket> all;
+  for (std::size_t i = 0; i != count; ++i)
+    all.push_back(plain_socket::connect(inbox->address()));
+  for (const auto end = now() + 30s; inbox->stats().connections != count && now() < end;)
+    read();
+  const auto say = [&](std::string_view words) {
+    for (const plain_socket& one : all)
+      (void)one.send(words);  // it may have been closed
+  };
+  const std::string hello = first_words();
+  say(hello.substr(0, 4));
+  look_away();
+  const auto read_all = [&] {  // a poll makes 16 reads
+    for (int i = 0; i != 10; ++i)
+      read();
+  };
+  read_all();
+  say(hello.substr(4, 1));
+  std::this_thread::sleep_for(detail::last_look::more_time + 20ms);
+  read_all();
+  EXPECT_EQ(inbox->stats().strangers.late, count);
 }
 
 TEST_F(LateLook, AConnectionReadsWhatWasSaidInTime) {
