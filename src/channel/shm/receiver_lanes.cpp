@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint32_t longest_bell_interval = 64;
 constexpr std::chrono::milliseconds bell_period{1};
+constexpr std::chrono::nanoseconds longest_starved_pause = std::chrono::milliseconds{128};
 
 }  // namespace
 
@@ -130,13 +131,16 @@ void receiver_state::activate(lane_reader& lane) noexcept {
       reserved =
           error_of(errc::out_of_memory, [&] { return reserve_lane(segment_, index_of(lane)); });
     if (!reserved) {
-      look_owed_ = true;  // nothing tells when there is memory
+      // Nothing tells when there is memory.
+      starved_pause_ = std::clamp(2 * starved_pause_, short_sleep, longest_starved_pause);
+      starved_until_ = coarse_now() + starved_pause_;
       if (!std::exchange(lane.starved, true))
         problem(std::move(reserved));
       return;
     }
     lane.adopted = true;
-    lane.starved = false;
+    if (std::exchange(lane.starved, false))
+      starved_pause_ = {};
 #if defined(MADV_POPULATE_READ)
     if (prefault_) {
       (void)kernel().madvise(segment_.lane_data(index_of(lane)), segment_.geometry.lane_size,
@@ -307,6 +311,16 @@ void receiver_state::look_at_everything() noexcept {
   }
   look_for_orphans();
   watch_unconnected();
+}
+
+void receiver_state::look_if_owed() noexcept {
+  const bool has_waited =
+      starved_until_ != std::chrono::nanoseconds{0} && coarse_now() >= starved_until_;
+  if (!look_owed_ && !has_waited)
+    return;
+  look_owed_ = false;
+  starved_until_ = {};
+  look_at_everything();
 }
 
 void receiver_state::free_orphans() noexcept {
@@ -506,8 +520,7 @@ void receiver_core::look_at_bells() noexcept {
     if (seen.rung || seen.look_everywhere)
       self.finish_sleep();
     self.handle(seen);
-    if (std::exchange(self.look_owed_, false))
-      self.look_at_everything();
+    self.look_if_owed();
     // Without membarrier a sender may have missed that its lane is parked.
     if (self.fence_needed_ && !self.every_sender_fences())
       self.look_at_everything();

@@ -143,8 +143,7 @@ bool receiver_state::prepare_sleep() {
   if (asleep_)
     return true;
   free_orphans();
-  if (std::exchange(look_owed_, false))
-    look_at_everything();
+  look_if_owed();
   if (anything())
     return false;
   parked_now_.assign(active_.begin(), active_.end());
@@ -196,9 +195,13 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
   std::chrono::nanoseconds longest = bell_.longest_sleep();
   if (unwatched_ && (longest < std::chrono::nanoseconds{0} || longest > unwatched_sleep))
     longest = unwatched_sleep;
+  const auto time = coarse_now();
+  if (starved_until_ != std::chrono::nanoseconds{0}) {
+    const auto left = std::max(starved_until_ - time, short_sleep);
+    longest = longest < std::chrono::nanoseconds{0} ? left : std::min(longest, left);
+  }
   if (orphans_ == 0)
     return longest;
-  const auto time = coarse_now();
   for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
     if (!lanes_[i].orphan || time >= lanes_[i].dying_until)
       continue;

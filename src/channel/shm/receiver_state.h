@@ -89,6 +89,7 @@ class receiver_state final : public receiver_core, public fork_guard {
   [[nodiscard]] static bool is_in_use(const lane_reader& lane) noexcept;
   // Frees drained lanes whose senders are gone.
   void free_orphans() noexcept;
+  void look_if_owed() noexcept;
   void look_for_orphans() noexcept;
   // Watches for the death of senders that hold a lane but are not connected.
   void watch_unconnected() noexcept;
@@ -120,8 +121,10 @@ class receiver_state final : public receiver_core, public fork_guard {
   std::chrono::nanoseconds bells_seen_at_{0};
   std::size_t orphans_ = 0;
   bool unwatched_ = false;  // a lane is unconnected, and the kernel refuses to watch the file
-  // A sender waits for a ring, or a lane to be read, for which the kernel had no memory.
-  bool look_owed_ = false;
+  bool look_owed_ = false;  // a sender waits for a ring, for which the kernel had no memory
+  // When lanes are looked at again for which the kernel had none; 0: there are none.
+  std::chrono::nanoseconds starved_until_{0};
+  std::chrono::nanoseconds starved_pause_{0};
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;
