@@ -47,7 +47,7 @@ byte_buffer byte_carrier::opening_body() const {
 }
 
 void byte_carrier::dial(const std::string& subject, time now) {
-  if (ended_)
+  if (ended_ || !pair_)  // a pair of keys opens one link
     return;
   dialled_ = true;
   theirs_ = subject;

@@ -91,6 +91,7 @@ result<int> nats_lines::listen(const address& at) {
   const auto line = line_of(at);
   if (!line)
     return line.error();
+  std::erase_if(listened_to_, [](const auto& one) { return has_hung_up(one.second.get()); });
   file& before = listened_to_[server_of(at) + '/' + at.subject()];
   if (before && !has_hung_up(before.get()))
     return error{errc::receiver_exists, "this process listens to that subject already"};

@@ -253,6 +253,8 @@ void nats_line::read_news() {
   }
   // libnats says nothing if it has no memory for that.
   if (news.closed || (connection_ != nullptr && natsConnection_IsClosed(connection_))) {
+    // Where it could not begin to connect again, nor was anything said of the end.
+    lost({errc::peer_closed, server_ + ": the connection to the NATS server is closed"});
     disconnect();
     connects_at_ = now() + backoff_min;
   }

@@ -137,6 +137,19 @@ TEST_F(ByteCarrier, CarriesBytesBothWays) {
   EXPECT_EQ(dialler.got(), "something else");
 }
 
+TEST_F(ByteCarrier, DialsNoMoreOnceItIsOpen) {
+  for (carrier_end* const end : {&dialler, &listener}) {
+    end->sent_to.clear();
+    end->carrier->dial("fleet.west", time);
+    EXPECT_EQ(end->sent_to, "");
+  }
+  dialler.put("question");
+  listener.put("something else");
+  turns();
+  EXPECT_EQ(listener.got(), "question");
+  EXPECT_EQ(dialler.got(), "something else");
+}
+
 TEST_F(ByteCarrier, EndsWithoutAGapWhicheverMessageIsLost) {
   for (std::size_t lost = 0; lost != 4; ++lost) {
     carrier_end first{1, time};

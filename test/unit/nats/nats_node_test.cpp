@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "nats_party.h"
+#include "scratch_directory.h"
 #include "system/kernel.h"
 
 namespace atbus::test {
@@ -206,6 +207,27 @@ TEST_F(NatsNodes, ListenToASubjectOneAtATime) {
   nats_side a{1, with_carrier(make_carrier())};
   ASSERT_TRUE(a.self.connect(2, server.address("fleet.b")));
   EXPECT_TRUE(reaches(a, b, "to the new one"));
+}
+
+TEST_F(NatsNodes, LeaveNoDescriptorOfASubject) {
+  const nats_server server;
+  const auto shared = make_carrier();
+  const auto listen_for_a_moment = [&](int number) {
+    nats_side b{2, with_carrier(shared)};
+    ASSERT_TRUE(b.self.listen(server.address("room." + std::to_string(number))));
+    b.self.poll();
+  };
+  listen_for_a_moment(0);
+  const std::size_t before = open_descriptors();
+  for (int i = 1; i != 30; ++i)
+    listen_for_a_moment(i);
+  // The line hears of the end of each in its own thread; a further one lets go of the others.
+  std::size_t after = open_descriptors();
+  for (const auto limit = now() + 30s; after > before + 3 && now() < limit;) {
+    listen_for_a_moment(0);
+    after = open_descriptors();
+  }
+  EXPECT_LE(after, before + 3);
 }
 
 TEST_F(NatsNodes, LogInWithUserAndPassword) {
