@@ -157,8 +157,8 @@ void etcd_reader::take_page(const etcd_answer& answer, bool without_values) {
   client_.works();
 }
 
-bool etcd_reader::is_other_etcd(const etcd_header& header) const noexcept {
-  return header.cluster != cluster_ || header.revision < next_ - 1;
+bool etcd_reader::is_other_etcd(const etcd_header& header, std::int64_t next) const noexcept {
+  return header.cluster != cluster_ || header.revision < next - 1;
 }
 
 void etcd_reader::watch() {
@@ -210,7 +210,7 @@ bool etcd_reader::take_line(std::string_view line) {
   if (news->is_canceled)
     return take_end_of_watch(*news);
   if (news->is_created) {
-    if (is_other_etcd(news->header)) {
+    if (is_other_etcd(news->header, next_)) {
       list_again();
       return false;
     }
@@ -261,13 +261,14 @@ void etcd_reader::take_events(const etcd_news& news) {
 
 void etcd_reader::check() {
   check_ = client_.ask("/v3/kv/range", ask_for_changes(range_, next_),
-                       [this](const etcd_answer& answer) {
+                       [this, asked = next_](const etcd_answer& answer) {
                          check_ = 0;
-                         take_check(answer);
+                         take_check(answer, asked);
                        });
 }
 
-void etcd_reader::take_check(const etcd_answer& answer) {
+// `asked`: from where on. What the stream has brought meanwhile may be newer than the answer.
+void etcd_reader::take_check(const etcd_answer& answer, std::int64_t asked) {
   if (answer.cause == etcd_cause::unreachable)
     return;
   const result<etcd_page> page = read_page(answer.body);
@@ -276,7 +277,7 @@ void etcd_reader::take_check(const etcd_answer& answer) {
                         "does not list its keys any more: " +
                             (answer.cause == etcd_cause::done ? page.error().text() : answer.text));
   }
-  if (is_other_etcd(page->header))
+  if (is_other_etcd(page->header, asked))
     return list_again();
   const auto known = keys_.count();
   if (page->pairs.empty() && (!known || *known == page->count)) {

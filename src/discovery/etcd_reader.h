@@ -54,8 +54,8 @@ class etcd_reader {
   [[nodiscard]] bool take_end_of_watch(const etcd_news& news);
   void take_events(const etcd_news& news);
   void check();
-  void take_check(const etcd_answer& answer);
-  [[nodiscard]] bool is_other_etcd(const etcd_header& header) const noexcept;
+  void take_check(const etcd_answer& answer, std::int64_t asked);
+  [[nodiscard]] bool is_other_etcd(const etcd_header& header, std::int64_t next) const noexcept;
 
   etcd_client& client_;
   const etcd_options& options_;

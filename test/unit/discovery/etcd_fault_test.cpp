@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "etcd_party.h"
@@ -155,6 +156,26 @@ TEST_F(EtcdFaults, KeepWhatTheyKnowWhileEtcdStandsStill) {
   put(etcd, record_of(8, {"unix://@two"}));
   ASSERT_TRUE(knows(nodes, 8, {"unix://@two"}));
   EXPECT_TRUE(until({nodes}, [&] { return static_cast<bool>(nodes->poll()); }));
+}
+
+// A program that polls once per frame gets what the stream brings before the answer to a check that is older.
+TEST_F(EtcdFaults, TakeNoEtcdForAnotherWhoseAnswerIsOlderThanAChange) {
+  etcd_server server;
+  server.start();
+  const auto nodes = open_directory({.endpoints = {server.url()},
+                                     .lease_time = 2s,
+                                     .start_jitter = 0ms,
+                                     .announce = announcing::never});
+  ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().watches == 1; }));
+  for (std::uint64_t id = 1; id != 4; ++id) {
+    const auto asked = nodes->stats().requests;
+    ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().requests != asked; }));
+    std::this_thread::sleep_for(50ms);  // etcd answers
+    put(server, record_of(bus_id{id}, {"unix://@one"}));
+    std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(knows(nodes, bus_id{id}, {"unix://@one"}));
+  }
+  EXPECT_EQ(nodes->stats().lists, 1U);
 }
 
 TEST_F(EtcdFaults, SayThatEtcdIsFullAndGoOnReading) {
