@@ -42,6 +42,10 @@ int in_milliseconds(std::chrono::nanoseconds time) {
                                      std::int64_t{0}, std::int64_t{3'600'000}));
 }
 
+// Turns in a row in which something was to be done and nothing was, and how long the thread rests then.
+constexpr int turns_in_vain_max = 16;
+constexpr int pause_ms = 50;
+
 }  // namespace
 
 // What the library for HTTP calls, all on the server's thread.
@@ -49,8 +53,10 @@ struct http_server::callbacks {
   static MHD_Result answer(void* self, MHD_Connection* connection, const char* path,
                            const char* method, const char* /*version*/, const char* /*upload*/,
                            std::size_t* /*upload_size*/, void** /*request*/) {
+    auto& server = *static_cast<http_server*>(self);
+    server.was_called_ = true;
     try {
-      const http_reply& reply = static_cast<http_server*>(self)->reply_to(connection, path, method);
+      const http_reply& reply = server.reply_to(connection, path, method);
       return MHD_queue_response(connection, reply.code(), reply.get());
     } catch (...) {
       return MHD_NO;  // closes the connection
@@ -60,6 +66,7 @@ struct http_server::callbacks {
   static void note(void* self, MHD_Connection* connection, void** /*context*/,
                    MHD_ConnectionNotificationCode what) {
     auto& server = *static_cast<http_server*>(self);
+    server.was_called_ = true;
     const auto* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     const int fd = info->connect_fd;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -145,11 +152,16 @@ void http_server::run() {
   const auto* const info = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_EPOLL_FD);
   pollfd watched[] = {{.fd = info->epoll_fd, .events = POLLIN, .revents = 0},
                       {.fd = asked_to_end_.get(), .events = POLLIN, .revents = 0}};
-  while (watched[1].revents == 0) {
-    (void)poll(watched, std::size(watched), longest_wait());
+  // Without descriptors a connection that waits wakes the daemon, which can't accept it, again and again.
+  for (int in_vain = 0; watched[1].revents == 0;) {
+    if (in_vain == turns_in_vain_max)
+      (void)poll(&watched[1], 1, pause_ms);
+    else
+      (void)poll(watched, std::size(watched), longest_wait());
     cut_late_ones();
-    has_room_again_ = false;
+    was_called_ = has_room_again_ = false;
     MHD_run(daemon_);
+    in_vain = was_called_ || !open_.empty() ? 0 : std::min(in_vain + 1, turns_in_vain_max);
   }
 }
 

@@ -79,6 +79,7 @@ class http_server {
   open_descriptor asked_to_end_;
   MHD_Daemon* daemon_ = nullptr;
   std::deque<open_connection> open_;  // the oldest first
+  bool was_called_ = false;           // by the library for HTTP, in this turn
   bool has_room_again_ = false;       // a connection has ended since the last look at the listener
   std::thread thread_;
 };

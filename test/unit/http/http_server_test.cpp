@@ -2,13 +2,16 @@
 #include "http/http_server.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "http_client.h"
 #include "scratch_directory.h"
+#include "socket_address.h"
 #include "test.h"
 
 namespace atbus::detail {
@@ -186,6 +189,28 @@ TEST_F(HttpServer, LeavesNoDescriptorOpen) {
   EXPECT_EQ(ask(address_, "/any").code, 200);
   server_.reset();
   EXPECT_EQ(test::open_descriptors(), before);
+}
+
+// The connection waits in the listener, which stays readable.
+TEST_F(HttpServer, RestsWhileThereAreNoDescriptors) {
+  open();
+  const plain_socket client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const test::socket_address to = test::socket_address::parse("ipv4://" + address_);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);  // 0 to 2 are in use
+  EXPECT_EQ(::connect(client.fd(), to.get(), to.size), 0);
+  const auto used = [] {
+    timespec time{};
+    EXPECT_EQ(::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time), 0);
+    return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+  };
+  const auto begin = used();
+  std::this_thread::sleep_for(500ms);
+  EXPECT_LT(used() - begin, 50ms);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(ask(address_, "/any").code, 200);
 }
 
 TEST_F(HttpServer, IsRefusedAnAddressInUse) {
