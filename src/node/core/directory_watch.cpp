@@ -179,7 +179,8 @@ void directory_watch::look() {
     (void)tell();
   for (; !changes_.empty(); changes_.pop_front()) {
     peer* const of = peers_.find(changes_.front());
-    if (of == nullptr || is_mere_neighbour(*of))
+    const bool is_lost_parent = of != nullptr && of == parent_.last && !reachability::is_there(*of);
+    if (of == nullptr || (is_mere_neighbour(*of) && !is_lost_parent))
       continue;
     follow(*of);
     if (of->sessions.empty())

@@ -50,6 +50,27 @@ TEST_F(TreeDirectory, NamesTheParentThatIsNowElsewhere) {
   expect_passing();
 }
 
+// Its lane waits for a successor without end: the link is not lost.
+TEST_F(TreeDirectory, NamesAParentBehindSharedMemoryThatIsNowElsewhere) {
+  auto parent =
+      std::make_unique<simulated_node>(net, bus_id{112}, relay_options("112/60"), host_of(113));
+  ASSERT_TRUE(parent->core().listen("shm://parent"));
+  nodes->list(112, {"shm://parent"});
+  party leaf{net, 113, plain().parent("shm://parent").directory(nodes), host_of(113)};
+  ASSERT_TRUE(until([&] { return leaf.core().parent() == 112; }));
+  net.run_for(5s);
+  parent.reset();
+  net.run_for(10s);
+  nodes->list(112, {});
+  net.run_for(10s);
+  simulated_node moved{net, bus_id{112}, tree_of_six::relay_options("112/60"), host_of(112)};
+  ASSERT_TRUE(moved.core().listen(elsewhere()));
+  nodes->list(112, {elsewhere()});
+  net.run_for(10s);
+  EXPECT_TRUE(leaf.send(97, "there"));
+  EXPECT_TRUE(until([&] { return far->got == std::vector<std::string>{"there"}; }));
+}
+
 TEST_F(TreeDirectory, HasNamedTheParentsNewPlaceBeforeItWasLost) {
   nodes->list(80, {elsewhere()});
   net.run_for(5s);
