@@ -24,6 +24,13 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // has no memory to watch the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
 
+// Why this process can make no connection of Unix sockets, whoever is at the other end: no descriptors, no memory, or
+// it is not allowed.
+bool is_without_sockets(int code) noexcept {
+  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS ||
+         code == EAFNOSUPPORT || code == EPERM || code == EACCES;
+}
+
 }  // namespace
 
 sender_state::sender_state(segment opened, std::uint32_t lane, const sender_options& options,
@@ -61,9 +68,9 @@ status sender_state::start() {
   refused_size_ = 0;
   // Connect before the first message: from then on, the death of this process is an event for the receiver.
   connect_bell();
-  // Without a doorbell nothing would wake the receiver: it does not know this sender yet, so it does not watch
-  // the file. A full backlog does wake it.
-  if (bell_busy_ && errno != EAGAIN)
+  // Without a socket nothing would wake the receiver: it does not know this sender yet, so it does not watch the
+  // file. One that can't take the connection has heard of it.
+  if (bell_busy_ && is_without_sockets(errno))
     return errc::system_error;
   if (out_.publish())
     answer_alert();
