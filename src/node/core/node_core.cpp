@@ -200,6 +200,8 @@ error node_core::subscribe(std::string_view topic,
                            const subscription_options& options) {
   if (node_.closed || node_.leaving)
     return errc::closed;
+  if (node_.is_forked())
+    return errc::used_after_fork;
   if (!node_.fault)
     return node_.fault;
   if (node_.is_client())
@@ -208,7 +210,9 @@ error node_core::subscribe(std::string_view topic,
 }
 
 error node_core::unsubscribe(std::string_view topic) {
-  return node_.closed ? error{errc::closed} : topics_.unsubscribe(topic);
+  if (node_.closed)
+    return errc::closed;
+  return node_.is_forked() ? error{errc::used_after_fork} : topics_.unsubscribe(topic);
 }
 
 bool node_core::is_away(bus_id id) noexcept {

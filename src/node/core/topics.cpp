@@ -117,6 +117,8 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
   outbox_.give_up_claim();
   if (node_.closed || node_.leaving)
     return errc::closed;
+  if (node_.is_forked())
+    return errc::used_after_fork;
   if (!node_.fault)
     return node_.fault.code();
   if (node_.is_client())
