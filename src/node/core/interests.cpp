@@ -363,12 +363,19 @@ void interests::begin(topic_entry& of) noexcept {
 
 void interests::tell_again(topic_entry& of, bool as_subscriber) noexcept {
   for (const auto& [id, one] : neighbours_) {
-    const told_as before = of.place < one->told.size() ? one->told[of.place].as : told_as::nothing;
-    if (before == told_as::nothing || (as_subscriber && before == told_as::relay))
+    if (one->told.size() <= of.place)
       continue;
-    one->told[of.place].as = told_as::outdated;
-    one->told[of.place].begun = false;
-    one->told[of.place].turn = 0;
+    told_state& state = one->told[of.place];
+    // One that is to be told anew has begun in the words that it was told on its link before.
+    const bool is_told = state.as != told_as::nothing;
+    const told_as words = is_told ? state.as : wanted_from(of, *one);
+    if (as_subscriber && words == told_as::relay)
+      continue;
+    state.begun = false;
+    if (!is_told)
+      continue;
+    state.as = told_as::outdated;
+    state.turn = 0;
     list_topic(*one, of);
   }
 }

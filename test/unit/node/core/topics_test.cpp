@@ -244,6 +244,35 @@ TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
   EXPECT_TRUE(sim.node(1).endpoints().empty()) << "after first_idle_timeout";
 }
 
+// What waited at the publisher comes before its answer, and says nothing of what the subscription before has had.
+TEST_F(Topics, AreNotMissedIfTheSubscriptionIsMadeAnewWhenTheLinkIsBack) {
+  bool makes_anew = false;
+  start(1);
+  start(2, {}, [&](node& n) {
+    n.on_endpoint([&, subscriber = &n](const endpoint&, endpoint_event change) {
+      if (!makes_anew || change != endpoint_event::connected)
+        return;
+      EXPECT_TRUE(subscriber->unsubscribe("news"));
+      subscribe(2);
+    });
+  });
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  topic news{sim.node(1), "news"};
+  for (int i = 0; i != 3; ++i)
+    news.publish(0, "a");
+  settle();
+  makes_anew = true;
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  news.publish(0, "b");
+  sim.join(1, 2);
+  sim.run_for(10s);
+  EXPECT_EQ(got[2], (record{says(1, "a"), says(1, "a"), says(1, "a"), says(1, "b")}));
+}
+
 // Copies alone would fill the link whenever there is room.
 TEST_F(Topics, LetMessagesByNameHaveTheirTurn) {
   sim.conditions().kernel_holds = 4096;
