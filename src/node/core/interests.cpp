@@ -47,6 +47,16 @@ topic_neighbour& interests::find_or_make(peer& of) {
   return *neighbours_.emplace(&of, std::move(made)).first->second;
 }
 
+// Without memory for it the link ends, and the two register anew: nothing would ever be told there.
+topic_neighbour& interests::make_for(peer& of, session& link) {
+  try {
+    return find_or_make(of);
+  } catch (const std::bad_alloc&) {
+    sessions_.drop(link, false, errc::out_of_memory, {});
+    throw;
+  }
+}
+
 bool interests::has_begun(const peer& of, const topic_entry& topic) noexcept {
   const topic_neighbour* const known = find(of);
   return known != nullptr && topic.place < known->told.size() && known->told[topic.place].begun;
@@ -271,7 +281,7 @@ void interests::link_ended(peer& of, const session& gone) {
 void interests::link_changed(peer& of) {
   if (of.id == bus_id{} || node_.is_client())
     return;
-  const session* const link = reach_.link_to(of);
+  session* const link = reach_.link_to(of);
   topic_neighbour* by = find(of);
   if (by != nullptr)
     count_as(*by, of.as);
@@ -289,7 +299,7 @@ void interests::link_changed(peer& of) {
     return;
   }
   if (by == nullptr)
-    by = &find_or_make(of);
+    by = &make_for(of, *link);
   if (by->tells_link == link->registration || (table_.empty() && !by->has_told))
     return;
   try {

@@ -72,6 +72,7 @@ class interests {
 
  private:
   topic_neighbour& find_or_make(peer& of);
+  topic_neighbour& make_for(peer& of, session& link);
   topic_wish* find_or_make_wish(session& from, topic_neighbour& by, const interest_body& said);
   [[nodiscard]] static topic_wish* find_wish(const topic_entry& of,
                                              const topic_neighbour& by) noexcept;
