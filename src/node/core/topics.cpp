@@ -300,9 +300,13 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
 }
 
 // What a publisher that is a peer sends by itself once it has answered was published since. Until then, what the tree brings
-// may have come from it before, and what it sends by the tree.
+// may have come from it before, and what it sends by the tree: as long as what was published before this node began can be
+// under way. It may never answer.
 bool topics::has_other_way(const topic_entry& of, bus_id publisher, bool begun,
                            relation via) noexcept {
+  const auto under_way = moment_after(began_at_, node_.options.retry_longest());
+  if (node_.now() >= moment_after(under_way, node_.options.first_idle_timeout()))
+    return false;
   if (via == relation::peer)
     return !begun && (routes_.own() || !node_.options.parents().empty());
   const peer* const direct = peers_.find(publisher);

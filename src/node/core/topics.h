@@ -4,6 +4,7 @@
 // One thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,6 +36,7 @@ class topics {
         outbox_(user),
         loopback_(own),
         inbox_(delivery),
+        began_at_(node.now()),
         interests_(node, events, reach, output, sessions, table_),
         copies_(node, events, access, output, interests_, table_) {}
 
@@ -89,6 +91,7 @@ class topics {
   outbox& outbox_;
   loopback& loopback_;
   inbox& inbox_;
+  const std::chrono::nanoseconds began_at_;
   topic_table table_;
   interests interests_;
   topic_copies copies_;

@@ -543,6 +543,24 @@ TEST_F(TwoWays, MarkWhatAKilledSubscriberMayHaveHadByTheOtherOne) {
   EXPECT_EQ(marked, 1U);
 }
 
+// What was published long after it began has not been handled before it did.
+TEST_F(Topics, AreNotMarkedForEverWhereTheirPublisherCannotBeReachedDirectly) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, "ipv4://10.9.9.9:1"));
+  std::vector<bool> marked;
+  ASSERT_TRUE(sim.node(0x120).subscribe(
+      "news", [&](const topic_message& m) { marked.push_back(m.redelivered()); }));
+  settle();
+  topic news{sim.node(0x110), "news"};
+  news.publish(0, "soon");
+  sim.run_for(60s);
+  news.publish(0, "later");
+  settle();
+  EXPECT_EQ(marked, (std::vector<bool>{true, false}));
+}
+
 TEST_F(TwoWays, TellWhatOneOfThemOwesIfALaterOneHasComeTheOtherWay) {
   news->publish(0, "3");
   settle();
