@@ -167,6 +167,7 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   const bool was_wanted = of.is_wanted();
   try {
     by.waiting.reserve(by.wishes + 1);
+    by.blocking.reserve(by.wishes + 1);
     of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
   } catch (const std::bad_alloc&) {
     erase_if_unused(of);
@@ -199,6 +200,7 @@ void interests::end_wish(topic_entry& of, topic_neighbour& by) noexcept {
     return;
   wish->waiting.clear(by.account);
   std::erase(by.waiting, wish);
+  by.owes_room = std::erase(by.blocking, wish) != 0 || by.owes_room;
   std::erase_if(of.wanted_by, [&](const auto& one) { return one.get() == wish; });
   --by.wishes;
   by.of.wants_topics = by.wishes != 0;

@@ -135,7 +135,7 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
     return {};
   }
   if (topic_wish* const full = waits ? copies_.find_full(to, size) : nullptr; full != nullptr) {
-    full->by.blocks = true;
+    topic_copies::block(*full, size);
     ++node_.stats.would_block;
     return {errc::would_block, size};
   }
@@ -167,7 +167,7 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
 void topics::link_ended(peer& of, const session& gone) {
   interests_.link_ended(of, gone);
   if (topic_neighbour* const by = interests_.find(of); by != nullptr)
-    copies_.tell_blocked(*by);
+    copies_.tell_all_blocked(*by);
 }
 
 // Interest of neighbours.
@@ -181,7 +181,7 @@ void topics::take_interest(session& from, const interest_body& said) {
   else if (said.wanted && from.stage == session_stage::registered && from.knows_topics &&
            from.is_direct)
     refuse(from, said);
-  if (topic_neighbour* const by = interests_.find(*from.of); by != nullptr && by->waiting.empty())
+  if (topic_neighbour* const by = interests_.find(*from.of); by != nullptr)
     copies_.tell_blocked(*by);
 }
 

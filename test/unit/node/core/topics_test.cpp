@@ -400,6 +400,37 @@ TEST_F(SlowSubscribers, MakeAPublisherWaitIfBothWantThat) {
   expect_whole(101 - refused);
 }
 
+// The other topic has copies that wait all the time.
+TEST_F(Topics, MakeAPublisherWaitForThatTopicAlone) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 8192;
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 1});
+  subscribe(2, "flood");
+  settle();
+  topic news{sim.node(1), "news", {.waits_for_slow = true}};
+  topic flood{sim.node(1), "flood"};
+  unsigned writable = 0;
+  sim.node(1).on_writable([&](bus_id) { ++writable; });
+  unsigned refused = 0;
+  const std::string text(1000, 'x');
+  bool may = true;
+  for (unsigned i = 0; i != 1000; ++i) {
+    for (unsigned burst = 0; burst != 20; ++burst)
+      flood.publish(0, text);
+    const unsigned before = writable;
+    while (may && news.publish(0, text)) {
+    }
+    refused += may ? 1 : 0;
+    sim.run_for(1ms);
+    may = writable != before;
+  }
+  EXPECT_GT(writable, 10U);
+  EXPECT_GE(writable + 1, refused);
+}
+
 TEST_F(SlowSubscribers, MakeNobodyWaitWhoDoesNotWantThat) {
   subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 3});
   topic news{sim.node(1), "news"};
