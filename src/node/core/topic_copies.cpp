@@ -192,8 +192,11 @@ bool topic_copies::put_first(topic_wish& of) {
 bool topic_copies::put_copy(topic_wish& of, const copy_queue::copy& what) {
   if (!what.is_message())
     return put_word(of, what.what, {what.publisher, what.stream, what.base, what.number});
-  const status sent = put(of.by.of, what.type, what.size(), what.redelivered,
-                          [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  status sent = errc::denied;  // other rules may hold since it waits
+  if (access_.lets_copy(what.publisher, of.by.of.id, what.type)) {
+    sent = put(of.by.of, what.type, what.size(), what.redelivered,
+               [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  }
   if (sent == errc::would_block)
     return false;
   if (!sent) {
@@ -275,6 +278,12 @@ void topic_copies::tell_all_blocked(topic_neighbour& of) {
   of.owes_room = of.owes_room || !of.blocking.empty();
   of.blocking.clear();
   tell_blocked(of);
+}
+
+bool topic_copies::may_go(bus_id to, const held_message& what) noexcept {
+  topic_head head;
+  return !decode(what.bytes, head) || head.what != topic_part::message ||
+         access_.lets_copy(head.publisher, to, what.type);
 }
 
 void topic_copies::undelivered(bus_id whom, peer* to, const held_message& what) {

@@ -68,6 +68,8 @@ class topic_copies {
             each(publisher, stream, number);
         });
   }
+  // Whether the access rules let what was sent before go there still.
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   // If it has room at this moment.
   void try_to_put(peer& to, const topic_head& head);
   // Null, or a subscriber for whom a publisher has to wait that is willing to.
