@@ -94,7 +94,7 @@ void link_output::drain(peer& of) {
     if (of.wants_room)
       of.messages_first = !of.messages_first;
     if (of.wants_room && of.messages_first)
-      of.copies_yield = copies_yield_ = true;
+      yield_copies(of);
     else
       drain_copies_(of);
   }

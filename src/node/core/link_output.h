@@ -53,6 +53,7 @@ class link_output {
   void on_room_for_copies(std::function<void(peer&)> call) { drain_copies_ = std::move(call); }
   // Whether copies wait only until on_writable was called: peer::copies_yield.
   [[nodiscard]] bool copies_yield() const noexcept { return copies_yield_; }
+  void yield_copies(peer& to) noexcept { to.copies_yield = copies_yield_ = true; }
   void end_yielding() noexcept { copies_yield_ = false; }
   // Says which number the next message in that link has.
   status announce(peer& of, session& path, std::uint64_t number);

@@ -288,7 +288,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
-  if (output_.copies_yield() && events_.empty())
+  if (output_.copies_yield())
     topics_.copies().go_on();
   if (sharing_.is_wanted()) {  // before circuits take what is free
     sharing_.hand_out([this](session& of) {

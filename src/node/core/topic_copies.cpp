@@ -240,7 +240,9 @@ void topic_copies::go_on() {
   first_exception thrown;
   for (const auto& [id, one] : interests_.neighbours()) {
     peer& of = one->of;
-    if (std::exchange(of.copies_yield, false))
+    if (of.copies_yield && of.owes_writable)
+      output_.yield_copies(of);
+    else if (std::exchange(of.copies_yield, false))
       thrown.keep([&] { output_.drain(of); });
   }
   thrown.rethrow();
