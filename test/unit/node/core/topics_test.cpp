@@ -700,5 +700,14 @@ TEST_F(TopicsBesideMessages, GoOnAlsoIfAnEventWaitsBeforeEachPoll) {
   EXPECT_GT(messages, 0);
 }
 
+TEST_F(TopicsBesideMessages, LeaveAlsoIfMessagesAreSentInEachTurn) {
+  run([&] {
+    while (from.send(2, 0, text)) {
+    }
+  });
+  EXPECT_GT(copies, 0);
+  EXPECT_GT(messages, 0);
+}
+
 }  // namespace
 }  // namespace atbus
