@@ -277,6 +277,8 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
     const stream_positions::arrival what = of.passed.take(head, begun, via);
     if (!what.is_old && is_allowed && head.hops_left > 1)
       pass_on(of, head, what.base, *from, type, bytes, redelivered);
+    else if (!what.is_old && is_allowed && is_message)
+      end_here(of, head, *from);
   }
   if (of.own == nullptr)
     return;
@@ -329,6 +331,21 @@ void topics::pass_on(topic_entry& of, topic_head head, std::uint64_t base, const
   }
   outgoing_copy copy{head, type, bytes, redelivered};
   node_.stats.relayed += copies_.spread(of, copy, &from);
+}
+
+// It has come over as many links as one may. Who wants it behind the next one is not told.
+void topics::end_here(const topic_entry& of, const topic_head& head, const peer& from) noexcept {
+  const auto links = std::ranges::count_if(
+      of.wanted_by, [&](const auto& one) { return interests::goes_on(&from, one->by.of); });
+  if (links == 0)
+    return;
+  node_.stats.topic_drops += static_cast<std::uint64_t>(links);
+  try {
+    events_.log_cause(errc::hop_limit, "messages of the topic " + in_quotes(head.name) +
+                                           " have come over as many links as they may: node " +
+                                           node_.self.id.to_string() + " passes none on");
+  } catch (const std::bad_alloc&) {  // they are counted
+  }
 }
 
 void topics::take_own(std::uint32_t type, bytes_view payload) {

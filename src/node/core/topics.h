@@ -77,6 +77,7 @@ class topics {
   // Whether an earlier incarnation of this node may have had what comes from that publisher by another way than this.
   [[nodiscard]] bool has_other_way(const topic_entry& of, bus_id publisher, bool begun,
                                    relation via) noexcept;
+  void end_here(const topic_entry& of, const topic_head& head, const peer& from) noexcept;
   void pass_on(topic_entry& of, topic_head head, std::uint64_t base, const peer& from,
                std::uint32_t type, bytes_view bytes, bool redelivered);
   void tell_own(const topic_entry& of, const topic_head& head, std::uint64_t missed,

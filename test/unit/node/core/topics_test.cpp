@@ -574,6 +574,44 @@ TEST_F(TwoWays, MarkWhatAKilledSubscriberMayHaveHadByTheOtherOne) {
   EXPECT_EQ(marked, 1U);
 }
 
+// A chain that is longer than a copy goes.
+TEST_F(Topics, AreCountedWhereTheyHaveComeAsFarAsTheyMay) {
+  constexpr std::uint64_t links = 18;
+  // Each has half of the ids that the one above it has.
+  const auto id_of = [](std::uint64_t depth) {
+    return (std::uint64_t{2} << 20) - (std::uint64_t{1} << (20 - depth));
+  };
+  unsigned told = 0;
+  for (std::uint64_t depth = 0; depth <= links; ++depth) {
+    node_options options;
+    options.children(bus_id{id_of(depth)}.to_string() + "/" + std::to_string(44 + depth));
+    if (depth != 0)
+      options.parent(address_of(depth - 1));
+    sim.start(
+        id_of(depth),
+        [&](node& n) {
+          ASSERT_TRUE(n.listen(address_of(depth)));
+          n.on_log([&](std::string_view text) {
+            told += text.find("as many links as they may") != std::string_view::npos ? 1 : 0;
+          });
+        },
+        host(id_of(depth), options));
+    subscribe(id_of(depth));
+    settle();
+  }
+  topic news{sim.node(id_of(0)), "news"};
+  news.publish(0, "a");
+  settle();
+  std::uint64_t drops = 0;
+  for (std::uint64_t depth = 0; depth <= links; ++depth) {
+    const record had = got[id_of(depth)];
+    EXPECT_EQ(had.size(), depth <= 16 ? 1U : 0U) << depth;
+    drops += sim.node(id_of(depth)).stats().topic_drops;
+  }
+  EXPECT_EQ(drops, 1U);
+  EXPECT_EQ(told, 1U);
+}
+
 // What was published long after it began has not been handled before it did.
 TEST_F(Topics, AreNotMarkedForEverWhereTheirPublisherCannotBeReachedDirectly) {
   start_root();
