@@ -448,6 +448,7 @@ void interests::tell() {
   for (topic_neighbour* const one : all) {
     bool done = false;
     thrown.keep([&] { done = tell(*one); });
+    one->of.interest_waits = !done;
     if (!done)
       one->retry.set(node_.now() + tell_again_interval);
   }

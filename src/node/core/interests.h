@@ -33,7 +33,12 @@ class interests {
         reach_(reach),
         output_(output),
         sessions_(sessions),
-        table_(table) {}
+        table_(table) {
+    output_.on_room_for_interest([this](peer& of) {
+      if (topic_neighbour* const known = find(of); known != nullptr)
+        list(*known);
+    });
+  }
 
   // Whether it was said before the neighbour began to tell all on another link, and comes later: one link may be slower
   // than another one.

@@ -89,6 +89,8 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
+  if (of.interest_waits && !of.blocked && !of.out.holds())
+    tell_interest_(of);
   if (of.copies_wait && !of.blocked && !of.out.holds()) {
     // They may fill the link whenever there is room, so a sender that was refused goes first every other time.
     if (of.wants_room)

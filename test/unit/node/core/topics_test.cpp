@@ -747,5 +747,24 @@ TEST_F(TopicsBesideMessages, LeaveAlsoIfMessagesAreSentInEachTurn) {
   EXPECT_GT(messages, 0);
 }
 
+// Interest is short, and so is what is sent: less room than interest takes is free at the end of a poll.
+TEST_F(TopicsBesideMessages, DoNotKeepAnotherSubscriptionFromBeingTold) {
+  const topic other{to, "other"};
+  const auto fill = [this] {
+    while (from.send(2, 0, "x")) {
+    }
+  };
+  for (int i = 0; i != 100; ++i) {
+    fill();
+    turn();
+  }
+  ASSERT_TRUE(from.subscribe("other", [](const topic_message&) {}));
+  for (int i = 0; i != 20000 && other.links() == 0; ++i) {
+    fill();
+    turn();
+  }
+  EXPECT_EQ(other.links(), 1U);
+}
+
 }  // namespace
 }  // namespace atbus
