@@ -141,6 +141,8 @@ void event_queue::tell_endpoint(bus_id whom, endpoint_event change) {
 
 void event_queue::tell_writable(bus_id whom) {
   add({.kind = event::what::writable, .about = whom});
+  if (peer* const of = ask_.peer_of(whom); of != nullptr)
+    of->owes_writable = true;
 }
 
 void event_queue::tell_call(std::function<void(status)> call, status how) {
@@ -314,6 +316,8 @@ bool event_queue::tell_those_here(bool in_time) {
           handlers_.on_endpoint(*whom, item.change);
         break;
       case event::what::writable:
+        if (peer* const of = ask_.peer_of(item.about); of != nullptr)
+          of->owes_writable = false;
         if (handlers_.on_writable)
           handlers_.on_writable(item.about);
         break;

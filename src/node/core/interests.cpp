@@ -47,6 +47,16 @@ topic_neighbour& interests::find_or_make(peer& of) {
   return *neighbours_.emplace(&of, std::move(made)).first->second;
 }
 
+// Without memory for it the link ends, and the two register anew: nothing would ever be told there.
+topic_neighbour& interests::make_for(peer& of, session& link) {
+  try {
+    return find_or_make(of);
+  } catch (const std::bad_alloc&) {
+    sessions_.drop(link, false, errc::out_of_memory, {});
+    throw;
+  }
+}
+
 bool interests::has_begun(const peer& of, const topic_entry& topic) noexcept {
   const topic_neighbour* const known = find(of);
   return known != nullptr && topic.place < known->told.size() && known->told[topic.place].begun;
@@ -157,6 +167,7 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   const bool was_wanted = of.is_wanted();
   try {
     by.waiting.reserve(by.wishes + 1);
+    by.blocking.reserve(by.wishes + 1);
     of.wanted_by.push_back(std::make_unique<topic_wish>(of, by, slow, most));
   } catch (const std::bad_alloc&) {
     erase_if_unused(of);
@@ -189,6 +200,7 @@ void interests::end_wish(topic_entry& of, topic_neighbour& by) noexcept {
     return;
   wish->waiting.clear(by.account);
   std::erase(by.waiting, wish);
+  by.owes_room = std::erase(by.blocking, wish) != 0 || by.owes_room;
   std::erase_if(of.wanted_by, [&](const auto& one) { return one.get() == wish; });
   --by.wishes;
   by.of.wants_topics = by.wishes != 0;
@@ -271,7 +283,7 @@ void interests::link_ended(peer& of, const session& gone) {
 void interests::link_changed(peer& of) {
   if (of.id == bus_id{} || node_.is_client())
     return;
-  const session* const link = reach_.link_to(of);
+  session* const link = reach_.link_to(of);
   topic_neighbour* by = find(of);
   if (by != nullptr)
     count_as(*by, of.as);
@@ -289,7 +301,7 @@ void interests::link_changed(peer& of) {
     return;
   }
   if (by == nullptr)
-    by = &find_or_make(of);
+    by = &make_for(of, *link);
   if (by->tells_link == link->registration || (table_.empty() && !by->has_told))
     return;
   try {
@@ -363,12 +375,19 @@ void interests::begin(topic_entry& of) noexcept {
 
 void interests::tell_again(topic_entry& of, bool as_subscriber) noexcept {
   for (const auto& [id, one] : neighbours_) {
-    const told_as before = of.place < one->told.size() ? one->told[of.place].as : told_as::nothing;
-    if (before == told_as::nothing || (as_subscriber && before == told_as::relay))
+    if (one->told.size() <= of.place)
       continue;
-    one->told[of.place].as = told_as::outdated;
-    one->told[of.place].begun = false;
-    one->told[of.place].turn = 0;
+    told_state& state = one->told[of.place];
+    // One that is to be told anew has begun in the words that it was told on its link before.
+    const bool is_told = state.as != told_as::nothing;
+    const told_as words = is_told ? state.as : wanted_from(of, *one);
+    if (as_subscriber && words == told_as::relay)
+      continue;
+    state.begun = false;
+    if (!is_told)
+      continue;
+    state.as = told_as::outdated;
+    state.turn = 0;
     list_topic(*one, of);
   }
 }
@@ -429,6 +448,7 @@ void interests::tell() {
   for (topic_neighbour* const one : all) {
     bool done = false;
     thrown.keep([&] { done = tell(*one); });
+    one->of.interest_waits = !done;
     if (!done)
       one->retry.set(node_.now() + tell_again_interval);
   }

@@ -33,7 +33,12 @@ class interests {
         reach_(reach),
         output_(output),
         sessions_(sessions),
-        table_(table) {}
+        table_(table) {
+    output_.on_room_for_interest([this](peer& of) {
+      if (topic_neighbour* const known = find(of); known != nullptr)
+        list(*known);
+    });
+  }
 
   // Whether it was said before the neighbour began to tell all on another link, and comes later: one link may be slower
   // than another one.
@@ -72,6 +77,7 @@ class interests {
 
  private:
   topic_neighbour& find_or_make(peer& of);
+  topic_neighbour& make_for(peer& of, session& link);
   topic_wish* find_or_make_wish(session& from, topic_neighbour& by, const interest_body& said);
   [[nodiscard]] static topic_wish* find_wish(const topic_entry& of,
                                              const topic_neighbour& by) noexcept;

@@ -89,12 +89,14 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
+  if (of.interest_waits && !of.blocked && !of.out.holds())
+    tell_interest_(of);
   if (of.copies_wait && !of.blocked && !of.out.holds()) {
     // They may fill the link whenever there is room, so a sender that was refused goes first every other time.
     if (of.wants_room)
       of.messages_first = !of.messages_first;
     if (of.wants_room && of.messages_first)
-      of.copies_yield = copies_yield_ = true;
+      yield_copies(of);
     else
       drain_copies_(of);
   }

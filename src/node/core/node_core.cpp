@@ -200,6 +200,8 @@ error node_core::subscribe(std::string_view topic,
                            const subscription_options& options) {
   if (node_.closed || node_.leaving)
     return errc::closed;
+  if (node_.is_forked())
+    return errc::used_after_fork;
   if (!node_.fault)
     return node_.fault;
   if (node_.is_client())
@@ -208,7 +210,9 @@ error node_core::subscribe(std::string_view topic,
 }
 
 error node_core::unsubscribe(std::string_view topic) {
-  return node_.closed ? error{errc::closed} : topics_.unsubscribe(topic);
+  if (node_.closed)
+    return errc::closed;
+  return node_.is_forked() ? error{errc::used_after_fork} : topics_.unsubscribe(topic);
 }
 
 bool node_core::is_away(bus_id id) noexcept {
@@ -284,7 +288,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
   requests_.expire(now);
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
-  if (output_.copies_yield() && events_.empty())
+  if (output_.copies_yield())
     topics_.copies().go_on();
   if (sharing_.is_wanted()) {  // before circuits take what is free
     sharing_.hand_out([this](session& of) {

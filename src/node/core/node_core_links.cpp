@@ -171,6 +171,8 @@ bool node_core::may_go(bus_id to, const held_message& what) noexcept {
   const unsigned kind = what.flags & exchange_flags;
   if (kind == flag_command)
     return commands_.may_go(to, what);
+  if (kind == flag_topic)
+    return topics_.copies().may_go(to, what);
   return (kind != 0 && kind != flag_request) ||
          bool{access_.check_sent(to, class_of(kind), what.type)};
 }

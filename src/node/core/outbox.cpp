@@ -57,6 +57,15 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
     at = refuse({errc::message_too_large, length, in.message_limit}, why);
     return false;
   }
+  // Commands and answers are held: whoever has them can do nothing better.
+  const bool may_be_refused = in.policy.overflow == overflow_policy::would_block &&
+                              in.policy.message_deadline.count() == 0 &&
+                              (flags & command_flags) == 0;
+  if (may_be_refused && in.shares_room()) [[unlikely]] {
+    ++in.counts.would_block;
+    refuse({errc::would_block, length}, why);
+    return false;
+  }
   at = output_.begin_data(in, in.out.accepted() + 1, type, flags, length, why);
   if (at != nullptr) [[likely]] {
     output_.claimed = {&path, length};
@@ -74,9 +83,7 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
     refuse({errc::not_connected, to.value()}, why);
     return false;
   }
-  // Commands and answers are held: whoever has them can do nothing better.
-  if (is_full && in.policy.overflow == overflow_policy::would_block &&
-      in.policy.message_deadline.count() == 0 && (flags & command_flags) == 0) {
+  if (is_full && may_be_refused) {
     in.wants_room = true;
     ++in.counts.would_block;
     refuse({errc::would_block, length}, why);

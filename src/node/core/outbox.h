@@ -129,7 +129,8 @@ inline std::byte* outbox::claim_in_link(peer* in, std::uint32_t type, std::uint8
   if (in == nullptr || in->current == nullptr || in->next != nullptr || in->out.holds() ||
       !in->out.follows(in->out.accepted() + 1) ||
       length > std::min(in->message_limit, node_.options.message_limit()) || node_.closed ||
-      node_.leaving || in->checked_to || held_.in != nullptr || held_.to_self) [[unlikely]]
+      node_.leaving || in->checked_to || in->shares_room() || held_.in != nullptr || held_.to_self)
+      [[unlikely]]
     return nullptr;
   session& path = *in->current;
   const std::size_t size = message_head_size + length;

@@ -192,8 +192,11 @@ bool topic_copies::put_first(topic_wish& of) {
 bool topic_copies::put_copy(topic_wish& of, const copy_queue::copy& what) {
   if (!what.is_message())
     return put_word(of, what.what, {what.publisher, what.stream, what.base, what.number});
-  const status sent = put(of.by.of, what.type, what.size(), what.redelivered,
-                          [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  status sent = errc::denied;  // other rules may hold since it waits
+  if (access_.lets_copy(what.publisher, of.by.of.id, what.type)) {
+    sent = put(of.by.of, what.type, what.size(), what.redelivered,
+               [&](std::byte* at) { std::memcpy(at, what.bytes->data(), what.size()); });
+  }
   if (sent == errc::would_block)
     return false;
   if (!sent) {
@@ -217,7 +220,7 @@ void topic_copies::drain(peer& of) {
     if (!one.waiting.has_first())
       lose_all(one);
     if (one.waiting.has_first() && !put_first(one))
-      return;
+      break;
     idle = one.waiting.has_first() || one.waiting.empty() ? 0 : idle + 1;
     if (one.waiting.empty()) {
       one.is_listed = false;
@@ -227,10 +230,9 @@ void topic_copies::drain(peer& of) {
     }
   }
   of.copies_wait = !to->waiting.empty();
-  if (!of.copies_wait)
-    tell_blocked(*to);
-  else if (has_open_link(of))
+  if (of.copies_wait && has_open_link(of))
     output_.try_again(of);  // there is memory or room for marks, then
+  tell_blocked(*to);
 }
 
 void topic_copies::go_on() {
@@ -238,21 +240,52 @@ void topic_copies::go_on() {
   first_exception thrown;
   for (const auto& [id, one] : interests_.neighbours()) {
     peer& of = one->of;
-    if (std::exchange(of.copies_yield, false))
+    if (of.copies_yield && of.owes_writable)
+      output_.yield_copies(of);
+    else if (std::exchange(of.copies_yield, false))
       thrown.keep([&] { output_.drain(of); });
   }
   thrown.rethrow();
 }
 
+void topic_copies::block(topic_wish& of, std::size_t size) noexcept {
+  if (std::exchange(of.refused, size) == 0)
+    of.by.blocking.push_back(&of);  // there is room for all wishes
+}
+
+// Whatever waits of other topics: some have copies that wait all the time.
 void topic_copies::tell_blocked(topic_neighbour& of) {
-  if (!std::exchange(of.blocks, false))
+  const auto has_room = [&of](topic_wish* one) {
+    const bool blocks = one->may_block && (one->waiting.messages() != 0 ||
+                                           one->waiting.is_full(one->refused, of.account));
+    one->refused = blocks ? one->refused : 0;
+    return !blocks;
+  };
+  of.owes_room = std::erase_if(of.blocking, has_room) != 0 || of.owes_room;
+  if (!of.owes_room)
     return;
   try {
     events_.tell_writable(of.of.id);
   } catch (const std::bad_alloc&) {
-    of.blocks = true;
+    of.of.copies_wait = true;  // so that it comes here again
+    output_.try_again(of.of);
     throw;
   }
+  of.owes_room = false;
+}
+
+void topic_copies::tell_all_blocked(topic_neighbour& of) {
+  for (topic_wish* const one : of.blocking)
+    one->refused = 0;
+  of.owes_room = of.owes_room || !of.blocking.empty();
+  of.blocking.clear();
+  tell_blocked(of);
+}
+
+bool topic_copies::may_go(bus_id to, const held_message& what) noexcept {
+  topic_head head;
+  return !decode(what.bytes, head) || head.what != topic_part::message ||
+         access_.lets_copy(head.publisher, to, what.type);
 }
 
 void topic_copies::undelivered(bus_id whom, peer* to, const held_message& what) {

@@ -68,14 +68,19 @@ class topic_copies {
             each(publisher, stream, number);
         });
   }
+  // Whether the access rules let what was sent before go there still.
+  [[nodiscard]] bool may_go(bus_id to, const held_message& what) noexcept;
   // If it has room at this moment.
   void try_to_put(peer& to, const topic_head& head);
   // Null, or a subscriber for whom a publisher has to wait that is willing to.
   [[nodiscard]] static topic_wish* find_full(const topic_entry& of, std::size_t size) noexcept;
   // What had room, but let a message of the user's go first.
   void go_on();
-  // Publishers that wait for the neighbour are to try again.
+  // publish() has refused a message of that size for it.
+  static void block(topic_wish& of, std::size_t size) noexcept;
+  // Publishers that wait for the neighbour are to try again: those for whose topics there is room, or all.
   void tell_blocked(topic_neighbour& of);
+  void tell_all_blocked(topic_neighbour& of);
   // A copy to that neighbour will not be delivered, or may not be.
   void undelivered(bus_id whom, peer* to, const held_message& what);
   // Whether nothing waits that could leave.

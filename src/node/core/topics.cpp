@@ -117,6 +117,8 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
   outbox_.give_up_claim();
   if (node_.closed || node_.leaving)
     return errc::closed;
+  if (node_.is_forked())
+    return errc::used_after_fork;
   if (!node_.fault)
     return node_.fault.code();
   if (node_.is_client())
@@ -133,7 +135,7 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
     return {};
   }
   if (topic_wish* const full = waits ? copies_.find_full(to, size) : nullptr; full != nullptr) {
-    full->by.blocks = true;
+    topic_copies::block(*full, size);
     ++node_.stats.would_block;
     return {errc::would_block, size};
   }
@@ -165,7 +167,7 @@ status topics::publish(topic_entry& to, bool waits, std::uint32_t type, bytes_vi
 void topics::link_ended(peer& of, const session& gone) {
   interests_.link_ended(of, gone);
   if (topic_neighbour* const by = interests_.find(of); by != nullptr)
-    copies_.tell_blocked(*by);
+    copies_.tell_all_blocked(*by);
 }
 
 // Interest of neighbours.
@@ -179,7 +181,7 @@ void topics::take_interest(session& from, const interest_body& said) {
   else if (said.wanted && from.stage == session_stage::registered && from.knows_topics &&
            from.is_direct)
     refuse(from, said);
-  if (topic_neighbour* const by = interests_.find(*from.of); by != nullptr && by->waiting.empty())
+  if (topic_neighbour* const by = interests_.find(*from.of); by != nullptr)
     copies_.tell_blocked(*by);
 }
 
@@ -275,6 +277,8 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
     const stream_positions::arrival what = of.passed.take(head, begun, via);
     if (!what.is_old && is_allowed && head.hops_left > 1)
       pass_on(of, head, what.base, *from, type, bytes, redelivered);
+    else if (!what.is_old && is_allowed && is_message)
+      end_here(of, head, *from);
   }
   if (of.own == nullptr)
     return;
@@ -298,9 +302,13 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
 }
 
 // What a publisher that is a peer sends by itself once it has answered was published since. Until then, what the tree brings
-// may have come from it before, and what it sends by the tree.
+// may have come from it before, and what it sends by the tree: as long as what was published before this node began can be
+// under way. It may never answer.
 bool topics::has_other_way(const topic_entry& of, bus_id publisher, bool begun,
                            relation via) noexcept {
+  const auto under_way = moment_after(began_at_, node_.options.retry_longest());
+  if (node_.now() >= moment_after(under_way, node_.options.first_idle_timeout()))
+    return false;
   if (via == relation::peer)
     return !begun && (routes_.own() || !node_.options.parents().empty());
   const peer* const direct = peers_.find(publisher);
@@ -323,6 +331,21 @@ void topics::pass_on(topic_entry& of, topic_head head, std::uint64_t base, const
   }
   outgoing_copy copy{head, type, bytes, redelivered};
   node_.stats.relayed += copies_.spread(of, copy, &from);
+}
+
+// It has come over as many links as one may. Who wants it behind the next one is not told.
+void topics::end_here(const topic_entry& of, const topic_head& head, const peer& from) noexcept {
+  const auto links = std::ranges::count_if(
+      of.wanted_by, [&](const auto& one) { return interests::goes_on(&from, one->by.of); });
+  if (links == 0)
+    return;
+  node_.stats.topic_drops += static_cast<std::uint64_t>(links);
+  try {
+    events_.log_cause(errc::hop_limit, "messages of the topic " + in_quotes(head.name) +
+                                           " have come over as many links as they may: node " +
+                                           node_.self.id.to_string() + " passes none on");
+  } catch (const std::bad_alloc&) {  // they are counted
+  }
 }
 
 void topics::take_own(std::uint32_t type, bytes_view payload) {

@@ -4,6 +4,7 @@
 // One thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,6 +36,7 @@ class topics {
         outbox_(user),
         loopback_(own),
         inbox_(delivery),
+        began_at_(node.now()),
         interests_(node, events, reach, output, sessions, table_),
         copies_(node, events, access, output, interests_, table_) {}
 
@@ -75,6 +77,7 @@ class topics {
   // Whether an earlier incarnation of this node may have had what comes from that publisher by another way than this.
   [[nodiscard]] bool has_other_way(const topic_entry& of, bus_id publisher, bool begun,
                                    relation via) noexcept;
+  void end_here(const topic_entry& of, const topic_head& head, const peer& from) noexcept;
   void pass_on(topic_entry& of, topic_head head, std::uint64_t base, const peer& from,
                std::uint32_t type, bytes_view bytes, bool redelivered);
   void tell_own(const topic_entry& of, const topic_head& head, std::uint64_t missed,
@@ -89,6 +92,7 @@ class topics {
   outbox& outbox_;
   loopback& loopback_;
   inbox& inbox_;
+  const std::chrono::nanoseconds began_at_;
   topic_table table_;
   interests interests_;
   topic_copies copies_;

@@ -101,9 +101,15 @@ struct peer {
   bool blocked = false;            // current said would_block and has not told of room since
   bool wants_room = false;         // a send was refused: on_writable is owed
   bool copies_wait = false;        // of topics, for room in current
-  bool copies_yield = false;       // until the next poll: what wants_room goes first
+  bool owes_writable = false;      // an event says that on_writable is to be called
+  bool copies_yield = false;       // until the poll after that call: what wants_room goes first
   bool messages_first = false;     // when there is room for both; in turn
   bool wants_topics = false;       // from this node
+  bool interest_waits = false;     // what it is to be told of topics, for room
+  // Who was told to wait takes no room before it is shared out: link_output::drain.
+  [[nodiscard]] bool shares_room() const noexcept {
+    return wants_room && blocked && (copies_wait || interest_waits);
+  }
   // The access rules refuse some messages or requests of what is sent there, of what comes from there.
   bool checked_to = false;
   bool checked_from = false;

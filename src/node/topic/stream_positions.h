@@ -8,7 +8,7 @@
 // stream begins for this node. What one way owes from an earlier number on than the other one has said comes still, or
 // is missed if a later one has come before.
 //
-// Memory: 1,024 publishers of about 130 bytes, and 65,536 of all topics together; one of each topic is remembered in any
+// Memory: 1,024 publishers of about 130 bytes, and 65,536 of all topics together; 8 of each topic are remembered in any
 // case. The one of the topic that was silent longest is forgotten first; from then on a publisher that is not known counts
 // as new wherever its numbers are. One thread.
 #pragma once
@@ -28,6 +28,7 @@ class stream_positions {
  public:
   static constexpr std::size_t publishers_max = 1024;
   static constexpr std::size_t all_max = 65536;
+  static constexpr std::size_t of_topic_least = 8;
 
   struct arrival {
     bool is_old = false;       // a copy of what has come, or has been marked, before
@@ -143,7 +144,7 @@ class stream_positions {
   position& find_or_make(bus_id publisher) {
     if (const auto known = positions_.find(publisher.value()); known != positions_.end())
       return known->second;
-    if (size() == publishers_max || (all_ >= all_max && size() != 0)) {
+    if (size() == publishers_max || (all_ >= all_max && size() >= of_topic_least)) {
       positions_.erase(std::ranges::min_element(positions_, {},
                                                 [](const auto& one) { return one.second.heard; }));
       --all_;

@@ -35,6 +35,7 @@ struct topic_wish {
   std::uint64_t generation = 0;   // of topic_neighbour, when it was told last
   std::uint64_t incarnation = 0;  // of the neighbour, when it was answered last
   bool is_listed = false;         // in topic_neighbour::waiting
+  std::size_t refused = 0;        // bytes, by publish(): in topic_neighbour::blocking then
   copy_queue waiting;
 };
 
@@ -104,8 +105,9 @@ struct topic_neighbour {
   std::uint64_t told_by_incarnation = 0;
   std::vector<topic_wish*> waiting;  // those for which copies wait
   copy_queue::account account;
-  bool blocks = false;  // publish() has refused a message for it
-  timer gone;           // when its wishes end: it has no link, or did not repeat them
+  std::vector<topic_wish*> blocking;  // those for which publish() has refused a message
+  bool owes_room = false;             // one of these blocks no more: on_writable is owed
+  timer gone;                         // when its wishes end: it has no link, or did not repeat them
   // What it is told.
   std::uint64_t tells_link = 0;  // session::registration; 0: none
   std::uint64_t tells_incarnation = 0;

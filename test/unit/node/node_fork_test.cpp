@@ -5,6 +5,7 @@
 #include "atbus/node.hpp"
 #include "atbus/sleep.hpp"
 #include "atbus/task.hpp"
+#include "atbus/topic.hpp"
 #include "child_process.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
@@ -104,6 +105,24 @@ TEST(NodeFork, HandlesAndTellsNothingInTheChild) {
     one.poll();
   one.close();
   EXPECT_GE(calls, 5);
+}
+
+TEST(NodeFork, PublishesAndSubscribesNothingInTheChild) {
+  node one{1, node_options{}.report_directory("")};
+  int handled = 0;
+  ASSERT_TRUE(one.subscribe("news", [&](const topic_message&) { ++handled; }));
+  topic news{one, "news"};
+  test::child_process child{[&] {
+    if (news.publish(0, "in the child").how() != errc::used_after_fork)
+      return 1;
+    if (one.subscribe("other", [](const topic_message&) {}).code() != errc::used_after_fork)
+      return 2;
+    return one.unsubscribe("news").code() == errc::used_after_fork ? 0 : 3;
+  }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
+  EXPECT_TRUE(news.publish(0, "in the parent"));
+  one.poll();
+  EXPECT_EQ(handled, 1);
 }
 
 }  // namespace

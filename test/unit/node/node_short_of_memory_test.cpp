@@ -248,6 +248,26 @@ TEST_F(NodeShortOfMemory, TellsAllNeighboursWhatItWants) {
   });
 }
 
+TEST_F(NodeShortOfMemory, TellsWhatItWantsToOneThatRegistersMeanwhile) {
+  until_none_is_missed([](std::uint64_t good) {
+    simulated_network net{1};
+    party one{net, 1, quick()};
+    party two{net, 2, quick()};
+    const topic early{two.node.user(), "early"};
+    const topic late{two.node.user(), "late"};
+    EXPECT_TRUE(one.node.user().subscribe("early", [](const topic_message&) {}));
+    one.connect(2);
+    const bool missed = run_short(net, one, good, 100ms);
+    net.run_for(5s);
+    EXPECT_TRUE(one.node.user().subscribe("late", [](const topic_message&) {}));
+    one.node.wake();
+    net.run_for(1s);
+    EXPECT_EQ(early.links(), 1U);
+    EXPECT_EQ(late.links(), 1U);
+    return missed;
+  });
+}
+
 // subscribe() itself may fail, and is called again. What it leaves behind is nothing.
 TEST_F(NodeShortOfMemory, SubscribesAgainIfItCouldNot) {
   until_none_is_missed([](std::uint64_t good) {

@@ -101,6 +101,47 @@ TEST_F(NodeAccess, HoldsForCopiesOfTopicsWhereTheyAreSentAndWhereTheyArrive) {
   EXPECT_EQ(three.core().stats().access_denied, 2U);
 }
 
+// For want of room in the link, which is that of a process that is stopped; or of a link.
+TEST_F(NodeAccess, DropsCopiesThatWaitIfTheRulesForbidThemByNow) {
+  write(anybody_registers + may_send("[1]", "[2, 3]", "messages = [5]"));
+  party one{net, 1,
+            with_rules().message_limit(1024).send_buffer_size(4096).first_idle_timeout(60s)};
+  party two{net, 2};
+  party three{net, 3};
+  std::map<std::uint64_t, std::uint64_t> had;
+  std::map<std::uint64_t, std::uint64_t> missing;
+  for (party* const by : {&two, &three}) {
+    connect(*by, 1);
+    const std::uint64_t id = by == &two ? 2 : 3;
+    ASSERT_TRUE(
+        by->node.user().subscribe("news", [&had, id](const topic_message&) { ++had[id]; },
+                                  {.on_missed = [&missing, id](bus_id, std::uint64_t messages) {
+                                    missing[id] += messages;
+                                  }}));
+    by->node.wake();
+  }
+  net.run_for(1s);
+  topic news{one.node.user(), "news"};
+  two.node.stop_until(net.now() + 12s);
+  net.cut(1, 3, testing::seen_by::both);
+  net.separate(1, 3);
+  net.run_for(1s);
+  const std::uint64_t before = one.core().stats().topic_copies;
+  for (int i = 0; i != 100; ++i)
+    EXPECT_EQ(news.publish(5, std::string(500, 'x')).links(), 2U);
+  one.node.wake();
+  net.run_for(1s);
+  const std::uint64_t in_link = one.core().stats().topic_copies - before;
+  EXPECT_LT(in_link, 100U);
+  rewrite(anybody_registers + std::string{nothing_is_sent});
+  net.join(1, 3);
+  net.run_for(30s);
+  EXPECT_EQ(had[2], in_link);
+  EXPECT_EQ(had[3], 0U);
+  EXPECT_EQ(had[2] + missing[2], 100U);
+  EXPECT_EQ(missing[3], 100U);
+}
+
 TEST_F(NodeAccess, KeepsWhatItLetsThroughInOrderWhetherItIsCheckedOrNot) {
   write(anybody_registers + may_send("[1]", "[2]", "messages = [5]\nrequests = \"any\""));
   party one{net, 1, with_rules()};

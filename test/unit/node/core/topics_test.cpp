@@ -244,6 +244,35 @@ TEST_F(Topics, AreOwedToASubscriberThatIsAwayAndDialsItsPublisher) {
   EXPECT_TRUE(sim.node(1).endpoints().empty()) << "after first_idle_timeout";
 }
 
+// What waited at the publisher comes before its answer, and says nothing of what the subscription before has had.
+TEST_F(Topics, AreNotMissedIfTheSubscriptionIsMadeAnewWhenTheLinkIsBack) {
+  bool makes_anew = false;
+  start(1);
+  start(2, {}, [&](node& n) {
+    n.on_endpoint([&, subscriber = &n](const endpoint&, endpoint_event change) {
+      if (!makes_anew || change != endpoint_event::connected)
+        return;
+      EXPECT_TRUE(subscriber->unsubscribe("news"));
+      subscribe(2);
+    });
+  });
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2);
+  settle();
+  topic news{sim.node(1), "news"};
+  for (int i = 0; i != 3; ++i)
+    news.publish(0, "a");
+  settle();
+  makes_anew = true;
+  sim.cut(1, 2);
+  sim.separate(1, 2);
+  sim.run_for(1s);
+  news.publish(0, "b");
+  sim.join(1, 2);
+  sim.run_for(10s);
+  EXPECT_EQ(got[2], (record{says(1, "a"), says(1, "a"), says(1, "a"), says(1, "b")}));
+}
+
 // Copies alone would fill the link whenever there is room.
 TEST_F(Topics, LetMessagesByNameHaveTheirTurn) {
   sim.conditions().kernel_holds = 4096;
@@ -369,6 +398,37 @@ TEST_F(SlowSubscribers, MakeAPublisherWaitIfBothWantThat) {
   EXPECT_TRUE(news.publish(0, text_of(100 - refused)));
   settle();
   expect_whole(101 - refused);
+}
+
+// The other topic has copies that wait all the time.
+TEST_F(Topics, MakeAPublisherWaitForThatTopicAlone) {
+  sim.conditions().kernel_holds = 4096;
+  sim.conditions().queue_size = 8192;
+  start(1);
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 1});
+  subscribe(2, "flood");
+  settle();
+  topic news{sim.node(1), "news", {.waits_for_slow = true}};
+  topic flood{sim.node(1), "flood"};
+  unsigned writable = 0;
+  sim.node(1).on_writable([&](bus_id) { ++writable; });
+  unsigned refused = 0;
+  const std::string text(1000, 'x');
+  bool may = true;
+  for (unsigned i = 0; i != 1000; ++i) {
+    for (unsigned burst = 0; burst != 20; ++burst)
+      flood.publish(0, text);
+    const unsigned before = writable;
+    while (may && news.publish(0, text)) {
+    }
+    refused += may ? 1 : 0;
+    sim.run_for(1ms);
+    may = writable != before;
+  }
+  EXPECT_GT(writable, 10U);
+  EXPECT_GE(writable + 1, refused);
 }
 
 TEST_F(SlowSubscribers, MakeNobodyWaitWhoDoesNotWantThat) {
@@ -514,6 +574,62 @@ TEST_F(TwoWays, MarkWhatAKilledSubscriberMayHaveHadByTheOtherOne) {
   EXPECT_EQ(marked, 1U);
 }
 
+// A chain that is longer than a copy goes.
+TEST_F(Topics, AreCountedWhereTheyHaveComeAsFarAsTheyMay) {
+  constexpr std::uint64_t links = 18;
+  // Each has half of the ids that the one above it has.
+  const auto id_of = [](std::uint64_t depth) {
+    return (std::uint64_t{2} << 20) - (std::uint64_t{1} << (20 - depth));
+  };
+  unsigned told = 0;
+  for (std::uint64_t depth = 0; depth <= links; ++depth) {
+    node_options options;
+    options.children(bus_id{id_of(depth)}.to_string() + "/" + std::to_string(44 + depth));
+    if (depth != 0)
+      options.parent(address_of(depth - 1));
+    sim.start(
+        id_of(depth),
+        [&](node& n) {
+          ASSERT_TRUE(n.listen(address_of(depth)));
+          n.on_log([&](std::string_view text) {
+            told += text.find("as many links as they may") != std::string_view::npos ? 1 : 0;
+          });
+        },
+        host(id_of(depth), options));
+    subscribe(id_of(depth));
+    settle();
+  }
+  topic news{sim.node(id_of(0)), "news"};
+  news.publish(0, "a");
+  settle();
+  std::uint64_t drops = 0;
+  for (std::uint64_t depth = 0; depth <= links; ++depth) {
+    const record had = got[id_of(depth)];
+    EXPECT_EQ(had.size(), depth <= 16 ? 1U : 0U) << depth;
+    drops += sim.node(id_of(depth)).stats().topic_drops;
+  }
+  EXPECT_EQ(drops, 1U);
+  EXPECT_EQ(told, 1U);
+}
+
+// What was published long after it began has not been handled before it did.
+TEST_F(Topics, AreNotMarkedForEverWhereTheirPublisherCannotBeReachedDirectly) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, "ipv4://10.9.9.9:1"));
+  std::vector<bool> marked;
+  ASSERT_TRUE(sim.node(0x120).subscribe(
+      "news", [&](const topic_message& m) { marked.push_back(m.redelivered()); }));
+  settle();
+  topic news{sim.node(0x110), "news"};
+  news.publish(0, "soon");
+  sim.run_for(60s);
+  news.publish(0, "later");
+  settle();
+  EXPECT_EQ(marked, (std::vector<bool>{true, false}));
+}
+
 TEST_F(TwoWays, TellWhatOneOfThemOwesIfALaterOneHasComeTheOtherWay) {
   news->publish(0, "3");
   settle();
@@ -564,6 +680,90 @@ TEST_F(Topics, MayBeEndedByTheirOwnHandlers) {
   x.publish(0, "2");
   settle();
   EXPECT_EQ(calls, 1);
+}
+
+// A publisher and a subscriber that takes a bit less than it is sent, turn by turn; messages by name go there too.
+class TopicsBesideMessages : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const where = "unix://@atbus-topics-beside-messages-test";
+    ASSERT_TRUE(from.listen(where));
+    ASSERT_TRUE(to.connect(1, where));
+    ASSERT_TRUE(to.subscribe("news", [this](const topic_message&) { ++copies; }));
+    to.on_message([this](const message&) { ++messages; });
+    while (news.links() != 1)
+      turn();
+  }
+  void turn() {
+    from.poll();
+    to.poll({.messages = 5});
+  }
+  // Until the link has been full for long.
+  void run(const std::function<void()>& send) {
+    for (int i = 0; i != 4000; ++i) {
+      if (i == 2000)
+        copies = messages = 0;
+      news.publish(0, text);
+      send();
+      turn();
+    }
+  }
+
+  node from{1, node_options{}.allow_unauthenticated().message_limit(16384).send_buffer_size(65536)};
+  node to{2, node_options{}.allow_unauthenticated()};
+  topic news{from, "news"};
+  const std::string text = std::string(1000, 'x');
+  int copies = 0;
+  int messages = 0;
+};
+
+TEST_F(TopicsBesideMessages, GoOnAlsoIfAnEventWaitsBeforeEachPoll) {
+  ASSERT_TRUE(from.connect(3, "unix://@atbus-topics-nobody-is-here"));
+  ASSERT_TRUE(from.set_policy(3, {.overflow = overflow_policy::drop_oldest}));
+  int undelivered_there = 0;
+  bool may = true;
+  from.on_undelivered([&](const undelivered&) { ++undelivered_there; });
+  from.on_writable([&](bus_id whom) { may = may || whom == bus_id{2}; });
+  for (int i = 0; i != 200; ++i)
+    (void)from.send(3, 0, text);
+  run([&] {
+    while (may && from.send(2, 0, text)) {
+    }
+    may = false;
+    for (int i = 0; i != 3; ++i)
+      (void)from.send(3, 0, text);
+  });
+  EXPECT_GT(undelivered_there, 4000);
+  EXPECT_GT(copies, 0);
+  EXPECT_GT(messages, 0);
+}
+
+TEST_F(TopicsBesideMessages, LeaveAlsoIfMessagesAreSentInEachTurn) {
+  run([&] {
+    while (from.send(2, 0, text)) {
+    }
+  });
+  EXPECT_GT(copies, 0);
+  EXPECT_GT(messages, 0);
+}
+
+// Interest is short, and so is what is sent: less room than interest takes is free at the end of a poll.
+TEST_F(TopicsBesideMessages, DoNotKeepAnotherSubscriptionFromBeingTold) {
+  const topic other{to, "other"};
+  const auto fill = [this] {
+    while (from.send(2, 0, "x")) {
+    }
+  };
+  for (int i = 0; i != 100; ++i) {
+    fill();
+    turn();
+  }
+  ASSERT_TRUE(from.subscribe("other", [](const topic_message&) {}));
+  for (int i = 0; i != 20000 && other.links() == 0; ++i) {
+    fill();
+    turn();
+  }
+  EXPECT_EQ(other.links(), 1U);
 }
 
 }  // namespace

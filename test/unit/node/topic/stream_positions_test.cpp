@@ -9,6 +9,7 @@ namespace atbus::detail {
 namespace {
 
 constexpr std::size_t of_topic_max = stream_positions::publishers_max;
+constexpr std::size_t of_topic_least = stream_positions::of_topic_least;
 
 topic_head stream_message(std::uint64_t publisher, std::uint64_t number) {
   return {.publisher = bus_id{publisher}, .stream = 5, .number = number};
@@ -31,17 +32,29 @@ TEST(StreamPositions, AreRememberedOfSoManyPublishersOfAllTopics) {
         topics.back().take(stream_message(publisher, 1), true, relation::child);
       EXPECT_LE(topics.back().size(), of_topic_max);
     }
-    EXPECT_EQ(all, stream_positions::all_max + 3);
-    EXPECT_EQ(topics.back().size(), 1U) << "in any case";
+    EXPECT_EQ(all, stream_positions::all_max + 3 * of_topic_least);
+    EXPECT_EQ(topics.back().size(), of_topic_least) << "in any case";
     EXPECT_EQ(topics.back().take(stream_message(of_topic_max + 9, 3), true, relation::child).missed,
               1U)
         << "the one that was heard last";
     topics.front().clear();
     stream_positions copied{topics.back()};
     copied.swap(topics.front());
-    EXPECT_EQ(all, stream_positions::all_max + 3 - of_topic_max + 1);
+    EXPECT_EQ(all, stream_positions::all_max + 4 * of_topic_least - of_topic_max);
   }
   EXPECT_EQ(all, 0U);
+}
+
+// Whatever is known of other topics.
+TEST(StreamPositions, TellLossesAndRepeatsOfTopicsWithFewPublishersInAnyCase) {
+  std::size_t all = stream_positions::all_max;
+  stream_positions known{all};
+  for (std::uint64_t publisher = 1; publisher <= of_topic_least; ++publisher)
+    known.take(stream_message(publisher, 1), true, relation::child);
+  for (std::uint64_t publisher = 1; publisher <= of_topic_least; ++publisher) {
+    EXPECT_EQ(known.take(stream_message(publisher, 5), true, relation::child).missed, 3U);
+    EXPECT_TRUE(known.take(stream_message(publisher, 4), true, relation::child).is_old);
+  }
 }
 
 TEST(StreamPositions, OfTwoWaysBeginWhereTheEarlierOneSays) {
