@@ -260,10 +260,10 @@ class ATBUS_API node {
   /// that is published there from now on (topic.hpp) by a node that this one is connected to, or that is in
   /// the same tree. Messages of this node's own come, too. `name` has 1 to 128 printable characters. Errors:
   /// invalid_argument (a name that can't be one; no handler; options that can't be; more than 4,096
-  /// subscriptions), not_supported (a client), closed.
+  /// subscriptions), not_supported (a client), closed, used_after_fork.
   error subscribe(std::string_view name, std::function<void(const topic_message&)> handler,
                   const subscription_options& options = {});
-  /// Ends that. Errors: not_found, closed.
+  /// Ends that. Errors: not_found, closed, used_after_fork.
   error unsubscribe(std::string_view name);
   /// Sets the policy for messages sent to that node from now on, in place of node_options::overflow
   /// and message_deadline. It holds whether the node is connected or not, until the next call.

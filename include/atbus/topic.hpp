@@ -84,7 +84,8 @@ class ATBUS_API topic {
   /// Accepts a copy of the message for all who want the topic now. Errors: would_block
   /// (topic_options::waits_for_slow, or this node's own subscription has no room; no node gets the message, and
   /// on_writable is called when there is room), message_too_large, invalid_argument (the name can't
-  /// be one, or the node has 16,384 topics already), not_supported (a client), closed, out_of_memory.
+  /// be one, or the node has 16,384 topics already), not_supported (a client), closed, out_of_memory,
+  /// used_after_fork.
   publication publish(std::uint32_t type, bytes_view bytes);
   /// Accepts a copy of the text.
   publication publish(std::uint32_t type, std::string_view text) {

@@ -686,7 +686,7 @@ TEST_F(Topics, MayBeEndedByTheirOwnHandlers) {
 class TopicsBesideMessages : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* const where = "unix://@atbus-topics-beside-messages-test";
+    const std::string where = "unix://@topics-beside-messages-" + std::to_string(getpid());
     ASSERT_TRUE(from.listen(where));
     ASSERT_TRUE(to.connect(1, where));
     ASSERT_TRUE(to.subscribe("news", [this](const topic_message&) { ++copies; }));
