@@ -81,7 +81,8 @@ TEST_F(LateLook, AReceiverGivesAllThatSayNoMoreTheSameTime) {
   };
   read_all();
   say(hello.substr(4, 1));
-  std::this_thread::sleep_for(detail::last_look::more_time + 20ms);
+  std::this_thread::sleep_for(detail::last_look::more_time +
+                              20ms);  // time is the subject, as above
   read_all();
   EXPECT_EQ(inbox->stats().strangers.late, count);
 }
@@ -125,7 +126,7 @@ TEST_F(LateLook, ALastWordIsHeardAfterTheLinger) {
 TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {
   where = a.listen("ipv4://127.0.0.1:0");
   out = b.connect("dns://localhost" + where.substr(where.rfind(':')), {.connect_timeout = 1s});
-  std::this_thread::sleep_for(1100ms);
+  std::this_thread::sleep_for(1100ms);  // longer than its time, which is the subject
   EXPECT_TRUE(until([&] { return b.opens == 1 || b.closes == 1; }));
   EXPECT_EQ(b.closes, 0) << b.whys.back().text();
 }

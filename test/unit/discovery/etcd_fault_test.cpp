@@ -170,9 +170,11 @@ TEST_F(EtcdFaults, TakeNoEtcdForAnotherWhoseAnswerIsOlderThanAChange) {
   for (std::uint64_t id = 1; id != 4; ++id) {
     const auto asked = nodes->stats().requests;
     ASSERT_TRUE(until({nodes}, [&] { return nodes->stats().requests != asked; }));
+    // The directory must not look until both are there, so it can't tell; too short a time hides the fault, and
+    // makes no failure.
     std::this_thread::sleep_for(50ms);  // etcd answers
     put(server, record_of(bus_id{id}, {"unix://@one"}));
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(50ms);  // and the stream has it
     ASSERT_TRUE(knows(nodes, bus_id{id}, {"unix://@one"}));
   }
   EXPECT_EQ(nodes->stats().lists, 1U);

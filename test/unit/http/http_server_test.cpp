@@ -207,7 +207,8 @@ TEST_F(HttpServer, RestsWhileThereAreNoDescriptors) {
     return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
   };
   const auto begin = used();
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(
+      500ms);  // the subject is what the server's thread does with idle time
   EXPECT_LT(used() - begin, 50ms);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(ask(address_, "/any").code, 200);
