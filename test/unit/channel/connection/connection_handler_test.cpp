@@ -226,5 +226,25 @@ TEST_F(ConnectionPoll, AForkedChildIsToldSoAndTheParentGoesOn) {
   EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
 }
 
+// A Unix socket has at once what was written to it.
+TEST(ConnectionWriteDelay, HoldsWhatIsSentUntilItIsFlushed) {
+  recorded_set a;
+  recorded_set b{{.write_delay = 1min}};
+  const connection out = b.connect(a.listen(fresh_unix_address()));
+  ASSERT_TRUE(turn_until({&a, &b}, [&] { return a.opens == 1 && b.opens == 1; }));
+  b.set->flush();
+  for (const char* const text : {"written", "held"}) {
+    EXPECT_TRUE(out.send(as_bytes(text)));
+    b.set->poll();
+  }
+  while (a.set->poll() != 0) {
+  }
+  EXPECT_EQ(a.messages, std::vector<std::string>{"written"});
+  b.set->flush();
+  while (a.set->poll() != 0) {
+  }
+  EXPECT_EQ(a.messages, (std::vector<std::string>{"written", "held"}));
+}
+
 }  // namespace
 }  // namespace atbus
