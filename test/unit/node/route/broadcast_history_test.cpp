@@ -9,14 +9,14 @@
 namespace atbus::detail {
 namespace {
 
-constexpr std::uint64_t start = 0xffff'ffff'ffff'fff0U;  // the numbers wrap
+constexpr std::uint64_t first_number = 0xffff'ffff'ffff'fff0U;  // the numbers wrap
 
 TEST(BroadcastHistory, TakesEachNumberOnce) {
   broadcast_history history;
   for (std::uint64_t i = 0; i != 1000; ++i) {
-    EXPECT_TRUE(history.is_first(7, start + i));
-    EXPECT_FALSE(history.is_first(7, start + i));
-    EXPECT_TRUE(history.is_first(8, start + i));
+    EXPECT_TRUE(history.is_first(7, first_number + i));
+    EXPECT_FALSE(history.is_first(7, first_number + i));
+    EXPECT_TRUE(history.is_first(8, first_number + i));
   }
   EXPECT_EQ(history.size(), 2U);
 }
@@ -28,19 +28,19 @@ TEST(BroadcastHistory, KeepsNothingOfSourcesForWhichItHasNoMemory) {
   const auto has_memory = [](broadcast_history& history, std::uint64_t source, std::uint64_t good) {
     try {
       const test::allocation_failure all{good};
-      return history.is_first(source, start);
+      return history.is_first(source, first_number);
     } catch (const std::bad_alloc&) {
       return false;
     }
   };
   for (std::uint64_t good = 0; good != 20; ++good) {
     broadcast_history history;
-    EXPECT_TRUE(history.is_first(7, start));
+    EXPECT_TRUE(history.is_first(7, first_number));
     if (has_memory(history, 8, good))
       return;
     for (std::uint64_t source = 10; source != 10 + broadcast_history::sources_max; ++source)
       EXPECT_FALSE(has_memory(history, source, good));
-    EXPECT_FALSE(history.is_first(7, start)) << "behind " << good << " allocations";
+    EXPECT_FALSE(history.is_first(7, first_number)) << "behind " << good << " allocations";
   }
   ADD_FAILURE() << "it takes more and more memory";
 }
@@ -89,8 +89,8 @@ TEST(BroadcastHistory, TakesNoNumberTwiceFromTwoWays) {
   for (int round = 0; round != 200; ++round) {
     broadcast_history history;
     std::multiset<std::uint64_t> taken;
-    std::uint64_t at[2] = {start, start};
-    const std::uint64_t end = start + 2000;
+    std::uint64_t at[2] = {first_number, first_number};
+    const std::uint64_t end = first_number + 2000;
     while (at[0] != end || at[1] != end) {
       const auto way = dice() % 2;
       const auto steps = dice() % (round % 2 == 0 ? 8 : 700);
