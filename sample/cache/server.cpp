@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache_service.h"
+#include "freed_memory.h"
 
 using namespace std::chrono_literals;
 
@@ -80,6 +81,7 @@ int main(int argc, char** argv) {
   if (addresses.empty())
     return usage("no address to listen at");
 
+  cache::keep_freed_memory();
   auto store = cache::cache_store::open(options);
   if (!store)
     return store.error().print(), 1;

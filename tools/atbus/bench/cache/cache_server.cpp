@@ -7,10 +7,12 @@
 #include "atbus/bench/round_trip.h"
 #include "atbus/bench/tasks.h"
 #include "cache_service.h"
+#include "freed_memory.h"
 
 namespace atbus::bench {
 
 void serve_cache(worker& self) {
+  cache::keep_freed_memory();
   workload work = self.work();
   work.sleep = true;
   const auto store = cache::cache_store::open(
