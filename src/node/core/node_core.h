@@ -202,6 +202,7 @@ class node_core final : private link_events {
   void control(session& from, const message_head& head, bytes_view message);
   void take_control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);
+  void tell_untold(session& to);
   void acknowledged(session& by, std::uint64_t handled);
   void count_lost(const session& gone, const error& why);
   void lost_link(peer& of, bool was_relayed);

@@ -301,10 +301,15 @@ void node_core::announced(session& from, const flow_body& body) {
     return sessions_.violation(
         from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
   }
-  if (!of.untold.empty())
-    refusals_.tell(from);
-  if (from.offers)
+  tell_untold(from);
+  if (from.offers && from.stage == session_stage::registered)
     registration_.both_registered(from);
+}
+
+// Words that messages on that link, or on one before it, were refused.
+void node_core::tell_untold(session& to) {
+  if (to.stage == session_stage::registered && to.of->in_from == &to && !to.of->untold.empty())
+    refusals_.tell(to);
 }
 
 void node_core::acknowledged(session& by, std::uint64_t handled) {
@@ -352,6 +357,9 @@ void node_core::closed(link& at, const error& why) {
     ++node_.stats.registrations_failed;
   if (of != nullptr)
     thrown.keep([&] { choice_.path_ended(*of, *gone); });
+  // The words that it gives back have a link already, which may be writable all the time.
+  if (of != nullptr && of->in_from != nullptr)
+    thrown.keep([&] { tell_untold(*of->in_from); });
   if (of != nullptr)
     thrown.keep([&] { topics_.link_ended(*of, *gone); });
   bool is_told = of == nullptr;
