@@ -320,6 +320,7 @@ void node_core::acknowledged(session& by, std::uint64_t handled) {
   }
   by.at.release(handled - by.released);
   by.released = handled;
+  tell_untold(by);  // a socket tells of room only when there is much of it
   if (by.of->current == &by)
     output_.drain(*by.of);
 }
