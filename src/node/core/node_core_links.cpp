@@ -1,4 +1,5 @@
 // What a node does when a link tells of something.
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
@@ -155,13 +156,14 @@ void node_core::turned_away(session& from, const turned_away_body& body) {
   if (node_.closed || (from.keeps && !goes_on))
     return;  // the link has the message still, and its end settles it; a lane has it no more
   output_.close_path();
-  if (body.number > of.turned_away && body.number <= of.out.last_sent()) {
+  if (body.number <= of.out.last_sent() && !of.reported.has(body.number)) {
     held_message what;
     what.number = body.number;
     what.type = static_cast<std::uint32_t>(body.type);
     what.redelivered = body.redelivered;
     events_.report(of.id, std::move(what), errc::denied);
-    of.turned_away = body.number;
+    of.reported.add(body.number);
+    of.turned_away = std::max(of.turned_away, body.number);
   }
   if (from.keeps)
     acknowledged(from, body.handled);

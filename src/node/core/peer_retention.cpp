@@ -47,7 +47,8 @@ void peer_retention::left(peer& of) {
 void peer_retention::let_go(peer& of) {
   if (is_wanted(of))
     return;
-  if (node_.leaving || node_.is_client(of) || (!of.out.holds() && !of.wants_topics)) {
+  const bool is_awaited = of.out.holds() || of.wants_topics || of.may_refuse;
+  if (node_.leaving || node_.is_client(of) || !is_awaited) {
     abandon(of, errc::closed);
     return forget(of);
   }
