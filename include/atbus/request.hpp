@@ -355,6 +355,7 @@ class ATBUS_API request_awaitable {
   std::optional<trace_context> trace_;
   request_handle sent_;
   bool waits_ = false;
+  std::shared_ptr<const bool> open_;  // once it waits: whether there is anything to cancel
   kept_response result_;
 };
 

@@ -74,12 +74,13 @@ result<command_reply> command_awaitable::await_resume() {
 }
 
 request_awaitable::~request_awaitable() {
-  if (waits_)
+  if (waits_ && *open_)
     core_->requests().forget(sent_);
 }
 
 bool request_awaitable::await_suspend(std::coroutine_handle<> waiting) {
   if (core_ != nullptr) {
+    open_ = core_->requests().is_open();
     sent_ = core_->requests().ask(to_, type_, bytes_, timeout_, trace_,
                                   [this, waiting](const response& how) {
                                     waits_ = false;

@@ -152,26 +152,32 @@ void event_queue::tell_call(std::function<void(status)> call, status how) {
 
 void event_queue::report(bus_id about, held_message&& what, errc reason) {
   const bool unknown = what.outcome() == errc::outcome_unknown;
+  const std::uint64_t in_doubt = what.may_have_arrived ? what.number : 0;
   if ((what.flags & exchange_flags) != 0)
     ask_.exchange_undelivered(about, what, reason);
   else
     tell_undelivered(about, std::move(what), reason);
-  count_undelivered(about, unknown);
+  count_undelivered(about, unknown, in_doubt);
 }
 
-void event_queue::count_undelivered(bus_id about, bool unknown) noexcept {
+void event_queue::count_undelivered(bus_id about, bool unknown, std::uint64_t in_doubt) noexcept {
   ++(unknown ? node_.stats.outcome_unknown : node_.stats.not_delivered);
-  if (peer* const of = ask_.peer_of(about); of != nullptr)
-    ++of->counts.undelivered;
+  peer* const of = ask_.peer_of(about);
+  if (of == nullptr)
+    return;
+  ++of->counts.undelivered;
+  if (in_doubt != 0)
+    of->reported.add(in_doubt);
 }
 
 outgoing_flow::sink event_queue::reporter(bus_id about) {
   return [this, about](held_message&& what, errc reason) noexcept {
     const bool unknown = what.outcome() == errc::outcome_unknown;
+    const std::uint64_t in_doubt = what.may_have_arrived ? what.number : 0;
     try {
       report(about, std::move(what), reason);
     } catch (const std::bad_alloc&) {
-      count_undelivered(about, unknown);
+      count_undelivered(about, unknown, in_doubt);
       say_unreported(about);
     }
   };

@@ -181,7 +181,8 @@ class event_queue {
   void fill_spare() noexcept;
   // Takes the first event out; its place is kept for another one.
   event take_first() noexcept;
-  void count_undelivered(bus_id about, bool unknown) noexcept;
+  // `in_doubt`: the number of one whose destination may say more of it; 0: it won't.
+  void count_undelivered(bus_id about, bool unknown, std::uint64_t in_doubt) noexcept;
   void say_unreported(bus_id about) noexcept;
   bool tell_those_here(bool in_time);
   void tell_and_catch() noexcept;

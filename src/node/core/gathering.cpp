@@ -60,6 +60,8 @@ void gathering::finish() {
 void gathering::cancel() noexcept {
   const auto self = shared_from_this();
   call_ = nullptr;
+  if (!*open_)
+    return;
   for (const request_handle& one : sent_)
     requests_.forget(one);
 }

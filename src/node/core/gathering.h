@@ -22,7 +22,11 @@ class gathering : public std::enable_shared_from_this<gathering> {
 
   gathering(request_exchange& requests, event_queue& events, std::size_t enough,
             gather_call call) noexcept
-      : requests_(requests), events_(events), enough_(enough), call_(std::move(call)) {}
+      : requests_(requests),
+        open_(requests.is_open()),
+        events_(events),
+        enough_(enough),
+        call_(std::move(call)) {}
 
   // See node::gather. The call is never made from within.
   status begin(const std::vector<bus_id>& to, std::uint32_t type, bytes_view bytes,
@@ -38,6 +42,7 @@ class gathering : public std::enable_shared_from_this<gathering> {
   }
 
   request_exchange& requests_;
+  const std::shared_ptr<const bool> open_;  // in a forked child nothing else tells that it is not
   event_queue& events_;
   std::size_t enough_;
   gather_call call_;  // null: it was made

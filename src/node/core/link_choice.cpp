@@ -88,11 +88,13 @@ void link_choice::begin_use(peer& of, session& path, bool settled) {
   flow_position position{.session = path.answer.session, .last = path.answer.last};
   if (settled)
     position.last = std::max(position.last, of.out.last_sent());  // it was said before that
+  const std::size_t held = of.out.held_messages();
   if (!of.out.resume(path.instance, position, node_.options.restart(), events_.reporter(of.id))) {
     of.current = nullptr;
     return sessions_.violation(
         path, {errc::protocol_error, "it has come further with our flow than we have"});
   }
+  of.may_refuse = of.may_refuse || of.out.held_messages() != held;
   if (path.answer.superseded)
     return superseded(of, path);
   requests_.registered(of, path);

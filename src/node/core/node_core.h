@@ -202,6 +202,7 @@ class node_core final : private link_events {
   void control(session& from, const message_head& head, bytes_view message);
   void take_control(session& from, const message_head& head, bytes_view message);
   void announced(session& from, const flow_body& body);
+  void tell_untold(session& to);
   void acknowledged(session& by, std::uint64_t handled);
   void count_lost(const session& gone, const error& why);
   void lost_link(peer& of, bool was_relayed);
@@ -255,6 +256,7 @@ class node_core final : private link_events {
   std::chrono::nanoseconds polled_at_{0};
   std::uint64_t polls_ = 0;  // with messages
   time_histogram handling_;
+  bool skipped_links_ = false;  // the last poll did, for want of time
   bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
   outbox outbox_{node_,   receive_,  events_,   access_,    peers_,    reach_,
                  output_, sessions_, loopback_, retention_, directory_};

@@ -1,4 +1,5 @@
 // What a node does when a link tells of something.
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
@@ -155,13 +156,14 @@ void node_core::turned_away(session& from, const turned_away_body& body) {
   if (node_.closed || (from.keeps && !goes_on))
     return;  // the link has the message still, and its end settles it; a lane has it no more
   output_.close_path();
-  if (body.number > of.turned_away && body.number <= of.out.last_sent()) {
+  if (body.number <= of.out.last_sent() && !of.reported.has(body.number)) {
     held_message what;
     what.number = body.number;
     what.type = static_cast<std::uint32_t>(body.type);
     what.redelivered = body.redelivered;
     events_.report(of.id, std::move(what), errc::denied);
-    of.turned_away = body.number;
+    of.reported.add(body.number);
+    of.turned_away = std::max(of.turned_away, body.number);
   }
   if (from.keeps)
     acknowledged(from, body.handled);
@@ -301,10 +303,15 @@ void node_core::announced(session& from, const flow_body& body) {
     return sessions_.violation(
         from, {errc::protocol_error, "a flow goes back to number " + std::to_string(body.next)});
   }
-  if (!of.untold.empty())
-    refusals_.tell(from);
-  if (from.offers)
+  tell_untold(from);
+  if (from.offers && from.stage == session_stage::registered)
     registration_.both_registered(from);
+}
+
+// Words that messages on that link, or on one before it, were refused.
+void node_core::tell_untold(session& to) {
+  if (to.stage == session_stage::registered && to.of->in_from == &to && !to.of->untold.empty())
+    refusals_.tell(to);
 }
 
 void node_core::acknowledged(session& by, std::uint64_t handled) {
@@ -315,6 +322,7 @@ void node_core::acknowledged(session& by, std::uint64_t handled) {
   }
   by.at.release(handled - by.released);
   by.released = handled;
+  tell_untold(by);  // a socket tells of room only when there is much of it
   if (by.of->current == &by)
     output_.drain(*by.of);
 }
@@ -352,6 +360,9 @@ void node_core::closed(link& at, const error& why) {
     ++node_.stats.registrations_failed;
   if (of != nullptr)
     thrown.keep([&] { choice_.path_ended(*of, *gone); });
+  // The words that it gives back have a link already, which may be writable all the time.
+  if (of != nullptr && of->in_from != nullptr)
+    thrown.keep([&] { tell_untold(*of->in_from); });
   if (of != nullptr)
     thrown.keep([&] { topics_.link_ended(*of, *gone); });
   bool is_told = of == nullptr;

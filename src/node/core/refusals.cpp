@@ -19,7 +19,12 @@ bool refusals::turn_away(session& by, std::uint32_t type, bool redelivered) {
                           .registration = by.registration,
                           .type = type,
                           .redelivered = redelivered};
-  if (!of.untold.empty() || !say(by, word)) {
+  const status said = of.untold.empty() ? say(by, word) : errc::would_block;
+  if (!said && said != errc::would_block) {
+    sessions_.drop(by, false, said.code(), {});
+    return false;
+  }
+  if (!said) {
     try {
       of.untold.push_back(word);
     } catch (const std::bad_alloc&) {
@@ -37,21 +42,32 @@ bool refusals::turn_away(session& by, std::uint32_t type, bool redelivered) {
 
 void refusals::tell(session& by) {
   auto& untold = by.of->untold;
-  const auto first =
-      std::ranges::find_if_not(untold, [&](const refused_word& word) { return say(by, word); });
+  status said;
+  const auto first = std::ranges::find_if_not(untold, [&](const refused_word& word) {
+    said = say(by, word);
+    return static_cast<bool>(said);
+  });
   untold.erase(untold.begin(), first);
   const auto own = std::ranges::find(untold, by.registration, &refused_word::registration);
   by.untold_at = own != untold.end() ? own->handled : 0;
+  if (!said && said != errc::would_block)
+    sessions_.drop(by, false, said.code(), {});
 }
 
 // Also in the room that is kept for acknowledgements, if there is no other: it is one.
-bool refusals::say(session& to, const refused_word& word) {
-  const turned_away_body body{
-      .number = word.number,
-      .type = word.type,
-      .handled = word.registration == to.registration ? word.handled : to.told,
-      .redelivered = word.redelivered};
-  return output_.say(to, body, message_purpose::data) || output_.say(to, body);
+status refusals::say(session& to, const refused_word& word) {
+  const std::uint64_t handled =
+      word.registration == to.registration ? std::max(to.told, word.handled) : to.told;
+  const turned_away_body body{.number = word.number,
+                              .type = word.type,
+                              .handled = handled,
+                              .redelivered = word.redelivered};
+  status said = output_.say(to, body, message_purpose::data);
+  if (!said)
+    said = output_.say(to, body);
+  if (said)
+    to.told = handled;
+  return said;
 }
 
 }  // namespace atbus::detail

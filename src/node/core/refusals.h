@@ -2,8 +2,9 @@
 //
 // The word says which message it is, and acknowledges it: an earlier acknowledgement would settle the message
 // before its sender knows why. A word for which the link has no room waits for some, and for the next link if
-// that one ends. So many may wait for one peer; with one more the link ends, and that message was not taken: its
-// sender sends it again over the next link. The link is not paused: the other end's acknowledgements, which make
+// that one ends. Nothing tells when there is memory again: without memory for the word the link ends. So many words
+// may wait for one peer; with one more the link ends. A message whose word ends the link was not taken: its sender
+// sends it again over the next link. The link is not paused: the other end's acknowledgements, which make
 // room, come through it, and two nodes that refuse each other's messages would wait for each other for ever.
 //
 // One thread.
@@ -40,8 +41,8 @@ class refusals {
   void tell(session& by);
 
  private:
-  // False: there is no room.
-  bool say(session& to, const refused_word& word);
+  // would_block: writable() tells when there is room. With anything else the link has to end.
+  status say(session& to, const refused_word& word);
 
   event_queue& events_;
   access_control& access_;

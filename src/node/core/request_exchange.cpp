@@ -468,6 +468,7 @@ void request_exchange::close() noexcept {
     if (!node_.is_forked())
       call(told);
   });
+  *open_ = false;
 }
 
 }  // namespace atbus::detail

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -46,6 +47,9 @@ class request_exchange {
   status cancel(const request_handle& which);
   // As cancel, but no call is made.
   void forget(const request_handle& which) noexcept;
+
+  // Outlives this object, and becomes false once close() is over: nothing is to be forgotten any more.
+  [[nodiscard]] std::shared_ptr<const bool> is_open() const noexcept { return open_; }
 
   // How many requests to that node wait for their outcome.
   [[nodiscard]] std::size_t waiting_for(bus_id id) const noexcept { return table_.waiting_for(id); }
@@ -118,6 +122,7 @@ class request_exchange {
   link_output& output_;
   peer_retention& retention_;
   directory_watch& directory_;
+  std::shared_ptr<bool> open_ = std::make_shared<bool>(true);
   request_table table_{node_.on.random};
   bool table_was_full_ = false;  // on_writable is owed for that
   bool is_room_owed_ = false;    // on_writable is to be told of some node

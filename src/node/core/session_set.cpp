@@ -118,6 +118,11 @@ void session_set::drop(session& which, bool say_bye, errc reason, std::string_vi
     which.stage = session_stage::dropped;
     which.goodbye = std::move(words);
     owes_goodbyes_ = true;
+    output_.close_path();
+    if (peer* const of = which.of; of != nullptr && of->current == &which) {
+      of->current = nullptr;  // what is sent from here on is not for this link
+      of->left_behind = &which;
+    }
     return;
   }
   if (goodbye)

@@ -15,6 +15,7 @@
 #include "core/timer_queue.h"
 #include "delivery/incoming_flow.h"
 #include "delivery/outgoing_flow.h"
+#include "delivery/reported_numbers.h"
 #include "node/peer/session.h"
 #include "protocol/control.h"
 #include "protocol/relation.h"
@@ -75,6 +76,7 @@ struct peer {
       : id(who),
         out(numbers_used),
         numbers_before(numbers_used),
+        reported(numbers_used),
         forget(timers, nullptr),
         expiry(timers, nullptr) {}
 
@@ -113,7 +115,10 @@ struct peer {
   // The access rules refuse some messages or requests of what is sent there, of what comes from there.
   bool checked_to = false;
   bool checked_from = false;
-  std::uint64_t turned_away = 0;     // the highest number that it has refused
+  std::uint64_t turned_away = 0;  // the highest number that it has refused
+  reported_numbers reported;      // which it has refused, or may refuse yet
+  // Its position has settled messages of a lost link: it may say yet that it has refused some.
+  bool may_refuse = false;
   std::vector<refused_word> untold;  // of messages of this incarnation of it
 
   std::list<dial> dials;

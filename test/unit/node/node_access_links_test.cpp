@@ -148,6 +148,45 @@ TEST_F(NodeAccessLinks, TellOfEachRefusedMessageThoughTheWordHasNoRoom) {
   }
 }
 
+// Each way is full of messages that the other end refuses: each word makes room for the next one.
+TEST_F(NodeAccessLinks, TellOfEachMessageThoughBothEndsRefuseAll) {
+  std::ofstream{path} << "register = \"any\"\n[[send]]\nfrom = [1]\nto = [2]\nmessages = \"any\"\n";
+  const std::string other_path = scratch.path() + "/other.toml";
+  std::ofstream{other_path}
+      << "register = \"any\"\n[[send]]\nfrom = [2]\nto = [1]\nmessages = \"any\"\n";
+  node one{1, options().access(path)};
+  node two{2, options().access(other_path)};
+  std::size_t told = 0;
+  for (node* const each : {&one, &two}) {
+    each->on_undelivered([&](const undelivered& what) {
+      EXPECT_EQ(what.reason(), errc::denied);
+      ++told;
+    });
+  }
+  const auto poll_until = [&](const std::function<bool()>& over) {
+    for (const auto until = std::chrono::steady_clock::now() + 20s;
+         !over() && std::chrono::steady_clock::now() < until;) {
+      one.poll();
+      two.poll();
+    }
+    return over();
+  };
+  ASSERT_TRUE(two.listen("ipv4://127.0.0.1:0"));
+  ASSERT_TRUE(one.connect(2, two.addresses().at(0)));
+  ASSERT_TRUE(poll_until([&] {
+    return one.endpoints()[0].connected() && !two.endpoints().empty() &&
+           two.endpoints()[0].connected();
+  }));
+  const std::string text(2900, 'x');  // so that fewer than 1,024 words wait, or the link would end
+  std::size_t sent = 0;
+  while (one.send(2, 3, text))
+    ++sent;
+  while (two.send(1, 3, text))
+    ++sent;
+  EXPECT_TRUE(poll_until([&] { return told == sent; })) << told << " of " << sent;
+  EXPECT_EQ(one.stats().links_lost, 0U);
+}
+
 TEST_F(NodeAccessLinks, SeeTheNetworkOfATcpLink) {
   EXPECT_TRUE(registers("ipv4://127.0.0.1:0", "127.0.0.0/8"));
   EXPECT_FALSE(registers("ipv4://127.0.0.1:0", "127.0.0.2/32"));

@@ -1,6 +1,12 @@
 // What a forked child has of its parent's nodes: none of their descriptors.
 #include <sys/eventfd.h>
 
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "atbus/directory.hpp"
 #include "atbus/node.hpp"
 #include "atbus/sleep.hpp"
@@ -105,6 +111,42 @@ TEST(NodeFork, HandlesAndTellsNothingInTheChild) {
     one.poll();
   one.close();
   EXPECT_GE(calls, 5);
+}
+
+// It has nothing to cancel there when it is destroyed behind its node.
+TEST(NodeFork, LetsACoroutineThatWaitsForAnswersEndBehindTheNode) {
+  struct coroutine {
+    struct promise_type {
+      coroutine get_return_object() {
+        return {std::coroutine_handle<promise_type>::from_promise(*this)};
+      }
+      std::suspend_never initial_suspend() noexcept { return {}; }
+      std::suspend_always final_suspend() noexcept { return {}; }
+      void return_void() {}
+      void unhandled_exception() { std::terminate(); }
+    };
+    std::coroutine_handle<promise_type> frame;
+  };
+  std::optional<node> one{std::in_place, bus_id{1}, node_options{}.report_directory("")};
+  ASSERT_TRUE(one->connect(2, "mem://node-fork-nobody-test"));
+  const coroutine asks = [](node& of) -> coroutine {
+    (void)co_await of.request(2, 7, "question", 60s);
+  }(*one);
+  const coroutine gathers = [](node& of) -> coroutine {
+    std::vector<bus_id> all{bus_id{2}};
+    (void)co_await of.gather(std::move(all), 7, as_bytes("question"), 1, 60s);
+  }(*one);
+  ASSERT_FALSE(asks.frame.done());
+  ASSERT_FALSE(gathers.frame.done());
+  test::child_process child{[&] {
+    one.reset();
+    asks.frame.destroy();
+    gathers.frame.destroy();
+    return 0;
+  }};
+  EXPECT_EQ(child.wait_end(), "exit 0");
+  asks.frame.destroy();
+  gathers.frame.destroy();
 }
 
 TEST(NodeFork, PublishesAndSubscribesNothingInTheChild) {

@@ -419,6 +419,92 @@ TEST_F(NodeAccess, SettlesOnceWhatALaneDoesNotShowAsHandledYet) {
   EXPECT_EQ(reasons, std::vector{errc::denied});
 }
 
+// The word of it is said again over the next link if the other end does not know that it has come.
+TEST_F(NodeAccess, ReportsARefusedMessageOnceThoughItsWordComesTwice) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  connect(two, 1);
+  EXPECT_TRUE(one.send(2, "no"));
+  ASSERT_TRUE(net.run_until([&] { return !one.reports.empty(); }, 1s));
+  net.cut(1, 2, testing::seen_by::both);
+  net.run_for(10s);
+  EXPECT_TRUE(one.is_connected(2));
+  ASSERT_EQ(one.reports.size(), 1U);
+  EXPECT_EQ(one.reports[0].reason, errc::denied);
+}
+
+TEST_F(NodeAccess, ReportsOnceWhatIsGivenUpBeforeTheWordComes) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  for (const bool disconnects : {false, true}) {
+    simulated_network other{1};
+    party one{other, 1, plain().message_deadline(300ms)};
+    party two{other, 2, with_rules()};
+    two.connect(1);
+    ASSERT_TRUE(other.run_until([&] { return one.is_connected(2); }, 5s));
+    other.run_for(5ms);
+    EXPECT_TRUE(one.send(2, "no"));
+    ASSERT_TRUE(other.run_until([&] { return two.core().stats().access_denied != 0; }, 1s));
+    ASSERT_TRUE(one.reports.empty());
+    other.cut(1, 2, testing::seen_by::both);
+    other.separate(1, 2);
+    if (disconnects) {
+      EXPECT_TRUE(one.core().disconnect(2));
+      one.node.wake();
+    }
+    other.run_for(1s);
+    other.join(1, 2);
+    other.run_for(20s);
+    EXPECT_TRUE(one.is_connected(2));
+    ASSERT_EQ(one.reports.size(), 1U);
+    EXPECT_EQ(one.reports[0].outcome, errc::outcome_unknown);
+  }
+}
+
+// Also if nothing but these words is to be kept of that node.
+TEST_F(NodeAccess, KeepsTheWordsForOneThatComesBack) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  for (const bool disconnects : {false, true}) {
+    simulated_network other{1};
+    party one{other, 1};
+    party two{other, 2, with_rules()};
+    one.connect(2);
+    ASSERT_TRUE(other.run_until([&] { return one.is_connected(2) && two.is_connected(1); }, 5s));
+    other.run_for(5ms);
+    for (int i = 0; i != 100; ++i)
+      EXPECT_TRUE(one.send(2, "no"));
+    ASSERT_TRUE(other.run_until([&] { return two.core().stats().access_denied == 100; }, 1s));
+    ASSERT_LT(one.reports.size(), 100U);
+    other.cut(1, 2, testing::seen_by::both);
+    if (disconnects) {
+      EXPECT_TRUE(two.core().disconnect(1));
+      two.node.wake();
+    }
+    other.run_for(20s);
+    EXPECT_EQ(one.reports.size(), 100U);
+    for (const auto& each : one.reports)
+      EXPECT_EQ(each.reason, errc::denied);
+  }
+}
+
+// Its position is forgotten with the words: no message counts as delivered that was refused.
+TEST_F(NodeAccess, KeepsNoPositionWithoutTheWordsItCovers) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  party one{net, 1};
+  party two{net, 2, with_rules().first_idle_timeout(1s)};
+  connect(one, 2);
+  for (int i = 0; i != 100; ++i)
+    EXPECT_TRUE(one.send(2, "no"));
+  ASSERT_TRUE(net.run_until([&] { return two.core().stats().access_denied == 100; }, 1s));
+  net.cut(1, 2, testing::seen_by::both);
+  net.separate(1, 2);
+  ASSERT_TRUE(net.run_until([&] { return two.core().endpoints().empty(); }, 20s));
+  net.join(1, 2);
+  net.run_for(20s);
+  EXPECT_TRUE(one.is_connected(2));
+  EXPECT_EQ(one.reports.size(), 100U);
+}
+
 // What was acknowledged is reported, also if the handler that is told of it ends the link.
 TEST_F(NodeAccess, LosesNoMessageThoughAHandlerDisconnects) {
   write(std::string{anybody_registers} + nothing_is_sent);

@@ -115,6 +115,24 @@ TEST(NodeDisconnectAway, TakesAnOpenSlotAway) {
   EXPECT_EQ(sim.node(1).stats().accepted, 0U);
 }
 
+// It is sent over the link that comes next, and is neither lost with the old one nor reported with it.
+TEST_F(NodeDisconnect, InAHandlerIsOverForWhatTheHandlerSendsNext) {
+  party one{net, 1};
+  party two{net, 2};
+  connect(one, two, 2);
+  two.on_message = [&](const message& m) {
+    if (m.text() != "go")
+      return;
+    EXPECT_TRUE(two.core().disconnect(1));
+    for (int i = 0; i != 3; ++i)
+      EXPECT_TRUE(two.send(1, "after"));
+  };
+  EXPECT_TRUE(one.send(2, "go"));
+  net.run_for(5s);
+  EXPECT_TRUE(two.reports.empty());
+  EXPECT_EQ(one.got, (std::vector<std::string>{"after", "after", "after"}));
+}
+
 // What acknowledges while a handler runs, and whether the process ends behind it. Of the message in hand its
 // sender must know nothing then, so that it sends it to the next process.
 class NodeInHandler : public NodeCore {

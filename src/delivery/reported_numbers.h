@@ -1,0 +1,35 @@
+// The numbers of messages whose outcome was reported while their destination may have had them: what it still
+// says of one of these is not reported again. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace atbus::detail {
+
+class reported_numbers {
+ public:
+  // So many stretches of consecutive numbers are remembered. With one more all numbers up to the end of the
+  // lowest stretch count as reported: words of earlier messages come before those of later ones.
+  static constexpr std::size_t stretches_max = 256;
+
+  // Numbers up to that one count as reported.
+  explicit reported_numbers(std::uint64_t below) noexcept : below_(below) {}
+
+  [[nodiscard]] bool has(std::uint64_t number) const noexcept;
+  void add(std::uint64_t number) noexcept;
+
+ private:
+  struct stretch {
+    std::uint64_t first;
+    std::uint64_t last;
+  };
+
+  void drop_lowest() noexcept;
+
+  std::uint64_t below_;
+  std::vector<stretch> stretches_;  // the lowest is in front, with a gap behind each
+};
+
+}  // namespace atbus::detail

@@ -1,0 +1,37 @@
+#include "delivery/reported_numbers.h"
+
+#include <set>
+
+#include "test.h"
+#include "test_random.h"
+
+namespace atbus::detail {
+namespace {
+
+TEST(ReportedNumbers, HaveWhatWasAddedInAnyOrder) {
+  test_random random{1};
+  reported_numbers tested{100};
+  std::set<std::uint64_t> all;
+  for (int i = 0; i != 2000; ++i) {
+    const std::uint64_t number = 90 + random.word() % 400;
+    tested.add(number);
+    all.insert(number);
+    for (std::uint64_t each = 90; each != 500; ++each)
+      ASSERT_EQ(tested.has(each), each <= 100 || all.contains(each)) << each;
+  }
+}
+
+TEST(ReportedNumbers, TakeTheLowestForReportedIfThereAreTooMany) {
+  reported_numbers tested{0};
+  for (std::uint64_t i = 1; i <= reported_numbers::stretches_max; ++i)
+    tested.add(10 * i);
+  EXPECT_FALSE(tested.has(9));
+  tested.add(100'000);
+  EXPECT_TRUE(tested.has(9));
+  EXPECT_FALSE(tested.has(11));
+  EXPECT_TRUE(tested.has(20));
+  EXPECT_TRUE(tested.has(100'000));
+}
+
+}  // namespace
+}  // namespace atbus::detail
