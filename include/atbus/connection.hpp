@@ -212,7 +212,9 @@ class ATBUS_API connection {
   status resend() const noexcept;
 
   /// Graceful shutdown: sends all accepted messages, then a goodbye. Messages that arrive meanwhile
-  /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over.
+  /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over;
+  /// then it names how many were not written. Over TCP, written ones that the other end had not read
+  /// may be lost too, and are in no count.
   /// Never blocks. A second call can only shorten `linger`.
   status close(std::chrono::nanoseconds linger = std::chrono::seconds{1}) const noexcept;
   /// Ends the connection now. on_close follows.
