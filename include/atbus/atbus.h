@@ -190,7 +190,7 @@ typedef struct atbus_node_options {
   int no_built_in_commands; /**< not 0: commands of operators are not answered */
   int allow_tap;            /**< not 0: processes of this user may watch what the node receives */
   int64_t
-      write_delay_ns; /**< how long atbus_node_poll leaves sockets alone after it has written to them */
+      write_delay_ns; /**< how long atbus_node_poll leaves sockets alone after it has written to them; up to 10 ms */
 } atbus_node_options;
 
 /** Sets all defaults. */

@@ -115,7 +115,8 @@ struct sender_options {
   /// each later attempt, with the lookup of its name and its TLS handshake (0: 5 s).
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds{5};
   /// How long closing waits until all accepted messages are written. Over TCP, if the receiver has
-  /// not said hello yet, closing also waits until the other host has acknowledged them.
+  /// not said hello yet, closing also waits until the other host has acknowledged them. Those that
+  /// it has not when this time is over may be lost.
   std::chrono::nanoseconds linger = std::chrono::seconds{1};
   /// Backoff for dialling again after a connection is lost or can't be made: `reconnect_min`, then
   /// doubled each time up to `reconnect_max`; each wait is random, up to a quarter longer or

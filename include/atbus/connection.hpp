@@ -167,8 +167,9 @@ struct connection_set_options {
   bool flush_in_poll = true;
   /// How long poll leaves the sockets alone after it has written: what is sent meanwhile gathers, and leaves in one
   /// write with the first poll after that time. `flush`, `wait` and a prepared sleep write at once. As
-  /// node_options::write_delay. 0 (the default): each poll writes.
+  /// node_options::write_delay. 0 (the default, each poll writes) to write_delay_max.
   std::chrono::nanoseconds write_delay{0};
+  static constexpr std::chrono::milliseconds write_delay_max{10};  ///< the longest write_delay
 };
 
 /// Refers to a connection of a set. A plain value; a default-made one refers to none.
@@ -211,7 +212,9 @@ class ATBUS_API connection {
   status resend() const noexcept;
 
   /// Graceful shutdown: sends all accepted messages, then a goodbye. Messages that arrive meanwhile
-  /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over.
+  /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over;
+  /// then it names how many were not written. Over TCP, written ones that the other end had not read
+  /// may be lost too, and are in no count.
   /// Never blocks. A second call can only shorten `linger`.
   status close(std::chrono::nanoseconds linger = std::chrono::seconds{1}) const noexcept;
   /// Ends the connection now. on_close follows.
@@ -309,7 +312,7 @@ class ATBUS_API connection_slot {
 /// Listeners and connections, all used by one thread. See atbus/connection.hpp.
 class ATBUS_API connection_set {
  public:
-  /// Makes a set without connections. Errors: system_error (no descriptors).
+  /// Makes a set without connections. Errors: invalid_argument (write_delay), system_error (no descriptors).
   static result<connection_set> open(connection_handlers handlers = {},
                                      const connection_set_options& options = {});
 

@@ -43,6 +43,8 @@ class node_options {
   static constexpr std::size_t message_limit_max = (std::size_t{64} << 20) - 1024;
   /// The largest send_buffer_size in bytes: 1 TiB.
   static constexpr std::size_t send_buffer_size_max = std::size_t{1} << 40;
+  /// The longest write_delay.
+  static constexpr std::chrono::milliseconds write_delay_max{10};
   /// The largest number of requests that may wait: 1,048,576, to one node or to all together.
   static constexpr std::size_t requests_limit = std::size_t{1} << 20;
 
@@ -167,7 +169,7 @@ class node_options {
   /// written to them. What is sent meanwhile leaves in one write, with the first poll after that time, so it waits for
   /// that poll; flush, wait and run write at once before they sleep. Each write costs a few microseconds and the
   /// receiver as many, however short it is. 5 us suit programs that poll without a pause. Shared memory does not wait.
-  /// Up to 1 min. 0 (the default): each poll writes.
+  /// A poll that does so reads nothing either. 0 (the default, each poll writes) to 10 ms (write_delay_max).
   node_options& write_delay(std::chrono::nanoseconds time) {
     write_delay_ = time;
     return *this;

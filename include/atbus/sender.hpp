@@ -339,7 +339,8 @@ class ATBUS_API sender {
   void close() noexcept;
   /// Gives the lane up, waiting at most `linger` (0: not at all). `unsent` gets each message that
   /// was accepted and not completely written, in order. Returns their number; 0 for lanes, because
-  /// messages are already where the receiver reads them. A `unix://` sender that has left its lane
+  /// messages are already where the receiver reads them. What was written, and the receiver had not
+  /// read when `linger` was over, may be lost too, over TCP, and is in no count. A `unix://` sender that has left its lane
   /// because the receiver is gone passes the unhandled messages of that lane to `unsent`; for that
   /// it may wait as take_back does, even with a `linger` of 0. `unsent` must not use this sender;
   /// if it throws, it still gets the rest, and the sender is closed before the exception leaves.

@@ -107,6 +107,7 @@ channels_options to_channels_options(const node_options& options) {
   }
   wanted.streams.socket.carrier = options.carrier();
   wanted.streams.confirm_timeout = options.first_idle_timeout();
+  static_assert(node_options::write_delay_max == connection_set_options::write_delay_max);
   wanted.streams.write_delay = options.write_delay();
   wanted.streams.connections = options.connections();
   wanted.streams.unconfirmed = options.unconfirmed();

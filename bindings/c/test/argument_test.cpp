@@ -168,6 +168,7 @@ TEST_F(CApi, ReadsItsOptions) {
   EXPECT_EQ(made_with([](options& o) { o.directory = "/nowhere/nodes.toml"; }), ATBUS_OK);
   EXPECT_EQ(made_with([](options& o) { o.write_delay_ns = 5000; }), ATBUS_OK);
   EXPECT_EQ(made_with([](options& o) { o.write_delay_ns = -1; }), ATBUS_INVALID_ARGUMENT);
+  EXPECT_EQ(made_with([](options& o) { o.write_delay_ns = 10'000'001; }), ATBUS_INVALID_ARGUMENT);
   EXPECT_EQ(made_with([](options& o) { o.certificate_chain = "/nowhere/chain.pem"; }),
             ATBUS_INVALID_ARGUMENT);
   EXPECT_EQ(made_with([](options& o) { o.children = "no range"; }), ATBUS_INVALID_ARGUMENT);

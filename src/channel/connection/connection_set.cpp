@@ -61,6 +61,11 @@ struct connection_core::budget {
 
 result<connection_core*> connection_core::open(connection_handlers handlers,
                                                const connection_set_options& options) {
+  constexpr auto longest = connection_set_options::write_delay_max;
+  if (options.write_delay < std::chrono::nanoseconds{0} || options.write_delay > longest) {
+    return error{errc::invalid_argument,
+                 "write_delay has to be 0 to " + std::to_string(longest.count()) + " ms"};
+  }
   const fork_pause no_fork;
   auto* const made = new connection_core(std::move(handlers), options);
   if (!made->epoll_) {
@@ -251,7 +256,7 @@ std::size_t connection_core::poll(const poll_limits& limits) {
   const auto time = limits.time > none || write_delay_ != none ? now() : none;
   budget left{.messages = limits.messages,
               .deadline = limits.time > none ? moment_after(time, limits.time) : none};
-  resting_ = write_delay_ != none && time - wrote_at_ < write_delay_;
+  resting_ = wrote_at_ != none && time - wrote_at_ < write_delay_;
   if (!resting_)
     find_busy();
   if (!tell_problems() || !tell_due())

@@ -140,9 +140,12 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
     prefault_lane(*taken);
   const std::string text = taken->opened.name.text();
   const std::uint32_t lane = taken->lane;
+  const bool was_unused = taken->was_unused;
   owned<sender_state> state{new sender_state(std::move(taken->opened), taken->lane, options)};
   if (auto s = state->start(); !s) {
     const int code = errno;
+    if (was_unused)
+      state->give_memory_back();
     if (s == errc::system_error)
       return error{s.code(), text + ": can't connect to its doorbell", code};
     return error{s.code(), text + ": can't announce itself in lane " + std::to_string(lane) +

@@ -24,11 +24,10 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // has no memory to watch the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
 
-// Why this process can make no connection of Unix sockets, whoever is at the other end: no descriptors, no memory, or
-// it is not allowed.
-bool is_without_sockets(int code) noexcept {
-  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS ||
-         code == EAFNOSUPPORT || code == EPERM || code == EACCES;
+// Why a receiver that has heard of a connection does not keep it: its backlog is full, or it has closed the connection
+// again, without descriptors. Anything else is this process's own: no descriptors, no memory, or it is not allowed.
+bool has_been_heard(int code) noexcept {
+  return code == EAGAIN || code == ECONNRESET || code == EPIPE;
 }
 
 }  // namespace
@@ -70,12 +69,22 @@ status sender_state::start() {
   connect_bell();
   // Without a socket nothing would wake the receiver: it does not know this sender yet, so it does not watch the
   // file. One that can't take the connection has heard of it.
-  if (bell_busy_ && is_without_sockets(errno))
+  if (bell_busy_ && !has_been_heard(errno))
     return errc::system_error;
   if (out_.publish())
     answer_alert();
   test_hook(step::open_record_published);
   return {};
+}
+
+void sender_state::give_memory_back() noexcept {
+  lane_slot& slot = segment_.slot(lane_);
+  // Relaxed: this sender holds the lane's lock. What is in the lane is the receiver's.
+  if (slot.tail.load(std::memory_order_relaxed) != slot.done.load(std::memory_order_relaxed))
+    return;
+  release_lane_memory(segment_, lane_);
+  // Relaxed: as in receiver_state::reset_lane.
+  slot.reserved_bytes.store(0, std::memory_order_relaxed);
 }
 
 // --- the slow half of claim and commit

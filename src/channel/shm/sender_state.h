@@ -34,6 +34,9 @@ class sender_state final : public sender_backend, public fork_guard {
   // Announces the sender in the lane. would_block if records of a previous sender fill it; system_error if
   // it can't connect to the bell (errno tells why).
   [[nodiscard]] status start();
+  // After a start() that failed, of a lane that had no memory: the receiver, which never hears of this sender, would
+  // not give it back.
+  void give_memory_back() noexcept;
 
   status flush(std::chrono::nanoseconds timeout) override;
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;

@@ -106,9 +106,11 @@ result<taken_lane> open_and_take(const segment_address& wanted) {
     return e;
   if (!lane)
     return lane.error();
+  // Relaxed: nobody else changes it under the lane's lock.
+  const bool was_unused = opened->slot(*lane).reserved_bytes.load(std::memory_order_relaxed) == 0;
   if (auto e = prepare_lane(*opened, *lane); !e)
     return e;
-  return taken_lane{std::move(*opened), *lane};
+  return taken_lane{std::move(*opened), *lane, was_unused};
 }
 
 }  // namespace
@@ -141,7 +143,7 @@ result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lan
   test_hook(step::lane_locked);
   if (auto e = prepare_lane(*opened, lane); !e)
     return e;
-  return taken_lane{std::move(*opened), lane};
+  return taken_lane{std::move(*opened), lane, false};
 }
 
 void prefault_lane(const taken_lane& t) {

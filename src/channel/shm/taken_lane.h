@@ -15,6 +15,7 @@ namespace atbus::detail {
 struct taken_lane {
   segment opened;
   std::uint32_t lane = 0;
+  bool was_unused = false;  // it had no memory
 };
 
 // Opens the named segment and takes a free lane. Errors: those of open_segment, geometry_mismatch,

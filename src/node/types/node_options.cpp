@@ -88,8 +88,8 @@ error node_options::check() const {
                "1 to " + std::to_string(requests_limit) + ", not " + std::to_string(requests_));
   if (message_deadline_ < nanoseconds{0})
     return bad("message_deadline", "0 (none) or longer");
-  if (write_delay_ < nanoseconds{0} || write_delay_ > std::chrono::minutes{1})
-    return bad("write_delay", "0 to 1 min");
+  if (write_delay_ < nanoseconds{0} || write_delay_ > write_delay_max)
+    return bad("write_delay", "0 to " + std::to_string(write_delay_max.count()) + " ms");
   if (drain_ < nanoseconds{0})
     return bad("drain", "0 or longer");
   return {};

@@ -34,6 +34,8 @@ const std::vector<extreme> extremes{
     {"first_idle_timeout for ever", [](node_options& of) { of.first_idle_timeout(for_ever); }},
     {"retry for ever", [](node_options& of) { of.retry(for_ever, for_ever); }},
     {"message_deadline for ever", [](node_options& of) { of.message_deadline(for_ever); }},
+    {"the longest write_delay",
+     [](node_options& of) { of.write_delay(node_options::write_delay_max); }},
     {"drain 0", [](node_options& of) { of.drain(std::chrono::nanoseconds{0}); }},
     {"drain for ever", [](node_options& of) { of.drain(for_ever); }},
 };

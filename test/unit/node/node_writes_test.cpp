@@ -46,12 +46,31 @@ class NodeWrites : public ::testing::Test {
     return received.size() - 1;
   }
 
+  // Does that within one delay of `delayed`, which nothing has written for yet. It is done again where the machine was
+  // too slow for that.
+  bool do_within_delay(const std::function<void()>& what) {
+    for (const auto until = now() + 20s; now() < until;) {
+      do
+        delayed.flush();
+      while (delayed.poll() != 0);
+      delayed.flush();
+      (void)arrived();
+      received.resize(1);
+      writes = 0;
+      const auto begin = now();
+      what();
+      if (now() - begin < node_options::write_delay_max)
+        return true;
+    }
+    return false;
+  }
+
   static inline std::uint64_t writes = 0;
 
   detail::kernel_calls saved = detail::kernel();
   node asking{1};
   node answering{2};
-  node delayed{3, node_options{}.write_delay(1min)};
+  node delayed{3, node_options{}.write_delay(node_options::write_delay_max)};
   std::vector<std::string> received;
 };
 
@@ -73,25 +92,29 @@ TEST_F(NodeWrites, EachPollWrites) {
 
 TEST_F(NodeWrites, WhatIsSentWithinTheDelayLeavesInOneWrite) {
   link();
-  writes = 0;
-  for (int i = 0; i != 100; ++i) {
-    ASSERT_TRUE(delayed.send(2, 0, std::to_string(i)));
-    delayed.poll();
-  }
+  ASSERT_TRUE(do_within_delay([this] {
+    for (int i = 0; i != 100; ++i) {
+      ASSERT_TRUE(delayed.send(2, 0, std::to_string(i)));
+      delayed.poll();
+    }
+  }));
   EXPECT_EQ(writes, 1);
   EXPECT_EQ(arrived(), 1);
+  writes = 0;
   delayed.flush();
-  EXPECT_EQ(writes, 2);
+  EXPECT_EQ(writes, 1);
   EXPECT_EQ(arrived(), 100);
   EXPECT_EQ(received.back(), "99");
 }
 
 TEST_F(NodeWrites, AWaitEndsTheDelay) {
   link();
-  for (const char* const what : {"written", "delayed"}) {
-    ASSERT_TRUE(delayed.send(2, 0, what));
-    delayed.poll();
-  }
+  ASSERT_TRUE(do_within_delay([this] {
+    for (const char* const what : {"written", "delayed"}) {
+      ASSERT_TRUE(delayed.send(2, 0, what));
+      delayed.poll();
+    }
+  }));
   EXPECT_EQ(arrived(), 1);
   (void)delayed.wait(0ns);
   EXPECT_EQ(arrived(), 2);
@@ -101,12 +124,15 @@ TEST_F(NodeWrites, APollAfterAWaitReads) {
   link();
   int answers = 0;
   delayed.on_message([&](const message&) { ++answers; });
-  ASSERT_TRUE(delayed.send(2, 0, "written"));
-  delayed.poll();
-  EXPECT_EQ(arrived(), 1);
-  ASSERT_TRUE(answering.send(3, 0, "!"));
-  answering.poll();
-  delayed.poll();
+  ASSERT_TRUE(do_within_delay([&] {
+    answers = 0;
+    ASSERT_TRUE(delayed.send(2, 0, "written"));
+    delayed.poll();
+    EXPECT_EQ(arrived(), 1);
+    ASSERT_TRUE(answering.send(3, 0, "!"));
+    answering.poll();
+    delayed.poll();
+  }));
   EXPECT_EQ(answers, 0);
   EXPECT_TRUE(delayed.wait(20s));
   delayed.poll();
@@ -137,8 +163,10 @@ TEST_F(NodeWrites, ThePollAfterTheDelayWrites) {
 }
 
 TEST(NodeWriteDelay, HasALimit) {
-  EXPECT_TRUE(node_options{}.write_delay(1min).check());
-  EXPECT_EQ(node_options{}.write_delay(1min + 1ns).check().code(), errc::invalid_argument);
+  EXPECT_TRUE(node_options{}.write_delay(10ms).check());
+  const error too_long = node_options{}.write_delay(10ms + 1ns).check();
+  EXPECT_EQ(too_long, errc::invalid_argument);
+  EXPECT_NE(too_long.text().find("0 to 10 ms"), std::string::npos) << too_long.text();
   EXPECT_EQ(node_options{}.write_delay(-1ns).check().code(), errc::invalid_argument);
 }
 

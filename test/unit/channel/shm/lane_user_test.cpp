@@ -1,9 +1,12 @@
 // What the users of lanes may ask and say of them: who speaks, notes, pauses, what was not handled.
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "atbus/atbus.hpp"
 #include "atbus/inspect.hpp"
 #include "scratch_directory.h"
+#include "system/kernel.h"
 #include "test.h"
 
 namespace atbus {
@@ -273,6 +276,38 @@ TEST_F(LaneUser, TakesNoMemoryOfASegmentOfOtherSizes) {
   }
   EXPECT_EQ(poll(), text_list{});
   EXPECT_EQ(memory(), before);
+}
+
+// Nor one that can't make its doorbell: the receiver does not hear of it.
+TEST_F(LaneUser, TakesNoMemoryWithoutADoorbell) {
+  open_receiver();
+  const auto memory = [&] {
+    const auto seen = inspect_segment("lane-user", directory.path());
+    EXPECT_TRUE(seen) << seen.error().text();
+    return seen ? seen->allocated_bytes : 0;
+  };
+  const std::uint64_t before = memory();
+  const auto saved = detail::kernel().socket;
+  detail::kernel().socket = [](int, int, int) {
+    errno = EMFILE;
+    return -1;
+  };
+  sender_options options;
+  options.directory = directory.path();
+  std::vector<error> refusals;
+  for (int i = 0; i != 3; ++i) {
+    const auto refused = sender::open("shm://lane-user", options);
+    refusals.push_back(refused ? error{} : refused.error());
+  }
+  detail::kernel().socket = saved;
+  for (const error& refused : refusals) {
+    EXPECT_EQ(refused, errc::system_error) << refused.text();
+    EXPECT_EQ(refused.system_code(), EMFILE) << refused.text();
+  }
+  EXPECT_EQ(memory(), before);
+  sender out = open_sender();
+  EXPECT_TRUE(out.send(as_bytes("one")));
+  EXPECT_EQ(poll(), text_list{"one"});
 }
 
 TEST_F(LaneUser, KnowsWhichReceiverItHas) {
