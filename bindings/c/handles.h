@@ -75,6 +75,7 @@ struct atbus_node {
   std::shared_ptr<atbus::c_api::ownership> answers =
       std::make_shared<atbus::c_api::ownership>(owner);
   atbus::node self;
+  bool is_freed = false;                    // atbus_node_free is at work
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
   std::size_t message_limit;
