@@ -117,10 +117,12 @@ nb::object receive(node& of, std::size_t messages) {
   if (count == 0)  // messages go first: the next call raises what a handler has raised
     (void)of.call([&] { return how; });
   check(how);
+  // What is made below may run the collector, and that finalizers, which may poll: the batch is copied before.
+  const std::vector<atbus_message> mine{all, all + count};
+  const nb::bytes copy = to_bytes(bytes, size);
   nb::object made = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!made)
     throw nb::python_error();
-  const nb::bytes copy = to_bytes(bytes, size);
   Py_buffer view;
   if (PyObject_GetBuffer(copy.ptr(), &view, PyBUF_SIMPLE) != 0)
     throw nb::python_error();
@@ -130,9 +132,9 @@ nb::object receive(node& of, std::size_t messages) {
     throw nb::python_error();
   Py_ssize_t at = 0;
   for (std::size_t i = 0; i != count; ++i) {
-    const auto end = at + static_cast<Py_ssize_t>(all[i].size);
+    const auto end = at + static_cast<Py_ssize_t>(mine[i].size);
     PyObject* const part = PySequence_GetSlice(whole.ptr(), at, end);
-    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), make_message(all[i], part));
+    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), make_message(mine[i], part));
     at = end;
   }
   return made;

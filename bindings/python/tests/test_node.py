@@ -333,6 +333,39 @@ def test_a_handler_that_raises_loses_no_batch():
         assert got == [b"0", b"1", b"2"]
 
 
+class _Drops:
+    """In a cycle, so that the collector finds it: before Python 3.12 in the midst of what takes memory."""
+
+    def __init__(self, drop):
+        self._drop = drop
+        self._itself = self
+
+    def __del__(self):
+        self._drop()
+
+
+def test_a_finalizer_may_receive_while_messages_are_received():
+    with atbus.Node(1) as node:
+        mine = [b"mine %d" % i for i in range(900)]  # more than the collector waits for
+        got, of_finalizer = [], []
+
+        def drop():
+            for _ in mine:
+                node.send(1, 2, b"of the finalizer")
+            of_finalizer.extend(node.receive(1000))
+
+        for data in mine:
+            node.send(1, 1, data)
+        gc.collect()
+        dropped = _Drops(drop)
+        del dropped
+        while len(got) < len(mine):
+            got += node.receive(1000)
+        gc.collect()
+        assert [(m.type, m.data) for m in got] == [(1, data) for data in mine]
+        assert [(m.type, m.data) for m in of_finalizer] == [(2, b"of the finalizer")] * len(mine)
+
+
 def test_a_handler_may_remove_itself():
     with atbus.Node(1) as node:
         got = []
