@@ -590,6 +590,52 @@ def test_asyncio():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("end", ["shutdown", "close"])
+def test_a_refused_end_leaves_a_node_on_its_asyncio_loop(end):
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+            refused = []
+
+            def try_to_end():
+                try:
+                    two.shutdown(1) if end == "shutdown" else two.close()
+                except atbus.Error as error:
+                    refused.append(error.code)
+
+            def end_it(request):
+                if end == "shutdown":  # which handlers can't
+                    try_to_end()
+                else:
+                    thread = threading.Thread(target=try_to_end)
+                    thread.start()
+                    thread.join()
+                return b"refused"
+
+            two.on_request(end_it, type=1)
+            two.on_request(lambda r: b"it goes on", type=2)
+            assert await one.request(2, 1, timeout=20) == b"refused"
+            assert refused == [atbus.Code.invalid_argument]
+            assert await one.request(2, 2, timeout=20) == b"it goes on"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_ends_itself_leaves_its_asyncio_loop():
+    async def main():
+        node = atbus.Node(1)
+        node.attach()
+        descriptor = node._bus.descriptor()
+        node.on_message(lambda m: node.close())
+        node.send(1, 0, b"")
+        while node.is_open:
+            await asyncio.sleep(0)
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
+
+    asyncio.run(main())
+
+
 def test_an_idle_node_on_asyncio_does_not_spin():
     async def main():
         async with atbus.Node(1) as one, atbus.Node(2) as two:
