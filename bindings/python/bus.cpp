@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "handlers.h"
+#include "lock.h"
 #include "node.h"
 #include "options.h"
 
@@ -65,7 +66,7 @@ atbus_request_handle ask(node& of, std::uint64_t to, std::uint32_t type, nb::han
   check(atbus_node_request(
       of.self(), to, type, bytes.data(), bytes.size(), to_ns(timeout),
       [](void* user, const atbus_response* r) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
         try {
           mine->of->call_handler(mine->function, static_cast<int>(r->code), r->source,
@@ -86,7 +87,7 @@ void ask_command(node& of, std::uint64_t to, const std::vector<std::string>& wor
   check(atbus_node_command(
       of.self(), to, texts.data(), texts.size(), to_ns(timeout),
       [](void* user, atbus_code code, const char* const* values, std::size_t count) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
         try {
           nb::list all;
@@ -145,7 +146,7 @@ bool wait(node& of, std::optional<double> timeout) {
   atbus_node* const self = of.self();
   atbus_code how = ATBUS_OK;
   {
-    const nb::gil_scoped_release unlocked;
+    const without_lock unlocked;
     how = atbus_node_wait(self, limit);
   }
   if (how == ATBUS_TIMED_OUT)
@@ -160,7 +161,7 @@ bool shutdown(node& of, double deadline) {
   atbus_node* const self = of.self();
   atbus_code how = ATBUS_OK;
   {
-    const nb::gil_scoped_release unlocked;
+    const without_lock unlocked;
     how = atbus_node_shutdown(self, limit);
   }
   if (atbus_node_is_open(self) == 0)
@@ -232,7 +233,7 @@ class thread_sender {
       if (how != ATBUS_WOULD_BLOCK)
         return check(how);
       {
-        const nb::gil_scoped_release unlocked;
+        const without_lock unlocked;
         (void)atbus_thread_sender_wait(self_, 100'000'000);
       }
       if (PyErr_CheckSignals() != 0)

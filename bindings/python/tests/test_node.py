@@ -536,6 +536,30 @@ def test_waiting_lets_other_threads_run():
         assert ran[0] < start + 0.25
 
 
+@pytest.mark.parametrize("what", ["node.run()", "node.shutdown(60)", "sender.send(2, 0, b'x' * 1000)"])
+def test_a_node_in_a_daemon_thread_ends_with_its_process(what):
+    program = f"""
+import atbus, threading, time
+ready = threading.Event()
+def run():
+    node = atbus.Node(1, overflow=atbus.Overflow.WOULD_BLOCK)
+    node.connect(2, {new_address()!r})
+    node.on_message(lambda m: node.send(1, 0, m.data))
+    node.send(1, 0, b"and again")
+    if "shutdown" in {what!r}:
+        node.request(2, 0, timeout=60)
+    sender = node.thread_sender()
+    ready.set()
+    while True:
+        {what}
+for _ in range(8):
+    threading.Thread(target=run, daemon=True).start()
+ready.wait()
+time.sleep(0.3)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
 def test_a_forked_child_sends_nothing(pair):
     one, two = pair
     child = os.fork()
