@@ -15,6 +15,7 @@
 #include "atbus/bytes.hpp"
 #include "atbus/node.hpp"
 #include "failure.h"
+#include "node/node_access.h"
 #include "ownership.h"
 
 namespace atbus::c_api {
@@ -63,7 +64,9 @@ class message_taker {
 
 struct atbus_node {
   atbus_node(atbus::bus_id id, const atbus::node_options& options)
-      : self(id, options), message_limit(options.message_limit()) {}
+      : self(id, options), message_limit(options.message_limit()) {
+    atbus::detail::node_access::before_polls(self, [all = answers] { all->collect(); });
+  }
   ~atbus_node() {
     if (taker != nullptr)
       taker->is_over = true;
@@ -75,6 +78,7 @@ struct atbus_node {
   std::shared_ptr<atbus::c_api::ownership> answers =
       std::make_shared<atbus::c_api::ownership>(owner);
   atbus::node self;
+  bool is_freed = false;                    // atbus_node_free is at work
   std::optional<atbus::node_slot> claimed;  // ends before the node does
   std::string address;                      // that atbus_node_address has given last
   std::size_t message_limit;

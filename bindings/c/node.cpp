@@ -65,8 +65,8 @@ atbus_code atbus_node_new(uint64_t id, const atbus_node_options* options, atbus_
 }
 
 void atbus_node_free(atbus_node* node) {
-  if (node == nullptr || !is_usable(node))
-    return;
+  if (node == nullptr || !is_usable(node) || std::exchange(node->is_freed, true))
+    return;                      // a callback of the close below frees it too
   (void)atbus_node_close(node);  // while its callbacks can still use the handle
   delete node;
 }

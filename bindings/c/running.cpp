@@ -19,7 +19,6 @@ atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns, s
     poll_limits limits{.time = nanoseconds{time_ns}};
     if (messages != 0)
       limits.messages = messages;
-    of.answers->collect();
     const std::size_t count = of.self.poll(limits);  // a callback may have freed the node
     if (delivered != nullptr)
       *delivered = count;
@@ -74,7 +73,6 @@ atbus_code atbus_node_receive(atbus_node* node, size_t messages, const atbus_mes
       return code_of(status{errc::closed});
     if (of.taker != nullptr && of.taker->is_polling)
       return ATBUS_OK;
-    of.answers->collect();
     take_batches(of);
     const std::shared_ptr<message_taker> taker = of.taker;  // callbacks may free the node
     const std::size_t most =
@@ -101,10 +99,7 @@ atbus_code atbus_node_wait(atbus_node* node, int64_t timeout_ns) {
 }
 
 atbus_code atbus_node_run(atbus_node* node) {
-  return with(node, [](atbus_node& of) {
-    of.answers->collect();
-    return code_of(of.self.run());
-  });
+  return with(node, [](atbus_node& of) { return code_of(of.self.run()); });
 }
 
 atbus_code atbus_node_stop(atbus_node* node) {
@@ -112,10 +107,8 @@ atbus_code atbus_node_stop(atbus_node* node) {
 }
 
 atbus_code atbus_node_shutdown(atbus_node* node, int64_t deadline_ns) {
-  return with(node, [&](atbus_node& of) {
-    of.answers->collect();
-    return code_of(of.self.shutdown(nanoseconds{deadline_ns}));
-  });
+  return with(node,
+              [&](atbus_node& of) { return code_of(of.self.shutdown(nanoseconds{deadline_ns})); });
 }
 
 atbus_code atbus_node_flush(atbus_node* node) {

@@ -38,14 +38,26 @@ const (
 type events struct {
 	mutex         sync.Mutex
 	queue         []func()
+	size          int                         // bytes of reports and lines in it
+	joined        map[reportKind]*Undelivered // reports in it that count more, because there is no room for each
+	lostLines     int                         // of the log, for which there was no room
 	runs          bool
 	onUndelivered func(Undelivered)
 	onEndpoint    func(uint64, Event)
 	onLog         func(string)
 }
 
+// Reports of one kind are joined when too many wait.
+type reportKind struct {
+	destination     uint64
+	outcome, reason Code
+}
+
+const reportCost = int(unsafe.Sizeof(Undelivered{}))
+
 // HandleUndelivered sets what is told of messages that were accepted and not delivered. It and the two below run one
-// after another in a goroutine of their own, and may wait. nil: none.
+// after another in a goroutine of their own, and may wait: while Options.IncomingBytes of reports and lines wait, further
+// reports become one for each destination and reason, and lines are left out. nil: none.
 func (n *Node) HandleUndelivered(handle func(Undelivered)) {
 	n.events.mutex.Lock()
 	defer n.events.mutex.Unlock()
@@ -117,9 +129,42 @@ func (n *Node) recovered(what string, over *bool) {
 func (n *Node) tellUndelivered(what Undelivered) {
 	n.events.mutex.Lock()
 	defer n.events.mutex.Unlock()
-	if handle := n.events.onUndelivered; handle != nil {
-		n.events.call(n, func() { handle(what) })
+	e := &n.events
+	handle := e.onUndelivered
+	if handle == nil {
+		return
 	}
+	if size := reportCost + len(what.Data); e.size+size <= n.options.IncomingBytes {
+		e.size += size
+		e.call(n, func() {
+			e.taken(size)
+			handle(what)
+		})
+		return
+	}
+	kind := reportKind{what.Destination, what.Outcome, what.Reason}
+	if one := e.joined[kind]; one != nil {
+		one.Count += what.Count
+		return
+	}
+	what.Data = nil
+	if e.joined == nil {
+		e.joined = map[reportKind]*Undelivered{}
+	}
+	e.joined[kind] = &what
+	e.call(n, func() {
+		e.mutex.Lock()
+		delete(e.joined, kind)
+		e.mutex.Unlock()
+		handle(what)
+	})
+}
+
+// What has waited is told now.
+func (e *events) taken(size int) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.size -= size
 }
 
 func (n *Node) tellEndpoint(id uint64, event Event) {
@@ -138,7 +183,19 @@ func (n *Node) tellLog(line string) bool {
 	if handle == nil {
 		return false
 	}
-	n.events.call(n, func() {
+	e := &n.events
+	size := reportCost + len(line)
+	if e.size+size > n.options.IncomingBytes {
+		e.lostLines++
+		return true
+	}
+	if e.lostLines != 0 {
+		line = fmt.Sprintf("%d lines were left out before this one: %s", e.lostLines, line)
+		e.lostLines = 0
+	}
+	e.size += size
+	e.call(n, func() {
+		e.taken(size)
 		defer func() {
 			if why := recover(); why != nil {
 				log.Printf("atbus: the handler of the log has panicked: %v", why)

@@ -226,17 +226,12 @@ func (n *Node) finish() {
 	}
 	n.emptyLanes()
 	var batch C.bridge_batch
-	for number, request := range n.requests {
-		C.atbus_request_free(request)
-		delete(n.requests, number)
-	}
-	for number, command := range n.commands {
-		C.atbus_command_free(command)
-		delete(n.commands, number)
-	}
+	n.handlers.over = true
+	n.failRequests()
 	C.atbus_node_flush(bridgeNode(n))
 	C.bridge_close(n.bridge, &batch)
 	n.takeEvents(&batch)
+	n.failRequests() // of that batch
 	n.mutex.Lock()
 	C.bridge_free(n.bridge)
 	n.bridge = nil
@@ -250,6 +245,19 @@ func (n *Node) finish() {
 	atomic.StoreInt64(&n.thread, 0)
 	n.end()
 	close(n.over)
+}
+
+// What has no answer fails.
+func (n *Node) failRequests() {
+	for number, request := range n.requests {
+		C.atbus_request_free(request)
+		delete(n.requests, number)
+	}
+	for number, command := range n.commands {
+		C.atbus_command_free(command)
+		delete(n.commands, number)
+	}
+	n.handlers.queue, n.handlers.size = nil, 0
 }
 
 // Calls a function on the goroutine of the node, without waiting for it. False: the node has ended.

@@ -522,3 +522,48 @@ func TestWhatASendQueueHoldsAtTheEndIsTold(t *testing.T) {
 		t.Fatalf("%d of %d", told.Load(), sent)
 	}
 }
+
+func TestReportsThatWaitAreJoined(t *testing.T) {
+	const count = 10000
+	node := start(t, 1, Options{IncomingBytes: 10000})
+	release := make(chan struct{})
+	reports, messages := 0, uint64(0)
+	over := make(chan struct{})
+	node.HandleUndelivered(func(what Undelivered) {
+		<-release
+		reports++
+		if what.Count != 1 && len(what.Data) != 0 {
+			t.Error(what)
+		}
+		if messages += what.Count; messages == count {
+			close(over)
+		}
+	})
+	lines := make(chan string, count)
+	node.HandleLog(func(line string) { lines <- line })
+	for i := 0; i != count; i++ {
+		node.tellUndelivered(Undelivered{Destination: uint64(2 + i%2), Data: make([]byte, 900), Count: 1, Outcome: NotDelivered,
+			Reason: WouldBlock})
+		node.tellLog("a line")
+	}
+	close(release)
+	<-over
+	if reports > 20 {
+		t.Errorf("%d reports have waited", reports)
+	}
+	for runs := true; runs; {
+		node.events.mutex.Lock()
+		runs = node.events.runs
+		node.events.mutex.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	node.tellLog("the last line")
+	for line := range lines {
+		if strings.Contains(line, "the last line") {
+			if !strings.Contains(line, "lines were left out") {
+				t.Error(line)
+			}
+			break
+		}
+	}
+}

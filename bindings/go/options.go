@@ -72,7 +72,7 @@ type Options struct {
 	Requests         int // requests to one node that may wait
 
 	OutgoingBytes int // that may wait in this package, for each node; 1 MiB
-	IncomingBytes int // of messages that Receive has not taken: then the node pauses; 16 MiB
+	IncomingBytes int // of messages that Receive has not taken: then the node pauses. Of requests that wait: more are refused. 16 MiB
 	Handlers      int // handlers of requests and commands that run at the same time; 256
 }
 

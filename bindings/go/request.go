@@ -39,9 +39,19 @@ type handlers struct {
 	requests map[uint32]RequestHandler
 	other    RequestHandler
 	commands map[string]CommandHandler
-	queue    []func()
-	running  int
-	number   uint64
+
+	// Of the goroutine of the node.
+	queue   []waitingCall
+	size    int // bytes of what waits
+	running int
+	number  uint64
+	over    bool // no handler starts any more
+}
+
+// A request or command that waits for a handler, in the memory of C.
+type waitingCall struct {
+	size  int
+	begin func() func() // what runs in a goroutine, and calls handlerOver; nil: nobody wants the answer any more
 }
 
 const waitingHandlers = 1 << 16 // requests that wait for a handler
@@ -182,34 +192,42 @@ func (n *Node) setRequestHandler(any bool, kind uint32, handle RequestHandler) e
 	})
 }
 
-// Of a batch: starts the handler of a request.
+// Of a batch: a request waits for a handler.
 func (n *Node) takeRequest(one *C.bridge_event) {
 	handle := (*C.atbus_request)(one.handle)
+	source, kind, redelivered := uint64(one.id), uint32(one._type), one.flag != 0
 	var size C.size_t
 	bytes := C.atbus_request_bytes(handle, &size)
-	request := &Request{uint64(one.id), uint32(one._type), one.flag != 0, C.GoBytes(bytes, C.int(size))}
 	h := &n.handlers
 	h.number++
 	number := h.number
 	n.requests[number] = handle
 	h.mutex.Lock()
-	handler := h.requests[request.Type]
+	handler := h.requests[kind]
 	if handler == nil {
 		handler = h.other
 	}
 	h.mutex.Unlock()
-	n.handle(func() {
-		var reply []byte
-		err := errEnded
-		defer func() { n.post(func() { n.answer(func() bool { return n.reply(number, reply, err) }) }) }()
-		err = guarded(func() (err error) {
-			if handler == nil {
-				return fmt.Errorf("the handler was removed")
-			}
-			reply, err = handler(n.living, request)
-			return err
-		})
-	}, func() { n.reply(number, nil, fmt.Errorf("too many requests wait for a handler")) })
+	n.handle(waitingCall{int(size), func() func() {
+		if C.atbus_request_is_wanted(handle) == 0 {
+			C.atbus_request_free(handle)
+			delete(n.requests, number)
+			return nil
+		}
+		request := &Request{source, kind, redelivered, C.GoBytes(bytes, C.int(size))}
+		return func() {
+			var reply []byte
+			err := errEnded
+			defer func() { n.handlerOver(func() bool { return n.reply(number, reply, err) }) }()
+			err = guarded(func() (err error) {
+				if handler == nil {
+					return fmt.Errorf("the handler was removed")
+				}
+				reply, err = handler(n.living, request)
+				return err
+			})
+		}
+	}}, func() bool { return n.reply(number, nil, fmt.Errorf("too many requests wait for a handler")) })
 }
 
 var errEnded = errors.New("the handler has ended its goroutine")
@@ -225,45 +243,41 @@ func guarded(call func() error) (err error) {
 }
 
 // Runs a handler in a goroutine, now or once another one has ended; or refuses it.
-func (n *Node) handle(call, refuse func()) {
+func (n *Node) handle(call waitingCall, refuse func() bool) {
 	h := &n.handlers
-	h.mutex.Lock()
-	full := len(h.queue) >= waitingHandlers
-	if !full {
-		h.queue = append(h.queue, call)
-		if h.running < n.options.Handlers {
+	if len(h.queue) >= waitingHandlers || (len(h.queue) != 0 && h.size+call.size > n.options.IncomingBytes) {
+		n.answer(refuse)
+		return
+	}
+	h.queue = append(h.queue, call)
+	h.size += call.size
+	n.startHandlers()
+}
+
+func (n *Node) startHandlers() {
+	h := &n.handlers
+	for !h.over && h.running < n.options.Handlers && len(h.queue) != 0 {
+		next := h.queue[0]
+		h.queue[0] = waitingCall{}
+		h.queue = h.queue[1:]
+		h.size -= next.size
+		if call := next.begin(); call != nil {
 			h.running++
-			go h.run()
+			go call()
 		}
 	}
-	h.mutex.Unlock()
-	if full {
-		refuse()
+	if len(h.queue) == 0 {
+		h.queue = nil
 	}
 }
 
-func (h *handlers) run() {
-	// runtime.Goexit in a handler ends this goroutine: the next one takes its place.
-	normal := false
-	defer func() {
-		if !normal {
-			go h.run()
-		}
-	}()
-	for {
-		h.mutex.Lock()
-		if len(h.queue) == 0 {
-			h.running--
-			h.queue = nil
-			h.mutex.Unlock()
-			normal = true
-			return
-		}
-		call := h.queue[0]
-		h.queue = h.queue[1:]
-		h.mutex.Unlock()
-		call()
-	}
+// Of the goroutine of a handler, deferred: also runtime.Goexit ends it.
+func (n *Node) handlerOver(answer func() bool) {
+	n.post(func() {
+		n.answer(answer)
+		n.handlers.running--
+		n.startHandlers()
+	})
 }
 
 // Answers on the goroutine of the node. What has no room is tried again.
@@ -356,10 +370,10 @@ func (n *Node) takeCommand(one *C.bridge_event, words []string) {
 		handler = h.commands[""]
 	}
 	h.mutex.Unlock()
-	n.handle(func() {
+	call := func() {
 		var values []string
 		err := errEnded
-		defer func() { n.post(func() { n.answer(func() bool { return n.replyCommand(number, values, err) }) }) }()
+		defer func() { n.handlerOver(func() bool { return n.replyCommand(number, values, err) }) }()
 		err = guarded(func() (err error) {
 			if handler == nil {
 				return fmt.Errorf("the handler was removed")
@@ -367,7 +381,9 @@ func (n *Node) takeCommand(one *C.bridge_event, words []string) {
 			values, err = handler(n.living, source, words)
 			return err
 		})
-	}, func() { n.replyCommand(number, nil, fmt.Errorf("too many commands wait for a handler")) })
+	}
+	n.handle(waitingCall{int(one.size), func() func() { return call }},
+		func() bool { return n.replyCommand(number, nil, fmt.Errorf("too many commands wait for a handler")) })
 }
 
 func (n *Node) replyCommand(number uint64, values []string, failure error) bool {

@@ -47,6 +47,68 @@ func TestHandlersThatFailOrPanicSayWhy(t *testing.T) {
 	}
 }
 
+func TestNoHandlerStartsOnWhatNobodyWaitsFor(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	first, second := pair(t, Options{Handlers: 1})
+	release := make(chan struct{})
+	var started sync.Map
+	must(t, second.HandleOtherRequests(func(_ context.Context, r *Request) ([]byte, error) {
+		started.Store(r.Type, true)
+		<-release
+		return nil, nil
+	}))
+	var waiting sync.WaitGroup
+	ask := func(kind uint32) {
+		defer waiting.Done()
+		if _, err := first.Request(soon(t), 2, kind, nil); err != nil {
+			t.Errorf("%d: %v", kind, err)
+		}
+	}
+	waiting.Add(2)
+	go ask(1)
+	for is := false; !is; _, is = started.Load(uint32(1)) {
+		time.Sleep(time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if _, err := first.Request(short, 2, 2, nil); !errors.Is(err, ErrTimedOut) {
+		t.Error(err)
+	}
+	must(t, first.Send(soon(t), 2, 0, []byte("it has come")))
+	receive(t, second, 1)
+	time.Sleep(limit) // its deadline is over there too, however late it has come
+	go ask(3)
+	close(release)
+	waiting.Wait()
+	if _, is := started.Load(uint32(2)); is {
+		t.Error("the handler of a request that has timed out has started")
+	}
+}
+
+func TestRequestsThatWaitForAHandlerAreLimitedInBytes(t *testing.T) {
+	first, second := pair(t, Options{Handlers: 1, IncomingBytes: 10000})
+	release := make(chan struct{})
+	must(t, second.HandleOtherRequests(func(context.Context, *Request) ([]byte, error) {
+		<-release
+		return nil, nil
+	}))
+	outcomes := make(chan error)
+	for i := 0; i != 10; i++ {
+		go func() {
+			_, err := first.Request(soon(t), 2, 1, make([]byte, 6000))
+			outcomes <- err
+		}()
+	}
+	for i := 0; i != 8; i++ { // one runs, and one waits
+		if err := <-outcomes; !errors.Is(err, ErrRequestFailed) || !strings.Contains(err.Error(), "too many") {
+			t.Error(err)
+		}
+	}
+	close(release)
+	must(t, <-outcomes)
+	must(t, <-outcomes)
+}
+
 func TestAContextEndsARequest(t *testing.T) {
 	first, second := pair(t, Options{})
 	must(t, second.HandleRequests(1, func(ctx context.Context, _ *Request) ([]byte, error) {

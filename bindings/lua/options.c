@@ -2,13 +2,12 @@
 
 #include <string.h>
 
+// Texts stay on the stack, because the table may be one that makes them when it is asked.
 static const char* text_option(lua_State* L, const char* name) {
   lua_getfield(L, 2, name);
   if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
     luaL_error(L, "the option %s has to be a text", name);
-  const char* const text = lua_tostring(L, -1);  // the table keeps it
-  lua_pop(L, 1);
-  return text;
+  return lua_tostring(L, -1);
 }
 
 static lua_Number number_option(lua_State* L, const char* name) {
@@ -56,25 +55,22 @@ static int word_option(lua_State* L, const char* name, const char* const* words)
 // A text, or a table of at most 15, into an array that ends with NULL.
 static const char* const* list_option(lua_State* L, const char* name, const char* texts[16]) {
   lua_getfield(L, 2, name);
+  const int list = lua_gettop(L);
   int count = 0;
   if (lua_type(L, -1) == LUA_TSTRING) {
     texts[count++] = lua_tostring(L, -1);
   } else if (lua_istable(L, -1)) {
     for (;; ++count) {
-      lua_rawgeti(L, -1, count + 1);
-      const int is_over = lua_isnil(L, -1);
-      if (!is_over && (count == 15 || lua_type(L, -1) != LUA_TSTRING))
-        luaL_error(L, "the option %s has to be at most 15 texts", name);
-      if (!is_over)
-        texts[count] = lua_tostring(L, -1);
-      lua_pop(L, 1);
-      if (is_over)
+      lua_rawgeti(L, list, count + 1);
+      if (lua_isnil(L, -1))
         break;
+      if (count == 15 || lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L, "the option %s has to be at most 15 texts", name);
+      texts[count] = lua_tostring(L, -1);
     }
   } else if (!lua_isnil(L, -1)) {
     luaL_error(L, "the option %s has to be a text or a table of texts", name);
   }
-  lua_pop(L, 1);
   texts[count] = NULL;
   return texts;
 }
@@ -135,6 +131,7 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
                                           NULL};
   static const char* const restarts[] = {"redeliver", "report", NULL};
   luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_checkstack(L, 64, "the options of a node");
   check_names(L);
   to->tokens = list_option(L, "token", lists->tokens);
   to->parents = list_option(L, "parent", lists->parents);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "handlers.h"
+#include "lock.h"
 #include "node.h"
 #include "options.h"
 
@@ -65,7 +66,7 @@ atbus_request_handle ask(node& of, std::uint64_t to, std::uint32_t type, nb::han
   check(atbus_node_request(
       of.self(), to, type, bytes.data(), bytes.size(), to_ns(timeout),
       [](void* user, const atbus_response* r) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
         try {
           mine->of->call_handler(mine->function, static_cast<int>(r->code), r->source,
@@ -86,7 +87,7 @@ void ask_command(node& of, std::uint64_t to, const std::vector<std::string>& wor
   check(atbus_node_command(
       of.self(), to, texts.data(), texts.size(), to_ns(timeout),
       [](void* user, atbus_code code, const char* const* values, std::size_t count) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
         try {
           nb::list all;
@@ -117,10 +118,12 @@ nb::object receive(node& of, std::size_t messages) {
   if (count == 0)  // messages go first: the next call raises what a handler has raised
     (void)of.call([&] { return how; });
   check(how);
+  // What is made below may run the collector, and that finalizers, which may poll: the batch is copied before.
+  const std::vector<atbus_message> mine{all, all + count};
+  const nb::bytes copy = to_bytes(bytes, size);
   nb::object made = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!made)
     throw nb::python_error();
-  const nb::bytes copy = to_bytes(bytes, size);
   Py_buffer view;
   if (PyObject_GetBuffer(copy.ptr(), &view, PyBUF_SIMPLE) != 0)
     throw nb::python_error();
@@ -130,9 +133,9 @@ nb::object receive(node& of, std::size_t messages) {
     throw nb::python_error();
   Py_ssize_t at = 0;
   for (std::size_t i = 0; i != count; ++i) {
-    const auto end = at + static_cast<Py_ssize_t>(all[i].size);
+    const auto end = at + static_cast<Py_ssize_t>(mine[i].size);
     PyObject* const part = PySequence_GetSlice(whole.ptr(), at, end);
-    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), make_message(all[i], part));
+    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), make_message(mine[i], part));
     at = end;
   }
   return made;
@@ -143,7 +146,7 @@ bool wait(node& of, std::optional<double> timeout) {
   atbus_node* const self = of.self();
   atbus_code how = ATBUS_OK;
   {
-    const nb::gil_scoped_release unlocked;
+    const without_lock unlocked;
     how = atbus_node_wait(self, limit);
   }
   if (how == ATBUS_TIMED_OUT)
@@ -158,7 +161,7 @@ bool shutdown(node& of, double deadline) {
   atbus_node* const self = of.self();
   atbus_code how = ATBUS_OK;
   {
-    const nb::gil_scoped_release unlocked;
+    const without_lock unlocked;
     how = atbus_node_shutdown(self, limit);
   }
   if (atbus_node_is_open(self) == 0)
@@ -230,7 +233,7 @@ class thread_sender {
       if (how != ATBUS_WOULD_BLOCK)
         return check(how);
       {
-        const nb::gil_scoped_release unlocked;
+        const without_lock unlocked;
         (void)atbus_thread_sender_wait(self_, 100'000'000);
       }
       if (PyErr_CheckSignals() != 0)

@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include "lock.h"
+
 namespace atbus_python {
 
 void set_on_message(node& of, nb::object handler) {
@@ -11,7 +13,7 @@ void set_on_message(node& of, nb::object handler) {
   check(atbus_node_on_message(
       of.self(),
       [](void* user, const atbus_message* m) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         node& self = node_of(user);
         const nb::object handler = self.on_message;
         try {
@@ -46,7 +48,7 @@ void set_on_any_request(node& of, nb::object handler) {
   check(atbus_node_on_any_request(
       of.self(),
       [](void* user, atbus_request* r) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const nb::object handler = node_of(user).on_request;
         call_request_handler(node_of(user), handler, r);
       },
@@ -62,7 +64,7 @@ void set_on_request(node& of, std::uint32_t type, nb::object handler) {
   check(atbus_node_on_request(
       of.self(), type,
       [](void* user, atbus_request* r) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         node& self = node_of(user);
         const auto found = self.on_request_of.find(atbus_request_type(r));
         if (found == self.on_request_of.end())
@@ -80,7 +82,7 @@ void set_on_command(node& of, nb::object handler) {
   check(atbus_node_on_command(
       of.self(), nullptr,
       [](void* user, atbus_command* c) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         node& self = node_of(user);
         const nb::object handler = self.on_command;
         if (!handler)
@@ -104,7 +106,7 @@ void set_on_undelivered(node& of, nb::object handler) {
   check(atbus_node_on_undelivered(
       of.self(),
       [](void* user, const atbus_undelivered* what) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const nb::object handler = node_of(user).on_undelivered;
         node_of(user).call_handler(
             handler, what->destination, what->type, to_bytes(what->bytes, what->size),
@@ -120,7 +122,7 @@ void set_on_endpoint(node& of, nb::object handler) {
   check(atbus_node_on_endpoint(
       of.self(),
       [](void* user, const atbus_endpoint* which, atbus_endpoint_event event) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const nb::object handler = node_of(user).on_endpoint;
         node_of(user).call_handler(handler, which->id, static_cast<int>(event));
       },
@@ -134,7 +136,7 @@ void set_on_writable(node& of, nb::object handler) {
   check(atbus_node_on_writable(
       of.self(),
       [](void* user, std::uint64_t id) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const nb::object handler = node_of(user).on_writable;
         node_of(user).call_handler(handler, id);
       },
@@ -148,7 +150,7 @@ void set_on_log(node& of, nb::object handler) {
   check(atbus_node_on_log(
       of.self(),
       [](void* user, const char* line, std::size_t size) {
-        const nb::gil_scoped_acquire lock;
+        const with_lock lock;
         const nb::object handler = node_of(user).on_log;
         try {
           node_of(user).call_handler(handler, to_text(line, size));

@@ -109,7 +109,8 @@ class node {
     for (nb::object* one : {&on_message, &on_request, &on_command, &on_undelivered, &on_endpoint,
                             &on_writable, &on_log})
       *one = {};
-    on_request_of.clear();
+    // Their finalizers may set others.
+    const std::map<std::uint32_t, nb::object> old = std::exchange(on_request_of, {});
   }
   [[nodiscard]] atbus_node* self() const {
     if (self_ == nullptr)

@@ -531,6 +531,11 @@ node_core& node_access::core(node& of) noexcept {
   return of.state_->core();
 }
 
+void node_access::before_polls(node& of, std::function<void()> call) {
+  if (of.state_ != nullptr)
+    of.state_->set_before_poll(std::move(call));
+}
+
 bool node_access::is_settled(node& of) noexcept {
   return of.state_ == nullptr || of.state_->core().is_closed() || of.state_->core().settled();
 }

@@ -1,6 +1,7 @@
-// Access of src/testing to a node beyond its verbs. Exported, because src/testing is a library of its own.
+// Access of src/testing and of the functions of C to a node beyond its verbs. Exported, because src/testing is a library of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "atbus/detail/export.hpp"
@@ -14,6 +15,9 @@ struct ATBUS_API node_access {
                                  std::shared_ptr<node_platform> platform);
   // Of a node that is open.
   [[nodiscard]] static node_core& core(node& of) noexcept;
+  // Calls this at the beginning of each poll, also of those within run() and shutdown(). It must not throw, nor end
+  // the node.
+  static void before_polls(node& of, std::function<void()> call);
   // Whether all that was accepted is settled.
   [[nodiscard]] static bool is_settled(node& of) noexcept;
   // Whether stop() was called; and whether run() would return now.

@@ -114,6 +114,8 @@ std::size_t node_state::poll(const poll_limits& limits) {
   if (core_.dispatching() || forks_so_far() != forks_before_)
     return 0;
   const use in_here{*this};
+  if (before_poll_)
+    before_poll_();
   unfinished_ = true;
   const std::size_t told = core_.poll(limits);
   // Afterwards: a message that finds no room now is woken by the event that makes room.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "atbus/node_options.hpp"
 #include "atbus/task.hpp"
@@ -28,6 +30,8 @@ class node_state {
   void release() noexcept;
 
   std::size_t poll(const poll_limits& limits);
+  // Of each poll the first thing; see node_access.
+  void set_before_poll(std::function<void()> call) { before_poll_ = std::move(call); }
   status wait(std::chrono::nanoseconds timeout);
   status run();
   status shutdown(std::chrono::nanoseconds deadline);
@@ -67,6 +71,7 @@ class node_state {
 
   std::shared_ptr<node_platform> platform_;
   node_core core_;
+  std::function<void()> before_poll_;
   bool unfinished_ = false;  // a handler has thrown in the last poll
   thread_inboxes threads_;
   std::unique_ptr<report_publisher> reports_;  // null: none are made

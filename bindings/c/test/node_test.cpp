@@ -174,6 +174,28 @@ TEST_F(CApi, MayBeFreedInItsOwnCallback) {
   EXPECT_EQ(one.self, nullptr);
 }
 
+// All of them belong to the node, and the first that fails frees it.
+TEST_F(CApi, IsFreedOnceHoweverManyOfItsCallbacksFreeIt) {
+  static int calls;
+  const auto free_it = [](void* user, const atbus_response*) {
+    ++calls;
+    atbus_node_free(static_cast<atbus_node*>(user));
+  };
+  for (const bool from_poll : {true, false}) {
+    calls = 0;
+    atbus_node* made = nullptr;
+    ASSERT_EQ(atbus_node_new(1, nullptr, &made), ATBUS_OK);
+    ASSERT_EQ(atbus_node_connect(made, 2, new_address().c_str()), ATBUS_OK);
+    for (const std::int64_t timeout : {std::int64_t{1}, 60 * second, 60 * second})
+      ASSERT_EQ(atbus_node_request(made, 2, 0, "", 0, timeout, free_it, made, nullptr), ATBUS_OK);
+    if (!from_poll)
+      atbus_node_free(made);
+    while (calls == 0)
+      ASSERT_EQ(atbus_node_poll(made, 0, 0, nullptr), ATBUS_OK);
+    EXPECT_EQ(calls, 3);
+  }
+}
+
 TEST_F(CApi, ReturnsClosedOnceItIsClosed) {
   node one{1};
   outcome asked;

@@ -1,6 +1,7 @@
 // Requests and commands in C.
 #include <array>
 #include <thread>
+#include <utility>
 
 #include "c_fixture.h"
 #include "counting_allocator.h"
@@ -43,6 +44,38 @@ TEST_F(CApi, WhatAnotherThreadFreesFailsAtTheNextPoll) {
   ASSERT_TRUE(until({&one, &two}, [&] { return asked.calls == 1 && ordered.calls == 1; }));
   EXPECT_EQ(asked.code, ATBUS_REQUEST_FAILED);
   EXPECT_EQ(ordered.code, ATBUS_COMMAND_FAILED);
+}
+
+TEST_F(CApi, WhatAnotherThreadFreesFailsAlsoWhileItsNodeRuns) {
+  node only{1};
+  struct {
+    atbus_node* self;
+    atbus_request* kept;
+    atbus_code how;
+  } seen{only.self, nullptr, ATBUS_OK};
+  atbus_node_on_any_request(only.self, keep_request, &seen.kept);
+  atbus_node_on_message(
+      only.self,
+      [](void* user, const atbus_message*) {
+        auto& of = *static_cast<decltype(seen)*>(user);
+        if (of.kept != nullptr)
+          std::thread{[&] { atbus_request_free(std::exchange(of.kept, nullptr)); }}.join();
+        else
+          EXPECT_EQ(atbus_node_send(of.self, 1, 0, "again", 5), ATBUS_OK);
+      },
+      &seen);
+  ASSERT_EQ(atbus_node_request(
+                only.self, 1, 0, "this", 4, 2 * second,
+                [](void* user, const atbus_response* r) {
+                  auto& of = *static_cast<decltype(seen)*>(user);
+                  of.how = r->code;
+                  EXPECT_EQ(atbus_node_stop(of.self), ATBUS_OK);
+                },
+                &seen, nullptr),
+            ATBUS_OK);
+  ASSERT_EQ(atbus_node_send(only.self, 1, 0, "free it", 7), ATBUS_OK);
+  EXPECT_EQ(atbus_node_run(only.self), ATBUS_OK);
+  EXPECT_EQ(seen.how, ATBUS_REQUEST_FAILED);
 }
 
 // AddressSanitizer sees what is lost.

@@ -276,6 +276,30 @@ function tests.a_million_messages_leave_nothing_behind()
   assert(after < before + 64, "more KiB than before: " .. after - before)
 end
 
+-- Nothing but the call has references to what __index makes.
+function tests.options_may_come_from_a_function()
+  local kept = {}
+  local function text(of)
+    return of:rep(30) .. "!"
+  end
+  local options = setmetatable({}, {
+    __index = function(_, name)
+      collectgarbage()
+      for _ = 1, 10 do
+        kept[#kept + 1] = text("other--" .. #kept % 10)
+      end
+      if name == "access" then
+        return text "/nowhere"
+      elseif name == "token" then
+        return { text "secret-a", text "secret-b" }
+      end
+    end,
+  })
+  local node, problem = atbus.node(1, options)
+  equal(node, nil)
+  assert(problem:find(text "/nowhere", 1, true), problem)
+end
+
 local names = {}
 for name in pairs(tests) do
   names[#names + 1] = name

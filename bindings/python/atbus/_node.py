@@ -36,6 +36,8 @@ _DECORATE: Any = object()  # no handler was given, not even None
 # Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
 Data = Union[bytes, bytearray, memoryview, str, Any]
 
+_T = TypeVar("_T")
+
 # Handlers; None removes one. What sets them returns them, as decorators do.
 OnMessage = TypeVar("OnMessage", bound=Optional[Callable[[Message], Any]])
 OnRequest = TypeVar("OnRequest", bound=Optional[Callable[["Request"], Any]])
@@ -238,6 +240,7 @@ class Node:
         self._bus = _bus.Node(id, options)
         self._stopped = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._descriptor = -1  # that the loop watches
         self._timer: Optional[asyncio.TimerHandle] = None
         self._due = False
         self._tasks: Set[asyncio.Task[None]] = set()
@@ -467,18 +470,17 @@ class Node:
     def shutdown(self, deadline: float = 5.0) -> bool:
         """Waits for the outcome of all messages for at most `deadline` seconds, says goodbye, and ends the node.
         False: some have no outcome."""
-        self._detach()
-        return self._bus.shutdown(deadline)
+        return self._end(lambda: self._bus.shutdown(deadline))
 
     def close(self) -> None:
         """Ends the node at once."""
-        self._detach()
-        self._bus.close()
+        self._end(self._bus.close)
 
     def attach(self) -> None:
         """Runs the node on the running asyncio loop, until it is closed."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._bus.descriptor(), self._on_loop)
+        self._descriptor = self._bus.descriptor()
+        self._loop.add_reader(self._descriptor, self._on_loop)
         self._wake()
 
     def _turn(self) -> None:
@@ -513,14 +515,25 @@ class Node:
         elif (longest := self._bus.longest_sleep()) >= 0:
             self._timer = self._loop.call_later(longest * 1e-9, self._on_loop)
 
+    # It leaves the loop once it has ended: an end that is refused, such as on another thread, changes nothing.
+    def _end(self, call: Callable[[], _T]) -> _T:
+        was_open = self._bus.is_open()  # False also on another thread
+        try:
+            value = call()
+        except BaseException:
+            if was_open and not self._bus.is_open():  # a handler has raised
+                self._detach()
+            raise
+        self._detach()
+        return value
+
     def _detach(self) -> None:
         loop, self._loop = self._loop, None
         if loop is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        if (descriptor := self._bus.descriptor()) >= 0:
-            loop.remove_reader(descriptor)
+        loop.remove_reader(self._descriptor)
 
     def _answering(self, handler: Callable[[Request], Any]) -> Callable[[_bus.Request], None]:
         def answer(of: _bus.Request) -> None:

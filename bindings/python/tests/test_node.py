@@ -333,6 +333,39 @@ def test_a_handler_that_raises_loses_no_batch():
         assert got == [b"0", b"1", b"2"]
 
 
+class _Drops:
+    """In a cycle, so that the collector finds it: before Python 3.12 in the midst of what takes memory."""
+
+    def __init__(self, drop):
+        self._drop = drop
+        self._itself = self
+
+    def __del__(self):
+        self._drop()
+
+
+def test_a_finalizer_may_receive_while_messages_are_received():
+    with atbus.Node(1) as node:
+        mine = [b"mine %d" % i for i in range(900)]  # more than the collector waits for
+        got, of_finalizer = [], []
+
+        def drop():
+            for _ in mine:
+                node.send(1, 2, b"of the finalizer")
+            of_finalizer.extend(node.receive(1000))
+
+        for data in mine:
+            node.send(1, 1, data)
+        gc.collect()
+        dropped = _Drops(drop)
+        del dropped
+        while len(got) < len(mine):
+            got += node.receive(1000)
+        gc.collect()
+        assert [(m.type, m.data) for m in got] == [(1, data) for data in mine]
+        assert [(m.type, m.data) for m in of_finalizer] == [(2, b"of the finalizer")] * len(mine)
+
+
 def test_a_handler_may_remove_itself():
     with atbus.Node(1) as node:
         got = []
@@ -503,6 +536,30 @@ def test_waiting_lets_other_threads_run():
         assert ran[0] < start + 0.25
 
 
+@pytest.mark.parametrize("what", ["node.run()", "node.shutdown(60)", "sender.send(2, 0, b'x' * 1000)"])
+def test_a_node_in_a_daemon_thread_ends_with_its_process(what):
+    program = f"""
+import atbus, threading, time
+ready = threading.Event()
+def run():
+    node = atbus.Node(1, overflow=atbus.Overflow.WOULD_BLOCK)
+    node.connect(2, {new_address()!r})
+    node.on_message(lambda m: node.send(1, 0, m.data))
+    node.send(1, 0, b"and again")
+    if "shutdown" in {what!r}:
+        node.request(2, 0, timeout=60)
+    sender = node.thread_sender()
+    ready.set()
+    while True:
+        {what}
+for _ in range(8):
+    threading.Thread(target=run, daemon=True).start()
+ready.wait()
+time.sleep(0.3)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
 def test_a_forked_child_sends_nothing(pair):
     one, two = pair
     child = os.fork()
@@ -554,6 +611,52 @@ def test_asyncio():
             assert await asyncio.wait_for(got, 20) == b"message"
 
     kept = []
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["shutdown", "close"])
+def test_a_refused_end_leaves_a_node_on_its_asyncio_loop(end):
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+            refused = []
+
+            def try_to_end():
+                try:
+                    two.shutdown(1) if end == "shutdown" else two.close()
+                except atbus.Error as error:
+                    refused.append(error.code)
+
+            def end_it(request):
+                if end == "shutdown":  # which handlers can't
+                    try_to_end()
+                else:
+                    thread = threading.Thread(target=try_to_end)
+                    thread.start()
+                    thread.join()
+                return b"refused"
+
+            two.on_request(end_it, type=1)
+            two.on_request(lambda r: b"it goes on", type=2)
+            assert await one.request(2, 1, timeout=20) == b"refused"
+            assert refused == [atbus.Code.invalid_argument]
+            assert await one.request(2, 2, timeout=20) == b"it goes on"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_ends_itself_leaves_its_asyncio_loop():
+    async def main():
+        node = atbus.Node(1)
+        node.attach()
+        descriptor = node._bus.descriptor()
+        node.on_message(lambda m: node.close())
+        node.send(1, 0, b"")
+        while node.is_open:
+            await asyncio.sleep(0)
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
+
     asyncio.run(main())
 
 
