@@ -13,15 +13,20 @@ class last_look {
   // How long what is read then may take to end well.
   static constexpr std::chrono::nanoseconds more_time = std::chrono::milliseconds{100};
 
-  // Whether a connection that could be read, and was to end at `end`, is to be read before it does. Once, until the
-  // program has done so, and only where that has looked late.
-  [[nodiscard]] bool is_due(const stream_link& of, std::chrono::nanoseconds end,
+  // Whether a connection that could be read, and was to end at `end`, goes on: the kernel has bytes that came in
+  // time, for a program that looks late, or `has_more` bytes were read and wait for their turn. Until the program
+  // has taken these, and what it reads at once after them.
+  [[nodiscard]] bool is_due(const stream_link& of, bool has_more, std::chrono::nanoseconds end,
                             std::chrono::nanoseconds time) noexcept {
-    if (of.now() != stream_link::state::open || (!given_ && time - end < late) || of.unread() == 0)
+    if (of.now() != stream_link::state::open || (of.unread() == 0 && !has_more))
       return false;
-    if (given_)
-      return of.bytes_read() == read_before_;
-    given_ = true;
+    if (reads_ != 0 && of.bytes_read() == read_before_)
+      return true;
+    if (!has_more && (reads_ != 0 || time - end < late))
+      return false;
+    if (reads_ == reads_max)
+      return false;
+    ++reads_;
     read_before_ = of.bytes_read();
     return true;
   }
@@ -29,7 +34,9 @@ class last_look {
  private:
   static constexpr std::chrono::nanoseconds late = std::chrono::milliseconds{1};
 
-  bool given_ = false;
+  static constexpr int reads_max = 2;  // of which one may have come later: the peer may send all the time
+
+  int reads_ = 0;
   std::uint64_t read_before_ = 0;
 };
 

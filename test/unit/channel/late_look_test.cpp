@@ -123,6 +123,32 @@ TEST_F(LateLook, ALastWordIsHeardAfterTheLinger) {
   EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
 }
 
+// All of it was read at once; a poll hands out a part of it.
+TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterTheLinger) {
+  join();
+  constexpr std::size_t count = 50;
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(out.send(as_bytes(numbered(i))));
+  EXPECT_TRUE(out.close(30s));
+  b.set->poll();
+  a.on_message = [&](connection c, bytes_view) {
+    if (a.messages.size() == 1) {
+      EXPECT_TRUE(c.close(their_time));
+    }
+  };
+  for (const auto end = now() + 30s; a.messages.empty() && now() < end;)
+    a.set->poll({.messages = 10});
+  ASSERT_EQ(a.messages.size(), 10);
+  look_away();
+  for (const auto end = now() + 30s; (a.closes == 0 || b.closes == 0) && now() < end;) {
+    a.set->poll({.messages = 10});
+    b.set->poll();
+  }
+  EXPECT_EQ(a.messages, numbered_range(0, count));
+  ASSERT_EQ(a.whys.size(), 1);
+  EXPECT_TRUE(a.whys.back()) << a.whys.back().text();
+}
+
 TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {
   where = a.listen("ipv4://127.0.0.1:0");
   out = b.connect("dns://localhost" + where.substr(where.rfind(':')), {.connect_timeout = 1s});
