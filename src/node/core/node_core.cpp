@@ -316,7 +316,9 @@ std::size_t node_core::poll(const poll_limits& limits) {
   rest.messages -= std::min(rest.messages, node_.progress.told);
   if (node_.progress.deadline.count() != 0)
     rest.time = std::max(node_.progress.deadline - node_.now(), std::chrono::nanoseconds{1});
-  const bool has_time = events_.empty() || !node_.is_late();  // events come before messages
+  // Events come before messages, but not for ever: handlers may bring about others all the time.
+  const bool has_time = events_.empty() || skipped_links_ || !node_.is_late();
+  skipped_links_ = !has_time;
   if (rest.messages != 0 && !node_.closed && !circuits_.has_rests() && has_time)
     node_.on.channels.poll(rest);
   if (!node_.closed)

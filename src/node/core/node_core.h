@@ -256,6 +256,7 @@ class node_core final : private link_events {
   std::chrono::nanoseconds polled_at_{0};
   std::uint64_t polls_ = 0;  // with messages
   time_histogram handling_;
+  bool skipped_links_ = false;  // the last poll did, for want of time
   bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
   outbox outbox_{node_,   receive_,  events_,   access_,    peers_,    reach_,
                  output_, sessions_, loopback_, retention_, directory_};

@@ -7,6 +7,39 @@
 namespace atbus {
 namespace {
 
+// With a limit of time that each event uses up.
+TEST(EventsWithoutEnd, LeaveTimeForMessages) {
+  const node_options options = node_options{}.token("a secret of sixteen bytes");
+  node from{1, options};
+  node to{2, options};
+  ASSERT_TRUE(from.listen("mem://events-without-end"));
+  ASSERT_TRUE(to.connect(1, from.addresses().front()));
+  std::size_t got = 0;
+  to.on_message([&](const message&) { ++got; });
+  std::size_t calls = 0;
+  std::function<void(status)> again = [&](status) {
+    ++calls;
+    for (const auto end = now() + 200us; now() < end;) {
+    }
+    (void)to.on_ready(1, 30s, again);  // it is refused when the node has closed
+  };
+  EXPECT_TRUE(to.on_ready(1, 30s, again));
+  const auto end = now() + 30s;
+  while (calls == 0 && now() < end) {
+    from.poll();
+    to.poll();
+  }
+  ASSERT_NE(calls, 0U);
+  for (int i = 0; i != 100; ++i)
+    EXPECT_TRUE(from.send(2, 0, "text"));
+  while (got != 100 && now() < end) {
+    from.poll();
+    to.poll({.time = 100us});
+  }
+  EXPECT_EQ(got, 100U);
+  to.close();  // which makes the last call
+}
+
 struct way {
   const char* name;
   const char* address;
