@@ -28,7 +28,8 @@ const std::shared_ptr<const byte_buffer>& outgoing_copy::keep() {
 topic_wish* topic_copies::find_full(const topic_entry& of, std::size_t size) noexcept {
   for (const auto& one : of.wanted_by) {
     const peer& to = one->by.of;
-    const bool is_there = to.current != nullptr && to.current->stage == session_stage::registered;
+    const bool is_there = to.current != nullptr && to.current->is_direct &&
+                          to.current->stage == session_stage::registered;
     if (one->may_block && is_there && one->waiting.is_full(size, one->by.account))
       return one.get();
   }
@@ -262,16 +263,7 @@ void topic_copies::tell_blocked(topic_neighbour& of) {
     return !blocks;
   };
   of.owes_room = std::erase_if(of.blocking, has_room) != 0 || of.owes_room;
-  if (!of.owes_room)
-    return;
-  try {
-    events_.tell_writable(of.of.id);
-  } catch (const std::bad_alloc&) {
-    of.of.copies_wait = true;  // so that it comes here again
-    output_.try_again(of.of);
-    throw;
-  }
-  of.owes_room = false;
+  interests_.tell_room(of);
 }
 
 void topic_copies::tell_all_blocked(topic_neighbour& of) {

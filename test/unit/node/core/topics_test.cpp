@@ -453,6 +453,27 @@ TEST_F(SlowSubscribers, MakeNobodyWaitWhoDoesNotWantThat) {
   EXPECT_EQ(count_missed(), 1);
 }
 
+// Messages reach it over the relay, copies don't.
+TEST_F(Topics, MakeNobodyWaitForASubscriberThatARelayLeadsTo) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  settle();
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  subscribe(0x120, "news", {.slow = overflow_policy::would_block, .waiting = 1});
+  settle();
+  topic news{sim.node(0x110), "news", {.waits_for_slow = true}};
+  ASSERT_EQ(news.links(), 2U);
+  sim.separate(0x110, 0x120);
+  sim.cut(0x110, 0x120);
+  sim.run_for(30s);  // until the node knows that
+  ASSERT_TRUE(sim.node(0x110).send(0x120, 0, "over the relay"));
+  sim.run_for(1s);
+  for (int i = 0; i != 3; ++i)
+    EXPECT_TRUE(news.publish(0, "x"));
+  EXPECT_EQ(news.links(), 2U) << "it is still wanted there";
+}
+
 TEST_F(SlowSubscribers, ThatDieMakeNobodyWait) {
   subscribe(2, "news", {.slow = overflow_policy::would_block, .waiting = 1});
   settle();
