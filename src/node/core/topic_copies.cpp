@@ -214,8 +214,9 @@ void topic_copies::drain(peer& of) {
     of.copies_wait = false;
     return;
   }
-  std::size_t idle = 0;  // topics in a row whose marks have to wait for those of others
-  for (std::size_t next = 0; idle < to->waiting.size() && has_open_link(of);) {
+  std::size_t idle = 0;          // topics in a row whose marks have to wait for those of others
+  std::size_t& next = to->next;  // stays at one that finds no room
+  while (idle < to->waiting.size() && has_open_link(of)) {
     next = next < to->waiting.size() ? next : 0;
     topic_wish& one = *to->waiting[next];
     if (!one.waiting.has_first())

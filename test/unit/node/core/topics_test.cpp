@@ -1,6 +1,8 @@
 // Topics between nodes of a simulated network: who gets what, by which links, and what slow subscribers miss.
 #include "atbus/topic.hpp"
 
+#include <list>
+
 #include "atbus/atbus.hpp"
 #include "atbus/testing.hpp"
 #include "test.h"
@@ -273,6 +275,34 @@ TEST_F(Topics, AreNotMissedIfTheSubscriptionIsMadeAnewWhenTheLinkIsBack) {
   sim.join(1, 2);
   sim.run_for(10s);
   EXPECT_EQ(got[2], (record{says(1, "a"), says(1, "a"), says(1, "a"), says(1, "b")}));
+}
+
+// There is room for one copy at a time.
+TEST_F(Topics, ThatShareAFullLinkHaveTheirTurn) {
+  sim.conditions().kernel_holds = 2048;
+  sim.conditions().queue_size = 1500;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  std::map<std::string, int> of_topic;
+  std::list<topic> all;
+  for (const char* const name : {"a", "b", "c"}) {
+    ASSERT_TRUE(sim.node(2).subscribe(
+        name, [&of_topic, name](const topic_message&) { ++of_topic[name]; }, {.waiting = 8}));
+    all.emplace_back(sim.node(1), name);
+  }
+  settle();
+  for (int i = 0; i != 2000; ++i) {
+    if (i == 1000)
+      of_topic.clear();
+    for (topic& one : all)
+      one.publish(0, std::string(900, 'x'));
+    sim.run_for(100us);
+  }
+  EXPECT_EQ(of_topic.size(), 3U);
+  for (const auto& [name, messages] : of_topic)
+    EXPECT_GT(4 * messages, of_topic["a"]) << name;
+  EXPECT_LT(of_topic["a"], 900) << "the link is not full";
 }
 
 // Copies alone would fill the link whenever there is room.
