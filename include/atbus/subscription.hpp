@@ -31,7 +31,7 @@ class topic_message {
   /// The node that has published it.
   [[nodiscard]] bus_id publisher() const noexcept { return publisher_; }
   /// Its number among all that this publisher has published there, from 1. It counts anew when the
-  /// publisher starts again.
+  /// publisher starts again, or has had no object of the topic while no node wanted it.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// The number that was passed to publish.
   [[nodiscard]] std::uint32_t type() const noexcept { return type_; }

@@ -70,7 +70,7 @@ class ATBUS_API topic {
   }
 
   /// The topic of that name, of 1 to 128 printable characters. Topics of one name on one node are one
-  /// publisher; it begins anew once the last of them is gone.
+  /// publisher, also one after the other; it may begin anew once none is left and no node wants it.
   topic(node& of, std::string_view name, const topic_options& options = {});
   /// Takes the topic over; `other` may then only be destroyed or assigned to.
   topic(topic&& other) noexcept;

@@ -42,6 +42,7 @@ topic_neighbour& interests::find_or_make(peer& of) {
     end_wishes_if(*one, [one](const topic_wish& wish) {
       return one->told_by_link == 0 || wish.generation != one->generation;
     });
+    tell_room(*one);
   });
   made->retry.replace([this, one = made.get()] { list(*one); });
   return *neighbours_.emplace(&of, std::move(made)).first->second;
@@ -228,6 +229,19 @@ void interests::end_wishes(topic_neighbour& by) noexcept {
   end_wishes_if(by, [](const topic_wish&) { return true; });
 }
 
+void interests::tell_room(topic_neighbour& of) {
+  if (!of.owes_room)
+    return;
+  try {
+    events_.tell_writable(of.of.id);
+  } catch (const std::bad_alloc&) {
+    of.of.copies_wait = true;  // so that drain() comes here again
+    output_.try_again(of.of);
+    throw;
+  }
+  of.owes_room = false;
+}
+
 // What it wants may be told on another link meanwhile.
 void interests::left(const session& from) noexcept {
   topic_neighbour* const by = find(*from.of);
@@ -296,8 +310,10 @@ void interests::link_changed(peer& of) {
     if (!table_.empty() && link->registered_at == node_.now())
       events_.log_about(
           of.id, of.id.to_string() + " does not know topics: none reach it, or those behind it");
-    if (by != nullptr)
+    if (by != nullptr) {
       end_wishes(*by);
+      tell_room(*by);
+    }
     return;
   }
   if (by == nullptr)

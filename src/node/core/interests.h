@@ -63,6 +63,8 @@ class interests {
   void tell_again(topic_entry& of, bool as_subscriber) noexcept;
   // Erases an entry that is of no more use.
   void erase_if_unused(topic_entry& of) noexcept;
+  // Calls on_writable if that is owed to publishers that were refused for the neighbour.
+  void tell_room(topic_neighbour& of);
   // Tells the neighbours what has changed.
   [[nodiscard]] bool has_news() const noexcept { return !listed_.empty(); }
   void tell();

@@ -28,7 +28,8 @@ const std::shared_ptr<const byte_buffer>& outgoing_copy::keep() {
 topic_wish* topic_copies::find_full(const topic_entry& of, std::size_t size) noexcept {
   for (const auto& one : of.wanted_by) {
     const peer& to = one->by.of;
-    const bool is_there = to.current != nullptr && to.current->stage == session_stage::registered;
+    const bool is_there = to.current != nullptr && to.current->is_direct &&
+                          to.current->stage == session_stage::registered;
     if (one->may_block && is_there && one->waiting.is_full(size, one->by.account))
       return one.get();
   }
@@ -213,8 +214,9 @@ void topic_copies::drain(peer& of) {
     of.copies_wait = false;
     return;
   }
-  std::size_t idle = 0;  // topics in a row whose marks have to wait for those of others
-  for (std::size_t next = 0; idle < to->waiting.size() && has_open_link(of);) {
+  std::size_t idle = 0;          // topics in a row whose marks have to wait for those of others
+  std::size_t& next = to->next;  // stays at one that finds no room
+  while (idle < to->waiting.size() && has_open_link(of)) {
     next = next < to->waiting.size() ? next : 0;
     topic_wish& one = *to->waiting[next];
     if (!one.waiting.has_first())
@@ -262,16 +264,7 @@ void topic_copies::tell_blocked(topic_neighbour& of) {
     return !blocks;
   };
   of.owes_room = std::erase_if(of.blocking, has_room) != 0 || of.owes_room;
-  if (!of.owes_room)
-    return;
-  try {
-    events_.tell_writable(of.of.id);
-  } catch (const std::bad_alloc&) {
-    of.of.copies_wait = true;  // so that it comes here again
-    output_.try_again(of.of);
-    throw;
-  }
-  of.owes_room = false;
+  interests_.tell_room(of);
 }
 
 void topic_copies::tell_all_blocked(topic_neighbour& of) {

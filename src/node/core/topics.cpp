@@ -99,10 +99,8 @@ topic_entry* topics::hold(std::string_view name) {
 }
 
 void topics::release(topic_entry& of) noexcept {
-  if (--of.publishers != 0)
-    return;
-  of.stream = of.number = 0;  // the next one begins anew
-  interests_.erase_if_unused(of);
+  --of.publishers;
+  interests_.erase_if_unused(of);  // else the next one goes on with the stream: others know it
 }
 
 std::size_t topics::links(const topic_entry& of) const noexcept {

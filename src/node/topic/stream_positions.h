@@ -2,18 +2,19 @@
 // missing is counted.
 //
 // A stream is what one publisher publishes to the topic, numbered from 1; a publisher that starts again has
-// another one. The stream before is remembered too, because late copies may still come.
+// another one. The four streams before are remembered too, because late copies may still come.
 //
 // A publisher that is a peer and in the tree of this node too has two ways here, and each says by itself where the
 // stream begins for this node. What one way owes from an earlier number on than the other one has said comes still, or
 // is missed if a later one has come before.
 //
-// Memory: 1,024 publishers of about 130 bytes, and 65,536 of all topics together; 8 of each topic are remembered in any
+// Memory: 1,024 publishers of about 280 bytes, and 65,536 of all topics together; 8 of each topic are remembered in any
 // case. The one of the topic that was silent longest is forgotten first; from then on a publisher that is not known counts
 // as new wherever its numbers are. One thread.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -68,15 +69,14 @@ class stream_positions {
       known.last = head.number;
       return {.is_settled = known.is_settled};
     }
-    if (of.previous.stream == head.stream)
-      return advance(of.previous, head, begun, via);
+    if (stream_state* const known = of.find_earlier(head.stream); known != nullptr)
+      return advance(*known, head, begun, via);
     std::uint64_t base = 0;
     if (of.current.stream != head.stream) {
       const bool is_owed = head.what != topic_part::message || (begun && !has_forgotten_);
       base = is_owed ? 0 : head.number - 1;
       const std::uint64_t start = head.what == topic_part::message ? base : head.base;
-      of.previous = std::exchange(
-          of.current, {.stream = head.stream, .last = start, .start = start, .said_by = via});
+      of.begin({.stream = head.stream, .last = start, .start = start, .said_by = via});
       if (start == head.number)
         return {};
     }
@@ -110,9 +110,20 @@ class stream_positions {
   };
   struct position {
     stream_state current;
-    stream_state previous;
+    std::array<stream_state, 4> earlier;
     std::uint64_t heard = 0;
     relation via = relation::peer;
+    std::uint8_t oldest = 0;  // of these
+
+    void begin(const stream_state& next) noexcept {
+      earlier[oldest] = std::exchange(current, next);
+      oldest = static_cast<std::uint8_t>((oldest + 1) % earlier.size());
+    }
+    // Null: it is not one of these.
+    [[nodiscard]] stream_state* find_earlier(std::uint64_t stream) noexcept {
+      const auto known = std::ranges::find(earlier, stream, &stream_state::stream);
+      return known != earlier.end() ? &*known : nullptr;
+    }
   };
 
   static arrival advance(stream_state& of, const topic_head& head, bool begun,

@@ -104,6 +104,7 @@ struct topic_neighbour {
   std::uint64_t told_turn = 0;
   std::uint64_t told_by_incarnation = 0;
   std::vector<topic_wish*> waiting;  // those for which copies wait
+  std::size_t next = 0;              // whose turn it is, of these; may be too high
   copy_queue::account account;
   std::vector<topic_wish*> blocking;  // those for which publish() has refused a message
   bool owes_room = false;             // one of these blocks no more: on_writable is owed

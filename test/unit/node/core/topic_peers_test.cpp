@@ -270,6 +270,37 @@ TEST_F(TopicPeers, WantWhatTheyRepeatOnTheirNextLink) {
   EXPECT_EQ(others.links(), 1U);
 }
 
+TEST_F(TopicPeers, MakeNobodyWaitForWhatTheyDoNotRepeat) {
+  party publisher{net, 80,
+                  plain().first_idle_timeout(1s).message_limit(16384).send_buffer_size(65536)};
+  topic prices{publisher.node.user(), "prices", {.waits_for_slow = true}};
+  const auto join = [&] {
+    auto made = std::make_unique<hand_played>(
+        net, 82, 80, true, true, [](introduction& self) { self.capabilities = capability_topics; });
+    EXPECT_TRUE(net.run_until([&] { return made->is_registered(); }, 5s));
+    return made;
+  };
+  auto wants = join();
+  wants->say(interest_body{.topic = "prices",
+                           .wanted = true,
+                           .slow = static_cast<std::uint8_t>(overflow_policy::would_block),
+                           .waiting = 1,
+                           .fresh = true});
+  net.run_for(100ms);
+  wants = join();
+  ASSERT_EQ(prices.links(), 1U);
+  wants->stop_reading();
+  int accepted = 0;
+  while (accepted != 10000 && prices.publish(0, std::string(1000, 'x')))
+    ++accepted;
+  EXPECT_LT(accepted, 10000);
+  EXPECT_EQ(publisher.writable, 0);
+  net.run_for(3s);
+  EXPECT_EQ(prices.links(), 0U);
+  EXPECT_EQ(publisher.writable, 1);
+  EXPECT_FALSE(wants->has_ended());
+}
+
 // What was said on the link before may come later than what is said on the next one.
 TEST_F(TopicPeers, MaySayOnAnOlderLinkWhatDoesNotCountAnyMore) {
   topic prices{node.node.user(), "prices"};

@@ -1,6 +1,8 @@
 // Topics between nodes of a simulated network: who gets what, by which links, and what slow subscribers miss.
 #include "atbus/topic.hpp"
 
+#include <list>
+
 #include "atbus/atbus.hpp"
 #include "atbus/testing.hpp"
 #include "test.h"
@@ -200,25 +202,27 @@ TEST_F(Topics, TellWhatAStreamBeganWithIfItWasDroppedWhileThereWasNoLink) {
 TEST_F(Topics, TellWhatAStreamBeganWithAlsoIfTheAnswerToInterestComesFirst) {
   sim.conditions().kernel_holds = 4096;
   sim.conditions().queue_size = 8192;
-  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
-  start(2);
-  ASSERT_TRUE(sim.node(1).connect(2, address_of(2)));
-  subscribe(2, "news", {.slow = overflow_policy::drop_newest, .waiting = 50});
+  start(0x100, node_options{}.children("0x100/56").message_limit(1024).send_buffer_size(65536));
+  start_leaf(0x101);
+  start_leaf(0x102);
   settle();
-  sim.cut(1, 2);
-  sim.separate(1, 2);
-  sim.run_for(1s);
-  {
-    topic before{sim.node(1), "news"};
-    for (int i = 0; i != 60; ++i)
-      EXPECT_TRUE(before.publish(0, std::string(900, 'x')));
+  subscribe(0x102, "news", {.slow = overflow_policy::drop_newest, .waiting = 50});
+  settle();
+  sim.stop_for(0x102, 2s);
+  topic before{sim.node(0x101), "news"};
+  for (int i = 0; i != 80; ++i) {
+    EXPECT_TRUE(before.publish(0, std::string(900, 'x')));
+    sim.run_for(10ms);
   }
-  topic news{sim.node(1), "news"};
+  sim.cut(0x100, 0x102);
+  sim.separate(0x100, 0x102);
+  sim.run_for(3s);
+  topic news{sim.node(0x100), "news"};
   for (const char* const text : {"a", "b"})
     EXPECT_EQ(news.publish(0, text).links(), 1U);
-  sim.join(1, 2);
+  sim.join(0x100, 0x102);
   sim.run_for(20s);
-  EXPECT_EQ(std::ranges::count(got[2], missed(1, 2)), 1);
+  EXPECT_EQ(std::ranges::count(got[0x102], missed(0x100, 2)), 1);
 }
 
 // It is not forgotten with its link, though this node would not dial it.
@@ -271,6 +275,34 @@ TEST_F(Topics, AreNotMissedIfTheSubscriptionIsMadeAnewWhenTheLinkIsBack) {
   sim.join(1, 2);
   sim.run_for(10s);
   EXPECT_EQ(got[2], (record{says(1, "a"), says(1, "a"), says(1, "a"), says(1, "b")}));
+}
+
+// There is room for one copy at a time.
+TEST_F(Topics, ThatShareAFullLinkHaveTheirTurn) {
+  sim.conditions().kernel_holds = 2048;
+  sim.conditions().queue_size = 1500;
+  start(1, node_options{}.message_limit(1024).send_buffer_size(65536));
+  start(2);
+  ASSERT_TRUE(sim.node(2).connect(1, address_of(1)));
+  std::map<std::string, int> of_topic;
+  std::list<topic> all;
+  for (const char* const name : {"a", "b", "c"}) {
+    ASSERT_TRUE(sim.node(2).subscribe(
+        name, [&of_topic, name](const topic_message&) { ++of_topic[name]; }, {.waiting = 8}));
+    all.emplace_back(sim.node(1), name);
+  }
+  settle();
+  for (int i = 0; i != 2000; ++i) {
+    if (i == 1000)
+      of_topic.clear();
+    for (topic& one : all)
+      one.publish(0, std::string(900, 'x'));
+    sim.run_for(100us);
+  }
+  EXPECT_EQ(of_topic.size(), 3U);
+  for (const auto& [name, messages] : of_topic)
+    EXPECT_GT(4 * messages, of_topic["a"]) << name;
+  EXPECT_LT(of_topic["a"], 900) << "the link is not full";
 }
 
 // Copies alone would fill the link whenever there is room.
@@ -400,6 +432,18 @@ TEST_F(SlowSubscribers, MakeAPublisherWaitIfBothWantThat) {
   expect_whole(101 - refused);
 }
 
+TEST_F(SlowSubscribers, HearOfAllThatTheyMissOfAnObjectForEachMessage) {
+  subscribe(2, "news", {.waiting = 16});
+  settle();
+  sim.stop_for(2, 3s);
+  constexpr unsigned messages = 2500;  // more than marks may wait
+  for (unsigned i = 0; i != messages; ++i)
+    topic{sim.node(1), "news"}.publish(0, text_of(i));
+  sim.run_for(20s);
+  expect_whole(messages);
+  EXPECT_EQ(count_missed(), 1);
+}
+
 // The other topic has copies that wait all the time.
 TEST_F(Topics, MakeAPublisherWaitForThatTopicAlone) {
   sim.conditions().kernel_holds = 4096;
@@ -437,6 +481,27 @@ TEST_F(SlowSubscribers, MakeNobodyWaitWhoDoesNotWantThat) {
   EXPECT_EQ(publish_to_stopped(news, 100), 0U);
   expect_whole(100);
   EXPECT_EQ(count_missed(), 1);
+}
+
+// Messages reach it over the relay, copies don't.
+TEST_F(Topics, MakeNobodyWaitForASubscriberThatARelayLeadsTo) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  settle();
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  subscribe(0x120, "news", {.slow = overflow_policy::would_block, .waiting = 1});
+  settle();
+  topic news{sim.node(0x110), "news", {.waits_for_slow = true}};
+  ASSERT_EQ(news.links(), 2U);
+  sim.separate(0x110, 0x120);
+  sim.cut(0x110, 0x120);
+  sim.run_for(30s);  // until the node knows that
+  ASSERT_TRUE(sim.node(0x110).send(0x120, 0, "over the relay"));
+  sim.run_for(1s);
+  for (int i = 0; i != 3; ++i)
+    EXPECT_TRUE(news.publish(0, "x"));
+  EXPECT_EQ(news.links(), 2U) << "it is still wanted there";
 }
 
 TEST_F(SlowSubscribers, ThatDieMakeNobodyWait) {
@@ -512,6 +577,54 @@ TEST_F(Topics, ComeOnceToAPeerThatIsInTheTreeToo) {
   settle();
   EXPECT_EQ(got[0x120], (record{says(0x110, "0"), says(0x110, "1"), says(0x110, "2"),
                                 says(0x110, "3"), says(0x110, "4")}));
+}
+
+// What comes by one way is known by the other one, though no object of the topic lives as long.
+TEST_F(Topics, ComeOnceToAPeerInTheTreeAlsoByAnObjectForEachMessage) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  settle();
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  subscribe(0x120);
+  settle();
+  record published;
+  for (int i = 0; i != 100; ++i) {
+    published.push_back(says(0x110, std::to_string(i)));
+    topic{sim.node(0x110), "news"}.publish(0, std::to_string(i));
+    if (i % 10 == 9)
+      sim.run_for(100ms);
+  }
+  settle();
+  EXPECT_EQ(got[0x120], published);
+}
+
+TEST_F(Topics, ComeOnceToAPeerInTheTreeAlsoIfTheirPublisherRestartsAgainAndAgain) {
+  start_root();
+  start_relay(0x110);
+  start_relay(0x120);
+  settle();
+  ASSERT_TRUE(sim.node(0x120).connect(0x110, address_of(0x110)));
+  subscribe(0x120);
+  settle();
+  sim.stop_for(0x100, 20s);
+  record published;
+  for (int life = 0; life != 4; ++life) {
+    {
+      topic news{sim.node(0x110), "news"};
+      for (int i = 0; i != 5; ++i) {
+        published.push_back(says(0x110, std::to_string(10 * life + i)));
+        news.publish(0, std::to_string(10 * life + i));
+      }
+      sim.run_for(3s);
+    }
+    if (life != 3) {
+      sim.restart(0x110);
+      sim.run_for(1s);
+    }
+  }
+  sim.run_for(60s);
+  EXPECT_EQ(got[0x120], published);
 }
 
 // A publisher below the root, and a peer of its that has another way to it over the root. The peer has begun with it, and

@@ -91,6 +91,25 @@ TEST(StreamPositions, DoNotBeginEarlierByTheSameWay) {
   EXPECT_EQ(again.missed, 0U);
 }
 
+// Late copies of a publisher that has begun anew meanwhile may still come by another way.
+TEST(StreamPositions, AreRememberedOfTheFourStreamsBeforeToo) {
+  std::size_t all = 0;
+  stream_positions known{all};
+  const auto take = [&](std::uint64_t stream, std::uint64_t number) {
+    return known.take({.publisher = bus_id{7}, .stream = stream, .number = number}, true,
+                      relation::peer);
+  };
+  for (std::uint64_t stream = 1; stream <= 5; ++stream)
+    take(stream, 1);
+  for (std::uint64_t stream = 1; stream <= 5; ++stream) {
+    EXPECT_TRUE(take(stream, 1).is_old) << stream;
+    EXPECT_EQ(take(stream, 3).missed, 1U) << stream;
+  }
+  take(6, 1);
+  EXPECT_FALSE(take(1, 1).is_old) << "forgotten";
+  EXPECT_TRUE(take(6, 1).is_old);
+}
+
 // It may have had it by the way that says that the stream begins behind it.
 TEST(StreamPositions, MarkWhatAnEarlierIncarnationMayHaveHadByTheOtherWay) {
   std::size_t all = 0;
