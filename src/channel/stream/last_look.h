@@ -34,7 +34,8 @@ class last_look {
  private:
   static constexpr std::chrono::nanoseconds late = std::chrono::milliseconds{1};
 
-  static constexpr int reads_max = 2;  // of which one may have come later: the peer may send all the time
+  // The bytes of the second may have come later: there is no third, for the peer may send all the time.
+  static constexpr int reads_max = 2;
 
   int reads_ = 0;
   std::uint64_t read_before_ = 0;

@@ -471,6 +471,18 @@ void interests::tell() {
   thrown.rethrow();
 }
 
+void interests::use_room(peer& of) {
+  topic_neighbour* const known = find(of);
+  if (known == nullptr)
+    return;
+  session* const link = reach_.link_to(of);
+  if (link == nullptr || link->registration != known->tells_link)
+    return list(*known);
+  of.interest_waits = !tell(*known, *link);
+  if (of.interest_waits)
+    known->retry.set(node_.now() + tell_again_interval);
+}
+
 bool interests::tell(topic_neighbour& of) {
   session* const link = reach_.link_to(of.of);
   if (link != nullptr && link->registration == of.tells_link)

@@ -46,6 +46,28 @@ class TopicsBesideMessages : public ::testing::Test {
   int messages = 0;
 };
 
+// Before the poll in which the link has room is over, the message that comes next finds it full again.
+TEST_F(TopicsBesideMessages, DoNotKeepANewSubscriptionFromBeingToldIfEachMessageIsAnswered) {
+  const topic other{to, "other"};
+  to.on_message([this](const message&) { (void)to.send(1, 0, "answered"); });
+  from.on_message([](const message&) {});
+  const auto fill = [this] {
+    while (from.send(2, 0, text)) {
+    }
+  };
+  from.on_writable([&](bus_id) { fill(); });
+  fill();
+  for (int i = 0; i != 2000 && other.links() == 0; ++i) {
+    if (i == 1000) {
+      ASSERT_TRUE(from.subscribe("other", [](const topic_message&) {}));
+    }
+    news.publish(0, text);
+    from.poll();
+    to.poll();
+  }
+  EXPECT_EQ(other.links(), 1U);
+}
+
 TEST_F(TopicsBesideMessages, GoOnAlsoIfAnEventWaitsBeforeEachPoll) {
   ASSERT_TRUE(from.connect(3, "unix://@atbus-topics-nobody-is-here"));
   ASSERT_TRUE(from.set_policy(3, {.overflow = overflow_policy::drop_oldest}));
