@@ -1,12 +1,15 @@
 // Measures the package beside nats.go and a binding of ZeroMQ: one sender and one receiver process, messages of 64
 // bytes, the systems in turns. The rate is the receiver's, from its first message to its last.
 //
-// usage, in bindings/go/bench, with the environment of doc/go.md: go run . [-messages N] [-rounds N]
+// usage, in bindings/go/bench, with the environment of doc/go.md: go run . [-messages N] [-rounds N] [-json FILE]
+//
+// It needs libzmq and nats-server of the distribution.
 package main
 
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -254,6 +257,7 @@ func main() {
 	}
 	messages := flag.Int("messages", 2_000_000, "of each run")
 	rounds := flag.Int("rounds", 7, "runs of each system")
+	file := flag.String("json", "", "write the values there, for tools/compare/languages.py")
 	flag.Parse()
 	rates := make([][]float64, len(systems))
 	for range *rounds {
@@ -261,9 +265,23 @@ func main() {
 			rates[which] = append(rates[which], each.run(which, *messages)/1e6)
 		}
 	}
+	type row struct {
+		Language string    `json:"language"`
+		System   string    `json:"system"`
+		What     string    `json:"what"`
+		Unit     string    `json:"unit"`
+		Values   []float64 `json:"values"`
+	}
+	var rows []row
 	for which, each := range systems {
-		sort.Float64s(rates[which])
 		all := rates[which]
+		sort.Float64s(all)
+		rows = append(rows, row{"Go", each.name, "received", "M/s", all})
 		fmt.Printf("%-24s %6.2f M/s  (%.2f to %.2f)\n", each.name, all[len(all)/2], all[0], all[len(all)-1])
+	}
+	if *file != "" {
+		text, err := json.MarshalIndent(rows, "", " ")
+		check(err)
+		check(os.WriteFile(*file, text, 0o644))
 	}
 }

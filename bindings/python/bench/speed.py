@@ -1,12 +1,13 @@
 """Measures the module beside others: two processes, 64 bytes, the systems in turns.
 
-usage: speed.py [--messages N] [--trips N] [--rounds N]
+usage: speed.py [--messages N] [--trips N] [--rounds N] [--json FILE]
 
 Rows: messages sent one by one and received (atbus: in batches), and round trips. A system that is not installed is
 left out: `pip install pyzmq nats-py eclipse-zenoh iceoryx2`, and nats-server of the distribution.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import statistics
@@ -36,8 +37,9 @@ def _beside(system, place, other, here, count):
         system.clean(place)
 
 
-def _say(system, what, unit, values):
+def _say(system, what, unit, values, rows):
     values = sorted(values)
+    rows.append({"language": "Python", "system": system.name, "what": what, "unit": unit, "values": values})
     print(f"{system.name:24} {what:10} {statistics.median(values):8.2f} {unit}"
           f"  ({values[0]:.2f} to {values[-1]:.2f})")
 
@@ -47,6 +49,7 @@ def main():
     parser.add_argument("--messages", type=int, default=300_000)
     parser.add_argument("--trips", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="write the values there, for tools/compare/languages.py")
     wanted = parser.parse_args()
     for system in ALL:
         if missing(system):
@@ -61,10 +64,14 @@ def main():
             received[system].append(wanted.messages / its / 1e6)
             times, _ = _beside(system, place + "-trips", system.echo, system.ask, wanted.trips)
             trips[system].append(statistics.median(times) / 1000)
+    rows = []
     for system in systems:
-        _say(system, "sent", "M/s", sent[system])
-        _say(system, "received", "M/s", received[system])
-        _say(system, "round trip", "us", trips[system])
+        _say(system, "sent", "M/s", sent[system], rows)
+        _say(system, "received", "M/s", received[system], rows)
+        _say(system, "round trip", "us", trips[system], rows)
+    if wanted.json:
+        with open(wanted.json, "w") as file:
+            json.dump(rows, file, indent=1)
 
 
 if __name__ == "__main__":

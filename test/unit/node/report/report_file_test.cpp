@@ -105,12 +105,12 @@ TEST_F(ReportFile, IsNotKeptAliveByAForkedChild) {
   child_process owner{[&] {
     const auto made = report_file::make(directory_.path(), report_of(1));
     test::require(static_cast<bool>(made), "a report");
+    const pid_t parent = getpid();  // here: it may end as soon as it has heard of the child
     grandchild = fork();
     if (grandchild == 0) {
       // The parent's: nothing that is done here changes its file.
       test::require(!(*made)->write(report_of(1, 99)), "it can't be written");
       forked->add();
-      const pid_t parent = getppid();
       while (getppid() == parent)
         usleep(1000);
       usleep(500'000);  // time for the test to look while this process lives
