@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import statistics
+from queue import Empty
 
 from systems import ALL, missing
 
@@ -20,7 +21,7 @@ def _work(what, place, count, queue):
 
 
 def _beside(system, place, other, here, count):
-    """Runs `other` in a process and `here` in this one; returns what both return."""
+    """Runs `other` in a process and `here` in this one; returns what both return, or None if messages were lost."""
     getattr(system, "begin", lambda place: None)(place)
     queue = multiprocessing.Queue()
     process = multiprocessing.Process(target=_work, args=(other, place, count, queue))
@@ -28,7 +29,11 @@ def _beside(system, place, other, here, count):
     try:
         queue.get(timeout=30)
         mine = here(place, count)
-        _, its = queue.get(timeout=120)
+        try:
+            _, its = queue.get(timeout=20)
+        except Empty:
+            print(f"{system.name}: what was sent has not all come within 20 s; that run does not count")
+            return None
         process.join(30)
         return mine, its
     finally:
@@ -38,6 +43,8 @@ def _beside(system, place, other, here, count):
 
 
 def _say(system, what, unit, values, rows):
+    if not values:
+        return
     values = sorted(values)
     rows.append({"language": "Python", "system": system.name, "what": what, "unit": unit, "values": values})
     print(f"{system.name:24} {what:10} {statistics.median(values):8.2f} {unit}"
@@ -59,11 +66,13 @@ def main():
     for round in range(wanted.rounds):
         for system in systems:
             place = f"{os.getpid()}-{round}"
-            took, its = _beside(system, place, system.receive, system.send, wanted.messages)
-            sent[system].append(wanted.messages / took / 1e6)
-            received[system].append(wanted.messages / its / 1e6)
-            times, _ = _beside(system, place + "-trips", system.echo, system.ask, wanted.trips)
-            trips[system].append(statistics.median(times) / 1000)
+            done = _beside(system, place, system.receive, system.send, wanted.messages)
+            if done is not None:
+                sent[system].append(wanted.messages / done[0] / 1e6)
+                received[system].append(wanted.messages / done[1] / 1e6)
+            done = _beside(system, place + "-trips", system.echo, system.ask, wanted.trips)
+            if done is not None:
+                trips[system].append(statistics.median(done[0]) / 1000)
     rows = []
     for system in systems:
         _say(system, "sent", "M/s", sent[system], rows)
