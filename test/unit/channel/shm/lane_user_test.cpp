@@ -32,6 +32,12 @@ class LaneUser : public ::testing::Test {
     EXPECT_TRUE(opened) << opened.error().text();
     return std::move(*opened);
   }
+  // Bytes of the file system that the segment takes.
+  [[nodiscard]] std::uint64_t memory() const {
+    const auto seen = inspect_segment("lane-user", directory.path());
+    EXPECT_TRUE(seen) << seen.error().text();
+    return seen ? seen->allocated_bytes : 0;
+  }
   text_list poll() {
     text_list all;
     const auto each = [&](const received_message& m) {
@@ -261,11 +267,6 @@ TEST_F(LaneUser, SaysWhatIsNotHandledYet) {
 // A program that asks for other sizes, and tries again and again, must not fill the file system.
 TEST_F(LaneUser, TakesNoMemoryOfASegmentOfOtherSizes) {
   open_receiver();
-  const auto memory = [&] {
-    const auto seen = inspect_segment("lane-user", directory.path());
-    EXPECT_TRUE(seen) << seen.error().text();
-    return seen ? seen->allocated_bytes : 0;
-  };
   const std::uint64_t before = memory();
   sender_options options;
   options.directory = directory.path();
@@ -281,11 +282,6 @@ TEST_F(LaneUser, TakesNoMemoryOfASegmentOfOtherSizes) {
 // Nor one that can't make its doorbell: the receiver does not hear of it.
 TEST_F(LaneUser, TakesNoMemoryWithoutADoorbell) {
   open_receiver();
-  const auto memory = [&] {
-    const auto seen = inspect_segment("lane-user", directory.path());
-    EXPECT_TRUE(seen) << seen.error().text();
-    return seen ? seen->allocated_bytes : 0;
-  };
   const std::uint64_t before = memory();
   const auto saved = detail::kernel().socket;
   detail::kernel().socket = [](int, int, int) {
