@@ -1,8 +1,6 @@
 // What a forked child has of its parent's nodes: none of their descriptors.
 #include <sys/eventfd.h>
 
-#include <coroutine>
-#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "atbus/task.hpp"
 #include "atbus/topic.hpp"
 #include "child_process.h"
+#include "plain_coroutine.h"
 #include "scratch_directory.h"
 #include "shared_memory.h"
 #include "system/kernel.h"
@@ -115,18 +114,7 @@ TEST(NodeFork, HandlesAndTellsNothingInTheChild) {
 
 // It has nothing to cancel there when it is destroyed behind its node.
 TEST(NodeFork, LetsACoroutineThatWaitsForAnswersEndBehindTheNode) {
-  struct coroutine {
-    struct promise_type {
-      coroutine get_return_object() {
-        return {std::coroutine_handle<promise_type>::from_promise(*this)};
-      }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_always final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-    std::coroutine_handle<promise_type> frame;
-  };
+  using coroutine = test::plain_coroutine;
   std::optional<node> one{std::in_place, bus_id{1}, node_options{}.report_directory("")};
   ASSERT_TRUE(one->connect(2, "mem://node-fork-nobody-test"));
   const coroutine asks = [](node& of) -> coroutine {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "node_requests_fixture.h"
+#include "plain_coroutine.h"
 
 namespace atbus::detail {
 namespace {
@@ -531,18 +532,7 @@ TEST_F(NodeRequests, OfAClientAreCancelled) {
 }
 
 TEST_F(NodeRequests, CanBeAwaited) {
-  struct coroutine {
-    struct promise_type {
-      coroutine get_return_object() {
-        return {std::coroutine_handle<promise_type>::from_promise(*this)};
-      }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_always final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-    std::coroutine_handle<promise_type> frame;
-  };
+  using coroutine = test::plain_coroutine;
   connect();
   const std::string large(1000, 'l');
   on_request = [&](request& r) { r.reply(r.text() == "large" ? large : "small"); };
