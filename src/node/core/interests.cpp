@@ -165,7 +165,7 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   if (topic == nullptr)
     return nullptr;
   topic_entry& of = *topic;
-  const bool was_wanted = of.is_wanted();
+  begin(of);
   try {
     by.waiting.reserve(by.wishes + 1);
     by.blocking.reserve(by.wishes + 1);
@@ -182,8 +182,6 @@ topic_wish* interests::find_or_make_wish(session& from, topic_neighbour& by,
   if (std::size_t* const count = count_of(of, by.as); count != nullptr)
     ++*count;
   changed(of);
-  if (!was_wanted)
-    begin(of);
   return &wish;
 }
 
@@ -275,6 +273,8 @@ void interests::count_as(topic_neighbour& by, relation now) noexcept {
     const bool wants = find_wish(*topic, by) != nullptr;
     std::size_t* const less = wants ? count_of(*topic, before) : nullptr;
     std::size_t* const more = wants ? count_of(*topic, now) : nullptr;
+    if (more != nullptr)
+      begin(*topic);
     if (less != nullptr)
       --*less;
     if (more != nullptr)
@@ -350,6 +350,14 @@ told_as interests::wanted_from(const topic_entry& of, const topic_neighbour& fro
   return of.own != nullptr ? told_as::subscriber : told_as::nothing;
 }
 
+// Where the neighbour is gone, it may be another one that is in its place now.
+bool interests::is_wanted_from(const topic_entry& of, bus_id neighbour) noexcept {
+  const peer* const known = peers_.find(neighbour);
+  const auto at = known != nullptr ? neighbours_.find(known) : neighbours_.end();
+  return at != neighbours_.end() ? wanted_from(of, *at->second) != told_as::nothing
+                                 : of.own != nullptr || of.by_children + of.by_parents != 0;
+}
+
 void interests::list(topic_neighbour& of) noexcept {
   if (std::exchange(of.is_listed, true))
     return;
@@ -382,30 +390,37 @@ void interests::changed(topic_entry& of) noexcept {
   }
 }
 
-// What has been heard while it was not wanted says nothing of what comes now.
 void interests::begin(topic_entry& of) noexcept {
-  of.passed.clear();
-  of.told_own.clear();
-  tell_again(of, false);
+  if (!of.is_wanted())
+    of.passed.clear();
+  else
+    of.passed.forget_from([&](bus_id from) { return !is_wanted_from(of, from); });
+  if (of.own == nullptr)
+    of.told_own.clear();
+  for (const auto& [id, one] : neighbours_) {
+    if (wanted_from(of, *one) == told_as::nothing)
+      tell_again(*one, of);
+  }
 }
 
-void interests::tell_again(topic_entry& of, bool as_subscriber) noexcept {
+void interests::tell_subscribed(topic_entry& of) noexcept {
   for (const auto& [id, one] : neighbours_) {
-    if (one->told.size() <= of.place)
-      continue;
-    told_state& state = one->told[of.place];
-    // One that is to be told anew has begun in the words that it was told on its link before.
-    const bool is_told = state.as != told_as::nothing;
-    const told_as words = is_told ? state.as : wanted_from(of, *one);
-    if (as_subscriber && words == told_as::relay)
-      continue;
-    state.begun = false;
-    if (!is_told)
-      continue;
-    state.as = told_as::outdated;
-    state.turn = 0;
-    list_topic(*one, of);
+    if (wanted_from(of, *one) == told_as::subscriber)
+      tell_again(*one, of);
   }
+}
+
+// If it has been told on this link what was wanted before, the words are the same, and it would not be told again.
+void interests::tell_again(topic_neighbour& whom, topic_entry& of) noexcept {
+  if (of.place >= whom.told.size())
+    return;
+  told_state& state = whom.told[of.place];
+  state.begun = false;
+  if (state.as == told_as::nothing)
+    return;
+  state.as = told_as::outdated;
+  state.turn = 0;
+  list_topic(whom, of);
 }
 
 void interests::erase_if_unused(topic_entry& of) noexcept {

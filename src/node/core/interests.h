@@ -14,6 +14,7 @@
 #include "node/core/event_queue.h"
 #include "node/core/link_output.h"
 #include "node/core/node_context.h"
+#include "node/core/peer_table.h"
 #include "node/core/reachability.h"
 #include "node/core/session_set.h"
 #include "node/topic/topic_table.h"
@@ -27,12 +28,13 @@ class interests {
   static constexpr std::size_t wishes_max = 65536;
 
   interests(node_context& node, event_queue& events, const reachability& reach, link_output& output,
-            session_set& sessions, topic_table& table)
+            session_set& sessions, peer_table& peers, topic_table& table)
       : node_(node),
         events_(events),
         reach_(reach),
         output_(output),
         sessions_(sessions),
+        peers_(peers),
         table_(table) {
     output_.on_room_for_interest([this](peer& of) { use_room(of); });
   }
@@ -53,11 +55,11 @@ class interests {
 
   // This node wants that topic now, or does not any more, or in other words.
   void changed(topic_entry& of) noexcept;
-  // It was of no use to this node before.
+  // It is about to be wanted by one more, maybe from neighbours from which nobody wanted it so far. What has come from
+  // these before says nothing of what comes now.
   void begin(topic_entry& of) noexcept;
-  // Neighbours that know that this node wants it, for itself alone if `as_subscriber`, are told so again, and answer
-  // again.
-  void tell_again(topic_entry& of, bool as_subscriber) noexcept;
+  // Neighbours that know that this node wants it for itself alone are told so again, and answer again.
+  void tell_subscribed(topic_entry& of) noexcept;
   // Erases an entry that is of no more use.
   void erase_if_unused(topic_entry& of) noexcept;
   // Calls on_writable if that is owed to publishers that were refused for the neighbour.
@@ -89,6 +91,8 @@ class interests {
 
   [[nodiscard]] told_as wanted_from(const topic_entry& of,
                                     const topic_neighbour& from) const noexcept;
+  [[nodiscard]] bool is_wanted_from(const topic_entry& of, bus_id neighbour) noexcept;
+  void tell_again(topic_neighbour& whom, topic_entry& of) noexcept;
   void list(topic_neighbour& of) noexcept;
   void list_topic(topic_neighbour& of, const topic_entry& topic) noexcept;
   void begin_to_tell(topic_neighbour& of, const session& on);
@@ -106,6 +110,7 @@ class interests {
   const reachability& reach_;
   link_output& output_;
   session_set& sessions_;
+  peer_table& peers_;
   topic_table& table_;
   std::unordered_map<const peer*, std::unique_ptr<topic_neighbour>> neighbours_;
   std::vector<topic_neighbour*> listed_;

@@ -43,12 +43,10 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
   if (topic->own != nullptr) {
     topic->own->ended = true;
     topic->own = std::move(made);
-    interests_.tell_again(*topic, true);
+    interests_.tell_subscribed(*topic);
     return {};
   }
-  const bool was_wanted = topic->is_wanted();
-  if (!was_wanted)
-    topic->passed.clear();
+  interests_.begin(*topic);
   std::optional<stream_positions> heard;
   try {
     heard.emplace(topic->passed);
@@ -67,11 +65,6 @@ error topics::subscribe(std::string_view name, std::function<void(const topic_me
   topic->own = std::move(made);
   ++subscriptions_;
   interests_.changed(*topic);
-  // It may have been subscribed to, and not any more, since neighbours were told something.
-  if (was_wanted)
-    interests_.tell_again(*topic, true);
-  else
-    interests_.begin(*topic);
   heard->swap(topic->told_own);
   return {};
 }
@@ -272,7 +265,7 @@ void topics::take(topic_entry& of, const topic_head& head, const peer* from, boo
   const relation via = from != nullptr ? from->as : relation::peer;
   const bytes_view bytes = payload.subspan(topic_head_size(head.name));
   if (via == relation::child || via == relation::parent) {
-    const stream_positions::arrival what = of.passed.take(head, begun, via);
+    const stream_positions::arrival what = of.passed.take(head, begun, via, from->id);
     if (!what.is_old && is_allowed && head.hops_left > 1)
       pass_on(of, head, what.base, *from, type, bytes, redelivered);
     else if (!what.is_old && is_allowed && is_message)

@@ -37,7 +37,7 @@ class topics {
         loopback_(own),
         inbox_(delivery),
         began_at_(node.now()),
-        interests_(node, events, reach, output, sessions, table_),
+        interests_(node, events, reach, output, sessions, peers, table_),
         copies_(node, events, access, output, interests_, table_) {}
 
   error subscribe(std::string_view name, std::function<void(const topic_message&)> handler,

@@ -8,7 +8,7 @@
 // stream begins for this node. What one way owes from an earlier number on than the other one has said comes still, or
 // is missed if a later one has come before.
 //
-// Memory: 1,024 publishers of about 280 bytes, and 65,536 of all topics together; 8 of each topic are remembered in any
+// Memory: 1,024 publishers of about 290 bytes, and 65,536 of all topics together; 8 of each topic are remembered in any
 // case. The one of the topic that was silent longest is forgotten first; from then on a publisher that is not known counts
 // as new wherever its numbers are. One thread.
 #pragma once
@@ -58,11 +58,12 @@ class stream_positions {
   void clear() noexcept { stream_positions{all_}.swap(*this); }
 
   // A message or a mark. `begun`: all that comes now was sent because this node wants it, so a stream that
-  // is not known is owed from 1. `via`: what the node is that has handed it over.
-  arrival take(const topic_head& head, bool begun, relation via) {
+  // is not known is owed from 1. `via`: what the node is that has handed it over, and `from` its id.
+  arrival take(const topic_head& head, bool begun, relation via, bus_id from = {}) {
     position& of = find_or_make(head.publisher);
     of.heard = ++heard_;
     of.via = via;
+    of.from = from;
     if (stream_state& known = of.current;
         known.stream == head.stream && head.number == known.last + 1 &&
         head.what == topic_part::message && head.number > known.known_until) [[likely]] {
@@ -91,6 +92,12 @@ class stream_positions {
       known->second.current.is_settled = true;
   }
 
+  // Forgets the streams that have come last from a neighbour for which `which` is true.
+  template <class Which>
+  void forget_from(const Which& which) noexcept {
+    all_ -= std::erase_if(positions_, [&](const auto& one) { return which(one.second.from); });
+  }
+
   // Calls `each` with a mark of each stream, and what the node was that has handed it over last.
   template <class Each>
   void for_each(const Each& each) const {
@@ -113,6 +120,7 @@ class stream_positions {
     std::array<stream_state, 4> earlier;
     std::uint64_t heard = 0;
     relation via = relation::peer;
+    bus_id from;
     std::uint8_t oldest = 0;  // of these
 
     void begin(const stream_state& next) noexcept {
