@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "atbus/bench/interrupt.h"
+#include "atbus/bench/machine_state.h"
 #include "atbus/bench/report.h"
 
 namespace atbus::bench {
@@ -23,6 +24,12 @@ void channel_limit::measure(const workload& work, const std::vector<int>& cpus) 
   if (!interrupted()) {
     series_.add(run_throughput(work, task::channel_receiver, task::channel_sender, cpus));
   }
+}
+
+std::unique_ptr<yardstick> channel_limit::of_rounds(const std::vector<std::size_t>& rounds) const {
+  auto made = std::make_unique<channel_limit>();
+  made->series_ = select(series_, rounds);
+  return made;
 }
 
 }  // namespace atbus::bench

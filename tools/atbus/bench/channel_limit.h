@@ -1,6 +1,8 @@
 // The bare channels as what nodes are compared with.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ run_outcome run_throughput(const workload& work, task receiver, task sender,
 class channel_limit final : public yardstick {
  public:
   void measure(const workload& work, const std::vector<int>& cpus) override;
+  std::unique_ptr<yardstick> of_rounds(const std::vector<std::size_t>& rounds) const override;
   const run_series& best() const override { return series_; }
   std::string name() const override { return "bare channel"; }
 

@@ -8,6 +8,7 @@
 #include "atbus/bench/commands.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
+#include "atbus/bench/machine_state.h"
 #include "atbus/bench/node_open.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
@@ -29,8 +30,13 @@ struct latency_options {
 struct latency_results {
   run_series ours;
   run_series limit;
-  machine_speed machine;
-  histogram times;  // of the last run
+  std::vector<histogram> times;  // of each run
+
+  latency_results of_rounds(const std::vector<std::size_t>& rounds) const {
+    return {.ours = select(ours, rounds),
+            .limit = select(limit, rounds),
+            .times = {times[std::min(rounds.back(), times.size() - 1)]}};
+  }
 
   // The limit's median time by ours: 1 is as fast, 0.5 takes twice the time.
   spread shares() const {
@@ -121,16 +127,18 @@ run_outcome run_limit(const latency_options& options, const workload& work,
   return work.sleep ? run_event_round_trip(work, cpus) : run_ring_round_trip(work, cpus);
 }
 
-latency_results measure(const latency_options& options, const workload& work) {
+latency_results measure(const latency_options& options, const workload& work,
+                        machine_watch& machine) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   latency_results results;
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
+    machine.begin_round();
     const run_outcome outcome = work.own_ends ? run_own_ends(work, cpus)
                                 : options.nodes
                                     ? run_pair(work, task::node_ping, task::node_pong, cpus)
                                     : run_pair(work, task::channel_ping, task::channel_pong, cpus);
     results.ours.add(outcome);
-    results.times = outcome.latency;
+    results.times.push_back(outcome.latency);
     // A node leaves a segment with a name to its successor.
     if (!outcome.problems.empty() || options.nodes) {
       remove_all_leftovers(work);
@@ -139,9 +147,10 @@ latency_results measure(const latency_options& options, const workload& work) {
       break;
     }
     if ((options.limit || options.channel) && !interrupted()) {
-      results.machine.probe(cpus);
+      machine.look(cpus);
       results.limit.add(run_limit(options, work, cpus));
     }
+    machine.look(cpus);
   }
   return results;
 }
@@ -151,7 +160,7 @@ void print_table(const latency_options& options, const workload& work,
   if (results.ours.runs.empty()) {
     return;
   }
-  fmt::print("{}\n", histogram_text(results.times));
+  fmt::print("{}\n", histogram_text(results.times.back()));
   const auto what = fmt::format("{} there and back", length_text(work));
   fmt::print(" {:<26} {}\n", what, latency_text(median_latency(results.ours)));
   if (!results.limit.runs.empty()) {
@@ -161,7 +170,6 @@ void print_table(const latency_options& options, const workload& work,
       fmt::print(" p50 is {:.2f} x that of the {} ({:.2f} to {:.2f})\n", 1 / share.median,
                  limit_name(options, work), 1 / share.max, 1 / share.min);
     }
-    print_note(results.machine.warning());
   }
 }
 
@@ -182,7 +190,6 @@ nlohmann::json json_of(const latency_options& options, const workload& work,
   if (!results.limit.runs.empty()) {
     result[options.nodes ? "channel" : "limit"] = {
         {"latency_us", bench::json_of(median_latency(results.limit))},
-        {"cache_line_us", results.machine.cache_line_us().median},
         {"share", results.shares().median}};
   }
   return result;
@@ -192,11 +199,18 @@ void run(const latency_options& options) {
   const workload work = plan(options);
   json_output output{options.common.json};
   const interrupt_guard guard;
-  const latency_results results = measure(options, work);
+  machine_watch machine;
+  const latency_results results = measure(options, work, machine);
   if (!output.takes_stdout()) {
-    print_table(options, work, results);
+    print_states(machine, [&](const machine_state& state) {
+      print_table(options, work, results.of_rounds(state.rounds));
+    });
   }
-  conclude(output, results.ours, results.limit, [&] { return json_of(options, work, results); });
+  conclude(output, results.ours, results.limit, [&] {
+    return json_of_states(machine, [&](const machine_state& state) {
+      return json_of(options, work, results.of_rounds(state.rounds));
+    });
+  });
 }
 
 }  // namespace

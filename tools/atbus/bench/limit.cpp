@@ -1,6 +1,5 @@
 #include "atbus/bench/limit.h"
 
-#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "atbus/bench/bare_ring.h"
 #include "atbus/bench/interrupt.h"
+#include "atbus/bench/machine_state.h"
 
 namespace atbus::bench {
 namespace {
@@ -73,32 +73,6 @@ run_outcome run_copy(const workload& work, std::uint64_t area_bytes, const std::
   return run_workers(copy, tasks, {.cpus = cpus, .label = {}});
 }
 
-void machine_speed::probe(const std::vector<int>& cpus) {
-  if (interrupted()) {
-    return;
-  }
-  workload moment;
-  moment.duration_ns = ns_per_s / 50;
-  const run_outcome outcome = run_cache_line_round_trip(moment, cpus);
-  if (outcome.problems.empty() && outcome.workers.front().messages != 0) {
-    cache_line_us_.push_back(outcome.seconds(0) * 1e6 /
-                             static_cast<double>(outcome.workers.front().messages));
-  }
-}
-
-std::string machine_speed::warning() const {
-  const spread us = cache_line_us();
-  constexpr double tolerable = 1.6;
-  if (us.max <= us.min * tolerable) {
-    return {};
-  }
-  return fmt::format(
-      "the machine changed: a cache line between the cores took {:.2f} to {:.2f} us there and "
-      "back; "
-      "compare only runs made side by side",
-      us.min, us.max);
-}
-
 void ring_limit::measure(const workload& work, const std::vector<int>& cpus) {
   if (!interrupted()) {
     hanging_back_.add(run_bare_ring(work, true, cpus));
@@ -106,6 +80,13 @@ void ring_limit::measure(const workload& work, const std::vector<int>& cpus) {
   if (!interrupted()) {
     eager_.add(run_bare_ring(work, false, cpus));
   }
+}
+
+std::unique_ptr<yardstick> ring_limit::of_rounds(const std::vector<std::size_t>& rounds) const {
+  auto made = std::make_unique<ring_limit>();
+  made->hanging_back_ = select(hanging_back_, rounds);
+  made->eager_ = select(eager_, rounds);
+  return made;
 }
 
 std::string ring_limit::name() const {

@@ -2,6 +2,8 @@
 // makes one run; repeat and alternate as you like.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,21 +27,6 @@ run_outcome run_cache_line_round_trip(const workload& work, const std::vector<in
 // 16 KiB blocks copied one after the other into an area of that many bytes.
 run_outcome run_copy(const workload& work, std::uint64_t area_bytes, const std::vector<int>& cpus);
 
-// How fast the machine was while we measured. On a virtual machine the cores of one moment may
-// share a cache and those of the next may not, which changes everything by a factor of five.
-class machine_speed {
- public:
-  // Measures the cache line for a moment.
-  void probe(const std::vector<int>& cpus);
-
-  spread cache_line_us() const { return spread_of(cache_line_us_); }
-  // A sentence if figures of different runs can't be compared; empty if they can.
-  std::string warning() const;
-
- private:
-  std::vector<double> cache_line_us_;
-};
-
 // What a throughput benchmark is compared with.
 class yardstick {
  public:
@@ -49,6 +36,8 @@ class yardstick {
   yardstick& operator=(const yardstick&) = default;
 
   virtual void measure(const workload& work, const std::vector<int>& cpus) = 0;
+  // The same of these rounds alone.
+  virtual std::unique_ptr<yardstick> of_rounds(const std::vector<std::size_t>& rounds) const = 0;
   // The better series; meaningful after the first measure().
   virtual const run_series& best() const = 0;
   // What it is, for people.
@@ -61,6 +50,7 @@ class yardstick {
 class ring_limit final : public yardstick {
  public:
   void measure(const workload& work, const std::vector<int>& cpus) override;
+  std::unique_ptr<yardstick> of_rounds(const std::vector<std::size_t>& rounds) const override;
   const run_series& best() const override;
   std::string name() const override;
   bool best_hangs_back() const { return &best() == &hanging_back_; }

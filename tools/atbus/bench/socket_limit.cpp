@@ -14,6 +14,7 @@
 
 #include "atbus/address.hpp"
 #include "atbus/bench/interrupt.h"
+#include "atbus/bench/machine_state.h"
 
 namespace atbus::bench {
 namespace {
@@ -222,6 +223,12 @@ void socket_limit::measure(const workload& work, const std::vector<int>& cpus) {
   buffers_ = pair.buffers();
   constexpr std::array tasks{task::frame_receiver, task::frame_sender};
   series_.add(run_workers(shaped(work, pair, shape_), tasks, {.cpus = cpus, .label = name()}));
+}
+
+std::unique_ptr<yardstick> socket_limit::of_rounds(const std::vector<std::size_t>& rounds) const {
+  auto made = std::make_unique<socket_limit>(*this);
+  made->series_ = select(series_, rounds);
+  return made;
 }
 
 }  // namespace atbus::bench

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -80,6 +82,7 @@ class socket_limit final : public yardstick {
   socket_limit(socket_kind kind, const socket_shape& shape) noexcept : kind_{kind}, shape_{shape} {}
 
   void measure(const workload& work, const std::vector<int>& cpus) override;
+  std::unique_ptr<yardstick> of_rounds(const std::vector<std::size_t>& rounds) const override;
   const run_series& best() const override { return series_; }
   std::string name() const override;
 

@@ -9,6 +9,7 @@
 #include "atbus/bench/commands.h"
 #include "atbus/bench/interrupt.h"
 #include "atbus/bench/limit.h"
+#include "atbus/bench/machine_state.h"
 #include "atbus/bench/node_open.h"
 #include "atbus/bench/options.h"
 #include "atbus/bench/report.h"
@@ -33,8 +34,11 @@ struct throughput_options {
 struct throughput_results {
   run_series ours;
   std::unique_ptr<yardstick> limit;  // null: not wanted
-  machine_speed machine;
 
+  throughput_results of_rounds(const std::vector<std::size_t>& rounds) const {
+    return {.ours = select(ours, rounds),
+            .limit = limit != nullptr ? limit->of_rounds(rounds) : nullptr};
+  }
   bool has_limit() const { return limit != nullptr && !limit->best().runs.empty(); }
   // How fast we are compared with the limit.
   spread shares() const {
@@ -144,13 +148,15 @@ std::unique_ptr<yardstick> yardstick_for(const throughput_options& options, cons
   return std::make_unique<socket_limit>(*kind, shape);
 }
 
-throughput_results measure(const throughput_options& options, const workload& work) {
+throughput_results measure(const throughput_options& options, const workload& work,
+                           machine_watch& machine) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   throughput_results results;
   if (options.limit) {
     results.limit = yardstick_for(options, work);
   }
   for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round) {
+    machine.begin_round();
     const run_outcome outcome =
         options.of_nodes()
             ? run_throughput(work, work.nodes != 0 ? task::node_member : task::node_receiver,
@@ -165,9 +171,10 @@ throughput_results measure(const throughput_options& options, const workload& wo
       break;
     }
     if (options.limit) {
-      results.machine.probe(cpus);
+      machine.look(cpus);
       results.limit->measure(work, cpus);
     }
+    machine.look(cpus);
   }
   return results;
 }
@@ -241,7 +248,6 @@ void print_table(const throughput_options& options, const workload& work,
                byte_rate_text(results.limit->best().bytes_per_second().median),
                range_text(limit, message_rate_text));
   }
-  print_note(results.machine.warning());
   if (work.stream && !options.of_nodes()) {
     fmt::print(" socket buffers granted: {} KiB to send, {} KiB to receive\n",
                ours.runs.front().sender.socket_buffer / 1024,
@@ -313,12 +319,9 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
     const char* const key = options.of_nodes() ? "channel" : "limit";
     const run_series& limit = results.limit->best();
     const spread share = results.shares();
-    const spread machine_us = results.machine.cache_line_us();
-    const auto part = [&limit, &machine_us](double (*choose)(const spread&),
-                                            double of) -> nlohmann::json {
+    const auto part = [&limit](double (*choose)(const spread&), double of) -> nlohmann::json {
       return {{"messages_per_second", choose(limit.messages_per_second())},
               {"bytes_per_second", choose(limit.bytes_per_second())},
-              {"cache_line_us", choose(machine_us)},
               {"share", of}};
     };
     result[key] = part([](const spread& s) { return s.median; }, share.median);
@@ -337,12 +340,18 @@ void run(const throughput_options& options) {
   const workload work = plan(options);
   json_output output{options.common.json};
   const interrupt_guard guard;
-  const throughput_results results = measure(options, work);
+  machine_watch machine;
+  const throughput_results results = measure(options, work, machine);
   if (!output.takes_stdout()) {
-    print_table(options, work, results);
+    print_states(machine, [&](const machine_state& state) {
+      print_table(options, work, results.of_rounds(state.rounds));
+    });
   }
-  conclude(output, results.ours, results.limit ? results.limit->best() : run_series{},
-           [&] { return json_of(options, work, results); });
+  conclude(output, results.ours, results.limit ? results.limit->best() : run_series{}, [&] {
+    return json_of_states(machine, [&](const machine_state& state) {
+      return json_of(options, work, results.of_rounds(state.rounds));
+    });
+  });
 }
 
 void add_message_options(CLI::App& command, throughput_options& options) {
