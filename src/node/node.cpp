@@ -540,6 +540,10 @@ bool node_access::is_settled(node& of) noexcept {
   return of.state_ == nullptr || of.state_->core().is_closed() || of.state_->core().settled();
 }
 
+bool node_access::is_polling(node& of) noexcept {
+  return of.state_ != nullptr && of.state_->core().dispatching();
+}
+
 bool node_access::is_stopping(node& of) noexcept {
   return of.state_ != nullptr && of.state_->is_stopping();
 }

@@ -20,6 +20,8 @@ struct ATBUS_API node_access {
   static void before_polls(node& of, std::function<void()> call);
   // Whether all that was accepted is settled.
   [[nodiscard]] static bool is_settled(node& of) noexcept;
+  // Whether a poll of it is under way, so that a handler of its may be running.
+  [[nodiscard]] static bool is_polling(node& of) noexcept;
   // Whether stop() was called; and whether run() would return now.
   [[nodiscard]] static bool is_stopping(node& of) noexcept;
   [[nodiscard]] static bool is_over(node& of) noexcept;

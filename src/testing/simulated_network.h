@@ -98,6 +98,22 @@ class simulated_network {
   // How many things are under way.
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_; }
 
+  // How many steps are under way, each within a handler of the one before: of the simulation's own and of those that a
+  // node's wait, run and shutdown take.
+  [[nodiscard]] unsigned depth() const noexcept { return depth_; }
+  // A node's verb runs the network meanwhile.
+  [[nodiscard]] bool is_node_waiting() const noexcept { return waiting_ != 0; }
+  class waiting {
+   public:
+    explicit waiting(simulated_network& net) noexcept : net_(net) { ++net_.waiting_; }
+    ~waiting() { --net_.waiting_; }
+    waiting(const waiting&) = delete;
+    waiting& operator=(const waiting&) = delete;
+
+   private:
+    simulated_network& net_;
+  };
+
   // The next thing happens, if it does until then.
   bool step(std::chrono::nanoseconds until);
   void run_until(std::chrono::nanoseconds when);
@@ -154,6 +170,8 @@ class simulated_network {
   using place = std::pair<std::string, host_identity>;
   std::map<place, simulated_transport*> listeners_;
   std::map<place, std::unique_ptr<simulated_inbox>> inboxes_;  // with a name
+  unsigned depth_ = 0;
+  unsigned waiting_ = 0;
   std::set<id_pair> separated_;
   std::vector<std::weak_ptr<simulated_wire>> wires_;
   std::size_t wires_at_clearing_ = 0;

@@ -38,11 +38,12 @@ class simulated_node::platform final : public node_platform {
   }
   // The others go on meanwhile.
   bool sleep(std::chrono::nanoseconds longest) override {
+    const simulated_network::waiting verb{of_.net_};  // nobody frees the node meanwhile
     const std::uint64_t before = of_.polls;
-    const auto was_polled = [&] { return of_.polls != before; };
+    const auto is_over = [&] { return of_.polls != before || !of_.node_.is_open(); };
     if (longest >= 0ns)
-      return of_.net_.run_until(was_polled, longest);
-    while (!was_polled()) {
+      return of_.net_.run_until(is_over, longest);
+    while (!is_over()) {
       if (!of_.net_.step(std::chrono::nanoseconds::max()))
         throw std::logic_error{"a simulated node waits for ever: nothing is left to happen"};
     }

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -73,6 +74,8 @@ struct simulation::state {
 
   void start(bus_id id);
   void end(process& of);
+  // Whether handlers or verbs of nodes may be under way.
+  [[nodiscard]] bool is_in_use() const;
   void end_those_that_are_over();
   void wake_all();
   bool step(std::chrono::nanoseconds until);
@@ -86,7 +89,13 @@ struct simulation::state {
   std::mt19937_64 random;
   std::map<std::uint64_t, process> processes;
   const std::chrono::nanoseconds began;
-  unsigned stepping = 0;  // how deep
+  // Those that were killed while a handler or a verb of theirs ran, and whose place another one has taken. The node ends
+  // after what the program has returned.
+  struct remains {
+    std::unique_ptr<detail::simulated_node> node;
+    std::shared_ptr<void> kept;
+  };
+  std::list<remains> buried;
 };
 
 simulation::state::process& simulation::state::at(bus_id id) {
@@ -108,11 +117,16 @@ void simulation::state::start(bus_id id) {
 void simulation::state::end(process& of) {
   if (!of.node)
     return;
+  const bool is_polling = detail::node_access::is_polling(of.node->user());
   of.node->user().close();
-  if (stepping != 0)
-    return;  // a handler of its may be running
+  if (is_polling || is_in_use())
+    return;  // a handler or a verb of its may be running
   of.kept.reset();
   of.node.reset();
+}
+
+bool simulation::state::is_in_use() const {
+  return net.depth() != 0 || net.is_node_waiting();
 }
 
 void simulation::state::end_those_that_are_over() {
@@ -130,18 +144,11 @@ void simulation::state::wake_all() {
 }
 
 bool simulation::state::step(std::chrono::nanoseconds until) {
-  struct frame {
-    unsigned& depth;
-    ~frame() { --depth; }
-  };
-  bool stepped = false;
-  {
-    ++stepping;
-    const frame at_end{stepping};
-    stepped = net.step(until);
-  }
-  if (stepping == 0)
+  const bool stepped = net.step(until);
+  if (!is_in_use()) {
+    buried.clear();
     end_those_that_are_over();
+  }
   return stepped;
 }
 
@@ -205,13 +212,17 @@ void simulation::kill(bus_id id) {
 void simulation::restart(bus_id id) {
   if (is_running(id))
     kill(id);
-  if (state_->stepping == 0)
+  // It is there still if it has killed itself.
+  if (!state_->is_in_use() && !state_->processes[id.value()].node)
     return state_->start(id);
   // The old incarnation ends in full first.
   state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
     state::process& of = state_->processes[id.value()];
     if (of.lives != instance)
       return;
+    // This step itself runs no handler. Those that it is part of may.
+    if (state_->net.depth() > 1 || state_->net.is_node_waiting())
+      state_->buried.push_back({std::move(of.node), std::move(of.kept)});
     of.kept.reset();
     of.node.reset();
     state_->start(id);
