@@ -3,12 +3,19 @@
 //
 // Guarantees: the numbers of accepted messages only grow, so each message is handled once. No message gets a
 // number before its path has announced one.
+//
+// The position settles messages that were refused too. So the words that say so belong to the flow: whoever remembers
+// or forgets the one does so with the other. Copies share them; one of the copies is in use.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "delivery/flow_position.h"
+#include "delivery/refused_word.h"
 
 namespace atbus::detail {
 
@@ -60,6 +67,18 @@ class incoming_flow {
     return verdict::deliver;
   }
 
+  // Words of refused messages, the oldest first, which are in no link.
+  [[nodiscard]] bool owes_words() const noexcept { return words_ != nullptr && !words_->empty(); }
+  [[nodiscard]] std::size_t words_owed() const noexcept {
+    return words_ != nullptr ? words_->size() : 0;
+  }
+  // Makes them, without memory it throws.
+  [[nodiscard]] std::vector<refused_word>& words() {
+    if (words_ == nullptr)
+      words_ = std::make_shared<std::vector<refused_word>>();
+    return *words_;
+  }
+
   // Whether the sender has announced a number on any path.
   [[nodiscard]] bool has_begun() const noexcept { return next_ != 0 || position_.last != 0; }
 
@@ -71,6 +90,7 @@ class incoming_flow {
   std::uint64_t next_ = 0;  // 0: not announced
   std::uint64_t turn_ = 0;  // of the last announcement
   flow_position position_;
+  std::shared_ptr<std::vector<refused_word>> words_;  // null: there were none
 };
 
 }  // namespace atbus::detail

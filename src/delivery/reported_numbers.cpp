@@ -7,8 +7,6 @@
 namespace atbus::detail {
 
 bool reported_numbers::has(std::uint64_t number) const noexcept {
-  if (number <= below_)
-    return true;
   const auto at = std::ranges::lower_bound(stretches_, number, {}, &stretch::last);
   return at != stretches_.end() && at->first <= number;
 }
@@ -32,12 +30,17 @@ void reported_numbers::add(std::uint64_t number) noexcept {
     } catch (const std::bad_alloc&) {
       if (stretches_.empty())
         return;  // it may be reported again
-      stretches_.erase(stretches_.begin());
+      forget_lowest();
       return add(number);
     }
   }
   if (stretches_.size() > stretches_max)
-    stretches_.erase(stretches_.begin());
+    forget_lowest();
+}
+
+void reported_numbers::forget_lowest() noexcept {
+  stretches_.erase(stretches_.begin(),
+                   stretches_.begin() + static_cast<std::ptrdiff_t>(stretches_.size() / 8 + 1));
 }
 
 }  // namespace atbus::detail

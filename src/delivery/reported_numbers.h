@@ -11,13 +11,12 @@ namespace atbus::detail {
 
 class reported_numbers {
  public:
-  // So many stretches of consecutive numbers are remembered. With one more the lowest is forgotten. Others may not
-  // be taken for reported with it: a word of one between them may be on its way behind those of later ones.
-  static constexpr std::size_t stretches_max = 256;
+  // So many stretches of consecutive numbers are remembered: as many as a link's queue may hold words that are said
+  // again if it is lost. With one more the lowest eighth is forgotten. None between them may be taken for reported:
+  // its word may be on its way behind those of later ones.
+  static constexpr std::size_t stretches_max = std::size_t{32} * 1024;
 
-  // Numbers up to that one count as reported.
-  explicit reported_numbers(std::uint64_t below) noexcept : below_(below) {}
-
+  [[nodiscard]] std::size_t stretches() const noexcept { return stretches_.size(); }
   [[nodiscard]] bool has(std::uint64_t number) const noexcept;
   void add(std::uint64_t number) noexcept;
 
@@ -27,7 +26,8 @@ class reported_numbers {
     std::uint64_t last;
   };
 
-  std::uint64_t below_;
+  void forget_lowest() noexcept;
+
   std::vector<stretch> stretches_;  // the lowest is in front, with a gap behind each
 };
 

@@ -17,11 +17,16 @@ void session_table::remember(const node_instance& sender, const incoming_flow& f
       return;
     forget(sessions_.begin());
   }
+  if (!make_room_for_words(flow.words_owed())) {
+    ++forgotten_;
+    return;
+  }
   try {
     session_list one;
     one.push_back({sender, flow, silent});
     places_.emplace(sender, one.begin());
     sessions_.splice(sessions_.end(), one);
+    words_ += flow.words_owed();
   } catch (const std::bad_alloc&) {
     lose(flow);
   }
@@ -53,7 +58,19 @@ const incoming_flow* session_table::superseded(const node_instance& sender) cons
   return found != places_.end() && found->second->superseded ? &found->second->flow : nullptr;
 }
 
+bool session_table::make_room_for_words(std::size_t words) {
+  for (auto at = sessions_.begin(); at != sessions_.end() && words_ + words > words_max;) {
+    const auto oldest = at++;
+    if (!oldest->flow.owes_words())
+      continue;
+    ++forgotten_;
+    forget(oldest);
+  }
+  return words_ + words <= words_max;
+}
+
 void session_table::forget(session_list::iterator at) {
+  words_ -= at->flow.words_owed();
   places_.erase(at->sender);
   sessions_.erase(at);
 }

@@ -1,5 +1,6 @@
-// The positions of flows whose sender is away. Bounded: the sender that left first is forgotten first. A
-// sender whose flow was forgotten gets a new session when it comes back; the session's number tells it.
+// The positions of flows whose sender is away, and the words that are owed to it. Both are bounded: the sender that
+// left first is forgotten first. A sender whose flow was forgotten gets a new session when it comes back; the session's
+// number tells it.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,9 @@ namespace atbus::detail {
 
 class session_table {
  public:
+  // Words of refused messages, of all flows.
+  static constexpr std::size_t words_max = std::size_t{256} * 1024;
+
   explicit session_table(std::size_t most) noexcept : most_(most) {}
 
   // The sender of this flow is away. A flow without a message takes no place, because a new flow is equal: so
@@ -51,10 +55,13 @@ class session_table {
   using session_list = std::list<session>;
 
   void forget(session_list::iterator at);
+  // Forgets flows until there is room for so many words; false: there is not.
+  bool make_room_for_words(std::size_t words);
 
   std::size_t most_;
   std::uint64_t forgotten_ = 0;
   std::uint64_t lost_ = 0;
+  std::size_t words_ = 0;  // owed to all of these senders
   session_list sessions_;  // the one that left first is in front
   std::unordered_map<node_instance, session_list::iterator, instance_hash> places_;
 };

@@ -6,11 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "node/core/refusals.h"
+
 namespace atbus::detail {
 namespace {
 
 // A word for which there is no memory is lost with its link.
-void keep_untold(std::vector<refused_word>& in, bytes_view message) noexcept {
+void add_word(std::vector<refused_word>& in, bytes_view message) noexcept {
   try {
     if (turned_away_body body; decode(message, body))
       in.push_back({.number = body.number,
@@ -20,11 +22,18 @@ void keep_untold(std::vector<refused_word>& in, bytes_view message) noexcept {
   }
 }
 
-void put_before(std::vector<refused_word>& all, const std::vector<refused_word>& first) noexcept {
-  try {
-    all.insert(all.begin(), first.begin(), first.end());
-  } catch (const std::bad_alloc&) {
-  }
+// Words go through the link that has brought the messages, which may be any of those to that node.
+void keep_words(peer& of, session& gone) {
+  std::vector<refused_word> words;
+  const auto take = [&](bytes_view bytes, errc) {
+    message_head head;
+    if (decode(bytes, head) == head_fault::none && head.kind == message_kind::turned_away)
+      add_word(words, bytes);
+  };
+  if (gone.instance != of.instance)
+    return;
+  gone.at.take_unreleased(std::ref(take));  // as a function of its own it would take memory
+  refusals::keep(of, words);
 }
 
 // How often a peer whose messages move from a lane to another link is looked at.
@@ -88,13 +97,11 @@ void link_choice::begin_use(peer& of, session& path, bool settled) {
   flow_position position{.session = path.answer.session, .last = path.answer.last};
   if (settled)
     position.last = std::max(position.last, of.out.last_sent());  // it was said before that
-  const std::size_t held = of.out.held_messages();
   if (!of.out.resume(path.instance, position, node_.options.restart(), events_.reporter(of.id))) {
     of.current = nullptr;
     return sessions_.violation(
         path, {errc::protocol_error, "it has come further with our flow than we have"});
   }
-  of.may_refuse = of.may_refuse || of.out.held_messages() != held;
   if (path.answer.superseded)
     return superseded(of, path);
   requests_.registered(of, path);
@@ -160,6 +167,7 @@ void link_choice::path_ended(peer& of, session& gone) {
   if (was_next)
     of.next = nullptr;
   if (of.current != &gone && of.left_behind != &gone) {
+    keep_words(of, gone);
     if (of.current == nullptr || of.current->stage != session_stage::registered)
       return;
     for (session* other : std::vector<session*>{of.sessions}) {
@@ -241,7 +249,7 @@ std::list<held_message> link_choice::take_left(peer& of, session& gone) {
     if (decode(bytes, head) != head_fault::none)
       return;
     if (head.kind == message_kind::turned_away && gone.instance == of.instance)
-      keep_untold(words, bytes);
+      add_word(words, bytes);
     found += head.kind == message_kind::data ? 1 : 0;
     if (is_short)
       return;
@@ -256,7 +264,7 @@ std::list<held_message> link_choice::take_left(peer& of, session& gone) {
     }
   };
   from.take_unreleased(std::ref(take));  // as a function of its own it would take memory
-  put_before(of.untold, words);
+  refusals::keep(of, words);
   if (is_short) {
     if (found != 0)
       events_.tell_lost(of, found);
@@ -274,8 +282,7 @@ std::list<held_message> link_choice::take_left(peer& of, session& gone) {
     message->number = number--;
   }
   // The word of one that was refused may be here before its lane shows that it was handled.
-  if (!from.keeps())
-    left.remove_if([&of](const held_message& one) { return one.number <= of.turned_away; });
+  left.remove_if([&of](const held_message& one) { return of.reported.has(one.number); });
   return left;
 }
 

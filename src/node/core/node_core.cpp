@@ -251,7 +251,7 @@ error node_core::disconnect(bus_id id) {
       sessions_.drop(*one, true, errc::closed, "disconnected");
   }
   if (to->sessions.empty())
-    retention_.forget(*to);
+    retention_.let_go(*to);
   return {};
 }
 

@@ -163,7 +163,6 @@ void node_core::turned_away(session& from, const turned_away_body& body) {
     what.redelivered = body.redelivered;
     events_.report(of.id, std::move(what), errc::denied);
     of.reported.add(body.number);
-    of.turned_away = std::max(of.turned_away, body.number);
   }
   if (from.keeps)
     acknowledged(from, body.handled);
@@ -310,7 +309,7 @@ void node_core::announced(session& from, const flow_body& body) {
 
 // Words that messages on that link, or on one before it, were refused.
 void node_core::tell_untold(session& to) {
-  if (to.stage == session_stage::registered && to.of->in_from == &to && !to.of->untold.empty())
+  if (to.stage == session_stage::registered && to.of->in_from == &to && to.of->in.owes_words())
     refusals_.tell(to);
 }
 
@@ -332,7 +331,7 @@ void node_core::writable(link& at) {
   session* const of = session_of(at);
   if (node_.closed || of == nullptr || of->of == nullptr)
     return;
-  const bool has_untold = of->of->in_from == of && !of->of->untold.empty();
+  const bool has_untold = of->of->in_from == of && of->of->in.owes_words();
   if (of->of->current != of && !has_untold)
     return;
   outbox_.give_up_claim();

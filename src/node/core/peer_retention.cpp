@@ -47,7 +47,7 @@ void peer_retention::left(peer& of) {
 void peer_retention::let_go(peer& of) {
   if (is_wanted(of))
     return;
-  const bool is_awaited = of.out.holds() || of.wants_topics || of.may_refuse || !of.untold.empty();
+  const bool is_awaited = of.out.holds() || of.wants_topics;
   if (node_.leaving || node_.is_client(of) || !is_awaited) {
     abandon(of, errc::closed);
     return forget(of);
@@ -77,8 +77,7 @@ void peer_retention::forget(peer& of) {
     events_.tell_writable(of.id);
   }
   dialing_.end_dials(of.dials);
-  // Its position would settle messages whose refusal it has not heard of: without one they are unknown to it.
-  if (node_.is_client(of) || !of.untold.empty())
+  if (node_.is_client(of))
     sessions_.away().lose(of.in);
   else if (of.instance.incarnation != 0)
     sessions_.away().remember(of.instance, of.in, of.silent);

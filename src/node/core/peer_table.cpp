@@ -1,6 +1,7 @@
 #include "node/core/peer_table.h"
 
 #include <algorithm>
+#include <new>
 
 namespace atbus::detail {
 
@@ -41,12 +42,39 @@ std::unique_ptr<peer> peer_table::make(bus_id id) {
                      ? own->second
                      : peer_policy{node_.options.overflow(), node_.options.message_deadline()};
   hooks_.made(*made);
+  made->reported = take_reported(id);
   return made;
+}
+
+// Without memory it may report some a second time.
+void peer_table::remember_reported(peer& of) noexcept {
+  const std::size_t stretches = of.reported.stretches();
+  if (stretches == 0 || of.id == bus_id{})
+    return;
+  try {
+    reported_.emplace_back(of.id, std::move(of.reported));
+    reported_stretches_ += stretches;
+  } catch (const std::bad_alloc&) {
+  }
+  for (; reported_stretches_ > reported_max; reported_.pop_front())
+    reported_stretches_ -= reported_.front().second.stretches();
+}
+
+reported_numbers peer_table::take_reported(bus_id id) noexcept {
+  const auto found =
+      std::ranges::find_if(reported_, [id](const auto& one) { return one.first == id; });
+  if (found == reported_.end())
+    return {};
+  reported_numbers taken = std::move(found->second);
+  reported_stretches_ -= taken.stretches();
+  reported_.erase(found);
+  return taken;
 }
 
 void peer_table::erase(peer& of) {
   hooks_.erased(of);
   numbers_used_ = std::max(numbers_used_, of.out.accepted());
+  remember_reported(of);
   if (last_found_ == &of)
     last_found_ = nullptr;
   if (node_.is_client(of))

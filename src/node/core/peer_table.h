@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +17,9 @@ namespace atbus::detail {
 
 class peer_table {
  public:
+  // Stretches of reported numbers that are remembered of peers that were erased, in all.
+  static constexpr std::size_t reported_max = std::size_t{64} * 1024;
+
   // What other parts do when a peer is made, and before one is erased; set once, before the first peer.
   struct hooks {
     std::function<void(peer&)> made;
@@ -48,6 +52,8 @@ class peer_table {
  private:
   [[nodiscard]] peer* look_up(bus_id id) noexcept;
   [[nodiscard]] std::unique_ptr<peer> make(bus_id id);
+  void remember_reported(peer& of) noexcept;
+  [[nodiscard]] reported_numbers take_reported(bus_id id) noexcept;
 
   node_context& node_;
   hooks hooks_;
@@ -55,6 +61,9 @@ class peer_table {
   std::vector<std::unique_ptr<peer>> clients_;
   peer* last_found_ = nullptr;
   std::unordered_map<std::uint64_t, peer_policy> policies_;  // where they are not the options'
+  // Of peers that were erased, which may refuse yet what was sent to them; the one that was erased first is in front.
+  std::list<std::pair<bus_id, reported_numbers>> reported_;
+  std::size_t reported_stretches_ = 0;
   std::uint64_t numbers_used_ = 0;  // the highest in a flow to a peer that was erased
 };
 

@@ -7,11 +7,12 @@ namespace atbus::detail {
 
 bool refusals::turn_away(session& by, std::uint32_t type, bool redelivered) {
   peer& of = *by.of;
-  if (of.untold.size() >= untold_max) {
+  if (of.in.words_owed() >= words_max) {
     events_.log_about(of.id, "the link to " + of.id.to_string() +
                                  " is broken off: it does not take " +
                                  "the words that its messages are refused");
-    sessions_.drop(by, false, errc::would_block, {});
+    // After a goodbye, for which there is hardly any room: so what it has in its queue gets there first.
+    sessions_.drop(by, true, errc::would_block, "register again");
     return false;
   }
   const refused_word word{.number = of.in.next(),
@@ -19,14 +20,14 @@ bool refusals::turn_away(session& by, std::uint32_t type, bool redelivered) {
                           .registration = by.registration,
                           .type = type,
                           .redelivered = redelivered};
-  const status said = of.untold.empty() ? say(by, word) : errc::would_block;
+  const status said = !of.in.owes_words() ? say(by, word) : errc::would_block;
   if (!said && said != errc::would_block) {
     sessions_.drop(by, false, said.code(), {});
     return false;
   }
   if (!said) {
     try {
-      of.untold.push_back(word);
+      of.in.words().push_back(word);
     } catch (const std::bad_alloc&) {
       sessions_.drop(by, false, errc::out_of_memory, {});
       return false;
@@ -41,7 +42,7 @@ bool refusals::turn_away(session& by, std::uint32_t type, bool redelivered) {
 }
 
 void refusals::tell(session& by) {
-  auto& untold = by.of->untold;
+  auto& untold = by.of->in.words();
   status said;
   const auto first = std::ranges::find_if_not(untold, [&](const refused_word& word) {
     said = say(by, word);
@@ -52,6 +53,16 @@ void refusals::tell(session& by) {
   by.untold_at = own != untold.end() ? own->handled : 0;
   if (!said && said != errc::would_block)
     sessions_.drop(by, false, said.code(), {});
+}
+
+void refusals::keep(peer& of, const std::vector<refused_word>& left) noexcept {
+  if (left.empty())
+    return;
+  try {
+    auto& words = of.in.words();
+    words.insert(words.begin(), left.begin(), left.end());
+  } catch (const std::bad_alloc&) {  // they are lost
+  }
 }
 
 // Also in the room that is kept for acknowledgements, if there is no other: it is one.

@@ -308,7 +308,6 @@ void registration::take_over_flow(session& on, peer& of) {
       sessions_.prepare_flow(on, on.instance);  // another incarnation has registered meanwhile
     of.in = on.flow;
     of.in_from = nullptr;
-    of.untold.clear();
     of.instance = on.instance;
     sessions_.away().supersede(of.instance);
   }

@@ -62,21 +62,11 @@ struct peer_counts {
   time_histogram round_trips;
 };
 
-// That the access rules refuse a message of a peer's, while there is no room to say so.
-struct refused_word {
-  std::uint64_t number = 0;
-  std::uint64_t handled = 0;       // session::handled, with it,
-  std::uint64_t registration = 0;  // of the session that has brought it
-  std::uint32_t type = 0;
-  bool redelivered = false;
-};
-
 struct peer {
   peer(bus_id who, std::uint64_t numbers_used, timer_queue& timers)
       : id(who),
         out(numbers_used),
         numbers_before(numbers_used),
-        reported(numbers_used),
         forget(timers, nullptr),
         expiry(timers, nullptr) {}
 
@@ -115,11 +105,7 @@ struct peer {
   // The access rules refuse some messages or requests of what is sent there, of what comes from there.
   bool checked_to = false;
   bool checked_from = false;
-  std::uint64_t turned_away = 0;  // the highest number that it has refused
-  reported_numbers reported;      // which it has refused, or may refuse yet
-  // Its position has settled messages of a lost link: it may say yet that it has refused some.
-  bool may_refuse = false;
-  std::vector<refused_word> untold;  // of messages of this incarnation of it
+  reported_numbers reported;  // which it has refused, or may refuse yet
 
   std::list<dial> dials;
   bool wanted = false;  // connect() or the directory names it, until disconnect()

@@ -47,6 +47,41 @@ TEST(SessionTable, GivesANewFlowTheSameSessionUntilOneIsForgotten) {
   EXPECT_GT(table.take(instance(1)).position().session, told.session);
 }
 
+// The position covers the messages that they speak of.
+TEST(SessionTable, RemembersTheWordsOfRefusedMessagesWithTheirFlow) {
+  session_table table(4);
+  incoming_flow flow = come_to(table, instance(1), 12);
+  flow.words().push_back({.number = 12, .type = 7});
+  table.remember(instance(1), flow);
+  incoming_flow back = table.take(instance(1));
+  ASSERT_EQ(back.words_owed(), 1U);
+  EXPECT_EQ(back.words()[0].number, 12U);
+}
+
+TEST(SessionTable, ForgetsFlowsWithTheirWordsIfThereAreTooManyOfThem) {
+  session_table table(8);
+  table.remember(instance(1), come_to(table, instance(1), 11));
+  flow_position oldest;
+  for (std::uint64_t i = 2; i != 5; ++i) {
+    incoming_flow flow = come_to(table, instance(i), 12);
+    flow.words().resize(session_table::words_max / 2);
+    if (i == 2)
+      oldest = flow.position();
+    table.remember(instance(i), flow);
+  }
+  EXPECT_EQ(table.size(), 3U);
+  EXPECT_EQ(table.forgotten(), 1U);
+  EXPECT_EQ(table.take(instance(1)).position().last, 11U) << "it has none";
+  EXPECT_EQ(table.take(instance(3)).words_owed(), session_table::words_max / 2);
+  const incoming_flow again = table.take(instance(2));
+  EXPECT_FALSE(again.owes_words());
+  EXPECT_GT(again.position().session, oldest.session);
+  incoming_flow too_many = come_to(table, instance(5), 12);
+  too_many.words().resize(session_table::words_max + 1);
+  table.remember(instance(5), too_many);
+  EXPECT_EQ(table.find(instance(5)), nullptr);
+}
+
 TEST(SessionTable, TellsLivesOfOneNodeApart) {
   session_table table(4);
   table.remember(instance(1), come_to(table, instance(1), 12));

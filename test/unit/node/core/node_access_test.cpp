@@ -471,7 +471,7 @@ TEST_F(NodeAccess, ReportsEachRefusedMessageHoweverManyNumbersAreBetweenThem) {
   net.conditions.delay_min = net.conditions.delay_max = 10ms;
   connect(one, 2);
   net.run_for(50ms);
-  constexpr std::size_t many = 8 * reported_numbers::stretches_max;
+  constexpr std::size_t many = 2048;
   for (std::size_t i = 0; i != many; ++i) {
     EXPECT_TRUE(one.node.user().request(2, 7, "", 300ms, [](const response&) {}));
     EXPECT_TRUE(one.node.user().send(2, 8, "no"));
@@ -484,8 +484,112 @@ TEST_F(NodeAccess, ReportsEachRefusedMessageHoweverManyNumbersAreBetweenThem) {
   net.join(1, 2);
   net.run_for(20s);
   EXPECT_TRUE(one.is_connected(2));
-  EXPECT_GT(one.core().stats().outcome_unknown, reported_numbers::stretches_max) << "requests";
+  EXPECT_GT(one.core().stats().outcome_unknown, 256U) << "requests";
   EXPECT_EQ(one.reports.size(), many);
+}
+
+// The sender does not poll for a while. The words take all the room that the link has for them.
+TEST_F(NodeAccess, TellsOfEachRefusedMessageThoughTheirWordsHaveFilledALink) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  net.conditions.kernel_holds = std::size_t{16} * 1024;
+  for (const bool dials : {false, true}) {
+    party one{net, 1, plain().send_buffer_size(std::size_t{256} * 1024)};
+    party two{net, 2, with_rules().send_buffer_size(std::size_t{256} * 1024)};
+    connect(dials ? one : two, dials ? 2 : 1);
+    ASSERT_TRUE(net.run_until([&] { return one.is_connected(2) && two.is_connected(1); }, 5s));
+    one.node.stop_until(net.now() + 2s);
+    std::size_t sent = 0;
+    for (int i = 0; i != 500; ++i) {
+      while (one.node.user().send(2, 0, "x"))
+        ++sent;
+      one.node.user().flush();
+      net.run_for(2ms);
+    }
+    net.run_for(60s);
+    EXPECT_TRUE(one.is_connected(2));
+    EXPECT_EQ(one.reports.size(), sent);
+    EXPECT_TRUE(node_access::is_settled(one.node.user()));
+  }
+}
+
+// What a lane shows as handled its sender does not have any more, and it leaves without reading the words.
+TEST_F(NodeAccess, TellsASenderOfWhatItHadRefusedBeforeItDisconnected) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  for (const std::string at : {"ipv4://10.0.0.1:7001", "unix:///one", "shm://one", "mem://one"}) {
+    SCOPED_TRACE(at);
+    simulated_network other{1};
+    party one{other, 1, plain(), host_of(1)};
+    party two{other, 2, with_rules(), host_of(1)};
+    EXPECT_TRUE(one.core().listen(at));
+    EXPECT_TRUE(two.core().connect(1, at));
+    two.node.wake();
+    ASSERT_TRUE(other.run_until([&] { return one.is_connected(2) && two.is_connected(1); }, 5s));
+    other.run_for(1s);
+    for (int i = 0; i != 10; ++i)
+      EXPECT_TRUE(one.node.user().send(2, 0, "no"));
+    one.node.user().flush();
+    one.node.stop_until(other.now() + 1s);
+    ASSERT_TRUE(other.run_until([&] { return two.core().stats().access_denied == 10; }, 900ms));
+    EXPECT_TRUE(one.reports.empty());
+    EXPECT_TRUE(one.core().disconnect(2));
+    other.run_for(60s);
+    EXPECT_TRUE(two.is_connected(1));
+    EXPECT_EQ(one.reports.size(), 10U);
+  }
+}
+
+// The position that a later link tells has settled them.
+TEST_F(NodeAccess, KeepsTheWordsOfMessagesThatAPositionHasSettled) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  for (const bool disconnects : {false, true}) {
+    simulated_network other{1};
+    other.conditions.delay_min = other.conditions.delay_max = 10ms;
+    party one{other, 1};
+    party two{other, 2, with_rules().first_idle_timeout(1s)};
+    one.connect(2);
+    ASSERT_TRUE(other.run_until([&] { return one.is_connected(2) && two.is_connected(1); }, 5s));
+    other.run_for(50ms);
+    for (int i = 0; i != 100; ++i)
+      EXPECT_TRUE(one.send(2, "no"));
+    ASSERT_TRUE(other.run_until([&] { return two.core().stats().access_denied == 100; }, 1s));
+    other.cut(1, 2, testing::seen_by::both);
+    ASSERT_TRUE(other.run_until([&] { return one.core().stats().registrations == 2; }, 5s));
+    ASSERT_LT(one.reports.size(), 90U) << "they come after that";
+    other.cut(1, 2, testing::seen_by::both);
+    other.separate(1, 2);
+    if (disconnects) {
+      EXPECT_TRUE(two.core().disconnect(1));
+      two.node.wake();
+    }
+    ASSERT_TRUE(other.run_until([&] { return two.core().endpoints().empty(); }, 20s));
+    other.join(1, 2);
+    other.run_for(20s);
+    EXPECT_TRUE(one.is_connected(2));
+    EXPECT_EQ(one.reports.size(), 100U);
+  }
+}
+
+// The words go over the link that brings the messages, which may be another one than the node itself sends through.
+TEST_F(NodeAccess, TellsOfRefusedMessagesWhileTwoLinksBecomeOne) {
+  write(std::string{anybody_registers} + nothing_is_sent);
+  for (std::uint64_t seed = 1; seed != 200; ++seed) {
+    SCOPED_TRACE(seed);
+    simulated_network other{seed};
+    party one{other, 1};
+    party two{other, 2, with_rules()};
+    one.connect(2);
+    two.connect(1);
+    other.run_for(100us * other.draw(40));
+    std::size_t sent = 0;
+    for (int i = 0; i != 50; ++i)
+      sent += one.send(2, "no") ? 1 : 0;
+    const std::uint64_t refused = other.draw(50);
+    (void)other.run_until([&] { return two.core().stats().access_denied > refused; }, 5s);
+    other.cut(1, 2, testing::seen_by::both);
+    other.run_for(20s);
+    EXPECT_TRUE(one.is_connected(2));
+    EXPECT_EQ(one.reports.size(), sent);
+  }
 }
 
 // Also if nothing but these words is to be kept of that node.

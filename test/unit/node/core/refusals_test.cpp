@@ -78,7 +78,7 @@ TEST_F(Refusals, EndALinkThatHasNoMemoryForTheWord) {
   EXPECT_EQ(one.stage, session_stage::dropped);
   EXPECT_EQ(one.handled, 0U);
   EXPECT_EQ(of.in.next(), 1U) << "its sender sends it again";
-  EXPECT_TRUE(of.untold.empty());
+  EXPECT_FALSE(of.in.owes_words());
 }
 
 TEST_F(Refusals, EndALinkThatHasNoMemoryForWordsThatHaveWaited) {
@@ -92,14 +92,25 @@ TEST_F(Refusals, EndALinkThatHasNoMemoryForWordsThatHaveWaited) {
   EXPECT_EQ(said(other), (words{{1, 0}}));
 }
 
+TEST_F(Refusals, EndALinkThatDoesNotTakeThem) {
+  refuse_words(one, errc::would_block);
+  for (std::size_t i = 0; i != refusals::words_max; ++i)
+    ASSERT_TRUE(tested.turn_away(one, 7, false));
+  EXPECT_FALSE(tested.turn_away(one, 7, false));
+  EXPECT_EQ(one.stage, session_stage::dropped);
+  EXPECT_EQ(one.handled, refusals::words_max);
+  EXPECT_EQ(of.in.next(), refusals::words_max + 1) << "its sender sends it again";
+  EXPECT_EQ(of.in.words_owed(), refusals::words_max);
+}
+
 // Its sender takes that for a violation.
 TEST_F(Refusals, NeverAcknowledgeLessThanBefore) {
   refuse_words(one, errc::would_block);
   EXPECT_TRUE(tested.turn_away(one, 7, false));
-  const auto of_a_lost_link = std::exchange(of.untold, {});
+  const auto of_a_lost_link = std::exchange(of.in.words(), {});
   use(other);
   EXPECT_TRUE(tested.turn_away(other, 7, false));
-  of.untold = of_a_lost_link;
+  of.in.words() = of_a_lost_link;
   tested.tell(other);
   EXPECT_EQ(said(other), (words{{2, 1}, {1, 1}}));
 }
