@@ -140,7 +140,7 @@ class refusal_world {
 
   void begin(std::uint64_t id, node& of) {
     EXPECT_TRUE(of.fault());
-    for (const std::uint64_t kind : {0, 2, 3}) {
+    for (const std::uint64_t kind : {0U, 2U, 3U}) {
       const bool is_used = kind == kind_ || kind_ == 4 || (kind == 0 && kind_ < 2);
       if (is_used && (shape_ != shape::tree || id == 1)) {
         EXPECT_TRUE(of.listen(address_of(id, kind)));
