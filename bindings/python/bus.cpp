@@ -308,11 +308,11 @@ NB_MODULE(_bus, m) {
       .def("incarnation", [](node& of) { return atbus_node_incarnation(of.self()); })
       .def("parent", [](node& of) { return atbus_node_parent(of.self()); })
       .def("listen",
-           [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), a.c_str())); })
+           [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), text_of(a))); })
       .def("addresses", &addresses)
       .def("connect",
            [](node& of, std::uint64_t id, const std::string& address) {
-             check(atbus_node_connect(of.self(), id, address.c_str()));
+             check(atbus_node_connect(of.self(), id, text_of(address)));
            })
       .def("disconnect",
            [](node& of, std::uint64_t id) { check(atbus_node_disconnect(of.self(), id)); })

@@ -18,6 +18,15 @@ bool is_none(const std::string& name, nb::handle value) {
          nb::cast<double>(value) == 0;
 }
 
+// What is given as a number is one: C takes the largest of 32 bits for none, or no limit.
+template <class Amount>
+Amount amount_of(const std::string& name, nb::handle value) {
+  if (is_none(name, value))
+    return ATBUS_NONE;
+  const auto amount = nb::cast<Amount>(value);
+  return amount == ATBUS_NONE ? amount - 1 : amount;
+}
+
 // Whether one of the places has that name; then it gets the value.
 template <class Value, std::size_t count, class Read>
 bool set_one(const std::pair<const char*, Value*> (&places)[count], const std::string& name,
@@ -90,12 +99,8 @@ bool set_amount(atbus_node_options& to, const std::string& name, nb::handle valu
       {"allow_tap", &to.allow_tap},
       {"overflow", &to.overflow},
       {"restart", &to.restart}};
-  return set_one(
-             large, name,
-             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint64_t>(value); }) ||
-         set_one(
-             small, name,
-             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint32_t>(value); }) ||
+  return set_one(large, name, [&] { return amount_of<std::uint64_t>(name, value); }) ||
+         set_one(small, name, [&] { return amount_of<std::uint32_t>(name, value); }) ||
          set_one(flags, name, [&] { return nb::cast<int>(value); });
 }
 

@@ -16,8 +16,8 @@ struct option_texts {
   std::vector<std::unique_ptr<std::string>> others;
 
   const char* keep(nb::handle value) {
-    return others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value)))
-        ->c_str();
+    return text_of(
+        *others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value))));
   }
 };
 

@@ -106,10 +106,17 @@ inline PyObject* make_message(const atbus_message& from, PyObject* data) {
   return made;
 }
 
+// C would take what is in front of a zero byte for all of it.
+inline const char* text_of(const std::string& from) {
+  if (from.find('\0') != std::string::npos)
+    raise(ATBUS_INVALID_ARGUMENT, "a text has a zero byte in it");
+  return from.c_str();
+}
+
 inline std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<const char*> made;
   for (const std::string& one : texts)
-    made.push_back(one.c_str());
+    made.push_back(text_of(one));
   return made;
 }
 

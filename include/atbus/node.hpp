@@ -549,6 +549,9 @@ class ATBUS_API node {
   /// were not delivered. Errors: timed_out (some messages had no outcome by then), closed,
   /// used_after_fork, invalid_argument (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
+  /// Whether every accepted message has an outcome, as far as poll has been told. A program that must not block waits
+  /// for this in its own loop before it calls shutdown. True once the node is closed.
+  [[nodiscard]] bool is_settled() const noexcept;
   /// Sends messages queued for sockets and for routes over other nodes now, instead of at the next
   /// poll.
   void flush() noexcept;

@@ -473,6 +473,10 @@ status node::shutdown(std::chrono::nanoseconds deadline) {
   return state_ != nullptr ? state_->shutdown(deadline) : status{errc::closed};
 }
 
+bool node::is_settled() const noexcept {
+  return state_ == nullptr || state_->core().is_closed() || state_->settled();
+}
+
 void node::flush() noexcept {
   if (state_ != nullptr)
     state_->core().flush();
@@ -534,10 +538,6 @@ node_core& node_access::core(node& of) noexcept {
 void node_access::before_polls(node& of, std::function<void()> call) {
   if (of.state_ != nullptr)
     of.state_->set_before_poll(std::move(call));
-}
-
-bool node_access::is_settled(node& of) noexcept {
-  return of.state_ == nullptr || of.state_->core().is_closed() || of.state_->core().settled();
 }
 
 bool node_access::is_stopping(node& of) noexcept {

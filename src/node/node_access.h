@@ -18,8 +18,6 @@ struct ATBUS_API node_access {
   // Calls this at the beginning of each poll, also of those within run() and shutdown(). It must not throw, nor end
   // the node.
   static void before_polls(node& of, std::function<void()> call);
-  // Whether all that was accepted is settled.
-  [[nodiscard]] static bool is_settled(node& of) noexcept;
   // Whether stop() was called; and whether run() would return now.
   [[nodiscard]] static bool is_stopping(node& of) noexcept;
   [[nodiscard]] static bool is_over(node& of) noexcept;

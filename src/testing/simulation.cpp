@@ -147,7 +147,7 @@ bool simulation::state::step(std::chrono::nanoseconds until) {
 
 bool simulation::state::is_idle() {
   return net.under_way() == 0 && std::all_of(processes.begin(), processes.end(), [](auto& one) {
-           return !one.second.node || detail::node_access::is_settled(one.second.node->user());
+           return !one.second.node || one.second.node->user().is_settled();
          });
 }
 

@@ -131,8 +131,7 @@ class Pending:
 
     def result(self) -> Any:
         """Polls the node until the outcome is there; returns the reply, or raises an Error."""
-        while not self.done():
-            self._node._turn()
+        self._node._turn_until(self.done)
         return self._take(self._outcome)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -458,8 +457,7 @@ class Node:
     def run(self) -> None:
         """Polls and waits until stop() is called."""
         self._stopped = False
-        while not self._stopped and self.is_open:
-            self._turn()
+        self._turn_until(lambda: self._stopped or not self.is_open)
         if self.is_open:
             self._bus.flush()
 
@@ -483,9 +481,11 @@ class Node:
         self._loop.add_reader(self._descriptor, self._on_loop)
         self._wake()
 
-    def _turn(self) -> None:
-        self._bus.poll(0)
-        self._bus.wait(_SLEEP_S)
+    def _turn_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self._bus.poll(0)
+            if not is_over():  # a handler may have brought it about
+                self._bus.wait(_SLEEP_S)
 
     def _wake(self) -> None:
         if self._loop is not None and not self._due:

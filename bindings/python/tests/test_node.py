@@ -733,3 +733,84 @@ def test_a_million_messages_leave_nothing_behind():
         before = memory()
         send(200_000)
         assert memory() - before < 2 << 20
+
+
+def test_texts_with_a_zero_byte_are_refused_and_not_cut():
+    cut = "sixteen bytes...\0and more"
+    for options in ({"token": cut}, {"access": cut}, {"parent": ["unix://@x", cut]}):
+        with pytest.raises(atbus.Error, match="zero byte"):
+            atbus.Node(1, **options)
+    with atbus.Node(1, token="sixteen bytes...") as node:
+        for call in (
+            lambda: node.listen(new_address() + "\0more"),
+            lambda: node.connect(2, new_address() + "\0more"),
+            lambda: node.set_tokens([cut]),
+            lambda: node.command(1, "order", "one\0two"),
+        ):
+            with pytest.raises(atbus.Error, match="zero byte"):
+                call()
+
+
+def test_the_largest_number_of_32_bits_is_a_number():
+    with atbus.Node(1, clients=2**32 - 1) as one, atbus.Node(0) as client:
+        one.listen(new_address())
+        client.connect(0, one.addresses[0])
+        events = []
+        client.on_endpoint(lambda id, event: events.append(event))
+        until([one, client], lambda: events)
+        assert events == [atbus.Endpoint.CONNECTED]
+
+
+def test_a_node_that_is_closed_keeps_no_handler():
+    node = atbus.Node(1)
+    node.close()
+
+    def handler(_):
+        pass
+
+    for set_handler in (
+        node._bus.on_message,
+        node._bus.on_any_request,
+        node._bus.on_command,
+        node._bus.on_undelivered,
+        node._bus.on_endpoint,
+        node._bus.on_writable,
+        node._bus.on_log,
+        lambda handler: node._bus.on_request(1, handler),
+    ):
+        with pytest.raises(atbus.Closed):
+            set_handler(handler)
+    is_held = weakref.ref(handler)
+    del handler
+    assert is_held() is None
+
+
+class Recorded:
+    """What polls and waits, in order."""
+
+    def __init__(self, bus):
+        self._bus = bus
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name in ("poll", "wait"):
+            self.calls.append(name)
+        return getattr(self._bus, name)
+
+
+@pytest.mark.parametrize("end", [atbus.Node.stop, atbus.Node.close])
+def test_run_does_not_wait_once_a_handler_has_ended_it(end):
+    with atbus.Node(1) as node:
+        node._bus = Recorded(node._bus)
+        node.on_message(lambda _: end(node))
+        node.send(1, 0, "end")
+        node.run()
+        assert node._bus.calls[-1] == "poll"
+
+
+def test_nothing_waits_for_a_result_that_is_there():
+    with atbus.Node(1) as node:
+        node._bus = Recorded(node._bus)
+        node.on_request(lambda request: b"reply")
+        assert node.request(1, 7, b"").result() == b"reply"
+        assert node._bus.calls[-1] == "poll"

@@ -534,7 +534,7 @@ TEST_F(NodeAccess, SettlesNoMessageBeforeItIsReported) {
   connect(one, 2);
   for (std::size_t sent = 1; sent <= 30; ++sent) {
     EXPECT_TRUE(one.send(2, "no"));
-    ASSERT_TRUE(net.run_until([&] { return node_access::is_settled(one.node.user()); }, 5s));
+    ASSERT_TRUE(net.run_until([&] { return one.node.user().is_settled(); }, 5s));
     EXPECT_EQ(one.reports.size(), sent);
   }
 }
