@@ -601,7 +601,17 @@ void sender_state::stop() noexcept {
     finish_sleep();
   end(condition::closed);
   // Release the lock before the bell: a receiver that reads the end-of-file then finds the lane free.
-  unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
+  if (segment_.fd)
+    unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
+}
+
+void sender_state::leave_lane_in(held_lane& place) noexcept {
+  if (requesting_)
+    finish_sleep();
+  end(condition::closed);
+  place.opened = std::move(segment_);
+  place.lane = lane_;
+  place.bell = std::move(bell_);
 }
 
 void sender_state::destroy() noexcept {

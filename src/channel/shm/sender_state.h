@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "atbus/bytes.hpp"
@@ -18,6 +18,27 @@ namespace atbus::detail {
 
 // A value that no alert has: its change count would have to overflow first.
 inline constexpr std::uint64_t no_alert = ~std::uint64_t{0};
+
+// A lane whose sender has ended: it stays mapped, and no other sender can take it.
+struct held_lane {
+  held_lane() = default;
+  held_lane(const held_lane&) = delete;
+  held_lane& operator=(const held_lane&) = delete;
+  // Releases the lane's lock before the bell, as a sender does.
+  ~held_lane() {
+    if (opened.fd)
+      unlock_byte(opened.fd.get(), lane_lock_byte(lane));
+  }
+  // For a forked child.
+  void abandon() noexcept {
+    opened.abandon();
+    bell.close();
+  }
+
+  segment opened;
+  std::uint32_t lane = 0;
+  bell_client bell;
+};
 
 class sender_state final : public sender_backend, public fork_guard {
  public:
@@ -66,8 +87,8 @@ class sender_state final : public sender_backend, public fork_guard {
   // Whether a message was refused and its sender waits for room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
-  // The mapping that holds its records.
-  [[nodiscard]] std::shared_ptr<mapping> memory() const noexcept { return segment_.lanes; }
+  // Ends this sender, which is to be released then, and leaves its lane there. Takes no memory.
+  void leave_lane_in(held_lane& place) noexcept;
 
   void abandon_in_child() noexcept override;
 
