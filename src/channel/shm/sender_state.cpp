@@ -77,16 +77,6 @@ status sender_state::start() {
   return {};
 }
 
-void sender_state::give_memory_back() noexcept {
-  lane_slot& slot = segment_.slot(lane_);
-  // Relaxed: this sender holds the lane's lock. What is in the lane is the receiver's.
-  if (slot.tail.load(std::memory_order_relaxed) != slot.done.load(std::memory_order_relaxed))
-    return;
-  release_lane_memory(segment_, lane_);
-  // Relaxed: as in receiver_state::reset_lane.
-  slot.reserved_bytes.store(0, std::memory_order_relaxed);
-}
-
 // --- the slow half of claim and commit
 
 status sender_state::make_room(std::uint64_t size) noexcept {

@@ -11,6 +11,7 @@
 #include "atbus/detail/sender_backend.hpp"
 #include "channel/shm/doorbell.h"
 #include "channel/shm/segment.h"
+#include "channel/shm/taken_lane.h"
 #include "system/fork_guard.h"
 #include "system/spin_budget.h"
 
@@ -55,9 +56,8 @@ class sender_state final : public sender_backend, public fork_guard {
   // Announces the sender in the lane. would_block if records of a previous sender fill it; system_error if
   // it can't connect to the bell (errno tells why).
   [[nodiscard]] status start();
-  // After a start() that failed, of a lane that had no memory: the receiver, which never hears of this sender, would
-  // not give it back.
-  void give_memory_back() noexcept;
+  // After a start() that failed, of a lane that had no memory.
+  void give_memory_back() noexcept { give_lane_memory_back(segment_, lane_); }
 
   status flush(std::chrono::nanoseconds timeout) override;
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
