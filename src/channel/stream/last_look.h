@@ -19,7 +19,8 @@ class last_look {
   // bytes in the kernel, such as lack of memory, holds no connection.
   [[nodiscard]] bool is_due(const stream_link& of, bool has_more, std::chrono::nanoseconds end,
                             std::chrono::nanoseconds time) noexcept {
-    if (of.now() != stream_link::state::open || (of.unread() == 0 && !has_more))
+    // Of a link that has ended, because writing has failed, there may be more, and nothing is unread.
+    if (of.unread() == 0 && !has_more)
       return false;
     if (looks_ != 0 && of.reads() == reads_before_)
       return true;  // its turn has not come yet

@@ -196,6 +196,29 @@ TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterTheLinger) {
   EXPECT_TRUE(a.whys.back()) << a.whys.back().text();
 }
 
+// Not EPIPE or ECONNRESET, behind which reading goes on.
+TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterALinkThatCanNotBeWritten) {
+  join();
+  constexpr std::size_t count = 50;
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(out.send(as_bytes(numbered(i))));
+  b.set->flush();
+  for (const auto end = now() + 30s; a.messages.empty() && now() < end;)
+    a.set->poll({.messages = 10});
+  ASSERT_EQ(a.messages.size(), 10);
+  detail::kernel().sendmsg = [](int, const msghdr*, int) -> ssize_t {
+    errno = ETIMEDOUT;
+    return -1;
+  };
+  EXPECT_TRUE(in.close(their_time));
+  look_away();
+  for (const auto end = now() + 30s; a.closes == 0 && now() < end;)
+    a.set->poll({.messages = 10});
+  EXPECT_EQ(a.messages, numbered_range(0, count));
+  ASSERT_EQ(a.whys.size(), 1);
+  EXPECT_EQ(a.whys.back(), errc::timed_out) << a.whys.back().text();
+}
+
 TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {
   where = a.listen("ipv4://127.0.0.1:0");
   out = b.connect("dns://localhost" + where.substr(where.rfind(':')), {.connect_timeout = 1s});
