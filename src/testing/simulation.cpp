@@ -73,6 +73,9 @@ struct simulation::state {
 
   void start(bus_id id);
   void end(process& of);
+  [[nodiscard]] bool is_in_use(const process& of) const {
+    return net.is_stepping() || (of.node && of.node->is_in_use());
+  }
   void end_those_that_are_over();
   void wake_all();
   bool step(std::chrono::nanoseconds until);
@@ -86,7 +89,6 @@ struct simulation::state {
   std::mt19937_64 random;
   std::map<std::uint64_t, process> processes;
   const std::chrono::nanoseconds began;
-  unsigned stepping = 0;  // how deep
 };
 
 simulation::state::process& simulation::state::at(bus_id id) {
@@ -98,6 +100,8 @@ simulation::state::process& simulation::state::at(bus_id id) {
 
 void simulation::state::start(bus_id id) {
   process& made = processes[id.value()];
+  made.kept.reset();
+  made.node.reset();
   ++made.lives;
   made.node = std::make_unique<detail::simulated_node>(net, id, made.options.node,
                                                        host_of(made.options.host));
@@ -108,8 +112,8 @@ void simulation::state::start(bus_id id) {
 void simulation::state::end(process& of) {
   if (!of.node)
     return;
-  of.node->user().close();
-  if (stepping != 0)
+  of.node->end();
+  if (is_in_use(of))
     return;  // a handler of its may be running
   of.kept.reset();
   of.node.reset();
@@ -130,17 +134,8 @@ void simulation::state::wake_all() {
 }
 
 bool simulation::state::step(std::chrono::nanoseconds until) {
-  struct frame {
-    unsigned& depth;
-    ~frame() { --depth; }
-  };
-  bool stepped = false;
-  {
-    ++stepping;
-    const frame at_end{stepping};
-    stepped = net.step(until);
-  }
-  if (stepping == 0)
+  const bool stepped = net.step(until);
+  if (!net.is_stepping())
     end_those_that_are_over();
   return stepped;
 }
@@ -205,7 +200,7 @@ void simulation::kill(bus_id id) {
 void simulation::restart(bus_id id) {
   if (is_running(id))
     kill(id);
-  if (state_->stepping == 0)
+  if (!state_->is_in_use(state_->processes[id.value()]))
     return state_->start(id);
   // The old incarnation ends in full first.
   state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
