@@ -12,6 +12,7 @@
 #include "atbus/testing.hpp"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "testing/simulation_access.h"
 
 namespace atbus::testing {
 
@@ -335,3 +336,24 @@ std::optional<std::uint64_t> first_failing_seed(std::uint64_t count,
 }
 
 }  // namespace atbus::testing
+
+namespace atbus::detail {
+
+void simulation_access::start(testing::simulation& of, bus_id id,
+                              const testing::process_options& options, beginning what) {
+  of.begin(id, options, [&of, id, what = std::move(what)](node&) {
+    return what(*of.state_->processes[id.value()].node);
+  });
+}
+
+bool simulation_access::is_idle(testing::simulation& of) {
+  return of.state_->is_idle();
+}
+
+bool simulation_access::is_in_use(const testing::simulation& of) noexcept {
+  const auto& all = of.state_->processes;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& one) { return of.state_->is_in_use(one.second); });
+}
+
+}  // namespace atbus::detail
