@@ -1,5 +1,5 @@
-// atbus._bus.Simulation: the functions of atbus/atbus_simulation.h. Nothing waits: the interpreter's lock is held, but for a
-// moment at times, so that other threads go on.
+// atbus._bus.Simulation: the functions of atbus/atbus_simulation.h. Nothing waits: the interpreter's lock is held, but
+// for a moment at times, so that other threads go on.
 #include "simulation.h"
 
 #include <nanobind/stl/array.h>

@@ -1,7 +1,7 @@
 // What a simulation and its nodes share.
 //
-// Any thread may drop them, as the collector does, and in any order. atbus.Simulation refers to its nodes until they have
-// ended: where another thread drops one that has not, nothing uses the simulation any more.
+// Any thread may drop them, as the collector does, and in any order. atbus.Simulation refers to its nodes until they
+// have ended: where another thread drops one that has not, nothing uses the simulation any more.
 #pragma once
 
 #include <atbus/atbus_simulation.h>

@@ -1,7 +1,7 @@
 /**
  * @file
- * Tests of a program's callbacks on a simulated bus, in C and in languages that call C: nodes of libatbus_c in one thread,
- * on a network and a clock in memory, with faults drawn from a seed.
+ * Tests of a program's callbacks on a simulated bus, in C and in languages that call C: several nodes of libatbus_c in
+ * one thread, on a network and a clock in memory, with faults drawn from a seed.
  *
  * ```c
  * static void begin(void* program, atbus_node* node) {  // as in main(), up to run
@@ -18,21 +18,23 @@
  * atbus_simulation_run_until_idle(sim, 60000000000);
  * ```
  *
- * What a function does is what the C++ function of atbus/testing.hpp does; that page says what is simulated. All functions
- * of atbus.h work with a simulated node but those for other threads and for event loops: it has no descriptor.
+ * What a function does is what the C++ function of atbus/testing.hpp does; that page says what is simulated. All
+ * functions of atbus.h work with a simulated node but those for other threads and for event loops: it has no descriptor.
  *
- * Time advances only in atbus_simulation_run and atbus_simulation_run_until_idle, and in atbus_node_wait, _run and _shutdown
- * of a simulated node, which run the simulation meanwhile. The same seed and the same program make the same run.
+ * Time advances only in atbus_simulation_run and atbus_simulation_run_until_idle, and in atbus_node_wait, _run and
+ * _shutdown of a simulated node, which run the simulation meanwhile. The same seed and the same program make the same
+ * run.
  *
  * Ownership: each incarnation of a process has a handle of its node of its own. It belongs to the program, which frees it
- * with atbus_node_free: while the process is running, which ends the process; when it has ended; or when the simulation
- * is freed. A handle whose process or simulation has ended is that of a closed node. The simulation may be freed before or
- * after the handles.
+ * with atbus_node_free at any time: while the process is running, which ends the process; once it has ended; before or
+ * after the simulation is freed. When its process has ended, or its simulation was freed, it is the handle of a closed
+ * node.
  *
- * Callbacks: those of a simulation may call all functions of nodes, and those of the simulation with two exceptions. No
- * callback may run or free it; and the callback with which a process begins may neither begin nor end processes.
+ * Callbacks: those of simulated nodes may call all functions of nodes, and of the simulation all but three: no callback
+ * may free or run it, or start a process. The callbacks with which a process begins and ends may not end or restart
+ * processes either.
  *
- * Threads: a simulation and its nodes belong to the thread that made it, or adopted it.
+ * Threads: a simulation and its nodes belong to the thread that made it, or that adopted it last.
  *
  * Errors: ATBUS_INVALID_ARGUMENT (an argument is NULL or out of range, the thread is another one, or a callback may not do
  * that), ATBUS_NOT_FOUND (there is no such process, or it is not running), ATBUS_USED_AFTER_FORK.
@@ -51,7 +53,7 @@ typedef struct atbus_simulation atbus_simulation;
 
 /** Of a process that begins, with its node: sets callbacks, listens and connects. The handle belongs to the program. */
 typedef void (*atbus_process_callback)(void* user, atbus_node* node);
-/** Of a process that ends: it was killed, its node was stopped or closed, or the simulation is freed. Where its node has
+/** Of a process that ends: it was killed, its node was stopped or closed, or the simulation is freed. Where the node has
  *  ended by itself the call comes with the next event. The handle may be freed here. */
 typedef void (*atbus_process_end_callback)(void* user, uint64_t id);
 /** Not 0: what is waited for has happened. */
@@ -70,8 +72,8 @@ ATBUS_C_API uint64_t atbus_simulation_seed(const atbus_simulation* simulation);
 ATBUS_C_API int64_t atbus_simulation_now(const atbus_simulation* simulation);
 
 /** Starts a process with one node on a host: processes of one host share memory and Unix sockets. `options` may be NULL:
- *  the defaults, with allow_unauthenticated. Calls `begin` now, and again at each restart; `end`, unless it is NULL, each
- *  time it has ended. Errors: what is wrong with the options; ATBUS_INVALID_ARGUMENT (it is running already). */
+ *  the defaults, with allow_unauthenticated. Calls `begin` now, and again at each restart; and `end`, unless it is NULL,
+ *  each time it ends. Errors: what is wrong with the options; ATBUS_INVALID_ARGUMENT (it is running already). */
 ATBUS_C_API atbus_code atbus_simulation_start(atbus_simulation* simulation, uint64_t id,
                                               uint32_t host, const atbus_node_options* options,
                                               atbus_process_callback begin,
@@ -128,8 +130,8 @@ static inline void atbus_network_conditions_init(atbus_network_conditions* condi
 ATBUS_C_API atbus_code atbus_simulation_set_conditions(atbus_simulation* simulation,
                                                        const atbus_network_conditions* conditions);
 
-/** How many times each fault happens during atbus_simulation_disturb (atbus::testing::disturbances); at most 1,000,000.
- *  Begin with atbus_disturbances_init. */
+/** How many times each fault happens during atbus_simulation_disturb (atbus::testing::disturbances); at most
+ *  1,000,000. Begin with atbus_disturbances_init. */
 typedef struct atbus_disturbances {
   size_t size;          /**< sizeof(atbus_disturbances) */
   uint32_t cuts;        /**< a link ends, noticed by both, one or none of its ends */
@@ -148,8 +150,8 @@ static inline void atbus_disturbances_init(atbus_disturbances* what) {
   what->refusals = what->stops = what->restarts = what->clock_steps = 1;
 }
 
-/** Plans faults at random moments of the next `time_ns`. At its end all faults are over, and all processes that they stopped
- *  or killed are running. `what` may be NULL: the defaults. */
+/** Plans faults at random moments of the next `time_ns`. At its end all faults are over, and all processes that they
+ *  stopped or killed are running. `what` may be NULL: the defaults. */
 ATBUS_C_API atbus_code atbus_simulation_disturb(atbus_simulation* simulation, int64_t time_ns,
                                                 const atbus_disturbances* what);
 
@@ -159,8 +161,8 @@ ATBUS_C_API atbus_code atbus_simulation_run(atbus_simulation* simulation,
                                             atbus_holds_callback holds, void* user,
                                             int64_t longest_ns);
 /** Runs until nothing is in flight, no fault is planned, and every accepted message is delivered or reported; or
- *  `longest_ns` are over (ATBUS_TIMED_OUT). `stop`, unless it is NULL, is called as `holds` above, and ends it with ATBUS_OK
- *  too. */
+ *  `longest_ns` are over (ATBUS_TIMED_OUT). `stop`, unless it is NULL, is called as `holds` above, and ends it with
+ *  ATBUS_OK too. */
 ATBUS_C_API atbus_code atbus_simulation_run_until_idle(atbus_simulation* simulation,
                                                        atbus_holds_callback stop, void* user,
                                                        int64_t longest_ns);

@@ -89,9 +89,10 @@ class Simulation:
     # Processes.
 
     def node(self, id: int, start: Optional[Callable[[Node], Any]] = None, *, host: int = 1, **options: Any) -> Node:
-        """Starts a process with one node, which has these options, and returns the node. Calls start(node) now, and
-        with another node at each restart. Processes of one host share memory and Unix sockets."""
-        options.setdefault("allow_unauthenticated", "token" not in options)
+        """Starts a process with one node, which has these options (and allow_unauthenticated, unless they say
+        otherwise), and returns the node. Calls start(node) now, and with another node at each restart. Processes of
+        one host share memory and Unix sockets."""
+        options.setdefault("allow_unauthenticated", True)
         was_running = self._bus.is_running(id)
         former = self._starts.get(id)
         self._starts[id] = start
@@ -144,7 +145,8 @@ class Simulation:
         self, delay: Union[float, Tuple[float, float], None] = None, refuses: bool = False, swallows: bool = False
     ) -> None:
         """Sets the conditions for links made, and messages sent, from now on. `delay`: how long a message is on its
-        way, or the shortest and the longest time (None: 50 to 500 us). New connections are refused, or get no answer."""
+        way, or the shortest and the longest time; None: 50 to 500 us. `refuses`: new connections are refused;
+        `swallows`: they get no answer."""
         shortest, longest = delay if isinstance(delay, tuple) else (delay, delay)
         self._bus.set_conditions(shortest, longest, refuses, swallows)
 
@@ -186,9 +188,10 @@ class Simulation:
         return self._run(timeout, True, None)
 
     def run(self, main: Coroutine[Any, Any, _T], timeout: float = 60.0) -> _T:
-        """Runs a coroutine on an asyncio loop in simulated time, and returns what it returns. asyncio.sleep and all that
-        waits for requests take simulated time; sockets and threads can't be waited for. Handlers of requests may be
-        coroutines meanwhile. Tasks that are left are cancelled. Raises TimedOut if it takes longer than `timeout`."""
+        """Runs a coroutine on an asyncio loop in simulated time, and returns what it returns. All that waits, such as
+        asyncio.sleep and `await node.request(...)`, takes simulated time; sockets and threads can't be waited for.
+        Handlers of requests may be coroutines meanwhile. Raises TimedOut if it takes longer than `timeout`. At the end
+        the tasks that are left are cancelled."""
         try:
             self._bus.now()  # it may be closed
             if self._loop is not None or asyncio._get_running_loop() is not None:
@@ -211,9 +214,10 @@ class Simulation:
             loop.call_later(timeout, end)
             return loop.run_until_complete(task)
         except asyncio.CancelledError:
-            if late:
-                raise make_error(Code.timed_out, f"the coroutine has not ended within {timeout} simulated seconds") from None
-            raise
+            if not late:
+                raise
+            text = f"the coroutine has not ended within {timeout} simulated seconds"
+            raise make_error(Code.timed_out, text) from None
         finally:
             try:
                 loop.cancel_all()
@@ -278,9 +282,9 @@ class _Loop(asyncio.SelectorEventLoop):
             return
         self._woken = False
         # Without an end only where a task that is cancelled waits for something without a limit.
-        if not self._simulation.run_until(lambda: self._woken, 60.0 if longest is None else max(longest, _SHORTEST_S)):
-            if longest is None:
-                raise make_error(Code.timed_out, "a task that was cancelled waits for ever")
+        limit = 60.0 if longest is None else max(longest, _SHORTEST_S)
+        if not self._simulation.run_until(lambda: self._woken, limit) and longest is None:
+            raise make_error(Code.timed_out, "a task that was cancelled waits for ever")
 
     def call_soon(self, *what: Any, **context: Any) -> asyncio.Handle:  # type: ignore[override]
         self._woken = True

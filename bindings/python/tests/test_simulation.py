@@ -102,6 +102,25 @@ def test_nodes_have_the_same_functions(sim, desk):
     assert not one.is_open and list(sim.nodes) == [2]
 
 
+@pytest.mark.parametrize("tokens", [("first", "first"), ("first", "second"), ("first", None), (None, "second")])
+def test_tokens_are_proven(sim, tokens):
+    options = [{"token": f"the {one} token of this test"} if one else {} for one in tokens]
+    one, two = (sim.node(id, **all) for id, all in zip((1, 2), options))
+    events = []
+    one.on_endpoint(lambda id, event: events.append(event))
+    two.listen(_THERE)
+    one.connect(2, _THERE)
+    sim.run_for(5)
+    assert events[0] == (atbus.Endpoint.CONNECTED if tokens[0] == tokens[1] else atbus.Endpoint.REFUSED)
+
+
+def test_clients_ask(sim, desk):
+    desk.two.on_request(lambda request: b"for %d" % request.source)
+    client = sim.node(0)
+    client.connect(0, _THERE)
+    assert client.request(0, 1).result() == b"for 0"
+
+
 def test_run_of_a_node_runs_the_others(sim, desk):
     desk.two.on_message(lambda m: desk.two.send(m.source, 0, m.data))
     desk.one.on_message(lambda m: desk.one.stop())
@@ -240,15 +259,14 @@ def test_the_same_seed_makes_the_same_run():
         assert len(told) > 20
         assert story(seed) == told and story(seed + 100) != told
     # In another process too, where hashes and addresses are others.
-    program = "import hashlib, test_simulation; print(hashlib.sha256(repr(test_simulation.story(3)).encode()).hexdigest())"
-    here = dict(os.environ, PYTHONPATH=os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path]))
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", program], env=dict(here, PYTHONHASHSEED=seed), check=True, capture_output=True, text=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(seen) == 1
+    paths = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
+
+    def elsewhere(hashes):
+        environment = dict(os.environ, PYTHONPATH=paths, PYTHONHASHSEED=hashes)
+        program = "import test_simulation; print(test_simulation.story(3))"
+        return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+
+    assert elsewhere("1") == elsewhere("2") == f"{stories[3]}\n"
 
 
 def test_a_seed_is_drawn_and_printed_or_taken_from_the_environment(capfd, monkeypatch):
@@ -313,8 +331,10 @@ def test_asyncio_runs_in_simulated_time(sim, desk):
                 await one.request(2, 0, timeout=5)
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(one.request(2, 0, timeout=100), 0.05)
+            before = sim.now
             for _ in range(1000):
-                await asyncio.sleep(0)  # time passes here too
+                await asyncio.sleep(0)
+            assert sim.now > before  # who polls sees time pass, too
             assert asyncio.get_running_loop().time() == sim.now
             return "done"
 
@@ -448,7 +468,38 @@ def test_errors_say_what_is_wrong(sim, desk):
     sim.run_for(1)
 
 
-def test_nothing_works_once_it_is_closed():
+class Handler:
+    """Refers to its node, which refers to it."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def __call__(self, _):
+        pass
+
+
+@pytest.mark.parametrize("end", ["close", "kill", "drop"])
+def test_nodes_that_end_forget_their_handlers(end):
+    sim = atbus.Simulation(1)
+    sim.node(2, lambda node: node.on_message(Handler(node)))
+    handler = Handler(sim.nodes[2])
+    seen = [weakref.ref(handler), weakref.ref(handler.node)]
+    handler.node.on_request(handler)
+    del handler
+    sim.run_for(1)
+    if end == "close":
+        sim.close()
+    else:
+        sim.kill(2)
+    sim = None if end == "drop" else sim
+    gc.collect()
+    if end == "kill":
+        sim.run_for(0)
+        gc.collect()
+    assert [one() for one in seen] == [None, None]
+
+
+def test_nothing_works_once_it_is_closed(caplog):
     sim = atbus.Simulation(1)
     desk = Desk(sim)
     pending = desk.one.request(2, 0, timeout=50)
@@ -469,6 +520,8 @@ def test_nothing_works_once_it_is_closed():
     ):
         with pytest.raises(atbus.Closed):
             call()
+    gc.collect()
+    assert not caplog.records  # of a task that nobody ends
 
 
 def test_another_thread_is_refused(sim, desk):
