@@ -74,8 +74,9 @@ void atbus_node_free(atbus_node* node) {
 atbus_code atbus_node_adopt(atbus_node* node) {
   if (node == nullptr)
     return refuse_null("the handle");
-  node->owner = &this_thread;
-  node->answers->set_thread(&this_thread);
+  if (node->process != nullptr && node->owner != &this_thread)
+    return code_of(error{errc::invalid_argument, "the node is simulated: adopt its simulation"});
+  node->set_thread(&this_thread);
   return ATBUS_OK;
 }
 

@@ -112,8 +112,6 @@ void set_list(std::vector<std::string>& texts, std::vector<const char*>& list,
   place = list.data();
 }
 
-}  // namespace
-
 void set_option(atbus_node_options& to, const std::string& name, nb::handle value,
                 option_texts& all) {
   try {
@@ -127,6 +125,16 @@ void set_option(atbus_node_options& to, const std::string& name, nb::handle valu
     raise(ATBUS_INVALID_ARGUMENT, "the option " + name + " has a value of the wrong type");
   }
   raise(ATBUS_INVALID_ARGUMENT, "there is no option " + name);
+}
+
+}  // namespace
+
+void set_options(atbus_node_options& to, const nb::dict& given, option_texts& all) {
+  atbus_node_options_init(&to);
+  for (const auto& [name, value] : given) {
+    if (!value.is_none())
+      set_option(to, nb::cast<std::string>(name), value, all);
+  }
 }
 
 }  // namespace atbus_python

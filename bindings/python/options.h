@@ -21,8 +21,7 @@ struct option_texts {
   }
 };
 
-// Sets one option. Raises atbus.Error if there is none of that name, or its value has the wrong type.
-void set_option(atbus_node_options& to, const std::string& name, nb::handle value,
-                option_texts& all);
+// Sets all options. Raises atbus.Error if there is none of a name, or its value has the wrong type. None is the default.
+void set_options(atbus_node_options& to, const nb::dict& given, option_texts& all);
 
 }  // namespace atbus_python

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace atbus_python {
@@ -27,6 +28,30 @@ inline void check(atbus_code code) {
   if (code != ATBUS_OK) [[unlikely]]
     raise(code, atbus_last_error());
 }
+
+// The first exception that handlers of one turn raised; others are written to standard error.
+class raised_first {
+ public:
+  void keep(nb::python_error& thrown) noexcept {
+    if (!first_) {
+      first_ = nb::borrow(thrown.value());
+      return;
+    }
+    thrown.restore();
+    PyErr_WriteUnraisable(nullptr);
+  }
+  void raise() {
+    if (!first_)
+      return;
+    const nb::object first = std::exchange(first_, {});
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(first.ptr())), first.ptr());
+    throw nb::python_error();
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return first_.is_valid(); }
+
+ private:
+  nb::object first_;
+};
 
 inline std::int64_t to_ns(double seconds) {
   constexpr double most = 9e9;  // seconds: what an int64 of nanoseconds holds

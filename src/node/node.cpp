@@ -548,5 +548,13 @@ bool node_access::is_over(node& of) noexcept {
   return of.state_ != nullptr && of.state_->is_over();
 }
 
+bool node_access::is_released(const node& of) noexcept {
+  return of.state_ == nullptr;
+}
+
+bool node_access::is_in_use(const node& of) noexcept {
+  return of.state_ != nullptr && of.state_->is_in_use();
+}
+
 }  // namespace detail
 }  // namespace atbus

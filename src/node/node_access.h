@@ -21,6 +21,10 @@ struct ATBUS_API node_access {
   // Whether stop() was called; and whether run() would return now.
   [[nodiscard]] static bool is_stopping(node& of) noexcept;
   [[nodiscard]] static bool is_over(node& of) noexcept;
+  // Whether close() was called.
+  [[nodiscard]] static bool is_released(const node& of) noexcept;
+  // Whether a function of it that polls or waits has not returned; of a node that is not released.
+  [[nodiscard]] static bool is_in_use(const node& of) noexcept;
 };
 
 }  // namespace atbus::detail

@@ -38,6 +38,7 @@ class node_state {
   void spawn(task<> what);
   void stop() noexcept { stopping_ = true; }
   [[nodiscard]] bool is_stopping() const noexcept { return stopping_; }
+  [[nodiscard]] bool is_in_use() const noexcept { return in_use_ != 0; }
   // Whether stop() was called, and what was accepted is settled or has had its time.
   [[nodiscard]] bool is_over();
   // Whether all that was accepted is settled.

@@ -40,10 +40,12 @@ bool simulated_network::step(std::chrono::nanoseconds until) {
     simulated_network& net;
     const event next;
     ~frame() {
+      --net.stepping_;
       net.actions_[next.what].clear();
       net.free_actions_.push_back(next.what);
     }
   } const now_due{*this, events_.back()};
+  ++stepping_;
   const event& next = now_due.next;
   events_.pop_back();
   clock_.advance(next.when - now());

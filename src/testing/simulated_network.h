@@ -100,6 +100,8 @@ class simulated_network {
 
   // The next thing happens, if it does until then.
   bool step(std::chrono::nanoseconds until);
+  // Whether it is in the midst of that.
+  [[nodiscard]] bool is_stepping() const noexcept { return stepping_ != 0; }
   void run_until(std::chrono::nanoseconds when);
   void run_for(std::chrono::nanoseconds time) { run_until(moment_after(now(), time)); }
   // Until it holds, looking after each thing that happens; false: it does not within `longest`.
@@ -150,6 +152,7 @@ class simulated_network {
   std::vector<std::uint32_t> free_actions_;  // places of those that have happened
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
+  unsigned stepping_ = 0;  // how deep
   // By address, and by the host where that means something on one only.
   using place = std::pair<std::string, host_identity>;
   std::map<place, simulated_transport*> listeners_;

@@ -77,6 +77,12 @@ simulated_transport& simulated_node::channels() noexcept {
   return platform_->channels();
 }
 
+bool simulated_node::is_in_use() const noexcept {
+  // One that is released keeps its platform until the last of them returns.
+  return node_access::is_released(*user_) ? platform_.use_count() > 1
+                                          : node_access::is_in_use(*user_);
+}
+
 void simulated_node::wake() {
   plan(net_.now() + net_.draw_delay() / 16, reason::something_to_do);
 }
@@ -123,22 +129,22 @@ void simulated_node::poll() {
     simulated_node& of;
     std::shared_ptr<bool> alive;
     ~frame() {
-      if (*alive && of.node_.is_open())
+      if (*alive && of.user_->is_open())
         of.plan_next();
     }
   } const at_end{*this, alive_};
   if (instead_of_poll)
     instead_of_poll(*this);
   else
-    node_.poll(limits);
+    user_->poll(limits);
 }
 
 void simulated_node::plan_next() {
-  if (!node_.prepare_sleep())
+  if (!user_->prepare_sleep())
     return wake();
   const std::chrono::nanoseconds sleep =
-      node_access::is_stopping(node_) ? 1ms : node_.longest_sleep();
-  node_.finish_sleep();
+      node_access::is_stopping(*user_) ? 1ms : user_->longest_sleep();
+  user_->finish_sleep();
   if (sleep >= 0ns)
     plan(moment_after(net_.now(), std::max<std::chrono::nanoseconds>(sleep, 20us)), reason::timer);
 }

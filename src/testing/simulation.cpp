@@ -12,6 +12,7 @@
 #include "atbus/testing.hpp"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "testing/simulation_access.h"
 
 namespace atbus::testing {
 
@@ -73,6 +74,9 @@ struct simulation::state {
 
   void start(bus_id id);
   void end(process& of);
+  [[nodiscard]] bool is_in_use(const process& of) const {
+    return net.is_stepping() || (of.node && of.node->is_in_use());
+  }
   void end_those_that_are_over();
   void wake_all();
   bool step(std::chrono::nanoseconds until);
@@ -86,7 +90,6 @@ struct simulation::state {
   std::mt19937_64 random;
   std::map<std::uint64_t, process> processes;
   const std::chrono::nanoseconds began;
-  unsigned stepping = 0;  // how deep
 };
 
 simulation::state::process& simulation::state::at(bus_id id) {
@@ -98,6 +101,8 @@ simulation::state::process& simulation::state::at(bus_id id) {
 
 void simulation::state::start(bus_id id) {
   process& made = processes[id.value()];
+  made.kept.reset();
+  made.node.reset();
   ++made.lives;
   made.node = std::make_unique<detail::simulated_node>(net, id, made.options.node,
                                                        host_of(made.options.host));
@@ -108,8 +113,8 @@ void simulation::state::start(bus_id id) {
 void simulation::state::end(process& of) {
   if (!of.node)
     return;
-  of.node->user().close();
-  if (stepping != 0)
+  of.node->end();
+  if (is_in_use(of))
     return;  // a handler of its may be running
   of.kept.reset();
   of.node.reset();
@@ -130,17 +135,8 @@ void simulation::state::wake_all() {
 }
 
 bool simulation::state::step(std::chrono::nanoseconds until) {
-  struct frame {
-    unsigned& depth;
-    ~frame() { --depth; }
-  };
-  bool stepped = false;
-  {
-    ++stepping;
-    const frame at_end{stepping};
-    stepped = net.step(until);
-  }
-  if (stepping == 0)
+  const bool stepped = net.step(until);
+  if (!net.is_stepping())
     end_those_that_are_over();
   return stepped;
 }
@@ -205,7 +201,7 @@ void simulation::kill(bus_id id) {
 void simulation::restart(bus_id id) {
   if (is_running(id))
     kill(id);
-  if (state_->stepping == 0)
+  if (!state_->is_in_use(state_->processes[id.value()]))
     return state_->start(id);
   // The old incarnation ends in full first.
   state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
@@ -340,3 +336,24 @@ std::optional<std::uint64_t> first_failing_seed(std::uint64_t count,
 }
 
 }  // namespace atbus::testing
+
+namespace atbus::detail {
+
+void simulation_access::start(testing::simulation& of, bus_id id,
+                              const testing::process_options& options, beginning what) {
+  of.begin(id, options, [&of, id, what = std::move(what)](node&) {
+    return what(*of.state_->processes[id.value()].node);
+  });
+}
+
+bool simulation_access::is_idle(testing::simulation& of) {
+  return of.state_->is_idle();
+}
+
+bool simulation_access::is_in_use(const testing::simulation& of) noexcept {
+  const auto& all = of.state_->processes;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& one) { return of.state_->is_in_use(one.second); });
+}
+
+}  // namespace atbus::detail

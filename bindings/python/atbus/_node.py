@@ -7,6 +7,7 @@ import enum
 import inspect
 import time
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Coroutine,
@@ -16,7 +17,6 @@ from typing import (
     List,
     NamedTuple,
     Optional,
-    Set,
     Tuple,
     TypeVar,
     Union,
@@ -26,11 +26,15 @@ from typing import (
 from . import _bus
 from ._errors import Code, Error, make_error
 
+if TYPE_CHECKING:
+    from ._simulation import Simulation
+
 Message = _bus.Message
 Command = _bus.Command
 version = _bus.version
 
 _SLEEP_S = 0.1  # so that signals are seen
+_NONE_S = 1e-9  # or less: of a simulated clock that may be nothing
 _DECORATE: Any = object()  # no handler was given, not even None
 
 # Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
@@ -136,6 +140,7 @@ class Pending:
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
+            self._node._check_loop()
             waiting = asyncio.get_running_loop().create_future()
             self.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
             try:
@@ -236,13 +241,24 @@ class Node:
     """
 
     def __init__(self, id: int, **options: Any) -> None:
-        self._bus = _bus.Node(id, options)
+        self._begin(_bus.Node(id, options), None)
+
+    @classmethod
+    def _of(cls, bus: _bus.Node, simulation: Simulation) -> Node:
+        node = cls.__new__(cls)
+        node._begin(bus, simulation)
+        return node
+
+    def _begin(self, bus: _bus.Node, simulation: Optional[Simulation]) -> None:
+        self._bus = bus
+        self._simulation = simulation
         self._stopped = False
+        self._runs = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._descriptor = -1  # that the loop watches
         self._timer: Optional[asyncio.TimerHandle] = None
         self._due = False
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._tasks: Dict[asyncio.Task[None], None] = {}  # in their order
 
     def __enter__(self) -> Node:
         return self
@@ -433,10 +449,10 @@ class Node:
         got = self._bus.receive(messages)
         if got or timeout == 0:
             return got
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else self._now() + timeout
         while not got:
-            left = _SLEEP_S if end is None else min(end - time.monotonic(), _SLEEP_S)
-            if left <= 0:
+            left = _SLEEP_S if end is None else min(end - self._now(), _SLEEP_S)
+            if left <= _NONE_S:
                 break
             self._bus.wait(left)
             got = self._bus.receive(messages)
@@ -457,13 +473,19 @@ class Node:
     def run(self) -> None:
         """Polls and waits until stop() is called."""
         self._stopped = False
-        self._turn_until(lambda: self._stopped or not self.is_open)
+        self._runs = True
+        try:
+            self._turn_until(lambda: self._stopped or not self.is_open)
+        finally:
+            self._runs = False
         if self.is_open:
             self._bus.flush()
 
     def stop(self) -> None:
-        """Makes run() return."""
+        """Makes run() return. Of a simulated node that does not run by itself: its process ends."""
         self._stopped = True
+        if self._simulation is not None and not self._runs:
+            self._bus.stop()
 
     def shutdown(self, deadline: float = 5.0) -> bool:
         """Waits for the outcome of all messages for at most `deadline` seconds, says goodbye, and ends the node.
@@ -476,6 +498,8 @@ class Node:
 
     def attach(self) -> None:
         """Runs the node on the running asyncio loop, until it is closed."""
+        if self._simulation is not None:
+            return self._check_loop()
         self._loop = asyncio.get_running_loop()
         self._descriptor = self._bus.descriptor()
         self._loop.add_reader(self._descriptor, self._on_loop)
@@ -486,6 +510,16 @@ class Node:
             self._bus.poll(0)
             if not is_over():  # a handler may have brought it about
                 self._bus.wait(_SLEEP_S)
+
+    # A simulated node runs with its simulation, which has a loop of its own.
+    def _check_loop(self) -> None:
+        if self._simulation is not None and asyncio.get_running_loop() is not self._simulation._loop:
+            raise make_error(
+                Code.invalid_argument, "a simulated node can be awaited only by what Simulation.run() runs"
+            )
+
+    def _now(self) -> float:
+        return time.monotonic() if self._simulation is None else self._simulation.now
 
     def _wake(self) -> None:
         if self._loop is not None and not self._due:
@@ -551,10 +585,12 @@ class Node:
         return answer
 
     def _start(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
-        if self._loop is None:
+        loop = self._loop if self._simulation is None else self._simulation._loop
+        if loop is None:
             coroutine.close()
             request.fail("the node runs on no asyncio loop")
-            raise RuntimeError("a handler that is a coroutine needs `async with Node(...)`")
+            needed = "async with Node(...)" if self._simulation is None else "Simulation.run(...)"
+            raise RuntimeError(f"a handler that is a coroutine needs `{needed}`")
 
         async def answer() -> None:
             try:
@@ -567,9 +603,9 @@ class Node:
                 self._wake()
                 raise
 
-        task = self._loop.create_task(answer())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = loop.create_task(answer())
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
 def _fail(request: Request, raised: BaseException) -> None:

@@ -113,6 +113,46 @@ TEST_F(Simulation, EndsAndRestartsProcessesFromTheirHandlers) {
   EXPECT_TRUE(sim.run_until_idle());
 }
 
+// Also those that the test itself calls, and where a node waits meanwhile.
+TEST_F(Simulation, KeepsAProcessUntilItsHandlerHasReturned) {
+  const std::function<void()> ends[] = {[&] { sim.kill(3); }, [&] { sim.restart(3); }};
+  const std::function<void(node&)> turns[] = {[](node& of) { of.poll(); },
+                                              [](node& of) { (void)of.run(); }};
+  for (const auto& end : ends) {
+    for (const auto& turn : turns) {
+      std::weak_ptr<int> seen;
+      int calls = 0;
+      sim.start(3, [&](node& of) {
+        auto kept = std::make_shared<int>(0);
+        seen = kept;
+        of.on_message([&, of_this = std::weak_ptr{kept}](const message&) {
+          ++calls;
+          end();
+          EXPECT_FALSE(of_this.expired());
+        });
+        return kept;
+      });
+      EXPECT_TRUE(sim.node(3).send(3, 0, "end"));
+      turn(sim.node(3));
+      EXPECT_EQ(calls, 1);
+      sim.run_for(1s);
+      if (sim.is_running(3))
+        sim.kill(3);
+      EXPECT_TRUE(seen.expired());
+    }
+  }
+}
+
+TEST_F(Simulation, EndsAProcessThatWaits) {
+  start_both();
+  sim.after(1s, [&] { sim.kill(1); });
+  EXPECT_EQ(sim.node(1).run(), errc::closed);
+  EXPECT_FALSE(sim.is_running(1));
+  EXPECT_GE(sim.now(), 1s);
+  sim.restart(1);
+  EXPECT_TRUE(sim.run_until_idle());
+}
+
 TEST_F(Simulation, RunsWhileAProgramWaits) {
   start_both();
   sim.node(1).on_message([&](const message&) { sim.node(1).stop(); });
