@@ -50,7 +50,7 @@ type Node struct {
 
 	// Of the goroutine of the node.
 	blocked  map[uint64]*lane
-	answers  []func() bool // to requests, for which there was no room
+	debts    debts
 	requests map[uint64]*C.atbus_request
 	commands map[uint64]*C.atbus_command
 	handles  map[uint64]C.atbus_request_handle
@@ -73,6 +73,7 @@ func NewNode(id uint64, options Options) (*Node, error) {
 		commands: map[uint64]*C.atbus_command{},
 		handles:  map[uint64]C.atbus_request_handle{},
 	}
+	n.debts.queues = map[uint64]*debtQueue{}
 	n.inbox.arrived = make(chan struct{}, 1)
 	n.living, n.end = context.WithCancel(context.Background())
 	started := make(chan error)
@@ -167,7 +168,7 @@ func (n *Node) room() (messages int, pause bool) {
 func (n *Node) waits() bool {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
-	return len(n.waiting) != 0 || len(n.blocked) != 0 || len(n.answers) != 0 || n.shutdowns != 0
+	return len(n.waiting) != 0 || len(n.blocked) != 0 || len(n.debts.queues) != 0 || n.shutdowns != 0
 }
 
 func (n *Node) sleep() {
@@ -187,7 +188,7 @@ func (n *Node) sleep() {
 	n.sleeping = true
 	n.mutex.Unlock()
 	longest := time.Duration(-1)
-	if len(n.answers) != 0 || len(n.blocked) != 0 {
+	if len(n.debts.queues) != 0 || len(n.blocked) != 0 {
 		longest = retry
 	}
 	messages, pause := n.room()
