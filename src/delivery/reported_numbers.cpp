@@ -32,17 +32,12 @@ void reported_numbers::add(std::uint64_t number) noexcept {
     } catch (const std::bad_alloc&) {
       if (stretches_.empty())
         return;  // it may be reported again
-      drop_lowest();
+      stretches_.erase(stretches_.begin());
       return add(number);
     }
   }
   if (stretches_.size() > stretches_max)
-    drop_lowest();
-}
-
-void reported_numbers::drop_lowest() noexcept {
-  below_ = stretches_.front().last;
-  stretches_.erase(stretches_.begin());
+    stretches_.erase(stretches_.begin());
 }
 
 }  // namespace atbus::detail

@@ -1,5 +1,6 @@
 // The numbers of messages whose outcome was reported while their destination may have had them: what it still
-// says of one of these is not reported again. One thread.
+// says of one of these is not reported again. Bounded: what is forgotten may be reported a second time, and none
+// counts as reported that was not. One thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@ namespace atbus::detail {
 
 class reported_numbers {
  public:
-  // So many stretches of consecutive numbers are remembered. With one more all numbers up to the end of the
-  // lowest stretch count as reported: words of earlier messages come before those of later ones.
+  // So many stretches of consecutive numbers are remembered. With one more the lowest is forgotten. Others may not
+  // be taken for reported with it: a word of one between them may be on its way behind those of later ones.
   static constexpr std::size_t stretches_max = 256;
 
   // Numbers up to that one count as reported.
@@ -25,8 +26,6 @@ class reported_numbers {
     std::uint64_t first;
     std::uint64_t last;
   };
-
-  void drop_lowest() noexcept;
 
   std::uint64_t below_;
   std::vector<stretch> stretches_;  // the lowest is in front, with a gap behind each

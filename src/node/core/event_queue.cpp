@@ -16,6 +16,11 @@ constexpr std::size_t untold_drops_least = std::size_t{1024} * 1024;
 constexpr std::size_t spare_least = 64;
 constexpr std::size_t spare_most = 128;
 
+// Of a message that its destination may have refused, and may say so yet; 0: there won't be a word about it.
+std::uint64_t refusable_number(const held_message& what) noexcept {
+  return what.may_have_arrived && (what.flags & exchange_flags) == 0 ? what.number : 0;
+}
+
 }  // namespace
 
 template <class Change>
@@ -152,7 +157,7 @@ void event_queue::tell_call(std::function<void(status)> call, status how) {
 
 void event_queue::report(bus_id about, held_message&& what, errc reason) {
   const bool unknown = what.outcome() == errc::outcome_unknown;
-  const std::uint64_t in_doubt = what.may_have_arrived ? what.number : 0;
+  const std::uint64_t in_doubt = refusable_number(what);
   if ((what.flags & exchange_flags) != 0)
     ask_.exchange_undelivered(about, what, reason);
   else
@@ -173,7 +178,7 @@ void event_queue::count_undelivered(bus_id about, bool unknown, std::uint64_t in
 outgoing_flow::sink event_queue::reporter(bus_id about) {
   return [this, about](held_message&& what, errc reason) noexcept {
     const bool unknown = what.outcome() == errc::outcome_unknown;
-    const std::uint64_t in_doubt = what.may_have_arrived ? what.number : 0;
+    const std::uint64_t in_doubt = refusable_number(what);
     try {
       report(about, std::move(what), reason);
     } catch (const std::bad_alloc&) {

@@ -461,6 +461,33 @@ TEST_F(NodeAccess, ReportsOnceWhatIsGivenUpBeforeTheWordComes) {
   }
 }
 
+// Numbers of requests whose time is over are between them.
+TEST_F(NodeAccess, ReportsEachRefusedMessageHoweverManyNumbersAreBetweenThem) {
+  write(anybody_registers + may_send("[1]", "[2]", "requests = \"any\""));
+  party one{net, 1};
+  party two{net, 2, with_rules()};
+  std::vector<request> kept;
+  two.node.user().on_request([&](request& r) { kept.push_back(r.detach()); });
+  net.conditions.delay_min = net.conditions.delay_max = 10ms;
+  connect(one, 2);
+  net.run_for(50ms);
+  constexpr std::size_t many = 8 * reported_numbers::stretches_max;
+  for (std::size_t i = 0; i != many; ++i) {
+    EXPECT_TRUE(one.node.user().request(2, 7, "", 300ms, [](const response&) {}));
+    EXPECT_TRUE(one.node.user().send(2, 8, "no"));
+  }
+  one.node.wake();
+  ASSERT_TRUE(net.run_until([&] { return two.core().stats().access_denied == many; }, 1s));
+  net.cut(1, 2, testing::seen_by::both);
+  net.separate(1, 2);
+  net.run_for(1s);
+  net.join(1, 2);
+  net.run_for(20s);
+  EXPECT_TRUE(one.is_connected(2));
+  EXPECT_GT(one.core().stats().outcome_unknown, reported_numbers::stretches_max) << "requests";
+  EXPECT_EQ(one.reports.size(), many);
+}
+
 // Also if nothing but these words is to be kept of that node.
 TEST_F(NodeAccess, KeepsTheWordsForOneThatComesBack) {
   write(std::string{anybody_registers} + nothing_is_sent);
