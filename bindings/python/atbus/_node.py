@@ -579,11 +579,11 @@ class Node:
 
     # Gives the replies that wait for room some time to be sent. Returns what is left of it.
     def _send_replies(self, longest: float) -> float:
-        end = time.monotonic() + longest
-        while self._replies and (left := end - time.monotonic()) > 0:
+        end = self._now() + longest
+        while self._replies and (left := end - self._now()) > 0:
             self._bus.wait(min(left, _SLEEP_S))
             self.poll()
-        return max(end - time.monotonic(), 0.0)
+        return max(end - self._now(), 0.0)
 
     def _reply_again(self) -> None:
         if self._replies:
