@@ -57,8 +57,13 @@ void blob_exchange::left(const peer& of) {
 
 void blob_exchange::lost(const peer& of) {
   blob_party* const known = node_.is_client(of) ? nullptr : parties_.find(of.id);
-  if (known != nullptr && !known->lost.pending())
+  if (known == nullptr)
+    return;
+  if (!known->lost.pending())
     known->lost.set(node_.idle_deadline());
+  // The questions wait for a link, and so one is sought: a circuit may have ended for want of traffic.
+  out_.ask(*known);
+  in_.ask(*known);
 }
 
 void blob_exchange::disconnected(bus_id id) {

@@ -260,9 +260,13 @@ void incoming_blobs::registered(blob_party& of, const node_instance& as) {
     receiving_blob& one = *at++;
     if (one.id.incarnation != as.incarnation)
       break_off(one, errc::peer_closed, errc::ok);
-    else
-      one.owes_query = true;
   }
+  ask(of);
+}
+
+void incoming_blobs::ask(blob_party& of) noexcept {
+  for (receiving_blob& one : of.receiving)
+    one.owes_query = true;
   parties_.set_ready(of);
 }
 

@@ -47,6 +47,7 @@ class incoming_blobs {
   void undelivered(bus_id to, const held_message& what, errc reason);
   // As of outgoing_blobs.
   void registered(blob_party& of, const node_instance& as);
+  void ask(blob_party& of) noexcept;
   void lost(blob_party& of);
   void leave(blob_party& of);
   void work(blob_party& to);

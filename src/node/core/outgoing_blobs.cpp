@@ -229,9 +229,13 @@ void outgoing_blobs::registered(blob_party& of, const node_instance& as) {
     outgoing_blob& one = *at++;
     if (one.holder != 0 && one.holder != as.incarnation)
       end_lost(one);
-    else
-      one.owes_query = true;
   }
+  ask(of);
+}
+
+void outgoing_blobs::ask(blob_party& of) noexcept {
+  for (outgoing_blob& one : of.active)
+    one.owes_query = true;
   parties_.set_ready(of);
 }
 

@@ -46,6 +46,8 @@ class outgoing_blobs {
   void undelivered(bus_id to, const held_message& what, errc reason);
   // That incarnation has registered.
   void registered(blob_party& of, const node_instance& as);
+  // Asks there for each that is under way.
+  void ask(blob_party& of) noexcept;
   // The process there has ended, or there was no link for too long.
   void lost(blob_party& of);
   // This node takes leave of that one.
