@@ -17,7 +17,9 @@ constexpr std::string_view blob_handler_threw = "its handler threw";
 
 // Why a sender breaks a blob off: never for a reason that only the receiver can know.
 errc reason_of(errc said) noexcept {
-  return said == errc::ok || said == errc::closed ? errc::peer_closed : said;
+  return said == errc::ok || said == errc::closed || said == errc::outcome_unknown
+             ? errc::peer_closed
+             : said;
 }
 
 }  // namespace

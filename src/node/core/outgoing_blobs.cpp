@@ -130,8 +130,13 @@ void outgoing_blobs::end_there_too(outgoing_blob& which, errc how) {
   end(which, how);
 }
 
+errc outgoing_blobs::lost_outcome(const outgoing_blob& which) noexcept {
+  return which.flow.is_all_sent() ? errc::outcome_unknown : errc::peer_closed;
+}
+
+// Its successor may yet get the beginning again, and then has to hear of the end.
 void outgoing_blobs::end_lost(outgoing_blob& which) {
-  end(which, which.flow.is_all_sent() ? errc::outcome_unknown : errc::peer_closed);
+  end_there_too(which, lost_outcome(which));
 }
 
 // Its beginning still waits here for a link: nobody has to hear of it.
@@ -199,7 +204,7 @@ void outgoing_blobs::take(const node_instance& source, std::uint32_t type, const
       return parties_.set_ready(*found->party);
     case blob_step::end:
       if (head.status == errc::not_found)
-        return end_lost(*found);
+        return end(*found, lost_outcome(*found));
       if (head.status != errc::ok)
         return end(*found, outcome_of(head.status), as_text(payload.subspan(blob_head_size)));
       if (!found->flow.is_all_sent() || head.value != found->flow.size())

@@ -75,6 +75,7 @@ class outgoing_blobs {
   // The receiver is told as well, if it may know of it.
   void end_there_too(outgoing_blob& which, errc how);
   void end_lost(outgoing_blob& which);
+  [[nodiscard]] static errc lost_outcome(const outgoing_blob& which) noexcept;
   [[nodiscard]] bool withdraw_begin(const outgoing_blob& which);
   // Room for a message to the receiver, in the flow.
   [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t size, status& why);

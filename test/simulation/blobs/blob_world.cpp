@@ -59,10 +59,9 @@ std::string blob_world::run() {
     sim_.run_for(std::chrono::milliseconds{sim_.draw(270)});
     act();
   }
+  recovers_ = true;
   resume_all();
   sim_.run_for(recovery_takes);
-  resume_all();
-  sim_.run_for(std::chrono::seconds{5});
   check_ended();
   return fault_;
 }
@@ -206,7 +205,7 @@ void blob_world::part_came(bus_id at, std::uint64_t number, std::uint64_t by,
   if (sim_.draw(40) == 0) {
     here.refused = true;
     part.refuse("no more");
-  } else if (sim_.draw(20) == 0) {
+  } else if (!recovers_ && sim_.draw(20) == 0) {
     part.pause();
     paused_.push_back({at, by, part.id()});
   }

@@ -74,6 +74,7 @@ class blob_world {
   std::string fault_;
   topology nodes_;
   bool is_tree_ = false;
+  bool recovers_ = false;  // no receiver pauses any more
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, record> records_;
   std::vector<paused_blob> paused_;
