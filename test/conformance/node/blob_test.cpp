@@ -1,6 +1,6 @@
 // Blobs between two nodes, through each kind of address.
 #include <cstring>
-#include <numeric>
+#include <map>
 
 #include "node_fixture.h"
 
@@ -128,6 +128,63 @@ TEST_P(NodeBlobs, AReceiverThatPausesGetsAWindowAtMost) {
   ASSERT_TRUE(turn_both([&] { return outcome.has_value(); }));
   EXPECT_TRUE(*outcome);
   EXPECT_EQ(taken, bytes->size());
+}
+
+// Between two children of one parent, which passes them on and knows nothing of blobs.
+TEST_P(NodeBlobs, PassThroughARelay) {
+  constexpr std::string_view all_ids = "0x1200/56";
+  node relay{0x1200, options().children(all_ids)};
+  ASSERT_TRUE(relay.listen(address()));
+  const std::string where = relay.addresses().at(0);
+  first.emplace(0x1201, options().parent(where));
+  second.emplace(0x1202, options().parent(where));
+  const auto turn_all = [&](const std::function<bool()>& done) {
+    return turn({&*first, &*second, &relay}, done);
+  };
+  ASSERT_TRUE(turn_all([&] { return first->parent() == bus_id{0x1200} &&
+                                    second->parent() == bus_id{0x1200}; }));
+  second->on_blob(blob_type, [this](incoming_blob& blob) {
+    blob.collect(64 * mib, [this](status how, std::vector<std::byte> bytes) {
+      ended = how;
+      got = std::move(bytes);
+    });
+  });
+  second_log.listen_to(*second);
+  const auto bytes = make_bytes(5 * mib + 3);
+  ASSERT_TRUE(first->send_blob(0x1202, blob_type, {bytes, *bytes},
+                               [this](const blob_outcome& o) { outcome = o.how(); }));
+  ASSERT_TRUE(turn_all([&] { return second->stats().delivered_bytes > mib; }));
+  ASSERT_TRUE(first->send(0x1202, 0, "small"));
+  ASSERT_TRUE(turn_all([&] { return !second_log.messages.empty(); }));
+  EXPECT_FALSE(outcome.has_value()) << "the message has waited for the blob";
+  ASSERT_TRUE(turn_all([&] { return outcome.has_value(); }));
+  EXPECT_TRUE(*outcome) << outcome->text();
+  EXPECT_TRUE(got == *bytes);
+  EXPECT_NE(relay.stats().relayed, 0U);
+}
+
+// A blob that is longer than the one beside it does not keep it waiting.
+TEST_P(NodeBlobs, ShareTheLinkInTurn) {
+  connect_both();
+  std::map<std::string, std::uint64_t> taken;
+  std::vector<std::string> order;
+  second->on_blob(blob_type, [&](incoming_blob& blob) {
+    blob.accept([&, name = std::string{blob.note()}](const blob_part& part) {
+      taken[name] += part.bytes().size();
+      if (part.ended())
+        order.push_back(name);
+    });
+  });
+  const auto bytes = make_bytes(16 * mib);
+  const bytes_view all{*bytes};
+  send({bytes, all}, {.note = "long"});
+  send({bytes, all.first(4 * mib)}, {.note = "short"});
+  send({bytes, all.first(4 * mib)}, {.note = "other"});
+  ASSERT_TRUE(turn_both([&] { return outcomes == 2; }));
+  EXPECT_LT(taken["long"], 8 * mib);
+  ASSERT_TRUE(turn_both([&] { return outcomes == 3; }));
+  ASSERT_EQ(order.size(), 3U);
+  EXPECT_EQ(order.back(), "long");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, NodeBlobs, ::testing::ValuesIn(node_kinds()),
