@@ -99,9 +99,10 @@ class blob_outcome {
   ///     request_failed    its handler refused it, or threw: text() says why
   ///     unknown_request   that node has no handler for blobs of this type
   ///     would_block       that node takes no more blobs at once: try later
-  ///     cancelled         by node::cancel, or its source has thrown; the receiver may have taken it
+  ///     cancelled         by node::cancel_blob, or its source has thrown; the receiver may have taken it
   ///     peer_closed       the process that had begun to take it has ended, or has lost it
   ///     outcome_unknown   the same, and it may have taken all of it
+  ///     not_supported     that node is of a version without blobs
   ///     message_too_large a message limit on the way leaves no room for a chunk
   ///     protocol_error    the other end broke the protocol
   ///     denied            the access rules of either end
@@ -122,7 +123,7 @@ class blob_outcome {
   std::string_view text_;
 };
 
-/// What node::send_blob returns: whether the blob was accepted, and its name for node::cancel. A plain
+/// What node::send_blob returns: whether the blob was accepted, and its name for node::cancel_blob. A plain
 /// value.
 class blob_handle {
  public:
@@ -143,7 +144,7 @@ class blob_handle {
   std::uint64_t number_ = 0;
 };
 
-/// The name of a blob at its receiver, for node::resume and node::refuse. A plain value.
+/// The name of a blob at its receiver, for node::resume_blob and node::refuse_blob. A plain value.
 struct blob_id {
   bus_id source;                  ///< The node that sends it.
   std::uint64_t incarnation = 0;  ///< Of that node.
@@ -157,7 +158,8 @@ struct blob_id {
 class blob_part {
  public:
   /// Made by nodes. A program makes one to test its own receivers.
-  blob_part(const blob_id& id, std::uint64_t size, std::uint64_t position, bytes_view bytes) noexcept
+  blob_part(const blob_id& id, std::uint64_t size, std::uint64_t position,
+            bytes_view bytes) noexcept
       : id_(id), size_(size), position_(position), bytes_(bytes) {}
   /// The end of a blob of which `position` bytes were told.
   blob_part(const blob_id& id, std::uint64_t size, std::uint64_t position, status how) noexcept
@@ -186,7 +188,7 @@ class blob_part {
   [[nodiscard]] status how() const noexcept { return how_; }
 
   /// Holds the sender back: it sends what it was granted, at most a window, and then nothing until
-  /// node::resume. In the last part it holds the end back, too: whatever is to be done with the
+  /// node::resume_blob. In the last part it holds the end back, too: whatever is to be done with the
   /// bytes can be done before the sender hears that they were taken.
   void pause() const noexcept { paused_ = true; }
   /// Refuses the rest: the sender's outcome is request_failed with the first blob_note_max bytes of the

@@ -319,7 +319,7 @@ blob_handle node::send_blob(bus_id to, std::uint32_t type, blob_source source,
   return state_->core().blobs().send(to, type, std::move(source), std::move(call), options);
 }
 
-status node::cancel(const blob_handle& which) {
+status node::cancel_blob(const blob_handle& which) {
   return state_ != nullptr ? state_->core().blobs().cancel(which) : status{errc::closed};
 }
 
@@ -328,11 +328,11 @@ void node::on_blob(std::uint32_t type, std::function<void(incoming_blob&)> handl
     state_->core().events().set_blob(type, std::move(handler));
 }
 
-status node::resume(const blob_id& which) {
+status node::resume_blob(const blob_id& which) {
   return state_ != nullptr ? state_->core().blobs().resume(which) : status{errc::closed};
 }
 
-status node::refuse(const blob_id& which, std::string_view why) {
+status node::refuse_blob(const blob_id& which, std::string_view why) {
   return state_ != nullptr ? state_->core().blobs().refuse(which, why) : status{errc::closed};
 }
 

@@ -38,11 +38,16 @@ void blob_exchange::undelivered(bus_id to, const held_message& what, errc reason
     out_.undelivered(to, what, reason);
 }
 
-void blob_exchange::registered(const peer& of) {
+void blob_exchange::registered(peer& of, bool knows_blobs) {
+  if (!knows_blobs) {  // they would end the link
+    of.out.drop_if([](const held_message& one) noexcept { return is_blob(one.flags); });
+  }
   blob_party* const known = node_.is_client(of) ? nullptr : parties_.find(of.id);
   if (known == nullptr)
     return;
   known->lost.cancel();
+  if (!knows_blobs)
+    out_.give_up(*known);
   out_.registered(*known, of.instance);
   in_.registered(*known, of.instance);
 }

@@ -33,9 +33,9 @@ class blob_exchange {
   bool deliver(const node_instance& source, const message_head& head, bytes_view payload,
                bool redelivered);
   void undelivered(bus_id to, const held_message& what, errc reason);
-  // That peer has registered; its process has ended; it has no link any more; the user disconnects it;
+  // That peer has registered, and may not know blobs; its process has ended; it has no link any more; the user disconnects it;
   // nothing is known of it any more.
-  void registered(const peer& of);
+  void registered(peer& of, bool knows_blobs);
   void left(const peer& of);
   void lost(const peer& of);
   void disconnected(bus_id id);

@@ -52,9 +52,9 @@ struct receiving_blob {
   std::function<void(const blob_part&)> receiver;
   bool owes_query = false;
   bool is_over = false;
-  status how{};            // told to the receiver
-  bool owes_end = false;   // to the sender,
-  errc said = errc::ok;    // with this
+  status how{};           // told to the receiver
+  bool owes_end = false;  // to the sender,
+  errc said = errc::ok;   // with this
   std::string said_text{};
 };
 

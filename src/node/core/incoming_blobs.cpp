@@ -89,8 +89,7 @@ errc incoming_blobs::check_begin(const blob_id& id, std::uint32_t type,
     return errc::protocol_error;
   const auto of_one = std::ranges::count_if(
       known_, [&](const auto& one) { return one.first.source == id.source.value(); });
-  if (known_.size() >= blobs_of_all_most ||
-      static_cast<std::size_t>(of_one) >= blobs_of_one_most)
+  if (known_.size() >= blobs_of_all_most || static_cast<std::size_t>(of_one) >= blobs_of_one_most)
     return errc::would_block;
   return events_.handlers().on_blob.contains(type) ? errc::ok : errc::unknown_request;
 }
@@ -304,8 +303,7 @@ void incoming_blobs::work(blob_party& to) {
     if (one == nullptr || one->is_over)
       continue;
     if (one->owes_query)
-      one->owes_query =
-          !say(id, one->type, {.number = id.number, .step = blob_step::query});
+      one->owes_query = !say(id, one->type, {.number = id.number, .step = blob_step::query});
     if (one->is_over || (one->flow.has_news() && !say_grant(*one)))
       continue;
   }
@@ -323,10 +321,9 @@ bool incoming_blobs::say_end(receiving_blob& which) {
 bool incoming_blobs::say_grant(receiving_blob& which) {
   const blob_receiving before = which.flow;
   const blob_receiving::grant what = which.flow.next_grant();
-  const bool is_said =
-      say(which.id, which.type,
-          {.number = which.id.number, .step = blob_step::grant, .value = what.taken}, {},
-          what.limit);
+  const bool is_said = say(
+      which.id, which.type,
+      {.number = which.id.number, .step = blob_step::grant, .value = what.taken}, {}, what.limit);
   if (!is_said) {
     which.flow = before;
     parties_.set_ready(*which.party);
@@ -392,8 +389,8 @@ namespace atbus {
 void incoming_blob::collect(std::uint64_t limit,
                             std::function<void(status how, std::vector<std::byte> bytes)> call) {
   if (size_ > limit) {
-    return refuse("the blob has " + std::to_string(size_) + " bytes, and " +
-                  std::to_string(limit) + " are taken here at most");
+    return refuse("the blob has " + std::to_string(size_) + " bytes, and " + std::to_string(limit) +
+                  " are taken here at most");
   }
   accept([all = std::vector<std::byte>{}, call = std::move(call)](const blob_part& part) mutable {
     if (part.ended()) {
@@ -403,7 +400,8 @@ void incoming_blob::collect(std::uint64_t limit,
     }
     try {
       if (all.empty())
-        all.reserve(static_cast<std::size_t>(part.size()));  // a page of it takes memory when it is written
+        all.reserve(
+            static_cast<std::size_t>(part.size()));  // a page of it takes memory when it is written
       all.insert(all.end(), part.bytes().begin(), part.bytes().end());
     } catch (const std::bad_alloc&) {
       all = {};

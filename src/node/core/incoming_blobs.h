@@ -36,7 +36,7 @@ class incoming_blobs {
         outbox_(user),
         retention_(retention) {}
 
-  // See node::resume and node::refuse.
+  // See node::resume_blob and node::refuse_blob.
   status resume(const blob_id& which);
   status refuse(const blob_id& which, std::string_view why);
 
@@ -73,7 +73,8 @@ class incoming_blobs {
   void begin(const blob_id& id, std::uint32_t type, std::uint64_t size, std::string_view note,
              bool redelivered);
   // Why no more of that node's are taken; ok: they are.
-  [[nodiscard]] errc check_begin(const blob_id& id, std::uint32_t type, std::uint64_t size) noexcept;
+  [[nodiscard]] errc check_begin(const blob_id& id, std::uint32_t type,
+                                 std::uint64_t size) noexcept;
   void chunk(receiving_blob& which, std::uint64_t position, bytes_view bytes);
   // All is taken.
   void finish(receiving_blob& which);

@@ -373,8 +373,8 @@ void node_core::flush() noexcept {
 
 bool node_core::has_work() const noexcept {
   return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-         blobs_.has_work() || circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work() ||
-         output_.copies_yield();
+         blobs_.has_work() || circuits_.has_due() || circuits_.has_unflushed() ||
+         topics_.has_work() || output_.copies_yield();
 }
 
 bool node_core::prepare_sleep() {

@@ -265,8 +265,7 @@ class node_core final : private link_events {
   command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
-  blob_exchange blobs_{node_,   events_, access_,    peers_,
-                       outbox_, output_, retention_, directory_};
+  blob_exchange blobs_{node_, events_, access_, peers_, outbox_, output_, retention_, directory_};
   message_taps taps_{node_, events_};
   built_in_commands built_in_{
       node_,
@@ -289,8 +288,8 @@ class node_core final : private link_events {
                          output_, acknowledgements_, sessions_, inbox_,  relay_};
   topics topics_{node_,   events_,   access_, routes_,   reach_, outbox_,
                  output_, sessions_, peers_,  loopback_, inbox_};
-  link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
-                      sessions_, retention_, commands_, requests_, blobs_, circuits_};
+  link_choice choice_{node_,      events_,   ready_,    reach_, output_,  sessions_,
+                      retention_, commands_, requests_, blobs_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};
   registration registration_{node_,   events_,   access_,  peers_, routes_,   reach_,
                              output_, sessions_, dialing_, tree_,  liveness_, choice_};

@@ -11,8 +11,8 @@ namespace {
 
 using stage = outgoing_blob::stage;
 
-constexpr std::size_t blobs_most = 4096;        // of all nodes together
-constexpr std::size_t active_blobs_most = 16;   // to one node
+constexpr std::size_t blobs_most = 4096;       // of all nodes together
+constexpr std::size_t active_blobs_most = 16;  // to one node
 constexpr std::size_t chunk_most = std::size_t{32} * 1024;
 constexpr std::size_t relayed_chunk_most = std::size_t{15} * 1024;  // of one batch of a circuit
 // Of chunks to one node in one poll: others wait that long for the rest of it.
@@ -155,13 +155,15 @@ std::byte* outgoing_blobs::claim(bus_id to, std::uint32_t type, std::size_t size
 }
 
 status outgoing_blobs::begin(outgoing_blob& which) {
+  const peer* const of = peers_.find(which.party->id);
+  if (of != nullptr && of->current != nullptr && !of->current->knows_blobs)
+    return errc::not_supported;
   status why;
   const std::size_t size = blob_head_size + which.note.size();
   std::byte* const at = claim(which.party->id, which.type, size, why);
   if (at == nullptr)
     return why;
-  encode_blob(at,
-              {.number = which.number, .step = blob_step::begin, .value = which.flow.size()});
+  encode_blob(at, {.number = which.number, .step = blob_step::begin, .value = which.flow.size()});
   if (!which.note.empty())
     std::memcpy(at + blob_head_size, which.note.data(), which.note.size());
   outbox_.commit_exchange(size, {});
@@ -198,8 +200,8 @@ void outgoing_blobs::take(const node_instance& source, std::uint32_t type, const
       return;
     case blob_step::grant:
       found->now = stage::granted;
-      if (!found->flow.granted(
-              head.value, load_little_endian<std::uint64_t>(payload.data() + blob_head_size)))
+      if (!found->flow.granted(head.value,
+                               load_little_endian<std::uint64_t>(payload.data() + blob_head_size)))
         return end_there_too(*found, errc::protocol_error);
       return parties_.set_ready(*found->party);
     case blob_step::end:
@@ -250,7 +252,8 @@ void outgoing_blobs::lost(blob_party& of) {
   const auto is_held = [&](const outgoing_blob& one) {
     bool found = at_peer != nullptr && !at_peer->sessions.empty();
     if (at_peer != nullptr && !found)
-      at_peer->out.for_each([&](const held_message& what) { found = found || is_begin(what, one); });
+      at_peer->out.for_each(
+          [&](const held_message& what) { found = found || is_begin(what, one); });
     return found;
   };
   for (auto at = of.active.begin(); at != of.active.end();) {
@@ -258,6 +261,13 @@ void outgoing_blobs::lost(blob_party& of) {
     if (one.holder != 0 || !is_held(one))
       end_lost(one);
   }
+}
+
+void outgoing_blobs::give_up(blob_party& of) {
+  while (!of.active.empty())
+    end(of.active.front(), errc::not_supported);
+  farewells_ -= of.farewells.size();
+  of.farewells.clear();
 }
 
 void outgoing_blobs::leave(blob_party& of) {
@@ -273,8 +283,8 @@ void outgoing_blobs::leave(blob_party& of) {
 bool outgoing_blobs::say_farewells(blob_party& to) {
   while (!to.farewells.empty()) {
     const blob_party::farewell& first = to.farewells.front();
-    const status said =
-        say(to.id, first.type, {.number = first.number, .step = blob_step::end, .status = first.how});
+    const status said = say(to.id, first.type,
+                            {.number = first.number, .step = blob_step::end, .status = first.how});
     if (said == errc::would_block || said == errc::out_of_memory)
       return false;
     to.farewells.pop_front();
@@ -287,8 +297,7 @@ bool outgoing_blobs::say_queries(blob_party& to) {
   for (auto one = to.active.end();
        (one = std::ranges::find_if(to.active, &outgoing_blob::owes_query)) != to.active.end();) {
     outgoing_blob& which = *one;  // it may be over when its question has found its place
-    const status said =
-        say(to.id, which.type, {.number = which.number, .step = blob_step::query});
+    const status said = say(to.id, which.type, {.number = which.number, .step = blob_step::query});
     if (said == errc::would_block || said == errc::out_of_memory)
       return false;
     which.owes_query = false;
@@ -415,8 +424,7 @@ bool outgoing_blobs::fill(outgoing_blob& which, std::byte* at, std::size_t lengt
   return static_cast<bool>(made);
 }
 
-outgoing_blobs::put_result outgoing_blobs::put(peer* to, outgoing_blob& which,
-                                               std::size_t length) {
+outgoing_blobs::put_result outgoing_blobs::put(peer* to, outgoing_blob& which, std::size_t length) {
   const std::size_t size = blob_head_size + length;
   status why;
   if (to == nullptr) {

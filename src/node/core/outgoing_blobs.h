@@ -34,7 +34,7 @@ class outgoing_blobs {
         output_(output),
         directory_(directory) {}
 
-  // See node::send_blob and node::cancel.
+  // See node::send_blob and node::cancel_blob.
   blob_handle send(bus_id to, std::uint32_t type, blob_source source,
                    std::function<void(const blob_outcome&)> call, const blob_options& options);
   status cancel(const blob_handle& which);
@@ -50,6 +50,8 @@ class outgoing_blobs {
   void ask(blob_party& of) noexcept;
   // The process there has ended, or there was no link for too long.
   void lost(blob_party& of);
+  // That node knows no blobs.
+  void give_up(blob_party& of);
   // This node takes leave of that one.
   void leave(blob_party& of);
 
@@ -103,7 +105,7 @@ class outgoing_blobs {
   std::unordered_map<std::uint64_t, blob_list::iterator> known_;
   blob_list over_;  // to be told
   std::uint64_t last_ = 0;
-  std::size_t farewells_ = 0;            // of all parties
+  std::size_t farewells_ = 0;           // of all parties
   outgoing_blob* in_source_ = nullptr;  // whose source runs
 };
 

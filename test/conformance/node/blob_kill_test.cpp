@@ -50,8 +50,8 @@ class NodeBlobsFork : public NodeFixture {
         one = made_byte(made++);
       return status{};
     };
-    require(static_cast<bool>(giver.send_blob(2, file_type, {1024 * one_mib, fill},
-                                              [](const blob_outcome&) {})),
+    require(static_cast<bool>(
+                giver.send_blob(2, file_type, {1024 * one_mib, fill}, [](const blob_outcome&) {})),
             "the blob is accepted");
     static_cast<void>(giver.run());
     return 0;

@@ -124,7 +124,7 @@ TEST_P(NodeBlobs, AReceiverThatPausesGetsAWindowAtMost) {
   }
   EXPECT_LE(taken, node_options{}.blob_window());
   EXPECT_FALSE(outcome.has_value());
-  ASSERT_TRUE(second->resume(*paused));
+  ASSERT_TRUE(second->resume_blob(*paused));
   ASSERT_TRUE(turn_both([&] { return outcome.has_value(); }));
   EXPECT_TRUE(*outcome);
   EXPECT_EQ(taken, bytes->size());
@@ -141,8 +141,8 @@ TEST_P(NodeBlobs, PassThroughARelay) {
   const auto turn_all = [&](const std::function<bool()>& done) {
     return turn({&*first, &*second, &relay}, done);
   };
-  ASSERT_TRUE(turn_all([&] { return first->parent() == bus_id{0x1200} &&
-                                    second->parent() == bus_id{0x1200}; }));
+  ASSERT_TRUE(turn_all(
+      [&] { return first->parent() == bus_id{0x1200} && second->parent() == bus_id{0x1200}; }));
   second->on_blob(blob_type, [this](incoming_blob& blob) {
     blob.collect(64 * mib, [this](status how, std::vector<std::byte> bytes) {
       ended = how;

@@ -126,10 +126,10 @@ void blob_world::send(node& n) {
       fail(number, "has more than a window under way");
     return sim_.draw(400) == 0 ? status{errc::no_space} : status{};
   };
-  made.handle = n.send_blob(
-      made.to, sim_.draw(10) == 0 ? unknown_type : taken_type, {made.size, write},
-      [this, number](const blob_outcome& how) { ended(number, how); },
-      {.note = std::to_string(number)});
+  made.handle =
+      n.send_blob(made.to, sim_.draw(10) == 0 ? unknown_type : taken_type, {made.size, write},
+                  [this, number](const blob_outcome& how) { ended(number, how); },
+                  {.note = std::to_string(number)});
   if (!made.handle)
     records_.erase(number);
 }
@@ -141,7 +141,7 @@ void blob_world::cancel_one() {
   if (found == records_.end() || found->second.outcomes != 0 ||
       !lives(found->second.from, found->second.sent_by))
     return;
-  if (sim_.node(found->second.from).cancel(found->second.handle))
+  if (sim_.node(found->second.from).cancel_blob(found->second.handle))
     found->second.cancelled = true;
 }
 
@@ -150,13 +150,13 @@ void blob_world::resume_one() {
     return;
   const paused_blob one = paused_[sim_.draw(paused_.size())];
   if (lives(one.at, one.by))
-    (void)sim_.node(one.at).resume(one.id);
+    (void)sim_.node(one.at).resume_blob(one.id);
 }
 
 void blob_world::resume_all() {
   for (const paused_blob& one : paused_) {
     if (lives(one.at, one.by))
-      (void)sim_.node(one.at).resume(one.id);
+      (void)sim_.node(one.at).resume_blob(one.id);
   }
 }
 

@@ -27,7 +27,8 @@ TEST(BlobBody, ReadsWhatItWrites) {
 }
 
 TEST(BlobBody, HasItsFieldsWhereTheDesignSaysThem) {
-  const auto bytes = body({.number = 1, .step = blob_step::end, .status = errc::closed, .value = 2});
+  const auto bytes =
+      body({.number = 1, .step = blob_step::end, .status = errc::closed, .value = 2});
   EXPECT_EQ(bytes[0], std::byte{1});
   EXPECT_EQ(bytes[8], std::byte{4});
   EXPECT_EQ(bytes[12], std::byte{static_cast<std::uint8_t>(errc::closed)});
@@ -41,9 +42,9 @@ TEST(BlobBody, EachPartHasItsOwnLengths) {
     std::size_t most;
   };
   constexpr std::size_t long_one = std::size_t{1} << 20;
-  for (const rule& one : {rule{blob_step::begin, 0, blob_text_max}, rule{blob_step::chunk, 1, long_one},
-                          rule{blob_step::grant, 8, 8}, rule{blob_step::end, 0, blob_text_max},
-                          rule{blob_step::query, 0, 0}}) {
+  for (const rule& one : {rule{blob_step::begin, 0, blob_text_max},
+                          rule{blob_step::chunk, 1, long_one}, rule{blob_step::grant, 8, 8},
+                          rule{blob_step::end, 0, blob_text_max}, rule{blob_step::query, 0, 0}}) {
     blob_head head;
     EXPECT_TRUE(decode_blob(body({.step = one.step}, one.least), head));
     EXPECT_TRUE(decode_blob(body({.step = one.step}, one.most), head));
@@ -83,8 +84,9 @@ TEST(BlobBody, AnUnknownStatusReadsAsAFailure) {
 TEST(BlobBody, IsToldFromAllOtherMessages) {
   EXPECT_TRUE(is_blob(flags_blob));
   EXPECT_TRUE(is_blob(flags_blob | flag_reply | flag_redelivered));
-  for (const unsigned flags : {0U, unsigned{flag_command}, unsigned{flag_reply}, unsigned{flag_topic},
-                               unsigned{flag_request}, unsigned{flag_request | flag_reply}})
+  for (const unsigned flags :
+       {0U, unsigned{flag_command}, unsigned{flag_reply}, unsigned{flag_topic},
+        unsigned{flag_request}, unsigned{flag_request | flag_reply}})
     EXPECT_FALSE(is_blob(flags)) << flags;
 }
 

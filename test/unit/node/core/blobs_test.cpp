@@ -202,9 +202,9 @@ TEST_F(Blobs, AreRefusedByTheirNameAtAnyTime) {
   net.run_for(100ms);
   ASSERT_TRUE(got.id);
   EXPECT_EQ(outcome.times, 0);
-  EXPECT_TRUE(two.node.user().refuse(*got.id, "later"));
-  EXPECT_EQ(two.node.user().refuse(*got.id, "again").code(), errc::not_found);
-  EXPECT_EQ(two.node.user().resume(*got.id).code(), errc::not_found);
+  EXPECT_TRUE(two.node.user().refuse_blob(*got.id, "later"));
+  EXPECT_EQ(two.node.user().refuse_blob(*got.id, "again").code(), errc::not_found);
+  EXPECT_EQ(two.node.user().resume_blob(*got.id).code(), errc::not_found);
   two.node.wake();
   net.run_for(100ms);
   expect(outcome, errc::request_failed, "later");
@@ -221,7 +221,7 @@ TEST_F(Blobs, APausedReceiverGetsAWindowAndTheRestWhenItGoesOn) {
   ASSERT_TRUE(send(text, outcome));
   net.run_for(10s);
   EXPECT_EQ(got.bytes.size(), window);
-  EXPECT_TRUE(two.node.user().resume(*got.id));
+  EXPECT_TRUE(two.node.user().resume_blob(*got.id));
   two.node.wake();
   net.run_for(1s);
   expect(outcome, errc::ok);
@@ -240,7 +240,7 @@ TEST_F(Blobs, APauseInTheLastPartHoldsTheOutcomeBack) {
   EXPECT_EQ(got.bytes, "all of it");
   EXPECT_EQ(outcome.times, 0);
   EXPECT_EQ(got.ends, 0);
-  EXPECT_TRUE(two.node.user().resume(*got.id));
+  EXPECT_TRUE(two.node.user().resume_blob(*got.id));
   two.node.wake();
   net.run_for(100ms);
   expect(outcome, errc::ok);
@@ -254,8 +254,8 @@ TEST_F(Blobs, ACancelledOneBreaksOffAtItsReceiver) {
   const std::string text = long_text(400000);
   const blob_handle sent = send(text, outcome);
   net.run_for(100ms);
-  EXPECT_TRUE(one.node.user().cancel(sent));
-  EXPECT_EQ(one.node.user().cancel(sent).code(), errc::not_found);
+  EXPECT_TRUE(one.node.user().cancel_blob(sent));
+  EXPECT_EQ(one.node.user().cancel_blob(sent).code(), errc::not_found);
   one.node.wake();
   net.run_for(100ms);
   expect(outcome, errc::cancelled);
@@ -267,7 +267,7 @@ TEST_F(Blobs, OneThatIsCancelledBeforeThereIsALinkIsNeverHeardOf) {
   told outcome;
   one.connect(2);
   const blob_handle sent = send("x", outcome);
-  EXPECT_TRUE(one.node.user().cancel(sent));
+  EXPECT_TRUE(one.node.user().cancel_blob(sent));
   net.run_for(1s);
   expect(outcome, errc::cancelled);
   EXPECT_TRUE(one.is_connected(2));
@@ -282,8 +282,7 @@ TEST_F(Blobs, ASourceMayFail) {
                                         {400000,
                                          [&made](mutable_bytes room) {
                                            made += room.size();
-                                           return made > 100000 ? status{errc::no_space}
-                                                                : status{};
+                                           return made > 100000 ? status{errc::no_space} : status{};
                                          }},
                                         outcome.write()));
   one.node.wake();
@@ -296,12 +295,10 @@ TEST_F(Blobs, ASourceMayFail) {
 TEST_F(Blobs, ASourceThatSendsEndsItsBlob) {
   connect();
   told outcome;
-  ASSERT_TRUE(one.node.user().send_blob(2, wanted_type,
-                                        {400000,
-                                         [this](mutable_bytes) {
-                                           return one.node.user().send(2, 0, "from a source");
-                                         }},
-                                        outcome.write()));
+  ASSERT_TRUE(one.node.user().send_blob(
+      2, wanted_type,
+      {400000, [this](mutable_bytes) { return one.node.user().send(2, 0, "from a source"); }},
+      outcome.write()));
   one.node.wake();
   net.run_for(1s);
   expect(outcome, errc::invalid_argument);
@@ -404,8 +401,7 @@ TEST_F(Blobs, TooLongForTheLimitAreNotCollected) {
   told outcome;
   ASSERT_TRUE(send("eleven bytes", outcome));
   net.run_for(100ms);
-  expect(outcome, errc::request_failed,
-         "the blob has 12 bytes, and 10 are taken here at most");
+  expect(outcome, errc::request_failed, "the blob has 12 bytes, and 10 are taken here at most");
   EXPECT_EQ(calls, 0);
 }
 
@@ -417,9 +413,10 @@ TEST_F(Blobs, NoArgumentThatCannotBeIsAccepted) {
   EXPECT_EQ(send("x", outcome, 2, wanted_type, {.note = long_text(blob_note_max + 1)}).why().code(),
             errc::invalid_argument);
   const auto none = [](mutable_bytes) { return status{}; };
-  EXPECT_EQ(user.send_blob(2, wanted_type, {std::uint64_t{1} << 63, none}, outcome.write()).why().code(),
-            errc::invalid_argument);
-  EXPECT_EQ(user.cancel(blob_handle{}).code(), errc::not_found);
+  EXPECT_EQ(
+      user.send_blob(2, wanted_type, {std::uint64_t{1} << 63, none}, outcome.write()).why().code(),
+      errc::invalid_argument);
+  EXPECT_EQ(user.cancel_blob(blob_handle{}).code(), errc::not_found);
   EXPECT_FALSE(node_options{}.blob_window(window - 1).check());
 }
 
@@ -450,7 +447,8 @@ class HandPlayedBlobs : public Blobs {
   void grant(std::uint64_t number, std::uint64_t taken, std::uint64_t limit) {
     std::array<std::byte, 8> rest{};
     store_little_endian(rest.data(), limit);
-    say(flags_blob | flag_reply, {.number = number, .step = blob_step::grant, .value = taken}, rest);
+    say(flags_blob | flag_reply, {.number = number, .step = blob_step::grant, .value = taken},
+        rest);
   }
   // What it was told of blobs, and forgets.
   std::vector<blob_head> heard_by_peer() {
@@ -475,8 +473,8 @@ class HandPlayedBlobs : public Blobs {
   }
   // Node 2 sends it a blob. Returns its number.
   std::uint64_t send_to_peer(std::string_view bytes, told& outcome) {
-    EXPECT_TRUE(two.node.user().send_blob(9, wanted_type, {nullptr, as_bytes(bytes)},
-                                          outcome.write()));
+    EXPECT_TRUE(
+        two.node.user().send_blob(9, wanted_type, {nullptr, as_bytes(bytes)}, outcome.write()));
     two.node.wake();
     net.run_for(5ms);
     const std::vector<blob_head> all = heard_by_peer();
@@ -484,7 +482,8 @@ class HandPlayedBlobs : public Blobs {
     return all.empty() ? 0 : all.back().number;
   }
 
-  hand_played peer{net, 9, 2, true};
+  hand_played peer{net,  9,    2,
+                   true, true, [](introduction& self) { self.capabilities = capability_blobs; }};
 };
 
 TEST_F(HandPlayedBlobs, GetAWindowOfCredit) {
@@ -597,6 +596,21 @@ TEST_F(HandPlayedBlobs, AGrantBeyondTheSizeEndsTheBlob) {
   expect_end(errc::protocol_error);
 }
 
+TEST_F(Blobs, AreNotSentToANodeThatDoesNotKnowThem) {
+  told held;
+  one.connect(9);
+  ASSERT_TRUE(send("x", held, 9));  // nobody knows yet
+  hand_played old{net, 9, 1, true};
+  ASSERT_TRUE(net.run_until([&] { return old.is_registered(); }, 5s));
+  net.run_for(5ms);
+  expect(held, errc::not_supported);
+  told later;
+  EXPECT_EQ(send("x", later, 9).why().code(), errc::not_supported);
+  net.run_for(5ms);
+  EXPECT_TRUE(old.is_open());
+  EXPECT_EQ(old.heard(message_kind::data), 0);
+}
+
 TEST_F(HandPlayedBlobs, NothingIsSentBeforeItIsGranted) {
   register_peer();
   told outcome;
@@ -645,7 +659,7 @@ TEST_F(HandPlayedBlobs, NobodyElseMaySpeakForTheReceiver) {
       {.number = got.id->number, .step = blob_step::end, .status = errc::request_failed});
   net.run_for(100ms);
   EXPECT_EQ(outcome.times, 0);
-  EXPECT_TRUE(one.node.user().resume(*got.id));
+  EXPECT_TRUE(one.node.user().resume_blob(*got.id));
 }
 
 }  // namespace
