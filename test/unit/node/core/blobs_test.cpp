@@ -83,8 +83,9 @@ class Blobs : public ::testing::Test {
   }
   blob_handle send(std::string_view bytes, told& to, std::uint64_t whom = 2,
                    std::uint32_t type = wanted_type, const blob_options& options = {}) {
+    const auto owned = std::make_shared<const std::string>(bytes);
     const blob_handle sent =
-        one.node.user().send_blob(whom, type, {nullptr, as_bytes(bytes)}, to.write(), options);
+        one.node.user().send_blob(whom, type, {owned, as_bytes(*owned)}, to.write(), options);
     one.node.wake();
     return sent;
   }
