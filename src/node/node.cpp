@@ -311,6 +311,31 @@ status node::cancel(const request_handle& which) {
   return state_ != nullptr ? state_->core().requests().cancel(which) : status{errc::closed};
 }
 
+blob_handle node::send_blob(bus_id to, std::uint32_t type, blob_source source,
+                            std::function<void(const blob_outcome&)> call,
+                            const blob_options& options) {
+  if (state_ == nullptr)
+    return {errc::closed, 0};
+  return state_->core().blobs().send(to, type, std::move(source), std::move(call), options);
+}
+
+status node::cancel_blob(const blob_handle& which) {
+  return state_ != nullptr ? state_->core().blobs().cancel(which) : status{errc::closed};
+}
+
+void node::on_blob(std::uint32_t type, std::function<void(incoming_blob&)> handler) {
+  if (state_ != nullptr)
+    state_->core().events().set_blob(type, std::move(handler));
+}
+
+status node::resume_blob(const blob_id& which) {
+  return state_ != nullptr ? state_->core().blobs().resume(which) : status{errc::closed};
+}
+
+status node::refuse_blob(const blob_id& which, std::string_view why) {
+  return state_ != nullptr ? state_->core().blobs().refuse(which, why) : status{errc::closed};
+}
+
 namespace {
 
 status begin_gathering(detail::node_core& core, const std::vector<bus_id>& to, std::uint32_t type,

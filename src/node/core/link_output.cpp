@@ -89,6 +89,10 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
+  if (of.blobs_wait && !of.blocked && !of.out.holds()) {
+    of.blobs_wait = false;
+    drain_blobs_(of);
+  }
   if (of.interest_waits && !of.blocked && !of.out.holds() && !tell_interest_(of)) {
     of.blocked = true;
     return;
