@@ -224,22 +224,31 @@ func TestRepliesWithoutRoomAreLimitedAndStopNoOther(t *testing.T) {
 		must(t, node.Ready(soon(t), 2))
 	}
 	must(t, server.Ready(soon(t), 1))
-	asked, release := make(chan struct{}), make(chan struct{})
+	// All requests are asked in one turn of the slow node, which receives nothing from the next turn on.
+	begin, asked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	held := make(chan struct{})
+	slow.post(func() {
+		close(held)
+		<-begin
+	})
+	<-held
 	ctx, cancel := context.WithCancel(context.Background())
 	for i := 0; i != count; i++ {
 		ran.Add(1)
 		go func() { defer ran.Done(); slow.Request(ctx, 2, 1, nil) }()
 	}
-	for waits := 0; waits != count; time.Sleep(time.Millisecond) {
+	for waits := 0; waits < count; time.Sleep(time.Millisecond) {
 		slow.mutex.Lock()
-		waits = len(slow.waiting)
+		waits = len(slow.tasks)
 		slow.mutex.Unlock()
 	}
-	go slow.do(func() error { // what has been posted before it has been asked
-		close(asked)
-		<-release
-		return nil
+	slow.post(func() {
+		slow.post(func() {
+			close(asked)
+			<-release
+		})
 	})
+	close(begin)
 	<-asked
 	most, requests := 0, uint64(0)
 	for i := 0; i != 200; i++ {
