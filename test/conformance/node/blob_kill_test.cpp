@@ -127,8 +127,9 @@ TEST_P(NodeBlobsFork, StandStillWhileTheReceiverIsStopped) {
   for (int polls = 0; polls != 3000; ++polls)
     first->poll();
   EXPECT_LE(made_, made_before + node_options{}.blob_window());
-  if (!has_sanitizer)  // which keeps memory that was given back
+  if (!has_sanitizer) {  // which keeps memory that was given back
     EXPECT_LE(resident_bytes(), memory_before + 4 * node_options{}.blob_window());
+  }
   EXPECT_FALSE(outcome_.has_value());
   taker.resume();
   ASSERT_TRUE(turn_first([this] { return outcome_.has_value(); }));
