@@ -9,6 +9,7 @@ function(atbus_add_c_program target source)
       $<$<BOOL:${ATBUS_WARNINGS_AS_ERRORS}>:-Werror> -fPIE ${atbus_instrument_flags} -I
       ${PROJECT_SOURCE_DIR}/include -c ${source} -o ${object}
     DEPENDS ${source} ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h
+            ${PROJECT_SOURCE_DIR}/include/atbus/atbus_simulation.h
     COMMAND_EXPAND_LISTS)
   add_executable(${target} ${object})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)

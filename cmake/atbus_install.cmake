@@ -96,6 +96,7 @@ if(TARGET atbus_c AND NOT (ATBUS_SANITIZE OR ATBUS_COVERAGE))
     DESTINATION ${atbus_package_dir}
     COMPONENT atbus_c_development)
   install(FILES ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h
+                ${PROJECT_SOURCE_DIR}/include/atbus/atbus_simulation.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/atbus COMPONENT atbus_c_development)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/atbus_c.pc.in ${PROJECT_BINARY_DIR}/generated/atbus_c.pc
                  @ONLY)

@@ -7,7 +7,8 @@ if(NOT DOXYGEN_FOUND)
 endif()
 
 file(GLOB atbus_reference_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/atbus/*.hpp)
-list(APPEND atbus_reference_headers ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h)
+list(APPEND atbus_reference_headers ${PROJECT_SOURCE_DIR}/include/atbus/atbus.h
+     ${PROJECT_SOURCE_DIR}/include/atbus/atbus_simulation.h)
 # Two of the headers in detail/ declare types that public ones hand out.
 list(APPEND atbus_reference_headers
      ${PROJECT_SOURCE_DIR}/include/atbus/detail/page_memory.hpp

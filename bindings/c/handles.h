@@ -60,17 +60,39 @@ class message_taker {
   std::size_t given_bytes_ = 0;  // of these
 };
 
+// The simulated process of a node, which refers to the node where it is.
+class node_process {
+ public:
+  node_process() = default;
+  node_process(const node_process&) = delete;
+  node_process& operator=(const node_process&) = delete;
+
+  // The handle ends; its node is closed.
+  virtual void let_go() noexcept = 0;
+
+ protected:
+  ~node_process() = default;
+};
+
 }  // namespace atbus::c_api
 
 struct atbus_node {
   atbus_node(atbus::bus_id id, const atbus::node_options& options)
-      : self(id, options), message_limit(options.message_limit()) {
+      : atbus_node(atbus::node{id, options}, options.message_limit()) {}
+  atbus_node(atbus::node made, std::size_t limit) : self(std::move(made)), message_limit(limit) {
     atbus::detail::node_access::before_polls(self, [all = answers] { all->collect(); });
   }
   ~atbus_node() {
     if (taker != nullptr)
       taker->is_over = true;
     answers->end();  // it was closed before
+    if (process != nullptr)
+      process->let_go();
+  }
+
+  void set_thread(const char* thread) noexcept {
+    owner = thread;
+    answers->set_thread(thread);
   }
 
   const char* owner = &atbus::c_api::this_thread;
@@ -83,6 +105,7 @@ struct atbus_node {
   std::string address;                      // that atbus_node_address has given last
   std::size_t message_limit;
   std::shared_ptr<atbus::c_api::message_taker> taker;  // once atbus_node_receive was called
+  atbus::c_api::node_process* process = nullptr;       // null: this one, or it has ended
 };
 
 // In a callback `at` is what the node has; once it is detached, `kept`.

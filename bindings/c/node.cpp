@@ -74,8 +74,9 @@ void atbus_node_free(atbus_node* node) {
 atbus_code atbus_node_adopt(atbus_node* node) {
   if (node == nullptr)
     return refuse_null("the handle");
-  node->owner = &this_thread;
-  node->answers->set_thread(&this_thread);
+  if (node->process != nullptr && node->owner != &this_thread)
+    return code_of(error{errc::invalid_argument, "the node is simulated: adopt its simulation"});
+  node->set_thread(&this_thread);
   return ATBUS_OK;
 }
 
@@ -151,8 +152,12 @@ atbus_code atbus_node_set_tokens(atbus_node* node, const char* const* tokens) {
       for (std::string& one : secrets)
         explicit_bzero(one.data(), one.size());
     }};
-    for (; tokens != nullptr && *tokens != nullptr; ++tokens)
-      secrets.emplace_back(*tokens);
+    std::size_t count = 0;
+    while (tokens != nullptr && tokens[count] != nullptr)
+      ++count;
+    secrets.reserve(count);  // a vector that grows leaves short ones in the memory that it had
+    for (std::size_t i = 0; i != count; ++i)
+      secrets.emplace_back(tokens[i]);
     return code_of(of.self.set_tokens(secrets));
   });
 }

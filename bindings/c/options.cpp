@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <string>
 
@@ -10,28 +9,6 @@ namespace atbus::c_api {
 namespace {
 
 using std::chrono::nanoseconds;
-
-// Programs of an older library have fewer members, those of a later one more: what this library does
-// not know has to be 0.
-template <class Options>
-error copy_known(const Options* from, std::size_t smallest, Options& to) {
-  if (from == nullptr)
-    return {};
-  const std::size_t size = from->size;
-  if (size < smallest || size > 16 * sizeof(Options)) {
-    return error{errc::invalid_argument,
-                 "the size of the options is " + std::to_string(size) +
-                     ": begin with the function whose name ends with options_init"};
-  }
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  for (std::size_t at = sizeof(Options); at < size; ++at) {
-    if (bytes[at] != 0)
-      return error{errc::not_supported,
-                   "the options have a value that this version of the library does not know"};
-  }
-  std::memcpy(&to, from, std::min(size, sizeof(Options)));
-  return {};
-}
 
 template <class Value, class Set>
 void if_set(Value value, Set&& set) {

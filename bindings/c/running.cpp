@@ -111,6 +111,10 @@ atbus_code atbus_node_shutdown(atbus_node* node, int64_t deadline_ns) {
               [&](atbus_node& of) { return code_of(of.self.shutdown(nanoseconds{deadline_ns})); });
 }
 
+int atbus_node_is_settled(const atbus_node* node) {
+  return is_usable(node) && node->self.is_settled() ? 1 : 0;
+}
+
 atbus_code atbus_node_flush(atbus_node* node) {
   return with_open(node, [](atbus::node& self) { self.flush(); });
 }

@@ -13,6 +13,8 @@ struct bridge {
   int wakeup;
   uintptr_t direct;  // not 0: of goMessage
   int is_cancelled;  // the shutdown; of all threads
+  size_t room;       // for messages that come while it shuts down, in bytes
+  int has_no_room;   // for further messages, which has ended the node
   bridge_event* events;
   size_t event_count;
   size_t event_room;
@@ -156,14 +158,23 @@ static void on_log(void* user, const char* line, size_t size) {
     (void)append(user, made, line, size);
 }
 
+// The node ends behind the message that has taken the last room, and where there is no memory for one.
 static void queue_message(void* user, const atbus_message* message) {
-  bridge_event* made = add(user, BRIDGE_MESSAGE, message->source);
-  if (!made)
-    return;
-  made->type = message->type;
-  made->flag = message->redelivered;
-  if (!append(user, made, message->bytes, message->size))
-    --((bridge*)user)->event_count;
+  bridge* of = user;
+  const size_t cost = sizeof(bridge_event) + message->size;
+  bridge_event* made = add(of, BRIDGE_MESSAGE, message->source);
+  if (made && append(of, made, message->bytes, message->size)) {
+    made->type = message->type;
+    made->flag = message->redelivered;
+    if (cost < of->room) {
+      of->room -= cost;
+      return;
+    }
+  } else if (made) {
+    --of->event_count;
+  }
+  of->has_no_room = 1;
+  atbus_node_close(of->node);
 }
 
 static void on_direct_message(void* user, const atbus_message* message) {
@@ -180,6 +191,7 @@ atbus_code bridge_new(uint64_t id, const atbus_node_options* options, bridge** m
   *made = NULL;
   if (!of)
     return ATBUS_OUT_OF_MEMORY;
+  of->room = SIZE_MAX;
   of->wakeup = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   code = of->wakeup < 0 ? ATBUS_SYSTEM_ERROR : atbus_node_new(id, options, &of->node);
   if (code != ATBUS_OK) {
@@ -368,14 +380,15 @@ static void watch_cancel(bridge* of) {
   (void)atbus_node_on_ready(of->node, UINT64_MAX, often_ns, on_tick, of);
 }
 
-atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, bridge_batch* batch) {
+atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, size_t room, bridge_batch* batch) {
   atbus_code code;
   memset(batch, 0, sizeof *batch);
+  of->room = room;
   atbus_node_on_message(of->node, of->direct ? on_direct_message : queue_message, of);
   watch_cancel(of);
   code = atbus_node_shutdown(of->node, timeout_ns);
   give(of, batch);
-  return code;
+  return of->has_no_room ? ATBUS_OUT_OF_MEMORY : code;
 }
 
 void bridge_cancel_shutdown(bridge* of) {

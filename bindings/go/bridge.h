@@ -79,7 +79,8 @@ atbus_code bridge_command(bridge* of, uint64_t number, uint64_t to, char** words
 atbus_code bridge_ready(bridge* of, uint64_t number, uint64_t id, int64_t timeout_ns);
 atbus_code bridge_on_request(bridge* of, int any, uint32_t type, int is_set);
 atbus_code bridge_on_command(bridge* of, const char* name, int is_set);
-atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, bridge_batch* batch);
+// Takes messages of `room` bytes meanwhile. More end it, and it returns ATBUS_OUT_OF_MEMORY.
+atbus_code bridge_shutdown(bridge* of, int64_t timeout_ns, size_t room, bridge_batch* batch);
 // Any thread, before bridge_free: a shutdown that has not ended does so.
 void bridge_cancel_shutdown(bridge* of);
 

@@ -239,6 +239,7 @@ func (n *Node) takeEvent(one *C.bridge_event, data []byte) {
 		n.tellEndpoint(uint64(one.id), Event(one._type))
 	case C.BRIDGE_WRITABLE:
 		n.unblock(uint64(one.id))
+		n.answerSoon(uint64(one.id))
 	case C.BRIDGE_LOG:
 		n.tellLog(string(data))
 	case C.BRIDGE_MESSAGE:

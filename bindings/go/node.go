@@ -39,6 +39,7 @@ type Node struct {
 	waiting     map[uint64]chan answer // requests and the like without an outcome
 	number      uint64                 // of the newest of these
 	owesAnswers bool                   // to requests, for which there was no room
+	shutdowns   int                    // that wait for outcomes
 
 	inbox    inbox
 	handlers handlers
@@ -49,7 +50,7 @@ type Node struct {
 
 	// Of the goroutine of the node.
 	blocked  map[uint64]*lane
-	answers  []func() bool // to requests, for which there was no room
+	debts    debts
 	requests map[uint64]*C.atbus_request
 	commands map[uint64]*C.atbus_command
 	handles  map[uint64]C.atbus_request_handle
@@ -72,6 +73,7 @@ func NewNode(id uint64, options Options) (*Node, error) {
 		commands: map[uint64]*C.atbus_command{},
 		handles:  map[uint64]C.atbus_request_handle{},
 	}
+	n.debts.queues = map[uint64]*debtQueue{}
 	n.inbox.arrived = make(chan struct{}, 1)
 	n.living, n.end = context.WithCancel(context.Background())
 	started := make(chan error)
@@ -146,6 +148,8 @@ const (
 	retry    = 10 * time.Millisecond // of what had no room
 )
 
+const incomingFactor = 4 // times Options.IncomingBytes: what a node takes that waits for something itself
+
 const turnsBeforeSleep = 100 // a receiver that is busy makes room soon
 
 // How many messages the node may take now (0: as many as it likes), and whether it has to pause. A full node that waits
@@ -155,7 +159,7 @@ func (n *Node) room() (messages int, pause bool) {
 	switch {
 	case bytes < n.options.IncomingBytes:
 		return 0, false
-	case bytes < 4*n.options.IncomingBytes && n.waits():
+	case bytes < incomingFactor*n.options.IncomingBytes && n.waits():
 		return 1, false
 	}
 	return 0, true
@@ -164,7 +168,7 @@ func (n *Node) room() (messages int, pause bool) {
 func (n *Node) waits() bool {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
-	return len(n.waiting) != 0 || len(n.blocked) != 0 || len(n.answers) != 0
+	return len(n.waiting) != 0 || len(n.blocked) != 0 || len(n.debts.queues) != 0 || n.shutdowns != 0
 }
 
 func (n *Node) sleep() {
@@ -184,7 +188,7 @@ func (n *Node) sleep() {
 	n.sleeping = true
 	n.mutex.Unlock()
 	longest := time.Duration(-1)
-	if len(n.answers) != 0 || len(n.blocked) != 0 {
+	if len(n.debts.queues) != 0 || len(n.blocked) != 0 {
 		longest = retry
 	}
 	messages, pause := n.room()
@@ -294,6 +298,7 @@ func (n *Node) Close() error {
 	n.mutex.Lock()
 	n.closing = true
 	if n.bridge != nil {
+		C.bridge_cancel_shutdown(n.bridge)
 		n.wake()
 	}
 	n.mutex.Unlock()
@@ -304,42 +309,76 @@ func (n *Node) Close() error {
 }
 
 // Shutdown waits until all messages have an outcome, says goodbye, and ends the node, also if the context is done
-// before. Without a deadline it waits for at most five seconds.
+// before. Without a deadline it waits for at most five seconds. Meanwhile the node goes on as before, and takes as many
+// messages of others as Receive makes room for.
 func (n *Node) Shutdown(ctx context.Context) error {
 	if n.isOwn() {
 		return invalid("a handler of messages can't shut its node down: use Close, or another goroutine")
 	}
-	limit := 5 * time.Second
+	until := time.Now().Add(5 * time.Second)
 	if deadline, is := ctx.Deadline(); is {
-		limit = time.Until(deadline)
+		until = deadline
 	}
-	until := time.Now().Add(limit)
 	ended := make(chan struct{})
 	defer close(ended)
 	go n.cancelShutdown(ctx, ended)
-	for !n.isSent() && ctx.Err() == nil && time.Now().Before(until) {
-		time.Sleep(time.Millisecond)
-	}
-	isSent := n.isSent()
-	err := n.do(func() error {
-		var batch C.bridge_batch
-		left := time.Until(until)
-		if left < 0 {
-			left = 0
+	n.countShutdown(1)
+	defer n.countShutdown(-1)
+	var err error
+	for over := false; !over && err == nil; {
+		if over, err = n.tryShutdown(ctx, until); !over {
+			time.Sleep(time.Millisecond)
 		}
-		err := errorOf(C.bridge_shutdown(n.bridge, C.int64_t(left), &batch))
-		n.takeEvents(&batch)
+	}
+	n.Close()
+	if err != nil && ctx.Err() != nil {
+		return doneError(ctx)
+	}
+	return err
+}
+
+func (n *Node) countShutdown(one int) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.shutdowns += one
+}
+
+// Shuts the node down if all messages have an outcome or the time is over. False: not yet.
+func (n *Node) tryShutdown(ctx context.Context, until time.Time) (over bool, err error) {
+	const goodbye = 100 * time.Millisecond // for what comes while C looks once more
+	err = n.do(func() error {
+		isSent, left := n.isSent(), time.Until(until)
+		isSettled := isSent && C.atbus_node_is_settled(bridgeNode(n)) != 0
+		if over = isSettled || left <= 0 || ctx.Err() != nil; !over {
+			return nil
+		}
+		switch {
+		case !isSettled || left < 0:
+			left = 0
+		case left > goodbye:
+			left = goodbye
+		}
+		err := n.sayGoodbye(left)
+		if err == nil && !isSent {
+			err = ErrTimedOut
+		}
 		return err
 	})
-	n.Close()
-	switch {
-	case isSent && err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return doneError(ctx)
-	case !isSent:
-		return ErrTimedOut
+	return over, err
+}
+
+func (n *Node) sayGoodbye(left time.Duration) error {
+	room := incomingFactor*n.options.IncomingBytes - n.inbox.bytes()
+	if room < n.options.IncomingBytes {
+		room = n.options.IncomingBytes
 	}
+	var batch C.bridge_batch
+	code := C.bridge_shutdown(n.bridge, C.int64_t(left), C.size_t(room), &batch)
+	err := errorOf(code)
+	if code == C.ATBUS_OUT_OF_MEMORY {
+		err = &Error{outOfMemory, "others sent more than there was room for, before the node could say goodbye"}
+	}
+	n.takeEvents(&batch)
 	return err
 }
 

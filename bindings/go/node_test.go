@@ -366,6 +366,117 @@ func TestShutdownSaysThatItsTimeIsOver(t *testing.T) {
 	<-node.Done()
 }
 
+// A node with a message that never has an outcome.
+func waitsForAnOutcome(t *testing.T, node *Node) {
+	must(t, node.Connect(9, "unix://@atbus-go-there-is-no-node-9"))
+	must(t, node.SendRequired(soon(t), 9, 0, []byte("x")))
+}
+
+func TestShutdownTakesNoMoreThanThereIsRoomFor(t *testing.T) {
+	const room, sent = 1 << 16, 200 << 20
+	first, second := pair(t, Options{IncomingBytes: room, OutgoingBytes: room})
+	waitsForAnOutcome(t, first)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- first.Shutdown(ctx) }()
+	data := make([]byte, 1000)
+	for i := 0; i < sent/len(data) && second.Send(ctx, 1, 0, data) == nil; i++ {
+	}
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	const batch = 4096 * (1000 + 64) // may come before it is counted
+	if bytes := first.inbox.bytes(); bytes > 4*room+batch {
+		t.Errorf("it has taken %d bytes", bytes)
+	}
+}
+
+func TestANodeGoesOnWhileItShutsDown(t *testing.T) {
+	first, second := pair(t, Options{IncomingBytes: 1000})
+	waitsForAnOutcome(t, second)
+	must(t, second.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { return []byte("reply"), nil }))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- second.Shutdown(ctx) }()
+	for {
+		second.mutex.Lock()
+		waits := second.shutdowns != 0
+		second.mutex.Unlock()
+		if waits {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for i := 0; i != 10; i++ {
+		must(t, first.Send(soon(t), 2, 0, make([]byte, 900)))
+		if reply, err := first.Request(soon(t), 2, 1, nil); err != nil || string(reply) != "reply" {
+			t.Fatal(string(reply), err)
+		}
+		receive(t, second, 1)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+func TestCloseEndsAShutdown(t *testing.T) {
+	node := start(t, 1, Options{})
+	waitsForAnOutcome(t, node)
+	done := make(chan error, 1)
+	go func() { done <- node.Shutdown(soon(t)) }()
+	time.Sleep(20 * time.Millisecond) // also right if it has not begun
+	go node.Close()
+	isOver(t, node)
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// Behind the last message for which it has room, it ends without a goodbye: a successor gets the others.
+func TestAGoodbyeLosesNothingThatThereIsNoRoomFor(t *testing.T) {
+	const room, count = 10_000, 300
+	at := address(t)
+	first, second := start(t, 1, Options{IncomingBytes: room}), start(t, 2, Options{})
+	must(t, first.Listen(at))
+	must(t, second.Connect(1, at))
+	must(t, second.Ready(soon(t), 1))
+	sent := 0
+	send := func() {
+		must(t, second.Send(soon(t), 1, uint32(sent), make([]byte, 1000)))
+		sent++
+	}
+	for sent*1000 < room {
+		send()
+	}
+	for first.inbox.bytes() < room { // then it pauses
+		time.Sleep(time.Millisecond)
+	}
+	for sent < count {
+		send()
+	}
+	for !second.isSent() { // the lane has them
+		time.Sleep(time.Millisecond)
+	}
+	err := first.do(func() error { return first.sayGoodbye(10 * time.Second) })
+	if code := new(Error); !errors.As(err, &code) || code.Code != outOfMemory {
+		t.Fatal(err)
+	}
+	must(t, first.Close())
+	got, _ := first.Receive(soon(t))
+	if len(got) == 0 || len(got) == count {
+		t.Fatal(len(got))
+	}
+	again := start(t, 1, Options{})
+	must(t, again.Listen(at))
+	for i, m := range append(got, receive(t, again, count-len(got))...) {
+		if m.Type != uint32(i) {
+			t.Fatalf("message %d in place of %d; %d came before the end", m.Type, i, len(got))
+		}
+	}
+}
+
 func isOver(t *testing.T, node *Node) {
 	t.Helper()
 	select {

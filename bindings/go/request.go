@@ -208,17 +208,29 @@ func (n *Node) takeRequest(one *C.bridge_event) {
 		handler = h.other
 	}
 	h.mutex.Unlock()
+	isWanted := func() bool { return n.isWanted(number) }
+	refuse := func(why string) {
+		if isWanted() && !n.reply(number, nil, errors.New(why)) {
+			n.drop(number)
+		}
+	}
 	n.handle(waitingCall{int(size), func() func() {
-		if C.atbus_request_is_wanted(handle) == 0 {
-			C.atbus_request_free(handle)
-			delete(n.requests, number)
+		if !isWanted() {
+			return nil
+		}
+		if n.owesTooMuch(source) {
+			refuse(tooManyReplies)
 			return nil
 		}
 		request := &Request{source, kind, redelivered, C.GoBytes(bytes, C.int(size))}
 		return func() {
 			var reply []byte
 			err := errEnded
-			defer func() { n.handlerOver(func() bool { return n.reply(number, reply, err) }) }()
+			defer func() {
+				n.handlerOver(source, func() debt {
+					return debt{len(reply) + int(size), func() bool { return n.reply(number, reply, err) }, isWanted}
+				})
+			}()
 			err = guarded(func() (err error) {
 				if handler == nil {
 					return fmt.Errorf("the handler was removed")
@@ -227,7 +239,30 @@ func (n *Node) takeRequest(one *C.bridge_event) {
 				return err
 			})
 		}
-	}}, func() bool { return n.reply(number, nil, fmt.Errorf("too many requests wait for a handler")) })
+	}}, func() { refuse("too many requests wait for a handler") })
+}
+
+const tooManyReplies = "too many replies wait until this node reads"
+
+// Whether the other node still waits for the answer; if not, the request is gone.
+func (n *Node) isWanted(number uint64) bool {
+	handle := n.requests[number]
+	if handle == nil {
+		return false
+	}
+	if C.atbus_request_is_wanted(handle) != 0 {
+		return true
+	}
+	n.drop(number)
+	return false
+}
+
+// Ends a request without an answer of a handler.
+func (n *Node) drop(number uint64) {
+	if handle := n.requests[number]; handle != nil {
+		C.atbus_request_free(handle)
+		delete(n.requests, number)
+	}
 }
 
 var errEnded = errors.New("the handler has ended its goroutine")
@@ -243,10 +278,10 @@ func guarded(call func() error) (err error) {
 }
 
 // Runs a handler in a goroutine, now or once another one has ended; or refuses it.
-func (n *Node) handle(call waitingCall, refuse func() bool) {
+func (n *Node) handle(call waitingCall, refuse func()) {
 	h := &n.handlers
 	if len(h.queue) >= waitingHandlers || (len(h.queue) != 0 && h.size+call.size > n.options.IncomingBytes) {
-		n.answer(refuse)
+		refuse() // what has no room for that either ends without a reason
 		return
 	}
 	h.queue = append(h.queue, call)
@@ -272,42 +307,12 @@ func (n *Node) startHandlers() {
 }
 
 // Of the goroutine of a handler, deferred: also runtime.Goexit ends it.
-func (n *Node) handlerOver(answer func() bool) {
+func (n *Node) handlerOver(to uint64, answer func() debt) {
 	n.post(func() {
-		n.answer(answer)
+		n.answer(to, answer())
 		n.handlers.running--
 		n.startHandlers()
 	})
-}
-
-// Answers on the goroutine of the node. What has no room is tried again.
-func (n *Node) answer(try func() bool) {
-	if !try() {
-		n.setAnswers(append(n.answers, try))
-	}
-}
-
-func (n *Node) setAnswers(left []func() bool) {
-	n.answers = left
-	n.mutex.Lock()
-	n.owesAnswers = len(left) != 0
-	n.mutex.Unlock()
-}
-
-func (n *Node) answerAgain() {
-	if len(n.answers) == 0 {
-		return
-	}
-	left := n.answers[:0]
-	for _, try := range n.answers {
-		if !try() {
-			left = append(left, try)
-		}
-	}
-	for i := len(left); i < len(n.answers); i++ {
-		n.answers[i] = nil
-	}
-	n.setAnswers(left)
 }
 
 // False: there is no room. A reply that is refused becomes a failure.
@@ -359,7 +364,7 @@ func (n *Node) HandleCommands(name string, handle CommandHandler) error {
 }
 
 func (n *Node) takeCommand(one *C.bridge_event, words []string) {
-	source := uint64(one.id)
+	source, size := uint64(one.id), int(one.size)
 	h := &n.handlers
 	h.number++
 	number := h.number
@@ -373,7 +378,15 @@ func (n *Node) takeCommand(one *C.bridge_event, words []string) {
 	call := func() {
 		var values []string
 		err := errEnded
-		defer func() { n.handlerOver(func() bool { return n.replyCommand(number, values, err) }) }()
+		defer func() {
+			n.handlerOver(source, func() debt {
+				bytes := size
+				for _, value := range values {
+					bytes += len(value)
+				}
+				return debt{bytes, func() bool { return n.replyCommand(number, values, err) }, func() bool { return true }}
+			})
+		}()
 		err = guarded(func() (err error) {
 			if handler == nil {
 				return fmt.Errorf("the handler was removed")
@@ -382,8 +395,19 @@ func (n *Node) takeCommand(one *C.bridge_event, words []string) {
 			return err
 		})
 	}
-	n.handle(waitingCall{int(one.size), func() func() { return call }},
-		func() bool { return n.replyCommand(number, nil, fmt.Errorf("too many commands wait for a handler")) })
+	refuse := func(why string) {
+		if !n.replyCommand(number, nil, errors.New(why)) {
+			C.atbus_command_free(n.commands[number])
+			delete(n.commands, number)
+		}
+	}
+	n.handle(waitingCall{size, func() func() {
+		if n.owesTooMuch(source) {
+			refuse(tooManyReplies)
+			return nil
+		}
+		return call
+	}}, func() { refuse("too many commands wait for a handler") })
 }
 
 func (n *Node) replyCommand(number uint64, values []string, failure error) bool {

@@ -208,3 +208,74 @@ func TestAHandlerMayCloseItsNode(t *testing.T) {
 		t.Error("who has answered?")
 	}
 }
+
+// A node that asks and does not read: C has no room for most of the replies.
+func TestRepliesWithoutRoomAreLimitedAndStopNoOther(t *testing.T) {
+	const count, size, room = 3000, 60_000, 1 << 20
+	at := address(t)
+	server := start(t, 2, Options{IncomingBytes: room})
+	slow, quick := start(t, 1, Options{Requests: count + 1}), start(t, 3, Options{})
+	var ran sync.WaitGroup
+	must(t, server.HandleRequests(1, func(context.Context, *Request) ([]byte, error) { return make([]byte, size), nil }))
+	must(t, server.HandleRequests(2, func(context.Context, *Request) ([]byte, error) { return []byte("yes"), nil }))
+	must(t, server.Listen(at))
+	for _, node := range []*Node{slow, quick} {
+		must(t, node.Connect(2, at))
+		must(t, node.Ready(soon(t), 2))
+	}
+	must(t, server.Ready(soon(t), 1))
+	// All requests are asked in one turn of the slow node, which receives nothing from the next turn on.
+	begin, asked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	held := make(chan struct{})
+	slow.post(func() {
+		close(held)
+		<-begin
+	})
+	<-held
+	ctx, cancel := context.WithCancel(context.Background())
+	for i := 0; i != count; i++ {
+		ran.Add(1)
+		go func() { defer ran.Done(); slow.Request(ctx, 2, 1, nil) }()
+	}
+	for waits := 0; waits < count; time.Sleep(time.Millisecond) {
+		slow.mutex.Lock()
+		waits = len(slow.tasks)
+		slow.mutex.Unlock()
+	}
+	slow.post(func() {
+		slow.post(func() {
+			close(asked)
+			<-release
+		})
+	})
+	close(begin)
+	<-asked
+	most, requests := 0, uint64(0)
+	for i := 0; i != 200; i++ {
+		if reply, err := quick.Request(soon(t), 2, 2, nil); err != nil || string(reply) != "yes" {
+			t.Error(string(reply), err)
+		}
+		must(t, server.do(func() error {
+			if server.debts.size > most {
+				most = server.debts.size
+			}
+			return nil
+		}))
+	}
+	all, err := server.Stats()
+	must(t, err)
+	requests = all.WouldBlock
+	t.Logf("at most %d bytes waited; %d times there was no room", most, requests)
+	if most == 0 {
+		t.Error("there was room for all")
+	}
+	if limit := room + server.options.Handlers*(size+debtCost); most > limit {
+		t.Errorf("%d bytes wait for room", most)
+	}
+	cancel()
+	close(release)
+	ran.Wait()
+	for owes := true; owes; time.Sleep(time.Millisecond) {
+		must(t, server.do(func() error { owes = server.debts.size != 0; return nil }))
+	}
+}

@@ -105,7 +105,7 @@ static int answer_command(lua_State* L,
   const int count = lua_gettop(L) - 1;
   const char** const values = lua_newuserdata(L, (size_t)(count + 1) * sizeof *values);
   for (int i = 0; i != count; ++i)
-    values[i] = luaL_checkstring(L, i + 2);
+    values[i] = check_text(L, i + 2);
   return answered(L, answer(of, values, (size_t)count), command_gc);
 }
 

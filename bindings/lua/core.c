@@ -315,7 +315,7 @@ static int node_parent(lua_State* L) {
 }
 
 static int node_listen(lua_State* L) {
-  return done(L, atbus_node_listen(to_node(L)->self, luaL_checkstring(L, 2)));
+  return done(L, atbus_node_listen(to_node(L)->self, check_text(L, 2)));
 }
 
 static int node_addresses(lua_State* L) {
@@ -331,7 +331,7 @@ static int node_addresses(lua_State* L) {
 }
 
 static int node_connect(lua_State* L) {
-  return done(L, atbus_node_connect(to_node(L)->self, to_id(L, 2), luaL_checkstring(L, 3)));
+  return done(L, atbus_node_connect(to_node(L)->self, to_id(L, 2), check_text(L, 3)));
 }
 
 static int node_disconnect(lua_State* L) {
@@ -393,7 +393,9 @@ static int node_command(lua_State* L) {
     const int is_text = lua_type(L, -1) == LUA_TSTRING;
     if (!is_text && !lua_isnil(L, -1))
       luaL_error(L, "word %d is no text", (int)count + 1);
-    words[count] = is_text ? lua_tostring(L, -1) : NULL;
+    words[count] = is_text ? whole_text(L, -1) : NULL;
+    if (is_text && words[count] == NULL)
+      luaL_error(L, "word %d has a zero byte in it", (int)count + 1);
     lua_pop(L, 1);
     if (!is_text)
       break;
@@ -438,10 +440,13 @@ static int node_on(lua_State* L) {
   lua_settop(L, 3);
   if (!lua_isnoneornil(L, 3))
     luaL_checktype(L, 3, LUA_TFUNCTION);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, of->handlers);
-  lua_pushvalue(L, 3);
-  lua_setfield(L, -2, name);
-  return done(L, set_callback(of, name, !lua_isnoneornil(L, 3)));
+  const atbus_code how = set_callback(of, name, !lua_isnil(L, 3));
+  if (how == ATBUS_OK) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, of->handlers);
+    lua_pushvalue(L, 3);
+    lua_setfield(L, -2, name);
+  }
+  return done(L, how);
 }
 
 // How many messages were delivered.

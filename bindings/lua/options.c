@@ -2,12 +2,20 @@
 
 #include <string.h>
 
+// The text on top of the stack.
+static const char* text_of(lua_State* L, const char* name) {
+  const char* const text = whole_text(L, -1);
+  if (text == NULL)
+    luaL_error(L, "the option %s has a zero byte in it", name);
+  return text;
+}
+
 // Texts stay on the stack, because the table may be one that makes them when it is asked.
 static const char* text_option(lua_State* L, const char* name) {
   lua_getfield(L, 2, name);
   if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
     luaL_error(L, "the option %s has to be a text", name);
-  return lua_tostring(L, -1);
+  return lua_isnil(L, -1) ? NULL : text_of(L, name);
 }
 
 static lua_Number number_option(lua_State* L, const char* name) {
@@ -58,7 +66,7 @@ static const char* const* list_option(lua_State* L, const char* name, const char
   const int list = lua_gettop(L);
   int count = 0;
   if (lua_type(L, -1) == LUA_TSTRING) {
-    texts[count++] = lua_tostring(L, -1);
+    texts[count++] = text_of(L, name);
   } else if (lua_istable(L, -1)) {
     for (;; ++count) {
       lua_rawgeti(L, list, count + 1);
@@ -66,7 +74,7 @@ static const char* const* list_option(lua_State* L, const char* name, const char
         break;
       if (count == 15 || lua_type(L, -1) != LUA_TSTRING)
         luaL_error(L, "the option %s has to be at most 15 texts", name);
-      texts[count] = lua_tostring(L, -1);
+      texts[count] = text_of(L, name);
     }
   } else if (!lua_isnil(L, -1)) {
     luaL_error(L, "the option %s has to be a text or a table of texts", name);
@@ -104,6 +112,11 @@ static void check_names(lua_State* L) {
                                       "drain",
                                       "write_delay",
                                       "send_buffer_size",
+                                      "send_buffer_number",
+                                      "strangers_per_address",
+                                      "strangers_first_byte_timeout",
+                                      "strangers_bytes",
+                                      "strangers_handshakes_per_second",
                                       "sessions",
                                       "clients",
                                       "requests"};
@@ -124,6 +137,14 @@ static int is_zero(lua_State* L, const char* name) {
   const int zero = lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) == 0;
   lua_pop(L, 1);
   return zero;
+}
+
+// 0 is none, or no limit; the number that C takes for that is one below.
+static uint64_t none_or_amount(lua_State* L, const char* name, lua_Number most) {
+  const uint64_t amount = amount_option(L, name, most);
+  if (amount == ATBUS_NONE)
+    return amount - 1;
+  return is_zero(L, name) ? ATBUS_NONE : amount;
 }
 
 void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
@@ -158,8 +179,16 @@ void read_options(lua_State* L, atbus_node_options* to, option_lists* lists) {
   to->write_delay_ns = time_option(L, "write_delay");
   to->message_limit = amount_option(L, "message_limit", 1e15);
   to->send_buffer_size = amount_option(L, "send_buffer_size", 1e15);
+  to->send_buffer_number = amount_option(L, "send_buffer_number", 1e15);
+  to->strangers_per_address = (uint32_t)amount_option(L, "strangers_per_address", 4294967295.0);
+  to->strangers_first_byte_timeout_ns = is_zero(L, "strangers_first_byte_timeout")
+                                            ? ATBUS_FOR_EVER
+                                            : time_option(L, "strangers_first_byte_timeout");
+  to->strangers_bytes = none_or_amount(L, "strangers_bytes", 1e15);
+  to->strangers_handshakes_per_second =
+      (uint32_t)none_or_amount(L, "strangers_handshakes_per_second", 4294967295.0);
   to->sessions = amount_option(L, "sessions", 1e15);
-  to->clients = is_zero(L, "clients") ? ATBUS_NONE : amount_option(L, "clients", 1e15);
+  to->clients = none_or_amount(L, "clients", 1e15);
   to->requests = amount_option(L, "requests", 1e15);
   to->fault_tolerance = (uint32_t)amount_option(L, "fault_tolerance", 4294967295.0);
   to->connections = (uint32_t)amount_option(L, "connections", 4294967295.0);

@@ -6,6 +6,7 @@
 #include <lua.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static inline int fail(lua_State* L, atbus_code code) {
   lua_pushnil(L);
@@ -19,6 +20,21 @@ static inline int done(lua_State* L, atbus_code code) {
     return fail(L, code);
   lua_pushboolean(L, 1);
   return 1;
+}
+
+// The text at that place; NULL: it has a zero byte in it, and C would take what is in front of that for all of it.
+static inline const char* whole_text(lua_State* L, int at) {
+  size_t size = 0;
+  const char* const text = lua_tolstring(L, at, &size);
+  return text != NULL && strlen(text) == size ? text : NULL;
+}
+
+static inline const char* check_text(lua_State* L, int at) {
+  luaL_checkstring(L, at);
+  const char* const text = whole_text(L, at);
+  if (text == NULL)
+    luaL_argerror(L, at, "a text has a zero byte in it");
+  return text;
 }
 
 // Numbers of Lua 5.1 hold 53 bits: larger ids are texts there.
@@ -39,7 +55,7 @@ static inline void push_id(lua_State* L, uint64_t id) {
 static inline uint64_t to_id(lua_State* L, int at) {
   uint64_t id = 0;
   if (lua_type(L, at) == LUA_TSTRING) {
-    if (atbus_parse_id(lua_tostring(L, at), &id) != ATBUS_OK)
+    if (atbus_parse_id(check_text(L, at), &id) != ATBUS_OK)
       luaL_argerror(L, at, atbus_last_error());
     return id;
   }

@@ -22,12 +22,8 @@ namespace atbus_python {
 
 node::node(std::uint64_t id, const nb::dict& given) {
   atbus_node_options options;
-  atbus_node_options_init(&options);
   option_texts texts;
-  for (const auto& [name, value] : given) {
-    if (!value.is_none())
-      set_option(options, nb::cast<std::string>(name), value, texts);
-  }
+  set_options(options, given, texts);
   check(atbus_node_new(id, &options, &self_));
 }
 
@@ -141,14 +137,20 @@ nb::object receive(node& of, std::size_t messages) {
   return made;
 }
 
+// Without the lock what waits, but not what runs other nodes meanwhile.
+template <class Wait>
+atbus_code unlocked(const node& of, Wait&& wait) {
+  std::optional<without_lock> unlocked_here;
+  if (!of.is_simulated())
+    unlocked_here.emplace();
+  return wait();
+}
+
 bool wait(node& of, std::optional<double> timeout) {
   const std::int64_t limit = to_timeout(timeout);
   atbus_node* const self = of.self();
-  atbus_code how = ATBUS_OK;
-  {
-    const without_lock unlocked;
-    how = atbus_node_wait(self, limit);
-  }
+  const atbus_code how =
+      of.call([&] { return unlocked(of, [&] { return atbus_node_wait(self, limit); }); });
   if (how == ATBUS_TIMED_OUT)
     return false;
   check(how);
@@ -159,11 +161,7 @@ bool wait(node& of, std::optional<double> timeout) {
 bool shutdown(node& of, double deadline) {
   const std::int64_t limit = to_ns(deadline);
   atbus_node* const self = of.self();
-  atbus_code how = ATBUS_OK;
-  {
-    const without_lock unlocked;
-    how = atbus_node_shutdown(self, limit);
-  }
+  const atbus_code how = unlocked(of, [&] { return atbus_node_shutdown(self, limit); });
   if (atbus_node_is_open(self) == 0)
     of.forget_handlers();
   (void)of.call([&] { return how; });
@@ -308,11 +306,11 @@ NB_MODULE(_bus, m) {
       .def("incarnation", [](node& of) { return atbus_node_incarnation(of.self()); })
       .def("parent", [](node& of) { return atbus_node_parent(of.self()); })
       .def("listen",
-           [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), a.c_str())); })
+           [](node& of, const std::string& a) { check(atbus_node_listen(of.self(), text_of(a))); })
       .def("addresses", &addresses)
       .def("connect",
            [](node& of, std::uint64_t id, const std::string& address) {
-             check(atbus_node_connect(of.self(), id, address.c_str()));
+             check(atbus_node_connect(of.self(), id, text_of(address)));
            })
       .def("disconnect",
            [](node& of, std::uint64_t id) { check(atbus_node_disconnect(of.self(), id)); })
@@ -348,10 +346,12 @@ NB_MODULE(_bus, m) {
       .def("receive", &receive)
       .def("wait", &wait, nb::arg().none())
       .def("shutdown", &shutdown)
+      .def("stop", [](node& of) { check(atbus_node_stop(of.self())); })
       .def("flush", [](node& of) { check(atbus_node_flush(of.self())); })
       .def("descriptor", [](node& of) { return atbus_node_descriptor(of.self()); })
       .def("prepare_sleep", [](node& of) { return atbus_node_prepare_sleep(of.self()) != 0; })
       .def("finish_sleep", [](node& of) { check(atbus_node_finish_sleep(of.self())); })
       .def("longest_sleep", [](node& of) { return atbus_node_longest_sleep(of.self()); })
       .def("stats", &stats);
+  bind_simulation(m);
 }

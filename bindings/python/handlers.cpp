@@ -7,9 +7,11 @@
 namespace atbus_python {
 
 void set_on_message(node& of, nb::object handler) {
-  of.on_message = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_message)
-    return check(atbus_node_on_message(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_message(of.self(), nullptr, nullptr));
+    of.on_message = {};
+    return;
+  }
   check(atbus_node_on_message(
       of.self(),
       [](void* user, const atbus_message* m) {
@@ -26,6 +28,7 @@ void set_on_message(node& of, nb::object handler) {
         }
       },
       &of));
+  of.on_message = std::move(handler);
 }
 
 void call_request_handler(node& self, const nb::object& handler, atbus_request* r) {
@@ -42,9 +45,11 @@ void call_request_handler(node& self, const nb::object& handler, atbus_request* 
 }
 
 void set_on_any_request(node& of, nb::object handler) {
-  of.on_request = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_request)
-    return check(atbus_node_on_any_request(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_any_request(of.self(), nullptr, nullptr));
+    of.on_request = {};
+    return;
+  }
   check(atbus_node_on_any_request(
       of.self(),
       [](void* user, atbus_request* r) {
@@ -53,14 +58,15 @@ void set_on_any_request(node& of, nb::object handler) {
         call_request_handler(node_of(user), handler, r);
       },
       &of));
+  of.on_request = std::move(handler);
 }
 
 void set_on_request(node& of, std::uint32_t type, nb::object handler) {
   if (handler.is_none()) {
+    check(atbus_node_on_request(of.self(), type, nullptr, nullptr));
     of.on_request_of.erase(type);
-    return check(atbus_node_on_request(of.self(), type, nullptr, nullptr));
+    return;
   }
-  of.on_request_of.insert_or_assign(type, std::move(handler));
   check(atbus_node_on_request(
       of.self(), type,
       [](void* user, atbus_request* r) {
@@ -73,12 +79,15 @@ void set_on_request(node& of, std::uint32_t type, nb::object handler) {
         call_request_handler(self, handler, r);
       },
       &of));
+  of.on_request_of.insert_or_assign(type, std::move(handler));
 }
 
 void set_on_command(node& of, nb::object handler) {
-  of.on_command = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_command)
-    return check(atbus_node_on_command(of.self(), nullptr, nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_command(of.self(), nullptr, nullptr, nullptr));
+    of.on_command = {};
+    return;
+  }
   check(atbus_node_on_command(
       of.self(), nullptr,
       [](void* user, atbus_command* c) {
@@ -97,28 +106,38 @@ void set_on_command(node& of, nb::object handler) {
         }
       },
       &of));
+  of.on_command = std::move(handler);
 }
 
 void set_on_undelivered(node& of, nb::object handler) {
-  of.on_undelivered = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_undelivered)
-    return check(atbus_node_on_undelivered(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_undelivered(of.self(), nullptr, nullptr));
+    of.on_undelivered = {};
+    return;
+  }
   check(atbus_node_on_undelivered(
       of.self(),
       [](void* user, const atbus_undelivered* what) {
         const with_lock lock;
         const nb::object handler = node_of(user).on_undelivered;
-        node_of(user).call_handler(
-            handler, what->destination, what->type, to_bytes(what->bytes, what->size),
-            static_cast<int>(what->outcome), static_cast<int>(what->reason), what->count);
+        try {
+          node_of(user).call_handler(
+              handler, what->destination, what->type, to_bytes(what->bytes, what->size),
+              static_cast<int>(what->outcome), static_cast<int>(what->reason), what->count);
+        } catch (nb::python_error& thrown) {
+          node_of(user).keep(thrown);
+        }
       },
       &of));
+  of.on_undelivered = std::move(handler);
 }
 
 void set_on_endpoint(node& of, nb::object handler) {
-  of.on_endpoint = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_endpoint)
-    return check(atbus_node_on_endpoint(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_endpoint(of.self(), nullptr, nullptr));
+    of.on_endpoint = {};
+    return;
+  }
   check(atbus_node_on_endpoint(
       of.self(),
       [](void* user, const atbus_endpoint* which, atbus_endpoint_event event) {
@@ -127,12 +146,15 @@ void set_on_endpoint(node& of, nb::object handler) {
         node_of(user).call_handler(handler, which->id, static_cast<int>(event));
       },
       &of));
+  of.on_endpoint = std::move(handler);
 }
 
 void set_on_writable(node& of, nb::object handler) {
-  of.on_writable = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_writable)
-    return check(atbus_node_on_writable(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_writable(of.self(), nullptr, nullptr));
+    of.on_writable = {};
+    return;
+  }
   check(atbus_node_on_writable(
       of.self(),
       [](void* user, std::uint64_t id) {
@@ -141,12 +163,15 @@ void set_on_writable(node& of, nb::object handler) {
         node_of(user).call_handler(handler, id);
       },
       &of));
+  of.on_writable = std::move(handler);
 }
 
 void set_on_log(node& of, nb::object handler) {
-  of.on_log = handler.is_none() ? nb::object{} : std::move(handler);
-  if (!of.on_log)
-    return check(atbus_node_on_log(of.self(), nullptr, nullptr));
+  if (handler.is_none()) {
+    check(atbus_node_on_log(of.self(), nullptr, nullptr));
+    of.on_log = {};
+    return;
+  }
   check(atbus_node_on_log(
       of.self(),
       [](void* user, const char* line, std::size_t size) {
@@ -159,6 +184,7 @@ void set_on_log(node& of, nb::object handler) {
         }
       },
       &of));
+  of.on_log = std::move(handler);
 }
 
 }  // namespace atbus_python

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "simulation.h"
 #include "values.h"
 
 namespace atbus_python {
@@ -92,20 +94,27 @@ struct one_call {
 class node {
  public:
   node(std::uint64_t id, const nb::dict& given);
+  // One of a simulation.
+  node(atbus_node* taken, std::shared_ptr<simulated_bus> of) noexcept
+      : bus_(std::move(of)), self_(taken) {}
   node(const node&) = delete;
   node& operator=(const node&) = delete;
   ~node() { free(); }
 
   // Nothing else uses the node when the last reference to it goes, on whatever thread that is.
   void free() noexcept {
-    if (self_ == nullptr)
+    atbus_node* const ended = std::exchange(self_, nullptr);
+    if (ended == nullptr)
       return;
-    atbus_node_adopt(self_);
-    atbus_node_free(self_);
-    self_ = nullptr;
+    if (bus_ != nullptr)
+      return bus_->free(ended, is_closed_);
+    atbus_node_adopt(ended);
+    atbus_node_free(ended);
   }
+  [[nodiscard]] bool is_simulated() const noexcept { return bus_ != nullptr; }
   // Handlers may have references to the node, and it to them.
   void forget_handlers() noexcept {
+    is_closed_ = true;
     for (nb::object* one : {&on_message, &on_request, &on_command, &on_undelivered, &on_endpoint,
                             &on_writable, &on_log})
       *one = {};
@@ -122,11 +131,7 @@ class node {
   template <class What>
   atbus_code call(What&& what) {
     const atbus_code how = what();
-    if (raised_) {
-      nb::object first = std::exchange(raised_, {});
-      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(first.ptr())), first.ptr());
-      throw nb::python_error();
-    }
+    raised().raise();
     return how;
   }
   // Calls a function of Python from a callback of C.
@@ -145,21 +150,19 @@ class node {
     }
     return {};
   }
-  void keep(nb::python_error& thrown) noexcept {
-    if (!raised_) {
-      raised_ = nb::borrow(thrown.value());
-      return;
-    }
-    thrown.restore();
-    PyErr_WriteUnraisable(nullptr);
-  }
+  void keep(nb::python_error& thrown) noexcept { raised().keep(thrown); }
 
   nb::object on_message, on_request, on_command, on_undelivered, on_endpoint, on_writable, on_log;
   std::map<std::uint32_t, nb::object> on_request_of;
 
  private:
+  // What runs a simulated node runs others too, and raises what their handlers raised.
+  [[nodiscard]] raised_first& raised() noexcept { return bus_ != nullptr ? bus_->raised : raised_; }
+
+  const std::shared_ptr<simulated_bus> bus_;  // null: it is not simulated
   atbus_node* self_ = nullptr;
-  nb::object raised_;
+  raised_first raised_;
+  bool is_closed_ = false;
 };
 
 inline node& node_of(void* user) {

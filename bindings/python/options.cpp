@@ -18,6 +18,15 @@ bool is_none(const std::string& name, nb::handle value) {
          nb::cast<double>(value) == 0;
 }
 
+// What is given as a number is one: C takes the largest of 32 bits for none, or no limit.
+template <class Amount>
+Amount amount_of(const std::string& name, nb::handle value) {
+  if (is_none(name, value))
+    return ATBUS_NONE;
+  const auto amount = nb::cast<Amount>(value);
+  return amount == ATBUS_NONE ? amount - 1 : amount;
+}
+
 // Whether one of the places has that name; then it gets the value.
 template <class Value, std::size_t count, class Read>
 bool set_one(const std::pair<const char*, Value*> (&places)[count], const std::string& name,
@@ -90,12 +99,8 @@ bool set_amount(atbus_node_options& to, const std::string& name, nb::handle valu
       {"allow_tap", &to.allow_tap},
       {"overflow", &to.overflow},
       {"restart", &to.restart}};
-  return set_one(
-             large, name,
-             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint64_t>(value); }) ||
-         set_one(
-             small, name,
-             [&] { return is_none(name, value) ? ATBUS_NONE : nb::cast<std::uint32_t>(value); }) ||
+  return set_one(large, name, [&] { return amount_of<std::uint64_t>(name, value); }) ||
+         set_one(small, name, [&] { return amount_of<std::uint32_t>(name, value); }) ||
          set_one(flags, name, [&] { return nb::cast<int>(value); });
 }
 
@@ -106,8 +111,6 @@ void set_list(std::vector<std::string>& texts, std::vector<const char*>& list,
   list.push_back(nullptr);
   place = list.data();
 }
-
-}  // namespace
 
 void set_option(atbus_node_options& to, const std::string& name, nb::handle value,
                 option_texts& all) {
@@ -122,6 +125,16 @@ void set_option(atbus_node_options& to, const std::string& name, nb::handle valu
     raise(ATBUS_INVALID_ARGUMENT, "the option " + name + " has a value of the wrong type");
   }
   raise(ATBUS_INVALID_ARGUMENT, "there is no option " + name);
+}
+
+}  // namespace
+
+void set_options(atbus_node_options& to, const nb::dict& given, option_texts& all) {
+  atbus_node_options_init(&to);
+  for (const auto& [name, value] : given) {
+    if (!value.is_none())
+      set_option(to, nb::cast<std::string>(name), value, all);
+  }
 }
 
 }  // namespace atbus_python

@@ -16,13 +16,12 @@ struct option_texts {
   std::vector<std::unique_ptr<std::string>> others;
 
   const char* keep(nb::handle value) {
-    return others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value)))
-        ->c_str();
+    return text_of(
+        *others.emplace_back(std::make_unique<std::string>(nb::cast<std::string>(value))));
   }
 };
 
-// Sets one option. Raises atbus.Error if there is none of that name, or its value has the wrong type.
-void set_option(atbus_node_options& to, const std::string& name, nb::handle value,
-                option_texts& all);
+// Sets all options. Raises atbus.Error if there is none of a name, or its value has the wrong type. None is the default.
+void set_options(atbus_node_options& to, const nb::dict& given, option_texts& all);
 
 }  // namespace atbus_python

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace atbus_python {
@@ -27,6 +28,30 @@ inline void check(atbus_code code) {
   if (code != ATBUS_OK) [[unlikely]]
     raise(code, atbus_last_error());
 }
+
+// The first exception that handlers of one turn raised; others are written to standard error.
+class raised_first {
+ public:
+  void keep(nb::python_error& thrown) noexcept {
+    if (!first_) {
+      first_ = nb::borrow(thrown.value());
+      return;
+    }
+    thrown.restore();
+    PyErr_WriteUnraisable(nullptr);
+  }
+  void raise() {
+    if (!first_)
+      return;
+    const nb::object first = std::exchange(first_, {});
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(first.ptr())), first.ptr());
+    throw nb::python_error();
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return first_.is_valid(); }
+
+ private:
+  nb::object first_;
+};
 
 inline std::int64_t to_ns(double seconds) {
   constexpr double most = 9e9;  // seconds: what an int64 of nanoseconds holds
@@ -106,10 +131,17 @@ inline PyObject* make_message(const atbus_message& from, PyObject* data) {
   return made;
 }
 
+// C would take what is in front of a zero byte for all of it.
+inline const char* text_of(const std::string& from) {
+  if (from.find('\0') != std::string::npos)
+    raise(ATBUS_INVALID_ARGUMENT, "a text has a zero byte in it");
+  return from.c_str();
+}
+
 inline std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<const char*> made;
   for (const std::string& one : texts)
-    made.push_back(one.c_str());
+    made.push_back(text_of(one));
   return made;
 }
 

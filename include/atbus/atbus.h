@@ -43,7 +43,8 @@
  * go on working with a later library. The others (atbus_message, atbus_undelivered, atbus_endpoint, atbus_response,
  * atbus_request_handle) are closed: they stay as they are as long as the library is libatbus_c.so.0.
  *
- * Fork: in a forked child a node or channel sends and delivers nothing; those of the parent are not affected.
+ * Fork: in a forked child a node or channel sends and delivers nothing, and its pending callbacks are not called; those of
+ * the parent are not affected.
  */
 #ifndef ATBUS_ATBUS_H
 #define ATBUS_ATBUS_H
@@ -417,6 +418,9 @@ ATBUS_C_API atbus_code atbus_node_run(atbus_node* node);
 ATBUS_C_API atbus_code atbus_node_stop(atbus_node* node);
 /** Waits for the outcome of all messages, says goodbye, and ends the node. */
 ATBUS_C_API atbus_code atbus_node_shutdown(atbus_node* node, int64_t deadline_ns);
+/** Not 0: all messages have an outcome, as far as poll has been told. What must not block waits for this before it calls
+ *  shutdown. */
+ATBUS_C_API int atbus_node_is_settled(const atbus_node* node);
 /** Sends what is queued now, instead of at the next poll. */
 ATBUS_C_API atbus_code atbus_node_flush(atbus_node* node);
 

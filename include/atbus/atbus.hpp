@@ -6,6 +6,7 @@
 #pragma once
 
 #include "atbus/address.hpp"
+#include "atbus/blob.hpp"
 #include "atbus/bus_id.hpp"
 #include "atbus/bytes.hpp"
 #include "atbus/clock.hpp"

@@ -215,6 +215,9 @@ class ATBUS_API connection {
   /// are delivered. on_close is called when the other end's goodbye has come or `linger` is over;
   /// then it names how many were not written. Over TCP, written ones that the other end had not read
   /// may be lost too, and are in no count.
+  /// When `linger` is over, messages that have come by then are handed out first, with a `linger` of
+  /// 0 too: those already read and those of one more read (connection_set_options::read_size). How
+  /// long that takes is up to the program's handlers and poll_limits. abort() does not wait for it.
   /// Never blocks. A second call can only shorten `linger`.
   status close(std::chrono::nanoseconds linger = std::chrono::seconds{1}) const noexcept;
   /// Ends the connection now. on_close follows.

@@ -58,6 +58,7 @@
 #include <utility>
 #include <vector>
 
+#include "atbus/blob.hpp"
 #include "atbus/bus_id.hpp"
 #include "atbus/bytes.hpp"
 #include "atbus/channel_options.hpp"
@@ -443,6 +444,27 @@ class ATBUS_API node {
                                         bytes_view bytes, std::size_t enough,
                                         std::chrono::nanoseconds timeout) noexcept;
 
+  /// Sends what may be longer than any message; see blob.hpp. It waits for a link as a message does.
+  /// `call` is called once, from poll, with the outcome. Errors, after which no call is made:
+  /// invalid_argument (no call; a note that is too long; more than 2^63 - 1 bytes), would_block (4,096
+  /// blobs wait for their outcome), no_route, denied, closed, not_supported (this node is a client, or
+  /// that one is of a version without blobs), out_of_memory.
+  blob_handle send_blob(bus_id to, std::uint32_t type, blob_source source,
+                        std::function<void(const blob_outcome&)> call,
+                        const blob_options& options = {});
+  /// Cancels a blob of this node's: its outcome is cancelled. Errors: not_found (its outcome is known
+  /// already, or it was not accepted), closed.
+  status cancel_blob(const blob_handle& which);
+  /// Sets the handler of all blobs of this type, which is told of the beginning of each. Blobs of a
+  /// type without a handler are refused. If the handler throws, the blob fails with "its handler
+  /// threw". An empty handler counts as none.
+  void on_blob(std::uint32_t type, std::function<void(incoming_blob&)> handler);
+  /// Ends a pause of a blob that comes (blob_part::pause). Errors: not_found (it is over), closed.
+  status resume_blob(const blob_id& which);
+  /// Refuses the rest of a blob that comes, as blob_part::refuse does, at any time. Errors: not_found (it
+  /// is over), closed.
+  status refuse_blob(const blob_id& which, std::string_view why);
+
   /// `co_await node.sleep(time)` waits for that time on the node's clock; see sleep.hpp. 0 or less:
   /// until the next poll.
   [[nodiscard]] sleep_awaitable sleep(std::chrono::nanoseconds time) noexcept {
@@ -549,6 +571,9 @@ class ATBUS_API node {
   /// were not delivered. Errors: timed_out (some messages had no outcome by then), closed,
   /// used_after_fork, invalid_argument (from a handler), and that of fault().
   status shutdown(std::chrono::nanoseconds deadline);
+  /// Whether every accepted message has an outcome, as far as poll has been told. A program that must not block waits
+  /// for this in its own loop before it calls shutdown. True once the node is closed.
+  [[nodiscard]] bool is_settled() const noexcept;
   /// Sends messages queued for sockets and for routes over other nodes now, instead of at the next
   /// poll.
   void flush() noexcept;

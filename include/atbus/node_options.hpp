@@ -47,6 +47,10 @@ class node_options {
   static constexpr std::chrono::milliseconds write_delay_max{10};
   /// The largest number of requests that may wait: 1,048,576, to one node or to all together.
   static constexpr std::size_t requests_limit = std::size_t{1} << 20;
+  /// The smallest blob_window: 64 KiB.
+  static constexpr std::size_t blob_window_min = std::size_t{64} << 10;
+  /// The largest blob_window: 1 GiB.
+  static constexpr std::size_t blob_window_max = std::size_t{1} << 30;
 
   /// Runs the node on this loop; the program then calls neither run() nor poll(). The loop must
   /// outlive the node. Default: none.
@@ -206,6 +210,14 @@ class node_options {
     requests_ = most;
     return *this;
   }
+  /// How many bytes of blobs (blob.hpp) may be under way to one node, and how many each blob that
+  /// comes may send ahead of its receiver. A message waits behind so many bytes at most. Over a long way
+  /// a blob can't be faster than a window each round trip. blob_window_min to blob_window_max; default
+  /// 512 KiB.
+  node_options& blob_window(std::size_t bytes) {
+    blob_window_ = bytes;
+    return *this;
+  }
   /// How long run() goes on after stop() so that accepted messages get their outcome; then it
   /// returns timed_out. 0: not at all. Default 5 s.
   node_options& drain(std::chrono::nanoseconds longest) {
@@ -339,6 +351,8 @@ class node_options {
   [[nodiscard]] std::size_t sessions() const noexcept { return sessions_; }
   /// How many clients may be connected.
   [[nodiscard]] std::size_t clients() const noexcept { return clients_; }
+  /// How many bytes of blobs may be under way.
+  [[nodiscard]] std::size_t blob_window() const noexcept { return blob_window_; }
   /// How many requests to one node may wait for a response.
   [[nodiscard]] std::size_t requests() const noexcept { return requests_; }
   /// How long run() goes on after stop().
@@ -391,6 +405,7 @@ class node_options {
   std::size_t sessions_ = 4096;
   std::size_t clients_ = 64;
   std::size_t requests_ = 16 * 1024;
+  std::size_t blob_window_ = 512 * 1024;
   std::chrono::nanoseconds drain_ = std::chrono::seconds{5};
   std::string access_file_;
   std::string directory_file_;

@@ -58,6 +58,11 @@ struct node_stats {
   /// Copies dropped: of topics that are not wanted, or of a publisher that can't be where they came from.
   std::uint64_t topic_strays = 0;
   std::uint64_t subscriptions_refused = 0;  ///< Subscriptions of others: there were too many.
+  std::uint64_t blobs_sent = 0;      ///< Blobs of this node's that their receivers have taken.
+  std::uint64_t blobs_failed = 0;    ///< Blobs of this node's with another outcome.
+  std::uint64_t blobs_received = 0;  ///< Blobs of others that were taken here.
+  std::uint64_t blobs_broken = 0;    ///< Blobs that broke off, or were refused in the middle.
+  std::uint64_t blobs_refused = 0;   ///< Blobs that were refused at their beginning.
 };
 
 }  // namespace atbus

@@ -46,6 +46,10 @@
 #include "atbus/node.hpp"
 #include "atbus/node_options.hpp"
 
+namespace atbus::detail {
+struct simulation_access;
+}  // namespace atbus::detail
+
 /// A simulated bus for tests; see atbus/testing.hpp.
 namespace atbus::testing {
 
@@ -165,6 +169,7 @@ class simulation {
   bool run_until_idle(std::chrono::nanoseconds longest = std::chrono::minutes{1});
 
  private:
+  friend struct detail::simulation_access;
   using beginning = std::function<std::shared_ptr<void>(atbus::node&)>;
   struct state;
 

@@ -311,6 +311,31 @@ status node::cancel(const request_handle& which) {
   return state_ != nullptr ? state_->core().requests().cancel(which) : status{errc::closed};
 }
 
+blob_handle node::send_blob(bus_id to, std::uint32_t type, blob_source source,
+                            std::function<void(const blob_outcome&)> call,
+                            const blob_options& options) {
+  if (state_ == nullptr)
+    return {errc::closed, 0};
+  return state_->core().blobs().send(to, type, std::move(source), std::move(call), options);
+}
+
+status node::cancel_blob(const blob_handle& which) {
+  return state_ != nullptr ? state_->core().blobs().cancel(which) : status{errc::closed};
+}
+
+void node::on_blob(std::uint32_t type, std::function<void(incoming_blob&)> handler) {
+  if (state_ != nullptr)
+    state_->core().events().set_blob(type, std::move(handler));
+}
+
+status node::resume_blob(const blob_id& which) {
+  return state_ != nullptr ? state_->core().blobs().resume(which) : status{errc::closed};
+}
+
+status node::refuse_blob(const blob_id& which, std::string_view why) {
+  return state_ != nullptr ? state_->core().blobs().refuse(which, why) : status{errc::closed};
+}
+
 namespace {
 
 status begin_gathering(detail::node_core& core, const std::vector<bus_id>& to, std::uint32_t type,
@@ -473,6 +498,10 @@ status node::shutdown(std::chrono::nanoseconds deadline) {
   return state_ != nullptr ? state_->shutdown(deadline) : status{errc::closed};
 }
 
+bool node::is_settled() const noexcept {
+  return state_ == nullptr || state_->core().is_closed() || state_->settled();
+}
+
 void node::flush() noexcept {
   if (state_ != nullptr)
     state_->core().flush();
@@ -536,20 +565,20 @@ void node_access::before_polls(node& of, std::function<void()> call) {
     of.state_->set_before_poll(std::move(call));
 }
 
-bool node_access::is_settled(node& of) noexcept {
-  return of.state_ == nullptr || of.state_->core().is_closed() || of.state_->core().settled();
-}
-
-bool node_access::is_polling(node& of) noexcept {
-  return of.state_ != nullptr && of.state_->core().dispatching();
-}
-
 bool node_access::is_stopping(node& of) noexcept {
   return of.state_ != nullptr && of.state_->is_stopping();
 }
 
 bool node_access::is_over(node& of) noexcept {
   return of.state_ != nullptr && of.state_->is_over();
+}
+
+bool node_access::is_released(const node& of) noexcept {
+  return of.state_ == nullptr;
+}
+
+bool node_access::is_in_use(const node& of) noexcept {
+  return of.state_ != nullptr && of.state_->is_in_use();
 }
 
 }  // namespace detail

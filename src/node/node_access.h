@@ -18,13 +18,13 @@ struct ATBUS_API node_access {
   // Calls this at the beginning of each poll, also of those within run() and shutdown(). It must not throw, nor end
   // the node.
   static void before_polls(node& of, std::function<void()> call);
-  // Whether all that was accepted is settled.
-  [[nodiscard]] static bool is_settled(node& of) noexcept;
-  // Whether a poll of it is under way, so that a handler of its may be running.
-  [[nodiscard]] static bool is_polling(node& of) noexcept;
   // Whether stop() was called; and whether run() would return now.
   [[nodiscard]] static bool is_stopping(node& of) noexcept;
   [[nodiscard]] static bool is_over(node& of) noexcept;
+  // Whether close() was called.
+  [[nodiscard]] static bool is_released(const node& of) noexcept;
+  // Whether a function of it that polls or waits has not returned; of a node that is not released.
+  [[nodiscard]] static bool is_in_use(const node& of) noexcept;
 };
 
 }  // namespace atbus::detail

@@ -38,8 +38,11 @@ class node_state {
   void spawn(task<> what);
   void stop() noexcept { stopping_ = true; }
   [[nodiscard]] bool is_stopping() const noexcept { return stopping_; }
+  [[nodiscard]] bool is_in_use() const noexcept { return in_use_ != 0; }
   // Whether stop() was called, and what was accepted is settled or has had its time.
   [[nodiscard]] bool is_over();
+  // Whether all that was accepted is settled.
+  [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
   [[nodiscard]] node_core& core() noexcept { return core_; }
   result<sender> open_thread_lane();
 
@@ -66,8 +69,6 @@ class node_state {
   bool is_settled_for_good();
   // closed, or used_after_fork in a child, where nothing ever comes.
   [[nodiscard]] status usable() const noexcept;
-  // Whether all that was accepted is settled.
-  [[nodiscard]] bool settled() const noexcept { return threads_.is_empty() && core_.settled(); }
 
   std::shared_ptr<node_platform> platform_;
   node_core core_;

@@ -31,6 +31,7 @@ inline constexpr std::size_t address_size_max = 240;  // so that as many of them
 inline constexpr std::size_t text_size_max = 256;
 // Bits of introduction::capabilities.
 inline constexpr std::uint64_t capability_topics = 1;
+inline constexpr std::uint64_t capability_blobs = 2;
 inline constexpr unsigned range_length_max = 63;  // a longer prefix leaves no id to a child
 
 using handshake_nonce = std::array<std::byte, 32>;

@@ -40,13 +40,13 @@ bool simulated_network::step(std::chrono::nanoseconds until) {
     simulated_network& net;
     const event next;
     ~frame() {
-      --net.depth_;
+      --net.stepping_;
       net.actions_[next.what].clear();
       net.free_actions_.push_back(next.what);
     }
   } const now_due{*this, events_.back()};
+  ++stepping_;
   const event& next = now_due.next;
-  ++depth_;
   events_.pop_back();
   clock_.advance(next.when - now());
   if (!next.is_timer)

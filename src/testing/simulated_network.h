@@ -98,24 +98,10 @@ class simulated_network {
   // How many things are under way.
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_; }
 
-  // How many steps are under way, each within a handler of the one before: of the simulation's own and of those that a
-  // node's wait, run and shutdown take.
-  [[nodiscard]] unsigned depth() const noexcept { return depth_; }
-  // A node's verb runs the network meanwhile.
-  [[nodiscard]] bool is_node_waiting() const noexcept { return waiting_ != 0; }
-  class waiting {
-   public:
-    explicit waiting(simulated_network& net) noexcept : net_(net) { ++net_.waiting_; }
-    ~waiting() { --net_.waiting_; }
-    waiting(const waiting&) = delete;
-    waiting& operator=(const waiting&) = delete;
-
-   private:
-    simulated_network& net_;
-  };
-
   // The next thing happens, if it does until then.
   bool step(std::chrono::nanoseconds until);
+  // Whether it is in the midst of that.
+  [[nodiscard]] bool is_stepping() const noexcept { return stepping_ != 0; }
   void run_until(std::chrono::nanoseconds when);
   void run_for(std::chrono::nanoseconds time) { run_until(moment_after(now(), time)); }
   // Until it holds, looking after each thing that happens; false: it does not within `longest`.
@@ -166,12 +152,11 @@ class simulated_network {
   std::vector<std::uint32_t> free_actions_;  // places of those that have happened
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
+  unsigned stepping_ = 0;  // how deep
   // By address, and by the host where that means something on one only.
   using place = std::pair<std::string, host_identity>;
   std::map<place, simulated_transport*> listeners_;
   std::map<place, std::unique_ptr<simulated_inbox>> inboxes_;  // with a name
-  unsigned depth_ = 0;
-  unsigned waiting_ = 0;
   std::set<id_pair> separated_;
   std::vector<std::weak_ptr<simulated_wire>> wires_;
   std::size_t wires_at_clearing_ = 0;

@@ -38,12 +38,11 @@ class simulated_node::platform final : public node_platform {
   }
   // The others go on meanwhile.
   bool sleep(std::chrono::nanoseconds longest) override {
-    const simulated_network::waiting verb{of_.net_};  // nobody frees the node meanwhile
     const std::uint64_t before = of_.polls;
-    const auto is_over = [&] { return of_.polls != before || !of_.node_.is_open(); };
+    const auto was_polled = [&] { return of_.polls != before; };
     if (longest >= 0ns)
-      return of_.net_.run_until(is_over, longest);
-    while (!is_over()) {
+      return of_.net_.run_until(was_polled, longest);
+    while (!was_polled()) {
       if (!of_.net_.step(std::chrono::nanoseconds::max()))
         throw std::logic_error{"a simulated node waits for ever: nothing is left to happen"};
     }
@@ -76,6 +75,12 @@ simulated_node::~simulated_node() {
 
 simulated_transport& simulated_node::channels() noexcept {
   return platform_->channels();
+}
+
+bool simulated_node::is_in_use() const noexcept {
+  // One that is released keeps its platform until the last of them returns.
+  return node_access::is_released(*user_) ? platform_.use_count() > 1
+                                          : node_access::is_in_use(*user_);
 }
 
 void simulated_node::wake() {
@@ -124,22 +129,22 @@ void simulated_node::poll() {
     simulated_node& of;
     std::shared_ptr<bool> alive;
     ~frame() {
-      if (*alive && of.node_.is_open())
+      if (*alive && of.user_->is_open())
         of.plan_next();
     }
   } const at_end{*this, alive_};
   if (instead_of_poll)
     instead_of_poll(*this);
   else
-    node_.poll(limits);
+    user_->poll(limits);
 }
 
 void simulated_node::plan_next() {
-  if (!node_.prepare_sleep())
+  if (!user_->prepare_sleep())
     return wake();
   const std::chrono::nanoseconds sleep =
-      node_access::is_stopping(node_) ? 1ms : node_.longest_sleep();
-  node_.finish_sleep();
+      node_access::is_stopping(*user_) ? 1ms : user_->longest_sleep();
+  user_->finish_sleep();
   if (sleep >= 0ns)
     plan(moment_after(net_.now(), std::max<std::chrono::nanoseconds>(sleep, 20us)), reason::timer);
 }

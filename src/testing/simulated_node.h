@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "atbus/node.hpp"
@@ -51,9 +52,15 @@ class simulated_node {
   simulated_node(const simulated_node&) = delete;
   simulated_node& operator=(const simulated_node&) = delete;
 
-  [[nodiscard]] node& user() noexcept { return node_; }
+  [[nodiscard]] node& user() noexcept { return *user_; }
+  // Its program has moved the node there. It calls bring_back() before that place ends.
+  void is_at(node& place) noexcept { user_ = &place; }
+  void bring_back() noexcept {
+    node_ = std::move(*user_);
+    user_ = &node_;
+  }
   // While it is open.
-  [[nodiscard]] node_core& core() noexcept { return node_access::core(node_); }
+  [[nodiscard]] node_core& core() noexcept { return node_access::core(*user_); }
   [[nodiscard]] simulated_transport& channels() noexcept;
   // What a verb has queued leaves with the next poll: that comes soon.
   void wake();
@@ -61,10 +68,20 @@ class simulated_node {
   void stop_until(std::chrono::nanoseconds when);
   void step_clock(std::chrono::nanoseconds ahead);
   // Whether its program would have left run().
-  [[nodiscard]] bool is_over() { return !node_.is_open() || node_access::is_over(node_); }
+  [[nodiscard]] bool is_over() { return !user_->is_open() || node_access::is_over(*user_); }
+  // Closes its node.
+  void end() {
+    if (before_end)
+      std::exchange(before_end, nullptr)();
+    user_->close();
+  }
+  // Whether a function of its node that polls or waits has not returned; this must live as long.
+  [[nodiscard]] bool is_in_use() const noexcept;
 
   poll_limits limits{};
   std::uint64_t polls = 0;
+  // Called once, if there is one.
+  std::function<void()> before_end;
   // Polls the node in its place, if there is one.
   std::function<void(simulated_node&)> instead_of_poll;
 
@@ -84,6 +101,7 @@ class simulated_node {
   std::chrono::nanoseconds stopped_until_{0};
   std::shared_ptr<platform> platform_;
   node node_;  // dials its parent at once
+  node* user_ = &node_;
 };
 
 }  // namespace atbus::detail

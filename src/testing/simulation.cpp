@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <list>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include "atbus/testing.hpp"
 #include "testing/simulated_network.h"
 #include "testing/simulated_node.h"
+#include "testing/simulation_access.h"
 
 namespace atbus::testing {
 
@@ -74,8 +74,9 @@ struct simulation::state {
 
   void start(bus_id id);
   void end(process& of);
-  // Whether handlers or verbs of nodes may be under way.
-  [[nodiscard]] bool is_in_use() const;
+  [[nodiscard]] bool is_in_use(const process& of) const {
+    return net.is_stepping() || (of.node && of.node->is_in_use());
+  }
   void end_those_that_are_over();
   void wake_all();
   bool step(std::chrono::nanoseconds until);
@@ -89,13 +90,6 @@ struct simulation::state {
   std::mt19937_64 random;
   std::map<std::uint64_t, process> processes;
   const std::chrono::nanoseconds began;
-  // Those that were killed while a handler or a verb of theirs ran, and whose place another one has taken. The node ends
-  // after what the program has returned.
-  struct remains {
-    std::unique_ptr<detail::simulated_node> node;
-    std::shared_ptr<void> kept;
-  };
-  std::list<remains> buried;
 };
 
 simulation::state::process& simulation::state::at(bus_id id) {
@@ -107,6 +101,8 @@ simulation::state::process& simulation::state::at(bus_id id) {
 
 void simulation::state::start(bus_id id) {
   process& made = processes[id.value()];
+  made.kept.reset();
+  made.node.reset();
   ++made.lives;
   made.node = std::make_unique<detail::simulated_node>(net, id, made.options.node,
                                                        host_of(made.options.host));
@@ -117,16 +113,11 @@ void simulation::state::start(bus_id id) {
 void simulation::state::end(process& of) {
   if (!of.node)
     return;
-  const bool is_polling = detail::node_access::is_polling(of.node->user());
-  of.node->user().close();
-  if (is_polling || is_in_use())
-    return;  // a handler or a verb of its may be running
+  of.node->end();
+  if (is_in_use(of))
+    return;  // a handler of its may be running
   of.kept.reset();
   of.node.reset();
-}
-
-bool simulation::state::is_in_use() const {
-  return net.depth() != 0 || net.is_node_waiting();
 }
 
 void simulation::state::end_those_that_are_over() {
@@ -145,16 +136,14 @@ void simulation::state::wake_all() {
 
 bool simulation::state::step(std::chrono::nanoseconds until) {
   const bool stepped = net.step(until);
-  if (!is_in_use()) {
-    buried.clear();
+  if (!net.is_stepping())
     end_those_that_are_over();
-  }
   return stepped;
 }
 
 bool simulation::state::is_idle() {
   return net.under_way() == 0 && std::all_of(processes.begin(), processes.end(), [](auto& one) {
-           return !one.second.node || detail::node_access::is_settled(one.second.node->user());
+           return !one.second.node || one.second.node->user().is_settled();
          });
 }
 
@@ -212,17 +201,13 @@ void simulation::kill(bus_id id) {
 void simulation::restart(bus_id id) {
   if (is_running(id))
     kill(id);
-  // It is there still if it has killed itself.
-  if (!state_->is_in_use() && !state_->processes[id.value()].node)
+  if (!state_->is_in_use(state_->processes[id.value()]))
     return state_->start(id);
   // The old incarnation ends in full first.
   state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
     state::process& of = state_->processes[id.value()];
     if (of.lives != instance)
       return;
-    // This step itself runs no handler. Those that it is part of may.
-    if (state_->net.depth() > 1 || state_->net.is_node_waiting())
-      state_->buried.push_back({std::move(of.node), std::move(of.kept)});
     of.kept.reset();
     of.node.reset();
     state_->start(id);
@@ -351,3 +336,24 @@ std::optional<std::uint64_t> first_failing_seed(std::uint64_t count,
 }
 
 }  // namespace atbus::testing
+
+namespace atbus::detail {
+
+void simulation_access::start(testing::simulation& of, bus_id id,
+                              const testing::process_options& options, beginning what) {
+  of.begin(id, options, [&of, id, what = std::move(what)](node&) {
+    return what(*of.state_->processes[id.value()].node);
+  });
+}
+
+bool simulation_access::is_idle(testing::simulation& of) {
+  return of.state_->is_idle();
+}
+
+bool simulation_access::is_in_use(const testing::simulation& of) noexcept {
+  const auto& all = of.state_->processes;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& one) { return of.state_->is_in_use(one.second); });
+}
+
+}  // namespace atbus::detail

@@ -300,6 +300,12 @@ std::size_t tls_socket::read_records(int fd, mutable_bytes place) noexcept {
       fail_as_queued(fd);
       break;
     }
+    // Answers fill the output buffer. Waiting for room would leave bytes in the kernel that wake the owner again
+    // and again.
+    if (cause == SSL_ERROR_WANT_WRITE && wire_.pending() != 0) {
+      fail(fd, {errc::protocol_error, "the other end renews its keys and reads no answer"});
+      break;
+    }
     if (!accepts_silence(fd))
       break;
     peer_ended_ = cause == SSL_ERROR_ZERO_RETURN;

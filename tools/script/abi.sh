@@ -34,7 +34,7 @@ nm -D --defined-only "${built[0]}" | sed -n 's/.* T //p' | LC_ALL=C sort >"$work
 # The types of these functions, and of all that they refer to, are what the header says in C. The library itself has more
 # in it, such as the members of a node, which no program sees.
 {
-  say '#include <atbus/atbus.h>'
+  say '#include <atbus/atbus_simulation.h>'
   sed 's/\(.*\)@@.*/extern __typeof__(\1)* type_of_\1; __typeof__(\1)* type_of_\1;/' "$work/functions"
 } >"$work/types.c"
 # There, so that the record has no path of this machine.

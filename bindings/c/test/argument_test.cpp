@@ -56,6 +56,22 @@ TEST_F(CApi, LeavesNoTokenInMemory) {
   EXPECT_EQ(count_on_heap(mixed), 0U);
 }
 
+TEST_F(CApi, LeavesNoShortTokenInMemory) {
+#if defined(ATBUS_TEST_SANITIZER)
+  GTEST_SKIP() << "a sanitizer has a heap of its own";
+#endif
+  std::array<char, 16> token{};  // std::string has its bytes in itself
+  std::string mixed;
+  for (std::size_t i = 0; i != token.size() - 1; ++i) {
+    token[i] = static_cast<char>('a' + i * 11 % 26);
+    mixed += static_cast<char>(token[i] ^ 0x5a);
+  }
+  const char* const tokens[] = {token.data(), token.data(), token.data(), nullptr};
+  const node one{1};
+  EXPECT_EQ(atbus_node_set_tokens(one.self, tokens), ATBUS_INVALID_ARGUMENT);  // it is too short
+  EXPECT_EQ(count_on_heap(mixed), 0U);
+}
+
 TEST_F(CApi, ReportsUnlessItIsToldNotTo) {
   const std::uint64_t id = 0x7000'0000'0000 + static_cast<std::uint64_t>(getpid());
   const auto reports = [id] {
@@ -264,7 +280,9 @@ TEST_F(CApi, TakesNoNull) {
   atbus_receiver_free(nullptr);
   EXPECT_EQ(atbus_node_id(nullptr) + atbus_node_incarnation(nullptr) + atbus_node_parent(nullptr),
             0U);
-  EXPECT_EQ(atbus_node_is_open(nullptr) + atbus_node_prepare_sleep(nullptr), 0);
+  EXPECT_EQ(atbus_node_is_open(nullptr) + atbus_node_is_settled(nullptr) +
+                atbus_node_prepare_sleep(nullptr),
+            0);
   EXPECT_EQ(atbus_node_descriptor(nullptr), -1);
   EXPECT_EQ(atbus_node_address(nullptr, 0), nullptr);
   EXPECT_EQ(atbus_node_claim(nullptr, 0, 0, 0, nullptr), nullptr);

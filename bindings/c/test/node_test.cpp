@@ -137,6 +137,22 @@ TEST_F(CApi, RunsUntilItIsStopped) {
   EXPECT_EQ(atbus_node_is_open(one.self), 0);
 }
 
+TEST_F(CApi, TellsWhetherAllMessagesHaveAnOutcome) {
+  node one{1};
+  node two{2};
+  connect(one, two);
+  ASSERT_TRUE(until({&one, &two}, [&] { return atbus_node_is_settled(one.self) != 0; }));
+  ASSERT_EQ(atbus_node_send(one.self, 2, 0, "x", 1), ATBUS_OK);
+  EXPECT_EQ(atbus_node_is_settled(one.self), 0);
+  EXPECT_EQ(atbus_node_poll(one.self, 0, 0, nullptr), ATBUS_OK);
+  EXPECT_EQ(atbus_node_is_settled(one.self), 0);
+  EXPECT_TRUE(until({&one, &two}, [&] { return atbus_node_is_settled(one.self) != 0; }));
+  EXPECT_EQ(two.got.size(), 1U);
+  ASSERT_EQ(atbus_node_send(one.self, 2, 0, "x", 1), ATBUS_OK);
+  EXPECT_EQ(atbus_node_close(one.self), ATBUS_OK);
+  EXPECT_EQ(atbus_node_is_settled(one.self), 1);
+}
+
 TEST_F(CApi, MayBeFreedInItsOwnCallback) {
   const auto run = [](atbus_node* self) { return atbus_node_run(self); };
   const auto poll = [](atbus_node* self) { return atbus_node_poll(self, 0, 0, nullptr); };

@@ -165,6 +165,46 @@ function tests.zero_is_none_and_not_the_default()
   until_true({ one, two }, function() return refused end)
 end
 
+function tests.the_largest_number_of_32_bits_is_a_number()
+  local one, two = assert(atbus.node(1, { clients = 4294967295 })), assert(atbus.node(0))
+  assert(one:listen(new_address()))
+  assert(two:connect(0, one:addresses()[1]))
+  local first
+  two:on("endpoint", function(_, event) first = first or event end)
+  until_true({ one, two }, function() return first end)
+  equal(first, "connected")
+end
+
+function tests.strangers_are_limited()
+  local one = assert(atbus.node(1, {
+    allow_unauthenticated = true,
+    send_buffer_number = 100,
+    strangers_per_address = 0,
+    strangers_first_byte_timeout = 0.05,
+    strangers_bytes = 0,
+    strangers_handshakes_per_second = 0,
+  }))
+  assert(one:close())
+  local went, problem = pcall(atbus.node, 1, { strangers_bytes = -1 })
+  equal(went, false)
+  assert(problem:find "strangers_bytes", problem)
+end
+
+function tests.a_node_that_is_closed_keeps_no_handler()
+  local node = assert(atbus.node(1))
+  assert(node:close())
+  local held = setmetatable({}, { __mode = "k" })
+  for _, what in ipairs { "message", "request", "command", "undelivered", "endpoint", "writable", "log" } do
+    local big = {}
+    local function handler() return big end
+    held[handler] = true
+    equal(select(3, node:on(what, handler)), "closed")
+  end
+  collectgarbage()
+  collectgarbage()
+  equal(next(held), nil)
+end
+
 function tests.errors_of_handlers_are_raised_by_poll()
   local node = assert(atbus.node(1))
   local seen = 0
@@ -274,6 +314,24 @@ function tests.a_million_messages_leave_nothing_behind()
   local after = send(1000000)
   equal(got, 1010000)
   assert(after < before + 64, "more KiB than before: " .. after - before)
+end
+
+function tests.texts_with_a_zero_byte_are_refused_and_not_cut()
+  local cut = "sixteen bytes...\0and more"
+  local node = assert(atbus.node(1))
+  for _, call in ipairs {
+    function() return atbus.node(1, { token = cut }) end,
+    function() return atbus.node(1, { token = { "sixteen bytes...", cut } }) end,
+    function() return atbus.node(1, { access = cut }) end,
+    function() return node:listen(new_address() .. "\0more") end,
+    function() return node:connect(2, new_address() .. "\0more") end,
+    function() return node:command(1, { "order", "one\0two" }, 1, print) end,
+  } do
+    local went, problem = pcall(call)
+    equal(went, false)
+    assert(problem:find "zero byte", problem)
+  end
+  assert(node:close())
 end
 
 -- Nothing but the call has references to what __index makes.

@@ -24,6 +24,7 @@ from ._node import (
     version,
 )
 from ._errors import Closed, Code, Error, TimedOut, WouldBlock
+from ._simulation import SeenBy, Simulation
 
 __version__ = version()
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "Request",
     "Response",
     "Restart",
+    "SeenBy",
+    "Simulation",
     "ThreadSender",
     "TimedOut",
     "Undelivered",

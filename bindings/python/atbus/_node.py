@@ -7,6 +7,7 @@ import enum
 import inspect
 import time
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Coroutine,
@@ -16,7 +17,6 @@ from typing import (
     List,
     NamedTuple,
     Optional,
-    Set,
     Tuple,
     TypeVar,
     Union,
@@ -24,14 +24,25 @@ from typing import (
 )
 
 from . import _bus
-from ._errors import Code, Error, make_error
+from ._errors import Closed, Code, Error, WouldBlock, make_error
+from ._replies import WaitingReplies
+
+if TYPE_CHECKING:
+    from ._simulation import Simulation
 
 Message = _bus.Message
 Command = _bus.Command
 version = _bus.version
 
 _SLEEP_S = 0.1  # so that signals are seen
+_NONE_S = 1e-9  # or less: of a simulated clock that may be nothing
 _DECORATE: Any = object()  # no handler was given, not even None
+
+# Why a request that was not answered before can't be answered any more: its deadline has passed, it was cancelled, or
+# the process that has asked is gone.
+_UNWANTED = (Code.timed_out, Code.cancelled, Code.peer_closed)
+# Why it can't get this reply. What another node is, such as how long a message it takes, is no error of this one's program.
+_REFUSED = (Code.message_too_large, Code.no_route, Code.not_connected, Code.denied)
 
 # Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
 Data = Union[bytes, bytearray, memoryview, str, Any]
@@ -131,12 +142,12 @@ class Pending:
 
     def result(self) -> Any:
         """Polls the node until the outcome is there; returns the reply, or raises an Error."""
-        while not self.done():
-            self._node._turn()
+        self._node._turn_until(self.done)
         return self._take(self._outcome)
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
+            self._node._check_loop()
             waiting = asyncio.get_running_loop().create_future()
             self.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
             try:
@@ -202,17 +213,26 @@ class Request:
         """Whether the other node still waits for the answer."""
         return not self._answered and self._bus.is_wanted
 
-    def reply(self, data: Data = b"") -> None:
-        """Sends the reply. After an error, such as WouldBlock, it still has to be answered."""
-        self._bus.reply(data)
-        self._answered = True
-        self._node._wake()
+    def reply(self, data: Data = b"") -> bool:
+        """Sends the reply. False: nobody waits for it any more. After an error, such as WouldBlock, it still has to be
+        answered."""
+        return self._answer(lambda: self._bus.reply(data))
 
-    def fail(self, why: str = "") -> None:
-        """Answers that it has failed, and why."""
-        self._bus.fail(why)
+    def fail(self, why: str = "") -> bool:
+        """Answers that it has failed, and why. False, and errors: as reply."""
+        return self._answer(lambda: self._bus.fail(why))
+
+    def _answer(self, send: Callable[[], None]) -> bool:
+        try:
+            send()
+        except Error as error:
+            if error.code not in _UNWANTED:
+                raise
+            self._answered = True
+            return False
         self._answered = True
         self._node._wake()
+        return True
 
 
 class ThreadSender:
@@ -237,13 +257,25 @@ class Node:
     """
 
     def __init__(self, id: int, **options: Any) -> None:
-        self._bus = _bus.Node(id, options)
+        self._begin(_bus.Node(id, options), None)
+
+    @classmethod
+    def _of(cls, bus: _bus.Node, simulation: Simulation) -> Node:
+        node = cls.__new__(cls)
+        node._begin(bus, simulation)
+        return node
+
+    def _begin(self, bus: _bus.Node, simulation: Optional[Simulation]) -> None:
+        self._bus = bus
+        self._simulation = simulation
         self._stopped = False
+        self._runs = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._descriptor = -1  # that the loop watches
         self._timer: Optional[asyncio.TimerHandle] = None
         self._due = False
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._tasks: Dict[asyncio.Task[None], None] = {}  # in their order
+        self._replies = WaitingReplies(_try_to_reply)
 
     def __enter__(self) -> Node:
         return self
@@ -379,7 +411,8 @@ class Node:
 
     def on_request(self, handler: Any = _DECORATE, *, type: Optional[int] = None) -> Any:
         """handler(request): requests of this type, or all others. What it returns is the reply, unless it is None:
-        then it has replied, or will. It may be a coroutine function on an asyncio loop."""
+        then it has replied, or will. It may be a coroutine function on an asyncio loop. A reply that is returned waits
+        for room, and one that nobody waits for any more is dropped."""
         if handler is _DECORATE:
             return lambda real: self.on_request(real, type=type)
         answer = None if handler is None else self._answering(handler)
@@ -426,21 +459,25 @@ class Node:
 
     def poll(self, messages: int = 0) -> int:
         """Sends, receives and calls handlers; never blocks. Returns how many messages were delivered."""
-        return self._bus.poll(messages)
+        delivered = self._bus.poll(messages)
+        self._reply_again()
+        return delivered
 
     def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> List[Message]:
         """Polls, and returns a list of messages in place of calling on_message. Their data are memoryviews of one
         bytes object. Waits for the first one for at most `timeout` seconds (None: no limit)."""
         got = self._bus.receive(messages)
+        self._reply_again()
         if got or timeout == 0:
             return got
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else self._now() + timeout
         while not got:
-            left = _SLEEP_S if end is None else min(end - time.monotonic(), _SLEEP_S)
-            if left <= 0:
+            left = _SLEEP_S if end is None else min(end - self._now(), _SLEEP_S)
+            if left <= _NONE_S:
                 break
             self._bus.wait(left)
             got = self._bus.receive(messages)
+            self._reply_again()
         return got
 
     def wait(self, timeout: Optional[float] = None) -> bool:
@@ -458,19 +495,25 @@ class Node:
     def run(self) -> None:
         """Polls and waits until stop() is called."""
         self._stopped = False
-        while not self._stopped and self.is_open:
-            self._turn()
+        self._runs = True
+        try:
+            self._turn_until(lambda: self._stopped or not self.is_open)
+        finally:
+            self._runs = False
         if self.is_open:
             self._bus.flush()
 
     def stop(self) -> None:
-        """Makes run() return."""
+        """Makes run() return. Of a simulated node that does not run by itself: its process ends."""
         self._stopped = True
+        if self._simulation is not None and not self._runs:
+            self._bus.stop()
 
     def shutdown(self, deadline: float = 5.0) -> bool:
         """Waits for the outcome of all messages for at most `deadline` seconds, says goodbye, and ends the node.
         False: some have no outcome."""
-        return self._end(lambda: self._bus.shutdown(deadline))
+        left = self._send_replies(deadline) if self._replies else deadline
+        return self._end(lambda: self._bus.shutdown(left)) and not self._replies
 
     def close(self) -> None:
         """Ends the node at once."""
@@ -478,14 +521,28 @@ class Node:
 
     def attach(self) -> None:
         """Runs the node on the running asyncio loop, until it is closed."""
+        if self._simulation is not None:
+            return self._check_loop()
         self._loop = asyncio.get_running_loop()
         self._descriptor = self._bus.descriptor()
         self._loop.add_reader(self._descriptor, self._on_loop)
         self._wake()
 
-    def _turn(self) -> None:
-        self._bus.poll(0)
-        self._bus.wait(_SLEEP_S)
+    def _turn_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self.poll()
+            if not is_over():  # a handler may have brought it about
+                self._bus.wait(_SLEEP_S)
+
+    # A simulated node runs with its simulation, which has a loop of its own.
+    def _check_loop(self) -> None:
+        if self._simulation is not None and asyncio.get_running_loop() is not self._simulation._loop:
+            raise make_error(
+                Code.invalid_argument, "a simulated node can be awaited only by what Simulation.run() runs"
+            )
+
+    def _now(self) -> float:
+        return time.monotonic() if self._simulation is None else self._simulation.now
 
     def _wake(self) -> None:
         if self._loop is not None and not self._due:
@@ -499,6 +556,7 @@ class Node:
         try:
             self._bus.finish_sleep()
             self._bus.poll(256)
+            self._reply_again()
         finally:
             self._sleep_on_loop()
 
@@ -512,8 +570,24 @@ class Node:
             self._detach()
         elif not self._bus.prepare_sleep():
             self._wake()
-        elif (longest := self._bus.longest_sleep()) >= 0:
-            self._timer = self._loop.call_later(longest * 1e-9, self._on_loop)
+        else:
+            longest = self._bus.longest_sleep() * 1e-9
+            if self._replies:
+                longest = min(longest, _SLEEP_S) if longest >= 0 else _SLEEP_S
+            if longest >= 0:
+                self._timer = self._loop.call_later(longest, self._on_loop)
+
+    # Gives the replies that wait for room some time to be sent. Returns what is left of it.
+    def _send_replies(self, longest: float) -> float:
+        end = self._now() + longest
+        while self._replies and (left := end - self._now()) > 0:
+            self._bus.wait(min(left, _SLEEP_S))
+            self.poll()
+        return max(end - self._now(), 0.0)
+
+    def _reply_again(self) -> None:
+        if self._replies:
+            self._replies.send_again()
 
     # It leaves the loop once it has ended: an end that is refused, such as on another thread, changes nothing.
     def _end(self, call: Callable[[], _T]) -> _T:
@@ -538,43 +612,66 @@ class Node:
     def _answering(self, handler: Callable[[Request], Any]) -> Callable[[_bus.Request], None]:
         def answer(of: _bus.Request) -> None:
             request = Request(of, self)
+            if self._replies.is_full(request.source):
+                return _fail(request, "too many replies wait for room")
             try:
                 value = handler(request)
+                if value is not None and not inspect.iscoroutine(value):
+                    self._replies.send(request, value)
             except BaseException as raised:
-                _fail(request, raised)
+                _fail(request, _text_of(raised))
                 raise
             if inspect.iscoroutine(value):
                 self._start(request, value)
-            elif value is not None:
-                request.reply(value)
 
         return answer
 
     def _start(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
-        if self._loop is None:
+        loop = self._loop if self._simulation is None else self._simulation._loop
+        if loop is None:
             coroutine.close()
             request.fail("the node runs on no asyncio loop")
-            raise RuntimeError("a handler that is a coroutine needs `async with Node(...)`")
+            needed = "async with Node(...)" if self._simulation is None else "Simulation.run(...)"
+            raise RuntimeError(f"a handler that is a coroutine needs `{needed}`")
 
         async def answer() -> None:
             try:
                 value = await coroutine
                 if value is not None:
-                    request.reply(value)
+                    self._replies.send(request, value)
                     self._wake()
             except BaseException as raised:
-                _fail(request, raised)
+                _fail(request, _text_of(raised))
                 self._wake()
                 raise
 
-        task = self._loop.create_task(answer())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = loop.create_task(answer())
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
-def _fail(request: Request, raised: BaseException) -> None:
+# False: there is no room.
+def _try_to_reply(request: Request, value: Data) -> bool:
+    try:
+        request.reply(value)
+    except WouldBlock:
+        return False
+    except Closed:
+        pass  # the handler has closed the node
+    except Error as error:
+        if error.code not in _REFUSED:
+            raise
+        _fail(request, str(error))
+    return True
+
+
+def _fail(request: Request, why: str) -> None:
     if not request._answered:
         try:
-            request.fail(f"{type(raised).__name__}: {raised}")
+            request.fail(why)
         except Error:
-            pass  # the node has ended
+            pass  # there is no room, or the node has ended
+
+
+def _text_of(raised: BaseException) -> str:
+    return f"{type(raised).__name__}: {raised}"

@@ -199,6 +199,124 @@ def test_handlers_of_requests_can_be_removed(pair):
     assert ask().code == atbus.Code.unknown_request
 
 
+def outlast(request):
+    """Works until nobody waits for the answer."""
+    while request.is_wanted:
+        time.sleep(0.01)
+    time.sleep(0.05)  # a node's clock may be behind
+
+
+def test_a_reply_that_comes_too_late_is_dropped(pair):
+    one, two = pair
+    answered = []
+
+    @two.on_request(type=1)
+    def _(request):
+        outlast(request)
+        return b"late"
+
+    @two.on_request(type=2)
+    def _(request):
+        outlast(request)
+        answered.append(request.reply(b"late"))
+
+    @two.on_request(type=3)
+    def _(request):
+        outlast(request)
+        answered.append(request.fail("late"))
+
+    for type in (1, 2, 3):
+        pending = one.request(2, type, timeout=0.05)
+        until([one, two], lambda: pending.done() and two.stats["requests"] == type)
+        assert pending.outcome().code == atbus.Code.timed_out
+    assert answered == [False, False]
+    kept = []
+    two.on_request(kept.append)
+    pending = one.request(2, 4)
+    until([one, two], lambda: kept)
+    pending.cancel()
+    until([one, two], lambda: not kept[0].is_wanted)
+    assert not kept[0].reply(b"nobody waits")
+
+
+def ask_and_read_nothing(one, two, count):
+    """Requests that the handler answers; one does not poll meanwhile. Returns what will be their outcomes."""
+    asked = [one.request(2, 1, timeout=60) for _ in range(count)]
+    while two.stats["requests"] < count:
+        one.flush()
+        two.poll()
+    assert two.stats["would_block"] != 0
+    return asked
+
+
+def test_replies_wait_for_room(pair):
+    one, two = pair
+    two.on_request(lambda request: bytearray(60_000), type=1)
+    asked = ask_and_read_nothing(one, two, 200)
+    assert not asked[-1].done()
+    until([one, two], lambda: all(one.done() for one in asked))
+    assert {pending.result() for pending in asked} == {bytes(60_000)}
+    assert two.is_open
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_shutdown_waits_until_replies_have_room(pair, reads):
+    one, two = pair
+    two.on_request(lambda request: bytes(60_000), type=1)
+    asked = ask_and_read_nothing(one, two, 200)
+    ended = []
+
+    def shutdown():
+        two.adopt()
+        ended.append(two.shutdown(60 if reads else 0.01))
+
+    thread = threading.Thread(target=shutdown)
+    thread.start()
+    until([one], lambda: reads is False or ended)
+    thread.join()
+    assert ended == [reads]
+    if reads:
+        until([one], lambda: all(one.done() for one in asked))
+        assert {pending.result() for pending in asked} == {bytes(60_000)}
+    two.adopt()
+
+
+def test_replies_that_wait_for_a_node_that_reads_nothing_have_a_bound(pair):
+    one, two = pair
+    calls = []
+
+    @two.on_request(type=1)
+    def _(request):
+        calls.append(request.type)
+        return bytes(60_000)
+
+    asked = ask_and_read_nothing(one, two, 600)
+    assert 200 < len(calls) < 500
+    with atbus.Node(3) as three:
+        three.connect(2, two.addresses[0])
+        pending = three.request(2, 1)
+        until([three, two], pending.done)
+        assert len(pending.result()) == 60_000
+    until([one, two], lambda: sum(one.done() for one in asked) >= 200)
+
+
+def test_a_reply_that_the_other_node_can_not_take_fails():
+    with atbus.Node(1, message_limit=1000) as one, atbus.Node(2) as two:
+        two.listen(new_address())
+        one.connect(2, two.addresses[0])
+        two.on_request(lambda request: bytes(2000))
+        pending = one.request(2, 1)
+        until([one, two], pending.done)
+        assert pending.outcome().code == atbus.Code.request_failed
+        assert b"too long" in pending.outcome().data or b"limit" in pending.outcome().data
+        two.on_request(lambda request: 17)
+        pending = one.request(2, 1)
+        with pytest.raises(TypeError):
+            until([one, two], pending.done)
+        until([one, two], pending.done)
+        assert b"TypeError" in pending.outcome().data
+
+
 def test_a_request_that_another_thread_drops_fails(pair):
     one, two = pair
     kept = []
@@ -733,3 +851,84 @@ def test_a_million_messages_leave_nothing_behind():
         before = memory()
         send(200_000)
         assert memory() - before < 2 << 20
+
+
+def test_texts_with_a_zero_byte_are_refused_and_not_cut():
+    cut = "sixteen bytes...\0and more"
+    for options in ({"token": cut}, {"access": cut}, {"parent": ["unix://@x", cut]}):
+        with pytest.raises(atbus.Error, match="zero byte"):
+            atbus.Node(1, **options)
+    with atbus.Node(1, token="sixteen bytes...") as node:
+        for call in (
+            lambda: node.listen(new_address() + "\0more"),
+            lambda: node.connect(2, new_address() + "\0more"),
+            lambda: node.set_tokens([cut]),
+            lambda: node.command(1, "order", "one\0two"),
+        ):
+            with pytest.raises(atbus.Error, match="zero byte"):
+                call()
+
+
+def test_the_largest_number_of_32_bits_is_a_number():
+    with atbus.Node(1, clients=2**32 - 1) as one, atbus.Node(0) as client:
+        one.listen(new_address())
+        client.connect(0, one.addresses[0])
+        events = []
+        client.on_endpoint(lambda id, event: events.append(event))
+        until([one, client], lambda: events)
+        assert events == [atbus.Endpoint.CONNECTED]
+
+
+def test_a_node_that_is_closed_keeps_no_handler():
+    node = atbus.Node(1)
+    node.close()
+
+    def handler(_):
+        pass
+
+    for set_handler in (
+        node._bus.on_message,
+        node._bus.on_any_request,
+        node._bus.on_command,
+        node._bus.on_undelivered,
+        node._bus.on_endpoint,
+        node._bus.on_writable,
+        node._bus.on_log,
+        lambda handler: node._bus.on_request(1, handler),
+    ):
+        with pytest.raises(atbus.Closed):
+            set_handler(handler)
+    is_held = weakref.ref(handler)
+    del handler
+    assert is_held() is None
+
+
+class Recorded:
+    """What polls and waits, in order."""
+
+    def __init__(self, bus):
+        self._bus = bus
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name in ("poll", "wait"):
+            self.calls.append(name)
+        return getattr(self._bus, name)
+
+
+@pytest.mark.parametrize("end", [atbus.Node.stop, atbus.Node.close])
+def test_run_does_not_wait_once_a_handler_has_ended_it(end):
+    with atbus.Node(1) as node:
+        node._bus = Recorded(node._bus)
+        node.on_message(lambda _: end(node))
+        node.send(1, 0, "end")
+        node.run()
+        assert node._bus.calls[-1] == "poll"
+
+
+def test_nothing_waits_for_a_result_that_is_there():
+    with atbus.Node(1) as node:
+        node._bus = Recorded(node._bus)
+        node.on_request(lambda request: b"reply")
+        assert node.request(1, 7, b"").result() == b"reply"
+        assert node._bus.calls[-1] == "poll"

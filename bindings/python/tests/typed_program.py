@@ -8,6 +8,17 @@ async def ask(node: atbus.Node) -> bytes:
     return bytes(reply)
 
 
+def test_ask() -> None:
+    with atbus.Simulation(seed=7) as sim:
+        sim.node(2, lambda node: node.listen("ipv4://10.0.0.2:7000"), host=2)
+        one: atbus.Node = sim.node(1, ping_interval=4)
+        reply: bytes = sim.run(ask(one), timeout=20)
+        sim.disturb(30, restarts=0)
+        sim.set_conditions(delay=(0.001, 0.5))
+        sim.cut(1, 2, atbus.SeenBy.ONE)
+        print(sim.run_until(lambda: reply) and sim.run_until_idle(), sim.now + sim.seed, sim.nodes[2].id)
+
+
 def main() -> int:
     with atbus.Node(1, token="secret", ping_interval=4) as node:
         node.connect(2, "shm://echo")

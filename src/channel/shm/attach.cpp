@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "channel/shm/channel_address.h"
@@ -138,10 +139,19 @@ result<sender_state*> open_lane_sender(const address& where, const sender_option
     return taken.error();
   if (options.prefault || wanted->prefault)
     prefault_lane(*taken);
-  const std::string text = taken->opened.name.text();
   const std::uint32_t lane = taken->lane;
   const bool was_unused = taken->was_unused;
-  owned<sender_state> state{new sender_state(std::move(taken->opened), taken->lane, options)};
+  std::string text;
+  owned<sender_state> state;
+  try {
+    text = taken->opened.name.text();
+    // It takes its memory before it takes the segment.
+    state.reset(new sender_state(std::move(taken->opened), lane, options));
+  } catch (const std::bad_alloc&) {
+    if (was_unused)
+      give_lane_memory_back(taken->opened, lane);
+    return error{errc::out_of_memory};
+  }
   if (auto s = state->start(); !s) {
     const int code = errno;
     if (was_unused)

@@ -72,11 +72,6 @@ class mapping {
   }
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  // Replaces the mapping by private memory: no other process sees later writes. False: there is none.
-  [[nodiscard]] bool detach() noexcept {
-    return kernel().mmap(base_, size_, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
-  }
   // For a forked child, where the pages are not mapped: forgets them without unmapping.
   void abandon() noexcept { base_ = nullptr; }
 

@@ -77,16 +77,6 @@ status sender_state::start() {
   return {};
 }
 
-void sender_state::give_memory_back() noexcept {
-  lane_slot& slot = segment_.slot(lane_);
-  // Relaxed: this sender holds the lane's lock. What is in the lane is the receiver's.
-  if (slot.tail.load(std::memory_order_relaxed) != slot.done.load(std::memory_order_relaxed))
-    return;
-  release_lane_memory(segment_, lane_);
-  // Relaxed: as in receiver_state::reset_lane.
-  slot.reserved_bytes.store(0, std::memory_order_relaxed);
-}
-
 // --- the slow half of claim and commit
 
 status sender_state::make_room(std::uint64_t size) noexcept {
@@ -601,7 +591,17 @@ void sender_state::stop() noexcept {
     finish_sleep();
   end(condition::closed);
   // Release the lock before the bell: a receiver that reads the end-of-file then finds the lane free.
-  unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
+  if (segment_.fd)
+    unlock_byte(segment_.fd.get(), lane_lock_byte(lane_));
+}
+
+void sender_state::leave_lane_in(held_lane& place) noexcept {
+  if (requesting_)
+    finish_sleep();
+  end(condition::closed);
+  place.opened = std::move(segment_);
+  place.lane = lane_;
+  place.bell = std::move(bell_);
 }
 
 void sender_state::destroy() noexcept {

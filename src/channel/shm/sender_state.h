@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "atbus/bytes.hpp"
@@ -11,6 +11,7 @@
 #include "atbus/detail/sender_backend.hpp"
 #include "channel/shm/doorbell.h"
 #include "channel/shm/segment.h"
+#include "channel/shm/taken_lane.h"
 #include "system/fork_guard.h"
 #include "system/spin_budget.h"
 
@@ -18,6 +19,27 @@ namespace atbus::detail {
 
 // A value that no alert has: its change count would have to overflow first.
 inline constexpr std::uint64_t no_alert = ~std::uint64_t{0};
+
+// A lane whose sender has ended: it stays mapped, and no other sender can take it.
+struct held_lane {
+  held_lane() = default;
+  held_lane(const held_lane&) = delete;
+  held_lane& operator=(const held_lane&) = delete;
+  // Releases the lane's lock before the bell, as a sender does.
+  ~held_lane() {
+    if (opened.fd)
+      unlock_byte(opened.fd.get(), lane_lock_byte(lane));
+  }
+  // For a forked child.
+  void abandon() noexcept {
+    opened.abandon();
+    bell.close();
+  }
+
+  segment opened;
+  std::uint32_t lane = 0;
+  bell_client bell;
+};
 
 class sender_state final : public sender_backend, public fork_guard {
  public:
@@ -34,9 +56,8 @@ class sender_state final : public sender_backend, public fork_guard {
   // Announces the sender in the lane. would_block if records of a previous sender fill it; system_error if
   // it can't connect to the bell (errno tells why).
   [[nodiscard]] status start();
-  // After a start() that failed, of a lane that had no memory: the receiver, which never hears of this sender, would
-  // not give it back.
-  void give_memory_back() noexcept;
+  // After a start() that failed, of a lane that had no memory.
+  void give_memory_back() noexcept { give_lane_memory_back(segment_, lane_); }
 
   status flush(std::chrono::nanoseconds timeout) override;
   status wait_writable(std::chrono::nanoseconds timeout, std::size_t length) override;
@@ -66,8 +87,8 @@ class sender_state final : public sender_backend, public fork_guard {
   // Whether a message was refused and its sender waits for room.
   [[nodiscard]] bool wants_room() const noexcept { return refused_size_ != 0; }
   [[nodiscard]] std::uint64_t capacity() const noexcept { return out_.capacity(); }
-  // The mapping that holds its records.
-  [[nodiscard]] std::shared_ptr<mapping> memory() const noexcept { return segment_.lanes; }
+  // Ends this sender, which is to be released then, and leaves its lane there. Takes no memory.
+  void leave_lane_in(held_lane& place) noexcept;
 
   void abandon_in_child() noexcept override;
 

@@ -10,6 +10,7 @@
 
 #include "atbus/detail/test_hook.hpp"
 #include "channel/shm/channel_address.h"
+#include "core/error_text.h"
 
 namespace atbus::detail {
 namespace {
@@ -75,14 +76,17 @@ result<std::uint32_t> find_lane(const segment& s) {
   return error{errc::no_free_lane, std::move(text)};
 }
 
-error prepare_lane(segment& opened, std::uint32_t lane) {
+error prepare_lane(segment& opened, std::uint32_t lane, bool was_unused) {
   // Reserve whatever `reserved_bytes` says: touching unreserved memory may raise SIGBUS.
   if (auto e = reserve_lane(opened, lane); !e)
     return e;
   // Release: pairs with the receiver's look for lanes in use. Stored before the first record.
   opened.slot(lane).reserved_bytes.store(opened.geometry.lane_size, std::memory_order_release);
   test_hook(step::lane_reserved);
-  return map_lane(opened, lane);
+  error mapped = error_of(errc::out_of_memory, [&] { return map_lane(opened, lane); });
+  if (was_unused && !mapped)
+    give_lane_memory_back(opened, lane);
+  return mapped;
 }
 
 // `retired` means: the name has changed, try again.
@@ -108,7 +112,7 @@ result<taken_lane> open_and_take(const segment_address& wanted) {
     return lane.error();
   // Relaxed: nobody else changes it under the lane's lock.
   const bool was_unused = opened->slot(*lane).reserved_bytes.load(std::memory_order_relaxed) == 0;
-  if (auto e = prepare_lane(*opened, *lane); !e)
+  if (auto e = prepare_lane(*opened, *lane, was_unused); !e)
     return e;
   return taken_lane{std::move(*opened), *lane, was_unused};
 }
@@ -141,9 +145,19 @@ result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lan
                  opened->name.text() + ": lane " + std::to_string(lane) + " is not free"};
   }
   test_hook(step::lane_locked);
-  if (auto e = prepare_lane(*opened, lane); !e)
+  if (auto e = prepare_lane(*opened, lane, false); !e)
     return e;
   return taken_lane{std::move(*opened), lane, false};
+}
+
+void give_lane_memory_back(const segment& s, std::uint32_t lane) noexcept {
+  lane_slot& slot = s.slot(lane);
+  // Relaxed: this process holds the lane's lock. What is in the lane is the receiver's.
+  if (slot.tail.load(std::memory_order_relaxed) != slot.done.load(std::memory_order_relaxed))
+    return;
+  release_lane_memory(s, lane);
+  // Relaxed: as in receiver_state::reset_lane.
+  slot.reserved_bytes.store(0, std::memory_order_relaxed);
 }
 
 void prefault_lane(const taken_lane& t) {

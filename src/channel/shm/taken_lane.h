@@ -25,6 +25,10 @@ struct taken_lane {
 // Takes the lane `lane` of a segment that the receiver has handed over; `text` names it in errors.
 [[nodiscard]] result<taken_lane> take_handed_lane(file fd, std::string text, std::uint32_t lane);
 
+// Gives back the memory of a taken lane that had none, where no sender comes of it: the receiver never hears of that,
+// and would not do it.
+void give_lane_memory_back(const segment& opened, std::uint32_t lane) noexcept;
+
 // Touches all pages of the lane.
 void prefault_lane(const taken_lane& taken);
 

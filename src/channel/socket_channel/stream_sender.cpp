@@ -105,8 +105,8 @@ status stream_sender::usable() const noexcept {
 status stream_sender::new_chunk(std::size_t length) noexcept {
   chunk_.frame = nullptr;  // a new claim discards an uncommitted one
   commit_chunk();
-  if (left_memory_ != nullptr) [[unlikely]]
-    forget_left_memory();
+  if (left_lane_) [[unlikely]]
+    forget_left_lane();
   if (phase_ == phase::linked && lane_ != nullptr) [[unlikely]] {
     if (move_on_to_lane())
       return {};
@@ -548,8 +548,8 @@ void stream_sender::abandon_in_child() noexcept {
   if (link_ != nullptr)
     link_->abandon();
   dialler_.abandon();
-  if (left_memory_ != nullptr)
-    left_memory_->abandon();
+  if (left_lane_)
+    left_lane_->abandon();
   epoll_.reset();
 }
 

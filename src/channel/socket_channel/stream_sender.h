@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "atbus/address.hpp"
@@ -131,7 +132,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   bool empty_lane() noexcept;
   // False: there is no memory.
   [[nodiscard]] bool claim_for_lane(mutable_bytes& place) noexcept;
-  void forget_left_memory() noexcept;
+  void forget_left_lane() noexcept;
 
   bool local_;  // through a Unix socket
   std::string text_;
@@ -148,7 +149,7 @@ class stream_sender final : public sender_backend, public fork_guard {
   std::chrono::nanoseconds looked_at_{0};  // last look at the socket while in the lane
   std::uint64_t step_ = 0;                 // bytes of the lane until the next look
   sender_state* lane_ = nullptr;           // taken; in use once through_stream_ is false
-  std::shared_ptr<mapping> left_memory_;   // of the first lane left since the latest claim
+  std::optional<held_lane> left_lane_;     // the first lane left since the latest claim
   file epoll_;
   phase phase_ = phase::ended;
   error why_;                   // why it ended, or why the last attempt failed

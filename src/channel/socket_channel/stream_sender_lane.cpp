@@ -128,22 +128,18 @@ bool stream_sender::empty_lane() noexcept {
   // after `dying_time` has only closed the connection, and delivers the lane's messages itself.
   if (!taken && taken.error() == errc::receiver_alive && now() - lane_left_at_ < dying_time)
     return false;
-  // An open slot may lie in this memory, and another sender may soon get the lane: detach it. The slot of
-  // the latest claim lies in the first lane that was left since, because the later ones have had no claim.
-  if (left_memory_ == nullptr) {
-    left_memory_ = lane_->memory();
-    if (!left_memory_->detach()) {
-      left_memory_.reset();
-      return false;  // the lane stays taken until there is memory for that
-    }
-  }
+  // An open slot may lie in this lane, so no other sender may get it before the next claim. The slot of the
+  // latest claim lies in the first lane that was left since, because the later ones have had no claim.
+  // (Memory of the slot's own in that place is no way: if mmap with MAP_FIXED fails, the place may be unmapped.)
+  if (!left_lane_)
+    lane_->leave_lane_in(left_lane_.emplace());
   std::exchange(lane_, nullptr)->release();
   return true;
 }
 
-void stream_sender::forget_left_memory() noexcept {
+void stream_sender::forget_left_lane() noexcept {
   const fork_pause no_fork;
-  left_memory_.reset();
+  left_lane_.reset();
 }
 
 // Checks whether the receiver is gone. If so, later messages go into the queue.
@@ -170,8 +166,8 @@ void stream_sender::leave_lane_that_ended() noexcept {
 // looks at the socket. By then the messages are visible, so the look does not delay them.
 status stream_sender::make_room(std::uint64_t size) noexcept {
   // The first claim in a lane comes here: its window is closed.
-  if (left_memory_ != nullptr) [[unlikely]]
-    forget_left_memory();
+  if (left_lane_) [[unlikely]]
+    forget_left_lane();
   const status made = lane_->make_room(size);
   if (made) {
     writer_.narrow_window(std::max(size, step_));

@@ -15,19 +15,21 @@ class last_look {
 
   // Whether a connection that could be read, and was to end at `end`, goes on: the kernel has bytes that came in
   // time, for a program that looks late, or `has_more` bytes were read and wait for their turn. Until the program
-  // has taken these, and what it reads at once after them.
+  // has taken these, and what it reads at once after them. A read that takes nothing counts too: whatever keeps
+  // bytes in the kernel, such as lack of memory, holds no connection.
   [[nodiscard]] bool is_due(const stream_link& of, bool has_more, std::chrono::nanoseconds end,
                             std::chrono::nanoseconds time) noexcept {
-    if (of.now() != stream_link::state::open || (of.unread() == 0 && !has_more))
+    // Of a link that has ended, because writing has failed, there may be more, and nothing is unread.
+    if (of.unread() == 0 && !has_more)
       return false;
-    if (reads_ != 0 && of.bytes_read() == read_before_)
-      return true;
-    if (!has_more && (reads_ != 0 || time - end < late))
+    if (looks_ != 0 && of.reads() == reads_before_)
+      return true;  // its turn has not come yet
+    if (!has_more && (looks_ != 0 || time - end < late))
       return false;
-    if (reads_ == reads_max)
+    if (looks_ == looks_max)
       return false;
-    ++reads_;
-    read_before_ = of.bytes_read();
+    ++looks_;
+    reads_before_ = of.reads();
     return true;
   }
 
@@ -35,10 +37,10 @@ class last_look {
   static constexpr std::chrono::nanoseconds late = std::chrono::milliseconds{1};
 
   // The bytes of the second may have come later: there is no third, for the peer may send all the time.
-  static constexpr int reads_max = 2;
+  static constexpr int looks_max = 2;
 
-  int reads_ = 0;
-  std::uint64_t read_before_ = 0;
+  int looks_ = 0;
+  std::uint64_t reads_before_ = 0;
 };
 
 }  // namespace atbus::detail

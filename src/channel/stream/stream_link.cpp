@@ -418,6 +418,7 @@ bool stream_link::receive(bool peek) noexcept {
   drained_ = true;
   if (state_ != state::open)
     return false;
+  ++reads_;
   mutable_bytes place;
   const status prepared = reader_.prepare(place);
   starved_reading_ = prepared == errc::out_of_memory;

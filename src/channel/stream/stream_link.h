@@ -155,6 +155,8 @@ class stream_link {
   [[nodiscard]] std::uint64_t bytes_read() const noexcept {
     return tls_ == nullptr ? bytes_read_ : tls_->bytes_read();
   }
+  // How often it was read, also in vain: nothing was there, there was no memory, or TLS did not go on.
+  [[nodiscard]] std::uint64_t reads() const noexcept { return reads_; }
   // Whether there was a read at all, even one that found nothing.
   [[nodiscard]] bool was_read() const noexcept { return drained_ || bytes_read_ != 0; }
   // Bytes that wait in the kernel.
@@ -264,6 +266,7 @@ class stream_link {
   bool settled_ = false;   // the agreement is in force
   bool drained_ = false;
   std::uint64_t bytes_read_ = 0;
+  std::uint64_t reads_ = 0;
   bool starved_reading_ = false;
   bool starved_writing_ = false;
   bool takes_descriptors_ = false;

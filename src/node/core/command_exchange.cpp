@@ -178,7 +178,7 @@ void command_exchange::deliver_reply(bus_id source, errc how, std::uint64_t numb
 
 bool command_exchange::has_expired(const message_head& head, bytes_view payload) const {
   command_body body;
-  return (head.flags & command_flags) == flag_command && decode(payload, body) &&
+  return (head.flags & exchange_flags) == flag_command && decode(payload, body) &&
          body.deadline <= node_.now();
 }
 

@@ -50,6 +50,12 @@ void event_queue::set_request(std::uint32_t type, std::function<void(request&)> 
   set_in(&node_handlers::on_request_typed, type, std::move(handler));
 }
 
+void event_queue::set_blob(std::uint32_t type, std::function<void(incoming_blob&)> handler) {
+  if (handler)
+    return set_in(&node_handlers::on_blob, type, std::move(handler));
+  change([this, type] { handlers_.on_blob.erase(type); });
+}
+
 void event_queue::set_message(std::function<void(const message&)> handler) {
   change([this, handler = std::move(handler)]() mutable {
     (handlers_.on_typed.empty() ? handlers_.on_message : handlers_.on_other_message) =

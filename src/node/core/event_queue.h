@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "atbus/blob.hpp"
 #include "atbus/command.hpp"
 #include "atbus/endpoint.hpp"
 #include "atbus/message.hpp"
@@ -44,6 +45,7 @@ struct node_handlers {
   std::map<std::string, std::function<void(command&)>, std::less<>> on_command_named;
   std::function<void(request&)> on_request;
   std::map<std::uint32_t, std::function<void(request&)>> on_request_typed;
+  std::map<std::uint32_t, std::function<void(incoming_blob&)>> on_blob;  // none is empty
   std::function<void(bus_id)> on_writable;
   std::function<void(std::string_view)> on_log;
 
@@ -86,6 +88,8 @@ class event_queue {
   }
   void set_command(std::string name, std::function<void(command&)> handler);
   void set_request(std::uint32_t type, std::function<void(request&)> handler);
+  // Empty: blobs of that type are refused.
+  void set_blob(std::uint32_t type, std::function<void(incoming_blob&)> handler);
   void set_message(std::function<void(const message&)> handler);
   // `tag` is that of the C++ type. Empty: there is none for that number any more. False: the number is
   // another type's.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "atbus/trace_context.hpp"
+#include "node/core/blob_exchange.h"
 #include "node/core/command_exchange.h"
 #include "node/core/event_queue.h"
 #include "node/core/message_taps.h"
@@ -14,8 +15,13 @@ namespace atbus::detail {
 class inbox {
  public:
   inbox(node_context& node, event_queue& events, message_taps& taps, command_exchange& commands,
-        request_exchange& requests) noexcept
-      : node_(node), events_(events), taps_(taps), commands_(commands), requests_(requests) {}
+        request_exchange& requests, blob_exchange& blobs) noexcept
+      : node_(node),
+        events_(events),
+        taps_(taps),
+        commands_(commands),
+        requests_(requests),
+        blobs_(blobs) {}
 
   void deliver(const node_instance& source, std::uint32_t type, bytes_view payload,
                bool redelivered, bool traced = false) {
@@ -25,7 +31,7 @@ class inbox {
     if (const auto& handler = events_.handlers().on_message)
       handler(message{source.id, node_.self.id, type, payload, redelivered, traced});
   }
-  // Also a command, a request, or the answer to one. `same_clock`: the source is on this host. False: it
+  // Also a command, a request, the answer to one, or a part of a blob. `same_clock`: the source is on this host. False: it
   // makes no sense, or may not come from there.
   bool deliver_any(const node_instance& source, const message_head& head, bytes_view payload,
                    bool redelivered, bool same_clock) {
@@ -41,6 +47,8 @@ class inbox {
       return true;
     }
     count(payload.size(), redelivered);
+    if (is_blob(kind))
+      return blobs_.deliver(source, head, payload, redelivered);
     if (node_.tapped) [[unlikely]]
       copy(source, head.flags & exchange_flags, head.type, payload, redelivered);
     return (head.flags & flag_request) != 0
@@ -76,6 +84,7 @@ class inbox {
   message_taps& taps_;
   command_exchange& commands_;
   request_exchange& requests_;
+  blob_exchange& blobs_;
 };
 
 }  // namespace atbus::detail

@@ -486,16 +486,24 @@ void interests::tell() {
   thrown.rethrow();
 }
 
-void interests::use_room(peer& of) {
+bool interests::use_room(peer& of) {
   topic_neighbour* const known = find(of);
   if (known == nullptr)
-    return;
+    return true;
   session* const link = reach_.link_to(of);
-  if (link == nullptr || link->registration != known->tells_link)
-    return list(*known);
-  of.interest_waits = !tell(*known, *link);
+  if (link == nullptr || link->registration != known->tells_link) {
+    list(*known);
+    return true;
+  }
+  try {
+    of.interest_waits = !tell(*known, *link);
+  } catch (const std::bad_alloc&) {
+    output_.try_again(of);  // what was to come behind it waits too
+    throw;
+  }
   if (of.interest_waits)
     known->retry.set(node_.now() + tell_again_interval);
+  return !of.interest_waits || link != of.current;
 }
 
 bool interests::tell(topic_neighbour& of) {

@@ -36,7 +36,7 @@ class interests {
         sessions_(sessions),
         peers_(peers),
         table_(table) {
-    output_.on_room_for_interest([this](peer& of) { use_room(of); });
+    output_.on_room_for_interest([this](peer& of) { return use_room(of); });
   }
 
   // Whether it was said before the neighbour began to tell all on another link, and comes later: one link may be slower
@@ -96,8 +96,9 @@ class interests {
   void list(topic_neighbour& of) noexcept;
   void list_topic(topic_neighbour& of, const topic_entry& topic) noexcept;
   void begin_to_tell(topic_neighbour& of, const session& on);
-  // Tells what waits at once: until the poll ends, the program may have filled the link again.
-  void use_room(peer& of);
+  // Tells what waits at once: until the poll ends, the program may have filled the link again. False: the link to the
+  // peer has too little room.
+  bool use_room(peer& of);
   // False: there is no room.
   bool tell(topic_neighbour& of);
   bool tell(topic_neighbour& of, session& on);

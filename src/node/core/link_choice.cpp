@@ -105,6 +105,7 @@ void link_choice::begin_use(peer& of, session& path, bool settled) {
   if (path.answer.superseded)
     return superseded(of, path);
   requests_.registered(of, path);
+  blobs_.registered(of, path.knows_blobs);
   const bool moved = of.told_connected;
   const std::string id = path.instance.id.to_string();
   if (node_.is_client(of))

@@ -6,6 +6,7 @@
 #include <list>
 #include <vector>
 
+#include "node/core/blob_exchange.h"
 #include "node/core/command_exchange.h"
 #include "node/core/event_queue.h"
 #include "node/core/link_output.h"
@@ -23,7 +24,7 @@ class link_choice {
   link_choice(node_context& node, event_queue& events, ready_waits& ready,
               const reachability& reach, link_output& output, session_set& sessions,
               peer_retention& retention, command_exchange& commands, request_exchange& requests,
-              circuits& relayed)
+              blob_exchange& blobs, circuits& relayed)
       : node_(node),
         events_(events),
         ready_(ready),
@@ -33,6 +34,7 @@ class link_choice {
         retention_(retention),
         commands_(commands),
         requests_(requests),
+        blobs_(blobs),
         circuits_(relayed) {}
 
   // A link has registered: it is used now, later, or not at all.
@@ -64,6 +66,7 @@ class link_choice {
   peer_retention& retention_;
   command_exchange& commands_;
   request_exchange& requests_;
+  blob_exchange& blobs_;
   circuits& circuits_;
   std::vector<peer*> moving_;
 };

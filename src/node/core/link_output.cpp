@@ -89,16 +89,27 @@ void link_output::drain(peer& of) {
     end_data(path, length);
     of.out.carried();
   }
-  if (of.interest_waits && !of.blocked && !of.out.holds())
-    tell_interest_(of);
+  if (of.blobs_wait && !of.blocked && !of.out.holds()) {
+    of.blobs_wait = false;
+    drain_blobs_(of);
+  }
+  if (of.interest_waits && !of.blocked && !of.out.holds() && !tell_interest_(of)) {
+    of.blocked = true;
+    return;
+  }
   if (of.copies_wait && !of.blocked && !of.out.holds()) {
     // They may fill the link whenever there is room, so a sender that was refused goes first every other time.
     if (of.wants_room)
       of.messages_first = !of.messages_first;
-    if (of.wants_room && of.messages_first)
+    if (of.wants_room && of.messages_first) {
       yield_copies(of);
-    else
+    } else {
+      const std::uint64_t before = node_.stats.topic_copies;
       drain_copies_(of);
+      // There is less room than the first of them takes, and the next room is theirs again.
+      if (of.blocked && node_.stats.topic_copies == before)
+        of.messages_first = true;
+    }
   }
   if (of.wants_room && !of.blocked && !of.out.holds()) {
     try {

@@ -51,8 +51,10 @@ class link_output {
   void try_again(peer& of) noexcept;
   // Called by drain() for a peer that copies of topics wait for, once nothing else does. Set once.
   void on_room_for_copies(std::function<void(peer&)> call) { drain_copies_ = std::move(call); }
-  // Called by it for a peer that is to be told of topics, which it is at the end of this poll. Set once.
-  void on_room_for_interest(std::function<void(peer&)> call) { tell_interest_ = std::move(call); }
+  // Called by it for a peer that is to be told of topics. False: there is less room than that takes. Set once.
+  void on_room_for_interest(std::function<bool(peer&)> call) { tell_interest_ = std::move(call); }
+  // Called by it for a peer that blobs wait for. Set once.
+  void on_room_for_blobs(std::function<void(peer&)> call) { drain_blobs_ = std::move(call); }
   // Whether copies wait only until on_writable was called: peer::copies_yield.
   [[nodiscard]] bool copies_yield() const noexcept { return copies_yield_; }
   void yield_copies(peer& to) noexcept { to.copies_yield = copies_yield_ = true; }
@@ -113,7 +115,8 @@ class link_output {
   session* direct_session_ = nullptr;
   byte_buffer scratch_;
   std::function<void(peer&)> drain_copies_;
-  std::function<void(peer&)> tell_interest_;
+  std::function<bool(peer&)> tell_interest_;
+  std::function<void(peer&)> drain_blobs_;
   bool copies_yield_ = false;
   std::uint64_t last_turn_ = 0;  // flow_body::turn
 };

@@ -54,6 +54,7 @@ node_core::node_core(bus_id id, const node_options& options, const node_environm
                     choice_.forget(of);
                     outbox_.forget(of);
                     topics_.forget(of);
+                    blobs_.forgotten(of.id);
                   }});
   commands_.set_built_in([this](command& asked) { return built_in_.answer(asked); });
   sessions_.on_timer([this](session& of) {
@@ -102,6 +103,7 @@ void node_core::close() noexcept {
   events_.close();
   commands_.close();
   requests_.close();
+  blobs_.close();
   sleeping_.close();
 }
 
@@ -243,6 +245,7 @@ error node_core::disconnect(bus_id id) {
   peer* const to = peers_.find(id);
   if (to == nullptr)
     return {errc::not_found, "there is no connection to " + id.to_string() + " to end"};
+  blobs_.disconnected(id);
   outbox_.forget(*to);
   retention_.end_wanted(*to);
   retention_.abandon(*to, errc::closed);
@@ -286,6 +289,9 @@ std::size_t node_core::poll(const poll_limits& limits) {
   node_.timers.run(now);
   directory_.glance(now);
   requests_.expire(now);
+  blobs_.tell();
+  if (node_.closed)
+    return node_.progress.told;
   if (sessions_.has_too_slow())
     sessions_.drop_too_slow();
   if (output_.copies_yield())
@@ -337,6 +343,9 @@ std::size_t node_core::poll(const poll_limits& limits) {
   if (topics_.has_work())
     topics_.interest().tell();
   commands_.tell_room();
+  blobs_.work();
+  if (node_.closed)
+    return node_.progress.told;
   circuits_.flush();
   node_.on.channels.flush_due();
   events_.tell_in_time();
@@ -364,8 +373,8 @@ void node_core::flush() noexcept {
 
 bool node_core::has_work() const noexcept {
   return node_.closed || !events_.empty() || !loopback_.empty() || sessions_.has_too_slow() ||
-         circuits_.has_due() || circuits_.has_unflushed() || topics_.has_work() ||
-         output_.copies_yield();
+         blobs_.has_work() || circuits_.has_due() || circuits_.has_unflushed() ||
+         topics_.has_work() || output_.copies_yield();
 }
 
 bool node_core::prepare_sleep() {
@@ -384,7 +393,9 @@ std::chrono::nanoseconds node_core::longest_sleep() const noexcept {
 }
 
 void node_core::exchange_undelivered(bus_id to, const held_message& what, errc reason) {
-  if ((what.flags & flag_topic) != 0)
+  if (is_blob(what.flags))
+    blobs_.undelivered(to, what, reason);
+  else if ((what.flags & flag_topic) != 0)
     topics_.copies().undelivered(to, peers_.find(to), what);
   else if ((what.flags & flag_request) != 0)
     requests_.undelivered(what, reason);
@@ -393,7 +404,7 @@ void node_core::exchange_undelivered(bus_id to, const held_message& what, errc r
 }
 
 bool node_core::settled() const noexcept {
-  if (!loopback_.empty() || !topics_.copies().settled())
+  if (!loopback_.empty() || !topics_.copies().settled() || !blobs_.settled())
     return false;
   const auto is_settled = [](const peer& of) {
     const session* const path = of.current != nullptr ? of.current : of.left_behind;
@@ -407,6 +418,7 @@ bool node_core::settled() const noexcept {
 void node_core::leave() {
   outbox_.give_up_claim();
   directory_.withdraw();
+  blobs_.leave();
   node_.leaving = true;
   std::vector<bus_id> all;
   for (const auto& [id, one] : peers_.all())

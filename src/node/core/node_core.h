@@ -8,7 +8,7 @@
 //   access_control    what the rules allow
 //   topics            what is published, and who wants it
 //   relay, broadcasts, tree_membership, sibling_links, reachability  other nodes between
-//   command_exchange, request_exchange, sleeping_coroutines, inbox, message_taps, loopback, ready_waits,
+//   command_exchange, request_exchange, blob_exchange, sleeping_coroutines, inbox, message_taps, loopback, ready_waits,
 //   directory_watch
 //
 // It reaches time, randomness and channels through what it is handed, so that it runs on a simulated
@@ -28,6 +28,7 @@
 
 #include "node/core/access_control.h"
 #include "node/core/acknowledgements.h"
+#include "node/core/blob_exchange.h"
 #include "node/core/broadcasts.h"
 #include "node/core/built_in_commands.h"
 #include "node/core/command_exchange.h"
@@ -140,6 +141,7 @@ class node_core final : private link_events {
   [[nodiscard]] broadcasts& broadcast() noexcept { return broadcasts_; }
   [[nodiscard]] command_exchange& commands() noexcept { return commands_; }
   [[nodiscard]] request_exchange& requests() noexcept { return requests_; }
+  [[nodiscard]] blob_exchange& blobs() noexcept { return blobs_; }
   [[nodiscard]] sleeping_coroutines& sleeping() noexcept { return sleeping_; }
   // Calls back once with ok when `id` is connected, or with timed_out; with closed if the node ends
   // first.
@@ -263,6 +265,7 @@ class node_core final : private link_events {
   command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
+  blob_exchange blobs_{node_, events_, access_, peers_, outbox_, output_, retention_, directory_};
   message_taps taps_{node_, events_};
   built_in_commands built_in_{
       node_,
@@ -276,7 +279,7 @@ class node_core final : private link_events {
         return commands_.ask(to, words, timeout, std::move(call));
       }};
   sleeping_coroutines sleeping_{node_};
-  inbox inbox_{node_, events_, taps_, commands_, requests_};
+  inbox inbox_{node_, events_, taps_, commands_, requests_, blobs_};
   tree_membership tree_{node_,  routes_,   parent_,  sibling_search_,
                         peers_, sessions_, dialing_, retention_};
   sibling_links siblings_{node_,  events_, access_,   routes_,  reach_,    sibling_search_,
@@ -285,8 +288,8 @@ class node_core final : private link_events {
                          output_, acknowledgements_, sessions_, inbox_,  relay_};
   topics topics_{node_,   events_,   access_, routes_,   reach_, outbox_,
                  output_, sessions_, peers_,  loopback_, inbox_};
-  link_choice choice_{node_,     events_,    ready_,    reach_,    output_,
-                      sessions_, retention_, commands_, requests_, circuits_};
+  link_choice choice_{node_,      events_,   ready_,    reach_, output_,  sessions_,
+                      retention_, commands_, requests_, blobs_, circuits_};
   liveness liveness_{node_, events_, output_, sessions_};
   registration registration_{node_,   events_,   access_,  peers_, routes_,   reach_,
                              output_, sessions_, dialing_, tree_,  liveness_, choice_};

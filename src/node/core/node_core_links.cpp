@@ -174,7 +174,7 @@ bool node_core::may_go(bus_id to, const held_message& what) noexcept {
     return commands_.may_go(to, what);
   if (kind == flag_topic)
     return topics_.copies().may_go(to, what);
-  return (kind != 0 && kind != flag_request) ||
+  return (kind != 0 && kind != flag_request && kind != flags_blob) ||
          bool{access_.check_sent(to, class_of(kind), what.type)};
 }
 
@@ -401,6 +401,7 @@ void node_core::lost_link(peer& of, bool was_relayed) {
       dial_successor(of);
     return thrown.rethrow();
   }
+  blobs_.lost(of);
   thrown.keep([&] { retention_.lost(of); });
   thrown.keep([&] { directory_.lost(of); });
   thrown.keep([&] { retention_.let_go(of); });
@@ -456,6 +457,7 @@ void node_core::left(link& at) {
   peer& whom = *of->of;
   whom.told_connected = false;
   first_exception thrown;
+  thrown.keep([&] { blobs_.left(whom); });
   thrown.keep([&] { events_.tell_endpoint(whom.id, endpoint_event::away); });
   if (!reachability::has_place(whom))
     thrown.keep([&] { tree_.displace(whom); });

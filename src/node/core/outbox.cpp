@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "protocol/blob_body.h"
+
 namespace atbus::detail {
 
 void outbox::give_up_claim() noexcept {
@@ -121,7 +123,7 @@ bool outbox::make_room(peer& in, std::size_t length) {
 // A command has its name in the payload: command_exchange sees to it.
 status outbox::check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept {
   const unsigned kind = flags & exchange_flags;
-  if (to == node_.self.id || (kind != 0 && kind != flag_request))
+  if (to == node_.self.id || (kind != 0 && kind != flag_request && kind != flags_blob))
     return {};
   return access_.check_sent(to, class_of(kind), type);
 }

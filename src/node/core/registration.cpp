@@ -17,7 +17,7 @@ constexpr std::size_t links_max = 64;
 
 introduction registration::introduce(relation as) {
   introduction own;
-  own.capabilities = capability_topics;
+  own.capabilities = capability_topics | capability_blobs;
   own.id = node_.self.id;
   own.incarnation = node_.self.incarnation;
   node_.on.random.fill(own.nonce);
@@ -261,6 +261,7 @@ void registration::registered(session& on) {
   on.host = who.host;
   on.proven_by = on.shake->proven_by();
   on.knows_topics = (who.capabilities & capability_topics) != 0;
+  on.knows_blobs = (who.capabilities & capability_blobs) != 0;
   of.message_limit = static_cast<std::size_t>(who.message_limit);
   on.of = &of;
   on.stage = session_stage::registered;

@@ -93,6 +93,7 @@ struct peer {
   bool blocked = false;            // current said would_block and has not told of room since
   bool wants_room = false;         // a send was refused: on_writable is owed
   bool copies_wait = false;        // of topics, for room in current
+  bool blobs_wait = false;         // for room in current, or for a link
   bool owes_writable = false;      // an event says that on_writable is to be called
   bool copies_yield = false;       // until the poll after that call: what wants_room goes first
   bool messages_first = false;     // when there is room for both; in turn

@@ -47,9 +47,10 @@ struct session {
   host_identity host{};
   bool encrypted = false;     // the link is
   bool knows_topics = false;  // the other end does (capability_topics)
-  std::string address;        // link::peer, once a report has asked for it
-  message_mac proven_by{};    // the name of its token, once registered
-  answer_budget answers;      // to a child that asks for siblings
+  bool knows_blobs = false;
+  std::string address;      // link::peer, once a report has asked for it
+  message_mac proven_by{};  // the name of its token, once registered
+  answer_budget answers;    // to a child that asks for siblings
   // When its handshake began, and when it was registered: counted in registrations of the node's.
   std::uint64_t began_after = 0;
   std::uint64_t registration = 0;

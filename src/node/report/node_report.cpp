@@ -113,6 +113,11 @@ const std::vector<node_counter>& node_counters() {
       {"topic_missed", &stats::topic_missed, nullptr},
       {"topic_strays", &stats::topic_strays, nullptr},
       {"subscriptions_refused", &stats::subscriptions_refused, nullptr},
+      {"blobs_sent", &stats::blobs_sent, nullptr},
+      {"blobs_failed", &stats::blobs_failed, nullptr},
+      {"blobs_received", &stats::blobs_received, nullptr},
+      {"blobs_broken", &stats::blobs_broken, nullptr},
+      {"blobs_refused", &stats::blobs_refused, nullptr},
   };
   return all;
 }

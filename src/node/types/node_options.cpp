@@ -86,6 +86,10 @@ error node_options::check() const {
   if (requests_ == 0 || requests_ > requests_limit)
     return bad("requests",
                "1 to " + std::to_string(requests_limit) + ", not " + std::to_string(requests_));
+  if (blob_window_ < blob_window_min || blob_window_ > blob_window_max)
+    return bad("blob_window", std::to_string(blob_window_min) + " to " +
+                                  std::to_string(blob_window_max) + " bytes, not " +
+                                  std::to_string(blob_window_));
   if (message_deadline_ < nanoseconds{0})
     return bad("message_deadline", "0 (none) or longer");
   if (write_delay_ < nanoseconds{0} || write_delay_ > write_delay_max)

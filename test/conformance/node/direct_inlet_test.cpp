@@ -1,5 +1,4 @@
 // What a handler finds, does and brings about while messages come to it past its node's core.
-#include "node/node_access.h"
 #include "node_fixture.h"
 
 namespace atbus::test {
@@ -130,9 +129,8 @@ TEST_P(DirectInlet, AcknowledgesToEachOfManyWhatItHasSent) {
       second->poll();
   }
   ASSERT_TRUE(turn({&*first, &*second, &third}, [&] { return second_log.messages.size() == 89; }));
-  ASSERT_TRUE(turn({&*first, &*second, &third}, [&] {
-    return detail::node_access::is_settled(*first) && detail::node_access::is_settled(third);
-  }));
+  ASSERT_TRUE(
+      turn({&*first, &*second, &third}, [&] { return first->is_settled() && third.is_settled(); }));
   EXPECT_TRUE(first->shutdown(0s));
   EXPECT_TRUE(third.shutdown(0s));
   EXPECT_EQ(first->stats().violations + third.stats().violations, 0U);

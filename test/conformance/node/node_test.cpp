@@ -401,6 +401,20 @@ TEST_P(Node, ShutsDownWhenAllIsSettledAndReportsWhatIsNot) {
   EXPECT_EQ(first_log.undelivered.at(0).first, 1U);
 }
 
+TEST_P(Node, IsSettledOnceEveryMessageHasAnOutcome) {
+  connect_both();
+  ASSERT_TRUE(turn({&*first, &*second}, [&] { return first->is_settled(); }));
+  ASSERT_TRUE(first->send(2, 0, "handled"));
+  ASSERT_TRUE(first->send(1, 0, "to itself"));
+  EXPECT_FALSE(first->is_settled());
+  ASSERT_TRUE(turn({&*first}, [&] { return first_log.messages.size() == 1; }));
+  EXPECT_FALSE(first->is_settled());
+  ASSERT_TRUE(turn({&*first, &*second}, [&] { return first->is_settled(); }));
+  EXPECT_EQ(second_log.messages.size(), 1U);
+  EXPECT_TRUE(first->shutdown(0s));
+  EXPECT_TRUE(first->is_settled());
+}
+
 TEST_P(Node, ReportsWhatItSentToItselfAndDoesNotDeliver) {
   constexpr std::uint64_t count = 10'000;  // more than one poll delivers
   first.emplace(1, options());

@@ -1,5 +1,9 @@
 // The sample programs of nodes, run as a newcomer runs them.
+#include <fstream>
+#include <sstream>
+
 #include "sample_run.h"
+#include "scratch_directory.h"
 
 namespace atbus {
 namespace {
@@ -28,6 +32,30 @@ TEST_F(SampleRun, APublishersPricesComeToEachSubscriber) {
   EXPECT_EQ(read_line().substr(0, 15), "prices/apples: ");
   EXPECT_EQ(late.wait_end(), "exit 0");
   publisher.kill_and_wait();
+}
+
+TEST_F(SampleRun, AFileGoesFromOneProcessToAnother) {
+  const test::scratch_directory from;
+  const test::scratch_directory into;
+  const std::string sent = from.path() + "/picture.raw";
+  const std::string taken = into.path() + "/picture.raw";
+  const auto read = [](const std::string& path) {
+    std::ostringstream all;
+    all << std::ifstream{path, std::ios::binary}.rdbuf();
+    return all.str();
+  };
+  constexpr int words = 500000;
+  {
+    std::ofstream file{sent, std::ios::binary};
+    for (int i = 0; i != words; ++i)
+      file << i << '\n';
+  }
+  child_process receiver = start("blob_receive_file", into.path().c_str(), address_.c_str());
+  child_process sender = start("blob_send_file", sent.c_str(), address_.c_str());
+  EXPECT_EQ(sender.wait_end(), "exit 0");
+  EXPECT_EQ(receiver.wait_end(), "exit 0");
+  EXPECT_TRUE(read(taken) == read(sent));
+  EXPECT_FALSE(std::ifstream{taken + ".part"});
 }
 
 TEST_F(SampleRun, AGameLoopPollsOncePerFrame) {

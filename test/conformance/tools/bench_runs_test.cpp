@@ -173,7 +173,7 @@ const bench_case runs_of_streams[] = {
     {"Paces", {"stream", "--address", ipv4_address, "--connections", "3", "--rate", "1000"}},
     {"BesideABareSocket",
      {"stream", "--address", ipv4_address, "--limit", "--repeat", "2"},
-     {{"runs", 2}}},
+     {{"all_runs", 2}}},
 };
 
 const bench_case runs_of_nodes[] = {

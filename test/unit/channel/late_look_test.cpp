@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -110,6 +111,52 @@ TEST_F(LateLook, WhoSaysNothingMoreEnds) {
   EXPECT_TRUE(turn_until({&a}, [&] { return a.set->stats().strangers.late != 0; }));
 }
 
+// As if the kernel had no memory for a read.
+ssize_t read_nothing(int /*fd*/, void* /*place*/, std::size_t /*size*/, int /*flags*/) {
+  errno = ENOMEM;
+  return -1;
+}
+
+TEST_F(LateLook, AReceiverKeepsNoStrangerThatItCanNotRead) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const plain_socket dialling = plain_socket::connect(inbox->address());
+  for (const auto end = now() + 30s; inbox->stats().connections == 0 && now() < end;)
+    inbox->poll([](bytes_view) {});
+  detail::kernel().recv = read_nothing;
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_away();
+  for (const auto end = now() + 30s; inbox->stats().strangers.late == 0 && now() < end;) {
+    (void)inbox->wait(1ms);
+    inbox->poll([](bytes_view) {});
+  }
+  EXPECT_EQ(inbox->stats().strangers.late, 1);
+}
+
+TEST_F(LateLook, ASetKeepsNoStrangerThatItCanNotRead) {
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = their_time}});
+  const plain_socket dialling = plain_socket::connect(where);
+  for (const auto end = now() + 30s; a.set->stats().connections == 0 && now() < end;)
+    a.set->poll();
+  detail::kernel().recv = read_nothing;
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_away();
+  EXPECT_TRUE(turn_until({&a}, [&] { return a.set->stats().strangers.late != 0; }));
+}
+
+TEST_F(LateLook, ALingerEndsThoughNothingCanBeRead) {
+  where = a.listen("ipv4://127.0.0.1:0");
+  out = b.connect(where);
+  ASSERT_TRUE(until([&] { return a.opens == 1 && b.opens == 1; }));
+  detail::kernel().recv = read_nothing;
+  EXPECT_TRUE(a.last.send(as_bytes("unread")));
+  a.set->flush();
+  EXPECT_TRUE(out.close(their_time));
+  look_away();
+  ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
+  EXPECT_EQ(b.whys.back(), errc::timed_out) << b.whys.back().text();
+}
+
 TEST_F(LateLook, ALastWordIsHeardAfterTheLinger) {
   join();
   a.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.send(as_bytes("answer"))); };
@@ -147,6 +194,29 @@ TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterTheLinger) {
   EXPECT_EQ(a.messages, numbered_range(0, count));
   ASSERT_EQ(a.whys.size(), 1);
   EXPECT_TRUE(a.whys.back()) << a.whys.back().text();
+}
+
+// Not EPIPE or ECONNRESET, behind which reading goes on.
+TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterALinkThatCanNotBeWritten) {
+  join();
+  constexpr std::size_t count = 50;
+  for (std::size_t i = 0; i != count; ++i)
+    ASSERT_TRUE(out.send(as_bytes(numbered(i))));
+  b.set->flush();
+  for (const auto end = now() + 30s; a.messages.empty() && now() < end;)
+    a.set->poll({.messages = 10});
+  ASSERT_EQ(a.messages.size(), 10);
+  detail::kernel().sendmsg = [](int, const msghdr*, int) -> ssize_t {
+    errno = ETIMEDOUT;
+    return -1;
+  };
+  EXPECT_TRUE(in.close(their_time));
+  look_away();
+  for (const auto end = now() + 30s; a.closes == 0 && now() < end;)
+    a.set->poll({.messages = 10});
+  EXPECT_EQ(a.messages, numbered_range(0, count));
+  ASSERT_EQ(a.whys.size(), 1);
+  EXPECT_EQ(a.whys.back(), errc::timed_out) << a.whys.back().text();
 }
 
 TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {

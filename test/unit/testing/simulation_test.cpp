@@ -87,102 +87,6 @@ TEST_F(Simulation, KeepsWhatAProgramReturnsUntilItsProcessEnds) {
   EXPECT_TRUE(seen.expired());
 }
 
-// These run the simulation too, from within a node.
-TEST_F(Simulation, KeepsAProcessThatIsKilledWhileItWaits) {
-  start_both();
-  for (const bool comes_back : {false, true}) {
-    sim.run_for(500ms);
-    sim.after(10ms, [&] {
-      sim.kill(1);
-      if (comes_back)
-        sim.restart(1);
-    });
-    const std::chrono::nanoseconds began = sim.now();
-    (void)sim.node(1).wait(1s);
-    EXPECT_LT(sim.now() - began, 1s);
-    sim.run_for(1ms);
-    EXPECT_EQ(sim.is_running(1), comes_back);
-    if (!comes_back)
-      sim.restart(1);
-  }
-}
-
-TEST_F(Simulation, KeepsAProgramWhoseHandlerEndsItWhileAnotherNodeShutsDown) {
-  for (const bool comes_back : {false, true}) {
-    simulation other{7};
-    std::weak_ptr<int> first;
-    bool was_there = false;
-    int begun = 0;
-    other.start(2, [&](node& of) {
-      auto kept = std::make_shared<int>(++begun);
-      if (begun == 1)
-        first = kept;
-      of.on_message([&](const message&) {
-        if (begun != 1)
-          return;
-        if (comes_back)
-          other.restart(2);
-        else
-          other.kill(2);
-        was_there = !first.expired();
-      });
-      EXPECT_TRUE(of.listen(there));
-      return kept;
-    });
-    other.start(1, [&](node& of) { EXPECT_TRUE(of.connect(2, there)); });
-    other.run_for(1s);
-    EXPECT_TRUE(other.node(1).send(2, 1, "x"));
-    (void)other.node(1).shutdown(5s);
-    EXPECT_TRUE(was_there);
-    other.run_for(1s);
-    EXPECT_TRUE(first.expired());
-    EXPECT_EQ(begun, comes_back ? 2 : 1);
-  }
-}
-
-TEST_F(Simulation, KeepsAProgramWhoseHandlerEndsItInAPollOfTheTest) {
-  std::weak_ptr<int> first;
-  bool was_there = false;
-  sim.start(2, [&](node& of) {
-    auto kept = std::make_shared<int>(1);
-    first = kept;
-    of.on_message([&](const message&) {
-      sim.kill(2);
-      was_there = !first.expired();
-    });
-    EXPECT_TRUE(of.listen(there));
-    return kept;
-  });
-  sim.start(1, [&](node& of) { EXPECT_TRUE(of.connect(2, there)); });
-  sim.run_for(1s);
-  sim.stop_for(2, 10s);  // so that nothing else polls it
-  EXPECT_TRUE(sim.node(1).send(2, 1, "x"));
-  sim.run_for(1s);
-  sim.node(2).poll();
-  EXPECT_TRUE(was_there);
-  sim.run_for(1ms);
-  EXPECT_FALSE(sim.is_running(2));
-  EXPECT_TRUE(first.expired());
-}
-
-TEST_F(Simulation, RestartsProcessesWhileANodeWaits) {
-  start_both();
-  sim.disturb(
-      30s, {.cuts = 0, .delays = 0, .refusals = 0, .stops = 0, .restarts = 20, .clock_steps = 0});
-  for (int i = 0; i != 1000; ++i) {
-    if (!sim.is_running(1)) {
-      sim.run_for(100ms);
-      continue;
-    }
-    (void)sim.node(1).wait(100ms);
-    if (sim.is_running(1))
-      sim.node(1).poll();
-  }
-  sim.run_for(60s);
-  EXPECT_TRUE(sim.is_running(1));
-  EXPECT_TRUE(sim.is_running(2));
-}
-
 TEST_F(Simulation, EndsAProcessThatStopsAndIsDone) {
   start_both();
   EXPECT_TRUE(sim.node(1).send(2, 0, "one"));
@@ -206,6 +110,46 @@ TEST_F(Simulation, EndsAndRestartsProcessesFromTheirHandlers) {
   EXPECT_TRUE(sim.node(1).connect(3, "unix:///three"));
   EXPECT_TRUE(sim.node(1).send(3, 0, "one"));
   ASSERT_TRUE(sim.run_until([&] { return begun == 2; }));
+  EXPECT_TRUE(sim.run_until_idle());
+}
+
+// Also those that the test itself calls, and where a node waits meanwhile.
+TEST_F(Simulation, KeepsAProcessUntilItsHandlerHasReturned) {
+  const std::function<void()> ends[] = {[&] { sim.kill(3); }, [&] { sim.restart(3); }};
+  const std::function<void(node&)> turns[] = {[](node& of) { of.poll(); },
+                                              [](node& of) { (void)of.run(); }};
+  for (const auto& end : ends) {
+    for (const auto& turn : turns) {
+      std::weak_ptr<int> seen;
+      int calls = 0;
+      sim.start(3, [&](node& of) {
+        auto kept = std::make_shared<int>(0);
+        seen = kept;
+        of.on_message([&, of_this = std::weak_ptr{kept}](const message&) {
+          ++calls;
+          end();
+          EXPECT_FALSE(of_this.expired());
+        });
+        return kept;
+      });
+      EXPECT_TRUE(sim.node(3).send(3, 0, "end"));
+      turn(sim.node(3));
+      EXPECT_EQ(calls, 1);
+      sim.run_for(1s);
+      if (sim.is_running(3))
+        sim.kill(3);
+      EXPECT_TRUE(seen.expired());
+    }
+  }
+}
+
+TEST_F(Simulation, EndsAProcessThatWaits) {
+  start_both();
+  sim.after(1s, [&] { sim.kill(1); });
+  EXPECT_EQ(sim.node(1).run(), errc::closed);
+  EXPECT_FALSE(sim.is_running(1));
+  EXPECT_GE(sim.now(), 1s);
+  sim.restart(1);
   EXPECT_TRUE(sim.run_until_idle());
 }
 

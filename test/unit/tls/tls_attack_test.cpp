@@ -204,6 +204,64 @@ TEST(TlsAttack, WithThousandsOfKeyUpdatesCostsLittle) {
   EXPECT_NE(attacked.server->why().text().find("again and again"), std::string::npos);
 }
 
+// Each is followed by data, so that there are never many in a row.
+void update_and_write(SSL& client) {
+  ASSERT_EQ(SSL_key_update(&client, SSL_KEY_UPDATE_REQUESTED), 1);
+  ASSERT_EQ(SSL_do_handshake(&client), 1);
+  ASSERT_EQ(SSL_write(&client, "x", 1), 1);
+}
+
+TEST(TlsAttack, WithKeyUpdatesWhoseAnswersAreNotReadEndsTheSession) {
+  const auto context = secret_context({first_secret});
+  attacked_server attacked{context->get()};
+  ASSERT_TRUE(attacked.shake_hands());
+  ssize_t n = 1;
+  int code = 0;
+  // As long as nothing is left unread: with the socket and the output buffer full, that would never change.
+  for (int i = 0; i != 100'000 && n == 1; ++i) {
+    ASSERT_NO_FATAL_FAILURE(update_and_write(*attacked.client));
+    n = attacked.read();
+    code = errno;
+  }
+  EXPECT_EQ(n, -1);
+  EXPECT_EQ(code, EPROTO);
+  EXPECT_EQ(attacked.server->why(), errc::protocol_error);
+  EXPECT_EQ(attacked.server->why().text(), "the other end renews its keys and reads no answer");
+  EXPECT_EQ(attacked.server->pending(), 0U);
+}
+
+// The data of this end leaves little room for them.
+TEST(TlsAttack, WithKeyUpdatesBehindDataThatIsNotReadEndsTheSession) {
+  const auto context = secret_context({first_secret});
+  attacked_server attacked{context->get()};
+  ASSERT_TRUE(attacked.shake_hands());
+  const std::string data(1'000'000, 'd');
+  while (attacked.server->pending() == 0)
+    ASSERT_GT(write_text(*attacked.server, attacked.sockets[1], data), 0);
+  ssize_t n = 1;
+  int updates = 0;
+  for (; updates != 1000 && n == 1; ++updates) {
+    ASSERT_NO_FATAL_FAILURE(update_and_write(*attacked.client));
+    n = attacked.read();
+  }
+  EXPECT_EQ(n, -1);
+  EXPECT_EQ(attacked.server->why().text(), "the other end renews its keys and reads no answer");
+  EXPECT_GT(updates, 64);
+}
+
+TEST(TlsAttack, WithKeyUpdatesWhoseAnswersAreReadGoesOn) {
+  const auto context = secret_context({first_secret});
+  attacked_server attacked{context->get()};
+  ASSERT_TRUE(attacked.shake_hands());
+  char place = 0;
+  for (int i = 0; i != 6'000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(update_and_write(*attacked.client));
+    ASSERT_EQ(attacked.read(), 1) << i << attacked.server->why().text();
+    ASSERT_EQ(SSL_read(attacked.client.get(), &place, 1), -1);
+  }
+  EXPECT_EQ(attacked.server->pending(), 0U);
+}
+
 TEST(TlsAttack, WithATicketAfterTheHandshakeEndsTheSession) {
   const auto context = secret_context({first_secret});
   const socket_pair sockets;

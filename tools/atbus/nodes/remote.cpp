@@ -14,6 +14,8 @@ namespace {
 
 // Nodes that are asked for their reports: more make no table for people.
 constexpr std::size_t nodes_max = 1000;
+// That are asked for of one node.
+constexpr std::uint64_t peers_max = 65536;
 
 }  // namespace
 
@@ -51,8 +53,8 @@ node_report remote_nodes::page_of(bus_id whom, std::size_t first_peer) {
 
 node_report remote_nodes::report_of(bus_id whom) {
   node_report all = page_of(whom, 0);
-  // Peers come and go between the pages.
-  while (all.peers.size() < all.peers_in_all) {
+  // Peers come and go between the pages; what a node says of how many there are may be wrong.
+  while (all.peers.size() < std::min(all.peers_in_all, peers_max)) {
     const node_report more = page_of(whom, all.peers.size());
     if (more.peers.empty())
       break;

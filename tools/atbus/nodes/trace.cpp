@@ -34,6 +34,9 @@ struct trace_hop {
   std::chrono::nanoseconds answered_in{0};  // by `from`
 };
 
+// More than a message may take.
+constexpr std::size_t hops_max = 64;
+
 // The hop from that node on the way; nothing: the message is there.
 bool find_hop(remote_nodes& nodes, bus_id target, const trace_option& context, trace_hop& hop) {
   const std::chrono::nanoseconds begun = now();
@@ -61,6 +64,8 @@ std::vector<trace_hop> find_way(remote_nodes& nodes, bus_id target, const trace_
   while (at != target) {
     if (!seen.insert(at).second)
       throw std::runtime_error("the way leads in a circle, back to " + at.to_string());
+    if (seen.size() > hops_max)
+      throw std::runtime_error("the way has more than " + std::to_string(hops_max) + " hops");
     trace_hop hop;
     hop.from = at;
     if (!find_hop(nodes, target, context, hop))

@@ -1,10 +1,12 @@
 // What the users of lanes may ask and say of them: who speaks, notes, pauses, what was not handled.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "atbus/atbus.hpp"
 #include "atbus/inspect.hpp"
+#include "counting_allocator.h"
 #include "scratch_directory.h"
 #include "system/kernel.h"
 #include "test.h"
@@ -304,6 +306,58 @@ TEST_F(LaneUser, TakesNoMemoryWithoutADoorbell) {
   sender out = open_sender();
   EXPECT_TRUE(out.send(as_bytes("one")));
   EXPECT_EQ(poll(), text_list{"one"});
+}
+
+// Nor one for which the lane can't be mapped, such as with RLIMIT_AS.
+TEST_F(LaneUser, TakesNoMemoryOfALaneThatCanNotBeMapped) {
+  open_receiver();
+  const std::uint64_t before = memory();
+  sender_options options;
+  options.directory = directory.path();
+  const auto saved = detail::kernel().mmap;
+  detail::kernel().mmap = [](void* at, std::size_t size, int protection, int flags, int fd,
+                             off_t offset) {
+    if (offset == 0)  // what comes before the lanes
+      return ::mmap(at, size, protection, flags, fd, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
+  };
+  std::vector<error> refusals;
+  for (int i = 0; i != 3; ++i) {
+    const auto refused = sender::open("shm://lane-user", options);
+    refusals.push_back(refused ? error{} : refused.error());
+  }
+  detail::kernel().mmap = saved;
+  for (const error& refused : refusals)
+    EXPECT_EQ(refused.system_code(), ENOMEM) << refused.text();
+  EXPECT_EQ(memory(), before);
+  sender out = open_sender();
+  EXPECT_TRUE(out.send(as_bytes("one")));
+  EXPECT_EQ(poll(), text_list{"one"});
+}
+
+// Each allocation of an open fails once.
+TEST_F(LaneUser, TakesNoMemoryOfALaneWithoutMemoryOfItsOwn) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "allocations can't be made to fail in this build";
+  open_receiver();
+  sender_options options;
+  options.directory = directory.path();
+  std::uint64_t good = 0;
+  for (bool failed = true; failed; ++good) {
+    const std::uint64_t before = memory();
+    bool opened = false;
+    {
+      const test::allocation_failure scarce{good};
+      opened = static_cast<bool>(sender::open("shm://lane-user", options));
+      failed = test::allocation_failure::happened();
+    }
+    if (!opened) {
+      ASSERT_EQ(memory(), before) << good;
+    }
+    (void)poll();
+  }
+  EXPECT_GT(good, 3U);
 }
 
 TEST_F(LaneUser, KnowsWhichReceiverItHas) {

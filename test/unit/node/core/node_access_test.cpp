@@ -508,7 +508,7 @@ TEST_F(NodeAccess, TellsOfEachRefusedMessageThoughTheirWordsHaveFilledALink) {
     net.run_for(60s);
     EXPECT_TRUE(one.is_connected(2));
     EXPECT_EQ(one.reports.size(), sent);
-    EXPECT_TRUE(node_access::is_settled(one.node.user()));
+    EXPECT_TRUE(one.node.user().is_settled());
   }
 }
 
@@ -665,7 +665,7 @@ TEST_F(NodeAccess, SettlesNoMessageBeforeItIsReported) {
   connect(one, 2);
   for (std::size_t sent = 1; sent <= 30; ++sent) {
     EXPECT_TRUE(one.send(2, "no"));
-    ASSERT_TRUE(net.run_until([&] { return node_access::is_settled(one.node.user()); }, 5s));
+    ASSERT_TRUE(net.run_until([&] { return one.node.user().is_settled(); }, 5s));
     EXPECT_EQ(one.reports.size(), sent);
   }
 }

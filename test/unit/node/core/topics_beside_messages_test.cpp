@@ -1,11 +1,15 @@
 // Copies of topics and messages by name that share a link which is full: each has its turn.
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
+#include <new>
 #include <string>
+#include <thread>
 
 #include "atbus/atbus.hpp"
 #include "atbus/topic.hpp"
+#include "counting_allocator.h"
 #include "test.h"
 
 namespace atbus {
@@ -114,6 +118,102 @@ TEST_F(TopicsBesideMessages, DoNotKeepAnotherSubscriptionFromBeingTold) {
     fill();
     turn();
   }
+  EXPECT_EQ(other.links(), 1U);
+}
+
+// Each time the link tells of room, there is less than a copy takes.
+TEST_F(TopicsBesideMessages, ThatAreShorterLeaveAndAreMissedAloud) {
+  std::uint64_t missed = 0;
+  ASSERT_TRUE(to.subscribe("news", [this](const topic_message&) { ++copies; },
+                           {.on_missed = [&](bus_id, std::uint64_t number) { missed += number; }}));
+  const std::string word = "12345678";
+  const auto fill = [&] {
+    while (from.send(2, 0, word)) {
+    }
+  };
+  from.on_writable([&](bus_id) { fill(); });
+  fill();
+  constexpr std::uint64_t published = 100000;
+  for (std::uint64_t i = 0; i != published; ++i) {
+    news.publish(0, word);
+    from.poll();
+    to.poll({.messages = 2});
+  }
+  EXPECT_GT(copies, 1000);
+  EXPECT_GT(messages, 1000);
+  EXPECT_GT(missed, published / 2);
+}
+
+TEST(TopicsInALane, LetANewSubscriptionBeToldBesideShortMessages) {
+  const std::string where = "shm://topics-in-a-lane-" + std::to_string(getpid());
+  node from{1, node_options{}.allow_unauthenticated().message_limit(16384).send_buffer_size(65536)};
+  node to{2, node_options{}.allow_unauthenticated()};
+  ASSERT_TRUE(from.listen(where));
+  ASSERT_TRUE(to.connect(1, where));
+  const std::string name(128, 'n');
+  const std::string word = "12345678";
+  const topic other{to, name};
+  const topic news{from, "news"};
+  ASSERT_TRUE(to.subscribe("news", [](const topic_message&) {}));
+  to.on_message([](const message&) {});
+  const auto turn = [&] {
+    from.poll();
+    to.poll({.messages = 2});
+  };
+  while (news.links() != 1)
+    turn();
+  const auto fill = [&] {
+    while (from.send(2, 0, word)) {
+    }
+  };
+  from.on_writable([&](bus_id) { fill(); });
+  fill();
+  for (int i = 0; i != 100000 && other.links() == 0; ++i) {
+    if (i == 50000) {
+      ASSERT_TRUE(from.subscribe(name, [](const topic_message&) {}));
+    }
+    turn();
+  }
+  EXPECT_EQ(other.links(), 1U);
+}
+
+TEST_F(TopicsBesideMessages, GoOnAlsoIfThereIsNoMemoryForTheWordOfANewSubscription) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "this build can't let allocations fail";
+  const std::string name(60, 'n');
+  const topic other{to, name};
+  const auto fill = [&] {
+    while (from.send(2, 0, text)) {
+    }
+    while (from.send(2, 0, "x")) {
+    }
+  };
+  from.on_writable([&](bus_id) { fill(); });
+  fill();
+  news.publish(0, text);
+  ASSERT_TRUE(from.subscribe(name, [](const topic_message&) {}));
+  from.poll();
+  ASSERT_EQ(other.links(), 0U) << "it waits for room";
+  bool missed = false;
+  for (int i = 0; i != 1000 && !missed; ++i) {
+    to.poll({.messages = 5});
+    const test::allocation_failure one{0, 1};
+    try {
+      from.poll();
+    } catch (const std::bad_alloc&) {
+    }
+    missed = test::allocation_failure::happened();
+  }
+  ASSERT_TRUE(missed);
+  copies = messages = 0;
+  for (int i = 0; i != 1000; ++i) {
+    news.publish(0, text);
+    turn();
+    std::this_thread::sleep_for(
+        std::chrono::microseconds{20});  // what waits for memory looks again after 1 ms
+  }
+  EXPECT_GT(copies, 10);
+  EXPECT_GT(messages, 1000);
   EXPECT_EQ(other.links(), 1U);
 }
 
