@@ -95,6 +95,28 @@ void run_seeds(std::uint64_t usual_seeds, Make make) {
             << recovery_longest.count() << " s\n";
 }
 
+// `run` of each seed tells what is wrong. Returns how many there were; ends at the first that fails.
+template <class Run>
+std::uint64_t run_worlds(std::uint64_t usual_seeds, const Run& run) {
+  const std::uint64_t first = from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
+  const std::uint64_t seeds = from_environment("ATBUS_SIMULATION_SEEDS", usual_seeds);
+  const bool counts = from_environment("ATBUS_SIMULATION_COUNT", 0) != 0;
+  std::uint64_t failed = 0;
+  for (std::uint64_t seed = first; seed != first + seeds; ++seed) {
+    const std::string fault = run(seed);
+    failed += fault.empty() ? 0 : 1;
+    if (counts && !fault.empty())
+      std::cout << "seed " << seed << ": " << fault << '\n';
+    if (counts || fault.empty())
+      continue;
+    ADD_FAILURE() << "seed " << seed << ": " << fault;
+    break;
+  }
+  if (counts)
+    std::cout << failed << " of " << seeds << " seeds fail\n";
+  return seeds;
+}
+
 // The same seed is the same run.
 template <class Make>
 void compare_runs(std::uint64_t seeds, Make make) {

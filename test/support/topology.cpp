@@ -96,6 +96,24 @@ topology make_topology(dice& draw, const topology_options& options) {
   return all;
 }
 
+topology make_small_topology(dice& draw, bool is_tree, const std::string& name) {
+  if (is_tree) {
+    topology_options options;
+    options.nodes = 4 + draw.below(5);
+    options.depth_max = 2 + static_cast<unsigned>(draw.below(2));
+    options.shares_hosts = draw.one_in(2);
+    return make_topology(draw, options);
+  }
+  topology all(2 + draw.below(3));
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    const std::string number = std::to_string(i + 1);
+    all[i].id = bus_id{i + 1};
+    all[i].host = static_cast<unsigned>(draw.below(2));
+    all[i].addresses = {"ipv4://10.0.0." + number + ":7000", "shm://" + name + "-" + number};
+  }
+  return all;
+}
+
 namespace {
 
 struct climb {

@@ -35,6 +35,10 @@ struct topology_options {
 
 [[nodiscard]] topology make_topology(test::dice& draw, const topology_options& options);
 
+// A tree of four to eight nodes; else two to four, each with a TCP address and one in shared memory that ends in `name`,
+// for those that link all of them.
+[[nodiscard]] topology make_small_topology(test::dice& draw, bool is_tree, const std::string& name);
+
 // How many links there are from one node to the other by way of parents and children. Siblings that have
 // a link to each other save one of them, once.
 [[nodiscard]] std::size_t links_between(const topology& all, std::size_t from, std::size_t to);

@@ -15,15 +15,14 @@ from ._node import (
     Message,
     Node,
     Overflow,
-    Pending,
-    Request,
-    Response,
     Restart,
     ThreadSender,
     Undelivered,
     version,
 )
 from ._errors import Closed, Code, Error, TimedOut, WouldBlock
+from ._pending import Pending, Response
+from ._request import Request
 from ._simulation import SeenBy, Simulation
 
 __version__ = version()

@@ -12,20 +12,19 @@ from typing import (
     Callable,
     Coroutine,
     Dict,
-    Generator,
     Iterable,
     List,
     NamedTuple,
     Optional,
-    Tuple,
     TypeVar,
-    Union,
     overload,
 )
 
 from . import _bus
-from ._errors import Closed, Code, Error, WouldBlock, make_error
+from ._errors import Code, make_error
+from ._pending import Pending, Response, reply_of, values_of
 from ._replies import WaitingReplies
+from ._request import Data, Request, fail, text_of, try_to_reply
 
 if TYPE_CHECKING:
     from ._simulation import Simulation
@@ -37,15 +36,6 @@ version = _bus.version
 _SLEEP_S = 0.1  # so that signals are seen
 _NONE_S = 1e-9  # or less: of a simulated clock that may be nothing
 _DECORATE: Any = object()  # no handler was given, not even None
-
-# Why a request that was not answered before can't be answered any more: its deadline has passed, it was cancelled, or
-# the process that has asked is gone.
-_UNWANTED = (Code.timed_out, Code.cancelled, Code.peer_closed)
-# Why it can't get this reply. What another node is, such as how long a message it takes, is no error of this one's program.
-_REFUSED = (Code.message_too_large, Code.no_route, Code.not_connected, Code.denied)
-
-# Anything with a buffer (bytes, bytearray, memoryview, numpy arrays), or a str, which is sent as UTF-8.
-Data = Union[bytes, bytearray, memoryview, str, Any]
 
 _T = TypeVar("_T")
 
@@ -86,14 +76,6 @@ class Endpoint(enum.IntEnum):
     SUPERSEDED = 5
 
 
-class Response(NamedTuple):
-    """The outcome of a request. With Code.ok, `data` is the reply; with request_failed, the reason."""
-
-    code: Code
-    source: int
-    data: bytes
-
-
 class Undelivered(NamedTuple):
     """Messages that were accepted and not delivered."""
 
@@ -103,136 +85,6 @@ class Undelivered(NamedTuple):
     outcome: Code
     reason: Code
     count: int  # type: ignore[assignment]  # of messages that this covers; tuple has a method of this name
-
-
-class Pending:
-    """The outcome of a request or command that is not there yet.
-
-    `await pending` gives the reply (of a command: its values), or raises an Error. `pending.result()` does the same
-    without asyncio: it polls the node until the outcome is there.
-    """
-
-    def __init__(self, node: Node, take: Callable[[Any], Any]) -> None:
-        self._node = node
-        self._take = take
-        self._outcome: Any = None
-        self._handle: Optional[_bus.RequestHandle] = None
-        self._calls: List[Callable[[Pending], Any]] = []
-
-    def done(self) -> bool:
-        """Whether the outcome is there."""
-        return self._outcome is not None
-
-    def outcome(self) -> Any:
-        """The Response, or the (code, values) of a command; None while it is not there."""
-        return self._outcome
-
-    def add_done_callback(self, call: Callable[[Pending], Any]) -> None:
-        """Calls call(self) when the outcome is there."""
-        if self.done():
-            call(self)
-        else:
-            self._calls.append(call)
-
-    def cancel(self) -> bool:
-        """Ends the wait for a request: its outcome is Code.cancelled. False: it has another one, or is a command."""
-        cancelled = self._handle is not None and self._node._bus.cancel(self._handle)
-        self._node._wake()
-        return cancelled
-
-    def result(self) -> Any:
-        """Polls the node until the outcome is there; returns the reply, or raises an Error."""
-        self._node._turn_until(self.done)
-        return self._take(self._outcome)
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if not self.done():
-            self._node._check_loop()
-            waiting = asyncio.get_running_loop().create_future()
-            self.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
-            try:
-                yield from waiting
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
-        return self._take(self._outcome)
-
-    def _set(self, outcome: Any) -> None:
-        self._outcome = outcome
-        calls, self._calls = self._calls, []
-        for call in calls:
-            call(self)
-
-
-def _reply_of(response: Response) -> bytes:
-    if response.code != Code.ok:
-        text = response.data.decode(errors="backslashreplace")
-        raise make_error(response.code, text)
-    return response.data
-
-
-def _values_of(outcome: Tuple[Code, List[str]]) -> List[str]:
-    code, values = outcome
-    if code != Code.ok:
-        raise make_error(code, " ".join(values))
-    return values
-
-
-class Request:
-    """A request of another node, which has to be answered."""
-
-    __slots__ = ("_bus", "_node", "_answered")
-
-    def __init__(self, of: _bus.Request, node: Node) -> None:
-        self._bus = of
-        self._node = node
-        self._answered = False
-
-    @property
-    def source(self) -> int:
-        """The node that asks; 0 for a client."""
-        return self._bus.source
-
-    @property
-    def type(self) -> int:
-        """The number that was passed to request."""
-        return self._bus.type
-
-    @property
-    def data(self) -> bytes:
-        """The payload."""
-        return self._bus.data
-
-    @property
-    def redelivered(self) -> bool:
-        """True: an earlier incarnation of this node may have handled it."""
-        return self._bus.redelivered
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether the other node still waits for the answer."""
-        return not self._answered and self._bus.is_wanted
-
-    def reply(self, data: Data = b"") -> bool:
-        """Sends the reply. False: nobody waits for it any more. After an error, such as WouldBlock, it still has to be
-        answered."""
-        return self._answer(lambda: self._bus.reply(data))
-
-    def fail(self, why: str = "") -> bool:
-        """Answers that it has failed, and why. False, and errors: as reply."""
-        return self._answer(lambda: self._bus.fail(why))
-
-    def _answer(self, send: Callable[[], None]) -> bool:
-        try:
-            send()
-        except Error as error:
-            if error.code not in _UNWANTED:
-                raise
-            self._answered = True
-            return False
-        self._answered = True
-        self._node._wake()
-        return True
 
 
 class ThreadSender:
@@ -275,7 +127,7 @@ class Node:
         self._timer: Optional[asyncio.TimerHandle] = None
         self._due = False
         self._tasks: Dict[asyncio.Task[None], None] = {}  # in their order
-        self._replies = WaitingReplies(_try_to_reply)
+        self._replies = WaitingReplies(try_to_reply)
 
     def __enter__(self) -> Node:
         return self
@@ -378,7 +230,7 @@ class Node:
 
     def request(self, to: int, type: int, data: Data = b"", timeout: float = 5.0) -> Pending:
         """Asks that node something; a Pending with the reply."""
-        pending = Pending(self, _reply_of)
+        pending = Pending(self, reply_of)
         pending._handle = self._bus.request(
             to, type, data, timeout, lambda code, source, reply: pending._set(Response(Code(code), source, reply))
         )
@@ -387,7 +239,7 @@ class Node:
 
     def command(self, to: int, *words: str, timeout: float = 5.0) -> Pending:
         """Sends that node a command: a name and arguments; a Pending with the values of the reply."""
-        pending = Pending(self, _values_of)
+        pending = Pending(self, values_of)
         self._bus.command(to, list(words), timeout, lambda code, values: pending._set((Code(code), values)))
         self._wake()
         return pending
@@ -613,13 +465,13 @@ class Node:
         def answer(of: _bus.Request) -> None:
             request = Request(of, self)
             if self._replies.is_full(request.source):
-                return _fail(request, "too many replies wait for room")
+                return fail(request, "too many replies wait for room")
             try:
                 value = handler(request)
                 if value is not None and not inspect.iscoroutine(value):
                     self._replies.send(request, value)
             except BaseException as raised:
-                _fail(request, _text_of(raised))
+                fail(request, text_of(raised))
                 raise
             if inspect.iscoroutine(value):
                 self._start(request, value)
@@ -641,37 +493,10 @@ class Node:
                     self._replies.send(request, value)
                     self._wake()
             except BaseException as raised:
-                _fail(request, _text_of(raised))
+                fail(request, text_of(raised))
                 self._wake()
                 raise
 
         task = loop.create_task(answer())
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-
-# False: there is no room.
-def _try_to_reply(request: Request, value: Data) -> bool:
-    try:
-        request.reply(value)
-    except WouldBlock:
-        return False
-    except Closed:
-        pass  # the handler has closed the node
-    except Error as error:
-        if error.code not in _REFUSED:
-            raise
-        _fail(request, str(error))
-    return True
-
-
-def _fail(request: Request, why: str) -> None:
-    if not request._answered:
-        try:
-            request.fail(why)
-        except Error:
-            pass  # there is no room, or the node has ended
-
-
-def _text_of(raised: BaseException) -> str:
-    return f"{type(raised).__name__}: {raised}"

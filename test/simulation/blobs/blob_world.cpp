@@ -25,27 +25,9 @@ std::byte byte_at(std::uint64_t number, std::uint64_t position) {
 
 blob_world::blob_world(std::uint64_t seed, std::map<errc, std::uint64_t>& outcomes)
     : outcomes_(outcomes), sim_(seed) {
-  draw_nodes(seed);
-}
-
-void blob_world::draw_nodes(std::uint64_t seed) {
   test::dice draw{~seed};
   is_tree_ = draw.one_in(3);
-  if (is_tree_) {
-    topology_options options;
-    options.nodes = 4 + draw.below(4);
-    options.depth_max = 2 + static_cast<unsigned>(draw.below(2));
-    options.shares_hosts = draw.one_in(2);
-    nodes_ = make_topology(draw, options);
-    return;
-  }
-  nodes_.resize(2 + draw.below(3));
-  for (std::size_t i = 0; i != nodes_.size(); ++i) {
-    const std::string number = std::to_string(i + 1);
-    nodes_[i].id = bus_id{i + 1};
-    nodes_[i].host = static_cast<unsigned>(draw.below(2));
-    nodes_[i].addresses = {"ipv4://10.0.0." + number + ":7000", "shm://blobs-" + number};
-  }
+  nodes_ = make_small_topology(draw, is_tree_, "blobs");
 }
 
 std::string blob_world::run() {

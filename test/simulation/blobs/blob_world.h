@@ -52,7 +52,6 @@ class blob_world {
     blob_id id;
   };
 
-  void draw_nodes(std::uint64_t seed);
   void start(const tree_node& which);
   void begin(node& n, const tree_node& self);
   void act();

@@ -24,27 +24,9 @@ constexpr nanoseconds recovery_takes = std::chrono::seconds{30};
 
 request_world::request_world(std::uint64_t seed, std::map<errc, std::uint64_t>& outcomes)
     : outcomes_(outcomes), sim_(seed) {
-  draw_nodes(seed);
-}
-
-void request_world::draw_nodes(std::uint64_t seed) {
   test::dice draw{~seed};
   is_tree_ = draw.one_in(3);
-  if (is_tree_) {
-    topology_options options;
-    options.nodes = 4 + draw.below(5);
-    options.depth_max = 2 + static_cast<unsigned>(draw.below(2));
-    options.shares_hosts = draw.one_in(2);
-    nodes_ = make_topology(draw, options);
-    return;
-  }
-  nodes_.resize(2 + draw.below(3));
-  for (std::size_t i = 0; i != nodes_.size(); ++i) {
-    const std::string number = std::to_string(i + 1);
-    nodes_[i].id = bus_id{i + 1};
-    nodes_[i].host = static_cast<unsigned>(draw.below(2));
-    nodes_[i].addresses = {"ipv4://10.0.0." + number + ":7000", "shm://requests-" + number};
-  }
+  nodes_ = make_small_topology(draw, is_tree_, "requests");
 }
 
 std::string request_world::run() {

@@ -50,7 +50,6 @@ class request_world {
     std::uint64_t by = 0;  // incarnation
   };
 
-  void draw_nodes(std::uint64_t seed);
   void start(const tree_node& which);
   void begin(node& n, const tree_node& self);
   void handle(node& n, request& r);

@@ -12,21 +12,10 @@ namespace atbus::detail {
 namespace {
 
 TEST(RequestSimulation, KeepsEveryPromiseUnderEveryFault) {
-  const std::uint64_t first = test::from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
-  const std::uint64_t seeds =
-      test::from_environment("ATBUS_SIMULATION_SEEDS", test::has_sanitizer ? 50 : 1000);
-  const bool counts = test::from_environment("ATBUS_SIMULATION_COUNT", 0) != 0;
-  std::uint64_t failed = 0;
   std::map<errc, std::uint64_t> outcomes;
-  for (std::uint64_t seed = first; seed != first + seeds; ++seed) {
-    const std::string fault = request_world{seed, outcomes}.run();
-    failed += fault.empty() ? 0 : 1;
-    if (!counts) {
-      ASSERT_EQ(fault, "") << "seed " << seed;
-    }
-  }
-  if (counts)
-    std::cout << failed << " of " << seeds << " seeds fail\n";
+  test::run_worlds(test::has_sanitizer ? 50 : 1000, [&](std::uint64_t seed) {
+    return request_world{seed, outcomes}.run();
+  });
   for (const auto& [how, times] : outcomes)
     std::cout << name(how) << ' ' << times << '\n';
   for (const errc how : {errc::ok, errc::request_failed, errc::timed_out, errc::cancelled,

@@ -24,27 +24,13 @@ std::string name_of_message(bus_id from, const std::string& topic, std::uint64_t
 topic_world::topic_world(std::uint64_t seed, topic_counts& counts) : counts_(counts), sim_(seed) {
   test::dice draw{~seed};
   is_tree_ = draw.one_in(2);
-  if (is_tree_) {
-    topology_options options;
-    options.nodes = 4 + draw.below(5);
-    options.depth_max = 2 + static_cast<unsigned>(draw.below(2));
-    options.shares_hosts = draw.one_in(2);
-    nodes_ = make_topology(draw, options);
-    if (draw.one_in(2)) {
-      two_ways_ = {draw.below(nodes_.size()), draw.below(nodes_.size())};
-      if (nodes_[two_ways_.first].parent == two_ways_.second ||
-          nodes_[two_ways_.second].parent == two_ways_.first)
-        two_ways_ = {};
-    }
+  nodes_ = make_small_topology(draw, is_tree_, "topics");
+  if (!is_tree_ || !draw.one_in(2))
     return;
-  }
-  nodes_.resize(2 + draw.below(3));
-  for (std::size_t i = 0; i != nodes_.size(); ++i) {
-    const std::string number = std::to_string(i + 1);
-    nodes_[i].id = bus_id{i + 1};
-    nodes_[i].host = static_cast<unsigned>(draw.below(2));
-    nodes_[i].addresses = {"ipv4://10.0.0." + number + ":7000", "shm://topics-" + number};
-  }
+  two_ways_ = {draw.below(nodes_.size()), draw.below(nodes_.size())};
+  if (nodes_[two_ways_.first].parent == two_ways_.second ||
+      nodes_[two_ways_.second].parent == two_ways_.first)
+    two_ways_ = {};
 }
 
 std::string topic_world::run() {

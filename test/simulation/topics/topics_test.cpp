@@ -11,23 +11,11 @@ namespace atbus::detail {
 namespace {
 
 TEST(TopicSimulation, LosesAndRepeatsNothingWithoutAWord) {
-  const std::uint64_t first = test::from_environment("ATBUS_SIMULATION_FIRST_SEED", 1);
-  const std::uint64_t seeds =
-      test::from_environment("ATBUS_SIMULATION_SEEDS", test::has_sanitizer ? 50 : 1000);
-  const bool counts = test::from_environment("ATBUS_SIMULATION_COUNT", 0) != 0;
-  std::uint64_t failed = 0;
   topic_counts all;
-  for (std::uint64_t seed = first; seed != first + seeds; ++seed) {
-    const std::string fault = topic_world{seed, all}.run();
-    failed += fault.empty() ? 0 : 1;
-    if (counts && !fault.empty())
-      std::cout << "seed " << seed << ": " << fault << '\n';
-    if (!counts) {
-      ASSERT_EQ(fault, "") << "seed " << seed;
-    }
-  }
-  if (counts)
-    std::cout << failed << " of " << seeds << " seeds fail\n";
+  const std::uint64_t seeds =
+      test::run_worlds(test::has_sanitizer ? 50 : 1000, [&](std::uint64_t seed) {
+        return topic_world{seed, all}.run();
+      });
   std::cout << all.messages << " messages, " << all.missed << " missed, " << all.redelivered
             << " redelivered, " << all.blocked << " refused, " << all.standing
             << " owed to who has subscribed before\n";

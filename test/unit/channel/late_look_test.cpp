@@ -20,8 +20,11 @@ using test::plain_socket;
 
 constexpr auto their_time = 300ms;
 // Time itself is what these tests are about.
+void let_pass(std::chrono::nanoseconds time) {
+  std::this_thread::sleep_for(time);
+}
 void look_away() {
-  std::this_thread::sleep_for(their_time + 20ms);
+  let_pass(their_time + 20ms);
 }
 
 // A hello, and the message "hello".
@@ -82,8 +85,7 @@ TEST_F(LateLook, AReceiverGivesAllThatSayNoMoreTheSameTime) {
   };
   read_all();
   say(hello.substr(4, 1));
-  std::this_thread::sleep_for(detail::last_look::more_time +
-                              20ms);  // time is the subject, as above
+  let_pass(detail::last_look::more_time + 20ms);
   read_all();
   EXPECT_EQ(inbox->stats().strangers.late, count);
 }
@@ -222,7 +224,7 @@ TEST_F(LateLook, WhatWasReadInTimeIsHandedOutAfterALinkThatCanNotBeWritten) {
 TEST_F(LateLook, ANameThatWasFoundInTimeIsDialled) {
   where = a.listen("ipv4://127.0.0.1:0");
   out = b.connect("dns://localhost" + where.substr(where.rfind(':')), {.connect_timeout = 1s});
-  std::this_thread::sleep_for(1100ms);  // longer than its time, which is the subject
+  let_pass(1100ms);  // longer than its time
   EXPECT_TRUE(until([&] { return b.opens == 1 || b.closes == 1; }));
   EXPECT_EQ(b.closes, 0) << b.whys.back().text();
 }

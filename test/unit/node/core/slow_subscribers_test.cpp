@@ -1,5 +1,6 @@
 // Subscribers of topics that are slow, over links that hold little: what they miss, and who waits for them.
 #include <algorithm>
+#include <list>
 
 #include "atbus/atbus.hpp"
 #include "atbus/topic.hpp"

@@ -1,8 +1,6 @@
 // Topics between nodes of a simulated network: who gets what, and by which links.
 #include "atbus/topic.hpp"
 
-#include <list>
-
 #include "atbus/atbus.hpp"
 #include "unit/node/core/topics_fixture.h"
 

@@ -1,0 +1,106 @@
+"""Nodes in Python on a loop of asyncio."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import atbus
+from nodes import new_address
+
+
+def test_asyncio():
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+
+            @two.on_request
+            async def _(request):
+                await asyncio.sleep(0.01)
+                if request.type == 1:
+                    raise ValueError("in a task")
+                return request.data[::-1]
+
+            answers = await asyncio.gather(*(one.request(2, 0, str(i)) for i in range(10, 60)))
+            assert answers == [str(i)[::-1].encode() for i in range(10, 60)]
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            with pytest.raises(atbus.Error, match="ValueError: in a task"):
+                await one.request(2, 1)
+            with pytest.raises(atbus.TimedOut):
+                two.on_request(lambda r: kept.append(r))
+                await one.request(2, 0, timeout=0.05)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(one.request(2, 0, timeout=60), 0.05)
+            later = asyncio.get_running_loop().create_future()
+            two.on_request(lambda r: later.set_result(r))
+            pending = one.request(2, 0, timeout=60)
+            (await asyncio.wait_for(later, 20)).reply(b"later")
+            assert await asyncio.wait_for(pending, 20) == b"later"
+            got = asyncio.get_running_loop().create_future()
+            two.on_message(lambda m: got.set_result(m.data))
+            one.send(2, 0, b"message")
+            assert await asyncio.wait_for(got, 20) == b"message"
+
+    kept = []
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["shutdown", "close"])
+def test_a_refused_end_leaves_a_node_on_its_asyncio_loop(end):
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+            refused = []
+
+            def try_to_end():
+                try:
+                    two.shutdown(1) if end == "shutdown" else two.close()
+                except atbus.Error as error:
+                    refused.append(error.code)
+
+            def end_it(request):
+                if end == "shutdown":  # which handlers can't
+                    try_to_end()
+                else:
+                    thread = threading.Thread(target=try_to_end)
+                    thread.start()
+                    thread.join()
+                return b"refused"
+
+            two.on_request(end_it, type=1)
+            two.on_request(lambda r: b"it goes on", type=2)
+            assert await one.request(2, 1, timeout=20) == b"refused"
+            assert refused == [atbus.Code.invalid_argument]
+            assert await one.request(2, 2, timeout=20) == b"it goes on"
+
+    asyncio.run(main())
+
+
+def test_a_node_that_ends_itself_leaves_its_asyncio_loop():
+    async def main():
+        node = atbus.Node(1)
+        node.attach()
+        descriptor = node._bus.descriptor()
+        node.on_message(lambda m: node.close())
+        node.send(1, 0, b"")
+        while node.is_open:
+            await asyncio.sleep(0)
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
+
+    asyncio.run(main())
+
+
+def test_an_idle_node_on_asyncio_does_not_spin():
+    async def main():
+        async with atbus.Node(1) as one, atbus.Node(2) as two:
+            two.listen(new_address())
+            one.connect(2, two.addresses[0])
+            await asyncio.sleep(0.3)
+            before = time.process_time()
+            await asyncio.sleep(0.5)
+            assert time.process_time() - before < 0.1
+
+    asyncio.run(main())
