@@ -1,3 +1,15 @@
+"""Requests of other nodes, and how they are answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Union
+
+from . import _bus
+from ._errors import Closed, Code, Error, WouldBlock
+
+if TYPE_CHECKING:
+    from ._node import Node
+
 # Why a request that was not answered before can't be answered any more: its deadline has passed, it was cancelled, or
 # the process that has asked is gone.
 _UNWANTED = (Code.timed_out, Code.cancelled, Code.peer_closed)

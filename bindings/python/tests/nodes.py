@@ -40,3 +40,16 @@ class Desk:
     @staticmethod
     def start_customer(node):
         node.connect(2, THERE)
+
+
+class Recorded:
+    """What polls and waits, in order."""
+
+    def __init__(self, bus):
+        self._bus = bus
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name in ("poll", "wait"):
+            self.calls.append(name)
+        return getattr(self._bus, name)

@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 import atbus
-from nodes import new_address, until
+from nodes import Recorded, new_address, until
 
 
 def test_messages_have_their_bytes_and_types(pair):
@@ -555,19 +555,6 @@ def test_a_node_that_is_closed_keeps_no_handler():
     is_held = weakref.ref(handler)
     del handler
     assert is_held() is None
-
-
-class Recorded:
-    """What polls and waits, in order."""
-
-    def __init__(self, bus):
-        self._bus = bus
-        self.calls = []
-
-    def __getattr__(self, name):
-        if name in ("poll", "wait"):
-            self.calls.append(name)
-        return getattr(self._bus, name)
 
 
 @pytest.mark.parametrize("end", [atbus.Node.stop, atbus.Node.close])

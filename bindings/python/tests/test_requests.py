@@ -6,7 +6,7 @@ import time
 import pytest
 
 import atbus
-from nodes import new_address, until
+from nodes import Recorded, new_address, until
 
 
 def test_requests_are_answered(pair):
