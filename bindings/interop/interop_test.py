@@ -9,6 +9,7 @@ it ends. `PEER send ADDRESS TOKEN COUNT` is node 1: it sends the numbers from 0 
 import itertools
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import time
@@ -16,6 +17,7 @@ import time
 import pytest
 
 PEERS = dict(line.split(" ", 1) for line in os.environ["INTEROP_PEERS"].strip().splitlines())
+PROGRAMS = {"lua5.4": "lua5.4", "luajit": "luajit", "Go": "go"}  # what says that a language is here
 TOKEN = "the token of the interoperation test"
 COUNT = 4000
 KINDS = ("shm", "unix", "tcp")  # TCP is encrypted, because there is a token
@@ -37,6 +39,11 @@ def wait_until(done, what):
     while not done():
         assert time.monotonic() < limit, what
         time.sleep(0.005)
+
+
+def test_each_language_that_is_here_takes_part():
+    here = {language for language, program in PROGRAMS.items() if shutil.which(program)}
+    assert set(PEERS) == {"C", "Python"} | here
 
 
 @pytest.mark.parametrize("kind", KINDS)

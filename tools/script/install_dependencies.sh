@@ -90,7 +90,6 @@ QEMU, user mode|has_command qemu-aarch64|qemu-user|runs programs of aarch64
 aarch64_packages='libuv1-dev libssl-dev libgtest-dev libmsgpack-cxx-dev libtomlplusplus-dev'
 aarch64_libraries=/usr/local/lib/atbus/aarch64
 
-has_command() { command -v "$1" >/dev/null 2>&1; }
 has_python() {
   python3 -c 'import os, sys, sysconfig
 header = os.path.join(sysconfig.get_path("include"), "Python.h")
