@@ -94,8 +94,11 @@ func (n *Node) Ready(ctx context.Context, id uint64) error {
 			return errorOf(C.bridge_ready(n.bridge, C.uint64_t(number), C.uint64_t(id), C.int64_t(limit)))
 		})
 		cancel()
+		if ctx.Err() != nil && err != nil {
+			return doneError(ctx)
+		}
 		deadline, is := ctx.Deadline()
-		if !errors.Is(err, ErrTimedOut) || ctx.Err() != nil || (is && time.Until(deadline) <= 0) {
+		if !errors.Is(err, ErrTimedOut) || (is && time.Until(deadline) <= 0) {
 			return err
 		}
 	}
