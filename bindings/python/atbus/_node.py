@@ -366,6 +366,7 @@ class Node:
         option `drain`: 5 seconds. False: some have none."""
         self._runs = True
         try:
+            self.poll()  # raises on another thread, where it seems to be closed
             self._turn_until(lambda: self._stopped or not self.is_open)
             settled = self._settle()
         finally:
