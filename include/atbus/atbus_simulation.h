@@ -22,8 +22,8 @@
  * functions of atbus.h work with a simulated node but those for other threads and for event loops: it has no descriptor.
  *
  * Time advances only in atbus_simulation_run and atbus_simulation_run_until_idle, and in atbus_node_wait, _run and
- * _shutdown of a simulated node, which run the simulation meanwhile. The same seed and the same program make the same
- * run.
+ * _shutdown of a simulated node, which run the simulation meanwhile and return once their own process is killed. The same
+ * seed and the same program make the same run.
  *
  * Ownership: each incarnation of a process has a handle of its node of its own. It belongs to the program, which frees it
  * with atbus_node_free at any time: while the process is running, which ends the process; once it has ended; before or

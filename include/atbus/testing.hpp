@@ -24,8 +24,8 @@
 /// from the environment variable ATBUS_SIMULATION_SEED, and prints it to standard error.
 ///
 /// Time advances only in step, run_for, run_until and run_until_idle, and in a node's own wait, run
-/// and shutdown, which run the simulation meanwhile. Handlers run inside these functions, which
-/// pass their exceptions on.
+/// and shutdown, which run the simulation meanwhile and return once their own process is killed.
+/// Handlers run inside these functions, which pass their exceptions on.
 ///
 /// Ownership: a simulation owns its nodes. Threads: one. Errors: std::logic_error if a call needs a
 /// running process and it is not running, if a process is started twice, or if a node waits without

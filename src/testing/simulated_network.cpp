@@ -32,6 +32,8 @@ simulated_action& simulated_network::push(std::chrono::nanoseconds when, bool is
 }
 
 bool simulated_network::step(std::chrono::nanoseconds until) {
+  if (before_step)
+    before_step();
   if (events_.empty() || events_.front().when > until)
     return false;
   std::pop_heap(events_.begin(), events_.end());
@@ -40,12 +42,12 @@ bool simulated_network::step(std::chrono::nanoseconds until) {
     simulated_network& net;
     const event next;
     ~frame() {
-      --net.stepping_;
+      --net.depth_;
       net.actions_[next.what].clear();
       net.free_actions_.push_back(next.what);
     }
   } const now_due{*this, events_.back()};
-  ++stepping_;
+  ++depth_;
   const event& next = now_due.next;
   events_.pop_back();
   clock_.advance(next.when - now());
