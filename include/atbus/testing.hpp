@@ -85,7 +85,7 @@ struct process_options {
 /// How many times each fault happens during a disturb().
 struct disturbances {
   unsigned cuts = 4;         ///< A link ends, noticed by both, one or none of its ends.
-  unsigned delays = 2;       ///< Messages take up to 0.5 s for a while.
+  unsigned delays = 2;       ///< Messages take up to 0.5 s longer for a while.
   unsigned refusals = 1;     ///< Connections are refused for a while.
   unsigned stops = 1;        ///< A process is stopped for a while.
   unsigned restarts = 1;     ///< A process is killed, and started again after a while.
@@ -149,7 +149,7 @@ class simulation {
   /// Ends a separation.
   void join(bus_id one, bus_id other);
   /// Plans faults at random moments of the next `time`. At its end all faults are over, and all
-  /// processes that they stopped or killed are running.
+  /// processes that they stopped or killed are running. They do not change conditions().
   void disturb(std::chrono::nanoseconds time, const disturbances& what = {});
 
   /// Time since the simulation was made.

@@ -44,6 +44,12 @@ struct simulated_wire;
 using testing::network_conditions;
 using testing::seen_by;
 
+// What disturbs a network for a while, beside its conditions: a program may change those meanwhile.
+struct network_faults {
+  std::multiset<std::chrono::nanoseconds> delays;  // how far above delay_min
+  unsigned refusals = 0;
+};
+
 // Looks on while nodes use their links, for tests. Uses neither.
 class link_watcher {
  public:
@@ -76,6 +82,7 @@ class simulated_network {
   ~simulated_network();
 
   network_conditions conditions;
+  network_faults faults;
   std::function<void()> before_step;  // if there is one
   link_watcher* watcher = nullptr;    // none, or one that outlives the nodes
 
@@ -84,6 +91,7 @@ class simulated_network {
   // The seed's next number, below `limit`.
   std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
   std::chrono::nanoseconds draw_delay();
+  [[nodiscard]] bool refuses() const noexcept { return conditions.refuses || faults.refusals != 0; }
 
   // Runs an action at that time.
   template <class What>

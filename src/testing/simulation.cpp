@@ -295,18 +295,17 @@ void simulation::disturb(std::chrono::nanoseconds time, const disturbances& what
     if (const std::vector<bus_id> all = state_->running(); !all.empty())
       fault(all[draw(all.size())]);
   };
-  const network_conditions usual = conditions();
   plan(what.cuts, [this](std::chrono::nanoseconds) {
     if (const std::size_t links = state_->net.links(); links != 0)
       state_->net.cut(draw(links), static_cast<seen_by>(draw(3)));
   });
-  plan(what.delays, [this, usual](std::chrono::nanoseconds over) {
-    conditions().delay_max = usual.delay_min + state_->draw_time(longest_delay);
-    state_->net.at(over, [this, usual] { conditions().delay_max = usual.delay_max; });
+  plan(what.delays, [&faults = state_->net.faults, this](std::chrono::nanoseconds over) {
+    const auto slow = faults.delays.insert(state_->draw_time(longest_delay));
+    state_->net.at(over, [&faults, slow] { faults.delays.erase(slow); });
   });
-  plan(what.refusals, [this, usual](std::chrono::nanoseconds over) {
-    conditions().refuses = true;
-    state_->net.at(over, [this, usual] { conditions().refuses = usual.refuses; });
+  plan(what.refusals, [&faults = state_->net.faults, this](std::chrono::nanoseconds over) {
+    ++faults.refusals;
+    state_->net.at(over, [&faults] { --faults.refusals; });
   });
   plan(what.stops, [this, one_that_runs](std::chrono::nanoseconds over) {
     one_that_runs([&](bus_id id) { stop_for(id, over - state_->net.now()); });

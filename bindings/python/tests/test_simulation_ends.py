@@ -111,6 +111,24 @@ def test_the_tasks_of_a_node_that_is_closed_and_started_anew_are_cancelled(sim, 
     assert told == ["asked", "cancelled", "later"] and sim.nodes[2] is not desk.two
 
 
+def test_conditions_may_change_while_faults_are_planned(sim, desk):
+    assert sim.run_until_idle()
+    sim.disturb(30, cuts=0, delays=10, stops=0, restarts=0, clock_steps=0)
+    sim.run_for(1)
+    sim.set_conditions(delay=0.01, refuses=True)
+    sim.run_for(30)
+    for i in range(20):
+        before = sim.now
+        desk.one.send(2, 0, str(i))
+        assert sim.run_until(lambda: len(desk.got) == i + 1)
+        assert 0.0099 < sim.now - before < 0.02
+    sim.cut(1, 2)
+    desk.one.send(2, 0, b"refused")
+    assert not sim.run_until_idle()
+    sim.set_conditions()
+    assert sim.run_until_idle(600)
+
+
 class Handler:
     """Refers to its node, which refers to it."""
 
