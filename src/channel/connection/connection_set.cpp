@@ -263,14 +263,22 @@ std::size_t connection_core::poll(const poll_limits& limits) {
     return 0;
   // Without a message to hand out, what is no message is: an opening, and an end.
   const bool without_messages = limits.messages == 0;
+  std::size_t with_messages = 0;  // turns in a row
   for (int idle_turns = 0; !busy_.empty() && idle_turns != idle_turns_max &&
                            (left.go_on() || without_messages) && !poll_ends_;) {
     const std::size_t before = left.delivered;
     connection_entry& c = busy_.next();
     if (!read_turn(c, left))
       return left.delivered;
-    if (without_messages && c.more)
-      break;
+    if (without_messages && c.more && busy_.holds(c)) {
+      // What has a message waits with it, and behind those that may have none.
+      busy_.leave(c);
+      busy_.join(c);
+      if (++with_messages >= busy_.size())
+        break;
+    } else {
+      with_messages = 0;
+    }
     idle_turns = left.delivered == before ? idle_turns + 1 : 0;
   }
   if (tell_problems() && tell_due() && flush_in_poll_)

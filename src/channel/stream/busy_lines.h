@@ -4,6 +4,7 @@
 // A connection is in a line at most once, and outlives its place there.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include "channel/stream/line.h"
@@ -14,6 +15,7 @@ template <class Item, line_place<Item> Item::*Place>
 class busy_lines {
  public:
   [[nodiscard]] bool empty() const noexcept { return known_.empty() && strangers_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return known_.size() + strangers_.size(); }
   [[nodiscard]] static bool holds(const Item& item) noexcept { return in_order::holds(item); }
   // The one whose turn it is. There must be one.
   [[nodiscard]] Item& next() noexcept {

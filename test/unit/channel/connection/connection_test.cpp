@@ -242,6 +242,27 @@ TEST_P(Connection, OpensAndEndsWhilePollsHandOutNothing) {
   EXPECT_TRUE(turn_until([&] { return a.closes == 1 && b.closes == 1; }));
 }
 
+TEST_P(Connection, OpensAndEndsBehindAMessageThatAPollDoesNotHandOut) {
+  join();
+  EXPECT_TRUE(out.send(as_bytes("for later")));
+  EXPECT_TRUE(out.flush());
+  const auto until_without_messages = [&](const std::function<bool()>& done) {
+    for (const auto end = now() + 30s; !done() && now() < end;) {
+      EXPECT_EQ(a.set->poll({.messages = 0}), 0U);
+      b.set->poll();
+    }
+    return done();
+  };
+  ASSERT_TRUE(a.set->wait(30s));
+  EXPECT_EQ(a.set->poll({.messages = 0}), 0U);
+  const connection other = b.connect(where);
+  ASSERT_TRUE(until_without_messages([&] { return a.opens == 2 && b.opens == 2; }));
+  EXPECT_TRUE(other.close());
+  ASSERT_TRUE(until_without_messages([&] { return a.closes == 1 && b.closes == 1; }));
+  EXPECT_TRUE(a.messages.empty());
+  EXPECT_TRUE(until([&] { return a.messages.size() == 1; }));
+}
+
 // The watches of the user are used up, possibly by another process.
 TEST_P(Connection, GoesOnAfterAPauseThoughNoSocketCanBeWatchedAnew) {
   join();
