@@ -419,6 +419,9 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
   lane.quarantined = lane.redelivering = lane.skipped = lane.paused = lane.starved = false;
   set_inactive(lane);
   set_alert(lane, alert_parked);
+  // A ring that was behind its record, which has been read by now, would give the lane memory again, and no sender.
+  ready_[index_of(lane) / 64].fetch_and(~(std::uint64_t{1} << (index_of(lane) % 64)),
+                                        std::memory_order_relaxed);
   release_lane_memory(segment_, index_of(lane));
   slot.reserved_bytes.store(0, std::memory_order_relaxed);
   lane.adopted = false;

@@ -1,11 +1,14 @@
 // What the users of lanes may ask and say of them: who speaks, notes, pauses, what was not handled.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 
 #include "atbus/atbus.hpp"
 #include "atbus/inspect.hpp"
+#include "channel/shm/segment_layout.h"
 #include "counting_allocator.h"
 #include "scratch_directory.h"
 #include "system/kernel.h"
@@ -358,6 +361,40 @@ TEST_F(LaneUser, TakesNoMemoryOfALaneWithoutMemoryOfItsOwn) {
     (void)poll();
   }
   EXPECT_GT(good, 3U);
+}
+
+// It publishes a record, which is read before it has rung, rings and ends. So its lane is free when the ring is seen.
+TEST_F(LaneUser, GivesALaneNoMemoryForARingOfItsLastSender) {
+  open_receiver();
+  std::optional<sender> out{open_sender()};
+  ASSERT_EQ(out->lane(), 0U);
+  ASSERT_TRUE(out->send(as_bytes("one")));
+  EXPECT_EQ(poll(), text_list{"one"});
+  static detail::kernel_calls saved;
+  static int rings = 0;
+  static int reserved = 0;
+  saved = detail::kernel();
+  rings = reserved = 0;
+  detail::kernel().lock = [](int fd, int command, struct flock* lock) {
+    const int done = saved.lock(fd, command, lock);
+    if (done == 0 && command == F_OFD_SETLK && lock->l_type == F_WRLCK &&
+        lock->l_start == static_cast<off_t>(detail::lane_lock_byte(0)) && rings++ == 0) {
+      const std::uint64_t bit = 1;
+      EXPECT_EQ(::pwrite(fd, &bit, sizeof bit, offsetof(detail::segment_header, ready)),
+                static_cast<ssize_t>(sizeof bit));
+    }
+    return done;
+  };
+  detail::kernel().fallocate = [](int fd, int mode, off_t offset, off_t length) {
+    reserved += (mode & FALLOC_FL_PUNCH_HOLE) == 0 ? 1 : 0;
+    return saved.fallocate(fd, mode, offset, length);
+  };
+  out.reset();
+  poll_until_free(0);
+  poll();
+  detail::kernel() = saved;
+  EXPECT_GE(rings, 1);
+  EXPECT_EQ(reserved, 0);
 }
 
 TEST_F(LaneUser, KnowsWhichReceiverItHas) {
