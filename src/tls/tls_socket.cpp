@@ -280,6 +280,7 @@ bool tls_socket::accepts_silence(int fd) noexcept {
 std::size_t tls_socket::read_records(int fd, mutable_bytes place) noexcept {
   wire_.allow_reading(fd, place.size());
   std::size_t filled = 0;
+  starved_ = false;
   std::uint32_t steps = 0;  // without data, so that the loop ends whatever OpenSSL does
   while (filled != place.size() && steps <= silence_max) {
     ERR_clear_error();
@@ -308,6 +309,7 @@ std::size_t tls_socket::read_records(int fd, mutable_bytes place) noexcept {
     }
     if (!accepts_silence(fd))
       break;
+    starved_ = cause == SSL_ERROR_WANT_WRITE;
     peer_ended_ = cause == SSL_ERROR_ZERO_RETURN;
     if (cause != SSL_ERROR_WANT_READ || wire_.asked_in_vain())
       break;
@@ -324,6 +326,10 @@ ssize_t tls_socket::nothing_read() noexcept {
   }
   if (const int code = wire_.take_read_error(); code != 0) {
     errno = code;
+    return -1;
+  }
+  if (starved_) {
+    errno = ENOMEM;
     return -1;
   }
   if (peer_ended_ || wire_.at_end())

@@ -88,6 +88,9 @@ class tls_socket {
   }
   // Whether bytes that have left the kernel wait here. They may be part of a record.
   [[nodiscard]] bool holds_unread() const noexcept;
+  // The latest read has stopped at a message for whose answer there is no memory, maybe behind data. Until the owner
+  // reads again, what has left the kernel by then waits here.
+  [[nodiscard]] bool starved() const noexcept { return starved_; }
 
   // Says that nothing more will be written (close_notify), and ends writing. Reading goes on. What the socket
   // does not take at once is dropped: call it when nothing is pending().
@@ -166,7 +169,8 @@ class tls_socket {
   bool peer_ended_ = false;  // the peer has sent close_notify
   bool ended_writing_ = false;
   bool waits_for_peer_ = false;  // a message of the peer has arrived only in part
-  bool unexpected_ = false;      // the peer has sent a message that is refused
+  bool starved_ = false;
+  bool unexpected_ = false;  // the peer has sent a message that is refused
 };
 
 }  // namespace atbus::detail

@@ -430,7 +430,7 @@ bool stream_link::receive(bool peek) noexcept {
     n = receive_into(place, peek);
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
-    drained_ = static_cast<std::size_t>(n) < place.size();
+    drained_ = static_cast<std::size_t>(n) < place.size() && (tls_ == nullptr || !tls_->starved());
     reader_.received(static_cast<std::size_t>(n));
     bytes_read_ += static_cast<std::uint64_t>(n);
     return true;

@@ -2,6 +2,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
 #include "core/text.h"
 #include "counting_allocator.h"
 #include "dice.h"
@@ -260,6 +264,61 @@ TEST(TlsAttack, WithKeyUpdatesWhoseAnswersAreReadGoesOn) {
     ASSERT_EQ(SSL_read(attacked.client.get(), &place, 1), -1);
   }
   EXPECT_EQ(attacked.server->pending(), 0U);
+}
+
+// Each allocation of a read fails once. A read that brings nothing says why, and one that brings data may not be the
+// last: no bytes may wait for the other end to say more.
+void answer_without_memory(const std::function<void(SSL&)>& speak) {
+  const auto context = secret_context({first_secret});
+  int starved = 0;
+  for (std::uint64_t good = 0;; ++good) {
+    detail::tls_buffers buffers;
+    attacked_server attacked{context->get()};
+    attacked.server = *tls_socket::make(secret_context({first_secret}), buffers, tls_role::server);
+    ASSERT_TRUE(attacked.shake_hands());
+    std::vector<detail::tls_output> spares;
+    for (int i = 0; i != 4; ++i)
+      spares.push_back(buffers.take());
+    ASSERT_NO_FATAL_FAILURE(speak(*attacked.client));
+    ssize_t n = 0;
+    int code = 0;
+    bool failed = false;
+    {
+      const allocation_failure scarce{good, 1};
+      n = attacked.read();
+      code = errno;
+      failed = allocation_failure::happened();
+    }
+    if (!failed)
+      break;
+    if (!attacked.server->why())
+      continue;  // OpenSSL ends a session without memory of its own
+    EXPECT_TRUE(n > 0 || code == ENOMEM) << good << ": " << std::strerror(code);
+    starved += attacked.server->starved() ? 1 : 0;
+    ssize_t read = std::max<ssize_t>(n, 0);
+    EXPECT_TRUE(attacked.server->starved() || read == 3) << good << ", " << read;
+    while ((n = attacked.read()) > 0)
+      read += n;
+    EXPECT_EQ(read, 3) << good;
+    EXPECT_FALSE(attacked.server->starved());
+  }
+  EXPECT_GT(starved, 0);
+}
+
+TEST(TlsAttack, WithKeyUpdatesIsAnsweredOnceThereIsMemory) {
+  if (!can_fail_allocations())
+    GTEST_SKIP() << "allocations can't be made to fail in this build";
+  answer_without_memory([](SSL& client) {
+    for (int i = 0; i != 3; ++i)
+      ASSERT_NO_FATAL_FAILURE(update_and_write(client));
+  });
+  answer_without_memory([](SSL& client) {
+    for (int i = 0; i != 3; ++i) {
+      ASSERT_EQ(SSL_key_update(&client, SSL_KEY_UPDATE_REQUESTED), 1);
+      ASSERT_EQ(SSL_do_handshake(&client), 1);
+    }
+    ASSERT_EQ(SSL_write(&client, "xxx", 3), 3);
+  });
 }
 
 TEST(TlsAttack, WithATicketAfterTheHandshakeEndsTheSession) {

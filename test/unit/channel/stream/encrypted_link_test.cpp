@@ -6,6 +6,7 @@
 #include "channel/stream/frame_queue.h"
 #include "channel/stream/message_run.h"
 #include "channel/stream/stream_link.h"
+#include "counting_allocator.h"
 #include "tls/tls_handle.h"
 #include "unit/tls/tls_pair.h"
 
@@ -295,7 +296,8 @@ TEST_F(EncryptedLink, HasNothingToWriteIfItsReceiverCanNot) {
 // A peer that asks for new keys: each time this end has to answer.
 class AskedForKeys : public EncryptedLink {
  protected:
-  AskedForKeys() {
+  AskedForKeys() { meet(); }
+  void meet() {
     peer_.reset(SSL_new(&context_->get()));
     SSL_set_fd(peer_.get(), (*sockets_)[0]);
     SSL_set_connect_state(peer_.get());
@@ -324,6 +326,39 @@ TEST_F(AskedForKeys, SendsAnAnswerThatWaitedBeforeItSaysAnything) {
   detail::kernel() = saved_;
   b_->secure();
   EXPECT_FALSE(b_->wants_room(false));
+}
+
+// Each allocation of a read fails once. What is behind the messages that ask lies in the session by then.
+TEST_F(AskedForKeys, IsReadAgainWhereThereWasNoMemoryForAnAnswer) {
+  if (!test::can_fail_allocations())
+    GTEST_SKIP() << "allocations can't be made to fail in this build";
+  int starved = 0;
+  for (std::uint64_t good = 0;; ++good) {
+    connect(&queue_b_);
+    meet();
+    const auto hello = detail::hello_frame({.session = 7});
+    ASSERT_GT(SSL_write(peer_.get(), hello.data(), static_cast<int>(hello.size())), 0);
+    for (int i = 0; i != 3; ++i) {
+      ASSERT_EQ(SSL_key_update(peer_.get(), SSL_KEY_UPDATE_REQUESTED), 1);
+      ASSERT_EQ(SSL_do_handshake(peer_.get()), 1);
+    }
+    std::vector<detail::tls_output> spares;
+    for (int i = 0; i != 4; ++i)
+      spares.push_back(test::buffers_of(context_).take());
+    bool failed = false;
+    {
+      const test::allocation_failure scarce{good, 1};
+      (void)b_->receive();
+      failed = test::allocation_failure::happened();
+    }
+    if (!failed)
+      break;
+    if (b_->tls()->starved()) {
+      ++starved;
+      EXPECT_FALSE(b_->drained());
+    }
+  }
+  EXPECT_GT(starved, 0);
 }
 
 TEST_F(AskedForKeys, AnswersNotOnceItHasEndedWriting) {
