@@ -51,7 +51,9 @@ struct connection_entry : newcomer {
   std::unique_ptr<send_queue> queue;
   std::unique_ptr<stream_link> link;
   lane_pairing pairing;  // of this link
-  last_look late;        // of this link, when its time is over
+  // When its time is over. Each has its own look: messages read at one deadline do not use up that of the other.
+  last_look look_after_phase;  // of this link
+  last_look look_after_linger;
   hello own;
   tls_sessions tls;
   void* context = nullptr;

@@ -312,7 +312,7 @@ bool connection_core::add_link(connection_entry& c, file socket, bool connected)
     lost(c, error_at(errc::out_of_memory, c.peer, explain(errc::out_of_memory)));
     return false;
   }
-  c.late = {};
+  c.look_after_phase = {};
   c.chunk.checked = c.link->checks();
   c.link->stop_when_opened();
   c.link->read_on();

@@ -408,7 +408,7 @@ bool connection_core::walk(connection_entry& c, budget& left) {
 
 bool connection_core::tell_opened(connection_entry& c) {
   c.opened = true;
-  c.late = {};
+  c.look_after_phase = {};
   if (c.dial != nullptr)
     c.dial->connected();
   c.limit = std::min(c.limit, c.link->send_limit());

@@ -121,11 +121,10 @@ void connection_core::time_is_up(connection_entry& c) noexcept {
   }
   const bool lingers_no_more =
       c.linger_ends_at != std::chrono::nanoseconds{0} && c.linger_ends_at <= time;
-  auto& ends_at = lingers_no_more ? c.linger_ends_at : c.phase_ends_at;
-  if (c.now == phase::linked && reads(c) && !newcomers::waits(c) &&
-      c.late.is_due(*c.link, c.more, ends_at, time)) {
+  auto& look = lingers_no_more ? c.look_after_linger : c.look_after_phase;
+  if (c.now == phase::linked && reads(c) && !newcomers::waits(c) && look.is_due(*c.link, c.more)) {
     busy_.join(c);
-    ends_at = time + last_look::more_time;
+    (lingers_no_more ? c.linger_ends_at : c.phase_ends_at) = time + last_look::more_time;
     return set_timer(c);
   }
   if (lingers_no_more) {

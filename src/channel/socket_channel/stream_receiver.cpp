@@ -301,7 +301,9 @@ std::chrono::nanoseconds stream_receiver::longest_sleep() const noexcept {
   if (!late_.empty())
     consider(late_.first()->close_at);
   if (!unconfirmed_.empty())
-    consider(std::min(unconfirmed_.first()->close_at, newcomers_.due_at()));
+    consider(unconfirmed_.first()->close_at);
+  if (const auto at = newcomers_.due_at(); at != std::chrono::nanoseconds::max())
+    consider(at);
   if (!door_.watching() && open_.size() < most_connections_)
     consider(door_.rests_until());
   if (starved_until_ != std::chrono::nanoseconds{0})

@@ -85,8 +85,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
     bool has_lane = false;                 // a lane was offered
     bool uses_lane = false;                // messages of its lane are delivered
     std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
-    last_look late;
-    bool is_late = false;  // in late_
+    last_look look;                        // when its time is over
+    bool is_late = false;                  // in late_
   };
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,

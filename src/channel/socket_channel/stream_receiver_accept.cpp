@@ -135,7 +135,7 @@ void stream_receiver::look_at_strangers(std::chrono::nanoseconds time) noexcept 
   for (auto* const some : {&late_, &unconfirmed_}) {
     while (!some->empty() && some->first()->close_at <= time) {
       connection& one = *some->first();
-      if (newcomers::waits(one) || !one.late.is_due(one.link, false, one.close_at, time)) {
+      if (newcomers::waits(one) || !one.look.is_due(one.link, false)) {
         turn_away(one, stranger_end::late);
         continue;
       }

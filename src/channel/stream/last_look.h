@@ -13,20 +13,17 @@ class last_look {
   // How long what is read then may take to end well.
   static constexpr std::chrono::nanoseconds more_time = std::chrono::milliseconds{100};
 
-  // Whether a connection that could be read, and was to end at `end`, goes on: the kernel has bytes that came in
-  // time, for a program that looks late, or `has_more` bytes were read and wait for their turn. Until the program
-  // has taken these, and what it reads at once after them. A read that takes nothing counts too: whatever keeps
-  // bytes in the kernel, such as lack of memory, holds no connection.
-  [[nodiscard]] bool is_due(const stream_link& of, bool has_more, std::chrono::nanoseconds end,
-                            std::chrono::nanoseconds time) noexcept {
+  // Whether a connection that could be read, and whose time is over, goes on: bytes that came in time are unread, or
+  // `has_more` bytes were read and wait for their turn. Until the program has taken these, and what it reads at once
+  // after them. Nothing tells a byte that has just come from one that came in time, so it counts as well. A read that
+  // takes nothing counts too: whatever keeps bytes in the kernel, such as lack of memory, holds no connection.
+  [[nodiscard]] bool is_due(const stream_link& of, bool has_more) noexcept {
     // Of a link that has ended, because writing has failed, there may be more, and nothing is unread.
-    if (of.unread() == 0 && !has_more)
+    if (of.unread() == 0 && !of.holds_unread() && !has_more)
       return false;
     if (looks_ != 0 && of.reads() == reads_before_)
       return true;  // its turn has not come yet
-    if (!has_more && (looks_ != 0 || time - end < late))
-      return false;
-    if (looks_ == looks_max)
+    if (looks_ == looks_max || (looks_ != 0 && !has_more))
       return false;
     ++looks_;
     reads_before_ = of.reads();
@@ -34,8 +31,6 @@ class last_look {
   }
 
  private:
-  static constexpr std::chrono::nanoseconds late = std::chrono::milliseconds{1};
-
   // The bytes of the second may have come later: there is no third, for the peer may send all the time.
   static constexpr int looks_max = 2;
 

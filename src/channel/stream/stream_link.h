@@ -161,6 +161,10 @@ class stream_link {
   [[nodiscard]] bool was_read() const noexcept { return drained_ || bytes_read_ != 0; }
   // Bytes that wait in the kernel.
   [[nodiscard]] std::size_t unread() const noexcept;
+  // Whether messages may wait in the TLS session, of which the kernel knows nothing.
+  [[nodiscard]] bool holds_unread() const noexcept {
+    return state_ == state::open && !drained_ && tls_ != nullptr && tls_->holds_unread();
+  }
   // Lends the next messages; returns `stopped` if there are any. The borrower calls checksum_holds for each
   // checked message, and reject if it is wrong. It gives the run back before any other call.
   walk_end lend(frame_run& run) noexcept {

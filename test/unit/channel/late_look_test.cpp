@@ -26,6 +26,15 @@ void let_pass(std::chrono::nanoseconds time) {
 void look_away() {
   let_pass(their_time + 20ms);
 }
+// Until a moment at which their time is just over; it began before this call.
+void look_right_behind() {
+  let_pass(their_time);
+}
+const socket_options& encrypted() {
+  static const socket_options made{
+      .tls = *tls_credentials::from_token("a secret of the test, long enough")};
+  return made;
+}
 
 // A hello, and the message "hello".
 std::string first_words() {
@@ -59,6 +68,44 @@ TEST_F(LateLook, AReceiverReadsWhatWasSaidInTime) {
   }
   EXPECT_EQ(all, std::vector<std::string>{"hello"});
   EXPECT_EQ(inbox->stats().strangers.late, 0);
+}
+
+// Neither a program that is on time nor one that is a little late: the look itself is what counts.
+TEST_F(LateLook, AReceiverReadsWhatWasSaidRightBeforeTheEnd) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  std::vector<std::string> all;
+  const auto read = [&] { inbox->poll([&](bytes_view m) { all.emplace_back(as_text(m)); }); };
+  const plain_socket dialling = plain_socket::connect(inbox->address());
+  for (const auto end = now() + 30s; inbox->stats().connections == 0 && now() < end;)
+    read();
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_right_behind();
+  for (const auto end = now() + 30s;
+       all.empty() && inbox->stats().strangers.late == 0 && now() < end;)
+    read();
+  EXPECT_EQ(all, std::vector<std::string>{"hello"});
+}
+
+// They would be turned away with the time of the others, which is longer than the pause between two handshakes.
+TEST_F(LateLook, AReceiverWakesForStrangersThatWaitBehindTheirTime) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time,
+                                                     .strangers = {.handshakes_per_second = 20}});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  const auto read = [&] { inbox->poll([](bytes_view) {}); };
+  constexpr std::size_t count = 30;
+  std::vector<plain_socket> all;
+  for (std::size_t i = 0; i != count; ++i)
+    all.push_back(plain_socket::connect(inbox->address()));
+  for (const auto end = now() + 30s; inbox->stats().connections != count && now() < end;)
+    read();
+  for (const plain_socket& one : all)
+    ASSERT_TRUE(one.send(first_words()));
+  look_away();
+  for (int i = 0; i != 10; ++i)  // a poll makes 16 reads
+    read();
+  EXPECT_GT(inbox->stats().strangers.delayed, 0);
+  EXPECT_LE(inbox->longest_sleep(), 50ms);
 }
 
 TEST_F(LateLook, AReceiverGivesAllThatSayNoMoreTheSameTime) {
@@ -101,6 +148,45 @@ TEST_F(LateLook, AConnectionReadsWhatWasSaidInTime) {
       turn_until({&a}, [&] { return !a.messages.empty() || a.set->stats().strangers.late != 0; }));
   EXPECT_EQ(a.messages, std::vector<std::string>{"hello"});
   EXPECT_EQ(a.set->stats().strangers.late, 0);
+}
+
+TEST_F(LateLook, AConnectionReadsWhatWasSaidRightBeforeTheEnd) {
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = their_time}});
+  const plain_socket dialling = plain_socket::connect(where);
+  for (const auto end = now() + 30s; a.set->stats().connections == 0 && now() < end;)
+    a.set->poll();
+  ASSERT_TRUE(dialling.send(first_words()));
+  look_right_behind();
+  EXPECT_TRUE(
+      turn_until({&a}, [&] { return !a.messages.empty() || a.set->stats().strangers.late != 0; }));
+  EXPECT_EQ(a.messages, std::vector<std::string>{"hello"});
+}
+
+// A byte of its hello before each look.
+TEST_F(LateLook, WhoSaysALittleBeforeEachLookEnds) {
+  auto inbox = receiver::open("ipv4://127.0.0.1:0", {.confirm_timeout = their_time});
+  ASSERT_TRUE(inbox) << inbox.error().text();
+  where = a.listen("ipv4://127.0.0.1:0", {.connection = {.confirm_timeout = their_time}});
+  const plain_socket one = plain_socket::connect(inbox->address());
+  const plain_socket other = plain_socket::connect(where);
+  const auto look = [&] {
+    inbox->poll([](bytes_view) {});
+    a.set->poll();
+  };
+  const auto has_come = [](const channel_stats& of) {
+    return of.connections + of.strangers.late != 0;
+  };
+  for (const auto end = now() + 30s;
+       !(has_come(inbox->stats()) && has_come(a.set->stats())) && now() < end;)
+    look();
+  for (const char byte : first_words().substr(0, 10)) {
+    (void)one.send({&byte, 1});  // it may have been closed
+    (void)other.send({&byte, 1});
+    let_pass(detail::last_look::more_time);
+    look();
+  }
+  EXPECT_EQ(inbox->stats().strangers.late, 1);
+  EXPECT_EQ(a.set->stats().strangers.late, 1);
 }
 
 TEST_F(LateLook, WhoSaysNothingMoreEnds) {
@@ -170,6 +256,101 @@ TEST_F(LateLook, ALastWordIsHeardAfterTheLinger) {
   ASSERT_TRUE(turn_until({&b}, [&] { return b.closes == 1; }));
   EXPECT_EQ(b.messages, std::vector<std::string>{"answer"});
   EXPECT_TRUE(b.whys.back()) << b.whys.back().text();
+}
+
+// The other end answers nothing.
+TEST_F(LateLook, ACloseWithoutLingerHandsOutWhatHasCome) {
+  const std::vector<std::pair<std::string, socket_options>> kinds{{fresh_unix_address(), {}},
+                                                                  {"ipv4://127.0.0.1:0", {}},
+                                                                  {"ipv6://[::1]:0", {}},
+                                                                  {"ipv6://[::1]:0", encrypted()}};
+  for (const auto& [at, sockets] : kinds) {
+    SCOPED_TRACE(at + (sockets.tls ? ", encrypted" : ""));
+    recorded_set near;
+    recorded_set far;
+    where = near.listen(at, {.connection = {.socket = sockets}});
+    out = far.connect(where, {.connection = {.socket = sockets}});
+    ASSERT_TRUE(turn_until({&near, &far}, [&] { return near.opens == 1 && far.opens == 1; }));
+    EXPECT_TRUE(out.send(as_bytes("came in time")));
+    far.set->flush();
+    ASSERT_TRUE(near.set->wait(30s));
+    EXPECT_TRUE(near.last.close(0ns));
+    ASSERT_TRUE(turn_until({&near}, [&] { return near.closes == 1; }));
+    EXPECT_EQ(near.messages, std::vector<std::string>{"came in time"});
+  }
+}
+
+TEST_F(LateLook, ALastWordRightBeforeTheEndOfTheLingerIsHeard) {
+  join();
+  EXPECT_TRUE(in.close(their_time));
+  EXPECT_TRUE(out.send(as_bytes("came in time")));
+  b.set->flush();
+  look_right_behind();
+  ASSERT_TRUE(turn_until({&a}, [&] { return a.closes == 1; }));
+  EXPECT_EQ(a.messages, std::vector<std::string>{"came in time"});
+}
+
+// Two looks, each with its time, and one more turn for what the second has read.
+TEST_F(LateLook, WhoSendsBeforeEachLookHoldsNoConnection) {
+  join();
+  EXPECT_TRUE(out.send(as_bytes("first")));
+  EXPECT_TRUE(in.close(0ns));
+  int looks = 0;
+  for (; a.closes == 0 && looks != 10; ++looks) {
+    for (int i = 0; i != 5; ++i)
+      (void)out.send(as_bytes("more"));  // the other end may have gone
+    b.set->flush();
+    a.set->poll({.messages = 2});
+    let_pass(detail::last_look::more_time);
+  }
+  EXPECT_EQ(a.closes, 1);
+  EXPECT_GT(looks, 1);
+}
+
+// The first one was for what came before the connection was confirmed.
+TEST_F(LateLook, ALingerHasALookOfItsOwn) {
+  join({}, {.connection = {.confirm_timeout = their_time, .user_confirms = true}});
+  a.on_message = [](connection c, bytes_view) { EXPECT_TRUE(c.confirm()); };
+  EXPECT_TRUE(out.send(as_bytes("before it was confirmed")));
+  b.set->flush();
+  look_away();
+  ASSERT_TRUE(turn_until({&a}, [&] { return !a.messages.empty() || a.closes == 1; }));
+  EXPECT_TRUE(out.send(as_bytes("behind the goodbye")));
+  b.set->flush();
+  EXPECT_TRUE(in.close(their_time));
+  look_away();
+  ASSERT_TRUE(turn_until({&a}, [&] { return a.closes == 1; }));
+  EXPECT_EQ(a.messages,
+            (std::vector<std::string>{"before it was confirmed", "behind the goodbye"}));
+}
+
+// One record, more than a read takes. Another connection uses up the limit of the poll before the next read.
+TEST_F(LateLook, WhatLiesInATlsSessionIsHandedOutAfterTheLinger) {
+  recorded_set near{{.read_size = 4096}};
+  where = near.listen("ipv6://[::1]:0", {.connection = {.socket = encrypted()}});
+  out = b.connect(where, {.connection = {.socket = encrypted()}});
+  const connection beside = b.connect(where, {.connection = {.socket = encrypted()}});
+  ASSERT_TRUE(turn_until({&near, &b}, [&] { return near.opens == 2 && b.opens == 2; }));
+  std::vector<std::string> all;
+  near.on_message = [&](connection c, bytes_view m) {
+    if (m.size() < 1000)
+      return;
+    in = c;
+    all.emplace_back(as_text(m));
+  };
+  const std::vector<std::string> sent{3, std::string(3000, 'x')};
+  for (const std::string& one : sent)
+    EXPECT_TRUE(out.send(as_bytes(one)));
+  EXPECT_TRUE(out.flush());
+  EXPECT_TRUE(beside.send(as_bytes("beside")));
+  EXPECT_TRUE(beside.flush());
+  for (const auto end = now() + 30s; all.empty() && now() < end;)
+    near.set->poll({.messages = 2});
+  ASSERT_FALSE(all.empty());
+  EXPECT_TRUE(in.close(their_time));
+  look_away();
+  ASSERT_TRUE(turn_until({&near}, [&] { return near.closes == 1; }));
+  EXPECT_EQ(all, sent);
 }
 
 // All of it was read at once; a poll hands out a part of it.
