@@ -39,6 +39,10 @@ std::size_t message_taker::room(std::size_t most) const noexcept {
   return std::min((bytes_.size() - used_) / longest_, most - std::min(most, all_.size()));
 }
 
+std::size_t message_taker::room() const noexcept {
+  return into_batches_ ? room(longest_batch) : SIZE_MAX;
+}
+
 void message_taker::begin_batch(std::size_t most) {
   all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(given_));
   std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(given_bytes_),

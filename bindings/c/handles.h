@@ -20,6 +20,8 @@
 
 namespace atbus::c_api {
 
+inline constexpr std::size_t longest_batch = 65'536;  // messages
+
 // Where messages go once atbus_node_receive was called: into batches, or to a callback again.
 class message_taker {
  public:
@@ -37,6 +39,8 @@ class message_taker {
   [[nodiscard]] bool holds() const noexcept { return given_ != all_.size(); }
   // How many messages may come, however long they are, for which there is room. 0: none, or `most` wait.
   [[nodiscard]] std::size_t room(std::size_t most) const noexcept;
+  // The same of what comes in between of batches; without a limit where the callback gets it.
+  [[nodiscard]] std::size_t room() const noexcept;
   // How many there are.
   [[nodiscard]] std::size_t count() const noexcept { return all_.size(); }
   // What was given is not needed any more. Throws std::bad_alloc; then no message is lost.

@@ -28,14 +28,12 @@ atbus_code atbus_node_poll(atbus_node* node, size_t messages, int64_t time_ns, s
 
 namespace {
 
-// Room for them is made before they come.
-constexpr std::size_t longest_batch = 65'536;
-
 void take_batches(atbus_node& of) {
   if (of.taker == nullptr) {
     auto made = std::make_shared<message_taker>(of.message_limit);
     // Within a callback this takes effect behind it; what comes before that goes to the callback of messages.
     of.self.on_message([made](const message& what) { made->take(to_c(what)); });
+    detail::node_access::limit_shutdown(of.self, [made] { return made->room(); });
     of.taker = std::move(made);
   }
   of.taker->set_batches();
@@ -107,8 +105,11 @@ atbus_code atbus_node_stop(atbus_node* node) {
 }
 
 atbus_code atbus_node_shutdown(atbus_node* node, int64_t deadline_ns) {
-  return with(node,
-              [&](atbus_node& of) { return code_of(of.self.shutdown(nanoseconds{deadline_ns})); });
+  return with(node, [&](atbus_node& of) {
+    if (of.taker != nullptr && of.taker->is_at_home())
+      of.taker->begin_batch(poll_limits{}.messages);  // what was given takes no room
+    return code_of(of.self.shutdown(nanoseconds{deadline_ns}));
+  });
 }
 
 int atbus_node_is_settled(const atbus_node* node) {

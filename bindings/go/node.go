@@ -288,7 +288,17 @@ func (n *Node) do(call func() error) error {
 	if !n.post(func() { done <- call() }) {
 		return ErrClosed
 	}
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-n.over: // perhaps by a handler, in the middle of the call
+	}
+	select {
+	case err := <-done:
+		return err
+	default:
+		return ErrClosed
+	}
 }
 
 // Close ends the node at once. What Send has accepted goes as far as there is room, and HandleUndelivered is told of

@@ -505,6 +505,28 @@ func TestAHandlerOfMessagesThatEndsItsGoroutineEndsTheNode(t *testing.T) {
 	must(t, second.Close())
 }
 
+func TestAShutdownEndsWhereAHandlerOfMessagesEndsItsGoroutine(t *testing.T) {
+	for i := 0; i < 20; i++ {
+		first, second := pair(t, Options{})
+		must(t, second.HandleMessages(func(Message) { runtime.Goexit() }))
+		// It waits for an outcome that does not come; the message comes meanwhile.
+		must(t, second.Connect(3, address(t)))
+		must(t, second.SendRequired(soon(t), 3, 0, nil))
+		ended := make(chan error, 1)
+		go func() { ended <- second.Shutdown(soon(t)) }()
+		must(t, first.Send(soon(t), 2, 0, []byte("x")))
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Fatal("its message has no outcome")
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it does not end")
+		}
+		must(t, first.Close())
+	}
+}
+
 func TestAHandlerOfEventsMayEndItsGoroutine(t *testing.T) {
 	first := start(t, 1, Options{})
 	events := make(chan Event, 10)

@@ -62,14 +62,15 @@ atbus_request_handle ask(node& of, std::uint64_t to, std::uint32_t type, nb::han
   check(atbus_node_request(
       of.self(), to, type, bytes.data(), bytes.size(), to_ns(timeout),
       [](void* user, const atbus_response* r) {
-        const with_lock lock;
-        const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
-        try {
-          mine->of->call_handler(mine->function, static_cast<int>(r->code), r->source,
-                                 to_bytes(r->bytes, r->size));
-        } catch (nb::python_error& thrown) {
-          mine->of->keep(thrown);
-        }
+        with_lock([&] {
+          const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
+          try {
+            mine->of->call_handler(mine->function, static_cast<int>(r->code), r->source,
+                                   to_bytes(r->bytes, r->size));
+          } catch (nb::python_error& thrown) {
+            mine->of->keep(thrown);
+          }
+        });
       },
       call.get(), &handle));
   call.release();
@@ -83,16 +84,17 @@ void ask_command(node& of, std::uint64_t to, const std::vector<std::string>& wor
   check(atbus_node_command(
       of.self(), to, texts.data(), texts.size(), to_ns(timeout),
       [](void* user, atbus_code code, const char* const* values, std::size_t count) {
-        const with_lock lock;
-        const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
-        try {
-          nb::list all;
-          for (std::size_t i = 0; i != count; ++i)
-            all.append(to_text(values[i], std::strlen(values[i])));
-          mine->of->call_handler(mine->function, static_cast<int>(code), all);
-        } catch (nb::python_error& thrown) {
-          mine->of->keep(thrown);
-        }
+        with_lock([&] {
+          const std::unique_ptr<one_call> mine{static_cast<one_call*>(user)};
+          try {
+            nb::list all;
+            for (std::size_t i = 0; i != count; ++i)
+              all.append(to_text(values[i], std::strlen(values[i])));
+            mine->of->call_handler(mine->function, static_cast<int>(code), all);
+          } catch (nb::python_error& thrown) {
+            mine->of->keep(thrown);
+          }
+        });
       },
       call.get()));
   call.release();

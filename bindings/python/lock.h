@@ -6,17 +6,22 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 #include <unistd.h>
 
 namespace atbus_python {
+
+[[noreturn]] inline void stay_here() noexcept {
+  for (;;)
+    pause();
+}
 
 template <class Take>
 void take_lock(Take&& take) noexcept {
   try {
     take();
-  } catch (...) {  // the unwinding, which must not be left
-    for (;;)
-      pause();
+  } catch (abi::__forced_unwind&) {  // which must not be left
+    stay_here();
   }
 }
 
@@ -34,18 +39,27 @@ class without_lock {
   PyThreadState* state_;
 };
 
-// The lock is held in its scope, as that of a callback, whether it was before or not.
-class with_lock {
- public:
-  with_lock() noexcept {
-    take_lock([this] { state_ = PyGILState_Ensure(); });
-  }
-  with_lock(const with_lock&) = delete;
-  with_lock& operator=(const with_lock&) = delete;
-  ~with_lock() { PyGILState_Release(state_); }
+// The body of a callback of C: calls this with the lock, whether it is held already or not. What runs in Python gives
+// the lock away at times, and may never get it back.
+template <class Call>
+auto with_lock(Call&& call) noexcept {
+  class held {
+   public:
+    held() noexcept {
+      take_lock([this] { state_ = PyGILState_Ensure(); });
+    }
+    held(const held&) = delete;
+    held& operator=(const held&) = delete;
+    ~held() { PyGILState_Release(state_); }
 
- private:
-  PyGILState_STATE state_{};
-};
+   private:
+    PyGILState_STATE state_{};
+  } const here;
+  try {
+    return call();
+  } catch (abi::__forced_unwind&) {
+    stay_here();
+  }
+}
 
 }  // namespace atbus_python

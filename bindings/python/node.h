@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lock.h"
 #include "simulation.h"
 #include "values.h"
 
@@ -147,6 +148,9 @@ class node {
       PyErr_SetString(PyExc_RuntimeError, thrown.what());
       nb::python_error made;
       keep(made);
+    } catch (
+        abi::__forced_unwind&) {  // before what it leaves lets go of objects, which needs the lock
+      stay_here();
     }
     return {};
   }

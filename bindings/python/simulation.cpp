@@ -51,21 +51,22 @@ class simulation {
       unsigned calls;
     } here{*bus_, holds.is_none() ? nb::object{} : std::move(holds), 0};
     const atbus_holds_callback stop = [](void* user) {
-      const with_lock lock;
-      auto& of = *static_cast<watch*>(user);
-      constexpr unsigned calls_per_pause = 1024;
-      try {
-        if (++of.calls % calls_per_pause == 0) {
-          { const without_lock others_run; }
-          if (PyErr_CheckSignals() != 0)
-            throw nb::python_error();
+      return with_lock([&] {
+        auto& of = *static_cast<watch*>(user);
+        constexpr unsigned calls_per_pause = 1024;
+        try {
+          if (++of.calls % calls_per_pause == 0) {
+            { const without_lock others_run; }
+            if (PyErr_CheckSignals() != 0)
+              throw nb::python_error();
+          }
+          if (!of.bus.raised && of.holds && nb::bool_(of.holds()))
+            return 1;
+        } catch (nb::python_error& thrown) {
+          of.bus.raised.keep(thrown);
         }
-        if (!of.bus.raised && of.holds && nb::bool_(of.holds()))
-          return 1;
-      } catch (nb::python_error& thrown) {
-        of.bus.raised.keep(thrown);
-      }
-      return of.bus.raised ? 1 : 0;
+        return of.bus.raised ? 1 : 0;
+      });
     };
     const std::int64_t limit = to_ns(longest);
     return check_call(until_idle ? atbus_simulation_run_until_idle(self(), stop, &here, limit)
@@ -74,25 +75,27 @@ class simulation {
 
  private:
   static void begin(void* user, atbus_node* handle) {
-    const with_lock lock;
-    auto& of = *static_cast<simulated_bus*>(user);
-    try {
-      auto made = std::make_unique<node>(handle, of.shared_from_this());
-      const nb::object given = nb::cast(made.get(), nb::rv_policy::take_ownership);
-      made.release();
-      of.begun(given);
-    } catch (nb::python_error& thrown) {
-      of.raised.keep(thrown);
-    }
+    with_lock([&] {
+      auto& of = *static_cast<simulated_bus*>(user);
+      try {
+        auto made = std::make_unique<node>(handle, of.shared_from_this());
+        const nb::object given = nb::cast(made.get(), nb::rv_policy::take_ownership);
+        made.release();
+        of.begun(given);
+      } catch (nb::python_error& thrown) {
+        of.raised.keep(thrown);
+      }
+    });
   }
   static void end(void* user, std::uint64_t id) {
-    const with_lock lock;
-    auto& of = *static_cast<simulated_bus*>(user);
-    try {
-      of.ended(id);
-    } catch (nb::python_error& thrown) {
-      of.raised.keep(thrown);
-    }
+    with_lock([&] {
+      auto& of = *static_cast<simulated_bus*>(user);
+      try {
+        of.ended(id);
+      } catch (nb::python_error& thrown) {
+        of.raised.keep(thrown);
+      }
+    });
   }
 
   std::shared_ptr<simulated_bus> bus_;

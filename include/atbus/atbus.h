@@ -416,7 +416,9 @@ ATBUS_C_API atbus_code atbus_node_wait(atbus_node* node, int64_t timeout_ns);
 ATBUS_C_API atbus_code atbus_node_run(atbus_node* node);
 /** Makes run return. */
 ATBUS_C_API atbus_code atbus_node_stop(atbus_node* node);
-/** Waits for the outcome of all messages, says goodbye, and ends the node. */
+/** Waits for the outcome of all messages, says goodbye, and ends the node. What others send meanwhile goes to the callback
+ *  of messages; once atbus_node_receive was called it waits for that, which gives it also afterwards: call it until it says
+ *  ATBUS_CLOSED. With about a MiB there it waits no longer. */
 ATBUS_C_API atbus_code atbus_node_shutdown(atbus_node* node, int64_t deadline_ns);
 /** Not 0: all messages have an outcome, as far as poll has been told. What must not block waits for this before it calls
  *  shutdown. */

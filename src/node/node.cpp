@@ -565,6 +565,11 @@ void node_access::before_polls(node& of, std::function<void()> call) {
     of.state_->set_before_poll(std::move(call));
 }
 
+void node_access::limit_shutdown(node& of, std::function<std::size_t()> room) {
+  if (of.state_ != nullptr)
+    of.state_->limit_shutdown(std::move(room));
+}
+
 bool node_access::is_stopping(node& of) noexcept {
   return of.state_ != nullptr && of.state_->is_stopping();
 }

@@ -1,6 +1,7 @@
 // Access of src/testing and of the functions of C to a node beyond its verbs. Exported, because src/testing is a library of its own.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -18,6 +19,8 @@ struct ATBUS_API node_access {
   // Calls this at the beginning of each poll, also of those within run() and shutdown(). It must not throw, nor end
   // the node.
   static void before_polls(node& of, std::function<void()> call);
+  // Polls within shutdown() deliver no more messages of other nodes than this says, each time. It must not throw.
+  static void limit_shutdown(node& of, std::function<std::size_t()> room);
   // Whether stop() was called; and whether run() would return now.
   [[nodiscard]] static bool is_stopping(node& of) noexcept;
   [[nodiscard]] static bool is_over(node& of) noexcept;

@@ -117,7 +117,7 @@ std::size_t node_state::poll(const poll_limits& limits) {
   if (before_poll_)
     before_poll_();
   unfinished_ = true;
-  const std::size_t told = core_.poll(limits);
+  const std::size_t told = core_.poll(limits, room_for_others());
   // Afterwards: a message that finds no room now is woken by the event that makes room.
   if (threads_.pass_on(core_, limits.messages))
     core_.flush();
@@ -243,15 +243,14 @@ bool node_state::is_over() {
 // been handled, and in which nothing more is sent.
 bool node_state::is_settled_for_good() {
   constexpr int polls_max = 64;  // others may send without end
-  const poll_limits limits;
   core_.flush();
   for (int i = 0; i != polls_max; ++i) {
-    if (!settled())
+    if (!settled() || room_for_others() == 0)
       return false;
     const std::uint64_t accepted = core_.stats().accepted;
-    const bool has_more = poll(limits) >= limits.messages;
+    poll({});
     core_.flush();
-    if (!has_more && core_.stats().accepted == accepted)
+    if (core_.has_heard_all() && core_.stats().accepted == accepted)
       break;
   }
   return settled();
@@ -296,6 +295,7 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (const status able = usable(); !able)
     return able;
   const use in_here{*this};  // a coroutine that wakes may destroy the node
+  shuts_down_ = true;        // to its end, whether it comes or not
   if (!core_.fault()) {
     core_.close();
     return core_.fault().code();
@@ -310,21 +310,22 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
     return static_cast<bool>(usable());
   };
   (void)threads_.pass_on(core_, poll_limits{}.messages);
-  while (!is_settled_for_good() && !until.over()) {
+  bool is_settled = false;
+  while (!(is_settled = is_settled_for_good()) && !until.over() && room_for_others() != 0) {
     if (!go_on(std::chrono::milliseconds{1}))
       return usable();
   }
   if (const status able = usable(); !able)
     return able;
-  const status how = settled() ? status{} : status{errc::timed_out};
+  const status how = is_settled ? status{} : status{errc::timed_out};
   core_.leave();
   const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, &core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return usable();
   }
-  poll({});        // refuses what threads have sent meanwhile,
-  core_.poll({});  // and tells of it
+  poll({});                           // refuses what threads have sent meanwhile,
+  core_.poll({}, room_for_others());  // and tells of it
   core_.close();
   threads_.close();
   reports_.reset();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +34,8 @@ class node_state {
   std::size_t poll(const poll_limits& limits);
   // Of each poll the first thing; see node_access.
   void set_before_poll(std::function<void()> call) { before_poll_ = std::move(call); }
+  // Of messages that other nodes send meanwhile; see node_access.
+  void limit_shutdown(std::function<std::size_t()> room) { shutdown_room_ = std::move(room); }
   status wait(std::chrono::nanoseconds timeout);
   status run();
   status shutdown(std::chrono::nanoseconds deadline);
@@ -67,12 +71,17 @@ class node_state {
   // Whether all that was accepted is settled, and what other nodes have said of it is read: a lane shows that a
   // message is handled before the word that it was refused is read. Polls.
   bool is_settled_for_good();
+  // Of messages of other nodes, in the next poll.
+  [[nodiscard]] std::size_t room_for_others() const {
+    return shuts_down_ && shutdown_room_ ? shutdown_room_() : SIZE_MAX;
+  }
   // closed, or used_after_fork in a child, where nothing ever comes.
   [[nodiscard]] status usable() const noexcept;
 
   std::shared_ptr<node_platform> platform_;
   node_core core_;
   std::function<void()> before_poll_;
+  std::function<std::size_t()> shutdown_room_;
   bool unfinished_ = false;  // a handler has thrown in the last poll
   thread_inboxes threads_;
   std::unique_ptr<report_publisher> reports_;  // null: none are made
@@ -83,6 +92,7 @@ class node_state {
   const std::uint64_t forks_before_ = forks_so_far();
   unsigned in_use_ = 0;
   bool owned_ = true;
+  bool shuts_down_ = false;
   bool stopping_ = false;
   std::optional<std::chrono::nanoseconds> drained_by_;  // since a stop
 };

@@ -18,7 +18,7 @@ usage() {
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
-  elif [ -t 0 ]; then
+  elif { : >/dev/tty; } 2>/dev/null; then # where it asks, whatever the standard input is
     sudo "$@"
   else
     sudo -n "$@"

@@ -25,6 +25,8 @@ for lua in lua5.4 luajit; do
     -o "$modules/atbus/core.so" -L "$root/build/release/lib" -latbus_c \
     -Wl,-rpath,"$root/build/release/lib"
   LUA_PATH="$root/bindings/lua/?.lua" LUA_CPATH="$modules/?.so" "$lua" "$root/bindings/lua/test/node_test.lua"
+  # What is open at the end of a program is closed by its end.
+  LUA_PATH="$root/bindings/lua/?.lua" LUA_CPATH="$modules/?.so" "$lua" -e 'kept = assert(require("atbus").node(1))'
   # shellcheck disable=SC2046  # a word per flag
   "$compiler" -std=c99 -O2 -Wall -Wextra -Werror $(pkg-config --cflags "$lua") \
     -x c "$root/bindings/lua/test/memory_test.c" -x none -o "$modules/memory_test" -Wl,-E \

@@ -2,7 +2,11 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "c_fixture.h"
 
@@ -25,6 +29,20 @@ std::vector<std::string> receive(atbus_node* from, std::size_t most = 0,
     at += all[i].size;
   }
   EXPECT_EQ(at, static_cast<const char*>(bytes) + size);
+  return got;
+}
+
+// Of a node that is closed: what has come before.
+std::vector<std::string> receive_rest(atbus_node* from) {
+  std::vector<std::string> got;
+  const atbus_message* all = nullptr;
+  const void* bytes = nullptr;
+  std::size_t count = 0;
+  std::size_t size = 0;
+  while (atbus_node_receive(from, 0, &all, &count, &bytes, &size) == ATBUS_OK) {
+    for (std::size_t i = 0; i != count; ++i)
+      got.emplace_back(static_cast<const char*>(all[i].bytes), all[i].size);
+  }
   return got;
 }
 
@@ -123,6 +141,41 @@ TEST_F(CApi, GivesAlsoWhatCameDuringTheShutdown) {
   EXPECT_EQ(atbus_node_shutdown(one.self, second), ATBUS_OK);
   EXPECT_EQ(receive(one.self), sent);
   EXPECT_TRUE(receive(one.self, 0, ATBUS_CLOSED).empty());
+}
+
+// A peer sends without end while an outcome is waited for that never comes.
+TEST_F(CApi, TakesNoMoreDuringAShutdownThanThereIsRoomFor) {
+  const std::string address = new_address();
+  node one{1};
+  ASSERT_EQ(atbus_node_listen(one.self, address.c_str()), ATBUS_OK);
+  EXPECT_TRUE(receive(one.self).empty());
+  std::atomic<bool> is_over = false;
+  std::thread peer{[&] {
+    node two{2};
+    EXPECT_EQ(atbus_node_connect(two.self, 1, address.c_str()), ATBUS_OK);
+    std::vector<char> bytes(60'000);
+    for (std::uint64_t next = 0; !is_over; atbus_node_poll(two.self, 0, 0, nullptr)) {
+      std::memcpy(bytes.data(), &next, sizeof next);
+      if (atbus_node_send(two.self, 1, 0, bytes.data(), bytes.size()) == ATBUS_OK)
+        ++next;
+    }
+  }};
+  std::vector<std::string> got;
+  EXPECT_TRUE(until({}, [&] {
+    got = receive(one.self);
+    return !got.empty();
+  }));
+  EXPECT_EQ(atbus_node_connect(one.self, 3, new_address().c_str()), ATBUS_OK);
+  EXPECT_EQ(atbus_node_send_required(one.self, 3, 0, "never", 5), ATBUS_OK);
+  EXPECT_EQ(atbus_node_shutdown(one.self, second), ATBUS_TIMED_OUT);
+  is_over = true;
+  peer.join();
+  const std::vector<std::string> rest = receive_rest(one.self);
+  EXPECT_GT(rest.size(), 0U);
+  EXPECT_LT(rest.size(), 100U);  // of 60,000 bytes
+  got.insert(got.end(), rest.begin(), rest.end());
+  for (std::uint64_t i = 0; i != got.size(); ++i)
+    EXPECT_EQ(std::memcmp(got[i].data(), &i, sizeof i), 0) << i;
 }
 
 TEST_F(CApi, LosesNoBatchToCallbacks) {

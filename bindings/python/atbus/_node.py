@@ -349,6 +349,7 @@ class Node:
         self._stopped = False
         self._runs = True
         try:
+            self.poll()  # raises on another thread, where it seems to be closed
             self._turn_until(lambda: self._stopped or not self.is_open)
         finally:
             self._runs = False

@@ -404,6 +404,22 @@ def test_waiting_lets_other_threads_run():
         assert ran[0] < start + 0.25
 
 
+def test_a_node_runs_on_its_thread_alone():
+    with atbus.Node(1) as node:
+        raised = []
+
+        def run():
+            try:
+                node.run()
+            except atbus.Error as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        assert raised and raised[0].code == atbus.Code.invalid_argument
+
+
 @pytest.mark.parametrize("what", ["node.run()", "node.shutdown(60)", "sender.send(2, 0, b'x' * 1000)"])
 def test_a_node_in_a_daemon_thread_ends_with_its_process(what):
     program = f"""
@@ -412,7 +428,11 @@ ready = threading.Event()
 def run():
     node = atbus.Node(1, overflow=atbus.Overflow.WOULD_BLOCK)
     node.connect(2, {new_address()!r})
-    node.on_message(lambda m: node.send(1, 0, m.data))
+    def again(message):
+        node.send(1, 0, message.data)
+        for _ in range(100):  # gives the interpreter's lock away
+            time.sleep(0)
+    node.on_message(again)
     node.send(1, 0, b"and again")
     if "shutdown" in {what!r}:
         node.request(2, 0, timeout=60)

@@ -269,7 +269,7 @@ error node_core::on_ready(bus_id id, std::chrono::nanoseconds timeout,
   return ready_.add(id, timeout, std::move(call), is_connected);
 }
 
-std::size_t node_core::poll(const poll_limits& limits) {
+std::size_t node_core::poll(const poll_limits& limits, std::size_t others) {
   if (events_.is_polling() || node_.closed)
     return 0;
   events_.begin_poll();
@@ -283,6 +283,7 @@ std::size_t node_core::poll(const poll_limits& limits) {
     }
   } const at_end{*this};
   const std::chrono::nanoseconds now = polled_at_ = node_.now();
+  heard_all_ = false;
   node_.progress = {.most = limits.messages};
   if (limits.time > std::chrono::nanoseconds{0})
     node_.progress.deadline = moment_after(now, limits.time);
@@ -320,13 +321,20 @@ std::size_t node_core::poll(const poll_limits& limits) {
   receive_.close();
   poll_limits rest = limits;
   rest.messages -= std::min(rest.messages, node_.progress.told);
+  if (others < rest.messages)  // of what the links carry only users' messages count
+    node_.progress.most = node_.progress.told + others;
   if (node_.progress.deadline.count() != 0)
     rest.time = std::max(node_.progress.deadline - node_.now(), std::chrono::nanoseconds{1});
   // Events come before messages, but not for ever: handlers may bring about others all the time.
   const bool has_time = events_.empty() || skipped_links_ || !node_.is_late();
   skipped_links_ = !has_time;
-  if (rest.messages != 0 && !node_.closed && !circuits_.has_rests() && has_time)
-    node_.on.channels.poll(rest);
+  heard_all_ =
+      rest.messages != 0 && others != 0 && !node_.closed && !circuits_.has_rests() && has_time;
+  if (heard_all_) {
+    // Lanes and streams have half of the records each, if they need it.
+    const std::size_t heard = node_.on.channels.poll(rest);
+    heard_all_ = heard < rest.messages / 2 && !node_.progress.is_enough();
+  }
   if (!node_.closed)
     circuits_.poll();
   end_handling();

@@ -147,7 +147,10 @@ class node_core final : private link_events {
   // first.
   error on_ready(bus_id id, std::chrono::nanoseconds timeout, std::function<void(status)> call);
 
-  std::size_t poll(const poll_limits& limits);
+  // At most `others` messages of other nodes.
+  std::size_t poll(const poll_limits& limits, std::size_t others = SIZE_MAX);
+  // Whether the last poll has read all that links had when it began.
+  [[nodiscard]] bool has_heard_all() const noexcept { return heard_all_; }
   void flush() noexcept;
   // Whether a poll has something to do besides what comes through links.
   [[nodiscard]] bool has_work() const noexcept;
@@ -259,6 +262,7 @@ class node_core final : private link_events {
   std::uint64_t polls_ = 0;  // with messages
   time_histogram handling_;
   bool skipped_links_ = false;  // the last poll did, for want of time
+  bool heard_all_ = false;
   bool own_first_ = false;  // the node's own messages get the odd one of those that a poll may tell
   outbox outbox_{node_,   receive_,  events_,   access_,    peers_,    reach_,
                  output_, sessions_, loopback_, retention_, directory_};

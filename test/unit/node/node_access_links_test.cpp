@@ -91,6 +91,40 @@ TEST_F(NodeAccessLinks, TellOfARefusedMessageBeforeShutdownEnds) {
   }
 }
 
+// More words than one poll reads.
+TEST_F(NodeAccessLinks, TellOfThousandsOfRefusedMessagesBeforeShutdownEnds) {
+  std::ofstream{path} << "register = \"any\"\nsend = []\n";
+  const test::named_inbox inbox{"thousands"};
+  node two{2, options().access(path)};
+  ASSERT_TRUE(two.listen(inbox.address()));
+  node one{1, options()};
+  std::uint64_t told = 0;
+  one.on_undelivered([&](const undelivered& what) { told += what.count(); });
+  ASSERT_TRUE(one.connect(2, inbox.address()));
+  bool ready = false;
+  ASSERT_TRUE(one.on_ready(2, 20s, [&](status how) { ready = static_cast<bool>(how); }));
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  for (; !ready && std::chrono::steady_clock::now() < until; two.poll())
+    one.poll();
+  constexpr std::uint64_t count = 10'000;
+  for (std::uint64_t i = 0; i != count; ++i)
+    ASSERT_TRUE(one.send(2, 8, "no"));
+  one.flush();
+  while (two.stats().access_denied != count && std::chrono::steady_clock::now() < until)
+    two.poll();
+  for (int i = 0; i != 10; ++i)
+    two.poll();  // all words are written
+  std::atomic<bool> over = false;
+  std::thread other{[&] {
+    while (!over)
+      two.poll();
+  }};
+  EXPECT_TRUE(one.shutdown(20s));
+  over = true;
+  other.join();
+  EXPECT_EQ(told, count);
+}
+
 // The other end does not poll for a while, and its way is full.
 TEST_F(NodeAccessLinks, TellOfEachRefusedMessageThoughTheWordHasNoRoom) {
   std::ofstream{path} << "register = \"any\"\n[[send]]\nfrom = [2]\nto = [1]\nmessages = \"any\"\n";
