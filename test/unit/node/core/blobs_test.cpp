@@ -199,28 +199,6 @@ TEST_F(Blobs, ASourceMayFail) {
   EXPECT_EQ(got.how.code(), errc::cancelled);
 }
 
-// The nodes behind that one, in the order of their ids, have not had their turn.
-TEST_F(Blobs, ASourceThatThrowsHoldsNoOtherNodeUp) {
-  party three{net, 3, plain().blob_window(window)};
-  three.node.user().on_blob(wanted_type, [this](incoming_blob& blob) { accept(blob); });
-  connect();
-  one.connect(3);
-  ASSERT_TRUE(net.run_until([&] { return one.is_connected(3); }, 5s));
-  net.run_for(5ms);
-  const auto fails = [](mutable_bytes) -> status { throw std::runtime_error{"mistake"}; };
-  const std::string text = long_text(20000);
-  told thrown;
-  told other;
-  // Both are granted in one poll.
-  one.node.stop_until(net.now() + 20ms);
-  ASSERT_TRUE(one.node.user().send_blob(2, wanted_type, {20000, fails}, thrown.write()));
-  ASSERT_TRUE(send(text, other, 3));
-  EXPECT_THROW(net.run_for(1s), std::runtime_error);
-  net.run_for(1s);
-  expect(thrown, errc::cancelled);
-  expect(other, errc::ok);
-}
-
 TEST_F(Blobs, ASourceThatSendsEndsItsBlob) {
   connect();
   told outcome;

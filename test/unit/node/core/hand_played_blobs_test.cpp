@@ -253,7 +253,8 @@ TEST_F(HandPlayedBlobs, NobodyElseMaySpeakForTheReceiver) {
 
 // Nor does it count what its user never sent.
 TEST_F(HandPlayedBlobs, AGrantForWhichThereIsNoRoomKeepsTheNodeFromNoSleep) {
-  net.conditions.kernel_holds = 2000;
+  net.conditions.queue_size = 2000;
+  net.conditions.kernel_holds = 1000;
   party asked{net, 3, plain().blob_window(window).send_buffer_size(2000)};
   asked.node.user().on_blob(wanted_type,
                             [](incoming_blob& blob) { blob.accept([](const blob_part&) {}); });
