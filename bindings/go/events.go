@@ -40,6 +40,7 @@ type events struct {
 	queue         []func()
 	size          int                         // bytes of reports and lines in it
 	joined        map[reportKind]*Undelivered // reports in it that count more, because there is no room for each
+	newest        map[uint64]*Event           // states of nodes in it, because there is no room for each event
 	lostLines     int                         // of the log, for which there was no room
 	runs          bool
 	onUndelivered func(Undelivered)
@@ -64,7 +65,8 @@ func (n *Node) HandleUndelivered(handle func(Undelivered)) {
 	n.events.onUndelivered = handle
 }
 
-// HandleEndpoints sets what is told of the states of other nodes.
+// HandleEndpoints sets what is told of the states of other nodes. Without room for each event, the newest of each node is
+// told.
 func (n *Node) HandleEndpoints(handle func(id uint64, event Event)) {
 	n.events.mutex.Lock()
 	defer n.events.mutex.Unlock()
@@ -168,11 +170,35 @@ func (e *events) taken(size int) {
 }
 
 func (n *Node) tellEndpoint(id uint64, event Event) {
-	n.events.mutex.Lock()
-	defer n.events.mutex.Unlock()
-	if handle := n.events.onEndpoint; handle != nil {
-		n.events.call(n, func() { handle(id, event) })
+	e := &n.events
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	handle := e.onEndpoint
+	if handle == nil {
+		return
 	}
+	if one := e.newest[id]; one != nil {
+		*one = event
+		return
+	}
+	if e.size+reportCost <= n.options.IncomingBytes {
+		e.size += reportCost
+		e.call(n, func() {
+			e.taken(reportCost)
+			handle(id, event)
+		})
+		return
+	}
+	if e.newest == nil {
+		e.newest = map[uint64]*Event{}
+	}
+	e.newest[id] = &event
+	e.call(n, func() {
+		e.mutex.Lock()
+		delete(e.newest, id)
+		e.mutex.Unlock()
+		handle(id, event)
+	})
 }
 
 // False: nothing gets lines.

@@ -33,6 +33,7 @@ type Node struct {
 	sleeping    bool
 	tasks       []func()
 	lanes       map[uint64]*lane
+	lanesMost   int     // then those that have nothing to send are forgotten
 	last        *lane   // that was sent to last
 	ready       []*lane // with messages to send
 	spare       [][]byte
@@ -65,8 +66,8 @@ func NewNode(id uint64, options Options) (*Node, error) {
 	}
 	n := &Node{
 		id: id, options: options,
-		over:     make(chan struct{}),
-		lanes:    map[uint64]*lane{},
+		over:  make(chan struct{}),
+		lanes: map[uint64]*lane{}, lanesMost: fewLanes,
 		waiting:  map[uint64]chan answer{},
 		blocked:  map[uint64]*lane{},
 		requests: map[uint64]*C.atbus_request{},

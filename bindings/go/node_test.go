@@ -656,6 +656,68 @@ func TestWhatASendQueueHoldsAtTheEndIsTold(t *testing.T) {
 	}
 }
 
+func TestOfStatesThatWaitTheNewestIsTold(t *testing.T) {
+	const nodes, changes = 10, 1000
+	node := start(t, 1, Options{IncomingBytes: 10000})
+	release := make(chan struct{})
+	told, newest := 0, map[uint64]Event{}
+	over := make(chan struct{})
+	node.HandleEndpoints(func(id uint64, event Event) {
+		<-release
+		told++
+		newest[id] = event
+		if id == nodes+1 {
+			close(over)
+		}
+	})
+	for i := 0; i != changes; i++ {
+		for id := uint64(1); id <= nodes; id++ {
+			event := Connected
+			if (i+int(id))%2 == 0 {
+				event = Disconnected
+			}
+			node.tellEndpoint(id, event)
+		}
+	}
+	node.tellEndpoint(nodes+1, Connected)
+	close(release)
+	<-over
+	if told > 200 {
+		t.Errorf("%d changes have waited", told)
+	}
+	for id := uint64(1); id <= nodes; id++ {
+		if want := (changes-1+int(id))%2 == 0; (newest[id] == Disconnected) != want {
+			t.Errorf("%d: %v", id, newest[id])
+		}
+	}
+}
+
+func TestLanesThatHaveNothingToSendAreForgotten(t *testing.T) {
+	const many = 5000
+	first, second := pair(t, Options{})
+	must(t, first.Send(soon(t), 2, 0, []byte("first")))
+	first.mutex.Lock()
+	busy := &lane{to: 3, queued: true}
+	first.lanes[3] = busy
+	for id := uint64(100); id != 100+many; id++ {
+		first.lanes[id] = &lane{to: id}
+	}
+	first.mutex.Unlock()
+	must(t, first.Send(soon(t), 1, 0, []byte("to itself")))
+	must(t, first.Send(soon(t), 2, 0, []byte("second")))
+	for at, message := range receive(t, second, 2) {
+		if want := []string{"first", "second"}[at]; string(message.Data) != want {
+			t.Error(at, string(message.Data))
+		}
+	}
+	first.mutex.Lock()
+	defer first.mutex.Unlock()
+	if len(first.lanes) > 3 || first.lanes[3] != busy {
+		t.Errorf("%d lanes are left", len(first.lanes))
+	}
+	delete(first.lanes, 3)
+}
+
 func TestReportsThatWaitAreJoined(t *testing.T) {
 	const count = 10000
 	node := start(t, 1, Options{IncomingBytes: 10000})

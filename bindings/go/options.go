@@ -84,6 +84,12 @@ const (
 	requestTimeLimit     = 24 * time.Hour // of a context without a deadline
 )
 
+// Of what C can't cancel; tests make them shorter.
+var (
+	commandTimeLimit = time.Minute // of a context without a deadline
+	readyStep        = time.Second // of a wait for a node, which begins anew while its context lives
+)
+
 func (o *Options) setDefaults() error {
 	amounts := []int{o.MessageLimit, o.FaultTolerance, o.Connections, o.Unconfirmed, o.SendBufferSize, o.SendBufferNumber,
 		o.Sessions, o.Requests, o.OutgoingBytes, o.IncomingBytes, o.Handlers}

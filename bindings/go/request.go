@@ -58,7 +58,7 @@ const waitingHandlers = 1 << 16 // requests that wait for a handler
 
 // Request asks node `to` something, and waits for the reply until the context is done.
 func (n *Node) Request(ctx context.Context, to uint64, kind uint32, data []byte) ([]byte, error) {
-	got, err := n.await(ctx, func(number uint64, limit time.Duration) error {
+	got, err := n.await(ctx, requestTimeLimit, func(number uint64, limit time.Duration) error {
 		var handle C.atbus_request_handle
 		err := errorOf(C.bridge_request(n.bridge, C.uint64_t(number), C.uint64_t(to), C.uint32_t(kind), pointerTo(data),
 			C.size_t(len(data)), C.int64_t(limit), &handle))
@@ -70,9 +70,10 @@ func (n *Node) Request(ctx context.Context, to uint64, kind uint32, data []byte)
 	return got.data, err
 }
 
-// Command sends node `to` a command, its name and arguments, and waits for the values of the reply.
+// Command sends node `to` a command, its name and arguments, and waits for the values of the reply until the context is
+// done; for at most a minute if that has no deadline. The other node is not told when a context is done before.
 func (n *Node) Command(ctx context.Context, to uint64, words ...string) ([]string, error) {
-	got, err := n.await(ctx, func(number uint64, limit time.Duration) error {
+	got, err := n.await(ctx, commandTimeLimit, func(number uint64, limit time.Duration) error {
 		var all texts
 		defer all.free()
 		array := all.array(words)
@@ -87,21 +88,32 @@ func (n *Node) Command(ctx context.Context, to uint64, words ...string) ([]strin
 
 // Ready waits until node `id` is connected.
 func (n *Node) Ready(ctx context.Context, id uint64) error {
-	_, err := n.await(ctx, func(number uint64, limit time.Duration) error {
-		return errorOf(C.bridge_ready(n.bridge, C.uint64_t(number), C.uint64_t(id), C.int64_t(limit)))
-	})
-	return err
+	for {
+		step, cancel := context.WithTimeout(ctx, readyStep)
+		_, err := n.await(step, readyStep, func(number uint64, limit time.Duration) error {
+			return errorOf(C.bridge_ready(n.bridge, C.uint64_t(number), C.uint64_t(id), C.int64_t(limit)))
+		})
+		cancel()
+		if ctx.Err() != nil && err != nil {
+			return doneError(ctx)
+		}
+		deadline, is := ctx.Deadline()
+		if !errors.Is(err, ErrTimedOut) || (is && time.Until(deadline) <= 0) {
+			return err
+		}
+	}
 }
 
-// Starts something on the goroutine of the node, and waits for its outcome.
-func (n *Node) await(ctx context.Context, start func(number uint64, limit time.Duration) error) (answer, error) {
+// Starts something on the goroutine of the node, and waits for its outcome; for at most `limit` if the context has no
+// deadline.
+func (n *Node) await(ctx context.Context, limit time.Duration,
+	start func(number uint64, limit time.Duration) error) (answer, error) {
 	if n.isOwn() {
 		return answer{}, invalid("a handler of messages can't wait for an outcome: start a goroutine")
 	}
 	if ctx.Err() != nil {
 		return answer{}, doneError(ctx)
 	}
-	limit := requestTimeLimit
 	if deadline, is := ctx.Deadline(); is {
 		limit = time.Until(deadline)
 	}

@@ -133,6 +133,62 @@ func TestAContextEndsARequest(t *testing.T) {
 	}
 }
 
+func TestWaitsForANodeEndWithTheirContexts(t *testing.T) {
+	const most = 4096 // waits that C has room for
+	first, _ := pair(t, Options{})
+	ctx, end := context.WithCancel(context.Background())
+	full := make(chan struct{}, most+1)
+	var waiting sync.WaitGroup
+	waiting.Add(most + 1)
+	for i := 0; i != most+1; i++ {
+		go func() {
+			defer waiting.Done()
+			if err := first.Ready(ctx, 77); errors.Is(err, ErrWouldBlock) {
+				full <- struct{}{}
+			} else if !errors.Is(err, ErrCancelled) {
+				t.Error(err)
+			}
+		}()
+	}
+	<-full
+	end()
+	waiting.Wait()
+	err := first.Ready(soon(t), 2)
+	for until := time.Now().Add(20 * time.Second); errors.Is(err, ErrWouldBlock) && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+		err = first.Ready(soon(t), 2)
+	}
+	must(t, err)
+}
+
+func TestReadyWaitsLongerThanOneStep(t *testing.T) {
+	defer func(before time.Duration) { readyStep = before }(readyStep)
+	readyStep = 10 * time.Millisecond
+	at := address(t)
+	node := start(t, 1, Options{})
+	must(t, node.Connect(2, at))
+	ready := make(chan error)
+	go func() { ready <- node.Ready(context.Background(), 2) }()
+	time.Sleep(5 * readyStep)
+	must(t, start(t, 2, Options{}).Listen(at))
+	must(t, <-ready)
+	short, cancel := context.WithTimeout(context.Background(), 5*readyStep)
+	defer cancel()
+	if err := node.Ready(short, 77); !errors.Is(err, ErrTimedOut) {
+		t.Error(err)
+	}
+}
+
+func TestACommandEndsWithoutADeadlineToo(t *testing.T) {
+	defer func(before time.Duration) { commandTimeLimit = before }(commandTimeLimit)
+	commandTimeLimit = 20 * time.Millisecond
+	node := start(t, 1, Options{})
+	must(t, node.Connect(2, address(t)))
+	if _, err := node.Command(context.Background(), 2, "stop"); !errors.Is(err, ErrTimedOut) {
+		t.Error(err)
+	}
+}
+
 func TestManyRequestsAtOnce(t *testing.T) {
 	first, second := pair(t, Options{Handlers: 3})
 	var mutex sync.Mutex

@@ -111,6 +111,7 @@ func (n *Node) offerFirst(to uint64, kind uint32, data []byte, required, wait bo
 		if err == nil || ErrWouldBlock.Is(err) {
 			n.mutex.Lock()
 			if n.lanes[to] == nil {
+				n.forgetLanes()
 				n.lanes[to] = l
 			}
 			n.mutex.Unlock()
@@ -121,6 +122,22 @@ func (n *Node) offerFirst(to uint64, kind uint32, data []byte, required, wait bo
 		return nil, err
 	}
 	return n.offer(to, kind, data, required, wait)
+}
+
+const fewLanes = 1024
+
+// Programs that answer may send to any number of nodes, a few messages to each. The mutex is held.
+func (n *Node) forgetLanes() {
+	if len(n.lanes) < n.lanesMost {
+		return
+	}
+	for to, l := range n.lanes {
+		if !l.queued {
+			delete(n.lanes, to)
+		}
+	}
+	n.last = nil
+	n.lanesMost = fewLanes + 2*len(n.lanes)
 }
 
 func (n *Node) hasLane(to uint64) bool {

@@ -9,6 +9,7 @@ it ends. `PEER send ADDRESS TOKEN COUNT` is node 1: it sends the numbers from 0 
 import itertools
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import time
@@ -37,6 +38,14 @@ def wait_until(done, what):
     while not done():
         assert time.monotonic() < limit, what
         time.sleep(0.005)
+
+
+def test_each_language_that_is_here_takes_part():
+    def is_here(lua):  # for test_lua.sh
+        return shutil.which(lua) and subprocess.run(["pkg-config", "--exists", lua]).returncode == 0
+
+    here = {"C", "Python", *filter(is_here, ("lua5.4", "luajit"))}
+    assert set(PEERS) == here | ({"Go"} if shutil.which("go") else set())
 
 
 @pytest.mark.parametrize("kind", KINDS)

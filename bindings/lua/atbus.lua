@@ -58,10 +58,10 @@ function methods:spawn(run, ...)
   resume(coroutine.create(run), ...)
 end
 
--- Polls and waits until stop is called or the node is closed: true. Where it can't, such as in a handler: nil, a text and
--- the name of the code.
+-- Polls and waits until stop is called, and then until all messages have an outcome, for at most the option `drain`: true,
+-- also once the node is closed. Where some have none, or it can't run, such as in a handler: nil, a text and the name of
+-- the code.
 function methods:run()
-  stopped[self] = nil
   while not stopped[self] and self:is_open() do
     self:poll()
     if self:is_open() and not stopped[self] then
@@ -71,13 +71,18 @@ function methods:run()
       end
     end
   end
-  if self:is_open() then
-    self:flush()
+  local settled, text, code = self:settle()
+  if code == "invalid_argument" then
+    return nil, text, code
   end
-  return true
+  stopped[self] = nil
+  if code == "closed" then
+    return true
+  end
+  return settled, text, code
 end
 
--- Makes run return.
+-- Makes run return, also one that has not begun.
 function methods:stop()
   stopped[self] = true
 end

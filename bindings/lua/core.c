@@ -17,8 +17,8 @@ typedef struct node {
   lua_State* state;  // that runs handlers now
   int tell;          // tell_protected, so that calling it takes no memory
   int handlers;
-  // Where what the first handler that failed has raised is kept. The place is there beforehand, because taking one may
-  // need memory, and a want of it would jump out of the callback.
+  // A table with what the first handler that failed has raised, at 1. The place is there beforehand, because taking one
+  // may need memory, and a want of it would jump out of the callback.
   int raised;
   int has_raised;
 } node;
@@ -47,8 +47,9 @@ static void leave(lua_State* L, node* of, lua_State* before) {
     return;
   of->has_raised = 0;
   lua_rawgeti(L, LUA_REGISTRYINDEX, of->raised);
+  lua_rawgeti(L, -1, 1);
   lua_pushboolean(L, 0);
-  lua_rawseti(L, LUA_REGISTRYINDEX, of->raised);
+  lua_rawseti(L, -3, 1);
   lua_error(L);
 }
 
@@ -89,7 +90,11 @@ static void tell(const event* what) {
   if (of->has_raised) {
     lua_pop(L, 1);
   } else {
-    lua_rawseti(L, LUA_REGISTRYINDEX, of->raised);
+    // It may be nil, which in the registry itself would free the place.
+    lua_rawgeti(L, LUA_REGISTRYINDEX, of->raised);
+    lua_insert(L, -2);
+    lua_rawseti(L, -2, 1);
+    lua_pop(L, 1);
     of->has_raised = 1;
   }
 }
@@ -267,7 +272,9 @@ static int new_node(lua_State* L) {
   made->handlers = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushcfunction(L, tell_protected);
   made->tell = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_createtable(L, 1, 0);
   lua_pushboolean(L, 0);
+  lua_rawseti(L, -2, 1);
   made->raised = luaL_ref(L, LUA_REGISTRYINDEX);
   const atbus_code how = atbus_node_new(id, &o, &made->self);
   return how == ATBUS_OK ? 1 : fail(L, how);
@@ -475,6 +482,17 @@ static int node_wait(lua_State* L) {
   return 1;
 }
 
+// How run ends once stop was called: waits for the outcomes of all messages, at most as long as the option `drain` says.
+static int node_settle(lua_State* L) {
+  node* const of = to_node(L);
+  lua_State* const before = enter(of, L);
+  atbus_code how = atbus_node_stop(of->self);
+  if (how == ATBUS_OK)
+    how = atbus_node_run(of->self);
+  leave(L, of, before);
+  return done(L, how);
+}
+
 static int node_flush(lua_State* L) {
   return done(L, atbus_node_flush(to_node(L)->self));
 }
@@ -540,6 +558,7 @@ __attribute__((visibility("default"))) int luaopen_atbus_core(lua_State* L) {
                                           {"on", node_on},
                                           {"poll", node_poll},
                                           {"wait", node_wait},
+                                          {"settle", node_settle},
                                           {"flush", node_flush},
                                           {"shutdown", node_shutdown},
                                           {"descriptor", node_descriptor},

@@ -349,6 +349,7 @@ NB_MODULE(_bus, m) {
       .def("wait", &wait, nb::arg().none())
       .def("shutdown", &shutdown)
       .def("stop", [](node& of) { check(atbus_node_stop(of.self())); })
+      .def("is_settled", [](node& of) { return atbus_node_is_settled(of.self()) != 0; })
       .def("flush", [](node& of) { check(atbus_node_flush(of.self())); })
       .def("descriptor", [](node& of) { return atbus_node_descriptor(of.self()); })
       .def("prepare_sleep", [](node& of) { return atbus_node_prepare_sleep(of.self()) != 0; })

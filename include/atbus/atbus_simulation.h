@@ -22,8 +22,8 @@
  * functions of atbus.h work with a simulated node but those for other threads and for event loops: it has no descriptor.
  *
  * Time advances only in atbus_simulation_run and atbus_simulation_run_until_idle, and in atbus_node_wait, _run and
- * _shutdown of a simulated node, which run the simulation meanwhile. The same seed and the same program make the same
- * run.
+ * _shutdown of a simulated node, which run the simulation meanwhile and return once their own process is killed. The same
+ * seed and the same program make the same run.
  *
  * Ownership: each incarnation of a process has a handle of its node of its own. It belongs to the program, which frees it
  * with atbus_node_free at any time: while the process is running, which ends the process; once it has ended; before or
@@ -135,7 +135,7 @@ ATBUS_C_API atbus_code atbus_simulation_set_conditions(atbus_simulation* simulat
 typedef struct atbus_disturbances {
   size_t size;          /**< sizeof(atbus_disturbances) */
   uint32_t cuts;        /**< a link ends, noticed by both, one or none of its ends */
-  uint32_t delays;      /**< messages take up to 0.5 s for a while */
+  uint32_t delays;      /**< messages take up to 0.5 s longer for a while */
   uint32_t refusals;    /**< connections are refused for a while */
   uint32_t stops;       /**< a process is stopped for a while */
   uint32_t restarts;    /**< a process is killed, and started again after a while */
@@ -151,7 +151,8 @@ static inline void atbus_disturbances_init(atbus_disturbances* what) {
 }
 
 /** Plans faults at random moments of the next `time_ns`. At its end all faults are over, and all processes that they
- *  stopped or killed are running. `what` may be NULL: the defaults. */
+ *  stopped or killed are running. The conditions of the network stay as they were set. `what` may be NULL: the
+ *  defaults. */
 ATBUS_C_API atbus_code atbus_simulation_disturb(atbus_simulation* simulation, int64_t time_ns,
                                                 const atbus_disturbances* what);
 

@@ -24,8 +24,8 @@
 /// from the environment variable ATBUS_SIMULATION_SEED, and prints it to standard error.
 ///
 /// Time advances only in step, run_for, run_until and run_until_idle, and in a node's own wait, run
-/// and shutdown, which run the simulation meanwhile. Handlers run inside these functions, which
-/// pass their exceptions on.
+/// and shutdown, which run the simulation meanwhile and return once their own process is killed.
+/// Handlers run inside these functions, which pass their exceptions on.
 ///
 /// Ownership: a simulation owns its nodes. Threads: one. Errors: std::logic_error if a call needs a
 /// running process and it is not running, if a process is started twice, or if a node waits without
@@ -85,7 +85,7 @@ struct process_options {
 /// How many times each fault happens during a disturb().
 struct disturbances {
   unsigned cuts = 4;         ///< A link ends, noticed by both, one or none of its ends.
-  unsigned delays = 2;       ///< Messages take up to 0.5 s for a while.
+  unsigned delays = 2;       ///< Messages take up to 0.5 s longer for a while.
   unsigned refusals = 1;     ///< Connections are refused for a while.
   unsigned stops = 1;        ///< A process is stopped for a while.
   unsigned restarts = 1;     ///< A process is killed, and started again after a while.
@@ -149,7 +149,7 @@ class simulation {
   /// Ends a separation.
   void join(bus_id one, bus_id other);
   /// Plans faults at random moments of the next `time`. At its end all faults are over, and all
-  /// processes that they stopped or killed are running.
+  /// processes that they stopped or killed are running. They do not change conditions().
   void disturb(std::chrono::nanoseconds time, const disturbances& what = {});
 
   /// Time since the simulation was made.

@@ -14,8 +14,11 @@ simulated_network::simulated_network(std::uint64_t seed) : clock_(1s), random_(s
 simulated_network::~simulated_network() = default;
 
 std::chrono::nanoseconds simulated_network::draw_delay() {
-  const auto span =
-      static_cast<std::uint64_t>((conditions.delay_max - conditions.delay_min).count());
+  // The program may have set one of the two alone.
+  std::chrono::nanoseconds longest = std::max(conditions.delay_min, conditions.delay_max);
+  if (!faults.delays.empty())
+    longest = std::max(longest, moment_after(conditions.delay_min, *faults.delays.rbegin()));
+  const auto span = static_cast<std::uint64_t>((longest - conditions.delay_min).count());
   return conditions.delay_min + std::chrono::nanoseconds{draw(span + 1)};
 }
 
@@ -32,6 +35,8 @@ simulated_action& simulated_network::push(std::chrono::nanoseconds when, bool is
 }
 
 bool simulated_network::step(std::chrono::nanoseconds until) {
+  if (before_step)
+    before_step();
   if (events_.empty() || events_.front().when > until)
     return false;
   std::pop_heap(events_.begin(), events_.end());
@@ -40,12 +45,12 @@ bool simulated_network::step(std::chrono::nanoseconds until) {
     simulated_network& net;
     const event next;
     ~frame() {
-      --net.stepping_;
+      --net.depth_;
       net.actions_[next.what].clear();
       net.free_actions_.push_back(next.what);
     }
   } const now_due{*this, events_.back()};
-  ++stepping_;
+  ++depth_;
   const event& next = now_due.next;
   events_.pop_back();
   clock_.advance(next.when - now());
@@ -207,7 +212,7 @@ result<link*> simulated_transport::connect(const address& to) {
     wire->tell_end(net_, 0, net_.conditions.connect_timeout, errc::timed_out);
     return &dialled;
   }
-  const bool refused = net_.conditions.refuses;
+  const bool refused = net_.refuses();
   net_.at(there, [&net = net_, wire, refused, place = place_of(to), self = self_] {
     if (wire->ends[0] == nullptr)
       return;

@@ -44,6 +44,12 @@ struct simulated_wire;
 using testing::network_conditions;
 using testing::seen_by;
 
+// What disturbs a network for a while, beside its conditions: a program may change those meanwhile.
+struct network_faults {
+  std::multiset<std::chrono::nanoseconds> delays;  // how far above delay_min
+  unsigned refusals = 0;
+};
+
 // Looks on while nodes use their links, for tests. Uses neither.
 class link_watcher {
  public:
@@ -76,13 +82,16 @@ class simulated_network {
   ~simulated_network();
 
   network_conditions conditions;
-  link_watcher* watcher = nullptr;  // none, or one that outlives the nodes
+  network_faults faults;
+  std::function<void()> before_step;  // if there is one
+  link_watcher* watcher = nullptr;    // none, or one that outlives the nodes
 
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return clock_.now(); }
   [[nodiscard]] const clock_source& clock() const noexcept { return clock_; }
   // The seed's next number, below `limit`.
   std::uint64_t draw(std::uint64_t limit) { return random_() % limit; }
   std::chrono::nanoseconds draw_delay();
+  [[nodiscard]] bool refuses() const noexcept { return conditions.refuses || faults.refusals != 0; }
 
   // Runs an action at that time.
   template <class What>
@@ -100,8 +109,8 @@ class simulated_network {
 
   // The next thing happens, if it does until then.
   bool step(std::chrono::nanoseconds until);
-  // Whether it is in the midst of that.
-  [[nodiscard]] bool is_stepping() const noexcept { return stepping_ != 0; }
+  // How many of these are under way, each within what the one before has called.
+  [[nodiscard]] unsigned depth() const noexcept { return depth_; }
   void run_until(std::chrono::nanoseconds when);
   void run_for(std::chrono::nanoseconds time) { run_until(moment_after(now(), time)); }
   // Until it holds, looking after each thing that happens; false: it does not within `longest`.
@@ -152,7 +161,7 @@ class simulated_network {
   std::vector<std::uint32_t> free_actions_;  // places of those that have happened
   std::uint64_t order_ = 0;
   std::size_t under_way_ = 0;
-  unsigned stepping_ = 0;  // how deep
+  unsigned depth_ = 0;
   // By address, and by the host where that means something on one only.
   using place = std::pair<std::string, host_identity>;
   std::map<place, simulated_transport*> listeners_;

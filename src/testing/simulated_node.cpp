@@ -39,10 +39,11 @@ class simulated_node::platform final : public node_platform {
   // The others go on meanwhile.
   bool sleep(std::chrono::nanoseconds longest) override {
     const std::uint64_t before = of_.polls;
-    const auto was_polled = [&] { return of_.polls != before; };
+    // One that is killed meanwhile is not polled any more.
+    const auto is_over = [&] { return of_.polls != before || !of_.user().is_open(); };
     if (longest >= 0ns)
-      return of_.net_.run_until(was_polled, longest);
-    while (!was_polled()) {
+      return of_.net_.run_until(is_over, longest);
+    while (!is_over()) {
       if (!of_.net_.step(std::chrono::nanoseconds::max()))
         throw std::logic_error{"a simulated node waits for ever: nothing is left to happen"};
     }

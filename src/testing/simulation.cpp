@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -59,24 +60,49 @@ detail::host_identity host_of(unsigned number) {
 }  // namespace
 
 struct simulation::state {
+  struct incarnation {
+    // While its program or its end is called.
+    class call {
+     public:
+      explicit call(incarnation& of) noexcept : of_(of) { ++of_.calls; }
+      ~call() { --of_.calls; }
+      call(const call&) = delete;
+      call& operator=(const call&) = delete;
+
+     private:
+      incarnation& of_;
+    };
+
+    incarnation(detail::simulated_network& net, bus_id id, const process_options& options)
+        : node(net, id, options.node, host_of(options.host)) {}
+
+    // Whether code of its program is running, which it must outlive.
+    [[nodiscard]] bool is_in_use() const noexcept { return calls != 0 || node.is_in_use(); }
+
+    unsigned calls = 0;
+    detail::simulated_node node;
+    std::shared_ptr<void> kept;  // by its program; ends before the node
+  };
   struct process {
     process_options options;
     beginning what;
-    std::unique_ptr<detail::simulated_node> node;
-    std::shared_ptr<void> kept;
+    std::unique_ptr<incarnation> current;  // null: it has ended in full
     std::uint64_t lives = 0;
 
-    [[nodiscard]] bool is_running() const { return node && node->user().is_open(); }
+    [[nodiscard]] bool is_in_use() const { return current && current->is_in_use(); }
+    [[nodiscard]] bool is_running() const { return current && current->node.user().is_open(); }
   };
 
   explicit state(std::uint64_t seed_of_it)
-      : seed(seed_of_it), net(seed_of_it), random(seed_of_it + 1), began(net.now()) {}
+      : seed(seed_of_it), net(seed_of_it), random(seed_of_it + 1), began(net.now()) {
+    net.before_step = [this] { start_those_that_wait(); };
+  }
 
   void start(bus_id id);
+  void start_those_that_wait();
   void end(process& of);
-  [[nodiscard]] bool is_in_use(const process& of) const {
-    return net.is_stepping() || (of.node && of.node->is_in_use());
-  }
+  // Whether code of a program may be running.
+  [[nodiscard]] bool is_in_use() const;
   void end_those_that_are_over();
   void wake_all();
   bool step(std::chrono::nanoseconds until);
@@ -89,6 +115,7 @@ struct simulation::state {
   detail::simulated_network net;
   std::mt19937_64 random;
   std::map<std::uint64_t, process> processes;
+  std::set<std::uint64_t> to_restart;  // once what runs of the old incarnation has returned
   const std::chrono::nanoseconds began;
 };
 
@@ -101,28 +128,50 @@ simulation::state::process& simulation::state::at(bus_id id) {
 
 void simulation::state::start(bus_id id) {
   process& made = processes[id.value()];
-  made.kept.reset();
-  made.node.reset();
+  to_restart.erase(id.value());
   ++made.lives;
-  made.node = std::make_unique<detail::simulated_node>(net, id, made.options.node,
-                                                       host_of(made.options.host));
-  made.kept = made.what(made.node->user());
-  made.node->wake();
+  made.current = std::make_unique<incarnation>(net, id, made.options);
+  incarnation& begins = *made.current;
+  const incarnation::call here{begins};
+  begins.kept = made.what(begins.node.user());
+  begins.node.wake();
+}
+
+// A node that waits runs the simulation too. So the old incarnation may be in use for many steps.
+void simulation::state::start_those_that_wait() {
+  for (auto next = to_restart.begin(); next != to_restart.end();) {
+    const std::uint64_t id = *next;
+    process& of = processes[id];
+    if (of.is_in_use()) {
+      ++next;
+      continue;
+    }
+    of.current.reset();
+    if (to_restart.contains(id))  // what it has kept may restart it
+      start(bus_id{id});
+    next = to_restart.begin();  // the program may have restarted others
+  }
 }
 
 void simulation::state::end(process& of) {
-  if (!of.node)
+  if (!of.current)
     return;
-  of.node->end();
-  if (is_in_use(of))
-    return;  // a handler of its may be running
-  of.kept.reset();
-  of.node.reset();
+  {
+    const incarnation::call here{*of.current};
+    of.current->node.end();
+  }
+  if (net.depth() == 0 && !of.is_in_use())
+    of.current.reset();
+}
+
+bool simulation::state::is_in_use() const {
+  return net.depth() != 0 || std::any_of(processes.begin(), processes.end(),
+                                         [](const auto& one) { return one.second.is_in_use(); });
 }
 
 void simulation::state::end_those_that_are_over() {
   for (auto& [id, one] : processes) {
-    if (one.node && one.node->is_over())
+    if (one.current && one.current->node.is_over())
       end(one);
   }
 }
@@ -130,20 +179,21 @@ void simulation::state::end_those_that_are_over() {
 void simulation::state::wake_all() {
   for (auto& [id, one] : processes) {
     if (one.is_running())
-      one.node->wake();
+      one.current->node.wake();
   }
 }
 
 bool simulation::state::step(std::chrono::nanoseconds until) {
   const bool stepped = net.step(until);
-  if (!net.is_stepping())
+  if (net.depth() == 0)
     end_those_that_are_over();
   return stepped;
 }
 
 bool simulation::state::is_idle() {
-  return net.under_way() == 0 && std::all_of(processes.begin(), processes.end(), [](auto& one) {
-           return !one.second.node || one.second.node->user().is_settled();
+  return net.under_way() == 0 && to_restart.empty() &&
+         std::all_of(processes.begin(), processes.end(), [](auto& one) {
+           return !one.second.current || one.second.current->node.user().is_settled();
          });
 }
 
@@ -191,7 +241,7 @@ bool simulation::is_running(bus_id id) const noexcept {
 }
 
 node& simulation::node(bus_id id) {
-  return state_->at(id).node->user();
+  return state_->at(id).current->node.user();
 }
 
 void simulation::kill(bus_id id) {
@@ -199,27 +249,19 @@ void simulation::kill(bus_id id) {
 }
 
 void simulation::restart(bus_id id) {
-  if (is_running(id))
-    kill(id);
-  if (!state_->is_in_use(state_->processes[id.value()]))
+  state::process& former = state_->processes[id.value()];
+  state_->end(former);  // one that has ended by itself may not have been told
+  if (!former.current)
     return state_->start(id);
-  // The old incarnation ends in full first.
-  state_->net.at(state_->net.now(), [this, id, instance = state_->processes[id.value()].lives] {
-    state::process& of = state_->processes[id.value()];
-    if (of.lives != instance)
-      return;
-    of.kept.reset();
-    of.node.reset();
-    state_->start(id);
-  });
+  state_->to_restart.insert(id.value());
 }
 
 void simulation::stop_for(bus_id id, std::chrono::nanoseconds time) {
-  state_->at(id).node->stop_until(moment_after(state_->net.now(), time));
+  state_->at(id).current->node.stop_until(moment_after(state_->net.now(), time));
 }
 
 void simulation::step_clock(bus_id id, std::chrono::nanoseconds ahead) {
-  state_->at(id).node->step_clock(ahead);
+  state_->at(id).current->node.step_clock(ahead);
 }
 
 network_conditions& simulation::conditions() noexcept {
@@ -253,18 +295,17 @@ void simulation::disturb(std::chrono::nanoseconds time, const disturbances& what
     if (const std::vector<bus_id> all = state_->running(); !all.empty())
       fault(all[draw(all.size())]);
   };
-  const network_conditions usual = conditions();
   plan(what.cuts, [this](std::chrono::nanoseconds) {
     if (const std::size_t links = state_->net.links(); links != 0)
       state_->net.cut(draw(links), static_cast<seen_by>(draw(3)));
   });
-  plan(what.delays, [this, usual](std::chrono::nanoseconds over) {
-    conditions().delay_max = usual.delay_min + state_->draw_time(longest_delay);
-    state_->net.at(over, [this, usual] { conditions().delay_max = usual.delay_max; });
+  plan(what.delays, [&faults = state_->net.faults, this](std::chrono::nanoseconds over) {
+    const auto slow = faults.delays.insert(state_->draw_time(longest_delay));
+    state_->net.at(over, [&faults, slow] { faults.delays.erase(slow); });
   });
-  plan(what.refusals, [this, usual](std::chrono::nanoseconds over) {
-    conditions().refuses = true;
-    state_->net.at(over, [this, usual] { conditions().refuses = usual.refuses; });
+  plan(what.refusals, [&faults = state_->net.faults, this](std::chrono::nanoseconds over) {
+    ++faults.refusals;
+    state_->net.at(over, [&faults] { --faults.refusals; });
   });
   plan(what.stops, [this, one_that_runs](std::chrono::nanoseconds over) {
     one_that_runs([&](bus_id id) { stop_for(id, over - state_->net.now()); });
@@ -342,7 +383,7 @@ namespace atbus::detail {
 void simulation_access::start(testing::simulation& of, bus_id id,
                               const testing::process_options& options, beginning what) {
   of.begin(id, options, [&of, id, what = std::move(what)](node&) {
-    return what(*of.state_->processes[id.value()].node);
+    return what(of.state_->processes[id.value()].current->node);
   });
 }
 
@@ -351,9 +392,7 @@ bool simulation_access::is_idle(testing::simulation& of) {
 }
 
 bool simulation_access::is_in_use(const testing::simulation& of) noexcept {
-  const auto& all = of.state_->processes;
-  return std::any_of(all.begin(), all.end(),
-                     [&](const auto& one) { return of.state_->is_in_use(one.second); });
+  return of.state_->is_in_use();
 }
 
 }  // namespace atbus::detail

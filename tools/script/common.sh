@@ -15,6 +15,8 @@ usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"
 }
 
+has_command() { command -v "$1" >/dev/null 2>&1; }
+
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"

@@ -2,11 +2,12 @@
 # Installs what atbus is built with, and nothing that is there already. With nothing missing it
 # changes nothing and does not touch the network.
 #
-# usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]
+# usage: install_dependencies.sh [--with-dev] [--languages] [--all] [--aarch64]
 #   --with-dev  also what .ci/run needs: Clang, clang-format, clang-tidy, libFuzzer, Spin, git,
 #               Doxygen
-#   --all       the same, the cache servers that `atbus bench cache` compares with, promtool, Chromium,
-#               Python, Lua, Go, and what makes and tests Debian packages
+#   --languages also Python, Lua and Go
+#   --all       all of these, the cache servers that `atbus bench cache` compares with, promtool, Chromium,
+#               and what makes and tests Debian packages
 #   --aarch64   also what the preset aarch64 needs: a cross-compiler, an emulator and libraries
 set -euo pipefail
 # shellcheck source=tools/script/common.sh
@@ -56,12 +57,8 @@ jemalloc|has_shared_library libjemalloc.so.2|libjemalloc2|atbus bench pool
 mimalloc|has_shared_library libmimalloc.so|libmimalloc3 libmimalloc2.0|atbus bench pool
 tcmalloc|has_shared_library libtcmalloc_minimal.so.4|libtcmalloc-minimal4t64 libtcmalloc-minimal4|atbus bench pool
 '
-# With --all only: servers that `atbus bench cache` starts and compares with, what checks metrics, and other
-# languages.
-optional_all='
-memcached|has_command memcached|memcached|atbus bench cache
-Redis|has_command redis-server|redis-server|atbus bench cache
-promtool|has_command promtool|prometheus|check of the metrics
+# With --languages and --all only.
+optional_languages='
 Python 3.9 with headers|has_python|python3-dev|the Python module
 Python environments|has_python_venv|python3-venv|tests of the Python module
 Lua 5.4|has_command lua5.4|lua5.4|tests of the Lua module
@@ -69,7 +66,13 @@ Lua 5.4, its headers|has_library lua5.4 5.4|liblua5.4-dev|the Lua module
 LuaJIT|has_command luajit|luajit|tests of the Lua module
 LuaJIT, its headers|has_library luajit 2.0|libluajit-5.1-dev|the Lua module
 Go 1.19|has_go|golang-go|the Go package
-GCC, for the race detector of Go|has_command gcc|gcc|tests of the Go package
+GCC, for Go|has_command gcc|gcc|tests of the Go package
+'
+# With --all only: servers that `atbus bench cache` starts and compares with, what checks metrics, packages, pages.
+optional_all='
+memcached|has_command memcached|memcached|atbus bench cache
+Redis|has_command redis-server|redis-server|atbus bench cache
+promtool|has_command promtool|prometheus|check of the metrics
 dpkg-shlibdeps|has_command dpkg-shlibdeps|dpkg-dev|Debian packages
 help2man|has_command help2man|help2man|man pages of the Debian packages
 man|has_command man|man-db|tests of the man pages
@@ -90,7 +93,6 @@ QEMU, user mode|has_command qemu-aarch64|qemu-user|runs programs of aarch64
 aarch64_packages='libuv1-dev libssl-dev libgtest-dev libmsgpack-cxx-dev libtomlplusplus-dev'
 aarch64_libraries=/usr/local/lib/atbus/aarch64
 
-has_command() { command -v "$1" >/dev/null 2>&1; }
 has_python() {
   python3 -c 'import os, sys, sysconfig
 header = os.path.join(sysconfig.get_path("include"), "Python.h")
@@ -242,13 +244,16 @@ install_aarch64_libraries() {
 }
 
 with_dev=no
+with_languages=no
 with_all=no
 with_aarch64=no
 for argument in "$@"; do
   case $argument in
     --with-dev) with_dev=yes ;;
+    --languages) with_languages=yes ;;
     --all)
       with_dev=yes
+      with_languages=yes
       with_all=yes
       ;;
     --aarch64) with_aarch64=yes ;;
@@ -257,12 +262,15 @@ for argument in "$@"; do
       exit 0
       ;;
     *)
-      fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev] [--all] [--aarch64]"
+      fail "unknown argument \"$argument\"; usage: install_dependencies.sh [--with-dev] [--languages] [--all] [--aarch64]"
       ;;
   esac
 done
 if [ "$with_dev" = yes ]; then
   required+=$required_dev
+fi
+if [ "$with_languages" = yes ]; then
+  optional+=$optional_languages
 fi
 if [ "$with_all" = yes ]; then
   optional+=$optional_all

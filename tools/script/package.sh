@@ -20,7 +20,7 @@ command -v dpkg-shlibdeps >/dev/null ||
 folder=$root/build/package
 # Another python3 that comes first in PATH is not the one of the packages.
 environment=$folder/python
-[ -x "$environment/bin/python" ] || /usr/bin/python3 -m venv "$environment"
+[ -x "$environment/bin/pip" ] || /usr/bin/python3 -m venv "$environment"
 "$environment/bin/pip" install -q 'nanobind>=2.0'
 
 configure package -D "CMAKE_INSTALL_LIBDIR=lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)" \

@@ -33,9 +33,11 @@ end_restart() {
   wait "$worker" "$producer" 2>/dev/null || true
   "$atbus" shm clean "quickstart-$$" >/dev/null 2>&1 || true
   rm -rf "$work"
+  remove_reports "$reports"
 }
 heading "two nodes, $orders messages, kill -9 of the receiver $kills times"
 producer=
+reports=$(node_reports)
 start_worker
 trap end_restart EXIT
 "$root/build/release/bin/sample_hot_restart_producer" "$address" "$orders" &

@@ -25,10 +25,7 @@ heading "test"
 cd "$root/build/release"
 run_ctest "$PWD" ctest --output-on-failure --no-tests=error --parallel "$test_jobs" "$@" </dev/null
 if [ ${#all[@]} -ne 0 ]; then
-  "$root/tools/script/test_lua.sh"
-  "$root/tools/script/test_python.sh"
-  "$root/tools/script/test_interop.sh"
-  "$root/tools/script/test_go.sh"
+  "$root/tools/script/test_languages.sh"
   "$root/tools/script/test_page.sh"
   "$root/tools/script/abi.sh"
   "$root/tools/script/test_package.sh"

@@ -30,7 +30,8 @@ if has_command go; then
   peers+="
 Go $root/build/interop/peer_go"
 fi
-before=$(left_behind)
+before=$(left_behind) reports=$(node_reports)
+trap 'remove_reports "$reports"' EXIT
 INTEROP_PEERS=$peers "$python" -m pytest -q -p no:cacheprovider "$@" "$root/bindings/interop"
 left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
 [ -z "$left" ] || fail "the tests have left files behind: $left"

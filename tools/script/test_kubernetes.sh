@@ -9,7 +9,7 @@ heading "the manifests for Kubernetes"
 configure release
 build release atbus_command
 environment=$root/build/kubernetes
-[ -x "$environment/bin/python" ] || python3 -m venv "$environment"
+[ -x "$environment/bin/pip" ] || python3 -m venv "$environment"
 "$environment/bin/pip" install -q kubernetes-validate==1.37.0 PyYAML
 before=$(left_behind) reports=$(node_reports)
 ATBUS=$root/build/release/bin/atbus "$environment/bin/python" -B "$root/test/kubernetes/manifests_test.py" "$@"

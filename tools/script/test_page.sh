@@ -40,7 +40,8 @@ build release atbus_command atbus_c
 mkdir -p "$root/build/page"
 "$compiler" -x c -std=gnu99 -O2 -Wall -Wextra -Wconversion -Werror -I "$root/include" "$root/test/page/page_node.c" \
   -x none -o "$root/build/page/page_node" -L "$root/build/release/lib" -latbus_c -Wl,-rpath,"$root/build/release/lib"
-before=$(left_behind)
+before=$(left_behind) reports=$(node_reports)
+trap 'remove_reports "$reports"' EXIT
 PAGE_ATBUS=$root/build/release/bin/atbus PAGE_NODE=$root/build/page/page_node PAGE_DRIVER=$driver \
   "$python" -B "$root/test/page/$program" "$@"
 left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))

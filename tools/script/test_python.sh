@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 environment=$root/build/python
 heading "the Python module"
-[ -x "$environment/bin/python" ] || python3 -m venv "$environment"
+[ -x "$environment/bin/pip" ] || python3 -m venv "$environment"
 "$environment/bin/pip" install -q 'scikit-build-core>=0.10' 'nanobind>=2.0' pytest numpy mypy
 compiler=$(find_compiler) || fail "no C++ compiler new enough: GCC 12 or Clang 14 is needed"
 # A build tree that stays compiles only what has changed.

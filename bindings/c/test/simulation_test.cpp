@@ -161,6 +161,85 @@ TEST_F(CSimulation, MayBeEndedByItsCallbacks) {
   }
 }
 
+TEST_F(CSimulation, EndsAProcessWhoseNodeWaits) {
+  const std::function<atbus_code()> waits[] = {[&] { return atbus_node_run(nodes[1]); },
+                                               [&] { return atbus_node_wait(nodes[1], -1); },
+                                               [&] { return atbus_node_shutdown(nodes[1], -1); }};
+  for (const bool comes_back : {false, true}) {
+    for (const auto& wait : waits) {
+      free_nodes();
+      renew(1);
+      start_both();
+      EXPECT_EQ(run_until_idle(), ATBUS_OK);
+      ended.clear();
+      // Its handler is the callback that ends another process.
+      on_got = [&] {
+        if (got.back() != "end")
+          return;
+        EXPECT_EQ(comes_back ? atbus_simulation_restart(sim, 1) : atbus_simulation_kill(sim, 1),
+                  ATBUS_OK);
+      };
+      send("end");
+      atbus_code how = ATBUS_OK;
+      while (how == ATBUS_OK)
+        how = wait();
+      EXPECT_EQ(how, ATBUS_CLOSED);
+      EXPECT_EQ(ended, std::vector<std::uint64_t>{1});
+      on_got = nullptr;
+      EXPECT_EQ(atbus_simulation_run(sim, nullptr, nullptr, second), ATBUS_OK);
+      EXPECT_EQ(ended, std::vector<std::uint64_t>{1});
+      EXPECT_EQ(atbus_simulation_is_running(sim, 1), comes_back ? 1 : 0);
+    }
+  }
+}
+
+TEST_F(CSimulation, RestartsAProcessOnceItsCallbackHasReturned) {
+  start_both();
+  int calls = 0;
+  on_got = [&] {
+    if (++calls != 1)
+      return;
+    EXPECT_EQ(atbus_simulation_restart(sim, 2), ATBUS_OK);
+    for (int i = 0; i != 10; ++i)
+      (void)atbus_node_wait(nodes[1], second);
+    EXPECT_EQ(begun, 1);
+    EXPECT_EQ(atbus_simulation_free(sim), ATBUS_INVALID_ARGUMENT);
+    EXPECT_EQ(atbus_simulation_run(sim, nullptr, nullptr, 0), ATBUS_INVALID_ARGUMENT);
+  };
+  EXPECT_EQ(atbus_node_send(nodes[2], 2, 0, "end", 3), ATBUS_OK);
+  EXPECT_EQ(atbus_node_poll(nodes[2], 0, 0, nullptr), ATBUS_OK);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(ended, std::vector<std::uint64_t>{2});
+  send("one");
+  EXPECT_EQ(run_until_idle(), ATBUS_OK);
+  EXPECT_EQ(got.back(), "one");
+}
+
+TEST_F(CSimulation, TellsOfEachEnd) {
+  const std::function<void()> ends[] = {
+      [&] { EXPECT_EQ(atbus_node_close(nodes[2]), ATBUS_OK); },
+      [&] { EXPECT_EQ(atbus_node_shutdown(nodes[2], 0), ATBUS_OK); },
+      [&] { atbus_node_free(std::exchange(nodes[2], nullptr)); }};
+  const std::function<void()> begins[] = {
+      [&] { EXPECT_EQ(atbus_simulation_restart(sim, 2), ATBUS_OK); },
+      [&] {
+        EXPECT_EQ(atbus_simulation_start(sim, 2, 2, nullptr, begin_receiver, note_end, this),
+                  ATBUS_OK);
+      }};
+  start_both();
+  EXPECT_EQ(run_until_idle(), ATBUS_OK);
+  for (const auto& end : ends) {
+    for (const auto& begin : begins) {
+      ended.clear();
+      end();
+      begin();
+      EXPECT_EQ(ended, std::vector<std::uint64_t>{2});
+      EXPECT_EQ(run_until_idle(), ATBUS_OK);
+      EXPECT_EQ(ended, std::vector<std::uint64_t>{2});
+    }
+  }
+}
+
 TEST_F(CSimulation, MayBeFreedBeforeItsNodesOrAfterThem) {
   start_both();
   outcome asked;

@@ -223,6 +223,32 @@ function tests.errors_of_handlers_are_raised_by_poll()
   equal(node:poll(), 0)
 end
 
+function tests.a_handler_may_raise_nil()
+  -- They take the places of the registry that are free: those of the next node are the last ones.
+  local holder = assert(atbus.node(2))
+  for _ = 1, 1000 do
+    assert(holder:request(2, 0, "", 60, function() end))
+  end
+  local node = assert(atbus.node(1))
+  local reply
+  node:on("request", function(request) request:reply("text") end)
+  node:on("message", function(_, _, data)
+    if data == "ask" then
+      assert(node:request(1, 0, "", 60, function(got) reply = got end))
+    else
+      error()
+    end
+  end)
+  assert(node:send(1, 0, ""))
+  assert(node:send(1, 0, "ask"))
+  local went, raised = pcall(node.poll, node)
+  equal(went, false)
+  equal(raised, nil)
+  until_true({ node }, function() return reply end)
+  equal(reply, "text")
+  assert(holder:close())
+end
+
 function tests.nothing_works_once_it_is_closed()
   local node = assert(atbus.node(1))
   local ended
@@ -244,6 +270,56 @@ function tests.a_handler_may_close_its_node()
   assert(node:send(1, 0, ""))
   node:run()
   equal(node:is_open(), false)
+end
+
+function tests.run_waits_for_outcomes_after_stop()
+  local one, two = pair({ drain = 60 })
+  local got
+  two:on("message", function(_, _, data) got = data end)
+  one:on("message", function()
+    assert(one:send_required(2, 0, "bye"))
+    one:stop()
+  end)
+  assert(one:send(1, 0, ""))
+  local polls = 0
+  local function poll_two()
+    polls = polls + 1
+    two:poll()
+    if polls < 1000 then
+      assert(one:request(1, 0, "", 60, poll_two))
+    end
+  end
+  one:on("endpoint", nil)
+  poll_two()
+  equal(one:run(), true)
+  equal(got, "bye")
+end
+
+function tests.run_waits_no_longer_than_drain()
+  local node = assert(atbus.node(1, { drain = 0.02 }))
+  assert(node:connect(2, new_address()))
+  node:on("message", function()
+    assert(node:send_required(2, 0, "no node 2 is there"))
+    node:stop()
+  end)
+  assert(node:send(1, 0, ""))
+  local settled, text, code = node:run()
+  equal(settled, nil)
+  assert(text)
+  equal(code, "timed_out")
+  equal(node:is_open(), true)
+  assert(node:close())
+end
+
+function tests.a_stop_before_run_is_not_forgotten()
+  local node = assert(atbus.node(1))
+  node:on("message", function() node:stop() end)
+  assert(node:send(1, 0, ""))
+  node:poll()
+  equal(node:run(), true)
+  assert(node:send(1, 0, ""))  -- it has ended that one alone
+  equal(node:run(), true)
+  equal(node:stats().delivered, 2)
 end
 
 function tests.nodes_are_collected()

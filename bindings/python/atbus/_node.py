@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import math
 import time
 from typing import (
     TYPE_CHECKING,
@@ -34,6 +35,8 @@ Command = _bus.Command
 version = _bus.version
 
 _SLEEP_S = 0.1  # so that signals are seen
+_DRAIN_STEP_S = 0.001  # outcomes don't always wake who sleeps
+_DRAIN_S = 5.0  # unless the option says otherwise
 _NONE_S = 1e-9  # or less: of a simulated clock that may be nothing
 _DECORATE: Any = object()  # no handler was given, not even None
 
@@ -109,17 +112,18 @@ class Node:
     """
 
     def __init__(self, id: int, **options: Any) -> None:
-        self._begin(_bus.Node(id, options), None)
+        self._begin(_bus.Node(id, options), None, options)
 
     @classmethod
-    def _of(cls, bus: _bus.Node, simulation: Simulation) -> Node:
+    def _of(cls, bus: _bus.Node, simulation: Simulation, options: Dict[str, Any]) -> Node:
         node = cls.__new__(cls)
-        node._begin(bus, simulation)
+        node._begin(bus, simulation, options)
         return node
 
-    def _begin(self, bus: _bus.Node, simulation: Optional[Simulation]) -> None:
+    def _begin(self, bus: _bus.Node, simulation: Optional[Simulation], options: Dict[str, Any]) -> None:
         self._bus = bus
         self._simulation = simulation
+        self._drain: float = options.get("drain", _DRAIN_S)
         self._stopped = False
         self._runs = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -311,13 +315,23 @@ class Node:
 
     def poll(self, messages: int = 0) -> int:
         """Sends, receives and calls handlers; never blocks. Returns how many messages were delivered."""
-        delivered = self._bus.poll(messages)
-        self._reply_again()
+        try:
+            delivered = self._bus.poll(messages)
+            self._reply_again()
+        finally:
+            self._wake()  # it was woken, and has to sleep anew
         return delivered
 
     def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> List[Message]:
         """Polls, and returns a list of messages in place of calling on_message. Their data are memoryviews of one
         bytes object. Waits for the first one for at most `timeout` seconds (None: no limit)."""
+        try:
+            return self._receive(messages, timeout)
+        finally:
+            if self._loop is not None:
+                self._wake()
+
+    def _receive(self, messages: int, timeout: Optional[float]) -> List[Message]:
         got = self._bus.receive(messages)
         self._reply_again()
         if got or timeout == 0:
@@ -334,37 +348,42 @@ class Node:
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Sleeps until poll has something to do (True) or `timeout` seconds are over (False; None: no limit)."""
-        if timeout is not None:
-            return self._bus.wait(timeout)
-        while not self._bus.wait(_SLEEP_S):
-            pass
-        return True
+        try:
+            if timeout is not None:
+                return self._bus.wait(timeout)
+            while not self._bus.wait(_SLEEP_S):
+                pass
+            return True
+        finally:
+            self._wake()
 
     def flush(self) -> None:
         """Sends what is queued now, instead of at the next poll."""
         self._bus.flush()
 
-    def run(self) -> None:
-        """Polls and waits until stop() is called."""
-        self._stopped = False
+    def run(self) -> bool:
+        """Polls and waits until stop() is called, then until all messages have an outcome, but not longer than the
+        option `drain`: 5 seconds. False: some have none."""
         self._runs = True
         try:
             self.poll()  # raises on another thread, where it seems to be closed
             self._turn_until(lambda: self._stopped or not self.is_open)
+            settled = self._settle()
         finally:
             self._runs = False
-        if self.is_open:
-            self._bus.flush()
+        self._stopped = False
+        return settled
 
     def stop(self) -> None:
-        """Makes run() return. Of a simulated node that does not run by itself: its process ends."""
+        """Makes run() return, also one that has not begun. Of a simulated node that does not run by itself: its process
+        ends."""
         self._stopped = True
         if self._simulation is not None and not self._runs:
             self._bus.stop()
 
     def shutdown(self, deadline: float = 5.0) -> bool:
-        """Waits for the outcome of all messages for at most `deadline` seconds, says goodbye, and ends the node.
-        False: some have no outcome."""
+        """Waits for the outcome of all messages for at most `deadline` seconds (negative: no limit), says goodbye, and
+        ends the node. False: some have no outcome."""
         left = self._send_replies(deadline) if self._replies else deadline
         return self._end(lambda: self._bus.shutdown(left)) and not self._replies
 
@@ -377,6 +396,7 @@ class Node:
         if self._simulation is not None:
             return self._check_loop()
         self._loop = asyncio.get_running_loop()
+        self._due = False  # the loop before may have ended first
         self._descriptor = self._bus.descriptor()
         self._loop.add_reader(self._descriptor, self._on_loop)
         self._wake()
@@ -387,12 +407,35 @@ class Node:
             if not is_over():  # a handler may have brought it about
                 self._bus.wait(_SLEEP_S)
 
+    # As run() of C does after a stop; but that sees no signals.
+    def _settle(self) -> bool:
+        end = self._now() + self._drain
+        while self.is_open:
+            was_settled = self._is_settled()
+            # What was handled may have been answered before: it is settled once a poll brings nothing more.
+            if self.poll() == 0 and was_settled and self._is_settled():
+                break
+            if not self.is_open or self._now() >= end:
+                break
+            if not was_settled:
+                self._bus.wait(_DRAIN_STEP_S)
+        if self.is_open:
+            self._bus.flush()
+        return self._is_settled()
+
+    def _is_settled(self) -> bool:
+        return self._bus.is_settled() and not self._replies
+
     # A simulated node runs with its simulation, which has a loop of its own.
     def _check_loop(self) -> None:
-        if self._simulation is not None and asyncio.get_running_loop() is not self._simulation._loop:
-            raise make_error(
-                Code.invalid_argument, "a simulated node can be awaited only by what Simulation.run() runs"
-            )
+        loop = self._loop if self._simulation is None else self._simulation._loop
+        if asyncio.get_running_loop() is loop:
+            return
+        if self._simulation is not None:
+            why = "a simulated node can be awaited only by what Simulation.run() runs"
+        else:
+            why = "a node can be awaited only on the asyncio loop that it runs on: `async with Node(...)`"
+        raise make_error(Code.invalid_argument, why)
 
     def _now(self) -> float:
         return time.monotonic() if self._simulation is None else self._simulation.now
@@ -432,11 +475,11 @@ class Node:
 
     # Gives the replies that wait for room some time to be sent. Returns what is left of it.
     def _send_replies(self, longest: float) -> float:
-        end = self._now() + longest
+        end = self._now() + (longest if longest >= 0 else math.inf)
         while self._replies and (left := end - self._now()) > 0:
             self._bus.wait(min(left, _SLEEP_S))
             self.poll()
-        return max(end - self._now(), 0.0)
+        return longest if longest < 0 else max(end - self._now(), 0.0)
 
     def _reply_again(self) -> None:
         if self._replies:

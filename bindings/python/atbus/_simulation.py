@@ -48,6 +48,7 @@ class Simulation:
         self._nodes: Dict[int, Node] = {}  # of the processes that have not ended
         self._ended: List[Node] = []  # a handler of theirs may be running
         self._starts: Dict[int, Optional[Callable[[Node], Any]]] = {}
+        self._options: Dict[int, Dict[str, Any]] = {}
         self._loop: Optional[_Loop] = None
         me = weakref.ref(self)
 
@@ -94,12 +95,12 @@ class Simulation:
         one host share memory and Unix sockets."""
         options.setdefault("allow_unauthenticated", True)
         was_running = self._bus.is_running(id)
-        former = self._starts.get(id)
-        self._starts[id] = start
+        former = self._starts.get(id), self._options.get(id, {})
+        self._starts[id], self._options[id] = start, options
         try:
             self._bus.start(id, host, options)
         except BaseException:
-            self._starts[id] = former
+            self._starts[id], self._options[id] = former
             if not was_running and self._bus.is_running(id):  # start has raised
                 self._bus.kill(id)
             raise
@@ -231,7 +232,7 @@ class Simulation:
         return done
 
     def _begin(self, bus: _bus.Node) -> None:
-        node = Node._of(bus, self)
+        node = Node._of(bus, self, self._options[bus.id()])
         self._nodes[node.id] = node
         start = self._starts.get(node.id)
         if start is not None:

@@ -1,5 +1,7 @@
 """Nodes that tests are given."""
 
+import os
+
 import pytest
 
 import atbus
@@ -16,6 +18,16 @@ def pair():
         until([one, two], lambda: events)
         assert events == [(2, atbus.Endpoint.CONNECTED)]
         yield one, two
+
+
+@pytest.fixture
+def memory():
+    """The address of a channel in shared memory, which stays when its receiver ends."""
+    name = f"atbus-py-{os.getpid()}-memory"
+    yield f"shm://{name}"
+    for part in ("segment", "bell"):
+        if os.path.exists(path := f"/dev/shm/atbus-{part}.{name}"):
+            os.unlink(path)
 
 
 @pytest.fixture

@@ -104,3 +104,59 @@ def test_an_idle_node_on_asyncio_does_not_spin():
             assert time.process_time() - before < 0.1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("call", ["poll()", "receive()", "wait(0)", "request(2, 0).result()"])
+def test_a_node_on_asyncio_sleeps_anew_behind_what_has_woken_it(memory, call):
+    async def main():
+        with atbus.Node(1) as one:
+            async with atbus.Node(2, report_directory="") as two:  # a report would wake it each second
+                two.listen(memory)
+                two.on_request(lambda request: b"")
+                one.connect(2, two.addresses[0])
+                one.on_endpoint(lambda *_: connected.append(True))
+                while not connected:
+                    one.poll()
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.05)  # the loop sleeps
+                one.send(2, 0, b"this wakes it")
+                eval(f"two.{call}")
+                rung = asyncio.get_running_loop().create_future()
+                two.on_message(lambda m: m.data == b"ring" and rung.set_result(True))
+                await asyncio.sleep(0.05)
+                one.send(2, 0, b"ring")
+                assert await asyncio.wait_for(rung, 20)
+
+    connected = []
+    asyncio.run(main())
+
+
+def test_a_node_goes_on_on_another_loop():
+    async def first():
+        node.attach()
+
+    async def second():
+        node.attach()
+        got = asyncio.get_running_loop().create_future()
+        node.on_message(lambda m: got.set_result(m.data))
+        assert await asyncio.wait_for(got, 20) == b"for the next loop"
+
+    with atbus.Node(1) as node:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(first())
+        node.send(1, 0, b"for the next loop")
+        loop.close()
+        asyncio.run(second())
+
+
+def test_what_no_loop_runs_can_not_be_awaited():
+    async def main():
+        with atbus.Node(1) as node:
+            pending = node.request(1, 0, timeout=60)
+            with pytest.raises(atbus.Error, match="async with"):
+                await asyncio.wait_for(pending, 20)
+            with pytest.raises(atbus.Error) as failed:
+                pending.result()
+            assert failed.value.code == atbus.Code.unknown_request
+
+    asyncio.run(main())

@@ -393,6 +393,17 @@ def test_run_ends_by_stop_and_by_a_signal():
             node.run()
 
 
+def test_a_stop_before_run_is_not_forgotten():
+    with atbus.Node(1) as node:
+        node.on_message(lambda m: node.stop())
+        node.send(1, 0, b"stop")
+        node.poll()
+        assert node.run() is True
+        node.send(1, 0, b"stop")  # it has ended that one alone
+        assert node.run() is True
+        assert node.stats["delivered"] == 2
+
+
 def test_waiting_lets_other_threads_run():
     with atbus.Node(1) as node:
         ran = []

@@ -140,8 +140,8 @@ def test_replies_wait_for_room(pair):
     assert two.is_open
 
 
-@pytest.mark.parametrize("reads", [False, True])
-def test_shutdown_waits_until_replies_have_room(pair, reads):
+@pytest.mark.parametrize(("reads", "deadline"), [(False, 0.01), (True, 60), (True, -1)])
+def test_shutdown_waits_until_replies_have_room(pair, reads, deadline):
     one, two = pair
     two.on_request(lambda request: bytes(60_000), type=1)
     asked = ask_and_read_nothing(one, two, 200)
@@ -149,7 +149,7 @@ def test_shutdown_waits_until_replies_have_room(pair, reads):
 
     def shutdown():
         two.adopt()
-        ended.append(two.shutdown(60 if reads else 0.01))
+        ended.append(two.shutdown(deadline))
 
     thread = threading.Thread(target=shutdown)
     thread.start()

@@ -96,6 +96,33 @@ def test_run_of_a_node_runs_the_others(sim, desk):
     assert desk.one.is_open
 
 
+def test_run_waits_for_outcomes_after_stop(sim, desk):
+    @desk.one.on_endpoint
+    def _(id, event):
+        desk.one.send(2, 0, b"bye")
+        desk.one.stop()
+
+    assert desk.one.run() is True
+    assert desk.got == [b"bye"]
+
+
+@pytest.mark.parametrize("options", [{}, {"drain": 0.5}, {"drain": 0}])
+def test_run_waits_no_longer_than_drain(sim, options):
+    node = sim.node(1, **options)
+    stopped = []
+
+    @node.on_message
+    def _(message):
+        node.send_required(2, 0, b"no node 2 is there")
+        node.stop()
+        stopped.append(sim.now)
+
+    node.connect(2, THERE)
+    node.send(1, 0, b"stop")
+    assert node.run() is False
+    assert sim.now - stopped[0] == pytest.approx(options.get("drain", 5), abs=0.1)
+
+
 def test_a_node_that_stops_ends_its_process(sim, desk):
     desk.two.on_message(lambda m: desk.two.stop())
     desk.one.send(2, 0, b"stop")

@@ -42,6 +42,93 @@ def test_errors_say_what_is_wrong(sim, desk):
     sim.run_for(1)
 
 
+@pytest.mark.parametrize("end", ["kill", "restart"])
+@pytest.mark.parametrize("wait", ["run", "receive", "wait", "result", "shutdown"])
+def test_a_process_may_end_while_its_node_waits(sim, desk, wait, end):
+    one = desk.one
+    desk.two.on_message(lambda _: {"kill": sim.kill, "restart": sim.restart}[end](1))
+    one.send(2, 0, b"end")
+    try:
+        {
+            "run": one.run,
+            "receive": lambda: one.receive(timeout=None),
+            "wait": lambda: [one.wait() for _ in range(1000)],
+            "result": one.request(2, 1, timeout=50).result,
+            "shutdown": one.shutdown,
+        }[wait]()
+    except atbus.Closed:
+        assert wait != "run"
+    assert not one.is_open and sim.now < 1
+    sim.run_for(1)
+    assert (1 in sim.nodes) == (end == "restart") and sim.nodes.get(1) is not one
+
+
+def test_a_process_begins_anew_once_its_handler_has_returned(sim, desk):
+    two, seen = desk.two, []
+
+    def handler(message):
+        if desk.begun == 1:
+            sim.restart(2)
+            for _ in range(10):
+                desk.one.wait(1)
+            seen.append((two.is_open, 2 in sim.nodes, desk.begun))
+
+    two.on_message(handler)
+    two.send(2, 0, b"replace")
+    two.poll()
+    assert seen == [(False, False, 1)]
+    desk.one.send(2, 0, b"for the successor")
+    assert sim.run_until_idle() and desk.got[-1] == b"for the successor" and desk.begun == 2
+
+
+@pytest.mark.parametrize("again", ["restart", "node"])
+def test_the_tasks_of_a_node_that_is_closed_and_started_anew_are_cancelled(sim, desk, again):
+    told = []
+
+    @desk.two.on_request
+    async def _(request):
+        told.append("asked")
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+
+    async def main():
+        asked = desk.one.request(2, 0, timeout=50)
+        while not told:
+            await asyncio.sleep(0.01)
+        desk.two.close()
+        if again == "restart":
+            sim.restart(2)
+        else:
+            sim.node(2, desk.start, host=2)
+        await asyncio.sleep(1)
+        told.append("later")
+        return asked
+
+    sim.run(main())
+    assert told == ["asked", "cancelled", "later"] and sim.nodes[2] is not desk.two
+
+
+def test_conditions_may_change_while_faults_are_planned(sim, desk):
+    assert sim.run_until_idle()
+    sim.disturb(30, cuts=0, delays=10, stops=0, restarts=0, clock_steps=0)
+    sim.run_for(1)
+    sim.set_conditions(delay=0.01, refuses=True)
+    sim.run_for(30)
+    for i in range(20):
+        before = sim.now
+        desk.one.send(2, 0, str(i))
+        assert sim.run_until(lambda: len(desk.got) == i + 1)
+        assert 0.0099 < sim.now - before < 0.02
+    sim.cut(1, 2)
+    desk.one.send(2, 0, b"refused")
+    assert not sim.run_until_idle()
+    sim.set_conditions()
+    assert sim.run_until_idle(600)
+
+
 class Handler:
     """Refers to its node, which refers to it."""
 

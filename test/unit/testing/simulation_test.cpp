@@ -1,4 +1,5 @@
 // What atbus/testing.hpp promises to whoever tests with it.
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -262,6 +263,61 @@ TEST_F(Simulation, PassesOnWhatAHandlerThrows) {
   EXPECT_THROW((void)sim.run_until_idle(), std::runtime_error);
   EXPECT_TRUE(sim.run_until_idle());
   EXPECT_EQ(got.size(), 2U);
+}
+
+// A program changes the conditions while planned faults go on, and they have what it said when those are over.
+TEST(SimulationOf, FaultsLeaveTheConditionsAlone) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    simulation sim{seed};
+    std::vector<std::chrono::nanoseconds> took;
+    sim.start(2, [&](node& of) {
+      of.on_message([&](const message& m) {
+        took.push_back(sim.now() - std::chrono::nanoseconds{std::stoll(std::string{m.text()})});
+      });
+      EXPECT_TRUE(of.listen(there));
+    });
+    sim.start(1, [](node& of) { EXPECT_TRUE(of.connect(2, there)); });
+    sim.run_for(1s);
+    sim.disturb(
+        30s, {.cuts = 0, .delays = 10, .refusals = 3, .stops = 0, .restarts = 0, .clock_steps = 0});
+    sim.run_for(1s);
+    sim.conditions().delay_min = 10ms;
+    EXPECT_EQ(sim.conditions().delay_max, 500us);  // less than the shortest
+    sim.conditions().refuses = true;
+    for (int i = 0; i != 60; ++i) {
+      EXPECT_TRUE(sim.node(1).send(2, 0, std::to_string(sim.now().count())));
+      sim.run_for(500ms);
+    }
+    EXPECT_EQ(sim.conditions().delay_min, 10ms);
+    EXPECT_EQ(sim.conditions().delay_max, 500us);
+    EXPECT_TRUE(sim.conditions().refuses);
+    ASSERT_TRUE(sim.run_until_idle()) << "seed " << seed;
+    ASSERT_EQ(took.size(), 60U);
+    const auto [least, most] = std::minmax_element(took.begin(), took.end());
+    EXPECT_GE(*least, 10ms);
+    EXPECT_LT(*most, 1100ms);
+    EXPECT_GT(*most, 15ms) << "seed " << seed;
+    EXPECT_TRUE(sim.node(1).send(2, 0, std::to_string(sim.now().count())));
+    ASSERT_TRUE(sim.run_until_idle());
+    EXPECT_LT(took.back(), 12ms);
+  }
+}
+
+// Each goes on until its own end, also beside others.
+TEST(SimulationOf, FaultsThatOverlapEndEachByItself) {
+  const disturbances refusals{
+      .cuts = 0, .delays = 0, .refusals = 1'000, .stops = 0, .restarts = 0, .clock_steps = 0};
+  simulation sim{1};
+  sim.disturb(100s, refusals);
+  sim.run_for(1s);
+  sim.start(2, [](node& of) { EXPECT_TRUE(of.listen(there)); });
+  sim.start(1, [](node& of) { EXPECT_TRUE(of.connect(2, there)); });
+  const auto is_connected = [&] {
+    const auto all = sim.node(1).endpoints();
+    return !all.empty() && all[0].connected();
+  };
+  EXPECT_FALSE(sim.run_until(is_connected, 98s));
+  EXPECT_TRUE(sim.run_until(is_connected, 1min));
 }
 
 // All that two nodes are told under faults.

@@ -89,15 +89,25 @@ bool wait_until(worker& self, std::int64_t due_ns) noexcept {
   return false;
 }
 
+// What is due by now leaves together, if a write to the kernel costs more than a message.
 template <class Writer>
 void send_paced(worker& self, std::vector<outlet>& all, Writer& writer) {
   const pace plan{self.work(), self.start_ns()};
   patience room{self};
+  const std::uint32_t most =
+      carries_by_socket(self.work()) && all.size() == 1 ? messages_a_write(self.work()) : 1;
   for (std::size_t turn = 0; wait_until(self, plan.intended_ns(all[turn].who, all[turn].number));) {
     outlet& one = all[turn];
-    const status sent = writer.write(one.out, first_word(one.who, one.number));
+    status sent;
+    {
+      auto batch = one.out.batch();
+      std::uint32_t count = 0;
+      do {
+        sent = writer.write(batch, first_word(one.who, one.number));
+        one.number += sent ? 1 : 0;
+      } while (sent && ++count != most && plan.intended_ns(one.who, one.number) <= now_ns());
+    }
     if (sent) {
-      ++one.number;
       turn = turn + 1 == all.size() ? 0 : turn + 1;
       room.reset();
       continue;
