@@ -23,6 +23,8 @@
 ///
 /// Order: blobs keep none among each other, nor with messages.
 ///
+/// Policies: overflow_policy and message_deadline are for messages; no part of a blob is dropped by them.
+///
 /// Threads: the node's own.
 #pragma once
 
@@ -60,7 +62,7 @@ class blob_source {
   blob_source(std::shared_ptr<const void> owner, bytes_view bytes) noexcept
       : owner_(std::move(owner)), bytes_(bytes), size_(bytes.size()) {}
   /// `size` bytes that `next` makes: it is called, within poll, with room for the next ones in the
-  /// channel itself, and fills all of it. Not ok: the blob ends with that outcome. It must not use
+  /// channel itself, and fills all of it; it may be empty only if `size` is 0. Not ok: the blob ends with that outcome. It must not use
   /// the node, but for its stop(); a blob whose source does ends with invalid_argument. If it throws,
   /// the blob is cancelled, and the exception leaves poll.
   blob_source(std::uint64_t size, std::function<status(mutable_bytes)> next) noexcept
@@ -183,8 +185,8 @@ class blob_part {
   /// Whether this is the end. Nothing more is told.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   /// At the end: ok, all bytes were told. Else why it broke off: peer_closed (the sending process has
-  /// ended, or has lost it), cancelled or another error of its sender, protocol_error, closed (this
-  /// node ends, or was disconnected).
+  /// ended, or has lost it), cancelled or another error of its sender, protocol_error, message_too_large (a
+  /// message limit leaves no room for a grant), closed (this node ends, or was disconnected).
   [[nodiscard]] status how() const noexcept { return how_; }
 
   /// Holds the sender back: it sends what it was granted, at most a window, and then nothing until
@@ -192,7 +194,7 @@ class blob_part {
   /// bytes can be done before the sender hears that they were taken.
   void pause() const noexcept { paused_ = true; }
   /// Refuses the rest: the sender's outcome is request_failed with the first blob_note_max bytes of the
-  /// text. Nothing more is told here. Without effect at the end.
+  /// text, or fewer where a message limit is that small. Nothing more is told here. Without effect at the end.
   void refuse(std::string_view why) const {
     refused_ = true;
     why_ = why.substr(0, blob_note_max);

@@ -31,8 +31,9 @@
 /// sender().
 ///
 /// Handlers: run only from poll, run and shutdown (or from the loop), and never inside one another.
-/// One exception: close and the destructor call the pending callbacks of on_ready, command and
-/// request with `closed`, even inside a handler; a callback must not throw then. A handler may call any
+/// One exception: close and the destructor call the pending callbacks of on_ready, command, request
+/// and send_blob, and the receivers of blobs, with `closed` or the outcome that they have, even inside a
+/// handler. A callback must not throw then: that would end the process. A handler may call any
 /// function: send, close, disconnect, destroy the node.
 ///
 /// Exceptions: a handler may throw. poll, run and shutdown pass the exception on, and the message
@@ -446,9 +447,11 @@ class ATBUS_API node {
 
   /// Sends what may be longer than any message; see blob.hpp. It waits for a link as a message does.
   /// `call` is called once, from poll, with the outcome. Errors, after which no call is made:
-  /// invalid_argument (no call; a note that is too long; more than 2^63 - 1 bytes), would_block (4,096
-  /// blobs wait for their outcome), no_route, denied, closed, not_supported (this node is a client, or
-  /// that one is of a version without blobs), out_of_memory.
+  /// invalid_argument (no call; an empty function as the source of bytes; a note that is too long; more
+  /// than 2^63 - 1 bytes), would_block (4,096 blobs wait for their outcome), no_route, denied,
+  /// message_too_large (the note, or a message limit of either end below 32 bytes), closed,
+  /// used_after_fork, not_supported (this node is a client, or that one is of a version without blobs),
+  /// out_of_memory; those of a node that could not be set up.
   blob_handle send_blob(bus_id to, std::uint32_t type, blob_source source,
                         std::function<void(const blob_outcome&)> call,
                         const blob_options& options = {});

@@ -8,13 +8,13 @@
 namespace atbus::detail {
 
 void outgoing_flow::drop_first() noexcept {
-  held_bytes_ -= cost(held_.front().bytes.size());
+  bytes_of(held_.front()) -= cost(held_.front().bytes.size());
   held_.pop_front();
 }
 
 outgoing_flow::messages::iterator outgoing_flow::move_out(messages::iterator at,
                                                           messages& to) noexcept {
-  held_bytes_ -= cost(at->bytes.size());
+  bytes_of(*at) -= cost(at->bytes.size());
   const auto next = std::next(at);
   to.splice(to.end(), held_, at);
   return next;
@@ -29,14 +29,14 @@ void outgoing_flow::hold(held_message message) {
 void outgoing_flow::hold(messages&& one) noexcept {
   assert(one.size() == 1);
   assert(held_.empty() || held_.back().number < one.front().number);
-  held_bytes_ += cost(one.front().bytes.size());
+  bytes_of(one.front()) += cost(one.front().bytes.size());
   held_.splice(held_.end(), one);
 }
 
 void outgoing_flow::path_lost(messages left) noexcept {
   assert(left.empty() || held_.empty() || left.back().number < held_.front().number);
   for (const held_message& message : left)
-    held_bytes_ += cost(message.bytes.size());
+    bytes_of(message) += cost(message.bytes.size());
   held_.splice(held_.begin(), left);
 }
 
@@ -105,21 +105,30 @@ std::optional<std::chrono::nanoseconds> outgoing_flow::earliest_deadline() const
   return earliest;
 }
 
-void outgoing_flow::drop_oldest(errc reason, const sink& report) {
-  assert(!held_.empty());
-  messages oldest;
-  move_out(held_.begin(), oldest);
+void outgoing_flow::drop(messages::iterator which, errc reason, const sink& report) {
+  assert(which != held_.end());
+  messages out;
+  const auto next = move_out(which, out);
   try {
-    report(std::move(oldest.front()), reason);
+    report(std::move(out.front()), reason);
   } catch (...) {
-    path_lost(std::move(oldest));
+    bytes_of(out.front()) += cost(out.front().bytes.size());
+    held_.splice(next, out);
     throw;
   }
 }
 
+void outgoing_flow::drop_oldest(errc reason, const sink& report) {
+  drop(held_.begin(), reason, report);
+}
+
+void outgoing_flow::drop_oldest_by_policy(errc reason, const sink& report) {
+  drop(std::ranges::find(held_, false, &held_message::exempt), reason, report);
+}
+
 void outgoing_flow::abandon(errc reason, const sink& report) {
   messages all = std::exchange(held_, {});
-  held_bytes_ = 0;
+  held_bytes_ = exempt_bytes_ = 0;
   for (held_message& message : all)
     report(std::move(message), reason);
 }

@@ -59,6 +59,7 @@ struct held_message {
   // Whether an even earlier incarnation of the destination may have handled it.
   bool redelivered = false;
   bool required = false;                 // delivery_policy::require
+  bool exempt = false;                   // of a blob: no policy drops it
   std::chrono::nanoseconds deadline{0};  // 0: none
   std::vector<std::byte> bytes;
 
@@ -71,8 +72,8 @@ struct held_message {
 class outgoing_flow {
  public:
   // Called for each message that is settled without delivery, with the reason; its outcome() is final. May
-  // take the message. Called last, so it may use the flow. Only that of drop_oldest() may throw: std::bad_alloc,
-  // and then it has not taken the message.
+  // take the message. Called last, so it may use the flow. Only that of drop_oldest() and drop_oldest_by_policy() may
+  // throw: std::bad_alloc, and then it has not taken the message.
   using sink = std::function<void(held_message&&, errc reason)>;
 
   outgoing_flow() = default;
@@ -92,7 +93,11 @@ class outgoing_flow {
   }
   [[nodiscard]] std::size_t held_messages() const noexcept { return held_.size(); }
   // Includes the overhead of each message, so that a limit bounds empty messages too.
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_ + exempt_bytes_; }
+  // Of those that policies apply to, or of the others.
+  [[nodiscard]] std::size_t held_bytes(bool exempt) const noexcept {
+    return exempt ? exempt_bytes_ : held_bytes_;
+  }
   [[nodiscard]] static constexpr std::size_t cost(std::size_t message_bytes) noexcept {
     return sizeof(held_message) + 2 * sizeof(void*) + message_bytes;
   }
@@ -163,6 +168,8 @@ class outgoing_flow {
   [[nodiscard]] std::optional<std::chrono::nanoseconds> earliest_deadline() const noexcept;
   // Reports the oldest held message; there must be one. If the sink throws, the message stays.
   void drop_oldest(errc reason, const sink& report);
+  // The same for the oldest one that is not exempt; there must be one.
+  void drop_oldest_by_policy(errc reason, const sink& report);
   // Reports all held messages.
   void abandon(errc reason, const sink& report);
   // Reports the held messages for which `is_it` says so.
@@ -178,6 +185,10 @@ class outgoing_flow {
 
   [[nodiscard]] bool is_possible(const flow_position& position, bool remembered) const noexcept;
   void drop_first() noexcept;
+  void drop(messages::iterator which, errc reason, const sink& report);
+  [[nodiscard]] std::size_t& bytes_of(const held_message& which) noexcept {
+    return which.exempt ? exempt_bytes_ : held_bytes_;
+  }
   // Moves a held message to the end of `to`; returns the one after it.
   messages::iterator move_out(messages::iterator at, messages& to) noexcept;
   template <class Is>
@@ -195,7 +206,8 @@ class outgoing_flow {
   node_instance sent_to_;       // the destination of the last path
   std::uint64_t session_ = 0;   // and its session
   messages held_;
-  std::size_t held_bytes_ = 0;
+  std::size_t held_bytes_ = 0;    // without those that are exempt
+  std::size_t exempt_bytes_ = 0;  // of these
 };
 
 }  // namespace atbus::detail

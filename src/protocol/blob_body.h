@@ -82,4 +82,9 @@ inline void encode_blob(std::byte* at, const blob_head& head) noexcept {
   return false;
 }
 
+[[nodiscard]] inline bool is_blob_begin(bytes_view payload) noexcept {
+  blob_head head;
+  return decode_blob(payload, head) && head.step == blob_step::begin;
+}
+
 }  // namespace atbus::detail

@@ -100,6 +100,8 @@ bool blob_exchange::work(blob_party& with) {
   const bool goes_on = out_.work(with);
   if (node_.closed)
     return false;
+  if (with.id == node_.self.id)
+    return goes_on || in_.waits(with);  // there is room when what waits now is told
   if (peer* const of = peers_.find(with.id); of != nullptr)
     of->blobs_wait = of->blobs_wait || out_.waits(with) || in_.waits(with);
   return goes_on;

@@ -8,9 +8,9 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "atbus/blob.hpp"
@@ -21,6 +21,11 @@
 namespace atbus::detail {
 
 struct blob_party;
+
+// Of something that was not said: whether it can be later.
+[[nodiscard]] inline bool waits_for_room(const status& said) noexcept {
+  return said == errc::would_block || said == errc::out_of_memory;
+}
 
 struct outgoing_blob {
   enum class stage : std::uint8_t {
@@ -116,8 +121,13 @@ class blob_parties {
       blob_party& one = *at->second;
       if (one.ready) {
         one.ready = false;
-        if (each(one))
-          set_ready(one);
+        try {
+          if (each(one))
+            set_ready(one);
+        } catch (...) {
+          set_ready(one);  // and those behind it have not had their turn
+          throw;
+        }
       }
       at = one.empty() && !node_.closed ? all_.erase(at) : std::next(at);
     }
@@ -131,7 +141,8 @@ class blob_parties {
  private:
   node_context& node_;
   std::function<void(blob_party&)> lost_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<blob_party>> all_;
+  std::map<std::uint64_t, std::unique_ptr<blob_party>>
+      all_;  // one is added while each has its turn
   bool any_ready_ = false;
 };
 

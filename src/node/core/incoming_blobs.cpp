@@ -24,6 +24,11 @@ errc reason_of(errc said) noexcept {
 
 }  // namespace
 
+std::size_t incoming_blobs::known_of(bus_id source) const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      known_, [&](const auto& one) { return one.first.source == source.value(); }));
+}
+
 receiving_blob* incoming_blobs::find(const blob_id& which) noexcept {
   const auto found = known_.find(key{which});
   return found != known_.end() ? &*found->second : nullptr;
@@ -62,23 +67,37 @@ void incoming_blobs::take(const node_instance& source, std::uint32_t type, const
     if (head.step == blob_step::begin)
       begin(id, type, head.value, as_text(rest), redelivered);
     else if (head.step == blob_step::query)
-      say(id, type, {.number = id.number, .step = blob_step::end, .status = errc::not_found});
+      answer(id, type, errc::not_found);
     return;
   }
   if (found->is_over)
-    return;  // its sender is told, or has been
+    return take_over(*found, head.step);
   switch (head.step) {
     case blob_step::chunk:
       return chunk(*found, head.value, rest);
     case blob_step::end:
       return break_off(*found, reason_of(head.status), errc::ok);
     case blob_step::query:
-      say_grant(*found);
-      return;
+      return grant(*found);
     case blob_step::begin:
     case blob_step::grant:
       return break_off(*found, errc::protocol_error, errc::protocol_error);
   }
+}
+
+// Its sender is told, or has been; or it was taken to be gone, and is not.
+void incoming_blobs::take_over(receiving_blob& which, blob_step step) {
+  if (step == blob_step::query && which.said == errc::ok && !which.owes_end) {
+    which.said = errc::not_found;
+    which.owes_end = true;
+  }
+  const bool is_told = !which.receiver;
+  if (step != blob_step::end || !is_told || !which.owes_end)
+    return;
+  const auto known = known_.find(key{which.id});  // nobody has to hear of it any more
+  parties_.set_ready(*which.party);
+  which.party->owing.erase(known->second);
+  known_.erase(known);
 }
 
 errc incoming_blobs::check_begin(const blob_id& id, std::uint32_t type,
@@ -87,21 +106,16 @@ errc incoming_blobs::check_begin(const blob_id& id, std::uint32_t type,
     return errc::denied;
   if (size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
     return errc::protocol_error;
-  const auto of_one = std::ranges::count_if(
-      known_, [&](const auto& one) { return one.first.source == id.source.value(); });
-  if (known_.size() >= blobs_of_all_most || static_cast<std::size_t>(of_one) >= blobs_of_one_most)
+  if (known_.size() >= blobs_of_all_most || known_of(id.source) >= blobs_of_one_most)
     return errc::would_block;
   return events_.handlers().on_blob.contains(type) ? errc::ok : errc::unknown_request;
 }
 
 void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t size,
                            std::string_view note, bool redelivered) {
-  blob_head refusal{.number = id.number, .step = blob_step::end, .status = errc::request_failed};
   if (const errc bad = check_begin(id, type, size); bad != errc::ok) {
-    refusal.status = bad;
     ++node_.stats.blobs_refused;
-    say(id, type, refusal);
-    return;
+    return answer(id, type, bad);
   }
   incoming_blob told{id, type, size, note, redelivered};
   const auto& handler = events_.handlers().on_blob.find(type)->second;
@@ -109,7 +123,7 @@ void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t 
     handler(told);
   } catch (...) {
     if (!node_.closed)
-      say(id, type, refusal, blob_handler_threw);
+      answer(id, type, errc::request_failed, blob_handler_threw);
     throw;
   }
   if (node_.closed) {
@@ -119,8 +133,7 @@ void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t 
   }
   if (!told.receiver_) {
     ++node_.stats.blobs_refused;
-    say(id, type, refusal, told.refusal_);
-    return;
+    return answer(id, type, errc::request_failed, told.refusal_);
   }
   blob_party& party = parties_.find_or_make(id.source);
   party.receiving.push_back({.party = &party,
@@ -137,7 +150,7 @@ void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t 
   }
   if (size == 0)
     return finish(*made);
-  say_grant(*made);
+  grant(*made);
 }
 
 void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_view bytes) {
@@ -169,7 +182,7 @@ void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_
   if (which.flow.is_complete())
     return finish(which);
   if (which.flow.is_urgent())
-    say_grant(which);
+    grant(which);
   else
     parties_.set_ready(*which.party);
 }
@@ -182,13 +195,13 @@ void incoming_blobs::finish(receiving_blob& which) {
 
 void incoming_blobs::break_off(receiving_blob& which, status how, errc said,
                                std::string_view text) {
+  if (which.is_over)
+    return;
   which.how = how;
-  if (said != errc::ok) {
-    which.said = said;
-    which.said_text = text.substr(0, blob_text_max);
-    which.owes_end = !say_end(which);
-  }
+  which.said = said;
+  which.said_text = text.substr(0, blob_text_max);
   move_over(which);
+  which.owes_end = said != errc::ok && !say_end(which);
 }
 
 void incoming_blobs::move_over(receiving_blob& which) noexcept {
@@ -247,13 +260,23 @@ void incoming_blobs::undelivered(bus_id to, const held_message& what, errc reaso
   if (!decode_blob(what.bytes, head))
     return;
   // Its number tells it from others of that node well enough: it begins at random.
-  const auto is_it = [&](const receiving_blob& one) { return one.id.number == head.number; };
-  blob_party* const party = parties_.find(to);
-  if (party == nullptr)
-    return;
-  const auto found = std::ranges::find_if(party->receiving, is_it);
-  if (found != party->receiving.end())
-    break_off(*found, {reason == errc::closed ? errc::closed : errc::peer_closed}, errc::ok);
+  const auto found = std::ranges::find_if(known_, [&](const auto& one) {
+    return one.first.source == to.value() && one.first.number == head.number &&
+           !one.second->is_over;
+  });
+  const peer* const of = peers_.find(to);
+  const bool is_there = reason != errc::closed && of != nullptr && of->current != nullptr;
+  if (found != known_.end()) {
+    receiving_blob& which = *found->second;
+    break_off(which, {reason == errc::closed ? errc::closed : errc::peer_closed}, errc::ok);
+    if (is_there) {  // no message is sent while another one is reported
+      which.said = errc::peer_closed;
+      which.owes_end = true;
+    }
+  } else if (is_there && head.step == blob_step::end && what.bytes.size() > blob_head_size) {
+    // Its text was too long for a link that came later.
+    owe({to, of->instance.incarnation, head.number}, what.type, head.status);
+  }
 }
 
 void incoming_blobs::registered(blob_party& of, const node_instance& as) {
@@ -303,37 +326,74 @@ void incoming_blobs::work(blob_party& to) {
     if (one == nullptr || one->is_over)
       continue;
     if (one->owes_query)
-      one->owes_query = !say(id, one->type, {.number = id.number, .step = blob_step::query});
-    if (one->is_over || (one->flow.has_news() && !say_grant(*one)))
-      continue;
+      one->owes_query =
+          waits_for_room(say(id, one->type, {.number = id.number, .step = blob_step::query}));
+    if (!one->is_over && one->flow.has_news())
+      (void)say_grant(*one);
   }
 }
 
+// The sender hears that end once there is room, if not too many wait for that.
+void incoming_blobs::owe(const blob_id& id, std::uint32_t type, errc said, std::string_view text) {
+  if (known_of(id.source) >= blobs_of_one_most)
+    return;
+  blob_party& party = parties_.find_or_make(id.source);
+  blob_list one;
+  one.push_back({.party = &party,
+                 .id = id,
+                 .type = type,
+                 .flow = blob_receiving{0, 0},
+                 .receiver = nullptr,
+                 .is_over = true,
+                 .owes_end = true,
+                 .said = said,
+                 .said_text = std::string{text}});
+  if (!known_.emplace(key{id}, one.begin()).second)
+    return;
+  party.owing.splice(party.owing.end(), one);
+  parties_.set_ready(party);
+}
+
+void incoming_blobs::answer(const blob_id& id, std::uint32_t type, errc said,
+                            std::string_view text) {
+  const blob_head head{.number = id.number, .step = blob_step::end, .status = said};
+  if (waits_for_room(say(id, type, head, text)))
+    owe(id, type, said, text);
+}
+
 bool incoming_blobs::say_end(receiving_blob& which) {
-  return say(which.id, which.type,
-             {.number = which.id.number,
-              .step = blob_step::end,
-              .status = which.said,
-              .value = which.flow.taken()},
-             which.said_text);
+  return !waits_for_room(say(which.id, which.type,
+                             {.number = which.id.number,
+                              .step = blob_step::end,
+                              .status = which.said,
+                              .value = which.flow.taken()},
+                             which.said_text));
 }
 
 bool incoming_blobs::say_grant(receiving_blob& which) {
   const blob_receiving before = which.flow;
   const blob_receiving::grant what = which.flow.next_grant();
-  const bool is_said = say(
+  const status said = say(
       which.id, which.type,
       {.number = which.id.number, .step = blob_step::grant, .value = what.taken}, {}, what.limit);
-  if (!is_said) {
+  if (waits_for_room(said)) {
     which.flow = before;
-    parties_.set_ready(*which.party);
+    return false;
   }
-  return is_said;
+  if (said == errc::message_too_large)
+    break_off(which, said, errc::message_too_large);
+  return true;
 }
 
-// False: there is no room now. What can't be said because its sender is gone counts as said.
-bool incoming_blobs::say(const blob_id& to, std::uint32_t type, const blob_head& head,
-                         std::string_view text, std::uint64_t limit) {
+void incoming_blobs::grant(receiving_blob& which) {
+  if (!say_grant(which))
+    parties_.set_ready(*which.party);
+}
+
+status incoming_blobs::say(const blob_id& to, std::uint32_t type, const blob_head& head,
+                           std::string_view text, std::uint64_t limit) {
+  const std::size_t most = outbox_.longest_message(to.source);
+  text = text.substr(0, most - std::min(most, blob_head_size));
   const std::size_t size =
       head.step == blob_step::grant ? blob_grant_size : blob_head_size + text.size();
   status why;
@@ -341,17 +401,17 @@ bool incoming_blobs::say(const blob_id& to, std::uint32_t type, const blob_head&
   try {
     at = claim(to, type, size, why);
   } catch (const std::bad_alloc&) {
-    return false;
+    return errc::out_of_memory;
   }
   if (at == nullptr)
-    return why != errc::would_block && why != errc::out_of_memory;
+    return why;
   encode_blob(at, head);
   if (head.step == blob_step::grant)
     store_little_endian(at + blob_head_size, limit);
   else if (!text.empty())
     std::memcpy(at + blob_head_size, text.data(), text.size());
   outbox_.commit_exchange(size, {});
-  return true;
+  return {};
 }
 
 std::byte* incoming_blobs::claim(const blob_id& to, std::uint32_t type, std::size_t size,
@@ -367,7 +427,7 @@ std::byte* incoming_blobs::claim(const blob_id& to, std::uint32_t type, std::siz
     if (in->sessions.empty() && !retention_.is_wanted(*in) && !in->forget.pending())
       in->forget.set(node_.idle_deadline());
   }
-  return outbox_.claim_exchange(in, to.source, type, flags_blob | flag_reply, size, why);
+  return outbox_.claim_blob(in, to.source, type, flags_blob | flag_reply, size, why);
 }
 
 void incoming_blobs::close() noexcept {

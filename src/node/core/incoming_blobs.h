@@ -68,6 +68,8 @@ class incoming_blobs {
     friend auto operator<=>(const key&, const key&) noexcept = default;
   };
 
+  // How many of that node are known, also those that are over.
+  [[nodiscard]] std::size_t known_of(bus_id source) const noexcept;
   // Also one that is over.
   [[nodiscard]] receiving_blob* find(const blob_id& which) noexcept;
   void begin(const blob_id& id, std::uint32_t type, std::uint64_t size, std::string_view note,
@@ -75,6 +77,8 @@ class incoming_blobs {
   // Why no more of that node's are taken; ok: they are.
   [[nodiscard]] errc check_begin(const blob_id& id, std::uint32_t type,
                                  std::uint64_t size) noexcept;
+  // What comes of one that is over.
+  void take_over(receiving_blob& which, blob_step step);
   void chunk(receiving_blob& which, std::uint64_t position, bytes_view bytes);
   // All is taken.
   void finish(receiving_blob& which);
@@ -83,10 +87,16 @@ class incoming_blobs {
   void move_over(receiving_blob& which) noexcept;
   void tell_first();
   // Whether it was said, or can't be.
-  bool say_end(receiving_blob& which);
-  bool say_grant(receiving_blob& which);
-  bool say(const blob_id& to, std::uint32_t type, const blob_head& head, std::string_view text = {},
-           std::uint64_t limit = 0);
+  [[nodiscard]] bool say_end(receiving_blob& which);
+  [[nodiscard]] bool say_grant(receiving_blob& which);
+  // Now, or at the end of this poll.
+  void grant(receiving_blob& which);
+  // Tells the sender of one that is not known here that it is over: now, or when there is room.
+  void answer(const blob_id& id, std::uint32_t type, errc said, std::string_view text = {});
+  void owe(const blob_id& id, std::uint32_t type, errc said, std::string_view text = {});
+  // As much of the text as there is room for in a message.
+  status say(const blob_id& to, std::uint32_t type, const blob_head& head,
+             std::string_view text = {}, std::uint64_t limit = 0);
   [[nodiscard]] std::byte* claim(const blob_id& to, std::uint32_t type, std::size_t size,
                                  status& why);
 

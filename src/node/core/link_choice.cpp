@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "node/core/refusals.h"
+#include "protocol/blob_body.h"
 
 namespace atbus::detail {
 namespace {
@@ -243,6 +244,7 @@ std::list<held_message> link_choice::take_left(peer& of, session& gone) {
     message.redelivered = (head.flags & flag_redelivered) != 0;
     message.required = (head.flags & flag_require_delivery) != 0;
     message.flags = head.flags & payload_flags;
+    message.exempt = is_blob(head.flags);
     message.bytes.assign(payload.begin(), payload.end());
   };
   const auto take = [&](bytes_view bytes, errc fate) {

@@ -4,11 +4,8 @@
 
 namespace atbus::detail {
 
-bool loopback::has_room(std::size_t length) noexcept {
-  const bool has =
-      bytes_ == 0 || bytes_ + outgoing_flow::cost(length) <= node_.options.send_buffer_size();
-  wants_room_ = wants_room_ || !has;
-  return has;
+bool loopback::fits(std::size_t length) const noexcept {
+  return bytes_ == 0 || bytes_ + outgoing_flow::cost(length) <= node_.options.send_buffer_size();
 }
 
 void loopback::push(std::list<held_message>& message) noexcept {

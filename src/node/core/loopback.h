@@ -16,8 +16,14 @@ class loopback {
  public:
   loopback(node_context& node, event_queue& events) noexcept : node_(node), events_(events) {}
 
-  // False: `length` bytes more are too many; on_writable tells when they are not.
-  [[nodiscard]] bool has_room(std::size_t length) noexcept;
+  // False: `length` bytes more are too many.
+  [[nodiscard]] bool fits(std::size_t length) const noexcept;
+  // The same; on_writable tells when they are not.
+  [[nodiscard]] bool has_room(std::size_t length) noexcept {
+    const bool has = fits(length);
+    wants_room_ = wants_room_ || !has;
+    return has;
+  }
   // Of a list with that message alone.
   void push(std::list<held_message>& message) noexcept;
 

@@ -7,6 +7,7 @@
 #include "core/first_exception.h"
 #include "core/text.h"
 #include "node/core/node_core.h"
+#include "protocol/blob_body.h"
 
 namespace atbus::detail {
 namespace {
@@ -174,6 +175,8 @@ bool node_core::may_go(bus_id to, const held_message& what) noexcept {
     return commands_.may_go(to, what);
   if (kind == flag_topic)
     return topics_.copies().may_go(to, what);
+  if (kind == flags_blob && !is_blob_begin(what.bytes))
+    return true;  // the receiver has to hear of its end
   return (kind != 0 && kind != flag_request && kind != flags_blob) ||
          bool{access_.check_sent(to, class_of(kind), what.type)};
 }

@@ -1,5 +1,6 @@
 #include "node/core/outbox.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -79,6 +80,10 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
   }
   in.blocked = true;
   const bool is_full = why == errc::would_block;  // else it is about to end: this waits
+  if (is_full && in.policy.overflow == overflow_policy::disconnect && is_blob(flags)) {
+    at = nullptr;  // what is held would keep the next message from breaking the link
+    return false;
+  }
   if (is_full && in.policy.overflow == overflow_policy::disconnect) {
     ++node_.stats.overflow_drops;
     sessions_.set_too_slow(path);
@@ -94,19 +99,24 @@ bool outbox::has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_
   return true;
 }
 
-bool outbox::make_room(peer& in, std::size_t length) {
-  const std::size_t cost = outgoing_flow::cost(length);
-  const auto is_full = [&] {
-    return in.out.held_bytes() + cost > node_.options.send_buffer_size();
-  };
-  if (in.out.held_bytes() == 0 || !is_full())
+bool outbox::is_held_full(const peer& in, bool exempt, std::size_t length) const noexcept {
+  const std::size_t held = in.out.held_bytes(exempt);
+  return held != 0 && held + outgoing_flow::cost(length) > node_.options.send_buffer_size();
+}
+
+bool outbox::make_room(peer& in, std::uint8_t flags, std::size_t length) {
+  const auto is_full = [&] { return is_held_full(in, is_blob(flags), length); };
+  if (!is_full())
     return true;
+  if (is_blob(flags))
+    return false;  // no user waits for that room
   switch (in.policy.overflow) {
     case overflow_policy::drop_oldest:
-      while (in.out.holds() && is_full()) {
-        in.out.drop_oldest(errc::would_block, [this, &in](held_message&& what, errc reason) {
-          events_.report(in.id, std::move(what), reason);
-        });
+      while (is_full()) {
+        in.out.drop_oldest_by_policy(errc::would_block,
+                                     [this, &in](held_message&& what, errc reason) {
+                                       events_.report(in.id, std::move(what), reason);
+                                     });
         ++node_.stats.overflow_drops;
       }
       return true;
@@ -120,12 +130,30 @@ bool outbox::make_room(peer& in, std::size_t length) {
   return false;
 }
 
-// A command has its name in the payload: command_exchange sees to it.
+// A command has its name in the payload: command_exchange sees to it. A blob is checked when it begins.
 status outbox::check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept {
   const unsigned kind = flags & exchange_flags;
-  if (to == node_.self.id || (kind != 0 && kind != flag_request && kind != flags_blob))
+  if (to == node_.self.id || (kind != 0 && kind != flag_request))
     return {};
   return access_.check_sent(to, class_of(kind), type);
+}
+
+status outbox::check_blob(bus_id to, std::uint32_t type) noexcept {
+  const status allowed = check_access(to, type, 0);
+  if (!allowed)
+    ++node_.stats.refused;
+  return allowed;
+}
+
+std::size_t outbox::longest_message(bus_id to) noexcept {
+  std::size_t most = node_.options.message_limit();
+  if (const peer* const of = peers_.find(to); of != nullptr) {
+    most = std::min(most, of->message_limit);
+    if (of->current != nullptr)
+      most = std::min(
+          most, static_cast<std::size_t>(of->current->at.message_limit()) - message_head_size);
+  }
+  return most;
 }
 
 std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
@@ -163,16 +191,24 @@ std::byte* outbox::claim_for(peer* in, bus_id to, std::uint32_t type, std::uint8
   }
   if (!self && in->current == nullptr)
     retention_.seek(*in);
-  if (self ? !loopback_.has_room(length) : !make_room(*in, length)) {
+  const bool of_blob = is_blob(flags);
+  const bool has_room = !self     ? make_room(*in, flags, length)
+                        : of_blob ? loopback_.fits(length)
+                                  : loopback_.has_room(length);
+  if (!has_room) {
+    why = {errc::would_block, length};
+    if (of_blob)
+      return nullptr;
     if (!self)
       ++in->counts.would_block;
-    return refuse({errc::would_block, length}, why);
+    return refuse(why, why);
   }
   std::list<held_message> made(1);
   held_message& message = made.front();
   message.type = type;
   message.required = (flags & flag_require_delivery) != 0;
   message.flags = flags & payload_flags;
+  message.exempt = of_blob;
   // An empty message needs an address too: a null one means that it is refused.
   message.bytes.reserve(std::max<std::size_t>(length, 1));
   message.bytes.resize(length);
@@ -193,13 +229,13 @@ void outbox::commit_held(std::size_t length) noexcept {
     return loopback_.push(held_.held);
   message.number = in->out.accept();
   in->counts.sent_bytes += length;
-  if (message.deadline.count() == 0 && in->policy.message_deadline.count() != 0)
+  if (!message.exempt && message.deadline.count() == 0 && in->policy.message_deadline.count() != 0)
     message.deadline = moment_after(node_.now(), in->policy.message_deadline);
   if (message.deadline.count() != 0 &&
       (!in->expiry.pending() || message.deadline < in->expiry.due()))
     in->expiry.set(message.deadline);
-  if (in->policy.overflow == overflow_policy::drop_newest && in->out.holds() &&
-      in->out.held_bytes() + outgoing_flow::cost(length) > node_.options.send_buffer_size()) {
+  if (in->policy.overflow == overflow_policy::drop_newest && !message.exempt &&
+      is_held_full(*in, false, length)) {
     try {
       events_.report(in->id, std::move(message), errc::would_block);
       ++node_.stats.overflow_drops;
@@ -240,6 +276,16 @@ std::byte* outbox::claim_exchange(peer* in, bus_id to, std::uint32_t type, std::
     why = take_back_claim(to, length);
     return nullptr;
   }
+}
+
+std::byte* outbox::claim_blob(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                              std::size_t length, status& why) noexcept {
+  std::byte* const at = claim_exchange(in, to, type, flags, length, why);
+  if (at == nullptr && why == errc::out_of_memory) {
+    if (peer* const of = peers_.find(to); of != nullptr)
+      output_.try_again(*of);
+  }
+  return at;
 }
 
 bool outbox::commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept {

@@ -61,6 +61,13 @@ class outbox {
   [[nodiscard]] std::byte* claim_exchange(peer* in, bus_id to, std::uint32_t type,
                                           std::uint8_t flags, std::size_t length,
                                           status& why) noexcept;
+  // The same for what a blob needs, which no policy drops, refuses or counts: it comes again when there is room.
+  [[nodiscard]] std::byte* claim_blob(peer* in, bus_id to, std::uint32_t type, std::uint8_t flags,
+                                      std::size_t length, status& why) noexcept;
+  // Whether the rules let a blob of that type begin.
+  [[nodiscard]] status check_blob(bus_id to, std::uint32_t type) noexcept;
+  // What fits into a message there, as far as is known.
+  [[nodiscard]] std::size_t longest_message(bus_id to) noexcept;
   // What waits for a link is reported once the deadline has passed. False: the claim is gone.
   bool commit_exchange(std::size_t length, std::chrono::nanoseconds deadline) noexcept;
   // As node_core's.
@@ -92,8 +99,10 @@ class outbox {
   // it is to be held.
   [[nodiscard]] bool has_to_be_held(peer& in, bus_id to, std::uint32_t type, std::uint8_t flags,
                                     std::size_t length, status& why, std::byte*& at);
+  // Messages of blobs have as much room again, of their own.
+  [[nodiscard]] bool is_held_full(const peer& in, bool exempt, std::size_t length) const noexcept;
   // False: what is held for the peer has no room for it.
-  [[nodiscard]] bool make_room(peer& in, std::size_t length);
+  [[nodiscard]] bool make_room(peer& in, std::uint8_t flags, std::size_t length);
   [[nodiscard]] status check_access(bus_id to, std::uint32_t type, std::uint8_t flags) noexcept;
   void commit_held(std::size_t length) noexcept;
   std::byte* refuse(status reason, status& why) noexcept;

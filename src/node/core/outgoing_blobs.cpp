@@ -17,6 +17,8 @@ constexpr std::size_t chunk_most = std::size_t{32} * 1024;
 constexpr std::size_t relayed_chunk_most = std::size_t{15} * 1024;  // of one batch of a circuit
 // Of chunks to one node in one poll: others wait that long for the rest of it.
 constexpr std::size_t poll_most = std::size_t{128} * 1024;
+// Answers to one node about blobs that are unknown here: it has begun to take no more of them.
+constexpr std::size_t answers_most = 64;
 
 // What a receiver may say of a blob that it has not taken.
 errc outcome_of(errc said) noexcept {
@@ -24,6 +26,7 @@ errc outcome_of(errc said) noexcept {
     case errc::unknown_request:
     case errc::would_block:
     case errc::denied:
+    case errc::message_too_large:
     case errc::protocol_error:
       return said;
     case errc::closed:
@@ -52,6 +55,7 @@ blob_handle outgoing_blobs::send(bus_id to, std::uint32_t type, blob_source sour
   const auto refused = [](status why) { return blob_handle{why, 0}; };
   const std::uint64_t size = source.size();
   if (!call || options.note.size() > blob_note_max ||
+      (!source.next_ && source.bytes_.size() != size) ||
       size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
     return refused(errc::invalid_argument);
   if (node_.closed || node_.leaving)
@@ -71,6 +75,7 @@ blob_handle outgoing_blobs::send(bus_id to, std::uint32_t type, blob_source sour
     parties_.set_ready(party);
     while (last_ == 0)
       last_ = node_.on.random.word();
+    const bool waits = !party.waiting.empty() || party.active.size() >= active_blobs_most;
     blob_list made;
     made.push_back({.party = &party,
                     .number = ++last_,
@@ -79,22 +84,20 @@ blob_handle outgoing_blobs::send(bus_id to, std::uint32_t type, blob_source sour
                     .call = std::move(call),
                     .note = std::string{options.note},
                     .flow = blob_sending{size}});
-    const std::uint64_t number = last_;
-    known_.emplace(number, made.begin());
-    const bool waits = !party.waiting.empty() || party.active.size() >= active_blobs_most;
-    status why = errc::would_block;
+    const auto at = made.begin();
+    known_.emplace(at->number, at);
+    party.waiting.splice(party.waiting.end(), made);
+    status why;
     try {
-      why = waits ? why : begin(made.front());
+      why = waits ? status{errc::would_block} : begin(*at);
     } catch (const std::bad_alloc&) {
       why = errc::out_of_memory;
     }
-    if (!why && why != errc::would_block) {
-      known_.erase(number);
-      return refused(why);
-    }
-    blob_list& where = why ? party.active : party.waiting;
-    where.splice(where.end(), made);
-    return {status{}, number};
+    if (why || why == errc::would_block)
+      return {status{}, at->number};
+    known_.erase(at->number);
+    party.waiting.erase(at);
+    return refused(why);
   } catch (const std::bad_alloc&) {
     return refused(errc::out_of_memory);
   }
@@ -112,6 +115,8 @@ status outgoing_blobs::cancel(const blob_handle& which) {
 }
 
 void outgoing_blobs::end(outgoing_blob& which, status how, std::string_view text) {
+  if (which.now == stage::over)
+    return;
   blob_party& party = *which.party;
   which.text = text;
   which.how = how;
@@ -151,23 +156,29 @@ bool outgoing_blobs::withdraw_begin(const outgoing_blob& which) {
 }
 
 std::byte* outgoing_blobs::claim(bus_id to, std::uint32_t type, std::size_t size, status& why) {
-  return outbox_.claim_exchange(directory_.find_or_look_up(to), to, type, flags_blob, size, why);
+  return outbox_.claim_blob(directory_.find_or_look_up(to), to, type, flags_blob, size, why);
 }
 
 status outgoing_blobs::begin(outgoing_blob& which) {
-  const peer* const of = peers_.find(which.party->id);
+  blob_party& party = *which.party;
+  const peer* const of = peers_.find(party.id);
   if (of != nullptr && of->current != nullptr && !of->current->knows_blobs)
     return errc::not_supported;
-  status why;
+  status why = outbox_.check_blob(party.id, which.type);
+  if (!why)
+    return why;
+  if (const std::size_t most = outbox_.longest_message(party.id); most < blob_grant_size)
+    return {errc::message_too_large, blob_grant_size, most};
   const std::size_t size = blob_head_size + which.note.size();
-  std::byte* const at = claim(which.party->id, which.type, size, why);
+  std::byte* const at = claim(party.id, which.type, size, why);
   if (at == nullptr)
     return why;
+  which.now = stage::begun;
+  party.active.splice(party.active.end(), party.waiting, known_.find(which.number)->second);
   encode_blob(at, {.number = which.number, .step = blob_step::begin, .value = which.flow.size()});
   if (!which.note.empty())
     std::memcpy(at + blob_head_size, which.note.data(), which.note.size());
   outbox_.commit_exchange(size, {});
-  which.now = stage::begun;
   return {};
 }
 
@@ -188,10 +199,8 @@ void outgoing_blobs::take(const node_instance& source, std::uint32_t type, const
                         found->now != stage::waiting &&
                         (found->holder == 0 || found->holder == source.incarnation);
   if (!is_there) {
-    // Without room for the answer it is asked again at its next registration.
     if (head.step == blob_step::query && peers_.find(source.id) != nullptr)
-      (void)say(source.id, type,
-                {.number = head.number, .step = blob_step::end, .status = errc::peer_closed});
+      answer_unknown(source.id, type, head.number);
     return;
   }
   found->holder = source.incarnation;
@@ -219,6 +228,19 @@ void outgoing_blobs::take(const node_instance& source, std::uint32_t type, const
   }
 }
 
+void outgoing_blobs::answer_unknown(bus_id to, std::uint32_t type, std::uint64_t number) {
+  const status said =
+      say(to, type, {.number = number, .step = blob_step::end, .status = errc::peer_closed});
+  if (!waits_for_room(said))
+    return;
+  blob_party& party = parties_.find_or_make(to);
+  parties_.set_ready(party);
+  if (party.farewells.size() >= answers_most)
+    return;
+  party.farewells.push_back({number, type, errc::peer_closed});
+  ++farewells_;
+}
+
 void outgoing_blobs::undelivered(bus_id to, const held_message& what, errc reason) {
   blob_head head;
   if (!decode_blob(what.bytes, head))
@@ -226,9 +248,11 @@ void outgoing_blobs::undelivered(bus_id to, const held_message& what, errc reaso
   outgoing_blob* const found = find(head.number);
   if (found == nullptr || found->party->id != to)
     return;
-  if (what.outcome() == errc::outcome_unknown && found->flow.is_all_sent())
-    return end(*found, errc::outcome_unknown);
-  end(*found, {reason, to.value()});
+  const bool is_unknown = what.outcome() == errc::outcome_unknown && found->flow.is_all_sent();
+  const peer* const of = peers_.find(to);
+  if (head.step != blob_step::begin && of != nullptr && of->current != nullptr)
+    return end_there_too(*found, is_unknown ? errc::outcome_unknown : reason);
+  end(*found, is_unknown ? status{errc::outcome_unknown} : status{reason, to.value()});
 }
 
 void outgoing_blobs::registered(blob_party& of, const node_instance& as) {
@@ -285,7 +309,7 @@ bool outgoing_blobs::say_farewells(blob_party& to) {
     const blob_party::farewell& first = to.farewells.front();
     const status said = say(to.id, first.type,
                             {.number = first.number, .step = blob_step::end, .status = first.how});
-    if (said == errc::would_block || said == errc::out_of_memory)
+    if (waits_for_room(said))
       return false;
     to.farewells.pop_front();
     --farewells_;
@@ -298,7 +322,7 @@ bool outgoing_blobs::say_queries(blob_party& to) {
        (one = std::ranges::find_if(to.active, &outgoing_blob::owes_query)) != to.active.end();) {
     outgoing_blob& which = *one;  // it may be over when its question has found its place
     const status said = say(to.id, which.type, {.number = which.number, .step = blob_step::query});
-    if (said == errc::would_block || said == errc::out_of_memory)
+    if (waits_for_room(said))
       return false;
     which.owes_query = false;
   }
@@ -309,12 +333,10 @@ bool outgoing_blobs::begin_waiting(blob_party& to) {
   while (!to.waiting.empty() && to.active.size() < active_blobs_most) {
     outgoing_blob& first = to.waiting.front();
     const status begun = begin(first);
-    if (begun == errc::would_block)
+    if (waits_for_room(begun))
       return false;
     if (!begun)
       end(first, begun);
-    else
-      to.active.splice(to.active.end(), to.waiting, to.waiting.begin());
   }
   return true;
 }
@@ -332,14 +354,10 @@ bool outgoing_blobs::has_open_link(const peer* of) const noexcept {
 }
 
 std::size_t outgoing_blobs::longest_chunk(const peer* of) const noexcept {
-  std::size_t most = node_.options.message_limit();
-  std::size_t chunk = chunk_most;
-  if (of != nullptr) {
-    const link& at = of->current->at;
-    most = std::min({most, of->message_limit,
-                     static_cast<std::size_t>(at.message_limit()) - message_head_size});
-    chunk = at.kind() == link_kind::relayed ? relayed_chunk_most : chunk_most;
-  }
+  const std::size_t most =
+      of != nullptr ? outbox_.longest_message(of->id) : node_.options.message_limit();
+  const bool is_relayed = of != nullptr && of->current->at.kind() == link_kind::relayed;
+  const std::size_t chunk = is_relayed ? relayed_chunk_most : chunk_most;
   return std::min(chunk, most - std::min(most, blob_head_size));
 }
 
@@ -429,7 +447,7 @@ outgoing_blobs::put_result outgoing_blobs::put(peer* to, outgoing_blob& which, s
   status why;
   if (to == nullptr) {
     std::byte* const at =
-        outbox_.claim_exchange(nullptr, node_.self.id, which.type, flags_blob, size, why);
+        outbox_.claim_blob(nullptr, node_.self.id, which.type, flags_blob, size, why);
     if (at == nullptr)
       return put_result::blocked;
     if (!fill(which, at, length))
@@ -468,8 +486,9 @@ outgoing_blobs::put_result outgoing_blobs::put(peer* to, outgoing_blob& which, s
   return put_result::sent;
 }
 
+// Those that are over now: what a call ends has its turn at the next poll.
 void outgoing_blobs::tell() {
-  while (!over_.empty() && !node_.closed) {
+  for (std::size_t left = over_.size(); left != 0 && !over_.empty() && !node_.closed; --left) {
     blob_list one;
     one.splice(one.end(), over_, over_.begin());
     outgoing_blob& which = one.front();

@@ -73,6 +73,7 @@ class outgoing_blobs {
 
   // Null: there is none, or it is over.
   [[nodiscard]] outgoing_blob* find(std::uint64_t number) noexcept;
+  // Without effect if it is over.
   void end(outgoing_blob& which, status how, std::string_view text = {});
   // The receiver is told as well, if it may know of it.
   void end_there_too(outgoing_blob& which, errc how);
@@ -81,7 +82,10 @@ class outgoing_blobs {
   [[nodiscard]] bool withdraw_begin(const outgoing_blob& which);
   // Room for a message to the receiver, in the flow.
   [[nodiscard]] std::byte* claim(bus_id to, std::uint32_t type, std::size_t size, status& why);
+  // One that waits; ok: it does no more.
   status begin(outgoing_blob& which);
+  // A receiver asks about one that is over.
+  void answer_unknown(bus_id to, std::uint32_t type, std::uint64_t number);
   status say(bus_id to, std::uint32_t type, const blob_head& head);
   [[nodiscard]] bool say_farewells(blob_party& to);
   [[nodiscard]] bool say_queries(blob_party& to);

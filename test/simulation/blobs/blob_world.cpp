@@ -11,6 +11,7 @@ using std::chrono::nanoseconds;
 
 constexpr std::uint32_t taken_type = 7;
 constexpr std::uint32_t unknown_type = 8;
+constexpr std::uint32_t message_type = 9;
 constexpr std::size_t window = node_options::blob_window_min;
 constexpr nanoseconds faults_take = std::chrono::seconds{20};
 // A node that is not heard of is given up after half a minute.
@@ -28,6 +29,10 @@ blob_world::blob_world(std::uint64_t seed, std::map<errc, std::uint64_t>& outcom
   test::dice draw{~seed};
   is_tree_ = draw.one_in(3);
   nodes_ = make_small_topology(draw, is_tree_, "blobs");
+  if (draw.one_in(3)) {
+    sim_.conditions().queue_size = 4000;
+    sim_.conditions().kernel_holds = 2000;
+  }
 }
 
 std::string blob_world::run() {
@@ -54,6 +59,11 @@ void blob_world::start(const tree_node& which) {
   options.node.blob_window(window);
   if (sim_.draw(4) == 0)
     options.node.send_buffer_size(std::size_t{40} * 1024);
+  else if (sim_.draw(3) == 0)
+    options.node.send_buffer_size(500 + sim_.draw(5000));
+  options.node.overflow(static_cast<overflow_policy>(sim_.draw(4)));
+  if (sim_.draw(3) == 0)
+    options.node.message_deadline(std::chrono::milliseconds{1 + sim_.draw(300)});
   if (sim_.draw(4) == 0)
     options.node.message_limit(1000);
   if (is_tree_)
@@ -74,16 +84,21 @@ void blob_world::begin(node& n, const tree_node& self) {
       (void)n.connect(other.id, other.addresses.front());
   }
   n.on_blob(taken_type, [this, &n](incoming_blob& blob) { announced(n, blob); });
-  n.on_undelivered([this](const undelivered&) { fail("a blob went to on_undelivered"); });
+  n.on_undelivered([this](const undelivered& what) {
+    if (what.type() != message_type)
+      fail("a blob went to on_undelivered");
+  });
 }
 
 void blob_world::act() {
   const bus_id id = draw_id();
-  switch (sim_.draw(6)) {
+  switch (sim_.draw(7)) {
     case 0:
       return cancel_one();
     case 1:
       return resume_one();
+    case 2:
+      return send_messages(id, sim_.draw(30));
     default:
       if (sim_.is_running(id))
         send(sim_.node(id));
@@ -114,6 +129,21 @@ void blob_world::send(node& n) {
                   {.note = std::to_string(number)});
   if (!made.handle)
     records_.erase(number);
+}
+
+// Bursts, so that there is no room for blobs between them.
+void blob_world::send_messages(bus_id from, std::uint64_t bursts) {
+  if (!sim_.is_running(from))
+    return;
+  const bus_id to = draw_id();
+  for (std::uint64_t left = sim_.draw(100); left != 0; --left) {
+    if (!sim_.node(from).send(to, message_type, std::string(sim_.draw(900), 'm')))
+      break;
+  }
+  if (bursts == 0 || recovers_)
+    return;
+  sim_.after(std::chrono::milliseconds{sim_.draw(5)},
+             [this, from, bursts] { send_messages(from, bursts - 1); });
 }
 
 void blob_world::cancel_one() {

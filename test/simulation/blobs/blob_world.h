@@ -1,6 +1,6 @@
-// Nodes that send each other blobs while their links and processes fail: two to four that are linked with each
-// other, or a tree whose relays pass them on. What happens follows from a seed. Records outside the nodes say
-// what became of each blob.
+// Nodes that send each other blobs, and at times more messages than there is room for, while their links and processes
+// fail: two to four that are linked with each other, or a tree whose relays pass them on. What happens follows from a
+// seed. Records outside the nodes say what became of each blob.
 #pragma once
 
 #include <chrono>
@@ -56,6 +56,7 @@ class blob_world {
   void begin(node& n, const tree_node& self);
   void act();
   void send(node& n);
+  void send_messages(bus_id from, std::uint64_t bursts);
   void cancel_one();
   void resume_one();
   void resume_all();

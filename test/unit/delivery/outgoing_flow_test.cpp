@@ -122,6 +122,24 @@ TEST_F(OutgoingFlow, CallsNotDeliveredWhatTheSameIncarnationHasNotGot) {
   EXPECT_EQ(reports_, (std::vector<report>{{2, errc::not_delivered, errc::would_block}}));
 }
 
+TEST_F(OutgoingFlow, DropsByPolicyTheOldestThatIsNotExempt) {
+  flow_.hold({.number = flow_.accept(), .exempt = true, .bytes = std::vector<std::byte>(7)});
+  hold(10);
+  hold(5);
+  EXPECT_EQ(flow_.held_bytes(true), outgoing_flow::cost(7));
+  EXPECT_EQ(flow_.held_bytes(false), outgoing_flow::cost(10) + outgoing_flow::cost(5));
+  const auto no_memory = [](held_message&&, errc) { throw std::bad_alloc{}; };
+  EXPECT_THROW(flow_.drop_oldest_by_policy(errc::would_block, no_memory), std::bad_alloc);
+  EXPECT_EQ(flow_.held_bytes(false), outgoing_flow::cost(10) + outgoing_flow::cost(5));
+  flow_.drop_oldest_by_policy(errc::would_block, sink());
+  EXPECT_EQ(reports_, (std::vector<report>{{2, errc::not_delivered, errc::would_block}}));
+  EXPECT_EQ(flow_.held_bytes(true), outgoing_flow::cost(7));
+  EXPECT_EQ(flow_.held_bytes(false), outgoing_flow::cost(5));
+  std::vector<std::uint64_t> left;
+  flow_.for_each([&](const held_message& one) { left.push_back(one.number); });
+  EXPECT_EQ(left, (std::vector<std::uint64_t>{1, 3}));
+}
+
 TEST_F(OutgoingFlow, MarksForALaterIncarnationWhatTheOneBeforeMayHaveHandled) {
   ASSERT_TRUE(open(first_incarnation, {.session = 1, .last = 0}));
   send(1);

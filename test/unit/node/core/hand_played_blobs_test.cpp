@@ -251,5 +251,38 @@ TEST_F(HandPlayedBlobs, NobodyElseMaySpeakForTheReceiver) {
   EXPECT_TRUE(one.node.user().resume_blob(*got.id));
 }
 
+// Nor does it count what its user never sent.
+TEST_F(HandPlayedBlobs, AGrantForWhichThereIsNoRoomKeepsTheNodeFromNoSleep) {
+  net.conditions.queue_size = 2000;
+  net.conditions.kernel_holds = 1000;
+  party asked{net, 3, plain().blob_window(window).send_buffer_size(2000)};
+  asked.node.user().on_blob(wanted_type,
+                            [](incoming_blob& blob) { blob.accept([](const blob_part&) {}); });
+  hand_played asks{net,  8,    3,
+                   true, true, [](introduction& self) { self.capabilities = capability_blobs; }};
+  ASSERT_TRUE(net.run_until([&] { return asks.is_registered(); }, 5s));
+  net.run_for(5ms);
+  asks.say(flow_body{.next = 1, .before = 0, .turn = 1});
+  const auto tell = [&](const blob_head& head, bytes_view rest = {}) {
+    byte_buffer made(message_head_size + blob_head_size);
+    encode(message_head{message_kind::data, flags_blob, 0, wanted_type}, made.data());
+    encode_blob(made.data() + message_head_size, head);
+    made.insert(made.end(), rest.begin(), rest.end());
+    asks.say_bytes(made);
+    net.run_for(200us);
+  };
+  tell({.number = 5, .step = blob_step::begin, .value = 1000});
+  asks.stop_reading();
+  for (int i = 0; i != 2000; ++i)
+    tell({.number = 5, .step = blob_step::query});
+  tell({.number = 5, .step = blob_step::chunk}, byte_buffer(100));
+  net.run_for(5ms);
+  const auto before = asked.node.polls;
+  net.run_for(100ms);
+  EXPECT_LE(asked.node.polls - before, 20U);
+  EXPECT_EQ(asked.core().stats().would_block, 0U);
+  EXPECT_EQ(asked.writable, 0);
+}
+
 }  // namespace
 }  // namespace atbus::detail
