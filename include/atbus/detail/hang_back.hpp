@@ -3,13 +3,13 @@
 // A receiver that is a little faster than its sender reads each message as soon as it appears. Both sides
 // then stall on the same cache lines for every message, and throughput falls to a third. If the receiver
 // waits most of a microsecond when little is there, the sender runs ahead, and full cache lines move between
-// the cores. But a ping-pong must not wait, and the time to move a line between cores differs between
-// machines, and on virtual machines from minute to minute.
+// the cores. Where a line takes long, a longer wait pays. But a ping-pong must not wait, and the time to move a
+// line between cores differs between machines, and on virtual machines from minute to minute.
 //
 // So this class measures. From time to time it tries one wait. If the wait brings fewer than two messages,
-// the sender is not streaming, and the pause until the next trial grows. If it brings more, both ways are
-// timed, a few microseconds each. The faster way is used until a wait brings nothing or until the next
-// timing. Figures: doc/design/segment.md.
+// the sender is not streaming, and the pause until the next trial grows. If it brings more, waits, longer waits
+// and none are timed, some ten microseconds each. The fastest way is used until a wait brings nothing or until
+// the next timing. Figures: doc/design/segment.md.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,9 @@ class hang_back {
  public:
   static constexpr std::uint64_t little = 512;  // bytes: with more than this at hand, read at once
   static constexpr std::chrono::nanoseconds moment{750};
+  static constexpr std::chrono::nanoseconds long_moment{2500};
+  static constexpr double worth_more =
+      1.04;  // times the rate: a longer wait is one for each message, too
   static constexpr std::uint32_t longest_pause = 4096;  // looks between two trials
   static constexpr std::size_t streaming = 2;  // fewest messages per wait of a streaming sender
   static constexpr std::uint32_t timed_waits = 64;
@@ -49,11 +52,11 @@ class hang_back {
     advance(waited, messages);
   }
 
-  // Spins for `moment`.
-  ATBUS_API static void wait() noexcept;
+  // Spins for a moment, or a longer one where that is faster.
+  ATBUS_API void wait() const noexcept;
 
  private:
-  enum class phase : std::uint8_t { eager, timing_waits, timing_eager, waiting };
+  enum class phase : std::uint8_t { eager, timing_waits, timing_long_waits, timing_eager, waiting };
 
   ATBUS_API void advance(bool waited, std::size_t messages) noexcept;
   void enter(phase next, std::uint32_t looks) noexcept;
@@ -61,6 +64,7 @@ class hang_back {
   void give_up() noexcept;
 
   phase phase_ = phase::eager;
+  bool is_long_ = false;  // of waits
   std::uint32_t pause_ = 1;
   std::uint32_t looks_left_ = 1;  // in this phase
   std::uint64_t messages_ = 0;    // in this phase

@@ -191,7 +191,7 @@ inline std::uint64_t receiver_core::look() noexcept {
   const std::uint64_t at_hand = refresh_all();
   if (at_hand >= hang_back::little || !hang_back_.due())
     return at_hand;
-  hang_back::wait();
+  hang_back_.wait();
   hung_back_ = true;
   return refresh_all();
 }
@@ -228,26 +228,21 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     most = 1;  // the mark concerns one record
     count_redelivery(lane);
   }
-  // Copies of what handlers leave as it is: the compiler cannot know that.
-  const std::byte* const data = lane.data;
-  const std::uint64_t mask = lane.mask;
-  const std::uint64_t tail = lane.tail;
-  const std::uint64_t limit = message_limit_;
+  const std::uint64_t capacity = lane.capacity();
   // Compares differences, not positions: a hostile sender can make a position overflow.
   const std::uint64_t begin = lane.position;
   const std::uint64_t turn = std::min(lane.available(), visit_bytes);
-  std::uint64_t position = begin;
-  while (position - begin < turn && frame.count < most) {
-    const std::uint64_t offset = position & mask;
-    const std::byte* const at = data + offset;
+  while (lane.position - begin < turn && frame.count < most) {
+    const std::uint64_t position = lane.position;
+    const std::uint64_t offset = position & lane.mask;
+    const std::byte* const at = lane.data + offset;
     const std::uint64_t header = load_record_header(at);
     const std::uint64_t length = record_length(header);
     const std::uint64_t size = record_size(length);
-    if (record_kind_of(header) != record_kind::message || length > limit ||
-        size > std::min(mask + 1 - offset, tail - position)) [[unlikely]] {
+    if (record_kind_of(header) != record_kind::message || length > message_limit_ ||
+        size > capacity - offset || size > lane.tail - position) [[unlikely]] {
       if (!special_record(lane, header))
         break;
-      position = lane.position;
       continue;
     }
     frame.enter(position + size);
@@ -255,19 +250,17 @@ std::size_t receiver_core::visit(lane_reader& lane, Handler& handler, std::size_
     ++frame.count;
     frame.bytes += length;
     const bool is_taken = deliver(handler, at + record_header_size, length, lane);
-    if (!is_taken || !goes_on() || !lane.active) [[unlikely]] {
-      if (interrupted_ == interruption::forked)
-        return frame.count;
-      if (is_taken)
-        frame.returned();
-      else
-        frame.left(length);
-      poll_ends_ = poll_ends_ || !is_taken;
+    if (interrupted_ == interruption::forked) [[unlikely]]
+      return frame.count;
+    if (!is_taken) [[unlikely]] {
+      frame.left(length);
+      poll_ends_ = true;
       break;
     }
     frame.returned();
-    position += size;
-    if (position - lane.head > mask / 8)
+    if (!goes_on() || !lane.active) [[unlikely]]
+      break;
+    if (lane.position - lane.head >= capacity / 8)
       give_back(lane);
   }
   return frame.count;

@@ -4,8 +4,8 @@
 
 namespace atbus::detail {
 
-void hang_back::wait() noexcept {
-  const auto end = now() + moment;
+void hang_back::wait() const noexcept {
+  const auto end = now() + (is_long_ ? long_moment : moment);
   while (now() < end)
     relax_cpu();
 }
@@ -21,7 +21,17 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
       if (--looks_left_ != 0)
         return;
       rate_waiting_ = rate();
+      is_long_ = true;
+      return enter(phase::timing_long_waits, timed_waits);
+    case phase::timing_long_waits: {
+      if (--looks_left_ != 0)
+        return;
+      const double found = rate();
+      is_long_ = found > worth_more * rate_waiting_;
+      if (is_long_)
+        rate_waiting_ = found;
       return enter(phase::timing_eager, timed_eager_looks);
+    }
     case phase::timing_eager:
       if (--looks_left_ != 0)
         return;
@@ -30,8 +40,10 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
       pause_ = 1;
       return enter(phase::waiting, waits_between_timings);
     case phase::waiting:
-      if (--looks_left_ == 0)
+      if (--looks_left_ == 0) {
+        is_long_ = false;
         enter(phase::timing_waits, timed_waits);
+      }
       return;
   }
 }
@@ -51,6 +63,7 @@ double hang_back::rate() const noexcept {
 void hang_back::give_up() noexcept {
   pause_ = phase_ == phase::waiting ? 1 : std::min(2 * pause_, longest_pause);
   phase_ = phase::eager;
+  is_long_ = false;
   looks_left_ = pause_;
 }
 

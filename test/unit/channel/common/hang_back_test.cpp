@@ -25,11 +25,16 @@ void trial(hang_back& h, std::size_t messages) {
   h.learn(true, messages);
 }
 
-// Up to where the eager way is timed.
-void time_waiting(hang_back& h, std::size_t messages) {
-  trial(h, many);
+void wait_often(hang_back& h, std::size_t messages) {
   for (std::uint32_t i = 0; i < hang_back::timed_waits; ++i)
     trial(h, messages);
+}
+
+// Up to where the eager way is timed: short waits bring so many messages, and long ones.
+void time_waiting(hang_back& h, std::size_t messages, std::size_t longer = many) {
+  trial(h, many);
+  wait_often(h, messages);
+  wait_often(h, longer);
 }
 void time_eager(hang_back& h, std::size_t messages) {
   for (std::uint32_t i = 0; i < hang_back::timed_eager_looks; ++i) {
@@ -93,16 +98,51 @@ TEST(HangBack, TimesBothWaysAgainAfterAWhile) {
   time_eager(h, 0);
   for (std::uint32_t i = 0; i < hang_back::waits_between_timings; ++i)
     trial(h, many);
-  for (std::uint32_t i = 0; i < hang_back::timed_waits; ++i)
-    trial(h, many);
+  wait_often(h, many);
+  wait_often(h, many);
   time_eager(h, flood);
   EXPECT_EQ(looks_until_due(h), 2U) << "the other way has become faster";
 }
 
 TEST(HangBack, WaitsAtLeastAMoment) {
+  const hang_back h;
   const auto before = now();
-  hang_back::wait();
+  h.wait();
   EXPECT_GE(now() - before, hang_back::moment);
+}
+
+// The shortest of some, because another process may have run in between.
+std::chrono::nanoseconds shortest_wait(const hang_back& h) {
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int i = 0; i != 1000; ++i) {
+    const auto before = now();
+    h.wait();
+    shortest = std::min(shortest, now() - before);
+  }
+  return shortest;
+}
+
+TEST(HangBack, WaitsLongerWhereThatIsFaster) {
+  hang_back h;
+  time_waiting(h, many, flood);
+  time_eager(h, 0);
+  EXPECT_GE(shortest_wait(h), hang_back::long_moment);
+  // The next timing begins with a short one, and so does what comes when the sender has stopped.
+  for (std::uint32_t i = 0; i < hang_back::waits_between_timings; ++i)
+    trial(h, many);
+  EXPECT_LT(shortest_wait(h), hang_back::long_moment);
+  wait_often(h, many);
+  EXPECT_GE(shortest_wait(h), hang_back::long_moment);
+  trial(h, few);
+  EXPECT_LT(shortest_wait(h), hang_back::long_moment);
+}
+
+TEST(HangBack, WaitsNoLongerWhereThatIsNotFaster) {
+  hang_back h;
+  time_waiting(h, flood, many);
+  time_eager(h, 0);
+  EXPECT_LT(shortest_wait(h), hang_back::long_moment);
+  EXPECT_TRUE(h.due());
 }
 
 }  // namespace
