@@ -27,12 +27,12 @@ class hang_back {
   static constexpr std::uint64_t little = 512;  // bytes: with more than this at hand, read at once
   static constexpr std::chrono::nanoseconds moment{750};
   static constexpr std::chrono::nanoseconds long_moment{2500};
-  static constexpr double worth_more =
-      1.04;  // times the rate: a longer wait is one for each message, too
+  static constexpr double worth_more = 1.04;            // times the rate: messages wait, too
   static constexpr std::uint32_t longest_pause = 4096;  // looks between two trials
   static constexpr std::size_t streaming = 2;  // fewest messages per wait of a streaming sender
+  static constexpr std::size_t long_streaming = 32;  // the same of a longer wait
   static constexpr std::uint32_t timed_waits = 64;
-  static constexpr std::uint32_t timed_eager_looks = 64;
+  static constexpr std::uint32_t timed_eager_looks = 1024;  // they are short
   static constexpr std::uint32_t waits_between_timings = 8192;
 
   // Whether to wait now. Called at each look that found little.

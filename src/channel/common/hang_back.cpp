@@ -14,6 +14,11 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
   messages_ += messages;
   if (waited && messages < streaming)
     return give_up();
+  if (waited && is_long_ && messages < long_streaming) {
+    is_long_ = false;
+    if (phase_ == phase::timing_long_waits)
+      return enter(phase::timing_eager, timed_eager_looks);
+  }
   switch (phase_) {
     case phase::eager:  // the trial brought enough
       return enter(phase::timing_waits, timed_waits);
@@ -35,7 +40,7 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
     case phase::timing_eager:
       if (--looks_left_ != 0)
         return;
-      if (rate() >= rate_waiting_)
+      if (worth_more * rate() >= rate_waiting_)
         return give_up();
       pause_ = 1;
       return enter(phase::waiting, waits_between_timings);

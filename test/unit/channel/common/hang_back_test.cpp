@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::size_t many = hang_back::streaming;  // messages that pay for a wait
 constexpr std::size_t few = hang_back::streaming - 1;
+constexpr std::size_t plenty = hang_back::long_streaming;  // that pay for a longer one
 // So many that no timing makes another way faster.
 constexpr std::size_t flood = std::size_t{1} << 50;
 
@@ -31,7 +32,7 @@ void wait_often(hang_back& h, std::size_t messages) {
 }
 
 // Up to where the eager way is timed: short waits bring so many messages, and long ones.
-void time_waiting(hang_back& h, std::size_t messages, std::size_t longer = many) {
+void time_waiting(hang_back& h, std::size_t messages, std::size_t longer = plenty) {
   trial(h, many);
   wait_often(h, messages);
   wait_often(h, longer);
@@ -99,7 +100,7 @@ TEST(HangBack, TimesBothWaysAgainAfterAWhile) {
   for (std::uint32_t i = 0; i < hang_back::waits_between_timings; ++i)
     trial(h, many);
   wait_often(h, many);
-  wait_often(h, many);
+  wait_often(h, plenty);
   time_eager(h, flood);
   EXPECT_EQ(looks_until_due(h), 2U) << "the other way has become faster";
 }
@@ -127,9 +128,9 @@ TEST(HangBack, WaitsLongerWhereThatIsFaster) {
   time_waiting(h, many, flood);
   time_eager(h, 0);
   EXPECT_GE(shortest_wait(h), hang_back::long_moment);
-  // The next timing begins with a short one, and so does what comes when the sender has stopped.
+  // The next timing begins with short ones, and so does what comes when the sender has stopped.
   for (std::uint32_t i = 0; i < hang_back::waits_between_timings; ++i)
-    trial(h, many);
+    trial(h, plenty);
   EXPECT_LT(shortest_wait(h), hang_back::long_moment);
   wait_often(h, many);
   EXPECT_GE(shortest_wait(h), hang_back::long_moment);
@@ -137,9 +138,26 @@ TEST(HangBack, WaitsLongerWhereThatIsFaster) {
   EXPECT_LT(shortest_wait(h), hang_back::long_moment);
 }
 
+TEST(HangBack, WaitsNoLongerForWhatALongerWaitBringsTooLittleOf) {
+  hang_back h;
+  time_waiting(h, many, flood);
+  time_eager(h, 0);
+  trial(h, plenty - 1);
+  EXPECT_LT(shortest_wait(h), hang_back::long_moment);
+  EXPECT_TRUE(h.due());
+  // While it is timed, too.
+  hang_back other;
+  trial(other, many);
+  wait_often(other, many);
+  trial(other, plenty - 1);
+  time_eager(other, 0);
+  EXPECT_TRUE(other.due());
+  EXPECT_LT(shortest_wait(other), hang_back::long_moment);
+}
+
 TEST(HangBack, WaitsNoLongerWhereThatIsNotFaster) {
   hang_back h;
-  time_waiting(h, flood, many);
+  time_waiting(h, flood, plenty);
   time_eager(h, 0);
   EXPECT_LT(shortest_wait(h), hang_back::long_moment);
   EXPECT_TRUE(h.due());
