@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lock.h"
+
 namespace atbus_python {
 
 namespace nb = nanobind;
@@ -19,7 +21,12 @@ inline nb::object error_class;       // atbus.Error
 inline PyTypeObject* message_class;  // atbus.Message
 
 [[noreturn]] inline void raise(int code, const std::string& text) {
-  const nb::object made = error_class(code, text);
+  nb::object made;
+  try {
+    made = error_class(code, text);
+  } catch (abi::__forced_unwind&) {  // nanobind would catch it, and end the process
+    stay_here();
+  }
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
 }

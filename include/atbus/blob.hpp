@@ -265,7 +265,7 @@ class ATBUS_API incoming_blob {
   std::uint32_t type_;
   bool redelivered_;
   std::function<void(const blob_part&)> receiver_;  // empty: it is refused
-  std::string refusal_{"the handler did not accept the blob"};
+  std::string refusal_;                             // empty: the handler has said nothing
 };
 
 }  // namespace atbus

@@ -295,13 +295,18 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (const status able = usable(); !able)
     return able;
   const use in_here{*this};  // a coroutine that wakes may destroy the node
-  shuts_down_ = true;        // to its end, whether it comes or not
   if (!core_.fault()) {
     core_.close();
     return core_.fault().code();
   }
   if (core_.dispatching())
     return errc::invalid_argument;
+  struct limit_of_room {
+    node_state& of;
+    explicit limit_of_room(node_state& which) noexcept : of(which) { of.shuts_down_ = true; }
+    ~limit_of_room() { end(); }
+    void end() noexcept { of.shuts_down_ = false; }
+  } limited{*this};
   const wait_deadline until{core_.clock().now(), deadline, &core_.clock()};
   const auto go_on = [&](std::chrono::nanoseconds step) {
     poll({});
@@ -318,14 +323,15 @@ status node_state::shutdown(std::chrono::nanoseconds deadline) {
   if (const status able = usable(); !able)
     return able;
   const status how = is_settled ? status{} : status{errc::timed_out};
+  limited.end();  // nothing more comes, and the ends of links are to be read
   core_.leave();
   const wait_deadline goodbye{core_.clock().now(), std::chrono::seconds{1}, &core_.clock()};
   while (!core_.has_left() && !goodbye.over()) {
     if (!go_on(std::chrono::milliseconds{1}))
       return usable();
   }
-  poll({});                           // refuses what threads have sent meanwhile,
-  core_.poll({}, room_for_others());  // and tells of it
+  poll({});        // refuses what threads have sent meanwhile,
+  core_.poll({});  // and tells of it
   core_.close();
   threads_.close();
   reports_.reset();

@@ -36,6 +36,15 @@ version_at_least() {
   [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
+has_python() {
+  python3 -c 'import os, sys, sysconfig
+header = os.path.join(sysconfig.get_path("include"), "Python.h")
+sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
+}
+has_go() {
+  has_command gofmt && has_command go && version_at_least "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')" 1.19
+}
+
 # compiler_works COMMAND: is it a GCC from 12 or a Clang from 14 on?
 compiler_works() {
   local version
@@ -116,7 +125,7 @@ left_behind() {
 }
 node_reports() { find /dev/shm -maxdepth 1 -name 'atbus-node.*' 2>/dev/null | sort; }
 # remove_reports BEFORE: removes those that are new since node_reports has printed BEFORE.
-remove_reports() { comm -13 <(printf '%s\n' "$1") <(node_reports) | xargs -r rm -f --; }
+remove_reports() { comm -13 <(printf '%s\n' "$1") <(node_reports) | xargs -r rm -f -- 2>/dev/null || true; }
 
 # run_ctest BUILD COMMAND...: runs COMMAND, a ctest for the tests of the folder BUILD. Tests that fail
 # have a second chance, alone: on a busy machine they may have had too little time. There is none

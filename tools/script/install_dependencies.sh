@@ -93,16 +93,8 @@ QEMU, user mode|has_command qemu-aarch64|qemu-user|runs programs of aarch64
 aarch64_packages='libuv1-dev libssl-dev libgtest-dev libmsgpack-cxx-dev libtomlplusplus-dev'
 aarch64_libraries=/usr/local/lib/atbus/aarch64
 
-has_python() {
-  python3 -c 'import os, sys, sysconfig
-header = os.path.join(sysconfig.get_path("include"), "Python.h")
-sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
-}
 has_python_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 has_selenium() { python3 -c 'import selenium' 2>/dev/null || /usr/bin/python3 -c 'import selenium' 2>/dev/null; }
-has_go() {
-  has_command gofmt && has_command go && version_at_least "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')" 1.19
-}
 has_compiler() { find_compiler >/dev/null; }
 has_cmake() {
   has_command cmake && version_at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.22
@@ -323,7 +315,12 @@ packages=$({ apt_packages "$lacking"; apt_packages "$lacking_optional"; } | sort
 say "Installing with apt-get: $packages"
 keep_services_off "$packages"
 # shellcheck disable=SC2086  # one word per package
-apt_get install -y --no-install-recommends $packages
+if ! apt_get install -y --no-install-recommends $packages; then
+  packages=$(apt_packages "$lacking" | sort -u | tr '\n' ' ')
+  say "Not all of them could be installed; going on with what is required: ${packages:-nothing}"
+  # shellcheck disable=SC2086  # one word per package
+  [ -z "$packages" ] || apt_get install -y --no-install-recommends $packages
+fi
 
 hash -r
 lacking=$(missing "$required")

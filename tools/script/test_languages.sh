@@ -8,21 +8,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # Its headers, its environments, and an index of packages that answers.
 can_build_python() {
   local probe=$1
-  python3 -c 'import os, sysconfig
-raise SystemExit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null &&
-    python3 -m venv "$probe" >/dev/null 2>&1 &&
+  has_python && python3 -m venv "$probe" >/dev/null 2>&1 &&
     "$probe/bin/pip" download -q --no-deps --retries 1 --timeout 10 -d "$probe" 'nanobind>=2.0' >/dev/null 2>&1
 }
+
+has_lua() { has_command "$1" && pkg-config --exists "$1"; }
 
 probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
 left_out=
-if pkg-config --exists lua5.4 || pkg-config --exists luajit; then
+if has_lua lua5.4 || has_lua luajit; then
   "$root/tools/script/test_lua.sh"
 else
   left_out+=" Lua"
 fi
-if command -v go >/dev/null && command -v gofmt >/dev/null; then
+if has_go && has_command "${CC:-gcc}"; then
   "$root/tools/script/test_go.sh"
 else
   left_out+=" Go"

@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "c_fixture.h"
@@ -143,23 +145,41 @@ TEST_F(CApi, GivesAlsoWhatCameDuringTheShutdown) {
   EXPECT_TRUE(receive(one.self, 0, ATBUS_CLOSED).empty());
 }
 
+// Sends messages of 60,000 bytes with a number at their begin to node 1, until it is over.
+class flood {
+ public:
+  explicit flood(std::string address) : address_(std::move(address)), peer_([this] { run(); }) {}
+  ~flood() {
+    is_over_ = true;
+    peer_.join();
+  }
+  flood(const flood&) = delete;
+  flood& operator=(const flood&) = delete;
+
+ private:
+  void run() {
+    node two{2};
+    EXPECT_EQ(atbus_node_connect(two.self, 1, address_.c_str()), ATBUS_OK);
+    std::vector<char> bytes(60'000);
+    for (std::uint64_t next = 0; !is_over_; atbus_node_poll(two.self, 0, 0, nullptr)) {
+      std::memcpy(bytes.data(), &next, sizeof next);
+      if (atbus_node_send(two.self, 1, 0, bytes.data(), bytes.size()) == ATBUS_OK)
+        ++next;
+    }
+  }
+
+  const std::string address_;
+  std::atomic<bool> is_over_ = false;
+  std::thread peer_;
+};
+
 // A peer sends without end while an outcome is waited for that never comes.
 TEST_F(CApi, TakesNoMoreDuringAShutdownThanThereIsRoomFor) {
   const std::string address = new_address();
   node one{1};
   ASSERT_EQ(atbus_node_listen(one.self, address.c_str()), ATBUS_OK);
   EXPECT_TRUE(receive(one.self).empty());
-  std::atomic<bool> is_over = false;
-  std::thread peer{[&] {
-    node two{2};
-    EXPECT_EQ(atbus_node_connect(two.self, 1, address.c_str()), ATBUS_OK);
-    std::vector<char> bytes(60'000);
-    for (std::uint64_t next = 0; !is_over; atbus_node_poll(two.self, 0, 0, nullptr)) {
-      std::memcpy(bytes.data(), &next, sizeof next);
-      if (atbus_node_send(two.self, 1, 0, bytes.data(), bytes.size()) == ATBUS_OK)
-        ++next;
-    }
-  }};
+  std::optional<flood> peer{address};
   std::vector<std::string> got;
   EXPECT_TRUE(until({}, [&] {
     got = receive(one.self);
@@ -168,14 +188,28 @@ TEST_F(CApi, TakesNoMoreDuringAShutdownThanThereIsRoomFor) {
   EXPECT_EQ(atbus_node_connect(one.self, 3, new_address().c_str()), ATBUS_OK);
   EXPECT_EQ(atbus_node_send_required(one.self, 3, 0, "never", 5), ATBUS_OK);
   EXPECT_EQ(atbus_node_shutdown(one.self, second), ATBUS_TIMED_OUT);
-  is_over = true;
-  peer.join();
+  peer.reset();
   const std::vector<std::string> rest = receive_rest(one.self);
   EXPECT_GT(rest.size(), 0U);
   EXPECT_LT(rest.size(), 100U);  // of 60,000 bytes
   got.insert(got.end(), rest.begin(), rest.end());
   for (std::uint64_t i = 0; i != got.size(); ++i)
     EXPECT_EQ(std::memcmp(got[i].data(), &i, sizeof i), 0) << i;
+}
+
+// What is in the link to a node that does not answer.
+TEST_F(CApi, ReportsAllAfterAShutdownWithoutMoreRoom) {
+  const std::string address = new_address();
+  node three{3};
+  node one{1};
+  connect(one, three);
+  ASSERT_EQ(atbus_node_listen(one.self, address.c_str()), ATBUS_OK);
+  EXPECT_TRUE(receive(one.self).empty());
+  const flood peer{address};
+  EXPECT_TRUE(until({}, [&] { return !receive(one.self).empty(); }));
+  EXPECT_EQ(atbus_node_send(one.self, 3, 0, "unread", 6), ATBUS_OK);
+  EXPECT_EQ(atbus_node_shutdown(one.self, 20 * second), ATBUS_TIMED_OUT);
+  EXPECT_EQ(one.reasons, std::vector<atbus_code>{ATBUS_CLOSED});
 }
 
 TEST_F(CApi, LosesNoBatchToCallbacks) {

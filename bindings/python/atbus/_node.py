@@ -37,6 +37,8 @@ version = _bus.version
 _SLEEP_S = 0.1  # so that signals are seen
 _DRAIN_STEP_S = 0.001  # outcomes don't always wake who sleeps
 _DRAIN_S = 5.0  # unless the option says otherwise
+_FULL_POLL = 2048  # messages, or fewer: it has read all that was there
+_LAST_POLLS = 64  # others may send without end
 _NONE_S = 1e-9  # or less: of a simulated clock that may be nothing
 _DECORATE: Any = object()  # no handler was given, not even None
 
@@ -319,7 +321,7 @@ class Node:
             delivered = self._bus.poll(messages)
             self._reply_again()
         finally:
-            self._wake()  # it was woken, and has to sleep anew
+            self._sleep_anew()
         return delivered
 
     def receive(self, messages: int = 0, timeout: Optional[float] = 0.0) -> List[Message]:
@@ -328,8 +330,7 @@ class Node:
         try:
             return self._receive(messages, timeout)
         finally:
-            if self._loop is not None:
-                self._wake()
+            self._sleep_anew()
 
     def _receive(self, messages: int, timeout: Optional[float]) -> List[Message]:
         got = self._bus.receive(messages)
@@ -355,7 +356,7 @@ class Node:
                 pass
             return True
         finally:
-            self._wake()
+            self._sleep_anew()
 
     def flush(self) -> None:
         """Sends what is queued now, instead of at the next poll."""
@@ -363,7 +364,7 @@ class Node:
 
     def run(self) -> bool:
         """Polls and waits until stop() is called, then until all messages have an outcome, but not longer than the
-        option `drain`: 5 seconds. False: some have none."""
+        option `drain`: 5 seconds. False: some have none. Raises Closed if the node is closed already."""
         self._runs = True
         try:
             self.poll()  # raises on another thread, where it seems to be closed
@@ -407,15 +408,23 @@ class Node:
             if not is_over():  # a handler may have brought it about
                 self._bus.wait(_SLEEP_S)
 
-    # As run() of C does after a stop; but that sees no signals.
+    # As run() of C does after a stop; but that sees no signals. What other nodes have handled they may have refused before:
+    # the last poll tells of nothing more.
     def _settle(self) -> bool:
         end = self._now() + self._drain
+        last_polls = 0
         while self.is_open:
             was_settled = self._is_settled()
-            # What was handled may have been answered before: it is settled once a poll brings nothing more.
-            if self.poll() == 0 and was_settled and self._is_settled():
+            undelivered = self._bus.stats()["not_delivered"]
+            told = self.poll()
+            if not self.is_open:
                 break
-            if not self.is_open or self._now() >= end:
+            if was_settled and self._is_settled():
+                last_polls += 1
+                is_last = told < _FULL_POLL and self._bus.stats()["not_delivered"] == undelivered
+                if is_last or last_polls == _LAST_POLLS:
+                    break
+            if self._now() >= end:
                 break
             if not was_settled:
                 self._bus.wait(_DRAIN_STEP_S)
@@ -441,9 +450,18 @@ class Node:
         return time.monotonic() if self._simulation is None else self._simulation.now
 
     def _wake(self) -> None:
-        if self._loop is not None and not self._due:
-            self._due = True
-            self._loop.call_soon(self._on_loop)
+        if self._loop is None or self._due:
+            return
+        if self._loop.is_closed():  # and with it what it watched
+            self._loop = self._timer = None
+            return
+        self._due = True
+        self._loop.call_soon(self._on_loop)
+
+    # A call on the loop has woken it. On another thread, where that is refused, it seems to be closed.
+    def _sleep_anew(self) -> None:
+        if self._loop is not None and self._bus.is_open():
+            self._wake()
 
     def _on_loop(self) -> None:
         self._due = False

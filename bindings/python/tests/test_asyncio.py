@@ -160,3 +160,34 @@ def test_what_no_loop_runs_can_not_be_awaited():
             assert failed.value.code == atbus.Code.unknown_request
 
     asyncio.run(main())
+
+
+def test_a_node_goes_on_behind_the_end_of_its_loop(pair):
+    one, two = pair
+
+    async def attach():
+        two.attach()
+
+    asyncio.run(attach())
+    one.send(2, 0, b"behind it")
+    one.flush()
+    got = two.receive(timeout=20)  # not lost to what the loop says
+    assert [bytes(m.data) for m in got] == [b"behind it"]
+    assert two.wait(0) is False
+    assert two.poll() == 0
+
+
+def test_a_call_on_another_thread_leaves_an_attached_node_to_its_loop():
+    async def main():
+        async with atbus.Node(1) as node:
+            await asyncio.sleep(0.01)  # it sleeps
+
+            def use():
+                with pytest.raises(atbus.Error) as raised:
+                    node.poll()
+                return raised.value.code
+
+            code = await asyncio.get_running_loop().run_in_executor(None, use)
+            assert code == atbus.Code.invalid_argument
+
+    asyncio.run(main(), debug=True)

@@ -404,6 +404,27 @@ def test_a_stop_before_run_is_not_forgotten():
         assert node.stats["delivered"] == 2
 
 
+def test_run_tells_of_thousands_of_refused_messages(memory, tmp_path):
+    rules = tmp_path / "access.toml"
+    rules.write_text('register = "any"\nsend = []\n')
+    token = "the token of these two nodes"
+    count = 10_000  # more words than one poll reads
+    with atbus.Node(1, token=token) as one, atbus.Node(2, token=token, access=str(rules)) as two:
+        two.listen(memory)
+        one.connect(2, memory)
+        connected, told = [], []
+        one.on_endpoint(lambda id, event: connected.append(event))
+        one.on_undelivered(lambda what: told.append(what.count))
+        until([one, two], lambda: connected)
+        for _ in range(count):
+            one.send(2, 8, b"no")
+        one.flush()
+        until([two], lambda: two.stats["access_denied"] == count)
+        one.stop()
+        assert one.run() is True
+        assert sum(told) == count
+
+
 def test_waiting_lets_other_threads_run():
     with atbus.Node(1) as node:
         ran = []
@@ -431,11 +452,16 @@ def test_a_node_runs_on_its_thread_alone():
         assert raised and raised[0].code == atbus.Code.invalid_argument
 
 
-@pytest.mark.parametrize("what", ["node.run()", "node.shutdown(60)", "sender.send(2, 0, b'x' * 1000)"])
+@pytest.mark.parametrize("what", ["node.run()", "node.shutdown(60)", "sender.send(2, 0, b'x' * 1000)", "fail(node)"])
 def test_a_node_in_a_daemon_thread_ends_with_its_process(what):
     program = f"""
 import atbus, threading, time
 ready = threading.Event()
+def fail(node):
+    try:
+        node.send(99, 0, b"to nobody")
+    except atbus.Error:
+        pass
 def run():
     node = atbus.Node(1, overflow=atbus.Overflow.WOULD_BLOCK)
     node.connect(2, {new_address()!r})

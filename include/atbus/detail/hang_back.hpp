@@ -8,7 +8,7 @@
 //
 // So this class measures. From time to time it tries one wait. If the wait brings fewer than two messages,
 // the sender is not streaming, and the pause until the next trial grows. If it brings more, waits, longer waits
-// and none are timed, some ten microseconds each. The fastest way is used until a wait brings nothing or until
+// and none are timed, at most some hundred microseconds each. The fastest way is used until a wait brings nothing or until
 // the next timing. Figures: doc/design/segment.md.
 #pragma once
 

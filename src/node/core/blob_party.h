@@ -10,7 +10,9 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "atbus/blob.hpp"
@@ -25,6 +27,14 @@ struct blob_party;
 // Of something that was not said: whether it can be later.
 [[nodiscard]] inline bool waits_for_room(const status& said) noexcept {
   return said == errc::would_block || said == errc::out_of_memory;
+}
+
+// Without memory the text is lost, and nothing else.
+inline void keep_text(std::string& in, std::string_view text) noexcept {
+  try {
+    in = text;
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 struct outgoing_blob {

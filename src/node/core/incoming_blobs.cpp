@@ -133,7 +133,9 @@ void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t 
   }
   if (!told.receiver_) {
     ++node_.stats.blobs_refused;
-    return answer(id, type, errc::request_failed, told.refusal_);
+    return answer(id, type, errc::request_failed,
+                  told.refusal_.empty() ? "the handler did not accept the blob"
+                                        : std::string_view{told.refusal_});
   }
   blob_party& party = parties_.find_or_make(id.source);
   party.receiving.push_back({.party = &party,
@@ -199,7 +201,7 @@ void incoming_blobs::break_off(receiving_blob& which, status how, errc said,
     return;
   which.how = how;
   which.said = said;
-  which.said_text = text.substr(0, blob_text_max);
+  keep_text(which.said_text, text.substr(0, blob_text_max));
   move_over(which);
   which.owes_end = said != errc::ok && !say_end(which);
 }

@@ -118,7 +118,7 @@ void outgoing_blobs::end(outgoing_blob& which, status how, std::string_view text
   if (which.now == stage::over)
     return;
   blob_party& party = *which.party;
-  which.text = text;
+  keep_text(which.text, text);
   which.how = how;
   blob_list& in = which.now == stage::waiting ? party.waiting : party.active;
   which.now = stage::over;
@@ -128,11 +128,15 @@ void outgoing_blobs::end(outgoing_blob& which, status how, std::string_view text
 }
 
 void outgoing_blobs::end_there_too(outgoing_blob& which, errc how) {
-  if (which.now != stage::waiting && !withdraw_begin(which)) {
+  const bool is_known_there = which.now != stage::waiting && !withdraw_begin(which);
+  end(which, how);
+  if (!is_known_there)
+    return;
+  try {
     which.party->farewells.push_back({which.number, which.type, how});
     ++farewells_;
+  } catch (const std::bad_alloc&) {  // the other node asks at the next registration
   }
-  end(which, how);
 }
 
 errc outgoing_blobs::lost_outcome(const outgoing_blob& which) noexcept {
