@@ -30,7 +30,8 @@ class hang_back {
   static constexpr double worth_more = 1.04;            // times the rate: messages wait, too
   static constexpr std::uint32_t longest_pause = 4096;  // looks between two trials
   static constexpr std::size_t streaming = 2;  // fewest messages per wait of a streaming sender
-  static constexpr std::size_t long_streaming = 32;  // the same of a longer wait
+  static constexpr std::size_t long_streaming = 32;    // fewest messages of nearly all longer waits
+  static constexpr std::uint32_t poor_waits_most = 8;  // that bring fewer, of those that are timed
   static constexpr std::uint32_t timed_waits = 64;
   static constexpr std::uint32_t timed_eager_looks = 1024;  // they are short
   static constexpr std::uint32_t waits_between_timings = 8192;
@@ -68,6 +69,7 @@ class hang_back {
   std::uint32_t pause_ = 1;
   std::uint32_t looks_left_ = 1;  // in this phase
   std::uint64_t messages_ = 0;    // in this phase
+  std::uint32_t poor_waits_ = 0;  // of those that are timed
   std::chrono::nanoseconds since_{0};
   double rate_waiting_ = 0;
 };

@@ -14,11 +14,6 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
   messages_ += messages;
   if (waited && messages < streaming)
     return give_up();
-  if (waited && is_long_ && messages < long_streaming) {
-    is_long_ = false;
-    if (phase_ == phase::timing_long_waits)
-      return enter(phase::timing_eager, timed_eager_looks);
-  }
   switch (phase_) {
     case phase::eager:  // the trial brought enough
       return enter(phase::timing_waits, timed_waits);
@@ -29,10 +24,11 @@ void hang_back::advance(bool waited, std::size_t messages) noexcept {
       is_long_ = true;
       return enter(phase::timing_long_waits, timed_waits);
     case phase::timing_long_waits: {
-      if (--looks_left_ != 0)
+      const bool is_poor = waited && messages < long_streaming && ++poor_waits_ > poor_waits_most;
+      if (!is_poor && --looks_left_ != 0)
         return;
       const double found = rate();
-      is_long_ = found > worth_more * rate_waiting_;
+      is_long_ = !is_poor && found > worth_more * rate_waiting_;
       if (is_long_)
         rate_waiting_ = found;
       return enter(phase::timing_eager, timed_eager_looks);
@@ -57,6 +53,7 @@ void hang_back::enter(phase next, std::uint32_t looks) noexcept {
   phase_ = next;
   looks_left_ = looks;
   messages_ = 0;
+  poor_waits_ = 0;
   since_ = now();
 }
 
