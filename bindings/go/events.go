@@ -136,12 +136,7 @@ func (n *Node) tellUndelivered(what Undelivered) {
 	if handle == nil {
 		return
 	}
-	if size := reportCost + len(what.Data); e.size+size <= n.options.IncomingBytes {
-		e.size += size
-		e.call(n, func() {
-			e.taken(size)
-			handle(what)
-		})
+	if e.callWithin(n, reportCost+len(what.Data), func() { handle(what) }) {
 		return
 	}
 	kind := reportKind{what.Destination, what.Outcome, what.Reason}
@@ -160,6 +155,19 @@ func (n *Node) tellUndelivered(what Undelivered) {
 		e.mutex.Unlock()
 		handle(what)
 	})
+}
+
+// Adds a call for which so many bytes wait. False: there is no room for them. The mutex is held.
+func (e *events) callWithin(n *Node, size int, call func()) bool {
+	if e.size+size > n.options.IncomingBytes {
+		return false
+	}
+	e.size += size
+	e.call(n, func() {
+		e.taken(size)
+		call()
+	})
+	return true
 }
 
 // What has waited is told now.
@@ -181,12 +189,7 @@ func (n *Node) tellEndpoint(id uint64, event Event) {
 		*one = event
 		return
 	}
-	if e.size+reportCost <= n.options.IncomingBytes {
-		e.size += reportCost
-		e.call(n, func() {
-			e.taken(reportCost)
-			handle(id, event)
-		})
+	if e.callWithin(n, reportCost, func() { handle(id, event) }) {
 		return
 	}
 	if e.newest == nil {
