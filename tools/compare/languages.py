@@ -1,9 +1,10 @@
 """Makes doc/comparison/languages.md and its plot of what the benchmarks of the bindings have written.
 
-usage: languages.py FOLDER FILE...   FILE: of bindings/python/bench/speed.py --json, of bindings/go/bench -json
+usage: languages.py FOLDER FILE...   FILE: of the benchmarks in bindings/python, bindings/go and bindings/lua
 """
 
 import json
+import math
 import pathlib
 import statistics
 import sys
@@ -19,7 +20,8 @@ plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "atbus", "axes.spin
 HEAD = """# From other languages
 Two processes, 64 bytes, the systems in turns; medians with the lowest and the highest round. "Sent": one by one, until
 the system has taken all. "Received": from the first message to the last one; atbus hands over batches. Round trips: one
-at a time; atbus and iceoryx2 poll, the others wait.
+at a time; atbus and iceoryx2 poll, the others wait. A run in which some messages never came does not count; the table
+says how many those were.
 
 ![Messages and round trips](languages.svg)
 """
@@ -36,15 +38,22 @@ def page(rows):
     text = HEAD
     for (language, what, unit), all in _groups(rows).items():
         text += f"\n## {language}: {what}\n| system | {unit} |\n| --- | --- |\n"
+        rounds = max(len(row["values"]) for row in all)
         for row in all:
             low, high = min(row["values"]), max(row["values"])
-            text += f"| {row['system']} | {statistics.median(row['values']):.3g} ({low:.3g}-{high:.3g}) |\n"
+            lost = rounds - len(row["values"])
+            text += f"| {row['system']} | {statistics.median(row['values']):.3g} ({low:.3g}-{high:.3g})"
+            text += f"; {lost} of {rounds} runs do not count |\n" if lost else " |\n"
     return text
 
 
 def plot(rows):
     groups = _groups(rows)
-    figure, panels = plt.subplots(1, len(groups), figsize=(4.2 * len(groups), 2.6))
+    lines = math.ceil(len(groups) / 3)
+    figure, grid = plt.subplots(lines, 3, figsize=(12.6, 2.6 * lines), squeeze=False)
+    panels = grid.flatten()
+    for panel in panels[len(groups):]:
+        panel.set_visible(False)
     for panel, ((language, what, unit), all) in zip(panels, groups.items()):
         all = all[::-1]
         middles = [statistics.median(row["values"]) for row in all]

@@ -385,6 +385,7 @@ class Iceoryx2:
     def send(cls, place, count):
         publisher, data = cls._publisher(cls._service(place, "to")), Bytes64.from_buffer_copy(DATA)
         send = publisher.send_copy
+        time.sleep(1)  # its subscriber has seen it by then: without that what is sent over 1024 may be lost
         start = time.perf_counter()
         for _ in range(count):
             send(data)
