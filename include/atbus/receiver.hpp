@@ -18,7 +18,8 @@
 /// A receiver at a socket owns its listener and the connections it accepted. They end with it, and
 /// messages that it had not delivered are lost.
 ///
-/// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile.
+/// Threads: one thread at a time uses a receiver. Any number of senders send meanwhile. Several
+/// threads share one address as the shards of open_shards.
 ///
 /// Errors: `open` says what is wrong and what to do. After that, no sender can make a receiver
 /// fail: the receiver quarantines a lane with impossible values, counts it and reports it to
@@ -36,11 +37,13 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "atbus/channel_options.hpp"
 #include "atbus/detail/export.hpp"
@@ -65,6 +68,29 @@ class ATBUS_API receiver {
   /// a socket also denied (the system refuses the path or port) and not_found (there is no such
   /// directory).
   static result<receiver> open(std::string_view address, const receiver_options& options = {});
+
+  /// Most shards of one address.
+  static constexpr std::uint32_t shards_max = 64;
+  /// Opens `address` for several threads: `shards` receivers, 1 to shards_max, one for each thread.
+  /// All that one sender sends comes to one of them, in order. Senders open the address as ever.
+  ///
+  /// Threads: one thread at a time uses a shard. None of them waits for another one.
+  ///
+  /// Lanes: shard i of n has lanes i, i + n, and so on, so new senders are shared out in turns. A
+  /// restart may open the address with another number of shards: what was not handled comes to the
+  /// shards that have its lanes now. session, note and the other functions that name a lane have an
+  /// effect at its shard only; stats are those of its lanes. When a shard is closed before the
+  /// others, its senders' messages wait until the last one is closed too and the address is opened
+  /// again. remove ends the segment where all others are closed or removed; before, it closes.
+  ///
+  /// Sockets: the sender, not the connection, has a shard: the one with the fewest senders, when it
+  /// first comes, and the same one when it has dialled again. Limits of `options` count for each
+  /// shard. When a shard is closed, its senders go to the others as they dial again.
+  ///
+  /// Errors: as open; invalid_argument also for a number of shards that is not possible, or above
+  /// the number of lanes.
+  static result<std::vector<receiver>> open_shards(std::string_view address, std::uint32_t shards,
+                                                   const receiver_options& options = {});
 
   /// Takes the receiver over; `other` is closed afterwards.
   receiver(receiver&& other) noexcept : backend_(std::exchange(other.backend_, nullptr)) {}

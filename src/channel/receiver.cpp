@@ -30,6 +30,34 @@ result<receiver> receiver::open(std::string_view address, const receiver_options
   }
 }
 
+result<std::vector<receiver>> receiver::open_shards(std::string_view address, std::uint32_t shards,
+                                                    const receiver_options& options) {
+  try {
+    const auto where = atbus::address::parse(address);
+    if (!where)
+      return where.error();
+    if (shards == 0 || shards > shards_max) {
+      return error{errc::invalid_argument, where->to_string() + ": " + std::to_string(shards) +
+                                               " shards; 1 to " + std::to_string(shards_max) +
+                                               " are possible"};
+    }
+    std::vector<receiver> all;
+    all.reserve(shards);
+    const auto keep = [&all](const auto& opened) -> result<std::vector<receiver>> {
+      if (!opened)
+        return opened.error();
+      for (auto* const each : *opened)
+        all.push_back(receiver{each});
+      return std::move(all);
+    };
+    if (is_stream(where->kind()))
+      return keep(stream_receiver::open_shards(*where, shards, options));
+    return keep(open_lane_shards(*where, shards, options));
+  } catch (const std::bad_alloc&) {
+    return error{errc::out_of_memory};
+  }
+}
+
 status receiver::wait(std::chrono::nanoseconds timeout) {
   if (backend_ == nullptr)
     return errc::closed;

@@ -298,6 +298,15 @@ listening_socket listening_socket::carried(file socket, std::string address) noe
   return made;
 }
 
+result<listening_socket> listening_socket::duplicate() const {
+  listening_socket same;
+  same.fd_ = file{::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)};
+  if (!same.fd_)
+    return error{errc::system_error, bound_to_ + ": can't duplicate its descriptor", errno};
+  same.bound_to_ = bound_to_;
+  return same;
+}
+
 file listening_socket::accept(std::string& said) noexcept {
   if (!is_carried_)
     return file{kernel().accept(fd_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};

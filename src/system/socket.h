@@ -85,6 +85,9 @@ class listening_socket {
   // One whose connections a carrier hands over through this socket (atbus/carrier.hpp).
   [[nodiscard]] static listening_socket carried(file socket, std::string address) noexcept;
 
+  // The same socket again, which does not take its name away. With it as long as either is open.
+  [[nodiscard]] result<listening_socket> duplicate() const;
+
   // The next connection. Without one errno says why not: EAGAIN if none waits, EPIPE if the carrier has ended,
   // EPROTO if it has said something instead, which `said` gets.
   [[nodiscard]] file accept(std::string& said) noexcept;

@@ -71,6 +71,10 @@ class tls_socket {
   [[nodiscard]] ssize_t write(int fd, std::span<const iovec> parts) noexcept;
   // Begins the handshake, and sends what is pending. False: some is left, and errno says why, as write.
   [[nodiscard]] bool flush(int fd) noexcept;
+  // Goes to another thread, which settles it in with buffers of its own.
+  void leave_buffers() noexcept { wire_.leave_buffers(); }
+  void settle_in(tls_buffers& buffers) noexcept { wire_.settle_in(buffers); }
+
   // Ciphertext in bytes that the kernel has not taken yet.
   [[nodiscard]] std::size_t pending() const noexcept { return wire_.pending(); }
   // Plaintext in bytes that the kernel has taken with its whole record. The other end can read no more than

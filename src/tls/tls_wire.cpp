@@ -142,7 +142,7 @@ void tls_wire::count_sent_records() noexcept {
 void tls_wire::drop_pending() noexcept {
   begin_ = end_ = 0;
   first_record_ = record_count_ = 0;
-  if (output_ != nullptr)
+  if (output_ != nullptr && buffers_ != nullptr)
     buffers_->give_back(std::move(output_));
 }
 

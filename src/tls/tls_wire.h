@@ -44,6 +44,10 @@ class tls_wire {
   // A BIO on this wire, which must outlive it. Null: no memory.
   [[nodiscard]] bio_st* make_bio(const bio_method_st& method) noexcept;
 
+  // Goes to another thread, which settles it in with buffers of its own. It may end in between.
+  void leave_buffers() noexcept { buffers_ = nullptr; }
+  void settle_in(tls_buffers& buffers) noexcept { buffers_ = &buffers; }
+
   // --- reading
 
   // Allows OpenSSL to read until it has got `most` bytes or the kernel has no more. 0: not at all.

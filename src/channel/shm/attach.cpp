@@ -76,7 +76,8 @@ struct opened_segment {
   bool made = false;  // this call built it
 };
 
-result<opened_segment> make_or_take(const segment_address& wanted) {
+// The address, completed by the options, and its segment with all lanes mapped.
+result<opened_segment> make_or_take_name(const segment_address& wanted) {
   for (int round = 0; round < name_rounds_max; ++round) {
     auto taken = take_segment(wanted);
     if (taken)
@@ -96,9 +97,8 @@ result<opened_segment> make_or_take(const segment_address& wanted) {
                                        "removing it in a loop?"};
 }
 
-}  // namespace
-
-result<receiver_state*> open_lane_receiver(const address& where, const receiver_options& options) {
+// `options` gets what the address says.
+result<opened_segment> make_or_take(const address& where, receiver_options& options) {
   auto wanted = to_segment_address(where, options.directory);
   if (!wanted)
     return wanted.error();
@@ -108,18 +108,27 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
     wanted->lane_size = options.lane_size;
   if (wanted->message_limit == 0)
     wanted->message_limit = options.message_limit;
-  const fork_pause no_fork;
-  auto segment = make_or_take(*wanted);
+  options.prefault |= wanted->prefault;
+  auto segment = make_or_take_name(*wanted);
   if (!segment)
-    return segment.error();
+    return segment;
   // From here on, a failure removes a segment that this call made; an existing one stays.
   if (auto e = map_all_lanes(segment->opened); !e) {
     if (segment->made)
       (void)retire_segment(segment->opened);
     return e;
   }
+  return segment;
+}
+
+}  // namespace
+
+result<receiver_state*> open_lane_receiver(const address& where, const receiver_options& options) {
   receiver_options resolved = options;
-  resolved.prefault |= wanted->prefault;
+  const fork_pause no_fork;
+  auto segment = make_or_take(where, resolved);
+  if (!segment)
+    return segment.error();
   owned<receiver_state> state{new receiver_state(std::move(segment->opened), resolved)};
   if (auto e = state->start(); !e) {
     if (segment->made)
@@ -127,6 +136,55 @@ result<receiver_state*> open_lane_receiver(const address& where, const receiver_
     return e;
   }
   return state.release();
+}
+
+result<std::vector<receiver_state*>> open_lane_shards(const address& where, std::uint32_t count,
+                                                      const receiver_options& options) {
+  receiver_options resolved = options;
+  const fork_pause no_fork;
+  auto first = make_or_take(where, resolved);
+  if (!first)
+    return first.error();
+  std::vector<owned<receiver_state>> states;
+  const auto fail = [&](error why) {
+    if (first->made && states.empty())
+      (void)retire_segment(first->opened);
+    for (const auto& each : states) {
+      if (first->made)
+        (void)each->remove();  // the last one removes the segment
+    }
+    return why;
+  };
+  const std::uint32_t lanes = first->opened.geometry.lane_count;
+  if (lanes < count) {
+    return fail({errc::invalid_argument, first->opened.name.text() + ": " + std::to_string(lanes) +
+                                             " lanes are too few for " + std::to_string(count) +
+                                             " shards"});
+  }
+  const auto shards = std::make_shared<lane_shards>(count, lanes);
+  if (auto e = shards->open(first->opened); !e)
+    return fail(std::move(e));
+  std::vector<segment> parts;
+  std::vector<receiver_state*> opened;
+  parts.reserve(count);
+  opened.reserve(count);
+  states.reserve(count);
+  for (std::uint32_t i = 1; i < count; ++i) {
+    auto part = duplicate_segment(first->opened);
+    if (!part)
+      return fail(part.error());
+    parts.push_back(std::move(*part));
+  }
+  parts.insert(parts.begin(), std::move(first->opened));
+  for (std::uint32_t i = 0; i < count; ++i)
+    states.emplace_back(new receiver_state(std::move(parts[i]), resolved, shards, i));
+  for (const auto& each : states) {
+    if (auto e = each->start(); !e)
+      return fail(std::move(e));
+  }
+  for (auto& each : states)
+    opened.push_back(each.release());
+  return opened;
 }
 
 result<sender_state*> open_lane_sender(const address& where, const sender_options& options) {

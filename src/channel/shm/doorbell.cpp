@@ -16,6 +16,7 @@
 #include "atbus/build_settings.hpp"
 #include "atbus/clock.hpp"
 #include "channel/shm/in_process_names.h"
+#include "channel/shm/lane_shards.h"
 #include "system/fork_guard.h"
 #include "system/socket.h"
 
@@ -71,31 +72,51 @@ constexpr std::uint32_t connection_events = EPOLLIN | EPOLLRDHUP;
 constexpr std::size_t events_per_look = 64;
 constexpr std::uint64_t listener_tag = ~std::uint64_t{0};
 constexpr std::uint64_t file_watch_tag = listener_tag - 1;
+constexpr std::uint64_t front_tag = listener_tag - 2;
+constexpr std::uint64_t box_tag = listener_tag - 3;
 
 }  // namespace
 
-error bell_server::open(const segment& s) {
+error bell_server::make_epoll(const segment& s) {
   lane_count_ = s.geometry.lane_count;
   in_process_ = s.name.in_process;
   ended_.assign(lane_count_, 0);
   first_.assign(lane_count_, nothing);
-  limit_ = 2 * std::size_t{lane_count_} + 16;
+  limit_ = connections_max(lane_count_);
   connections_.reserve(limit_);  // so that accepting and ending need no memory
   free_.reserve(limit_);
   epoll_ = file{kernel().epoll_create(EPOLL_CLOEXEC)};
-  if (s.name.handed) {
-    if (!epoll_)
-      return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
-    return {};
-  }
+  if (!epoll_)
+    return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
+  return {};
+}
+
+error bell_server::open(const segment& s) {
+  if (auto e = make_epoll(s); !e || s.name.handed)
+    return e;
   listener_ = bell_socket();
   spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
-  if (!epoll_ || !listener_)
+  if (!listener_)
     return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
   if (auto e = bind(s); !e)
     return e;
   epoll_event interest{.events = listener_events, .data = {.u64 = listener_tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &interest) != 0) {
+    return {errc::system_error, s.name.text() + ": can't watch its doorbell", errno};
+  }
+  return {};
+}
+
+error bell_server::open(const segment& s, lane_shards& shards, std::uint32_t shard) {
+  if (auto e = make_epoll(s); !e)
+    return e;
+  shards_ = &shards;
+  shard_ = shard;
+  passed_.reserve(limit_);
+  epoll_event front{.events = EPOLLIN, .data = {.u64 = front_tag}};
+  epoll_event box{.events = EPOLLIN, .data = {.u64 = box_tag}};
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, shards.front().descriptor(), &front) != 0 ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, shards.box_descriptor(shard), &box) != 0) {
     return {errc::system_error, s.name.text() + ": can't watch its doorbell", errno};
   }
   return {};
@@ -155,10 +176,12 @@ bell_server::events bell_server::take_events(std::int64_t timeout_ns) noexcept {
   events seen;
   if (!epoll_)
     return seen;
-  if (rests_until_ != std::chrono::nanoseconds{0} && rests_until_ <= now())
+  if (is_due())
     rest_no_more();
   epoll_event ready[events_per_look];
   const int n = kernel().epoll_wait(epoll_.get(), ready, events_per_look, timeout_ns);
+  if (shards_ != nullptr && shards_->front_is_due())
+    shards_->look_at_front();
   if (n <= 0)
     return seen;
   const fork_pause no_fork;
@@ -168,6 +191,11 @@ bell_server::events bell_server::take_events(std::int64_t timeout_ns) noexcept {
       seen.look_everywhere |= accept_all(seen);
     } else if (tag == file_watch_tag) {
       read_file_watch(seen);
+    } else if (tag == front_tag) {
+      shards_->look_at_front();
+    } else if (tag == box_tag) {
+      take_passed();
+      seen.look_everywhere = true;
     } else if (tag < connections_.size() && connections_[tag].fd) {
       connection& c = connections_[tag];
       if (!read_from(c, seen)) {
@@ -267,6 +295,21 @@ void bell_server::admit(file peer, events& seen) noexcept {
     end(c);
 }
 
+void bell_server::take_passed() noexcept {
+  shards_->take(shard_, passed_);
+  for (auto& [peer, lane] : passed_) {
+    const std::size_t index = find_place();
+    epoll_event interest{.events = connection_events, .data = {.u64 = index}};
+    if (index == limit_ ||
+        kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &interest) != 0) {
+      ++refused_;
+      continue;
+    }
+    join(fill_place(index, std::move(peer)), lane);
+  }
+  passed_.clear();
+}
+
 void bell_server::rest(int fd, std::uint64_t tag, bool& rests) noexcept {
   epoll_event interest{.events = (tag == listener_tag ? listener_events : connection_events) |
                                  static_cast<std::uint32_t>(EPOLLET),
@@ -291,9 +334,16 @@ void bell_server::rest_no_more() noexcept {
 }
 
 std::chrono::nanoseconds bell_server::longest_sleep() const noexcept {
+  constexpr std::chrono::nanoseconds none{-1};
+  const auto of_front = shards_ == nullptr ? none : shards_->longest_sleep();
   if (rests_until_ == std::chrono::nanoseconds{0})
-    return std::chrono::nanoseconds{-1};
-  return std::max(rests_until_ - now(), short_sleep);
+    return of_front;
+  const auto own = std::max(rests_until_ - now(), short_sleep);
+  return of_front == none ? own : std::min(own, of_front);
+}
+
+bool bell_server::is_due() const noexcept {
+  return rests_until_ != std::chrono::nanoseconds{0} && rests_until_ <= now();
 }
 
 bool bell_server::adopt(file peer, std::uint32_t lane) noexcept {
@@ -381,6 +431,11 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
       return true;
     }
     if (n == sizeof word && word < lane_count_) {
+      if (front_of_ != nullptr) {
+        (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c.fd.get(), nullptr);
+        front_of_->pass_on(std::move(c.fd), word);
+        return false;
+      }
       join(c, word);
       seen.look_everywhere = true;
     } else {

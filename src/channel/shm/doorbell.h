@@ -22,6 +22,14 @@
 
 namespace atbus::detail {
 
+class lane_shards;
+
+// A connection whose lane is known, on its way to another server.
+struct passed_bell {
+  file peer;
+  std::uint32_t lane = 0;
+};
+
 // The receiver's end: a listening socket and one connection per sender, behind one epoll
 // descriptor.
 class bell_server {
@@ -36,6 +44,16 @@ class bell_server {
   // Binds the bell and replaces one that a dead receiver left. The caller holds the receiver's lock on `s`.
   [[nodiscard]] error open(const segment& s);
 
+  // For one of several receivers of a segment (lane_shards.h), which outlive it: its connections come from their
+  // front, the bell that was opened.
+  [[nodiscard]] error open(const segment& s, lane_shards& shards, std::uint32_t shard);
+  // Makes this one their front.
+  void pass_on_to(lane_shards& shards) noexcept { front_of_ = &shards; }
+  // Most connections at a time.
+  [[nodiscard]] static std::size_t connections_max(std::uint32_t lane_count) noexcept {
+    return 2 * std::size_t{lane_count} + 16;
+  }
+
   // Takes over a connection for a lane. For handed segments, whose bells have no address.
   [[nodiscard]] bool adopt(file peer, std::uint32_t lane) noexcept;
 
@@ -48,6 +66,8 @@ class bell_server {
 
   // How long the owner may sleep until it looks at what the kernel had no memory for. Negative: any time.
   [[nodiscard]] std::chrono::nanoseconds longest_sleep() const noexcept;
+  // Whether that time is over.
+  [[nodiscard]] bool is_due() const noexcept;
 
   // Wakes the sender of a lane. False if it has no connection.
   bool ring(std::uint32_t lane) noexcept;
@@ -73,6 +93,7 @@ class bell_server {
     bool rests = false;
   };
 
+  [[nodiscard]] error make_epoll(const segment& s);
   [[nodiscard]] error bind(const segment& s);
   bool accept_all(events& seen) noexcept;
   void admit(file peer, events& seen) noexcept;
@@ -80,8 +101,10 @@ class bell_server {
   [[nodiscard]] std::size_t find_place() noexcept;
   // Stores a connection at an index of `find_place`; it has no lane yet.
   connection& fill_place(std::size_t index, file peer) noexcept;
-  // False: the connection is over.
+  // False: the connection is over, or another server's.
   bool read_from(connection& c, events& seen) noexcept;
+  // Takes what the front has passed on.
+  void take_passed() noexcept;
   void end(connection& c) noexcept;
   // Adds it to its lane's list, or removes it.
   void join(connection& c, std::uint32_t lane) noexcept;
@@ -112,6 +135,10 @@ class bell_server {
   bool listener_rests_ = false;
   std::chrono::nanoseconds rests_until_{0};  // 0: none rests
   std::uint64_t refused_ = 0;
+  lane_shards* front_of_ = nullptr;
+  lane_shards* shards_ = nullptr;
+  std::uint32_t shard_ = 0;
+  std::vector<passed_bell> passed_;  // scratch
 };
 
 // The sender's end.

@@ -27,8 +27,7 @@ void receiver_core::take_ready_lanes() noexcept {
   for (std::size_t word = 0; word < ready_words_; ++word) {
     if (ready_[word].load(std::memory_order_relaxed) == 0)
       continue;
-    // Acquire: pairs with the sender's fetch_or; its record was published before the bit.
-    std::uint64_t bits = ready_[word].exchange(0, std::memory_order_acq_rel);
+    std::uint64_t bits = self.take_ready(word);
     while (bits != 0) {
       const auto index =
           static_cast<std::uint32_t>(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
@@ -277,7 +276,7 @@ bool receiver_state::is_in_use(const lane_reader& lane) noexcept {
 }
 
 void receiver_state::look_at_everything() noexcept {
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
     lane_reader& lane = lanes_[i];
     if (lane.skipped)
       wake_lane(i);
@@ -333,7 +332,7 @@ void receiver_state::free_orphans() noexcept {
 }
 
 void receiver_state::look_for_orphans() noexcept {
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count && orphans_ != 0; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count && orphans_ != 0; i += step_) {
     if (lanes_[i].orphan)
       free_if_orphaned(lanes_[i]);
   }
@@ -357,7 +356,7 @@ void receiver_state::watch_unconnected() noexcept {
 }
 
 void receiver_state::suspect_unconnected() noexcept {
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
     lane_reader& lane = lanes_[i];
     if (std::exchange(lane.unconnected, false) && !std::exchange(lane.orphan, true))
       ++orphans_;
@@ -430,7 +429,8 @@ void receiver_state::reset_lane(lane_reader& lane) noexcept {
 // --- calls of the user about a lane
 
 lane_reader* receiver_state::find_lane(std::uint32_t index) const noexcept {
-  const bool there = interrupted_ == interruption::none && index < segment_.geometry.lane_count;
+  const bool there = interrupted_ == interruption::none && index < segment_.geometry.lane_count &&
+                     index % step_ == shard_;
   return there ? &lanes_[index] : nullptr;
 }
 
@@ -550,24 +550,24 @@ void receiver_state::handle(const bell_server::events& seen) noexcept {
   if (!seen.look_everywhere)
     return;
   const auto dying_until = coarse_now() + dying_time;
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
     lanes_[i].request_answered = 0;
     // The kernel reports the close shortly before it drops the lock.
     if (seen.file_closed && lanes_[i].unconnected)
       lanes_[i].dying_until = dying_until;
   }
-  segment_.header().connections_refused.store(bell_.refused(), std::memory_order_relaxed);
+  tell_refused();
   look_at_everything();
 }
 
 bool receiver_state::barrier() noexcept {
-  lane_writer::count(segment_.header().barriers, 1);
+  count_once(segment_.header().barriers);
   if (barrier_on_every_core())
     return true;
   if (!fence_needed_) {
     fence_needed_ = true;
     segment_.header().fence_needed.store(1, std::memory_order_seq_cst);
-    for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+    for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
       set_alert(lanes_[i], lanes_[i].alert & (alert_step - 1));
     }
     problem(error_of(errc::not_supported, [this, code = errno]() -> error {
@@ -582,7 +582,7 @@ bool receiver_state::barrier() noexcept {
 }
 
 bool receiver_state::every_sender_fences() const noexcept {
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
     const lane_slot& slot = segment_.slot(i);
     if (slot.reserved_bytes.load(std::memory_order_acquire) != 0 &&
         slot.fence_echo.load(std::memory_order_acquire) == 0) {

@@ -22,7 +22,8 @@ constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{1
 
 }  // namespace
 
-receiver_state::receiver_state(segment opened, const receiver_options& options)
+receiver_state::receiver_state(segment opened, const receiver_options& options,
+                               std::shared_ptr<lane_shards> shards, std::uint32_t shard)
     : segment_(std::move(opened)),
       lanes_(std::make_unique<lane_reader[]>(segment_.geometry.lane_count)),
       spin_(options.spin),
@@ -40,6 +41,15 @@ receiver_state::receiver_state(segment opened, const receiver_options& options)
     copy_buffer_ = std::make_unique<std::byte[]>(message_limit_);
     private_copy_ = copy_buffer_.get();
   }
+  if (shards == nullptr)
+    return;
+  shard_ = shard;
+  step_ = shards->count();
+  own_ready_.assign(ready_words_, 0);
+  for (std::uint32_t i = shard_; i < lane_count; i += step_)
+    own_ready_[i / 64] |= std::uint64_t{1} << (i % 64);
+  shards_ = std::move(shards);
+  shards_->join();
 }
 
 receiver_state::~receiver_state() {
@@ -48,16 +58,15 @@ receiver_state::~receiver_state() {
     unlock_byte(segment_.fd.get(), receiver_lock_byte);
 }
 
-error receiver_state::start() {
+error receiver_state::announce(bell_server& bell) {
   segment_header& header = segment_.header();
-  always_fence_ = !register_for_barriers();
   receiver_note note{};
   note.pid = static_cast<std::uint32_t>(getpid());
   note.opened_at = wall_clock_ns();
   std::strncpy(note.program, program_invocation_short_name, sizeof note.program - 1);
   store_words(header.note, note);
   // Open the bell first: a sender that reads the new generation then finds the new bell.
-  if (auto e = bell_.open(segment_); !e)
+  if (auto e = bell.open(segment_); !e)
     return e;
   test_hook(step::bell_bound);
   generation_ = (header.generation.load(std::memory_order_relaxed) + 1) & generation_mask;
@@ -68,7 +77,23 @@ error receiver_state::start() {
   header.sleeping.store(generation_ << 32, std::memory_order_release);
   header.fence_needed.store(0, std::memory_order_relaxed);
   test_hook(step::generation_stored);
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i)
+  return {};
+}
+
+error receiver_state::start() {
+  always_fence_ = !register_for_barriers();
+  if (shard_ == 0) {
+    if (auto e = announce(shards_ == nullptr ? bell_ : shards_->front()); !e)
+      return e;
+  }
+  if (shards_ != nullptr) {
+    if (shard_ == 0)
+      shards_->begin(generation_);
+    generation_ = shards_->generation();
+    if (auto e = bell_.open(segment_, *shards_, shard_); !e)
+      return e;
+  }
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_)
     take_over_lane(i);
   // After this barrier, each sender sees its lane parked and sets its ready bit, or this receiver sees what
   // the sender published before.
@@ -131,7 +156,7 @@ void receiver_state::set_alert(lane_reader& lane, std::uint64_t flags) noexcept 
 // --- sleeping
 
 bool receiver_state::anything() noexcept {
-  const bool found = refresh_all() != 0 || some_lane_ready();
+  const bool found = refresh_all() != 0 || own_lane_ready();
   if (inactive_seen_)
     remove_inactive();
   return found;
@@ -153,20 +178,24 @@ bool receiver_state::prepare_sleep() {
   }
   active_.clear();
   test_hook(step::lanes_parked);
-  if (++sleep_count_ == 0)
-    sleep_count_ = 1;
   asleep_ = true;
   // Seq_cst: pairs, with the barrier below, with sender_state::rouse_receiver. A sender that does not see
   // this value has set its ready bit before the look at the ready bits below.
-  segment_.header().sleeping.store(generation_ << 32 | sleep_count_, std::memory_order_seq_cst);
+  if (shards_ != nullptr) {
+    shards_->fall_asleep(segment_.header().sleeping);
+  } else {
+    if (++sleep_count_ == 0)
+      sleep_count_ = 1;
+    segment_.header().sleeping.store(generation_ << 32 | sleep_count_, std::memory_order_seq_cst);
+  }
   test_hook(step::sleeping_stored);
   barrier();
-  const bool found = reactivate(parked_now_) || some_lane_ready();
+  const bool found = reactivate(parked_now_) || own_lane_ready();
   test_hook(step::sleep_checked);
   if (inactive_seen_)
     remove_inactive();
   if (!found) {
-    lane_writer::count(segment_.header().sleeps, 1);
+    count_once(segment_.header().sleeps);
     return true;
   }
   finish_sleep();
@@ -178,7 +207,10 @@ void receiver_state::finish_sleep() {
     return;
   asleep_ = false;
   // Relaxed: a sender that still sees the old value only rings once needlessly.
-  segment_.header().sleeping.store(generation_ << 32, std::memory_order_relaxed);
+  if (shards_ != nullptr)
+    shards_->wake(segment_.header().sleeping);
+  else
+    segment_.header().sleeping.store(generation_ << 32, std::memory_order_relaxed);
   polls_until_bells_ = 1;  // read all rings before the next sleep
   bells_seen_at_ = std::chrono::nanoseconds{0};
   test_hook(step::woken);
@@ -202,7 +234,7 @@ std::chrono::nanoseconds receiver_state::longest_sleep() const noexcept {
   }
   if (orphans_ == 0)
     return longest;
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i) {
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_) {
     if (!lanes_[i].orphan || time >= lanes_[i].dying_until)
       continue;
     // Double the wait each time: a few looks instead of one per millisecond.
@@ -241,10 +273,10 @@ status receiver_state::wait(std::chrono::nanoseconds timeout) {
       return errc::timed_out;
     }
     if (fence_needed_ && longest >= std::chrono::nanoseconds{0})
-      lane_writer::count(segment_.header().short_sleeps, 1);
+      count_once(segment_.header().short_sleeps);
     const auto seen = bell_.take_events(sleep_ns);
     if (seen.rung || seen.look_everywhere)
-      lane_writer::count(segment_.header().wake_ups, 1);
+      count_once(segment_.header().wake_ups);
     finish_sleep();
     handle(seen);
     // The bells have just been read: do not read them again before the message is handled.
@@ -266,16 +298,29 @@ void receiver_state::stop() noexcept {
   finish_sleep();
   if (segment_.name.handed)
     unlock_byte(segment_.fd.get(), receiver_lock_byte);
+  if (shards_ != nullptr)
+    (void)shards_->leave(shard_);
 }
 
 void receiver_state::destroy() noexcept {
   const fork_pause no_fork;
-  delete this;
+  if (shards_ == nullptr) {
+    delete this;
+    return;
+  }
+  const auto shards = shards_;
+  for (const receiver_state* const each : shards->end(*this))
+    delete each;
 }
 
 error receiver_state::remove() {
   if (auto s = usable(); !s)
     return s;
+  if (shards_ != nullptr) {
+    finish_sleep();
+    if (!shards_->leave(shard_))
+      return {};
+  }
   const fork_pause no_fork;
   return retire_segment(segment_);
 }
@@ -290,7 +335,7 @@ channel_stats receiver_state::stats() const {
   channel_stats sum;
   if (interrupted_ == interruption::forked)
     return sum;
-  for (std::uint32_t i = 0; i < segment_.geometry.lane_count; ++i)
+  for (std::uint32_t i = shard_; i < segment_.geometry.lane_count; i += step_)
     add_stats(sum, segment_.slot(i));
   return sum;
 }

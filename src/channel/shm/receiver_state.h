@@ -8,6 +8,7 @@
 
 #include "atbus/detail/receiver_core.hpp"
 #include "channel/shm/doorbell.h"
+#include "channel/shm/lane_shards.h"
 #include "channel/shm/segment.h"
 #include "system/fork_guard.h"
 #include "system/spin_budget.h"
@@ -17,9 +18,11 @@ namespace atbus::detail {
 class receiver_state final : public receiver_core, public fork_guard {
  public:
   // `opened` is mapped with all lanes, and its receiver's lock is held through its descriptor.
-  receiver_state(segment opened, const receiver_options& options);
+  // `shards`: the receivers of one process that share the segment; this one reads the lanes of its shard.
+  receiver_state(segment opened, const receiver_options& options,
+                 std::shared_ptr<lane_shards> shards = nullptr, std::uint32_t shard = 0);
 
-  // Takes over the segment's contents. On failure the caller releases the state.
+  // Takes over the segment's contents, the first shard before the others. On failure the caller releases the state.
   [[nodiscard]] error start();
 
   status wait(std::chrono::nanoseconds timeout) override;
@@ -73,6 +76,16 @@ class receiver_state final : public receiver_core, public fork_guard {
   ~receiver_state() override;
   void stop() noexcept override;
   void destroy() noexcept override;
+
+  // Says that there is a new receiver, and where its bell is.
+  [[nodiscard]] error announce(bell_server& bell);
+  // As some_lane_ready, of this shard's lanes.
+  [[nodiscard]] bool own_lane_ready() const noexcept;
+  // Clears the ready bits of this shard's lanes, and returns them.
+  [[nodiscard]] std::uint64_t take_ready(std::size_t word) noexcept;
+  // Counts in the header, where shards have no word of their own.
+  void count_once(shared_word& counter) const noexcept;
+  void tell_refused() noexcept;
 
   // Used for each lane at opening, and for a lane whose sender began to take records back and then stopped.
   void take_over_lane(std::uint32_t index) noexcept;
@@ -128,6 +141,13 @@ class receiver_state final : public receiver_core, public fork_guard {
   bool prefault_ = false;
   bool asleep_ = false;
   bool fence_needed_ = false;
+
+  // Its lanes are shard_, shard_ + step_, and so on: without shards, all of them.
+  std::uint32_t shard_ = 0;
+  std::uint32_t step_ = 1;
+  std::uint64_t refused_told_ = 0;
+  std::vector<std::uint64_t> own_ready_;  // with shards: the bits of its lanes in each ready word
+  std::shared_ptr<lane_shards> shards_;
 };
 
 }  // namespace atbus::detail

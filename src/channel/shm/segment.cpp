@@ -435,6 +435,19 @@ result<file> share_segment(const segment& built) {
   return fd;
 }
 
+result<segment> duplicate_segment(const segment& opened) {
+  segment s;
+  s.name = opened.name;
+  s.fd = file{::fcntl(opened.fd.get(), F_DUPFD_CLOEXEC, 0)};
+  if (!s.fd)
+    return system_error_at(s.name.text() + ": can't duplicate its descriptor", errno);
+  s.geometry = opened.geometry;
+  s.control = opened.control;
+  s.lanes = opened.lanes;
+  s.lanes_base = opened.lanes_base;
+  return s;
+}
+
 result<segment> adopt_segment(file fd, std::string text) {
   segment s;
   s.name.handed = true;

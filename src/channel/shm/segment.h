@@ -126,6 +126,8 @@ class segment {
 [[nodiscard]] result<segment_geometry> check_segment_file(const segment_name& name, int fd);
 // True if the name still leads to this file.
 [[nodiscard]] bool is_named(const segment& opened);
+// The same segment again, for another thread of this process. They share the locks.
+[[nodiscard]] result<segment> duplicate_segment(const segment& opened);
 // Marks the segment retired, alerts all senders, and removes its name and its bell's. The caller holds the
 // receiver's lock. Throws std::bad_alloc; the segment is as it was then, or the next receiver removes the
 // rest of it.

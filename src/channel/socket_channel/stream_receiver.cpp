@@ -20,8 +20,8 @@ constexpr int most_reads = 16;
 
 }  // namespace
 
-result<receiver_backend*> stream_receiver::open(const atbus::address& where,
-                                                const receiver_options& options) {
+result<stream_receiver::opening_door> stream_receiver::listen(const atbus::address& where,
+                                                              const receiver_options& options) {
   if (where.kind() == address_kind::dns) {
     return error{errc::invalid_argument,
                  where.to_string() +
@@ -44,23 +44,46 @@ result<receiver_backend*> stream_receiver::open(const atbus::address& where,
   auto tls = tls_sessions::make(where, options.socket.tls, tls_role::server);
   if (!tls)
     return tls.error();
-  const fork_pause no_fork;
   auto listener = listening_socket::open(where, options.backlog, sockets);
   if (!listener)
     return listener.error();
+  return opening_door{std::move(*listener), std::move(*tls)};
+}
+
+result<receiver_backend*> stream_receiver::open(const atbus::address& where,
+                                                const receiver_options& options) {
+  const fork_pause no_fork;
+  auto door = listen(where, options);
+  if (!door)
+    return door.error();
+  auto made = make(where, options, std::move(*door), nullptr, 0);
+  if (!made)
+    return made.error();
+  return static_cast<receiver_backend*>(*made);
+}
+
+result<stream_receiver*> stream_receiver::make(const atbus::address& where,
+                                               const receiver_options& options, opening_door door,
+                                               std::shared_ptr<stream_shards> shards,
+                                               std::uint32_t shard) {
   file epoll{kernel().epoll_create(EPOLL_CLOEXEC)};
   if (!epoll)
     return error{errc::system_error, where.to_string() + ": can't make an epoll instance", errno};
   const bool local = where.kind() == address_kind::unix_socket;
   auto* const made =
-      new stream_receiver(std::move(*listener), std::move(epoll), options, std::move(*tls), local,
-                          local && where.flag(address_option::shm).value_or(true));
+      new stream_receiver(std::move(door.listener), std::move(epoll), options, std::move(door.tls),
+                          local, local && where.flag(address_option::shm).value_or(true));
+  if (shards != nullptr && !made->join(std::move(shards), shard)) {
+    error failed{errc::system_error, where.to_string() + ": can't watch its shard", errno};
+    made->release();
+    return failed;
+  }
   if (!made->door_.watch()) {
     error failed{errc::system_error, where.to_string() + ": can't watch its socket", errno};
     made->release();
     return failed;
   }
-  return static_cast<receiver_backend*>(made);
+  return made;
 }
 
 stream_receiver::stream_receiver(listening_socket listener, file epoll,
@@ -135,6 +158,14 @@ bool stream_receiver::fill(bool quick) noexcept {
     }
     if (!c.confirmed && !may_read(c))
       continue;
+    if (!c.confirmed && shards_ != nullptr) {
+      if (reads++ == most_reads) {
+        cut_short_ = true;
+        return false;
+      }
+      greet(c);
+      continue;
+    }
     if (reads++ == most_reads) {
       cut_short_ = true;
       return false;
@@ -255,6 +286,7 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
       kernel().epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ns);
   rhythm_.looked(now());
   bool knocked = false;
+  bool passed = false;
   for (int i = 0; i < n; ++i) {
     void* const of = events[static_cast<std::size_t>(i)].data.ptr;
     if (of == nullptr)
@@ -265,13 +297,17 @@ void stream_receiver::look(std::int64_t timeout_ns) noexcept {
     const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
     const std::uint64_t number = tag >> 1U & 0xffffffffU;
     connection* const c = number < slots_.size() ? slots_[number].get() : nullptr;
-    if (c == nullptr || c->tag != tag)
+    if (c == nullptr || c->tag != tag) {
+      passed |= tag == box_tag;
       continue;
+    }
     if ((seen & EPOLLOUT) != 0)
       write_controls(*c);
     if (!newcomers::waits(*c) || (seen & (EPOLLERR | EPOLLHUP)) != 0)
       busy_.join(*c);
   }
+  if (passed)
+    take_passed();
   // Last, because it may end connections that these events refer to.
   if (knocked)
     accept_some();
@@ -383,6 +419,8 @@ error stream_receiver::remove() {
 void stream_receiver::stop() noexcept {
   const fork_pause no_fork;
   door_.close();
+  if (shards_ != nullptr)
+    shards_->leave(shard_);
   // End the lanes before the connections: a sender that reads the goodbye then finds the receiver's lock
   // free.
   if (lanes_ != nullptr) {

@@ -24,15 +24,15 @@
 #include "atbus/address.hpp"
 #include "atbus/detail/frame_inbox.hpp"
 #include "channel/shm/receiver_state.h"
+#include "channel/socket_channel/stream_connection.h"
+#include "channel/socket_channel/stream_shards.h"
 #include "channel/stream/acceptor.h"
 #include "channel/stream/busy_lines.h"
-#include "channel/stream/last_look.h"
 #include "channel/stream/line.h"
 #include "channel/stream/newcomers.h"
 #include "channel/stream/opening.h"
 #include "channel/stream/poll_rhythm.h"
 #include "channel/stream/read_buffer.h"
-#include "channel/stream/stream_link.h"
 #include "system/fork_guard.h"
 #include "system/kernel.h"
 #include "system/socket.h"
@@ -45,6 +45,9 @@ class stream_receiver final : public frame_inbox, public fork_guard {
  public:
   [[nodiscard]] static result<receiver_backend*> open(const atbus::address& where,
                                                       const receiver_options& options);
+  // Several receivers that share the listener, each for a thread of its own.
+  [[nodiscard]] static result<std::vector<receiver_backend*>> open_shards(
+      const atbus::address& where, std::uint32_t count, const receiver_options& options);
 
   status wait(std::chrono::nanoseconds timeout) override;
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
@@ -60,38 +63,24 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   void abandon_in_child() noexcept override;
 
  private:
-  struct connection : newcomer {
-    connection(file socket, const hello& own, read_space& space,
-               std::unique_ptr<tls_socket> tls) noexcept
-        : link(std::move(socket), true, own, nullptr, space, std::move(tls)) {}
-
-    [[nodiscard]] bool is_known() const noexcept { return confirmed; }
-
-    stream_link link;
-    std::uint32_t number = 0;
-    // The epoll tag: odd and never used again. A forked child may still hold the socket of a connection that
-    // is gone, and then epoll still reports it.
-    std::uint64_t tag = 0;
-    std::size_t open_at = 0;           // in open_
-    line_place<connection> turn;       // in the line of busy connections
-    line_place<connection> probation;  // in the line of unconfirmed connections
-    bool confirmed = false;
-    bool more = false;                     // complete frames may be left from the last read
-    bool has_read = false;                 // in this turn
-    bool on_chance = false;                // in this turn it is read without an event from epoll
-    bool brings_one = false;               // it sends one short message at a time
-    std::uint32_t watched = EPOLLIN;       // epoll's events for the socket
-    bool faulty = false;                   // impossible bytes have come
-    bool has_lane = false;                 // a lane was offered
-    bool uses_lane = false;                // messages of its lane are delivered
-    std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
-    last_look look;                        // when its time is over
-    bool is_late = false;                  // in late_
-  };
+  using connection = stream_connection;
 
   stream_receiver(listening_socket listener, file epoll, const receiver_options& options,
                   tls_sessions tls, bool local, bool offers_lanes);
   ~stream_receiver() override;
+  // What is the same for a receiver alone and for one of several.
+  struct opening_door {
+    listening_socket listener;
+    tls_sessions tls;
+  };
+  [[nodiscard]] static result<opening_door> listen(const atbus::address& where,
+                                                   const receiver_options& options);
+  // `shards` null: alone.
+  [[nodiscard]] static result<stream_receiver*> make(const atbus::address& where,
+                                                     const receiver_options& options,
+                                                     opening_door door,
+                                                     std::shared_ptr<stream_shards> shards,
+                                                     std::uint32_t shard);
   void stop() noexcept override;
   void destroy() noexcept override;
 
@@ -139,6 +128,18 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // Called after all messages of the peer's socket are handed out: opens its lane.
   void move_on_to_lane(connection& from) noexcept;
   void drop(connection& ended) noexcept;
+  // Takes it off all lists but that of its place.
+  void unlist(connection& one) noexcept;
+  // With shards: reads a stranger's hello, and passes its connection on where it belongs. It may be gone afterwards.
+  void greet(connection& stranger) noexcept;
+  void pass(connection& one, std::uint32_t to) noexcept;
+  void take_passed() noexcept;
+  // False, with errno: the kernel refuses.
+  [[nodiscard]] bool join(std::shared_ptr<stream_shards> shards, std::uint32_t shard) noexcept;
+  static constexpr std::uint64_t box_tag = 2;  // even, as no connection's, and no pointer's
+  void adopt(std::unique_ptr<connection> one) noexcept;
+  // Gives it a number, which makes it one of open_. Throws std::bad_alloc.
+  connection& settle(std::unique_ptr<connection>& one);
   void turn_away(connection& stranger, stranger_end why) noexcept;
 
   bool local_;  // a Unix socket
@@ -175,6 +176,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   std::uint64_t dropped_ = 0;
   stranger_stats strangers_;
   std::uint64_t tls_failed_ = 0;
+  std::shared_ptr<stream_shards> shards_;  // null: it is the only one at its address
+  std::uint32_t shard_ = 0;
 };
 
 }  // namespace atbus::detail

@@ -81,7 +81,7 @@ bool stream_receiver::add(file socket) noexcept {
   hello own = own_;
   own.session = random_word();
   std::unique_ptr<connection> made;
-  std::uint32_t number = 0;
+  connection* settled = nullptr;
   try {
     auto tls = tls_.begin(tls_buffers_);
     if (!tls) {
@@ -90,20 +90,17 @@ bool stream_receiver::add(file socket) noexcept {
     }
     made = std::make_unique<connection>(std::move(socket), own, space_, std::move(*tls));
     newcomers_.join(*made, made->link, now());
-    number = take_number();
+    settled = &settle(made);
   } catch (const std::bad_alloc&) {
     if (made != nullptr)
       newcomers_.leave(*made);
     errno = ENOMEM;
     return false;
   }
-  slots_[number] = std::move(made);
-  connection& c = *slots_[number];
-  c.number = number;
-  c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
+  connection& c = *settled;
+  if (shards_ != nullptr)
+    c.link.stop_when_opened();
   c.close_at = moment_after(now(), confirm_timeout_);
-  c.open_at = open_.size();
-  open_.push_back(&c);
   unconfirmed_.join(c);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
   if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0) {
@@ -114,6 +111,17 @@ bool stream_receiver::add(file socket) noexcept {
   }
   busy_.join(c);  // a dialling peer has usually sent its hello already
   return true;
+}
+
+stream_receiver::connection& stream_receiver::settle(std::unique_ptr<connection>& one) {
+  const std::uint32_t number = take_number();
+  slots_[number] = std::move(one);
+  connection& c = *slots_[number];
+  c.number = number;
+  c.tag = ++accepted_ << 33U | std::uint64_t{number} << 1U | 1U;
+  c.open_at = open_.size();
+  open_.push_back(&c);
+  return c;
 }
 
 bool stream_receiver::may_read(connection& stranger) noexcept {
@@ -166,22 +174,28 @@ void stream_receiver::turn_away(connection& stranger, stranger_end why) noexcept
 }
 
 void stream_receiver::drop(connection& ended) noexcept {
-  busy_.leave(ended);
   // The sender may be gone, but messages in its lane are still delivered.
   if (ended.has_lane) {
     own_lanes().open_gate(ended.number);
     moved_on_ = true;
   }
-  leave_probation(ended);
-  newcomers_.leave(ended);
-  if (current_ == &ended)
-    current_ = nullptr;
-  open_[ended.open_at] = open_.back();
-  open_[ended.open_at]->open_at = ended.open_at;
-  open_.pop_back();
+  unlist(ended);
+  if (shards_ != nullptr && ended.confirmed)
+    shards_->gone(sender_identity(ended.link.peer_session()), shard_);
   ended.link.close({errc::closed});
-  free_.push_back(ended.number);
   ended_.push_back(std::move(slots_[ended.number]));
+}
+
+void stream_receiver::unlist(connection& one) noexcept {
+  busy_.leave(one);
+  leave_probation(one);
+  newcomers_.leave(one);
+  if (current_ == &one)
+    current_ = nullptr;
+  open_[one.open_at] = open_.back();
+  open_[one.open_at]->open_at = one.open_at;
+  open_.pop_back();
+  free_.push_back(one.number);
 }
 
 }  // namespace atbus::detail

@@ -12,6 +12,7 @@
 #include "channel/stream/frame_queue.h"
 #include "core/error_text.h"
 #include "core/first_exception.h"
+#include "system/random.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {
@@ -88,6 +89,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
   own_.wants_checksums = wants_checksums;
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
+  own_.session = random_word();
   queue_ = make_frame_queue(queue_options(options));
   write_at_ = write_size;
 }

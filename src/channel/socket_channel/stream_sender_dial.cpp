@@ -52,7 +52,8 @@ void stream_sender::dial_next() noexcept {
     return lost(std::move(dialled).error());
   commit_chunk();  // frames in the chunk may have no checksums
   hello own = own_;
-  own.session = random_word();
+  // The first half tells a receiver with several threads which of them knows this sender.
+  own.session = (own.session & ~std::uint64_t{0xffffffff}) | (random_word() & 0xffffffff);
   const int fd = dialled->fd.get();
   auto tls = tls_.begin(tls_buffers_);
   if (!tls)

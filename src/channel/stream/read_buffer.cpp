@@ -37,7 +37,7 @@ std::byte* read_space::take(read_buffer& user) noexcept {
 std::size_t read_buffer::memory_limit() const noexcept {
   const std::size_t largest_frame =
       frame_size(std::max(reader_.payload_max(), control_payload_max));
-  return std::max({largest_frame, space_.size(), smallest_step});
+  return std::max({largest_frame, space_->size(), smallest_step});
 }
 
 status read_buffer::prepare(mutable_bytes& place) noexcept {
@@ -46,7 +46,7 @@ status read_buffer::prepare(mutable_bytes& place) noexcept {
   if (walking_ || !may_read_)
     return errc::invalid_argument;
   const std::size_t needed = pending() == 0 ? frame_header_size : reader_.needed();
-  if (in_space() && needed <= space_.size()) {
+  if (in_space() && needed <= space_->size()) {
     make_room_in_space();
   } else if (in_space() || needed > small_frame || !move_to_space()) {
     const std::size_t capacity = own_capacity_for(needed);
@@ -87,10 +87,10 @@ void read_buffer::make_room_in_space() noexcept {
 }
 
 bool read_buffer::move_to_space() noexcept {
-  std::byte* const space = space_.take(*this);
+  std::byte* const space = space_->take(*this);
   if (space == nullptr)
     return false;
-  settle_at(space, space_.size(), pending());
+  settle_at(space, space_->size(), pending());
   if (own_capacity_ > small_frame) {
     own_.reset();
     own_capacity_ = 0;
@@ -114,8 +114,15 @@ bool read_buffer::move_to_own(std::size_t capacity) noexcept {
   if (were_there)
     next_ = own_.get();
   settle_at(own_.get(), own_capacity_, kept);
-  space_.leave(*this);
+  space_->leave(*this);
   return true;
+}
+
+bool read_buffer::leave_space() noexcept {
+  const bool kept = !in_space() || give_way();
+  space_->leave(*this);
+  space_ = nullptr;
+  return kept;
 }
 
 bool read_buffer::give_way() noexcept {
@@ -123,7 +130,7 @@ bool read_buffer::give_way() noexcept {
     return false;
   if (pending() != 0)
     return move_to_own(std::max((pending() + page - 1) & ~(page - 1), own_capacity_));
-  space_.leave(*this);
+  space_->leave(*this);
   base_ = nullptr;
   next_ = end_ = nullptr;
   capacity_ = 0;

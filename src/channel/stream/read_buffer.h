@@ -65,10 +65,13 @@ class read_space {
 
 class read_buffer {
  public:
-  read_buffer(read_space& space, const hello& own) noexcept : space_{space}, reader_{own} {}
+  read_buffer(read_space& space, const hello& own) noexcept : space_{&space}, reader_{own} {}
   read_buffer(const read_buffer&) = delete;
   read_buffer& operator=(const read_buffer&) = delete;
-  ~read_buffer() { space_.leave(*this); }
+  ~read_buffer() {
+    if (space_ != nullptr)
+      space_->leave(*this);
+  }
 
   // Where the next read goes: at least one byte. Valid until any buffer of the space is prepared.
   // Errors: out_of_memory (wanted), after which a later call may succeed; invalid_argument unless the last
@@ -111,6 +114,11 @@ class read_buffer {
       next_ = run.at;
   }
 
+  // Moves what is in the space to memory of its own, and forgets the space. False: there is no memory; what it held is
+  // lost. Another thread may go on with the buffer, in a space of its own.
+  [[nodiscard]] bool leave_space() noexcept;
+  void settle_in(read_space& space) noexcept { space_ = &space; }
+
   [[nodiscard]] const frame_reader& reader() const noexcept { return reader_; }
   // As frame_reader::set_limit.
   void set_limit(std::uint32_t payload_max) noexcept { reader_.set_limit(payload_max); }
@@ -137,7 +145,7 @@ class read_buffer {
     bool& walking;
   };
 
-  [[nodiscard]] bool in_space() const noexcept { return space_.user_ == this; }
+  [[nodiscard]] bool in_space() const noexcept { return space_->user_ == this; }
   // Leaves the space to another user. False: not possible now.
   bool give_way() noexcept;
   bool move_to_space() noexcept;
@@ -146,7 +154,7 @@ class read_buffer {
   void settle_at(std::byte* base, std::size_t capacity, std::size_t kept) noexcept;
   [[nodiscard]] std::size_t own_capacity_for(std::size_t needed) const noexcept;
 
-  read_space& space_;
+  read_space* space_;  // null between two threads
   frame_reader reader_;
   // Points into the space while this buffer uses it, else to `own_`, else null.
   std::byte* base_ = nullptr;

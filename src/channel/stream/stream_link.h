@@ -188,6 +188,23 @@ class stream_link {
   }
   // Whether to accept descriptors from the other end, which must be a process of the same user.
   void take_descriptors(bool wanted) noexcept;
+  // Goes to another thread with what it has read; it may be closed and end before it settles in. False: there is no
+  // memory for that.
+  [[nodiscard]] bool leave_space() noexcept {
+    if (tls_ != nullptr)
+      tls_->leave_buffers();
+    return reader_.leave_space();
+  }
+  // Has come to this thread, with what it reads into and encrypts into from now on.
+  void settle_in(read_space& space, tls_buffers& buffers) noexcept {
+    reader_.settle_in(space);
+    if (tls_ != nullptr)
+      tls_->settle_in(buffers);
+  }
+  // The session in the other end's hello.
+  [[nodiscard]] std::uint64_t peer_session() const noexcept {
+    return reader_.reader().agreed().peer_session;
+  }
   [[nodiscard]] bool agreed_lanes() const noexcept { return reader_.reader().agreed().lanes; }
   // The lane that the other end has offered: nothing yet, a lane, or no_lane.
   [[nodiscard]] std::optional<std::uint32_t> offered_lane() const noexcept { return offered_; }

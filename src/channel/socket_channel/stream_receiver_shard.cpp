@@ -1,0 +1,119 @@
+// A receiver that is one of several shards of its address.
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "channel/handover/handed_lanes.h"
+#include "channel/socket_channel/stream_receiver.h"
+#include "core/error_text.h"
+
+namespace atbus::detail {
+
+result<std::vector<receiver_backend*>> stream_receiver::open_shards(
+    const atbus::address& where, std::uint32_t count, const receiver_options& options) {
+  const fork_pause no_fork;
+  auto door = listen(where, options);
+  if (!door)
+    return door.error();
+  const auto shards = std::make_shared<stream_shards>(std::move(door->listener), count);
+  if (auto e = shards->open(); !e)
+    return e;
+  std::vector<std::unique_ptr<stream_receiver, release_end>> made;
+  std::vector<receiver_backend*> opened;
+  made.reserve(count);
+  opened.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto shared = shards->share_listener();
+    if (!shared)
+      return shared.error();
+    auto one = make(where, options, {std::move(*shared), door->tls}, shards, i);
+    if (!one)
+      return one.error();
+    made.emplace_back(*one);
+  }
+  for (auto& one : made)
+    opened.push_back(one.release());
+  return opened;
+}
+
+bool stream_receiver::join(std::shared_ptr<stream_shards> shards, std::uint32_t shard) noexcept {
+  shards_ = std::move(shards);
+  shard_ = shard;
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = box_tag}};
+  return kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, shards_->box_descriptor(shard_),
+                            &interest) == 0;
+}
+
+void stream_receiver::greet(connection& stranger) noexcept {
+  stranger.has_read = true;
+  walk_end ended = walk_end::needs_more;
+  if (stranger.link.receive()) {
+    frame_run none;  // it stops behind the hello
+    ended = stranger.link.lend(none);
+  }
+  if (ended == walk_end::failed)
+    found_faulty(stranger);
+  if (!stranger.link.opened() || stranger.link.now() == stream_link::state::closed)
+    return watch(stranger);
+  const auto to = shards_->arrived(sender_identity(stranger.link.peer_session()));
+  if (!to) {
+    report(error{errc::out_of_memory});
+    return drop(stranger);
+  }
+  if (*to != shard_)
+    return pass(stranger, *to);
+  stranger.more = true;
+  opening_moved(stranger);
+}
+
+void stream_receiver::pass(connection& one, std::uint32_t to) noexcept {
+  const fork_pause no_fork;
+  (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.link.descriptor(), nullptr);
+  unlist(one);
+  one.is_late = false;
+  std::unique_ptr<connection> moved = std::move(slots_[one.number]);
+  if (!moved->link.leave_space())
+    moved->link.close({errc::out_of_memory});
+  (void)shards_->pass(std::move(moved), to);
+}
+
+void stream_receiver::take_passed() noexcept {
+  const fork_pause no_fork;
+  while (auto one = shards_->take(shard_))
+    adopt(std::move(one));
+}
+
+void stream_receiver::adopt(std::unique_ptr<connection> one) noexcept {
+  one->link.settle_in(space_, tls_buffers_);
+  const auto refuse = [&](error why) {
+    report(std::move(why));
+    shards_->gone(sender_identity(one->link.peer_session()), shard_);
+    one.reset();
+  };
+  if (open_.size() >= most_connections_) {
+    return refuse(error_at(errc::would_block, address_,
+                           "a shard has as many connections as it may (connections), one more "
+                           "sender of it is closed"));
+  }
+  connection* settled = nullptr;
+  try {
+    settled = &settle(one);
+  } catch (const std::bad_alloc&) {
+    return refuse(error{errc::out_of_memory});
+  }
+  connection& c = *settled;
+  c.watched = EPOLLIN;
+  c.confirmed = true;
+  epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
+  if (c.link.now() == stream_link::state::closed ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
+    return drop(c);
+  c.has_read = false;
+  c.more = true;
+  busy_.join(c);
+  opening_moved(c);
+}
+
+}  // namespace atbus::detail
