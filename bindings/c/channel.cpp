@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
@@ -25,9 +26,9 @@ struct atbus_sender {
 };
 
 struct atbus_receiver {
-  explicit atbus_receiver(atbus::receiver made) : self(std::move(made)) {}
+  atbus_receiver(atbus::receiver made, const char* first) : owner(first), self(std::move(made)) {}
 
-  const char* owner = &atbus::c_api::this_thread;
+  mutable const char* owner;  // null: the first thread that uses it
   atbus::receiver self;
   std::string address;  // that atbus_receiver_address has given last
 };
@@ -42,6 +43,12 @@ bool is_usable_by_first(atbus_thread_sender* sender) noexcept {
   if (sender != nullptr && sender->owner == nullptr)
     sender->owner = &this_thread;
   return is_usable(sender);
+}
+
+bool is_usable_by_first(const atbus_receiver* receiver) noexcept {
+  if (receiver != nullptr && receiver->owner == nullptr)
+    receiver->owner = &this_thread;
+  return is_usable(receiver);
 }
 
 }  // namespace
@@ -148,13 +155,34 @@ atbus_code atbus_receiver_open(const char* address, const atbus_channel_options*
       return code_of(wanted.error());
     result<atbus::receiver> made = receiver::open(address, *wanted);
     if (made)
-      *receiver = new atbus_receiver{*std::move(made)};
+      *receiver = new atbus_receiver{*std::move(made), &this_thread};
     return code_of(made.error());
   });
 }
 
+atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
+                                      const atbus_channel_options* options,
+                                      atbus_receiver** receivers) {
+  if (address == nullptr || receivers == nullptr)
+    return refuse_null(address == nullptr ? "the address" : "the place for the receivers");
+  return guard([&] {
+    const result<receiver_options> wanted = to_receiver_options(options);
+    if (!wanted)
+      return code_of(wanted.error());
+    auto made = receiver::open_shards(address, shards, *wanted);
+    if (!made)
+      return code_of(made.error());
+    std::vector<std::unique_ptr<atbus_receiver>> handles;
+    for (receiver& each : *made)
+      handles.push_back(std::make_unique<atbus_receiver>(std::move(each), nullptr));
+    for (std::size_t i = 0; i != handles.size(); ++i)
+      receivers[i] = handles[i].release();
+    return ATBUS_OK;
+  });
+}
+
 const char* atbus_receiver_address(atbus_receiver* receiver) {
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return nullptr;
   const atbus_code made = guard([&] {
     receiver->address = receiver->self.address();
@@ -167,7 +195,7 @@ atbus_code atbus_receiver_poll(atbus_receiver* receiver, size_t messages, atbus_
                                void* user, size_t* delivered) {
   if (delivered != nullptr)
     *delivered = 0;
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return ATBUS_INVALID_ARGUMENT;
   if (each == nullptr)
     return refuse_null("the callback");
@@ -186,17 +214,17 @@ atbus_code atbus_receiver_poll(atbus_receiver* receiver, size_t messages, atbus_
 }
 
 atbus_code atbus_receiver_wait(atbus_receiver* receiver, int64_t timeout_ns) {
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return ATBUS_INVALID_ARGUMENT;
   return guard([&] { return code_of(receiver->self.wait(nanoseconds{timeout_ns})); });
 }
 
 int atbus_receiver_descriptor(const atbus_receiver* receiver) {
-  return is_usable(receiver) ? receiver->self.descriptor() : -1;
+  return is_usable_by_first(receiver) ? receiver->self.descriptor() : -1;
 }
 
 int atbus_receiver_prepare_sleep(atbus_receiver* receiver) {
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return 0;
   bool ready = false;
   guard([&] {
@@ -207,7 +235,7 @@ int atbus_receiver_prepare_sleep(atbus_receiver* receiver) {
 }
 
 atbus_code atbus_receiver_finish_sleep(atbus_receiver* receiver) {
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return ATBUS_INVALID_ARGUMENT;
   return guard([&] {
     receiver->self.finish_sleep();
@@ -216,11 +244,11 @@ atbus_code atbus_receiver_finish_sleep(atbus_receiver* receiver) {
 }
 
 int64_t atbus_receiver_longest_sleep(const atbus_receiver* receiver) {
-  return is_usable(receiver) ? receiver->self.longest_sleep().count() : 0;
+  return is_usable_by_first(receiver) ? receiver->self.longest_sleep().count() : 0;
 }
 
 atbus_code atbus_receiver_remove(atbus_receiver* receiver) {
-  if (!is_usable(receiver))
+  if (!is_usable_by_first(receiver))
     return ATBUS_INVALID_ARGUMENT;
   return guard([&] {
     error bad = receiver->self.remove();
@@ -231,6 +259,6 @@ atbus_code atbus_receiver_remove(atbus_receiver* receiver) {
 }
 
 void atbus_receiver_free(atbus_receiver* receiver) {
-  if (receiver != nullptr && is_usable(receiver))
+  if (receiver != nullptr && is_usable_by_first(receiver))
     delete receiver;
 }

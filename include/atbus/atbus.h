@@ -594,6 +594,11 @@ ATBUS_C_API void atbus_sender_free(atbus_sender* sender);
 ATBUS_C_API atbus_code atbus_receiver_open(const char* address,
                                            const atbus_channel_options* options,
                                            atbus_receiver** receiver);
+/** Opens `shards` receivers (1 to 64) at one address, one for each thread, into that many places at `receivers`
+ *  (atbus::receiver::open_shards). Each belongs to the thread that uses it first, which also frees it. */
+ATBUS_C_API atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
+                                                  const atbus_channel_options* options,
+                                                  atbus_receiver** receivers);
 /** The address for senders. Valid until the next call. */
 ATBUS_C_API const char* atbus_receiver_address(atbus_receiver* receiver);
 /** Calls back for the messages that wait, at most `messages` (0: 4,096); *delivered, unless it is NULL, says how many. */

@@ -1,6 +1,9 @@
 // Channels in C.
+#include <array>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "c_fixture.h"
 
@@ -24,6 +27,42 @@ TEST_F(CApi, SaysThatAClaimOfAChannelWasGivenUp) {
   EXPECT_EQ(atbus_sender_commit(out, 10), ATBUS_OK);
   atbus_sender_free(out);
   atbus_receiver_free(in);
+}
+
+TEST_F(CApi, ReceivesWithSeveralThreads) {
+  const std::string address = "shm://atbus-c-shards-" + std::to_string(getpid());
+  EXPECT_EQ(atbus_receiver_open_shards(address.c_str(), 2, nullptr, nullptr),
+            ATBUS_INVALID_ARGUMENT);
+  std::array<atbus_receiver*, 2> shards{};
+  EXPECT_EQ(atbus_receiver_open_shards(address.c_str(), 0, nullptr, shards.data()),
+            ATBUS_INVALID_ARGUMENT);
+  EXPECT_EQ(shards[0], nullptr);
+  ASSERT_EQ(atbus_receiver_open_shards(address.c_str(), 2, nullptr, shards.data()), ATBUS_OK)
+      << atbus_last_error();
+  std::array<atbus_sender*, 2> outs{};
+  for (atbus_sender*& out : outs) {
+    ASSERT_EQ(atbus_sender_open(address.c_str(), nullptr, &out), ATBUS_OK) << atbus_last_error();
+  }
+  EXPECT_EQ(atbus_sender_send(outs[0], "first", 5), ATBUS_OK);
+  EXPECT_EQ(atbus_sender_send(outs[1], "second", 6), ATBUS_OK);
+  std::array<std::string, 2> got;
+  std::array<atbus_code, 2> removed{};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i != shards.size(); ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_EQ(atbus_receiver_wait(shards[i], second), ATBUS_OK);
+      EXPECT_EQ(atbus_receiver_poll(shards[i], 0, append, &got[i], nullptr), ATBUS_OK);
+      removed[i] = atbus_receiver_remove(shards[i]);
+    });
+  }
+  for (std::thread& each : threads)
+    each.join();
+  EXPECT_EQ(got, (std::array<std::string, 2>{"first", "second"}));
+  EXPECT_EQ(removed, (std::array<atbus_code, 2>{ATBUS_OK, ATBUS_OK}));
+  EXPECT_EQ(atbus_sender_send(outs[0], "x", 1), ATBUS_OK);
+  EXPECT_EQ(atbus_sender_send(outs[0], "x", 1), ATBUS_RETIRED);
+  for (atbus_sender* const out : outs)
+    atbus_sender_free(out);
 }
 
 TEST_F(CApi, CarriesMessagesOfChannels) {
