@@ -17,7 +17,8 @@ result<std::vector<receiver_backend*>> stream_receiver::open_shards(
   auto door = listen(where, options);
   if (!door)
     return door.error();
-  const auto shards = std::make_shared<stream_shards>(std::move(door->listener), count);
+  const auto shards = std::make_shared<stream_shards>(std::move(door->listener), count,
+                                                      std::max(options.connections, 1U));
   if (auto e = shards->open(); !e)
     return e;
   std::vector<std::unique_ptr<stream_receiver, release_end>> made;

@@ -7,8 +7,9 @@
 
 namespace atbus::detail {
 
-stream_shards::stream_shards(listening_socket listener, std::uint32_t count)
-    : listener_(std::move(listener)), boxes_(count) {}
+stream_shards::stream_shards(listening_socket listener, std::uint32_t count,
+                             std::uint32_t waiting_max)
+    : listener_(std::move(listener)), boxes_(count), waiting_max_(waiting_max) {}
 
 error stream_shards::open() {
   for (box& each : boxes_) {
@@ -79,7 +80,7 @@ bool stream_shards::pass(std::unique_ptr<stream_connection> one, std::uint32_t t
     const std::lock_guard lock{mutex_};
     box& of = boxes_[to];
     try {
-      if (!of.left) {
+      if (!of.left && of.connections.size() < waiting_max_) {
         of.connections.push_back(std::move(one));
         const std::uint64_t call = 1;
         (void)kernel().write(of.event.get(), &call, sizeof call);

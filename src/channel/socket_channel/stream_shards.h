@@ -38,8 +38,8 @@ namespace atbus::detail {
 
 class stream_shards final : public fork_guard {
  public:
-  // Throws std::bad_alloc.
-  stream_shards(listening_socket listener, std::uint32_t count);
+  // `waiting_max`: most connections that wait for one shard. Throws std::bad_alloc.
+  stream_shards(listening_socket listener, std::uint32_t count, std::uint32_t waiting_max);
 
   // Makes what wakes the shards.
   [[nodiscard]] error open();
@@ -56,8 +56,8 @@ class stream_shards final : public fork_guard {
   // A connection that has arrived has ended, at its shard.
   void gone(std::uint32_t sender, std::uint32_t shard) noexcept;
 
-  // Hands over a connection that belongs to no list any more. False: that shard has closed, or there is no memory; the
-  // connection is gone.
+  // Hands over a connection that belongs to no list any more. False: that shard has closed, or too many wait for it, or
+  // there is no memory; the connection is gone.
   bool pass(std::unique_ptr<stream_connection> one, std::uint32_t to) noexcept;
   // The next connection that was handed over; null if there is none.
   [[nodiscard]] std::unique_ptr<stream_connection> take(std::uint32_t shard) noexcept;
@@ -91,6 +91,7 @@ class stream_shards final : public fork_guard {
   std::deque<std::pair<std::uint32_t, std::uint64_t>>
       ended_;  // senders, in the order of their ends
   std::uint64_t ends_ = 0;
+  std::size_t waiting_max_;
 };
 
 }  // namespace atbus::detail

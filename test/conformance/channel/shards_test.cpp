@@ -152,6 +152,34 @@ TEST_P(Shards, WakeASenderThatWaitsForRoom) {
   EXPECT_EQ(crew.account(2, 500), "");
 }
 
+TEST_P(Shards, MayBeClosedInAHandler) {
+  auto shards = open_shards(2);
+  std::vector<sender> outs;
+  std::size_t came = 0;
+  std::array<bool, 2> closed{};
+  const auto until = now() + patience;
+  for (int i = 0; i < 2; ++i) {
+    outs.push_back(open_sender());
+    ASSERT_TRUE(outs.back().send(as_bytes("the last")));
+    while (came != outs.size() && now() < until) {
+      (void)outs.back().flush();
+      for (std::size_t at = 0; at < 2; ++at) {
+        (void)shards[at].poll([&](bytes_view m) {
+          closed[at] = true;
+          shards[at].close();
+          EXPECT_EQ(as_text(m), "the last") << "memory is there until the handler returns";
+          ++came;
+        });
+      }
+    }
+  }
+  EXPECT_EQ(came, 2U);
+  EXPECT_EQ(closed, (std::array<bool, 2>{true, true}));
+  auto next = receiver::open(address);
+  ASSERT_TRUE(next) << next.error().text();
+  EXPECT_TRUE(drain(*next).empty()) << "it was handled";
+}
+
 TEST_P(Shards, OneShardIsAReceiver) {
   auto shards = open_shards(1);
   ASSERT_EQ(shards.size(), 1U);

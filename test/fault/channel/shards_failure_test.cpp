@@ -27,8 +27,10 @@ class life {
 
   void live() {
     auto opened = receiver::open_shards(address_, count, options_);
-    if (!opened)
-      return EXPECT_NE(opened.error().text(), ""), void();
+    if (!opened) {
+      EXPECT_NE(opened.error().text(), "");
+      return;
+    }
     shards_ = std::move(*opened);
     for (int i = 0; i < 4; ++i) {
       if (auto out = sender::open(shards_[0].address(), from_))
@@ -102,9 +104,9 @@ TEST_P(ShardFailure, OfEachCallIsSurvived) {
   const auto address = [&]() -> std::string {
     const std::string name = std::to_string(getpid()) + "-" + std::to_string(++lives);
     if (kind == "shm")
-      return "shm://shards?lanes=4&lane_size=4096&message_limit=1000";
+      return "shm://shards?lanes=5&lane_size=4096&message_limit=1000";
     if (kind == "mem")
-      return "mem://shards-" + name + "?lanes=4&lane_size=4096&message_limit=1000";
+      return "mem://shards-" + name + "?lanes=5&lane_size=4096&message_limit=1000";
     return kind == "ipv6" ? "ipv6://[::1]:0" : "unix://@shards-" + name;
   };
   const failing_kernel kernel;

@@ -225,6 +225,33 @@ TEST_P(StreamShards, HaveAsManyConnectionsAsAllowedEach) {
       << problems.size();
 }
 
+// Otherwise who says that it is that shard's sender could have all descriptors of the process.
+TEST_P(StreamShards, ThatDoNotPollKeepNoMoreConnectionsWaitingThanTheyMayHave) {
+  open_shards(2, {.connections = 3});
+  std::vector<plain_socket> own;
+  // The first one comes to the shard that polls, the next sender to the other one.
+  own.push_back(dial());
+  ASSERT_TRUE(own.back().send(as_string(hello_of(1, 1))));
+  ASSERT_TRUE(repeat_until([&] { return shards[0].stats().connections == 1; },
+                           [&] { (void)shards[0].poll([](bytes_view) {}); }));
+  std::size_t closed = 0;
+  for (std::uint32_t n = 1; n <= 8; ++n) {
+    own.push_back(dial());
+    ASSERT_TRUE(own.back().send(as_string(hello_of(2, n))));
+    if (n > 3) {
+      ASSERT_TRUE(repeat_until([&] { return own.back().ended() == "end of file"; },
+                               [&] {
+                                 (void)shards[0].poll([](bytes_view) {});
+                                 (void)own.back().receive_some(100, 0ns);
+                               }));
+      ++closed;
+    }
+  }
+  EXPECT_EQ(closed, 5U);
+  ASSERT_TRUE(
+      repeat_until([&] { return shards[1].stats().connections == 3; }, [&] { poll_all(); }));
+}
+
 TEST(EncryptedShards, EachSenderComesToOneOfThem) {
   const socket_options encrypted{
       .tls = *tls_credentials::from_token("a secret of the test, long enough")};
@@ -263,7 +290,7 @@ class ShardTable : public ::testing::Test {
  protected:
   ShardTable() {
     const detail::fork_pause no_fork;
-    table_ = std::make_unique<stream_shards>(detail::listening_socket{}, 3);
+    table_ = std::make_unique<stream_shards>(detail::listening_socket{}, 3, 100);
   }
   ~ShardTable() override {
     const detail::fork_pause no_fork;
