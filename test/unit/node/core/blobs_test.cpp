@@ -1,5 +1,6 @@
 // Blobs between two nodes of a simulated network.
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -50,6 +51,25 @@ TEST_F(Blobs, WaitForALink) {
   net.run_for(1s);
   expect(outcome, errc::ok);
   EXPECT_EQ(got.bytes, "early");
+}
+
+TEST_F(Blobs, AreSettledOnceTheNodeThatTookThemIsGone) {
+  std::optional<party> three;
+  three.emplace(net, 3, plain().blob_window(window));
+  three->node.user().on_blob(wanted_type, [](incoming_blob& blob) {
+    blob.accept([](const blob_part& part) { part.pause(); });
+  });
+  one.connect(3);
+  told outcome;
+  ASSERT_TRUE(send(long_text(500000), outcome, 3));
+  net.run_for(100ms);
+  EXPECT_EQ(outcome->times, 0);
+  net.cut(1, 3, seen_by::both);
+  three.reset();
+  EXPECT_FALSE(one.core().settled());
+  net.run_for(120s);
+  expect(outcome, errc::peer_closed);
+  EXPECT_TRUE(one.core().settled());
 }
 
 TEST_F(Blobs, ToNobodyAreRefusedAtOnce) {
