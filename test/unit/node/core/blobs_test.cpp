@@ -319,6 +319,48 @@ TEST_F(Blobs, AHandlerMayCloseItsNode) {
   EXPECT_EQ(got.how.code(), errc::closed);
 }
 
+TEST_F(Blobs, AHandlerMayDisconnectTheSenderAndCloseItsNode) {
+  connect();
+  on_part = [this](const blob_part&) {
+    EXPECT_TRUE(two.core().disconnect(1));
+    two.core().close();
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 1);
+}
+
+TEST_F(Blobs, AHandlerMayRefuseAndCloseItsNode) {
+  connect();
+  on_part = [this](const blob_part& part) {
+    part.refuse("enough");
+    two.core().close();
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 0);
+}
+
+TEST_F(Blobs, AHandlerMayDisconnectTheSenderOfTheOneThatBegins) {
+  for (const bool accepts : {true, false}) {
+    connect();
+    const int ends = got.ends;
+    on_begin = [&](incoming_blob& blob) {
+      EXPECT_TRUE(two.core().disconnect(1));
+      if (accepts)
+        accept(blob);
+    };
+    told outcome;
+    ASSERT_TRUE(send("some bytes", outcome));
+    net.run_for(100ms);
+    EXPECT_EQ(got.ends - ends, accepts ? 1 : 0);
+    EXPECT_EQ(outcome->times, 1);
+    EXPECT_FALSE(outcome->how);
+  }
+}
+
 TEST_F(Blobs, TooLongForTheLimitAreNotCollected) {
   connect();
   int calls = 0;
