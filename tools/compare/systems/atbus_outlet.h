@@ -75,6 +75,7 @@ class outlet_base {
   std::vector<std::byte> own_;
   bool claim_;
   bool by_socket_;
+  bool each_;
   bool shares_core_;
 };
 
