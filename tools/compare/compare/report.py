@@ -39,7 +39,7 @@ def _facts(summary, found, moved):
         facts.append(("cores", f"how far they are from each other has changed: {len(found)} states, each with "
                                "tables of its own; the plots are of the first one"))
     if moved:
-        facts.append(("left out", f"{moved} runs during which that changed"))
+        facts.append(("left out", f"{moved} runs during which that changed, or in whose state there were hardly any others"))
     for later in document.get("later", []):
         rows = f" (rows with \"{later['what']}\")" if later.get("what") else ""
         facts.append(("measured later", f"{', '.join(later['systems'])}{rows}: {later['started']}, "

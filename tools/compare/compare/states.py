@@ -8,6 +8,7 @@ from compare import arithmetic
 
 SAME_STATE = 1.5  # times of one state differ by less
 MOMENT_S = 0.02
+FEW = 0.02  # of all runs: a state with fewer has no tables
 
 
 class Watch:
@@ -60,7 +61,8 @@ class State:
 
 
 def split(results):
-    """The state with the most runs first, and how many runs are in none because the cores moved."""
+    """The state with the most runs first, and how many runs are in none: the cores moved, or hardly another run was in
+    that state."""
     steady = [entry for entry in results if is_steady(entry)]
 
     def us_of(entry):
@@ -72,7 +74,8 @@ def split(results):
         if not groups or us_of(entry) > SAME_STATE * us_of(groups[-1][0]):
             groups.append([])
         groups[-1].append(entry)
+    groups = [group for group in groups if len(group) >= FEW * len(results)]
     # In the order of measuring.
     place = {id(entry): number for number, entry in enumerate(results)}
     states = [State(sorted(group, key=lambda entry: place[id(entry)])) for group in groups]
-    return sorted(states, key=lambda state: -len(state.entries)), len(results) - len(steady)
+    return sorted(states, key=lambda state: -len(state.entries)), len(results) - sum(map(len, groups))

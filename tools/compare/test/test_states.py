@@ -33,6 +33,10 @@ class States(unittest.TestCase):
         self.assertEqual(moved, 0)
         self.assertIn("was not measured", found[1].text())
 
+    def test_of_hardly_any_runs_are_left_out(self):
+        found, moved = states.split([run_at(0.06)] * 60 + [run_at(0.33)])
+        self.assertEqual((len(found), moved), (1, 1))
+
     def test_have_tables_of_their_own(self):
         all = document([run_at(0.33, 3e6), run_at(0.06, 2e6), run_at(0.06, 2e6)])
         found, _ = states.split(all["results"])
