@@ -40,6 +40,21 @@ TEST_F(Ledger, FindsNothingWrongWithMessagesInOrder) {
   EXPECT_EQ(found.reordered, 0U);
 }
 
+TEST_F(Ledger, AddsWhatAnotherThreadHasReceived) {
+  ledger other = account;
+  for (std::uint64_t number = 0; number != 10; ++number) {
+    take(0, number);
+  }
+  for (const std::uint64_t number : {0, 1, 3}) {
+    other.take<check_kind::full>(make(1, number));
+  }
+  account.add(other);
+  const verdict found = close(10, 5);
+  EXPECT_EQ(found.messages, 13U);
+  EXPECT_EQ(found.lost, 2U) << "one in a gap, one at the end";
+  EXPECT_EQ(found.corrupt + found.reordered, 0U);
+}
+
 TEST_F(Ledger, CountsAGapAsLost) {
   take(0, 0);
   take(0, 3);

@@ -50,8 +50,7 @@ void set_common_options(const workload& work, Options& options) {
   }
 }
 
-inline receiver open_receiver(const workload& work, const char* address) {
-  allow_many_descriptors(work);
+inline receiver_options options_of_receivers(const workload& work) {
   receiver_options options;
   set_common_options(work, options);
   options.lanes = work.lanes;
@@ -61,12 +60,31 @@ inline receiver open_receiver(const workload& work, const char* address) {
   options.unconfirmed = std::max(options.unconfirmed, dialling);
   options.connections = std::max(options.connections, dialling);
   options.backlog = std::max(options.backlog, static_cast<int>(dialling));
-  auto opened = receiver::open(address, options);
+  return options;
+}
+
+inline receiver open_receiver(const workload& work, const char* address) {
+  allow_many_descriptors(work);
+  auto opened = receiver::open(address, options_of_receivers(work));
   if (!opened) {
     throw failure(address, opened.error());
   }
   // What an earlier run left there is not ours to count.
   while (opened->poll([](std::span<const std::byte>) {}) != 0) {
+  }
+  return std::move(opened).value();
+}
+
+// One for each receiving thread.
+inline std::vector<receiver> open_shards(const workload& work, const char* address) {
+  allow_many_descriptors(work);
+  auto opened = receiver::open_shards(address, work.receivers, options_of_receivers(work));
+  if (!opened) {
+    throw failure(address, opened.error());
+  }
+  for (receiver& each : *opened) {
+    while (each.poll([](std::span<const std::byte>) {}) != 0) {
+    }
   }
   return std::move(opened).value();
 }

@@ -1,6 +1,9 @@
 // The receiving worker of `bench shm`, `bench mem` and `bench stream`.
+#include <atomic>
 #include <chrono>
 #include <span>
+#include <thread>
+#include <vector>
 
 #include "atbus/bench/channel_open.h"
 #include "atbus/bench/dispatch.h"
@@ -12,10 +15,12 @@ namespace atbus::bench {
 namespace {
 
 // Those who dial are accepted by polling only.
-void accept_senders(worker& self, receiver& inbox) {
+void accept_senders(worker& self, std::span<receiver> inboxes) {
   while (!self.stopped() && !senders_have_reached(self, worker_state::ready)) {
-    inbox.poll([](std::span<const std::byte>) {});
-    static_cast<void>(inbox.wait(std::chrono::milliseconds{1}));
+    for (receiver& each : inboxes) {
+      each.poll([](std::span<const std::byte>) {});
+    }
+    static_cast<void>(inboxes.front().wait(std::chrono::milliseconds{1}));
   }
 }
 
@@ -24,7 +29,7 @@ void receive_all(worker& self, receiver& inbox) {
   const workload& work = self.work();
   ledger account{work.lengths(), work.connections};
   if (work.stream) {
-    accept_senders(self, inbox);
+    accept_senders(self, {&inbox, 1});
   }
   if (!self.wait_for_start()) {
     return;
@@ -51,9 +56,66 @@ void receive_all(worker& self, receiver& inbox) {
   self.finish(figures);
 }
 
+// What one thread of several has received so far, alone in its cache lines.
+struct alignas(128) shard_count {
+  std::atomic<std::uint64_t> messages{0};
+};
+
+template <check_kind Check>
+void receive_with_threads(worker& self, std::vector<receiver>& shards) {
+  const workload& work = self.work();
+  if (work.stream) {
+    accept_senders(self, shards);
+  }
+  if (!self.wait_for_start()) {
+    return;
+  }
+  std::vector<ledger> accounts(shards.size(), ledger{work.lengths(), work.connections});
+  std::vector<shard_count> counts(shards.size());
+  std::vector<std::int64_t> ends(shards.size(), 0);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i != shards.size(); ++i) {
+    threads.emplace_back([&, i] {
+      ledger& account = accounts[i];
+      const auto count = [&] {
+        counts[i].messages.store(account.messages(), std::memory_order_relaxed);
+        std::uint64_t all = 0;
+        for (const shard_count& each : counts) {
+          all += each.messages.load(std::memory_order_relaxed);
+        }
+        return all;
+      };
+      ends[i] = receive_all_until_over(self, count, shards[i], [&] {
+        return shards[i].poll(
+            [&](std::span<const std::byte> message) { account.take<Check>(message); });
+      });
+    });
+  }
+  for (std::thread& each : threads) {
+    each.join();
+  }
+  for (std::size_t i = 1; i != accounts.size(); ++i) {
+    accounts[0].add(accounts[i]);
+  }
+  worker_figures figures =
+      figures_from(self, accounts[0], *std::max_element(ends.begin(), ends.end()));
+  figures.socket_buffer = shards[0].stats().socket_buffer;
+  self.finish(figures);
+}
+
 }  // namespace
 
 void receive_from_channel(worker& self) {
+  if (self.work().receivers > 1) {
+    std::vector<receiver> shards = open_shards(self.work(), self.work().address.data());
+    self.listening(shards.front().address());
+    with_check(self.work().check,
+               [&]<check_kind Check>() { receive_with_threads<Check>(self, shards); });
+    for (receiver& each : shards) {
+      remove(each);
+    }
+    return;
+  }
   receiver inbox = open_receiver(self.work(), self.work().address.data());
   self.listening(inbox.address());
   with_check(self.work().check, [&]<check_kind Check>() { receive_all<Check>(self, inbox); });

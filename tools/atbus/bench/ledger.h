@@ -1,6 +1,7 @@
 // The receiver's account of what arrived: everything, in order, untouched, or how much of it not.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,6 +51,18 @@ class ledger {
   }
 
   std::uint64_t messages() const noexcept { return messages_; }
+
+  // Adds what another thread has received. A sender's messages came to one of the two.
+  void add(const ledger& other) noexcept {
+    for (std::size_t sender = 0; sender != next_.size(); ++sender) {
+      next_[sender] = std::max(next_[sender], other.next_[sender]);
+    }
+    messages_ += other.messages_;
+    bytes_ += other.bytes_;
+    missing_ += other.missing_;
+    corrupt_ += other.corrupt_;
+    reordered_ += other.reordered_;
+  }
 
   // `sent` holds how many messages each sender says it sent.
   verdict close(check_kind check, std::span<const std::uint64_t> sent) const noexcept {

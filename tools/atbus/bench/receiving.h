@@ -21,7 +21,7 @@ inline bool senders_have_reached(const worker& self, worker_state state) noexcep
 }
 
 // Whether, with all senders over, nothing is left that could still come.
-inline bool nothing_follows(worker& self, const ledger& account, std::int64_t last_ns) noexcept {
+inline bool nothing_follows(worker& self, std::uint64_t messages, std::int64_t last_ns) noexcept {
   // What a socket has taken may be on its way for a while after the sender is over; not that long.
   constexpr std::int64_t lost_after_ns = 5 * ns_per_s;
   if (!self.work().stream) {
@@ -31,13 +31,14 @@ inline bool nothing_follows(worker& self, const ledger& account, std::int64_t la
   for (const std::uint64_t count : sent_counts(self.block())) {
     sent += count;
   }
-  return account.messages() >= sent || now_ns() - last_ns > lost_after_ns;
+  return messages >= sent || now_ns() - last_ns > lost_after_ns;
 }
 
-// Polls until all senders are over and nothing is left. `poll()` says how many messages it handed
-// to `account`; `inbox`, a receiver or a node, can wait for more. Returns when that was.
-template <class Inbox, class Poll>
-std::int64_t receive_until_over(worker& self, const ledger& account, Inbox& inbox, Poll poll) {
+// Polls until all senders are over and nothing is left. `poll()` says how many messages it has
+// handled, `count()` how many were handled in all; `inbox`, a receiver or a node, can wait for
+// more. Returns when that was.
+template <class Count, class Inbox, class Poll>
+std::int64_t receive_all_until_over(worker& self, Count count, Inbox& inbox, Poll poll) {
   const bool sleeps = self.work().sleep;
   const bool shares_core = self.shares_core();
   std::int64_t end_ns = 0;
@@ -46,14 +47,14 @@ std::int64_t receive_until_over(worker& self, const ledger& account, Inbox& inbo
     // Before the poll: what they published before they were over is there by then.
     const bool over = stopped && senders_have_reached(self, worker_state::finished);
     if (poll() != 0) {
-      self.progress(account.messages());
+      self.progress(count());
       end_ns = stopped ? now_ns() : 0;
       continue;
     }
     if (stopped && end_ns == 0) {
       end_ns = now_ns();
     }
-    if (over && nothing_follows(self, account, end_ns)) {
+    if (over && nothing_follows(self, count(), end_ns)) {
       return end_ns;
     }
     if (sleeps) {
@@ -63,6 +64,13 @@ std::int64_t receive_until_over(worker& self, const ledger& account, Inbox& inbo
       sched_yield();
     }
   }
+}
+
+// The same where one thread receives, into `account`.
+template <class Inbox, class Poll>
+std::int64_t receive_until_over(worker& self, const ledger& account, Inbox& inbox, Poll poll) {
+  return receive_all_until_over(
+      self, [&account] { return account.messages(); }, inbox, poll);
 }
 
 inline worker_figures figures_from(const verdict& found, std::int64_t end_ns) noexcept {

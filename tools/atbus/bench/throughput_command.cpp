@@ -289,6 +289,9 @@ nlohmann::json json_of(const throughput_options& options, const workload& work,
   result["workload"] = options.kind;
   result["address"] = work.address.data();
   result["senders"] = work.senders;
+  if (work.receivers != 1) {
+    result["receivers"] = work.receivers;
+  }
   if (work.idle_senders != 0) {
     result["idle_senders"] = work.idle_senders;
   }
@@ -391,6 +394,10 @@ void add_channel_options(CLI::App& command, throughput_options& options) {
                   "; measures latency from the intended send time (default: as fast as they can)");
   add_number(command, "--idle-senders", options.work.idle_senders,
              "so many more that are there and never send; needs two descriptors each", 0U, 3000U);
+  add_number(command, "--receivers", options.work.receivers,
+             "receiving threads of one process, on any core; each sender has one of them", 1U,
+             receiver::shards_max, "N")
+      ->excludes("--rate");
   add_microseconds(command, "--spin", options.work.spin_ns,
                    "the longest that a receiver spins before it sleeps");
 }

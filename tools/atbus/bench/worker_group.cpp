@@ -180,11 +180,14 @@ void plan_slots(control_block& block, std::span<const task> tasks, const run_set
   std::vector<int> placed;
   for (std::size_t index = 0; index != tasks.size(); ++index) {
     block.slots[index].work = tasks[index];
-    block.slots[index].cpu = cpu_of_worker(cpus, index);
+    // Several receiving threads share the cores as the kernel likes.
+    const bool anywhere = index == 0 && block.work.receivers > 1;
+    block.slots[index].cpu = anywhere ? -1 : cpu_of_worker(cpus, index);
     placed.push_back(block.slots[index].cpu);
   }
   for (std::size_t index = 0; index != tasks.size(); ++index) {
-    block.slots[index].shares_core = std::count(placed.begin(), placed.end(), placed[index]) > 1;
+    block.slots[index].shares_core =
+        std::count(placed.begin(), placed.end(), placed[index]) > 1 || block.work.receivers > 1;
   }
 }
 

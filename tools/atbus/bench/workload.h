@@ -64,6 +64,8 @@ struct workload {
   std::uint32_t unit_size = 16;  // 0: every message is `size` bytes long
   std::uint64_t size = 0;
   std::uint32_t senders = 1;
+  std::uint32_t receivers =
+      1;  // threads of the receiving process, each with a shard of the address
   std::uint32_t connections = 1;   // of all senders together; at least one each
   std::uint32_t idle_senders = 0;  // lanes or connections that are held and never used
   check_kind check = check_kind::full;

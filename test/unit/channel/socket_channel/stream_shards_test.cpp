@@ -85,6 +85,10 @@ TEST_P(StreamShards, ASenderComesBackToItsShard) {
       ASSERT_TRUE(others.back().send(as_string(hello_of(1000 + number, 1))));
     }
   }
+  std::set<std::size_t> used;
+  for (const auto& one : shard_of)
+    used.insert(one.second);
+  EXPECT_GT(used.size(), 1U);
   EXPECT_TRUE(problems.empty()) << problems[0];
 }
 
