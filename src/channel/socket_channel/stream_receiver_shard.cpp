@@ -58,9 +58,11 @@ void stream_receiver::greet(connection& stranger) noexcept {
     found_faulty(stranger);
   if (!stranger.link.opened() || stranger.link.now() == stream_link::state::closed)
     return watch(stranger);
-  const auto to = shards_->arrived(sender_identity(stranger.link.peer_session()));
+  const auto to = shards_->arrived(stranger.link.peer_session());
   if (!to) {
-    report(error{errc::out_of_memory});
+    report(error_at(errc::peer_closed, address_,
+                    "a connection is closed whose sender has a newer one already, or for which "
+                    "there is no memory"));
     return drop(stranger);
   }
   if (*to != shard_)

@@ -89,7 +89,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
   own_.wants_checksums = wants_checksums;
   own_.offers_lanes = offers_lanes;
   own_.payload_max = static_cast<std::uint32_t>(message_limit_);
-  own_.session = random_word();
+  own_.session = random_word() & ~std::uint64_t{0xffffffff};
   queue_ = make_frame_queue(queue_options(options));
   write_at_ = write_size;
 }

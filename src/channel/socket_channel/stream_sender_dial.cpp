@@ -6,7 +6,6 @@
 #include "atbus/detail/test_hook.hpp"
 #include "channel/socket_channel/stream_sender.h"
 #include "core/error_text.h"
-#include "system/random.h"
 #include "system/wait_deadline.h"
 
 namespace atbus::detail {
@@ -52,8 +51,8 @@ void stream_sender::dial_next() noexcept {
     return lost(std::move(dialled).error());
   commit_chunk();  // frames in the chunk may have no checksums
   hello own = own_;
-  // The first half tells a receiver with several threads which of them knows this sender.
-  own.session = (own.session & ~std::uint64_t{0xffffffff}) | (random_word() & 0xffffffff);
+  // The first half tells a receiver with several threads which of them knows this sender, the second one counts.
+  own.session = ++own_.session;
   const int fd = dialled->fd.get();
   auto tls = tls_.begin(tls_buffers_);
   if (!tls)

@@ -31,14 +31,18 @@ std::uint32_t stream_shards::emptiest() const noexcept {
   return best;
 }
 
-std::optional<std::uint32_t> stream_shards::arrived(std::uint32_t sender) noexcept {
+std::optional<std::uint32_t> stream_shards::arrived(std::uint64_t session) noexcept {
   const fork_pause no_fork;
   const std::lock_guard lock{mutex_};
   try {
-    const auto [at, is_new] = places_.try_emplace(sender);
+    const auto [at, is_new] = places_.try_emplace(sender_identity(session));
     place& its = at->second;
     if (is_new)
       its.shard = emptiest();
+    // Two shards have accepted one each, and that of the older one was busy.
+    if (connection_of_sender(session) < its.latest)
+      return std::nullopt;
+    its.latest = connection_of_sender(session);
     if (its.connections++ == 0)
       ++boxes_[its.shard].senders;
     return its.shard;

@@ -7,6 +7,7 @@
 // Guarantees:
 //  - A sender keeps its shard over all its connections while that shard is open, unless so many others have come and
 //    gone meanwhile that it is forgotten.
+//  - What a connection brings never comes behind what a later one of its sender has brought.
 //  - The table is bounded by the connections that are open and a constant.
 //  - Nothing here is used for a connection that is known.
 //
@@ -31,9 +32,12 @@
 
 namespace atbus::detail {
 
-// What stays the same in all hellos of a sender.
+// What stays the same in all hellos of a sender, and which of its connections it is.
 [[nodiscard]] constexpr std::uint32_t sender_identity(std::uint64_t session) noexcept {
   return static_cast<std::uint32_t>(session >> 32);
+}
+[[nodiscard]] constexpr std::uint32_t connection_of_sender(std::uint64_t session) noexcept {
+  return static_cast<std::uint32_t>(session);
 }
 
 class stream_shards final : public fork_guard {
@@ -50,9 +54,9 @@ class stream_shards final : public fork_guard {
     return boxes_[shard].event.get();
   }
 
-  // A connection of that sender has said hello at an open shard. Returns the shard that it belongs to; nothing if there
-  // is no memory.
-  [[nodiscard]] std::optional<std::uint32_t> arrived(std::uint32_t sender) noexcept;
+  // A connection has said hello, with that session, at an open shard. Returns the shard that it belongs to; nothing if
+  // its sender has dialled again meanwhile and was faster then, or if there is no memory.
+  [[nodiscard]] std::optional<std::uint32_t> arrived(std::uint64_t session) noexcept;
   // A connection that has arrived has ended, at its shard.
   void gone(std::uint32_t sender, std::uint32_t shard) noexcept;
 
@@ -79,7 +83,8 @@ class stream_shards final : public fork_guard {
   struct place {
     std::uint32_t shard = 0;
     std::uint32_t connections = 0;
-    std::uint64_t ended = 0;  // which end of its last connection it was
+    std::uint32_t latest = 0;  // the number of its newest connection
+    std::uint64_t ended = 0;   // which end of its last connection it was
   };
   [[nodiscard]] std::uint32_t emptiest() const noexcept;
   void forget_oldest() noexcept;

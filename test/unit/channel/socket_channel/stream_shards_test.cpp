@@ -197,6 +197,30 @@ TEST_P(StreamShards, ASenderThatDialsAgainStaysWhereItWas) {
   }
 }
 
+// Whose messages came first: those of the connection that was lost in between must not come behind them.
+TEST_P(StreamShards, AConnectionThatWasOvertakenIsClosed) {
+  open_shards(2);
+  plain_socket first = dial();
+  plain_socket second = dial();
+  auto bytes = hello_of(5, 2);
+  say(bytes, "from the second one");
+  ASSERT_TRUE(second.send(as_string(bytes)));
+  ASSERT_TRUE(collect(1));
+  bytes = hello_of(5, 1);
+  say(bytes, "too late");
+  ASSERT_TRUE(first.send(as_string(bytes)));
+  ASSERT_TRUE(repeat_until([&] { return first.ended() == "end of file"; },
+                           [&] {
+                             poll_all();
+                             (void)first.receive_some(100, 0ns);
+                           }));
+  EXPECT_EQ(got.size(), 1U);
+  bytes.clear();
+  say(bytes, "goes on");
+  ASSERT_TRUE(second.send(as_string(bytes)));
+  EXPECT_TRUE(collect(2));
+}
+
 TEST_P(StreamShards, HaveAsManyConnectionsAsAllowedEach) {
   open_shards(2, {.connections = 2});
   std::vector<plain_socket> own;
@@ -300,46 +324,63 @@ class ShardTable : public ::testing::Test {
     const detail::fork_pause no_fork;
     table_.reset();
   }
+  // In its next connection.
+  std::optional<std::uint32_t> arrived(std::uint32_t who) {
+    return table_->arrived(std::uint64_t{who} << 32 | ++dialled_);
+  }
+
   std::unique_ptr<stream_shards> table_;
+  std::uint32_t dialled_ = 0;
 };
 
 TEST_F(ShardTable, GivesEachNewSenderTheShardWithTheFewest) {
   for (std::uint32_t who = 0; who < 9; ++who)
-    EXPECT_EQ(table_->arrived(who), who % 3);
+    EXPECT_EQ(arrived(who), who % 3);
   table_->gone(1, 1);
-  EXPECT_EQ(table_->arrived(20), 1U);
-  EXPECT_EQ(table_->arrived(1), 1U) << "it was there";
-  EXPECT_EQ(table_->arrived(0), 0U) << "a second connection";
+  EXPECT_EQ(arrived(20), 1U);
+  EXPECT_EQ(arrived(1), 1U) << "it was there";
+  EXPECT_EQ(arrived(0), 0U) << "a second connection";
+}
+
+TEST_F(ShardTable, TurnsAwayWhatWasOvertaken) {
+  constexpr std::uint64_t who = std::uint64_t{7} << 32;
+  EXPECT_EQ(table_->arrived(who | 2), 0U);
+  EXPECT_EQ(table_->arrived(who | 1), std::nullopt);
+  EXPECT_EQ(table_->arrived(who | 3), 0U);
+  table_->gone(7, 0);
+  table_->gone(7, 0);
+  EXPECT_EQ(table_->arrived(who | 2), std::nullopt) << "also when the newer one is gone";
+  EXPECT_EQ(table_->arrived(std::uint64_t{8} << 32 | 1), 0U) << "it was not counted";
 }
 
 TEST_F(ShardTable, ForgetsTheLongestGoneOnly) {
   constexpr auto most = static_cast<std::uint32_t>(stream_shards::remembered_max);
-  EXPECT_EQ(table_->arrived(0), 0U);
-  EXPECT_EQ(table_->arrived(1), 1U);
-  EXPECT_EQ(table_->arrived(2), 2U);
+  EXPECT_EQ(arrived(0), 0U);
+  EXPECT_EQ(arrived(1), 1U);
+  EXPECT_EQ(arrived(2), 2U);
   table_->gone(1, 1);
   table_->gone(2, 2);
   for (std::uint32_t who = 10; who < 10 + most - 1; ++who) {
-    const auto at = table_->arrived(who);
+    const auto at = arrived(who);
     ASSERT_TRUE(at);
     table_->gone(who, *at);
   }
-  EXPECT_EQ(table_->arrived(2), 2U) << "is remembered";
-  EXPECT_EQ(table_->arrived(3), 1U) << "the emptiest one";
-  EXPECT_EQ(table_->arrived(1), 0U) << "is forgotten: each has one sender now";
-  EXPECT_EQ(table_->arrived(0), 0U) << "was never gone";
+  EXPECT_EQ(arrived(2), 2U) << "is remembered";
+  EXPECT_EQ(arrived(3), 1U) << "the emptiest one";
+  EXPECT_EQ(arrived(1), 0U) << "is forgotten: each has one sender now";
+  EXPECT_EQ(arrived(0), 0U) << "was never gone";
 }
 
 TEST_F(ShardTable, SendersOfAShardThatHasLeftGoToTheOthers) {
-  EXPECT_EQ(table_->arrived(0), 0U);
-  EXPECT_EQ(table_->arrived(1), 1U);
+  EXPECT_EQ(arrived(0), 0U);
+  EXPECT_EQ(arrived(1), 1U);
   table_->leave(0);
-  EXPECT_EQ(table_->arrived(0), 2U);
+  EXPECT_EQ(arrived(0), 2U);
   table_->gone(0, 0);  // of the connection that ended with its shard
-  EXPECT_EQ(table_->arrived(0), 2U);
+  EXPECT_EQ(arrived(0), 2U);
   table_->leave(2);
-  EXPECT_EQ(table_->arrived(0), 1U);
-  EXPECT_EQ(table_->arrived(7), 1U);
+  EXPECT_EQ(arrived(0), 1U);
+  EXPECT_EQ(arrived(7), 1U);
 }
 
 }  // namespace
