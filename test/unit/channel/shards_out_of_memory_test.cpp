@@ -32,7 +32,12 @@ INSTANTIATE_TEST_SUITE_P(Channel, ShardsOutOfMemory,
                          [](const auto& of) { return std::string{of.param}; });
 
 TEST_P(ShardsOutOfMemory, AtTheirOpeningSaySo) {
-  (void)receiver::open_shards(fresh_address(), 3);  // what a process makes once
+  {
+    auto once = receiver::open_shards(fresh_address(), 3);  // what a process makes once
+    ASSERT_TRUE(once);
+    for (receiver& each : *once)
+      (void)each.remove();
+  }
   const std::size_t descriptors = test::open_descriptors();
   for (const std::uint64_t bad : {static_cast<std::uint64_t>(-1), std::uint64_t{1}}) {
     bool failed = true;
