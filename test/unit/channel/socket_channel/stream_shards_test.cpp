@@ -6,6 +6,7 @@
 #include "shard_crew.h"
 #include "stream_bytes.h"
 #include "stream_fixture.h"
+#include "system/kernel.h"
 
 namespace atbus {
 namespace {
@@ -17,6 +18,8 @@ using test::proxy_counts;
 
 class StreamShards : public Stream {
  protected:
+  ~StreamShards() override { detail::kernel() = usual_; }
+
   void open_shards(std::uint32_t count, const receiver_options& options = {}) {
     if (address.starts_with("unix"))
       address += "?shm=0";
@@ -58,6 +61,9 @@ class StreamShards : public Stream {
   std::vector<receiver> shards;
   std::vector<std::pair<std::string, std::size_t>> got;
   std::vector<std::string> problems;
+
+ private:
+  detail::kernel_calls usual_ = detail::kernel();
 };
 
 INSTANTIATE_TEST_SUITE_P(Channel, StreamShards,
@@ -139,6 +145,39 @@ TEST_P(StreamShards, WhatIsReadWithTheHelloGoesAlong) {
   EXPECT_EQ(std::ranges::count_if(got, [&](const auto& one) { return one.first == longest; }),
             std::ptrdiff_t{senders});
   EXPECT_TRUE(problems.empty()) << problems[0];
+}
+
+int accepted = 0;
+
+// What it has read has left the memory of the shard that accepted it.
+TEST_P(StreamShards, AConnectionThatWasPassedOnOutlivesTheShardThatAcceptedIt) {
+  open_shards(2);
+  accepted = 0;
+  detail::kernel().accept = [](int fd, int flags) {
+    const int made = ::accept4(fd, nullptr, nullptr, flags);
+    accepted += made >= 0 ? 1 : 0;
+    return made;
+  };
+  plain_socket first = dial();
+  auto bytes = hello_of(1, 1);
+  say(bytes, "of the first shard");
+  ASSERT_TRUE(first.send(as_string(bytes)));
+  const auto turn_first = [&] {
+    (void)shards[0].poll([&](bytes_view m) { got.emplace_back(as_text(m), 0); });
+  };
+  ASSERT_TRUE(repeat_until([&] { return got.size() == 1; }, turn_first));
+  plain_socket second = dial();
+  bytes = hello_of(2, 1);
+  for (std::uint32_t n = 0; n < 1000; ++n)
+    say(bytes, std::to_string(n));
+  ASSERT_TRUE(second.send(as_string(bytes)));
+  // It has accepted it and has it no more.
+  ASSERT_TRUE(repeat_until([&] { return accepted == 2 && shards[0].stats().connections == 1; },
+                           turn_first));
+  shards[0].close();
+  ASSERT_TRUE(collect(1001));
+  for (std::uint32_t n = 0; n < 1000; ++n)
+    ASSERT_EQ(got[n + 1], (std::pair{std::to_string(n), std::size_t{1}}));
 }
 
 TEST_P(StreamShards, AHelloThatComesInPiecesIsWaitedFor) {
