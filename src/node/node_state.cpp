@@ -245,8 +245,10 @@ bool node_state::is_settled_for_good() {
   constexpr int polls_max = 64;  // others may send without end
   core_.flush();
   for (int i = 0; i != polls_max; ++i) {
-    if (!settled() || room_for_others() == 0)
+    if (!settled())
       return false;
+    if (room_for_others() == 0)
+      break;
     const std::uint64_t accepted = core_.stats().accepted;
     poll({});
     core_.flush();

@@ -178,10 +178,16 @@ keep_services_off() {
     [ "$package" != nats-server ] || service=nats-server
     case " $1 " in
       *" $package "*)
-        systemctl cat "$service.service" >/dev/null 2>&1 || as_root systemctl mask "$service.service"
+        systemctl cat "$service.service" >/dev/null 2>&1 || as_root systemctl mask "$service.service" ||
+          return 1
         ;;
     esac
   done
+}
+
+install_packages() {
+  # shellcheck disable=SC2086  # one word per package
+  keep_services_off "$1" && apt_get install -y --no-install-recommends $1
 }
 
 # apt_get_aarch64 FOLDER ARGUMENT...: apt-get as on a machine of aarch64 without packages. It does not
@@ -313,13 +319,10 @@ describe "$lacking_optional"
 apt_get update || say "apt-get update failed; going on with the package lists that are here."
 packages=$({ apt_packages "$lacking"; apt_packages "$lacking_optional"; } | sort -u | tr '\n' ' ')
 say "Installing with apt-get: $packages"
-keep_services_off "$packages"
-# shellcheck disable=SC2086  # one word per package
-if ! apt_get install -y --no-install-recommends $packages; then
+if ! install_packages "$packages"; then
   packages=$(apt_packages "$lacking" | sort -u | tr '\n' ' ')
   say "Not all of them could be installed; going on with what is required: ${packages:-nothing}"
-  # shellcheck disable=SC2086  # one word per package
-  [ -z "$packages" ] || apt_get install -y --no-install-recommends $packages
+  [ -z "$packages" ] || install_packages "$packages"
 fi
 
 hash -r

@@ -22,7 +22,7 @@ if has_lua lua5.4 || has_lua luajit; then
 else
   left_out+=" Lua"
 fi
-if has_go && has_command "${CC:-gcc}"; then
+if can_build_go; then
   "$root/tools/script/test_go.sh"
 else
   left_out+=" Go"

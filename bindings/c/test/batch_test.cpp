@@ -155,6 +155,8 @@ class flood {
   }
   flood(const flood&) = delete;
   flood& operator=(const flood&) = delete;
+  // The link, and what it keeps of its own, has no room for another one.
+  [[nodiscard]] bool is_full() const { return is_full_; }
 
  private:
   void run() {
@@ -165,11 +167,14 @@ class flood {
       std::memcpy(bytes.data(), &next, sizeof next);
       if (atbus_node_send(two.self, 1, 0, bytes.data(), bytes.size()) == ATBUS_OK)
         ++next;
+      else
+        is_full_ = true;
     }
   }
 
   const std::string address_;
   std::atomic<bool> is_over_ = false;
+  std::atomic<bool> is_full_ = false;
   std::thread peer_;
 };
 
@@ -195,6 +200,17 @@ TEST_F(CApi, TakesNoMoreDuringAShutdownThanThereIsRoomFor) {
   got.insert(got.end(), rest.begin(), rest.end());
   for (std::uint64_t i = 0; i != got.size(); ++i)
     EXPECT_EQ(std::memcmp(got[i].data(), &i, sizeof i), 0) << i;
+}
+
+TEST_F(CApi, EndsAShutdownWithoutMoreRoomWellWhereNothingIsOwed) {
+  const std::string address = new_address();
+  node one{1};
+  ASSERT_EQ(atbus_node_listen(one.self, address.c_str()), ATBUS_OK);
+  EXPECT_TRUE(receive(one.self).empty());
+  const flood peer{address};
+  EXPECT_TRUE(until({}, [&] { return !receive(one.self).empty(); }));
+  EXPECT_TRUE(until({}, [&] { return peer.is_full(); }));
+  EXPECT_EQ(atbus_node_shutdown(one.self, 20 * second), ATBUS_OK);
 }
 
 // What is in the link to a node that does not answer.

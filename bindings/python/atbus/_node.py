@@ -125,7 +125,8 @@ class Node:
     def _begin(self, bus: _bus.Node, simulation: Optional[Simulation], options: Dict[str, Any]) -> None:
         self._bus = bus
         self._simulation = simulation
-        self._drain: float = options.get("drain", _DRAIN_S)
+        drain = options.get("drain")  # None: as if it were not given, as of all options
+        self._drain = _DRAIN_S if drain is None else float(drain)
         self._stopped = False
         self._runs = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -415,22 +416,27 @@ class Node:
         last_polls = 0
         while self.is_open:
             was_settled = self._is_settled()
-            undelivered = self._bus.stats()["not_delivered"]
+            words = self._words()
             told = self.poll()
             if not self.is_open:
                 break
             if was_settled and self._is_settled():
                 last_polls += 1
-                is_last = told < _FULL_POLL and self._bus.stats()["not_delivered"] == undelivered
+                is_last = told < _FULL_POLL and self._words() == words
                 if is_last or last_polls == _LAST_POLLS:
                     break
-            if self._now() >= end:
+            if self._now() >= end and not self._is_settled():
                 break
             if not was_settled:
                 self._bus.wait(_DRAIN_STEP_S)
         if self.is_open:
             self._bus.flush()
         return self._is_settled()
+
+    # That messages were refused, or may have been.
+    def _words(self) -> int:
+        stats = self._bus.stats()
+        return stats["not_delivered"] + stats["outcome_unknown"]
 
     def _is_settled(self) -> bool:
         return self._bus.is_settled() and not self._replies
@@ -542,7 +548,7 @@ class Node:
 
     def _start(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
         loop = self._loop if self._simulation is None else self._simulation._loop
-        if loop is None:
+        if loop is None or loop.is_closed():
             coroutine.close()
             request.fail("the node runs on no asyncio loop")
             needed = "async with Node(...)" if self._simulation is None else "Simulation.run(...)"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import atbus
-from nodes import new_address
+from nodes import new_address, until
 
 
 def test_asyncio():
@@ -175,6 +175,26 @@ def test_a_node_goes_on_behind_the_end_of_its_loop(pair):
     assert [bytes(m.data) for m in got] == [b"behind it"]
     assert two.wait(0) is False
     assert two.poll() == 0
+
+
+def test_a_request_behind_the_end_of_its_loop_fails(pair):
+    one, two = pair
+
+    async def answer(request):
+        return b"never"
+
+    async def attach():
+        two.attach()
+
+    two.on_request(answer)
+    asyncio.run(attach())
+    pending = one.request(2, 0, timeout=60)
+    one.flush()
+    with pytest.raises(RuntimeError, match="needs `async with"):
+        until([two], lambda: False)
+    until([one, two], pending.done)
+    with pytest.raises(atbus.Error, match="no asyncio loop"):
+        pending.result()
 
 
 def test_a_call_on_another_thread_leaves_an_attached_node_to_its_loop():

@@ -106,7 +106,7 @@ def test_run_waits_for_outcomes_after_stop(sim, desk):
     assert desk.got == [b"bye"]
 
 
-@pytest.mark.parametrize("options", [{}, {"drain": 0.5}, {"drain": 0}])
+@pytest.mark.parametrize("options", [{}, {"drain": None}, {"drain": 0.5}, {"drain": 0}])
 def test_run_waits_no_longer_than_drain(sim, options):
     node = sim.node(1, **options)
     stopped = []
@@ -120,7 +120,7 @@ def test_run_waits_no_longer_than_drain(sim, options):
     node.connect(2, THERE)
     node.send(1, 0, b"stop")
     assert node.run() is False
-    assert sim.now - stopped[0] == pytest.approx(options.get("drain", 5), abs=0.1)
+    assert sim.now - stopped[0] == pytest.approx(5 if options.get("drain") is None else options["drain"], abs=0.1)
 
 
 def test_a_node_that_stops_ends_its_process(sim, desk):

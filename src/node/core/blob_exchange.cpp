@@ -3,17 +3,31 @@
 namespace atbus::detail {
 
 blob_exchange::blob_exchange(node_context& node, event_queue& events, access_control& access,
-                             peer_table& peers, outbox& user, link_output& output,
-                             peer_retention& retention, directory_watch& directory)
+                             peer_table& peers, session_set& sessions, outbox& user,
+                             link_output& output, peer_retention& retention,
+                             directory_watch& directory)
     : node_(node),
       peers_(peers),
+      sessions_(sessions),
       out_(node, parties_, peers, user, output, directory),
       in_(node, parties_, events, access, peers, user, retention) {
   parties_.on_lost([this](blob_party& of) {
     out_.lost(of);
     in_.lost(of);
   });
+  in_.on_unsaid([this](const blob_id& which, std::uint32_t type) { unsaid(which, type); });
   output.on_room_for_blobs([this](peer& of) { forgotten(of.id); });
+}
+
+// The sender asks what became of it at the next registration.
+void blob_exchange::unsaid(const blob_id& which, std::uint32_t type) {
+  if (which.source == node_.self.id) {
+    return out_.take(node_.self, type,
+                     {.number = which.number, .step = blob_step::end, .status = errc::not_found},
+                     {});
+  }
+  if (const peer* const of = peers_.find(which.source); of != nullptr && of->current != nullptr)
+    sessions_.drop(*of->current, false, errc::out_of_memory, {});
 }
 
 bool blob_exchange::deliver(const node_instance& source, const message_head& head,

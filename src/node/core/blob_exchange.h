@@ -11,13 +11,14 @@
 
 #include "node/core/incoming_blobs.h"
 #include "node/core/outgoing_blobs.h"
+#include "node/core/session_set.h"
 
 namespace atbus::detail {
 
 class blob_exchange {
  public:
   blob_exchange(node_context& node, event_queue& events, access_control& access, peer_table& peers,
-                outbox& user, link_output& output, peer_retention& retention,
+                session_set& sessions, outbox& user, link_output& output, peer_retention& retention,
                 directory_watch& directory);
 
   // See the functions of node.
@@ -52,11 +53,14 @@ class blob_exchange {
   void close() noexcept;
 
  private:
+  // A blob is over, and there is no memory to say so or to remember it.
+  void unsaid(const blob_id& which, std::uint32_t type);
   // True: there is more to do at once.
   bool work(blob_party& with);
 
   node_context& node_;
   peer_table& peers_;
+  session_set& sessions_;
   blob_parties parties_{node_};
   outgoing_blobs out_;
   incoming_blobs in_;

@@ -111,45 +111,56 @@ errc incoming_blobs::check_begin(const blob_id& id, std::uint32_t type,
   return events_.handlers().on_blob.contains(type) ? errc::ok : errc::unknown_request;
 }
 
+receiving_blob* incoming_blobs::make(const blob_id& id, std::uint32_t type,
+                                     std::uint64_t size) noexcept {
+  try {
+    blob_party& party = parties_.find_or_make(id.source);
+    parties_.set_ready(party);
+    blob_list made;
+    made.push_back({.party = &party,
+                    .id = id,
+                    .type = type,
+                    .flow = blob_receiving{size, node_.options.blob_window()},
+                    .receiver = nullptr});
+    known_.emplace(key{id}, made.begin());
+    party.receiving.splice(party.receiving.end(), made);
+    return &party.receiving.back();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+// What takes memory is done before the handler: what it accepts has an end.
 void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t size,
                            std::string_view note, bool redelivered) {
-  if (const errc bad = check_begin(id, type, size); bad != errc::ok) {
+  const errc bad = check_begin(id, type, size);
+  receiving_blob* const made = bad == errc::ok ? make(id, type, size) : nullptr;
+  if (made == nullptr) {
     ++node_.stats.blobs_refused;
-    return answer(id, type, bad);
+    return answer(id, type, bad == errc::ok ? errc::out_of_memory : bad);
   }
   incoming_blob told{id, type, size, note, redelivered};
   const auto& handler = events_.handlers().on_blob.find(type)->second;
+  in_hand_ = made;
   try {
     handler(told);
   } catch (...) {
+    in_hand_ = nullptr;
     if (!node_.closed)
-      answer(id, type, errc::request_failed, blob_handler_threw);
+      break_off(*made, {}, errc::request_failed, blob_handler_threw);
     throw;
   }
-  if (node_.closed) {
-    if (told.receiver_)
-      told.receiver_(blob_part{id, size, 0, errc::closed});
+  in_hand_ = nullptr;
+  made->receiver = std::move(told.receiver_);
+  if (node_.closed)
+    return tell_of_close(*made);
+  if (!made->receiver) {
+    return break_off(*made, {}, errc::request_failed,
+                     told.refusal_.empty() ? "the handler did not accept the blob"
+                                           : std::string_view{told.refusal_});
+  }
+  if (made->is_over)  // the handler has disconnected its sender
     return;
-  }
-  if (!told.receiver_) {
-    ++node_.stats.blobs_refused;
-    return answer(id, type, errc::request_failed,
-                  told.refusal_.empty() ? "the handler did not accept the blob"
-                                        : std::string_view{told.refusal_});
-  }
-  blob_party& party = parties_.find_or_make(id.source);
-  party.receiving.push_back({.party = &party,
-                             .id = id,
-                             .type = type,
-                             .flow = blob_receiving{size, node_.options.blob_window()},
-                             .receiver = std::move(told.receiver_)});
-  const auto made = std::prev(party.receiving.end());
-  try {
-    known_.emplace(key{id}, made);
-  } catch (...) {
-    party.receiving.erase(made);
-    throw;
-  }
   if (size == 0)
     return finish(*made);
   grant(*made);
@@ -170,8 +181,9 @@ void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_
   }
   in_hand_ = nullptr;
   if (node_.closed) {
-    if (!which.is_over)
-      which.receiver(blob_part{which.id, which.flow.size(), position + bytes.size(), errc::closed});
+    which.flow.take();
+    if (!part.refused_)
+      tell_of_close(which);
     return;
   }
   if (which.is_over)
@@ -219,7 +231,10 @@ void incoming_blobs::tell_first() {
   receiving_blob& which = one.front();
   blob_party& party = *which.party;
   const bool is_whole = which.said == errc::ok && which.owes_end;
-  ++(is_whole ? node_.stats.blobs_received : node_.stats.blobs_broken);
+  const bool is_accepted = which.receiver != nullptr;
+  ++(is_whole      ? node_.stats.blobs_received
+     : is_accepted ? node_.stats.blobs_broken
+                   : node_.stats.blobs_refused);
   struct frame {
     incoming_blobs& of;
     blob_list& one;
@@ -240,7 +255,7 @@ void incoming_blobs::tell_first() {
   } const at_end{*this, one, party};
   auto receiver = std::move(which.receiver);
   // Whoever refused it hears nothing more of it.
-  if (!is_whole && which.how == errc::ok)
+  if (!is_accepted || (!is_whole && which.how == errc::ok))
     return;
   try {
     receiver(blob_part{which.id, which.flow.size(), which.flow.taken(), which.how});
@@ -337,23 +352,17 @@ void incoming_blobs::work(blob_party& to) {
 
 // The sender hears that end once there is room, if not too many wait for that.
 void incoming_blobs::owe(const blob_id& id, std::uint32_t type, errc said, std::string_view text) {
-  if (known_of(id.source) >= blobs_of_one_most)
+  if (find(id) != nullptr || known_of(id.source) >= blobs_of_one_most)
     return;
-  blob_party& party = parties_.find_or_make(id.source);
-  blob_list one;
-  one.push_back({.party = &party,
-                 .id = id,
-                 .type = type,
-                 .flow = blob_receiving{0, 0},
-                 .receiver = nullptr,
-                 .is_over = true,
-                 .owes_end = true,
-                 .said = said,
-                 .said_text = std::string{text}});
-  if (!known_.emplace(key{id}, one.begin()).second)
-    return;
-  party.owing.splice(party.owing.end(), one);
-  parties_.set_ready(party);
+  receiving_blob* const made = make(id, type, 0);
+  if (made == nullptr)
+    return unsaid_(id, type);
+  made->is_over = true;
+  made->owes_end = true;
+  made->said = said;
+  keep_text(made->said_text, text);
+  blob_party& party = *made->party;
+  party.owing.splice(party.owing.end(), party.receiving, known_.find(key{id})->second);
 }
 
 void incoming_blobs::answer(const blob_id& id, std::uint32_t type, errc said,
@@ -432,14 +441,18 @@ std::byte* incoming_blobs::claim(const blob_id& to, std::uint32_t type, std::siz
   return outbox_.claim_blob(in, to.source, type, flags_blob | flag_reply, size, why);
 }
 
+// Whoever refused it, or was told the end, hears nothing more.
+void incoming_blobs::tell_of_close(const receiving_blob& which) {
+  if (!which.receiver || (which.is_over && which.how == errc::ok && which.said != errc::ok))
+    return;
+  const status how = which.is_over ? which.how : status{errc::closed};
+  which.receiver(blob_part{which.id, which.flow.size(), which.flow.taken(), how});
+}
+
 void incoming_blobs::close() noexcept {
   for (const auto& [id, one] : known_) {
-    // Whoever refused it, or was told the end, hears nothing more.
-    const bool is_due = !one->is_over || one->how != errc::ok || one->said == errc::ok;
-    if (one->receiver && &*one != in_hand_ && is_due && !node_.is_forked()) {
-      const status how = one->is_over ? one->how : status{errc::closed};
-      one->receiver(blob_part{one->id, one->flow.size(), one->flow.taken(), how});
-    }
+    if (&*one != in_hand_ && !node_.is_forked())
+      tell_of_close(*one);
   }
   known_.clear();
 }

@@ -8,10 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "node/core/access_control.h"
 #include "node/core/blob_party.h"
@@ -35,6 +37,11 @@ class incoming_blobs {
         peers_(peers),
         outbox_(user),
         retention_(retention) {}
+
+  // `call` is called with a blob that is over, where there is no memory to say so or to remember it. Set once.
+  void on_unsaid(std::function<void(const blob_id&, std::uint32_t type)> call) {
+    unsaid_ = std::move(call);
+  }
 
   // See node::resume_blob and node::refuse_blob.
   status resume(const blob_id& which);
@@ -77,6 +84,9 @@ class incoming_blobs {
   // Why no more of that node's are taken; ok: they are.
   [[nodiscard]] errc check_begin(const blob_id& id, std::uint32_t type,
                                  std::uint64_t size) noexcept;
+  // One that is known from now on; nullptr: there is no memory for it.
+  [[nodiscard]] receiving_blob* make(const blob_id& id, std::uint32_t type,
+                                     std::uint64_t size) noexcept;
   // What comes of one that is over.
   void take_over(receiving_blob& which, blob_step step);
   void chunk(receiving_blob& which, std::uint64_t position, bytes_view bytes);
@@ -86,6 +96,7 @@ class incoming_blobs {
   void break_off(receiving_blob& which, status how, errc said, std::string_view text = {});
   void move_over(receiving_blob& which) noexcept;
   void tell_first();
+  void tell_of_close(const receiving_blob& which);
   // Whether it was said, or can't be.
   [[nodiscard]] bool say_end(receiving_blob& which);
   [[nodiscard]] bool say_grant(receiving_blob& which);
@@ -107,6 +118,7 @@ class incoming_blobs {
   peer_table& peers_;
   outbox& outbox_;
   peer_retention& retention_;
+  std::function<void(const blob_id&, std::uint32_t)> unsaid_;
   std::map<key, blob_list::iterator> known_;
   blob_list over_;                     // to be told
   receiving_blob* in_hand_ = nullptr;  // whose receiver runs

@@ -416,7 +416,8 @@ bool node_core::settled() const noexcept {
     return false;
   const auto is_settled = [](const peer& of) {
     const session* const path = of.current != nullptr ? of.current : of.left_behind;
-    return !of.out.holds() && (path == nullptr || path->settled());
+    // Without a link, what is said of blobs has no outcome of its own.
+    return path == nullptr ? of.out.held_bytes(false) == 0 : !of.out.holds() && path->settled();
   };
   return std::ranges::all_of(peers_.all(),
                              [&](const auto& one) { return is_settled(*one.second); }) &&

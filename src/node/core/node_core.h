@@ -269,7 +269,8 @@ class node_core final : private link_events {
   command_exchange commands_{node_, events_, access_, peers_, outbox_, retention_, directory_};
   request_exchange requests_{node_,   events_, access_,    peers_,
                              outbox_, output_, retention_, directory_};
-  blob_exchange blobs_{node_, events_, access_, peers_, outbox_, output_, retention_, directory_};
+  blob_exchange blobs_{node_,   events_, access_,    peers_,    sessions_,
+                       outbox_, output_, retention_, directory_};
   message_taps taps_{node_, events_};
   built_in_commands built_in_{
       node_,

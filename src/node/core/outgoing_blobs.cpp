@@ -42,6 +42,12 @@ bool is_begin(const held_message& what, const outgoing_blob& of) noexcept {
          head.step == blob_step::begin && head.number == of.number;
 }
 
+bool is_chunk(const held_message& what) noexcept {
+  blob_head head;
+  return (what.flags & exchange_flags) == flags_blob && decode_blob(what.bytes, head) &&
+         head.step == blob_step::chunk;
+}
+
 }  // namespace
 
 outgoing_blob* outgoing_blobs::find(std::uint64_t number) noexcept {
@@ -128,7 +134,11 @@ void outgoing_blobs::end(outgoing_blob& which, status how, std::string_view text
 }
 
 void outgoing_blobs::end_there_too(outgoing_blob& which, errc how) {
+  if (which.now == stage::over)
+    return;
   const bool is_known_there = which.now != stage::waiting && !withdraw_begin(which);
+  if (which.now == stage::over)  // what was drained has ended it
+    return;
   end(which, how);
   if (!is_known_there)
     return;
@@ -259,12 +269,18 @@ void outgoing_blobs::undelivered(bus_id to, const held_message& what, errc reaso
   end(*found, is_unknown ? status{errc::outcome_unknown} : status{reason, to.value()});
 }
 
+// What ends with one may end others.
+template <class Is>
+void outgoing_blobs::end_lost_if(blob_party& of, Is&& is_it) {
+  for (auto one = of.active.end();
+       (one = std::ranges::find_if(of.active, is_it)) != of.active.end();)
+    end_lost(*one);
+}
+
 void outgoing_blobs::registered(blob_party& of, const node_instance& as) {
-  for (auto at = of.active.begin(); at != of.active.end();) {
-    outgoing_blob& one = *at++;
-    if (one.holder != 0 && one.holder != as.incarnation)
-      end_lost(one);
-  }
+  end_lost_if(of, [&](const outgoing_blob& one) {
+    return one.holder != 0 && one.holder != as.incarnation;
+  });
   ask(of);
 }
 
@@ -276,7 +292,7 @@ void outgoing_blobs::ask(blob_party& of) noexcept {
 
 // A beginning that no process has taken waits for the next one, as messages do.
 void outgoing_blobs::lost(blob_party& of) {
-  const peer* const at_peer = peers_.find(of.id);
+  peer* const at_peer = peers_.find(of.id);
   const auto is_held = [&](const outgoing_blob& one) {
     bool found = at_peer != nullptr && !at_peer->sessions.empty();
     if (at_peer != nullptr && !found)
@@ -284,11 +300,9 @@ void outgoing_blobs::lost(blob_party& of) {
           [&](const held_message& what) { found = found || is_begin(what, one); });
     return found;
   };
-  for (auto at = of.active.begin(); at != of.active.end();) {
-    outgoing_blob& one = *at++;
-    if (one.holder != 0 || !is_held(one))
-      end_lost(one);
-  }
+  end_lost_if(of, [&](const outgoing_blob& one) { return one.holder != 0 || !is_held(one); });
+  if (at_peer != nullptr)
+    at_peer->out.drop_if(is_chunk);  // of those that are over
 }
 
 void outgoing_blobs::give_up(blob_party& of) {

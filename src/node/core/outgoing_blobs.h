@@ -78,6 +78,8 @@ class outgoing_blobs {
   // The receiver is told as well, if it may know of it.
   void end_there_too(outgoing_blob& which, errc how);
   void end_lost(outgoing_blob& which);
+  template <class Is>
+  void end_lost_if(blob_party& of, Is&& is_it);
   [[nodiscard]] static errc lost_outcome(const outgoing_blob& which) noexcept;
   [[nodiscard]] bool withdraw_begin(const outgoing_blob& which);
   // Room for a message to the receiver, in the flow.

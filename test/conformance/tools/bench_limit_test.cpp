@@ -34,6 +34,12 @@ TEST(BenchLimit, ReportsWhatTheMachineAllows) {
   expect_latency(found["eventfd_round_trip"]);
 }
 
+TEST(BenchLimit, ReportsACacheLineAlone) {
+  const json found = run_bench({"limit", "--cache-line", "--seconds", "0.02"});
+  EXPECT_GT(found["cache_line_round_trip_us"], 0);
+  EXPECT_FALSE(found.contains("bare_ring")) << found.dump();
+}
+
 void expect_buffers(const json& found) {
   EXPECT_GT(found["buffers"]["send_bytes"], 0);
   EXPECT_GT(found["buffers"]["receive_bytes"], 0);

@@ -70,6 +70,7 @@ TEST(Command, RefusesMistakesAndNamesThem) {
       {{"bench", "limit", "--framed", "--address", "ipv4://192.0.2.1"}, "192.0.2.1"},
       // Options of frames without frames, and wrong ones.
       {{"bench", "limit", "--crc", "on"}, "--framed"},
+      {{"bench", "limit", "--cache-line", "--framed"}, "--framed"},
       {{"bench", "limit", "--unit-size", "16"}, "--framed"},
       {{"bench", "limit", "--framed", "--crc", "maybe"}, "maybe"},
       {{"bench", "limit", "--framed", "--read-bytes", "12"}, "--read-bytes"},

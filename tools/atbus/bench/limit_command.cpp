@@ -19,6 +19,7 @@ namespace {
 struct limit_options {
   common_options common{.seconds = 0.3, .repeat = 1, .json = {}, .cpus = {}};
   check_kind check = check_kind::full;
+  bool cache_line = false;
   bool framed = false;
   framed_options sockets;
 };
@@ -260,6 +261,22 @@ void run_machine(const limit_options& options, const workload& base, json_output
   conclude(output, json_of(results, options), results.problems());
 }
 
+void run_cache_line(const limit_options& options, const workload& base, json_output& output) {
+  const std::vector<int> cpus = options.common.chosen_cpus();
+  run_series series;
+  for (std::uint32_t round = 0; round != options.common.repeat && !interrupted(); ++round)
+    series.add(run_cache_line_round_trip(base, cpus));
+  std::vector<std::string> problems;
+  add_problems(series, problems);
+  if (!output.takes_stdout())
+    print_row("cache line there and back", us_text(round_trip_us(series)));
+  conclude(output,
+           {{"workload", "limit"},
+            {"seconds", options.common.seconds},
+            {"cache_line_round_trip_us", round_trip_us(series)}},
+           problems);
+}
+
 void run_framed(const limit_options& options, const workload& base, json_output& output) {
   const std::vector<int> cpus = options.common.chosen_cpus();
   framed_limits limits{options.sockets, base};
@@ -277,11 +294,14 @@ void run_framed(const limit_options& options, const workload& base, json_output&
 
 void run(limit_options options) {
   json_output output{options.common.json};
-  options.sockets.addresses = usable_addresses(options.sockets.addresses);
+  if (!options.cache_line)
+    options.sockets.addresses = usable_addresses(options.sockets.addresses);
   workload base;
   base.duration_ns = options.common.duration_ns();
   base.check = options.check;
   const interrupt_guard guard;
+  if (options.cache_line)
+    return run_cache_line(options, base, output);
   options.framed ? run_framed(options, base, output) : run_machine(options, base, output);
 }
 
@@ -310,8 +330,13 @@ void add_bench_limit(CLI::App& bench) {
   const auto options = std::make_shared<limit_options>();
   add_common_options(*command, options->common);
   add_check_option(*command, options->check);
-  command->add_flag("--framed", options->framed,
-                    "instead: framed messages over sockets, as well as code can carry them");
+  CLI::Option* const framed =
+      command->add_flag("--framed", options->framed,
+                        "instead: framed messages over sockets, as well as code can carry them");
+  command
+      ->add_flag("--cache-line", options->cache_line,
+                 "instead: only how long a cache line takes from one core to another and back")
+      ->excludes(framed);
   add_socket_options(*command, options->sockets);
   add_framed_options(*command, options->sockets);
   command->callback([options] { run(*options); });

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from compare import machine, rows
+from compare import machine, rows, states
 from compare.documents import joined
 from compare.systems import all_systems
 
@@ -28,7 +28,8 @@ def run(arguments):
     for name, why in missing.items():
         print(f"missing: {name}: {why}", file=sys.stderr)
     present = [s for s in systems if s.name not in missing]
-    campaign = rows.Campaign(present, PLANS[arguments.plan], what=arguments.what)
+    campaign = rows.Campaign(present, PLANS[arguments.plan], what=arguments.what,
+                             watch=states.Watch(arguments.programs))
     # Whoever is asked to end keeps what was measured, and ends what was started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
     start = time.time()

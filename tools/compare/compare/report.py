@@ -3,7 +3,7 @@
 import html
 import os
 
-from compare import targets
+from compare import states, targets
 from compare.summary import Summary
 from compare.tables import Table, all_tables
 
@@ -20,7 +20,7 @@ figure { margin: 1.5em 0; overflow-x: auto; } figure svg { max-width: 100%; heig
 """
 
 
-def _facts(summary):
+def _facts(summary, found, moved):
     document = summary.document
     machine = document["machine"]
     virtual = "virtual machine" if machine["virtual"] else "no virtual machine"
@@ -33,6 +33,13 @@ def _facts(summary):
         ("measured", f"{document['started']}, {document['seconds'] // 60} min, "
                      f"plan \"{document['plan']}\""),
     ]
+    if len(found) == 1:
+        facts.append(("cores", found[0].text()))
+    else:
+        facts.append(("cores", f"how far they are from each other has changed: {len(found)} states, each with "
+                               "tables of its own; the plots are of the first one"))
+    if moved:
+        facts.append(("left out", f"{moved} runs during which that changed, or in whose state there were hardly any others"))
     for later in document.get("later", []):
         rows = f" (rows with \"{later['what']}\")" if later.get("what") else ""
         facts.append(("measured later", f"{', '.join(later['systems'])}{rows}: {later['started']}, "
@@ -52,26 +59,42 @@ INTRODUCTION = (
     "not rivals. A system that is missing could not be installed; one that failed says how.")
 
 
+def _sections(document, found):
+    """(title, tables) of each state; a single one needs no title."""
+    sections = []
+    for state in found:
+        summary = Summary({**document, "results": state.entries})
+        title = "" if len(found) == 1 else f"{len(state.entries)} runs: {state.text()}"
+        sections.append((title, [_target_table(summary), *all_tables(summary)]))
+    return sections
+
+
 def _target_table(summary):
     return Table("Targets", "What atbus is for, each reached or by how much missed.",
                  ["target", "verdict", "figures"],
                  [list(line) for line in targets.Targets(summary).all()])
 
 
-def markdown(summary, tables, plots, raw):
+def markdown(facts, sections, plots, raw):
     lines = ["# atbus and its rivals", "", INTRODUCTION, ""]
-    lines += [f"- {name}: {text}" for name, text in _facts(summary)]
+    lines += [f"- {name}: {text}" for name, text in facts]
     lines += [f"- raw figures: [{raw}]({raw}); the same page with plots: index.html", ""]
     for name, (title, _) in plots.items():
         lines += [f"![{title}]({name}.svg)", ""]
-    for table in tables:
-        lines += [f"## {table.title}", table.note, ""]
-        lines.append("| " + " | ".join(table.head) + " |")
-        lines.append("| --- " + "| ---: " * (len(table.head) - 1) + "|")
-        lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |"
-                  for row in table.body]
-        lines.append("")
+    for title, tables in sections:
+        if title:
+            lines += [f"# {title}", ""]
+        for table in tables:
+            lines += _markdown_table(table)
     return "\n".join(lines)
+
+
+def _markdown_table(table):
+    return [f"## {table.title}", table.note, "",
+            "| " + " | ".join(table.head) + " |",
+            "| --- " + "| ---: " * (len(table.head) - 1) + "|",
+            *("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in table.body),
+            ""]
 
 
 def _cell(head, text):
@@ -98,30 +121,36 @@ def _inline(svg, name):
         "url(#", f"url(#{name}-").replace('xlink:href="#', f'xlink:href="#{name}-')
 
 
-def page(summary, tables, plots):
+def page(facts, sections, plots):
     lines = ["<!DOCTYPE html>", '<html lang="en"><head><meta charset="utf-8">',
              "<title>atbus and its rivals</title>", f"<style>{STYLE}</style></head><body>",
              "<h1>atbus and its rivals</h1>", f"<p>{html.escape(INTRODUCTION)}</p><ul>"]
-    lines += [f"<li>{name}: {html.escape(text)}</li>" for name, text in _facts(summary)]
+    lines += [f"<li>{name}: {html.escape(text)}</li>" for name, text in facts]
     lines.append("</ul>")
     lines += [f"<figure>{_inline(svg, name)}</figure>" for name, (_, svg) in plots.items()]
-    lines += [_html_table(table) for table in tables]
+    for title, tables in sections:
+        if title:
+            lines.append(f"<h1>{html.escape(title)}</h1>")
+        lines += [_html_table(table) for table in tables]
     return "\n".join([*lines, "</body></html>", ""])
 
 
 def write(document, directory):
-    summary = Summary(document)
+    found, moved = states.split(document["results"])
+    found = found or [states.State([])]
+    sections = _sections(document, found)
+    summary = Summary({**document, "results": found[0].entries})
+    facts = _facts(summary, found, moved)
     try:
         from compare.plots import all_plots  # needs matplotlib; tables do not
 
         plots = all_plots(summary)
     except ImportError:
         plots = {}
-    tables = [_target_table(summary), *all_tables(summary)]
     os.makedirs(directory, exist_ok=True)
     texts = {f"{name}.svg": svg for name, (_, svg) in plots.items()}
-    texts["index.md"] = markdown(summary, tables, plots, f"raw/{document['plan']}.json")
-    texts["index.html"] = page(summary, tables, plots)
+    texts["index.md"] = markdown(facts, sections, plots, f"raw/{document['plan']}.json")
+    texts["index.html"] = page(facts, sections, plots)
     for name, text in texts.items():
         with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
             file.write(text)

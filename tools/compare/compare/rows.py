@@ -4,7 +4,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from compare import arithmetic, runs
+from compare import arithmetic, runs, states
 from compare.processes import RunFailed
 
 SIZES = [
@@ -38,6 +38,7 @@ CACHED = [
 ]
 COMMON_RATE = 20_000  # messages per second that every system here can carry
 FULL_SPEED = 1e12  # a rate nobody reaches
+TRIES = 3  # of a run during which the cores move
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,16 @@ SMOKE = Plan(1, 1, 0.3, 1, 0.3, 0.5, 0.5, 0.5, tuple(FAN_IN_SIZES[:1]), CONNECTI
 class Campaign:
     """All runs of a comparison. What fails is a result too."""
 
-    def __init__(self, systems, plan, out=sys.stderr, what=""):
-        self.systems = [s for s in systems if not s.asks and not s.stores]
+    def __init__(self, systems, plan, out=sys.stderr, what="", watch=None):
+        self.systems = [s for s in systems if not s.asks and not s.stores and not s.only_paced]
+        self.only_paced = [s for s in systems if s.only_paced]
         self.asking = [s for s in systems if s.asks]
         self.storing = [s for s in systems if s.stores]
         self.plan = plan
         self.results = []
         self._out = out
         self._what = what  # only rows whose label has this in it
+        self._watch = watch  # of states.Watch; None: how far the cores are from each other is not measured
         self._given_up = {}  # row and system: it hung, and would again
 
     def run(self, row, system, round_number, measure, **facts):
@@ -88,12 +91,21 @@ class Campaign:
         if self._given_up.get(key, 0) >= 2:
             return None
         start = time.monotonic()
-        entry = {"row": row, "system": system.name, "round": round_number, **facts}
-        try:
-            entry.update(measure())
-        except RunFailed as why:
-            entry["failed"] = str(why)
-            self._given_up[key] = self._given_up.get(key, 0) + 1
+        for _ in range(TRIES):
+            entry = {"row": row, "system": system.name, "round": round_number, **facts}
+            try:
+                if self._watch:
+                    found, entry["cache_line_us"] = self._watch.during(measure)
+                    entry.update(found)
+                else:
+                    entry.update(measure())
+            except RunFailed as why:
+                entry["failed"] = str(why)
+                entry["cache_line_us"] = getattr(why, "cache_line_us", [])
+                self._given_up[key] = self._given_up.get(key, 0) + 1
+                break
+            if states.is_steady(entry):
+                break
         self.results.append(entry)
         words = " ".join(str(value) for value in facts.values())
         outcome = entry.get("failed") or _headline(entry)
@@ -132,17 +144,21 @@ class Campaign:
                            receive_arguments=receive, send_arguments=["--rate", rate, *send])
 
     def latency_under_load(self, round_number):
-        for system in self._rivals_and_ours():
+        for system in [*self._rivals_and_ours(), *self.only_paced]:
             most = self.run("paced maximum", system, round_number,
                             lambda s=system: self._paced(s, FULL_SPEED))
             if not most or "failed" in most or not most["rate"]:
                 continue
             for load in LOADS:
-                self.run("paced", system, round_number,
-                         lambda s=system, r=most["rate"] * load / 100: self._paced(s, r),
-                         load=load)
-            self.run("same rate", system, round_number,
-                     lambda s=system: self._paced(s, COMMON_RATE, asleep=True))
+                entry = self.run("paced", system, round_number,
+                                 lambda s=system, r=most["rate"] * load / 100: self._paced(s, r),
+                                 load=load)
+                # A share of what was reached in another state says nothing.
+                if entry and entry.get("cache_line_us"):
+                    entry["cache_line_us"] = most.get("cache_line_us", []) + entry["cache_line_us"]
+            if not system.only_paced:
+                self.run("same rate", system, round_number,
+                         lambda s=system: self._paced(s, COMMON_RATE, asleep=True))
 
     def fan_in(self, round_number):
         for label, low, high in self.plan.fan_in_sizes:

@@ -29,6 +29,7 @@ class System:
     extra: bool = False  # a further variant: only in the main rows
 
     holds_many: bool = False  # its harness can hold many connections
+    only_paced: bool = False  # a further variant: only its latency under load is of interest
     asks: bool = False  # a harness of requests and replies, and of nothing else
     has_tasks: bool = False  # one that differs only where a request has tasks
     stores: bool = False  # a cache, which `atbus bench cache` starts and asks
@@ -70,6 +71,11 @@ def _atbus(programs):
             fan_in=kind != "process", holds_many=True,
         )
 
+    # As a program does that polls, or flushes, after each message.
+    def each(name, kind, program, address, *flags):
+        return System(f"atbus {name}", "atbus", kind, (f"{programs}/{program}",), address,
+                      flags=(*flags, "--variant", "each"), receive_flags=(), only_paced=True)
+
     tcp = "ipv4://127.0.0.1:{port}"
     unix = "unix://@{name}?shm=false"
     return [
@@ -86,6 +92,9 @@ def _atbus(programs):
         node("shm", "shm://{name}"),
         node("unix", unix),
         node("tcp", tcp),
+        each("tcp, each flushed", "tcp", "compare_atbus", tcp),
+        each("unix, each flushed", "unix", "compare_atbus", unix),
+        each("node tcp, a poll each, write_delay 5 us", "tcp", "compare_atbus_node", tcp),
     ]
 
 

@@ -38,6 +38,19 @@ def losses(cell):
     return [str(cell.total(name)) for name in LOSSES]
 
 
+# What the ancestor of the design has published, of two cores of a Xeon of 2012: messages, or gigabytes, per second.
+PUBLISHED = {
+    "ancestor, shared memory, published": {"8-128 B": (5.25e6, None), "8-16384 B": (None, 1.56)},
+    "ancestor, IPv6, published": {"8-128 B": (2.8e6, None), "8-16384 B": (None, 0.6)},
+}
+
+
+def _published(labels, which, scale):
+    return [[name, *(number(at * scale if (at := told.get(label, (None, None))[which]) else None)
+                     for label in labels), *("-" for _ in LOSSES)]
+            for name, told in PUBLISHED.items()]
+
+
 def throughput(summary):
     labels = summary.values("throughput", "size")
     body = []
@@ -48,8 +61,9 @@ def throughput(summary):
                          *losses(summary.of("throughput", name))])
     return Table("Throughput, million messages per second",
                  "One sender, one receiver, a core each. Every byte is written by the sender and "
-                 "compared by the receiver. Median (lowest-highest) of the rounds.",
-                 ["system", *labels, *LOSSES], body)
+                 "compared by the receiver. Median (lowest-highest) of the rounds. What the ancestor of atbus has "
+                 "published is of a Xeon of 2012.",
+                 ["system", *labels, *LOSSES], body and body + _published(labels, 0, 1e-6))
 
 
 def bandwidth(summary):
@@ -61,7 +75,7 @@ def bandwidth(summary):
             body.append([name, *(number((cell.median("bytes_rate") or 0) / 1e9) for cell in cells),
                          *losses(summary.of("throughput", name))])
     return Table("The same in gigabytes per second", "Payload only.",
-                 ["system", *labels, *LOSSES], body)
+                 ["system", *labels, *LOSSES], body and body + _published(labels, 1, 1))
 
 
 def round_trips(summary):
@@ -103,7 +117,9 @@ def paced(summary):
     return Table("Latency under load, microseconds",
                  "64 bytes, sent at a share of what the system itself reaches when each message "
                  "carries a time. Counted from the time at which a message was to be sent, so a "
-                 "sender that falls behind does not hide it.", [*head, *LOSSES], body)
+                 "sender that falls behind does not hide it. What is due together leaves together, but where a "
+                 "row says \"each\": there each message leaves by itself, as in a program that flushes or polls "
+                 "after each.", [*head, *LOSSES], body)
 
 
 def fan_in(summary):

@@ -1,6 +1,6 @@
 // atbus: lanes of shared memory, TCP, Unix sockets with and without a lane, and within one process.
 //
-// Variants: "no_checksum" (TCP) for comparison with what sends none.
+// Variants: "no_checksum" (TCP) for comparison with what sends none; "each": each message is sent by itself.
 #include <optional>
 
 #include "systems/atbus_outlet.h"
@@ -74,7 +74,7 @@ struct atbus_channel {
         return false;
       }
       batched_ += length;
-      if (batched_ >= bytes_together) {
+      if (is_enough(batched_)) {
         publish();
       }
       return true;

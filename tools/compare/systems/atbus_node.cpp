@@ -1,4 +1,6 @@
 // Nodes of atbus: what the bus costs beside the bare channels it stands on.
+//
+// Variant "each": a poll after each message, with a write_delay.
 #include "systems/atbus_outlet.h"
 
 namespace atbus::compare {
@@ -10,6 +12,8 @@ constexpr std::uint32_t type_of_messages = 1;
 node open_node(const options& run, bus_id id) {
   node_options settings;
   settings.allow_unauthenticated();
+  if (run.variant == "each")
+    settings.write_delay(std::chrono::microseconds{5});
   settings.message_limit(std::max<std::size_t>(settings.message_limit(), run.bytes_max));
   return node{id, settings};
 }
@@ -66,7 +70,7 @@ struct atbus_node {
         return false;
       }
       unpolled_ += length;
-      if (unpolled_ >= bytes_together) {
+      if (is_enough(unpolled_)) {
         publish();
       }
       return true;

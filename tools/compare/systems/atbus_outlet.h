@@ -28,9 +28,12 @@ class outlet_base {
       : own_(run.bytes_max),
         claim_{run.claim},
         by_socket_{by_socket},
+        each_{run.variant == "each"},
         shares_core_{run.senders > 1} {}
 
   bool by_socket() const noexcept { return by_socket_; }
+  // Whether what was sent leaves now.
+  bool is_enough(std::size_t bytes) const noexcept { return each_ || bytes >= bytes_together; }
 
   // `target` has send(bytes) and claim(length). False: there is no room.
   template <class Target, class Compose>
@@ -72,6 +75,7 @@ class outlet_base {
   std::vector<std::byte> own_;
   bool claim_;
   bool by_socket_;
+  bool each_;
   bool shares_core_;
 };
 

@@ -11,7 +11,7 @@ from compare.processes import RunFailed
 
 def fake(name, **more):
     facts = {"extra": False, "limit": False, "in_process": False, "fan_in": True,
-             "holds_many": False, "asks": False, "stores": False, "largest": 1 << 30, **more}
+             "holds_many": False, "only_paced": False, "asks": False, "stores": False, "largest": 1 << 30, **more}
     return SimpleNamespace(name=name, **facts)
 
 

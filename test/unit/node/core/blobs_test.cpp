@@ -1,5 +1,6 @@
 // Blobs between two nodes of a simulated network.
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -50,6 +51,25 @@ TEST_F(Blobs, WaitForALink) {
   net.run_for(1s);
   expect(outcome, errc::ok);
   EXPECT_EQ(got.bytes, "early");
+}
+
+TEST_F(Blobs, AreSettledOnceTheNodeThatTookThemIsGone) {
+  std::optional<party> three;
+  three.emplace(net, 3, plain().blob_window(window));
+  three->node.user().on_blob(wanted_type, [](incoming_blob& blob) {
+    blob.accept([](const blob_part& part) { part.pause(); });
+  });
+  one.connect(3);
+  told outcome;
+  ASSERT_TRUE(send(long_text(500000), outcome, 3));
+  net.run_for(100ms);
+  EXPECT_EQ(outcome->times, 0);
+  net.cut(1, 3, seen_by::both);
+  three.reset();
+  EXPECT_FALSE(one.core().settled());
+  net.run_for(120s);
+  expect(outcome, errc::peer_closed);
+  EXPECT_TRUE(one.core().settled());
 }
 
 TEST_F(Blobs, ToNobodyAreRefusedAtOnce) {
@@ -297,6 +317,48 @@ TEST_F(Blobs, AHandlerMayCloseItsNode) {
   net.run_for(100ms);
   EXPECT_EQ(got.ends, 1);
   EXPECT_EQ(got.how.code(), errc::closed);
+}
+
+TEST_F(Blobs, AHandlerMayDisconnectTheSenderAndCloseItsNode) {
+  connect();
+  on_part = [this](const blob_part&) {
+    EXPECT_TRUE(two.core().disconnect(1));
+    two.core().close();
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 1);
+}
+
+TEST_F(Blobs, AHandlerMayRefuseAndCloseItsNode) {
+  connect();
+  on_part = [this](const blob_part& part) {
+    part.refuse("enough");
+    two.core().close();
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 0);
+}
+
+TEST_F(Blobs, AHandlerMayDisconnectTheSenderOfTheOneThatBegins) {
+  for (const bool accepts : {true, false}) {
+    connect();
+    const int ends = got.ends;
+    on_begin = [&](incoming_blob& blob) {
+      EXPECT_TRUE(two.core().disconnect(1));
+      if (accepts)
+        accept(blob);
+    };
+    told outcome;
+    ASSERT_TRUE(send("some bytes", outcome));
+    net.run_for(100ms);
+    EXPECT_EQ(got.ends - ends, accepts ? 1 : 0);
+    EXPECT_EQ(outcome->times, 1);
+    EXPECT_FALSE(outcome->how);
+  }
 }
 
 TEST_F(Blobs, TooLongForTheLimitAreNotCollected) {

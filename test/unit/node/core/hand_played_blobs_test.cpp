@@ -1,5 +1,6 @@
 // What a node does with blobs of a peer that is played by hand, whom nothing holds to the rules.
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,16 +41,17 @@ class HandPlayedBlobs : public Blobs {
         rest);
   }
   // What it was told of blobs, and forgets.
-  std::vector<blob_head> heard_by_peer() {
+  std::vector<blob_head> heard_by_peer() { return heard_by(peer); }
+  static std::vector<blob_head> heard_by(hand_played& whom) {
     std::vector<blob_head> all;
-    for (const byte_buffer& message : peer.got) {
+    for (const byte_buffer& message : whom.got) {
       message_head head;
       blob_head of;
       if (decode(message, head) == head_fault::none && head.kind == message_kind::data &&
           is_blob(head.flags) && decode_blob(payload_of(message), of))
         all.push_back(of);
     }
-    peer.got.clear();
+    whom.got.clear();
     return all;
   }
   void expect_end(errc how) {
@@ -198,6 +200,74 @@ TEST_F(Blobs, AreNotSentToANodeThatDoesNotKnowThem) {
   net.run_for(5ms);
   EXPECT_TRUE(old.is_open());
   EXPECT_EQ(old.heard(message_kind::data), 0);
+}
+
+// What is sent again first when a peer comes back with a limit of a byte is the beginning of another blob, which ends.
+TEST_F(HandPlayedBlobs, AnEndThatEndsOthersIsNoEndOfTheNode) {
+  const auto introduce = [](std::uint64_t incarnation, std::uint64_t limit) {
+    return [=](introduction& self) {
+      self.capabilities = capability_blobs;
+      self.incarnation = incarnation;
+      self.message_limit = limit;
+    };
+  };
+  std::optional<hand_played> liar;
+  liar.emplace(net, 8, 2, true, true, introduce(77, 1024));
+  ASSERT_TRUE(net.run_until([&] { return liar->is_registered(); }, 5s));
+  net.run_for(5ms);
+  liar->say(flow_body{.next = 1, .before = 0, .turn = 1});
+  const auto send_to_it = [&](told& to) {
+    EXPECT_TRUE(two.node.user().send_blob(
+        8, wanted_type, {nullptr, as_bytes(std::string_view{"bytes"})}, to.write()));
+    two.node.wake();
+  };
+  std::array<told, 4> outcomes;
+  send_to_it(outcomes[0]);
+  net.run_for(5ms);
+  const std::vector<blob_head> first = heard_by(*liar);
+  ASSERT_EQ(first.size(), 1U);
+  net.conditions.queue_size = 2000;
+  net.conditions.kernel_holds = 1000;
+  liar->stop_reading();
+  for (int i = 0; i != 200; ++i)
+    ASSERT_TRUE(two.send(8, std::string(1000, 'm')));
+  for (std::size_t i = 1; i != outcomes.size(); ++i)
+    send_to_it(outcomes.at(i));
+  two.node.wake();
+  net.run_for(5ms);
+  byte_buffer query(message_head_size + blob_head_size);
+  encode(message_head{message_kind::data, flags_blob | flag_reply, 0, wanted_type}, query.data());
+  encode_blob(query.data() + message_head_size,
+              {.number = first[0].number + 1, .step = blob_step::query});
+  liar->say_bytes(query);
+  net.run_for(5ms);
+  liar.emplace(net, 8, 2, true, true, introduce(78, 1));
+  ASSERT_TRUE(net.run_until([&] { return liar->is_registered(); }, 60s));
+  net.run_for(100ms);
+  for (const told& each : outcomes)
+    expect(each, errc::message_too_large);
+}
+
+TEST_F(Blobs, KeepNobodyWaitingWhoHasSentNothing) {
+  std::optional<hand_played> dies;
+  dies.emplace(net, 8, 2, true, true,
+               [](introduction& self) { self.capabilities = capability_blobs; });
+  ASSERT_TRUE(net.run_until([&] { return dies->is_registered(); }, 5s));
+  net.run_for(5ms);
+  dies->say(flow_body{.next = 1, .before = 0, .turn = 1});
+  byte_buffer made(message_head_size + blob_head_size);
+  encode(message_head{message_kind::data, flags_blob, 0, wanted_type}, made.data());
+  encode_blob(made.data() + message_head_size,
+              {.number = 5, .step = blob_step::begin, .value = 1000});
+  dies->say_bytes(made);
+  net.run_for(5ms);
+  ASSERT_EQ(begun, 1);
+  dies.reset();
+  net.run_for(5ms);
+  EXPECT_TRUE(two.core().settled());
+  net.run_for(60s);
+  EXPECT_EQ(got.ends, 1);
+  EXPECT_EQ(got.how.code(), errc::peer_closed);
 }
 
 TEST_F(HandPlayedBlobs, NothingIsSentBeforeItIsGranted) {
