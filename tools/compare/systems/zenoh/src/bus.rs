@@ -44,6 +44,9 @@ fn config(options: &Options) -> Result<Config> {
         ("connect/endpoints", connect),
         ("scouting/multicast/enabled", "false"),
         ("scouting/gossip/enabled", "false"),
+        // Who sends waits for a subscriber, not for half a second in case that somebody else is found.
+        ("open/return_conditions/connect_scouted", "false"),
+        ("open/return_conditions/declares", "false"),
         (
             "transport/link/tx/queue/congestion_control/block/wait_before_close",
             WAIT_BEFORE_CLOSE_US,
