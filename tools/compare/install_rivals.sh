@@ -3,7 +3,7 @@
 # be had is reported with the reason; the comparison goes on without it.
 #
 # usage: install_rivals.sh [RIVAL...]    by default all: zeromq nng boost nats cyclonedds memcached
-#                                        redis grpc plots aeron vertx iceoryx2
+#                                        redis grpc plots aeron vertx iceoryx2 zenoh
 set -uo pipefail
 # shellcheck source=tools/script/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../script/common.sh"
@@ -48,14 +48,19 @@ rival_vertx() {
   packages default-jdk-headless maven && "$compare/systems/vertx/build.sh" "$programs"
 }
 
+has_cargo() { command -v cargo >/dev/null || packages cargo; }
+
 rival_iceoryx2() {
-  command -v cargo >/dev/null || packages cargo || return 1
-  packages libclang1 && "$compare/systems/iceoryx2/build.sh" "$programs"
+  has_cargo && packages libclang1 && "$compare/systems/iceoryx2/build.sh" "$programs"
+}
+
+rival_zenoh() {
+  has_cargo && "$compare/systems/zenoh/build.sh" "$programs"
 }
 
 rivals=("$@")
 if [ ${#rivals[@]} -eq 0 ]; then
-  rivals=(zeromq nng boost nats cyclonedds memcached redis grpc plots aeron vertx iceoryx2)
+  rivals=(zeromq nng boost nats cyclonedds memcached redis grpc plots aeron vertx iceoryx2 zenoh)
 fi
 mkdir -p "$logs"
 for rival in "${rivals[@]}"; do

@@ -45,7 +45,7 @@ sys.exit(sys.version_info < (3, 9) or not os.path.exists(header))' 2>/dev/null
 can_build_go() {
   local compiler
   read -ra compiler <<<"${CC:-gcc}"
-  has_go && has_command "${compiler[0]}"
+  has_go && has_command "${compiler[0]:-gcc}"
 }
 has_go() {
   has_command gofmt && has_command go && version_at_least "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')" 1.19

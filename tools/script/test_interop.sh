@@ -23,7 +23,9 @@ for lua in lua5.4 luajit; do
 $lua env LUA_PATH=$root/bindings/lua/?.lua LUA_CPATH=$root/build/lua/$lua/?.so $lua $root/bindings/interop/peer.lua"
   fi
 done
+with_go=no
 if can_build_go; then
+  with_go=yes
   export CGO_CFLAGS="-O2 -I$root/include"
   export CGO_LDFLAGS="-L$root/build/release/lib -Wl,-rpath,$root/build/release/lib"
   (cd "$root/bindings/go" && go build -o "$root/build/interop/peer_go" ./internal/peer)
@@ -32,6 +34,6 @@ Go $root/build/interop/peer_go"
 fi
 before=$(left_behind) reports=$(node_reports)
 trap 'remove_reports "$reports"' EXIT
-INTEROP_PEERS=$peers INTEROP_GO=$(can_build_go && say yes || say no) "$python" -m pytest -q -p no:cacheprovider "$@" "$root/bindings/interop"
+INTEROP_PEERS=$peers INTEROP_GO=$with_go "$python" -m pytest -q -p no:cacheprovider "$@" "$root/bindings/interop"
 left=$(comm -13 <(printf '%s\n' "$before") <(left_behind))
 [ -z "$left" ] || fail "the tests have left files behind: $left"

@@ -67,6 +67,7 @@ struct receiving_blob {
   std::function<void(const blob_part&)> receiver;
   bool owes_query = false;
   bool is_over = false;
+  bool is_told = false;   // its receiver is; or it never had one
   status how{};           // told to the receiver
   bool owes_end = false;  // to the sender,
   errc said = errc::ok;   // with this

@@ -22,6 +22,11 @@ errc reason_of(errc said) noexcept {
              : said;
 }
 
+// Whoever refused it, or was told the end, hears nothing more.
+bool hears_end(const receiving_blob& which) noexcept {
+  return which.receiver && (!which.is_over || which.how != errc::ok || which.said == errc::ok);
+}
+
 }  // namespace
 
 std::size_t incoming_blobs::known_of(bus_id source) const noexcept {
@@ -91,8 +96,7 @@ void incoming_blobs::take_over(receiving_blob& which, blob_step step) {
     which.said = errc::not_found;
     which.owes_end = true;
   }
-  const bool is_told = !which.receiver;
-  if (step != blob_step::end || !is_told || !which.owes_end)
+  if (step != blob_step::end || !which.is_told || !which.owes_end)
     return;
   const auto known = known_.find(key{which.id});  // nobody has to hear of it any more
   parties_.set_ready(*which.party);
@@ -137,7 +141,7 @@ void incoming_blobs::begin(const blob_id& id, std::uint32_t type, std::uint64_t 
   receiving_blob* const made = bad == errc::ok ? make(id, type, size) : nullptr;
   if (made == nullptr) {
     ++node_.stats.blobs_refused;
-    return answer(id, type, bad == errc::ok ? errc::out_of_memory : bad);
+    return answer(id, type, bad == errc::ok ? errc::would_block : bad);
   }
   incoming_blob told{id, type, size, note, redelivered};
   const auto& handler = events_.handlers().on_blob.find(type)->second;
@@ -180,6 +184,10 @@ void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_
     throw;
   }
   in_hand_ = nullptr;
+  if (part.refused_ && which.is_over) {  // it has disconnected the sender as well
+    which.how = {};
+    which.said = errc::request_failed;
+  }
   if (node_.closed) {
     which.flow.take();
     if (!part.refused_)
@@ -246,6 +254,7 @@ void incoming_blobs::tell_first() {
       --party.untold;
       of.parties_.set_ready(party);
       told.receiver = nullptr;
+      told.is_told = true;
       if (told.owes_end && !of.say_end(told)) {
         party.owing.splice(party.owing.end(), one);
         return;
@@ -253,16 +262,16 @@ void incoming_blobs::tell_first() {
       of.known_.erase(key{told.id});
     }
   } const at_end{*this, one, party};
-  auto receiver = std::move(which.receiver);
-  // Whoever refused it hears nothing more of it.
-  if (!is_accepted || (!is_whole && which.how == errc::ok))
+  if (!hears_end(which))
     return;
+  auto receiver = std::move(which.receiver);
   try {
     receiver(blob_part{which.id, which.flow.size(), which.flow.taken(), which.how});
     receiver = nullptr;
   } catch (...) {
     which.said = is_whole ? errc::request_failed : which.said;
-    which.said_text = is_whole ? blob_handler_threw : which.said_text;
+    if (is_whole)
+      keep_text(which.said_text, blob_handler_threw);
     throw;
   }
 }
@@ -357,7 +366,7 @@ void incoming_blobs::owe(const blob_id& id, std::uint32_t type, errc said, std::
   receiving_blob* const made = make(id, type, 0);
   if (made == nullptr)
     return unsaid_(id, type);
-  made->is_over = true;
+  made->is_over = made->is_told = true;
   made->owes_end = true;
   made->said = said;
   keep_text(made->said_text, text);
@@ -441,9 +450,8 @@ std::byte* incoming_blobs::claim(const blob_id& to, std::uint32_t type, std::siz
   return outbox_.claim_blob(in, to.source, type, flags_blob | flag_reply, size, why);
 }
 
-// Whoever refused it, or was told the end, hears nothing more.
 void incoming_blobs::tell_of_close(const receiving_blob& which) {
-  if (!which.receiver || (which.is_over && which.how == errc::ok && which.said != errc::ok))
+  if (!hears_end(which))
     return;
   const status how = which.is_over ? which.how : status{errc::closed};
   which.receiver(blob_part{which.id, which.flow.size(), which.flow.taken(), how});

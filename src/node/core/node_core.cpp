@@ -411,13 +411,32 @@ void node_core::exchange_undelivered(bus_id to, const held_message& what, errc r
     commands_.undelivered(what, reason);
 }
 
+namespace {
+
+// Of a lane to a process that is gone: what is said of blobs there has no outcome of its own.
+bool awaits_outcomes(const session& away) noexcept {
+  bool found = false;
+  away.at.visit_unhandled([&found](bytes_view message) {
+    message_head head;
+    found = found || (decode(message, head) == head_fault::none &&
+                      (head.kind == message_kind::data || head.kind == message_kind::broadcast) &&
+                      !is_blob(head.flags));
+  });
+  return found;
+}
+
+}  // namespace
+
 bool node_core::settled() const noexcept {
   if (!loopback_.empty() || !topics_.copies().settled() || !blobs_.settled())
     return false;
   const auto is_settled = [](const peer& of) {
     const session* const path = of.current != nullptr ? of.current : of.left_behind;
-    // Without a link, what is said of blobs has no outcome of its own.
-    return path == nullptr ? of.out.held_bytes(false) == 0 : !of.out.holds() && path->settled();
+    const bool is_here = path != nullptr && path->stage != session_stage::away;
+    if (is_here)
+      return !of.out.holds() && path->settled();
+    return of.out.held_bytes(false) == 0 &&
+           (path == nullptr || path->settled() || !awaits_outcomes(*path));
   };
   return std::ranges::all_of(peers_.all(),
                              [&](const auto& one) { return is_settled(*one.second); }) &&

@@ -36,16 +36,19 @@ errc outcome_of(errc said) noexcept {
   }
 }
 
+bool is_of_sender(const held_message& what, blob_step step, blob_head& head) noexcept {
+  return (what.flags & exchange_flags) == flags_blob && decode_blob(what.bytes, head) &&
+         head.step == step;
+}
+
 bool is_begin(const held_message& what, const outgoing_blob& of) noexcept {
   blob_head head;
-  return (what.flags & exchange_flags) == flags_blob && decode_blob(what.bytes, head) &&
-         head.step == blob_step::begin && head.number == of.number;
+  return is_of_sender(what, blob_step::begin, head) && head.number == of.number;
 }
 
 bool is_chunk(const held_message& what) noexcept {
   blob_head head;
-  return (what.flags & exchange_flags) == flags_blob && decode_blob(what.bytes, head) &&
-         head.step == blob_step::chunk;
+  return is_of_sender(what, blob_step::chunk, head);
 }
 
 }  // namespace
@@ -134,8 +137,6 @@ void outgoing_blobs::end(outgoing_blob& which, status how, std::string_view text
 }
 
 void outgoing_blobs::end_there_too(outgoing_blob& which, errc how) {
-  if (which.now == stage::over)
-    return;
   const bool is_known_there = which.now != stage::waiting && !withdraw_begin(which);
   if (which.now == stage::over)  // what was drained has ended it
     return;

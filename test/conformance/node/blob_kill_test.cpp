@@ -114,6 +114,7 @@ TEST_P(NodeBlobsFork, HaveAnOutcomeThoughTheReceiverNeverReturns) {
   ASSERT_TRUE(turn_first([this] { return outcome_.has_value(); }));
   EXPECT_EQ(outcome_->code(), errc::peer_closed) << outcome_->text();
   EXPECT_LT(taken_, 64 * one_mib);
+  EXPECT_TRUE(first->is_settled());
 }
 
 TEST_P(NodeBlobsFork, StandStillWhileTheReceiverIsStopped) {

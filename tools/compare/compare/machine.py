@@ -64,6 +64,7 @@ def versions():
         "ZeroMQ": _packaged("libzmq"),
         "Aeron": _first(r"<aeron.version>(.*)<", _source("systems/aeron/pom.xml")),
         "iceoryx2": _first(r'^iceoryx2 = "(.*)"', _source("systems/iceoryx2/Cargo.toml")),
+        "zenoh": _first(r'^zenoh = .*"([\d.]+)"', _source("systems/zenoh/Cargo.toml")),
         "nng": _packaged("nng") or _nng(),
         "NATS server": _first(r"v([\d.]+)", _output(server, "--version")),
         "NATS client": _packaged("libnats"),

@@ -135,6 +135,21 @@ def _iceoryx2(programs):
     return [variant("loan", "--claim"), variant("copy", extra=True)]
 
 
+def _zenoh(programs):
+    command = (f"{programs}/compare_zenoh",)
+
+    def variant(name, kind, address, **more):
+        # Both directions of a round trip share a link.
+        return System(f"zenoh {name}", "zenoh", kind, command, address, "back", holds_many=True, **more)
+
+    unix = "unixsock-stream/{directory}/z"
+    return [
+        variant("unix", "unix", unix),
+        variant("tcp", "tcp", "tcp/127.0.0.1:{port}"),
+        variant("shm", "shm", unix, flags=("--variant", "shm"), extra=True),
+    ]
+
+
 def _nng(programs):
     command = (f"{programs}/compare_nng",)
     ipc = "ipc://{directory}/n"
@@ -228,4 +243,4 @@ def all_systems(programs):
     """Every system of the comparison; `programs` is where the harnesses are."""
     return [*_atbus(programs), *_zeromq(programs), *_nng(programs), *_nats(programs),
             *_boost(programs), *_cyclonedds(programs), *_aeron(programs), *_iceoryx2(programs),
-            *_limits(programs), *_requests(programs), *_caches(programs)]
+            *_zenoh(programs), *_limits(programs), *_requests(programs), *_caches(programs)]

@@ -20,3 +20,14 @@ logged() {
   shift 2
   "$@" >"$log" 2>&1 || missing "does not build: $(grep -m 1 "$error" "$log" || tail -n 1 "$log")"
 }
+
+# cargo_harness NAME: compare_NAME, and the version of the crate of that name, which it drives.
+cargo_harness() {
+  local name=$1
+  needs cargo Cargo
+  # Not in the folder of the sources, so that they stay clean.
+  logged "$out/$name-build.log" '^error' cargo build --release --locked \
+    --manifest-path "$here/Cargo.toml" --target-dir "$out/$name-build"
+  cp "$out/$name-build/release/compare_$name" "$out/"
+  grep -A 1 "^name = \"$name\"\$" "$here/Cargo.lock" | sed -n "s/version = \"\(.*\)\"/$name \1/p"
+}

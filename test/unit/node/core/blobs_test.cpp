@@ -343,6 +343,19 @@ TEST_F(Blobs, AHandlerMayRefuseAndCloseItsNode) {
   EXPECT_EQ(got.ends, 0);
 }
 
+TEST_F(Blobs, AHandlerMayRefuseAndDisconnectTheSender) {
+  connect();
+  on_part = [this](const blob_part& part) {
+    part.refuse("enough");
+    EXPECT_TRUE(two.core().disconnect(1));
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 0);
+  EXPECT_EQ(outcome->times, 1);
+}
+
 TEST_F(Blobs, AHandlerMayDisconnectTheSenderOfTheOneThatBegins) {
   for (const bool accepts : {true, false}) {
     connect();

@@ -1,8 +1,11 @@
 //! What a receiver makes of what arrives: checks each byte, counts losses, and keeps how much came in
 //! each tenth of a second and how late.
 
+use crate::bus::Handler;
 use crate::machine::{cpu_ns, now_ns};
-use crate::message::{Lengths, NUMBER_BITS, NUMBER_MASK, first_word, intact};
+use crate::message::{
+    Lengths, MARKER_BYTES, NUMBER_BITS, NUMBER_MASK, first_word, intact, word_at,
+};
 use crate::options::Options;
 use hdrhistogram::Histogram;
 
@@ -10,7 +13,6 @@ const SLICE_NS: i64 = 100_000_000;
 // How often the clock is looked at: it costs as much as a small message.
 const LOOK_MESSAGES: u32 = 64;
 const LOOK_BYTES: u64 = 64 * 1024;
-const MARKER_WORDS: usize = 2;
 const PACED_WORDS: usize = 2;
 
 pub struct Account {
@@ -62,33 +64,35 @@ impl Account {
         }
     }
 
-    pub fn take(&mut self, message: &[u64]) {
-        if message.len() == MARKER_WORDS && message[0] & NUMBER_MASK == NUMBER_MASK {
-            self.take_marker(message);
+    fn take_message(&mut self, message: &[u8]) {
+        let word = word_at(message, 0).unwrap_or(u64::MAX); // too short: of no sender
+        if message.len() == MARKER_BYTES && word & NUMBER_MASK == NUMBER_MASK {
+            self.take_marker(message, word);
             return;
         }
         self.messages += 1;
-        self.bytes_since += 8 * message.len() as u64;
-        self.check(message);
+        self.bytes_since += message.len() as u64;
+        self.check(message, word);
         self.messages_since += 1;
         if self.messages_since >= LOOK_MESSAGES || self.bytes_since >= LOOK_BYTES {
             self.look();
         }
     }
 
-    fn check(&mut self, message: &[u64]) {
-        let word = message.first().copied().unwrap_or(u64::MAX);
+    fn check(&mut self, message: &[u8], word: u64) {
         let sender = (word >> NUMBER_BITS) as usize;
         let from = if self.paced { PACED_WORDS } else { 0 };
         if sender >= self.next.len()
-            || message.len() != self.lengths.words(word)
+            || message.len() != self.lengths.of(word)
             || !intact(message, from, word)
         {
             self.corrupt += 1;
             return;
         }
-        if self.paced {
-            let late = (now_ns() - message[1] as i64).max(0) as u64;
+        if self.paced
+            && let Some(intended) = word_at(message, 1)
+        {
+            let late = (now_ns() - intended as i64).max(0) as u64;
             self.latency.saturating_record(late);
             self.latency_max[sender] = self.latency_max[sender].max(late);
         }
@@ -105,11 +109,12 @@ impl Account {
         }
     }
 
-    fn take_marker(&mut self, marker: &[u64]) {
-        let sender = (marker[0] >> NUMBER_BITS) as usize;
+    fn take_marker(&mut self, marker: &[u8], word: u64) {
+        let sender = (word >> NUMBER_BITS) as usize;
+        let count = word_at(marker, 1).unwrap_or(0);
         if sender < self.marked.len() && !self.marked[sender] {
             self.marked[sender] = true;
-            self.missing += marker[1].saturating_sub(self.next[sender] & NUMBER_MASK);
+            self.missing += count.saturating_sub(self.next[sender] & NUMBER_MASK);
             self.rest();
             self.cpu_ns = cpu_ns() - self.cpu_start_ns;
         }
@@ -141,6 +146,10 @@ impl Account {
         if self.messages != self.messages_booked {
             self.look();
         }
+    }
+
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// 0: nothing has come yet.
@@ -187,6 +196,13 @@ impl Account {
             self.slice_bytes,
             latency
         )
+    }
+}
+
+impl Handler for Account {
+    fn take(&mut self, message: &[u8]) -> bool {
+        self.take_message(message);
+        self.complete()
     }
 }
 

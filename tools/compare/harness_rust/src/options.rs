@@ -9,6 +9,8 @@ pub struct Options {
     pub address: String,
     /// Where pong answers to.
     pub reply_address: String,
+    /// What a system can do in more than one way.
+    pub variant: String,
     pub bytes_min: u64,
     pub bytes_max: u64,
     pub seconds: f64,
@@ -44,6 +46,7 @@ impl Options {
         let role = text("--role").ok_or("--role is missing")?;
         let address = text("--address").ok_or("--address is missing")?;
         let reply_address = text("--reply-address").unwrap_or(format!("{address}-back"));
+        let variant = text("--variant").unwrap_or_default();
         let paced = text("--paced").is_some();
         let claim = text("--claim").is_some();
         let blocking = text("--blocking").is_some();
@@ -56,6 +59,7 @@ impl Options {
             role,
             address,
             reply_address,
+            variant,
             bytes_min: number("--bytes-min", 8.0)? as u64,
             bytes_max: number("--bytes-max", 128.0)? as u64,
             seconds: number("--seconds", 1.0)?,
