@@ -179,25 +179,21 @@ void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_
     which.receiver(part);
   } catch (...) {
     in_hand_ = nullptr;
-    if (!node_.closed && !which.is_over)
-      break_off(which, {}, errc::request_failed, blob_handler_threw);
+    if (!node_.closed)
+      give_up(which, blob_handler_threw);
     throw;
   }
   in_hand_ = nullptr;
-  if (part.refused_ && which.is_over) {  // it has disconnected the sender as well
-    which.how = {};
-    which.said = errc::request_failed;
-  }
   if (node_.closed) {
     which.flow.take();
     if (!part.refused_)
       tell_of_close(which);
     return;
   }
+  if (part.refused_)
+    return give_up(which, part.why_);
   if (which.is_over)
     return;
-  if (part.refused_)
-    return break_off(which, {}, errc::request_failed, part.why_);
   which.flow.take();
   if (part.paused_)
     which.flow.pause();
@@ -207,6 +203,13 @@ void incoming_blobs::chunk(receiving_blob& which, std::uint64_t position, bytes_
     grant(which);
   else
     parties_.set_ready(*which.party);
+}
+
+// Its receiver hears nothing more, whatever else it has done within this part.
+void incoming_blobs::give_up(receiving_blob& which, std::string_view why) {
+  break_off(which, {}, errc::request_failed, why);
+  which.how = {};
+  which.said = errc::request_failed;
 }
 
 void incoming_blobs::finish(receiving_blob& which) {
@@ -262,9 +265,10 @@ void incoming_blobs::tell_first() {
       of.known_.erase(key{told.id});
     }
   } const at_end{*this, one, party};
-  if (!hears_end(which))
-    return;
+  const bool hears = hears_end(which);
   auto receiver = std::move(which.receiver);
+  if (!hears)
+    return;
   try {
     receiver(blob_part{which.id, which.flow.size(), which.flow.taken(), which.how});
     receiver = nullptr;

@@ -90,6 +90,8 @@ class incoming_blobs {
   // What comes of one that is over.
   void take_over(receiving_blob& which, blob_step step);
   void chunk(receiving_blob& which, std::uint64_t position, bytes_view bytes);
+  // Its receiver has refused it, or threw.
+  void give_up(receiving_blob& which, std::string_view why);
   // All is taken.
   void finish(receiving_blob& which);
   // The receiver is told `how`, if there is any; the sender `said`, unless that is ok.

@@ -304,6 +304,22 @@ void outgoing_blobs::lost(blob_party& of) {
   end_lost_if(of, [&](const outgoing_blob& one) { return one.holder != 0 || !is_held(one); });
   if (at_peer != nullptr)
     at_peer->out.drop_if(is_chunk);  // of those that are over
+  parties_.set_ready(of);            // there may be room for their ends now
+}
+
+bool outgoing_blobs::settled() const noexcept {
+  if (!known_.empty())
+    return false;
+  bool waits = false;
+  if (farewells_ != 0) {
+    parties_.for_each([&](const blob_party& of) {
+      const peer* const at = peers_.find(of.id);
+      const bool has_link =
+          at != nullptr && at->current != nullptr && at->current->stage != session_stage::away;
+      waits = waits || (!of.farewells.empty() && (has_link || of.id == node_.self.id));
+    });
+  }
+  return !waits;
 }
 
 void outgoing_blobs::give_up(blob_party& of) {

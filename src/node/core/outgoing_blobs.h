@@ -64,7 +64,8 @@ class outgoing_blobs {
   // Makes the calls of those that are over.
   void tell();
   [[nodiscard]] bool has_untold() const noexcept { return !over_.empty(); }
-  [[nodiscard]] bool settled() const noexcept { return known_.empty() && farewells_ == 0; }
+  // What is still to be said of those that are over is waited for only while there is a link.
+  [[nodiscard]] bool settled() const noexcept;
   void close() noexcept;
 
  private:

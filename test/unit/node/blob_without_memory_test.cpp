@@ -143,12 +143,12 @@ void accept(auto& told, incoming_blob& blob) {
 }
 
 TEST_P(BlobWithoutMemory, HasOneEndAtAReceiverThatAccepts) {
-  for (const std::size_t size : {0, 10, 100'000})
+  for (const std::size_t size : {0U, 10U, 100'000U})
     send_in_vain(std::string(size, 'b'), false, accept<facts>);
 }
 
 TEST_P(BlobWithoutMemory, HasOneOutcomeAtItsSender) {
-  for (const std::size_t size : {0, 10, 100'000})
+  for (const std::size_t size : {0U, 10U, 100'000U})
     send_in_vain(std::string(size, 'b'), true, accept<facts>);
 }
 

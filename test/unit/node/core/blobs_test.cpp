@@ -72,6 +72,36 @@ TEST_F(Blobs, AreSettledOnceTheNodeThatTookThemIsGone) {
   EXPECT_TRUE(one.core().settled());
 }
 
+// The window that a lane gives back leaves no room for what is said of a blob that was cancelled meanwhile.
+TEST_F(Blobs, AreSettledThoughTheirEndsFoundNoRoom) {
+  std::optional<party> three;
+  three.emplace(net, 3, plain().blob_window(window));
+  three->node.user().on_blob(wanted_type, [&](incoming_blob& blob) {
+    blob.accept([&](const blob_part& part) {
+      if (!part.ended())
+        three->node.stop_until(net.now() + 1h);  // the rest stays in the link
+    });
+  });
+  party four{net, 4, plain().blob_window(window).send_buffer_size(2000)};
+  four.connect(3);
+  told outcome;
+  const std::string text = long_text(500000);
+  const blob_handle sent =
+      four.node.user().send_blob(3, wanted_type, {nullptr, as_bytes(text)}, outcome.write());
+  ASSERT_TRUE(sent);
+  four.node.wake();
+  net.run_for(100ms);
+  EXPECT_EQ(outcome->times, 0);
+  net.cut(4, 3, seen_by::both);
+  three.reset();
+  net.run_for(1s);
+  ASSERT_TRUE(four.node.user().cancel_blob(sent));
+  four.node.wake();
+  net.run_for(120s);
+  expect(outcome, errc::cancelled);
+  EXPECT_TRUE(four.core().settled());
+}
+
 TEST_F(Blobs, ToNobodyAreRefusedAtOnce) {
   told outcome;
   EXPECT_EQ(send("x", outcome, 99).why().code(), errc::no_route);
@@ -351,6 +381,20 @@ TEST_F(Blobs, AHandlerMayRefuseAndDisconnectTheSender) {
   };
   told outcome;
   ASSERT_TRUE(send("some bytes", outcome));
+  net.run_for(100ms);
+  EXPECT_EQ(got.ends, 0);
+  EXPECT_EQ(outcome->times, 1);
+}
+
+TEST_F(Blobs, AHandlerMayDisconnectTheSenderAndThrow) {
+  connect();
+  on_part = [this](const blob_part&) {
+    EXPECT_TRUE(two.core().disconnect(1));
+    throw std::runtime_error{"thrown"};
+  };
+  told outcome;
+  ASSERT_TRUE(send("some bytes", outcome));
+  EXPECT_THROW(net.run_for(100ms), std::runtime_error);
   net.run_for(100ms);
   EXPECT_EQ(got.ends, 0);
   EXPECT_EQ(outcome->times, 1);
