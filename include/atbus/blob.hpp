@@ -16,7 +16,8 @@
 /// ```
 ///
 /// Guarantee: each blob that node::send_blob accepted has exactly one outcome, and so exactly one
-/// call. Its receiver gets the bytes in order, each once, and then exactly one end.
+/// call. Its receiver gets the bytes in order, each once, and then exactly one end, unless it
+/// refuses the rest or throws.
 ///
 /// Memory: at most node_options::blob_window bytes are under way to one node, whatever the size and
 /// the number of blobs. A receiver that is slow, or stopped, makes the sender stand still.
@@ -234,7 +235,8 @@ class ATBUS_API incoming_blob {
   [[nodiscard]] bool redelivered() const noexcept { return redelivered_; }
 
   /// `receiver` is called with each part, and with the end; then it is destroyed. It need not be
-  /// copyable.
+  /// copyable. One that throws, or refuses the rest, hears nothing more: the sender's outcome is
+  /// request_failed, with the text "its handler threw" or that of the refusal.
   template <class Receiver>
   requires std::invocable<Receiver&, const blob_part&>
   void accept(Receiver receiver) {

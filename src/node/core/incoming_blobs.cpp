@@ -210,6 +210,7 @@ void incoming_blobs::give_up(receiving_blob& which, std::string_view why) {
   break_off(which, {}, errc::request_failed, why);
   which.how = {};
   which.said = errc::request_failed;
+  keep_text(which.said_text, why.substr(0, blob_text_max));
 }
 
 void incoming_blobs::finish(receiving_blob& which) {

@@ -97,6 +97,8 @@ TEST_F(Blobs, AreSettledThoughTheirEndsFoundNoRoom) {
   net.run_for(1s);
   ASSERT_TRUE(four.node.user().cancel_blob(sent));
   four.node.wake();
+  net.run_for(1s);
+  EXPECT_TRUE(four.core().settled());
   net.run_for(120s);
   expect(outcome, errc::cancelled);
   EXPECT_TRUE(four.core().settled());
