@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -49,6 +50,11 @@ bool is_usable_by_first(const atbus_receiver* receiver) noexcept {
   if (receiver != nullptr && receiver->owner == nullptr)
     receiver->owner = &this_thread;
   return is_usable(receiver);
+}
+
+// Who only asks it something does not use it: the thread that opens shards may ask for their address.
+bool is_free_or_usable(const atbus_receiver* receiver) noexcept {
+  return (receiver != nullptr && receiver->owner == nullptr) || is_usable(receiver);
 }
 
 }  // namespace
@@ -165,6 +171,9 @@ atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
                                       atbus_receiver** receivers) {
   if (address == nullptr || receivers == nullptr)
     return refuse_null(address == nullptr ? "the address" : "the place for the receivers");
+  if (shards <=
+      atbus::receiver::shards_max)  // more places are not there, as no more may be asked for
+    std::fill_n(receivers, shards, nullptr);
   return guard([&] {
     const result<receiver_options> wanted = to_receiver_options(options);
     if (!wanted)
@@ -182,7 +191,7 @@ atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
 }
 
 const char* atbus_receiver_address(atbus_receiver* receiver) {
-  if (!is_usable_by_first(receiver))
+  if (!is_free_or_usable(receiver))
     return nullptr;
   const atbus_code made = guard([&] {
     receiver->address = receiver->self.address();
@@ -220,7 +229,7 @@ atbus_code atbus_receiver_wait(atbus_receiver* receiver, int64_t timeout_ns) {
 }
 
 int atbus_receiver_descriptor(const atbus_receiver* receiver) {
-  return is_usable_by_first(receiver) ? receiver->self.descriptor() : -1;
+  return is_free_or_usable(receiver) ? receiver->self.descriptor() : -1;
 }
 
 int atbus_receiver_prepare_sleep(atbus_receiver* receiver) {

@@ -37,8 +37,18 @@ TEST_F(CApi, ReceivesWithSeveralThreads) {
   EXPECT_EQ(atbus_receiver_open_shards(address.c_str(), 0, nullptr, shards.data()),
             ATBUS_INVALID_ARGUMENT);
   EXPECT_EQ(shards[0], nullptr);
+  atbus_receiver* in = nullptr;
+  ASSERT_EQ(atbus_receiver_open(address.c_str(), nullptr, &in), ATBUS_OK) << atbus_last_error();
+  shards = {in, in};
+  EXPECT_EQ(atbus_receiver_open_shards(address.c_str(), 2, nullptr, shards.data()),
+            ATBUS_RECEIVER_EXISTS);
+  EXPECT_EQ(shards, (std::array<atbus_receiver*, 2>{})) << "nothing to free";
+  atbus_receiver_free(in);
   ASSERT_EQ(atbus_receiver_open_shards(address.c_str(), 2, nullptr, shards.data()), ATBUS_OK)
       << atbus_last_error();
+  // Who asks for the address does not take the shard, nor who watches it.
+  EXPECT_EQ(atbus_receiver_address(shards[0]), address);
+  EXPECT_GE(atbus_receiver_descriptor(shards[0]), 0);
   std::array<atbus_sender*, 2> outs{};
   for (atbus_sender*& out : outs) {
     ASSERT_EQ(atbus_sender_open(address.c_str(), nullptr, &out), ATBUS_OK) << atbus_last_error();

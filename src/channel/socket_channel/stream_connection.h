@@ -46,6 +46,7 @@ struct stream_connection : newcomer {
   bool faulty = false;                   // impossible bytes have come
   bool has_lane = false;                 // a lane was offered
   bool uses_lane = false;                // messages of its lane are delivered
+  std::chrono::nanoseconds asked_at{0};  // before it was accepted
   std::chrono::nanoseconds close_at{0};  // unless it is confirmed by then
   last_look look;                        // when its time is over
   bool is_late = false;                  // in late_

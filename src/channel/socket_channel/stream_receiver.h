@@ -107,7 +107,7 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // Whether one more connection may be accepted. If `goes` is not null, that one has to be closed first.
   [[nodiscard]] bool has_room(connection*& goes) noexcept;
   // False, with errno: the kernel does not watch it, or there is no memory, and it is closed.
-  bool add(file socket) noexcept;
+  bool add(file socket, std::chrono::nanoseconds asked_at) noexcept;
   // A number for a new connection. If possible, one whose lane is free. Throws std::bad_alloc.
   [[nodiscard]] std::uint32_t take_number();
   // Finds the messages that have been read.
@@ -133,6 +133,8 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   // With shards: reads a stranger's hello, and passes its connection on where it belongs. It may be gone afterwards.
   void greet(connection& stranger) noexcept;
   void pass(connection& one, std::uint32_t to) noexcept;
+  // One whose sender is known was closed before it began.
+  void refused(error why) noexcept;
   void take_passed() noexcept;
   // False, with errno: the kernel refuses.
   [[nodiscard]] bool join(std::shared_ptr<stream_shards> shards, std::uint32_t shard) noexcept;
@@ -163,11 +165,12 @@ class stream_receiver final : public frame_inbox, public fork_guard {
   bool lanes_refused_ = false;                            // the kernel refused: do not ask again
   busy_lines<connection, &connection::turn> busy_;        // the connections to read
   line<connection, &connection::probation> unconfirmed_;  // the oldest first
-  line<connection, &connection::probation> late_;   // the others of them, which are read once more
-  newcomers newcomers_;                             // the same connections, by address
-  std::vector<std::unique_ptr<connection>> ended_;  // kept until nothing can refer to them
-  connection* current_ = nullptr;                   // the connection that is being read
-  bool look_due_ = false;                           // it is time to ask epoll for more connections
+  line<connection, &connection::probation> late_;  // the others of them, which are read once more
+  newcomers newcomers_;                            // the same connections, by address
+  // Kept until nothing can refer to them. There is room for each that is open.
+  std::vector<std::unique_ptr<connection>> ended_;
+  connection* current_ = nullptr;  // the connection that is being read
+  bool look_due_ = false;          // it is time to ask epoll for more connections
   bool cut_short_ = false;  // the latest poll has ended at most_reads: some may be in line for long
   poll_rhythm rhythm_;
   std::chrono::nanoseconds starved_until_{0};  // 0: no connection is starved of memory

@@ -14,6 +14,7 @@ namespace atbus::detail {
 
 void stream_receiver::accept_some() noexcept {
   const fork_pause no_fork;
+  const auto asked_at = now();
   for (int i = 0; i < accepts_per_look; ++i) {
     connection* goes = nullptr;
     if (!has_room(goes))
@@ -27,7 +28,7 @@ void stream_receiver::accept_some() noexcept {
     }
     if (goes != nullptr)
       turn_away(*goes, stranger_end::crowded);
-    if (!add(std::move(socket))) {
+    if (!add(std::move(socket), asked_at)) {
       report(door_.refused(errno));
       return;
     }
@@ -72,12 +73,11 @@ std::uint32_t stream_receiver::take_number() {
   // Reserve here, so that the lists never grow in functions that must not fail.
   free_.reserve(slots_.capacity());
   open_.reserve(slots_.capacity());
-  ended_.reserve(slots_.capacity() + accepts_per_look);
   slots_.emplace_back();
   return static_cast<std::uint32_t>(fresh);
 }
 
-bool stream_receiver::add(file socket) noexcept {
+bool stream_receiver::add(file socket, std::chrono::nanoseconds asked_at) noexcept {
   hello own = own_;
   own.session = random_word();
   std::unique_ptr<connection> made;
@@ -100,6 +100,7 @@ bool stream_receiver::add(file socket) noexcept {
   connection& c = *settled;
   if (shards_ != nullptr)
     c.link.stop_when_opened();
+  c.asked_at = asked_at;
   c.close_at = moment_after(now(), confirm_timeout_);
   unconfirmed_.join(c);
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
@@ -114,6 +115,8 @@ bool stream_receiver::add(file socket) noexcept {
 }
 
 stream_receiver::connection& stream_receiver::settle(std::unique_ptr<connection>& one) {
+  if (ended_.size() + open_.size() >= ended_.capacity())
+    ended_.reserve(std::max<std::size_t>(16, 2 * ended_.capacity()));
   const std::uint32_t number = take_number();
   slots_[number] = std::move(one);
   connection& c = *slots_[number];

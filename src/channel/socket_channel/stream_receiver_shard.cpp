@@ -10,6 +10,12 @@
 #include "core/error_text.h"
 
 namespace atbus::detail {
+namespace {
+
+constexpr const char* overtaken =
+    "a connection is closed whose sender has a newer one already, or for which there is no memory";
+
+}  // namespace
 
 result<std::vector<receiver_backend*>> stream_receiver::open_shards(
     const atbus::address& where, std::uint32_t count, const receiver_options& options) {
@@ -58,17 +64,20 @@ void stream_receiver::greet(connection& stranger) noexcept {
     found_faulty(stranger);
   if (!stranger.link.opened() || stranger.link.now() == stream_link::state::closed)
     return watch(stranger);
-  const auto to = shards_->arrived(stranger.link.peer_session());
+  const auto to = shards_->arrived(stranger.link.peer_session(), stranger.asked_at);
   if (!to) {
-    report(error_at(errc::peer_closed, address_,
-                    "a connection is closed whose sender has a newer one already, or for which "
-                    "there is no memory"));
+    refused(error_at(errc::peer_closed, address_, overtaken));
     return drop(stranger);
   }
-  if (*to != shard_)
-    return pass(stranger, *to);
-  stranger.more = true;
-  opening_moved(stranger);
+  // Also if it belongs here: an earlier one of its sender may be in the box, and comes first.
+  pass(stranger, *to);
+  if (*to == shard_)
+    take_passed();
+}
+
+void stream_receiver::refused(error why) noexcept {
+  ++dropped_;
+  report(std::move(why));
 }
 
 void stream_receiver::pass(connection& one, std::uint32_t to) noexcept {
@@ -79,7 +88,12 @@ void stream_receiver::pass(connection& one, std::uint32_t to) noexcept {
   std::unique_ptr<connection> moved = std::move(slots_[one.number]);
   if (!moved->link.leave_space())
     moved->link.close({errc::out_of_memory});
-  (void)shards_->pass(std::move(moved), to);
+  if (!shards_->pass(std::move(moved), shard_, to)) {
+    refused(
+        error_at(errc::would_block, address_,
+                 "a connection is closed whose shard has been closed meanwhile, or has too many "
+                 "that wait for it (connections), or for which there is no memory"));
+  }
 }
 
 void stream_receiver::take_passed() noexcept {
@@ -91,14 +105,24 @@ void stream_receiver::take_passed() noexcept {
 void stream_receiver::adopt(std::unique_ptr<connection> one) noexcept {
   one->link.settle_in(space_, tls_buffers_);
   const auto refuse = [&](error why) {
-    report(std::move(why));
+    refused(std::move(why));
     shards_->gone(sender_identity(one->link.peer_session()), shard_);
     one.reset();
   };
-  if (open_.size() >= most_connections_) {
+  if (one->link.now() == stream_link::state::closed)
+    return refuse(error_at(address_, one->link.why()));
+  // Strangers keep nobody out who is known.
+  if (open_.size() - newcomers_.size() >= most_connections_) {
     return refuse(error_at(errc::would_block, address_,
                            "a shard has as many connections as it may (connections), one more "
                            "sender of it is closed"));
+  }
+  if (!shards_->begins(one->link.peer_session()))
+    return refuse(error_at(errc::peer_closed, address_, overtaken));
+  if (open_.size() >= most_connections_) {
+    // None may go before it was read once: then it is one more for a moment.
+    if (newcomer* const goes = newcomers_.next_to_go())
+      turn_away(static_cast<connection&>(*goes), stranger_end::crowded);
   }
   connection* settled = nullptr;
   try {
@@ -110,9 +134,11 @@ void stream_receiver::adopt(std::unique_ptr<connection> one) noexcept {
   c.watched = EPOLLIN;
   c.confirmed = true;
   epoll_event interest{.events = EPOLLIN, .data = {.u64 = c.tag}};
-  if (c.link.now() == stream_link::state::closed ||
-      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0)
+  if (kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.link.descriptor(), &interest) != 0) {
+    refused(
+        error_at(errc::system_error, address_, "can't watch a connection, it is closed", errno));
     return drop(c);
+  }
   c.has_read = false;
   c.more = true;
   busy_.join(c);

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <new>
 
+#include "atbus/clock.hpp"
+
 namespace atbus::detail {
 
 stream_shards::stream_shards(listening_socket listener, std::uint32_t count,
@@ -31,7 +33,8 @@ std::uint32_t stream_shards::emptiest() const noexcept {
   return best;
 }
 
-std::optional<std::uint32_t> stream_shards::arrived(std::uint64_t session) noexcept {
+std::optional<std::uint32_t> stream_shards::arrived(std::uint64_t session,
+                                                    std::chrono::nanoseconds asked_at) noexcept {
   const fork_pause no_fork;
   const std::lock_guard lock{mutex_};
   try {
@@ -39,16 +42,29 @@ std::optional<std::uint32_t> stream_shards::arrived(std::uint64_t session) noexc
     place& its = at->second;
     if (is_new)
       its.shard = emptiest();
-    // Two shards have accepted one each, and that of the older one was busy.
-    if (connection_of_sender(session) < its.latest)
-      return std::nullopt;
-    its.latest = connection_of_sender(session);
+    if (const std::uint32_t number = connection_of_sender(session); number < its.begun) {
+      // Two shards have accepted one each, and that of the older one was busy. What was accepted after all others had
+      // ended is no older one: its number was claimed by somebody else.
+      if (its.connections != 0 || asked_at <= its.ended_at)
+        return std::nullopt;
+      its.begun = number;
+    }
     if (its.connections++ == 0)
       ++boxes_[its.shard].senders;
     return its.shard;
   } catch (const std::bad_alloc&) {
     return std::nullopt;
   }
+}
+
+bool stream_shards::begins(std::uint64_t session) noexcept {
+  const fork_pause no_fork;
+  const std::lock_guard lock{mutex_};
+  const auto at = places_.find(sender_identity(session));
+  if (at == places_.end() || connection_of_sender(session) < at->second.begun)
+    return false;
+  at->second.begun = connection_of_sender(session);
+  return true;
 }
 
 void stream_shards::gone(std::uint32_t sender, std::uint32_t shard) noexcept {
@@ -60,6 +76,7 @@ void stream_shards::gone(std::uint32_t sender, std::uint32_t shard) noexcept {
     return;
   --boxes_[shard].senders;
   at->second.ended = ++ends_;
+  at->second.ended_at = now();
   try {
     ended_.emplace_back(sender, ends_);
   } catch (const std::bad_alloc&) {
@@ -77,14 +94,15 @@ void stream_shards::forget_oldest() noexcept {
     places_.erase(at);
 }
 
-bool stream_shards::pass(std::unique_ptr<stream_connection> one, std::uint32_t to) noexcept {
+bool stream_shards::pass(std::unique_ptr<stream_connection> one, std::uint32_t from,
+                         std::uint32_t to) noexcept {
   const std::uint32_t sender = sender_identity(one->link.peer_session());
   {
     const fork_pause no_fork;
     const std::lock_guard lock{mutex_};
     box& of = boxes_[to];
     try {
-      if (!of.left && of.connections.size() < waiting_max_) {
+      if (!of.left && (from == to || of.connections.size() < waiting_max_)) {
         of.connections.push_back(std::move(one));
         const std::uint64_t call = 1;
         (void)kernel().write(of.event.get(), &call, sizeof call);

@@ -7,20 +7,22 @@
 // Guarantees:
 //  - A sender keeps its shard over all its connections while that shard is open, unless so many others have come and
 //    gone meanwhile that it is forgotten.
-//  - What a connection brings never comes behind what a later one of its sender has brought.
+//  - What a connection brings never comes behind what a later one of its sender has brought: what counts is whose
+//    messages begin to be handed out first, not whose hello is read first.
 //  - The table is bounded by the connections that are open and a constant.
 //  - Nothing here is used for a connection that is known.
 //
 // Any thread. What may hold descriptors changes only inside a fork_pause.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -55,14 +57,18 @@ class stream_shards final : public fork_guard {
   }
 
   // A connection has said hello, with that session, at an open shard. Returns the shard that it belongs to; nothing if
-  // its sender has dialled again meanwhile and was faster then, or if there is no memory.
-  [[nodiscard]] std::optional<std::uint32_t> arrived(std::uint64_t session) noexcept;
+  // a later one of its sender has begun, or if there is no memory. `asked_at`: a time before it was accepted.
+  [[nodiscard]] std::optional<std::uint32_t> arrived(std::uint64_t session,
+                                                     std::chrono::nanoseconds asked_at) noexcept;
+  // Its messages are handed out from now on, at its shard. False: a later one of its sender was first.
+  [[nodiscard]] bool begins(std::uint64_t session) noexcept;
   // A connection that has arrived has ended, at its shard.
   void gone(std::uint32_t sender, std::uint32_t shard) noexcept;
 
   // Hands over a connection that belongs to no list any more. False: that shard has closed, or too many wait for it, or
-  // there is no memory; the connection is gone.
-  bool pass(std::unique_ptr<stream_connection> one, std::uint32_t to) noexcept;
+  // there is no memory; the connection is gone. A shard that hands one to itself takes what waits for it next.
+  [[nodiscard]] bool pass(std::unique_ptr<stream_connection> one, std::uint32_t from,
+                          std::uint32_t to) noexcept;
   // The next connection that was handed over; null if there is none.
   [[nodiscard]] std::unique_ptr<stream_connection> take(std::uint32_t shard) noexcept;
   // The shard has closed: its senders go to others.
@@ -83,8 +89,9 @@ class stream_shards final : public fork_guard {
   struct place {
     std::uint32_t shard = 0;
     std::uint32_t connections = 0;
-    std::uint32_t latest = 0;  // the number of its newest connection
-    std::uint64_t ended = 0;   // which end of its last connection it was
+    std::uint32_t begun = 0;  // the highest number of a connection that has begun
+    std::uint64_t ended = 0;  // which end of its last connection it was
+    std::chrono::nanoseconds ended_at{0};
   };
   [[nodiscard]] std::uint32_t emptiest() const noexcept;
   void forget_oldest() noexcept;
@@ -92,7 +99,7 @@ class stream_shards final : public fork_guard {
   std::mutex mutex_;  // locked only inside a fork_pause
   listening_socket listener_;
   std::vector<box> boxes_;
-  std::unordered_map<std::uint32_t, place> places_;
+  std::map<std::uint32_t, place> places_;  // no hash: peers choose the keys
   std::deque<std::pair<std::uint32_t, std::uint64_t>>
       ended_;  // senders, in the order of their ends
   std::uint64_t ends_ = 0;

@@ -260,6 +260,110 @@ TEST_P(StreamShards, AConnectionThatWasOvertakenIsClosed) {
   EXPECT_TRUE(collect(2));
 }
 
+// Its shard was busy: what an earlier connection brought waits there, and the later one at the door.
+TEST_P(StreamShards, ALaterConnectionComesBehindWhatWaitsOfAnEarlierOne) {
+  accepted = 0;
+  detail::kernel().accept = [](int fd, int flags) {
+    const int made = ::accept4(fd, nullptr, nullptr, flags);
+    accepted += made >= 0 ? 1 : 0;
+    return made;
+  };
+  open_shards(2);
+  const auto turn = [&](std::size_t i) {
+    (void)shards[i].poll([&, i](bytes_view m) { got.emplace_back(as_text(m), i); });
+  };
+  std::vector<plain_socket> own;
+  std::uint32_t number = 0;
+  const auto say_at_new_one = [&] {
+    own.push_back(dial());
+    auto bytes = hello_of(5, ++number);
+    say(bytes, std::to_string(number));
+    ASSERT_TRUE(own.back().send(as_string(bytes)));
+  };
+  say_at_new_one();
+  ASSERT_TRUE(repeat_until([&] { return got.size() == 1; }, [&] { turn(0); }));
+  for (int round = 0; round < 8; ++round) {
+    const int before = accepted;
+    say_at_new_one();
+    ASSERT_TRUE(
+        repeat_until([&] { return accepted == before + 1 && shards[1].stats().connections == 0; },
+                     [&] { turn(1); }));
+    own.back().close();
+    say_at_new_one();
+    if (round % 2 == 0) {  // who was known and who was not have turns
+      detail::byte_string bytes;
+      say(bytes, "1");
+      ASSERT_TRUE(own[0].send(as_string(bytes)));
+    }
+    ASSERT_TRUE(
+        repeat_until([&] { return got.back().first == std::to_string(number); }, [&] { turn(0); }));
+    std::erase_if(got, [](const auto& one) { return one.first == "1"; });
+    ASSERT_EQ(got.size(), number - 1) << "in round " << round;
+    for (std::uint32_t n = 2; n <= number; ++n)
+      EXPECT_EQ(got[n - 2], (std::pair{std::to_string(n), std::size_t{0}}));
+  }
+  EXPECT_TRUE(problems.empty()) << problems[0];
+}
+
+TEST_P(StreamShards, StrangersKeepNobodyOutWhoIsKnown) {
+  open_shards(2, {.connections = 2});
+  const auto turn = [&](std::size_t i) {
+    (void)shards[i].poll([&, i](bytes_view m) { got.emplace_back(as_text(m), i); });
+  };
+  std::vector<plain_socket> own;
+  const auto greet = [&](std::uint32_t who, std::uint32_t number) {
+    own.push_back(dial());
+    auto bytes = hello_of(who, number);
+    say(bytes, std::to_string(who));
+    ASSERT_TRUE(own.back().send(as_string(bytes)));
+  };
+  greet(1, 1);
+  ASSERT_TRUE(repeat_until([&] { return got.size() == 1; }, [&] { turn(0); }));
+  greet(2, 1);
+  ASSERT_TRUE(collect(2));
+  plain_socket silent = dial();
+  ASSERT_TRUE(repeat_until([&] { return shards[1].stats().connections == 2; }, [&] { turn(1); }));
+  greet(2, 2);
+  ASSERT_TRUE(repeat_until([&] { return !problems.empty() || got.size() == 3; },
+                           [&] {
+                             turn(0);
+                             turn(1);
+                           }));
+  ASSERT_EQ(got.size(), 3U) << problems[0];
+  EXPECT_EQ(got[2], (std::pair{std::string{"2"}, std::size_t{1}}));
+  EXPECT_EQ(shards[1].stats().strangers.crowded, 1U);
+  EXPECT_EQ(shards[1].stats().connections, 2U);
+}
+
+TEST_P(StreamShards, WhoClaimsANumberKeepsOthersOutOnlyWhileConnected) {
+  open_shards(2);
+  plain_socket claims = dial();
+  auto bytes = hello_of(5, 0xffffffff);
+  say(bytes, "all numbers are mine");
+  ASSERT_TRUE(claims.send(as_string(bytes)));
+  ASSERT_TRUE(collect(1));
+  const auto say_at_new_one = [&](plain_socket& at) {
+    at = dial();
+    bytes = hello_of(5, 3);
+    say(bytes, "its third");
+    ASSERT_TRUE(at.send(as_string(bytes)));
+  };
+  plain_socket third;
+  say_at_new_one(third);
+  ASSERT_TRUE(repeat_until([&] { return third.ended() == "end of file"; },
+                           [&] {
+                             poll_all();
+                             (void)third.receive_some(100, 0ns);
+                           }));
+  EXPECT_EQ(shards[0].stats().unconfirmed_dropped + shards[1].stats().unconfirmed_dropped, 1U);
+  claims.close();
+  ASSERT_TRUE(repeat_until(
+      [&] { return shards[0].stats().connections + shards[1].stats().connections == 0; },
+      [&] { poll_all(); }));
+  say_at_new_one(third);
+  EXPECT_TRUE(collect(2));
+}
+
 TEST_P(StreamShards, HaveAsManyConnectionsAsAllowedEach) {
   open_shards(2, {.connections = 2});
   std::vector<plain_socket> own;
@@ -365,7 +469,7 @@ class ShardTable : public ::testing::Test {
   }
   // In its next connection.
   std::optional<std::uint32_t> arrived(std::uint32_t who) {
-    return table_->arrived(std::uint64_t{who} << 32 | ++dialled_);
+    return table_->arrived(std::uint64_t{who} << 32 | ++dialled_, now());
   }
 
   std::unique_ptr<stream_shards> table_;
@@ -383,13 +487,41 @@ TEST_F(ShardTable, GivesEachNewSenderTheShardWithTheFewest) {
 
 TEST_F(ShardTable, TurnsAwayWhatWasOvertaken) {
   constexpr std::uint64_t who = std::uint64_t{7} << 32;
-  EXPECT_EQ(table_->arrived(who | 2), 0U);
-  EXPECT_EQ(table_->arrived(who | 1), std::nullopt);
-  EXPECT_EQ(table_->arrived(who | 3), 0U);
+  const auto early = now();
+  EXPECT_EQ(table_->arrived(who | 2, early), 0U);
+  EXPECT_TRUE(table_->begins(who | 2));
+  EXPECT_EQ(table_->arrived(who | 1, early), std::nullopt);
+  EXPECT_EQ(table_->arrived(who | 3, early), 0U);
+  EXPECT_TRUE(table_->begins(who | 3));
   table_->gone(7, 0);
   table_->gone(7, 0);
-  EXPECT_EQ(table_->arrived(who | 2), std::nullopt) << "also when the newer one is gone";
-  EXPECT_EQ(table_->arrived(std::uint64_t{8} << 32 | 1), 0U) << "it was not counted";
+  EXPECT_EQ(table_->arrived(who | 2, early), std::nullopt) << "also when the newer one is gone";
+  EXPECT_EQ(table_->arrived(std::uint64_t{8} << 32 | 1, early), 0U) << "it was not counted";
+}
+
+TEST_F(ShardTable, WhatCountsIsWhichConnectionBeginsFirst) {
+  constexpr std::uint64_t who = std::uint64_t{7} << 32;
+  EXPECT_EQ(table_->arrived(who | 5, now()), 0U);
+  EXPECT_EQ(table_->arrived(who | 6, now()), 0U);
+  EXPECT_TRUE(table_->begins(who | 6));
+  EXPECT_FALSE(table_->begins(who | 5));
+  EXPECT_FALSE(table_->begins(std::uint64_t{8} << 32)) << "has not arrived";
+}
+
+// Otherwise who claims the highest one keeps that sender out for ever.
+TEST_F(ShardTable, ANumberCountsForWhatWasAcceptedBeforeItsConnectionEnded) {
+  constexpr std::uint64_t who = std::uint64_t{7} << 32;
+  constexpr std::uint64_t highest = who | 0xffffffff;
+  EXPECT_EQ(table_->arrived(highest, now()), 0U);
+  EXPECT_TRUE(table_->begins(highest));
+  EXPECT_EQ(table_->arrived(who | 2, now()), std::nullopt);
+  const auto early = now();
+  table_->gone(7, 0);
+  const auto later = now() + 1ns;
+  EXPECT_EQ(table_->arrived(who | 3, early), std::nullopt);
+  EXPECT_EQ(table_->arrived(who | 4, later), 0U);
+  EXPECT_EQ(table_->arrived(who | 3, early), std::nullopt) << "is older than what has arrived";
+  EXPECT_TRUE(table_->begins(who | 4));
 }
 
 TEST_F(ShardTable, ForgetsTheLongestGoneOnly) {
