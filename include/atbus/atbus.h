@@ -595,7 +595,9 @@ ATBUS_C_API atbus_code atbus_receiver_open(const char* address,
                                            const atbus_channel_options* options,
                                            atbus_receiver** receiver);
 /** Opens `shards` receivers (1 to 64) at one address, one for each thread, into that many places at `receivers`
- *  (atbus::receiver::open_shards). Each belongs to the thread that uses it first, which also frees it. */
+ *  (atbus::receiver::open_shards); after a failure there is NULL in each, unless their number is too high. Each belongs
+ *  to the thread that uses it first, which also frees it. Until then any one thread may ask for its address and its
+ *  descriptor. */
 ATBUS_C_API atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
                                                   const atbus_channel_options* options,
                                                   atbus_receiver** receivers);

@@ -149,7 +149,8 @@ struct channel_stats {
   std::uint64_t padding_bytes = 0;    ///< Bytes skipped at the ends of rings.
   std::uint64_t high_water_mark = 0;  ///< Most bytes ever seen waiting in a lane or queue.
   std::uint64_t connections = 0;      ///< Connections of a stream that are open now.
-  /// Connections closed before they said hello: too late, or too many.
+  /// Connections closed before they said hello: too late, or too many. At shards also those closed
+  /// before they began: no room, or a newer one of their sender.
   std::uint64_t unconfirmed_dropped = 0;
   stranger_stats strangers =
       {};  ///< Why, for connections that were accepted, and which had to wait.

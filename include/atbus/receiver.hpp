@@ -81,7 +81,8 @@ class ATBUS_API receiver {
   /// shards that have its lanes now. session, note and the other functions that name a lane have an
   /// effect at its shard only; stats are those of its lanes. When a shard is closed before the
   /// others, its senders' messages wait until the last one is closed too and the address is opened
-  /// again. remove ends the segment where all others are closed or removed; before, it closes.
+  /// again. So do those of each new sender that takes a lane of it, one in n: close no shard alone
+  /// while the others go on. remove ends the segment where all others are closed or removed; before, it closes.
   ///
   /// Sockets: the sender, not the connection, has a shard: the one with the fewest senders, when it
   /// first comes, and the same one when it has dialled again. Limits of `options` count for each

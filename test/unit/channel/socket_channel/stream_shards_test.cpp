@@ -284,6 +284,7 @@ TEST_P(StreamShards, ALaterConnectionComesBehindWhatWaitsOfAnEarlierOne) {
   ASSERT_TRUE(repeat_until([&] { return got.size() == 1; }, [&] { turn(0); }));
   for (int round = 0; round < 8; ++round) {
     const int before = accepted;
+    std::size_t wanted = got.size() + 2;
     say_at_new_one();
     ASSERT_TRUE(
         repeat_until([&] { return accepted == before + 1 && shards[1].stats().connections == 0; },
@@ -294,9 +295,9 @@ TEST_P(StreamShards, ALaterConnectionComesBehindWhatWaitsOfAnEarlierOne) {
       detail::byte_string bytes;
       say(bytes, "1");
       ASSERT_TRUE(own[0].send(as_string(bytes)));
+      ++wanted;
     }
-    ASSERT_TRUE(
-        repeat_until([&] { return got.back().first == std::to_string(number); }, [&] { turn(0); }));
+    ASSERT_TRUE(repeat_until([&] { return got.size() >= wanted; }, [&] { turn(0); }));
     std::erase_if(got, [](const auto& one) { return one.first == "1"; });
     ASSERT_EQ(got.size(), number - 1) << "in round " << round;
     for (std::uint32_t n = 2; n <= number; ++n)
