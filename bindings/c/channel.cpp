@@ -169,11 +169,13 @@ atbus_code atbus_receiver_open(const char* address, const atbus_channel_options*
 atbus_code atbus_receiver_open_shards(const char* address, uint32_t shards,
                                       const atbus_channel_options* options,
                                       atbus_receiver** receivers) {
-  if (address == nullptr || receivers == nullptr)
-    return refuse_null(address == nullptr ? "the address" : "the place for the receivers");
-  if (shards <=
-      atbus::receiver::shards_max)  // more places are not there, as no more may be asked for
+  if (receivers == nullptr)
+    return refuse_null("the place for the receivers");
+  // More places are not there, as no more may be asked for.
+  if (shards <= atbus::receiver::shards_max)
     std::fill_n(receivers, shards, nullptr);
+  if (address == nullptr)
+    return refuse_null("the address");
   return guard([&] {
     const result<receiver_options> wanted = to_receiver_options(options);
     if (!wanted)

@@ -37,13 +37,15 @@ def _facts(summary, found, moved):
         facts.append(("cores", found[0].text()))
     else:
         facts.append(("cores", f"how far they are from each other has changed: {len(found)} states, each with "
-                               "tables of its own; the plots are of the first one"))
+                               "tables of its own, which lack what was not measured in it; the targets and the "
+                               "plots are of the first one"))
     if moved:
         facts.append(("left out", f"{moved} runs during which that changed, or in whose state there were hardly any others"))
     for later in document.get("later", []):
         rows = f" (rows with \"{later['what']}\")" if later.get("what") else ""
-        facts.append(("measured later", f"{', '.join(later['systems'])}{rows}: {later['started']}, "
-                                        f"atbus {later['versions'].get('atbus', '-')}"))
+        rows = f" ({later['rows']})" if later.get("rows") else rows
+        facts.append(("measured at another time", f"{', '.join(later['systems'])}{rows}: {later['started']}, "
+                                                  f"atbus {later['versions'].get('atbus', '-')}"))
     for system in summary.missing:
         facts.append(("missing", f"{system['name']}: {system['missing']}"))
     return facts
@@ -65,14 +67,16 @@ def _sections(document, found):
     for state in found:
         summary = Summary({**document, "results": state.entries})
         title = "" if len(found) == 1 else f"{len(state.entries)} runs: {state.text()}"
-        sections.append((title, [_target_table(summary), *all_tables(summary)]))
+        # Targets compare with the best of all, and not all have been measured in the other states.
+        first = [] if sections and state.us else [_target_table(summary)]
+        sections.append((title, [*first, *all_tables(summary)]))
     return sections
 
 
 def _target_table(summary):
     return Table("Targets", "What atbus is for, each reached or by how much missed.",
                  ["target", "verdict", "figures"],
-                 [list(line) for line in targets.Targets(summary).all()])
+                 [list(line) for line in targets.Targets(summary).all() if line[1] != "not measured"])
 
 
 def markdown(facts, sections, plots, raw):

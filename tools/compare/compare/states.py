@@ -8,6 +8,8 @@ from compare import arithmetic
 
 SAME_STATE = 1.5  # times of one state differ by less
 MOMENT_S = 0.02
+# Rows about seconds and memory, for which it does not matter: they are with the state with the most runs.
+ANY_STATE = ("stopped reader", "disturbed", "connections")
 FEW = 0.02  # of all runs: a state with fewer has no tables
 
 
@@ -63,6 +65,8 @@ class State:
 def split(results):
     """The state with the most runs first, and how many runs are in none: the cores moved, or hardly another run was in
     that state."""
+    anywhere = [entry for entry in results if entry["row"] in ANY_STATE]
+    results = [entry for entry in results if entry["row"] not in ANY_STATE]
     steady = [entry for entry in results if is_steady(entry)]
 
     def us_of(entry):
@@ -78,4 +82,8 @@ def split(results):
     # In the order of measuring.
     place = {id(entry): number for number, entry in enumerate(results)}
     states = [State(sorted(group, key=lambda entry: place[id(entry)])) for group in groups]
-    return sorted(states, key=lambda state: -len(state.entries)), len(results) - sum(map(len, groups))
+    states.sort(key=lambda state: -len(state.entries))
+    if anywhere:
+        states = states or [State([])]
+        states[0].entries += anywhere
+    return states, len(results) - sum(map(len, groups))

@@ -95,7 +95,7 @@ class WhatWasMeasuredLater(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             report.write(joined(earlier, self.later("atbus node", 5), self.ORDER), directory)
             with open(os.path.join(directory, "index.md"), encoding="utf-8") as file:
-                self.assertIn("- measured later: atbus node: 2026-11-22 00:00 UTC, atbus abc",
+                self.assertIn("- measured at another time: atbus node: 2026-11-22 00:00 UTC, atbus abc",
                               file.read())
 
 

@@ -33,6 +33,11 @@ class States(unittest.TestCase):
         self.assertEqual(moved, 0)
         self.assertIn("was not measured", found[1].text())
 
+    def test_share_what_does_not_depend_on_them(self):
+        slow = {**run_at(0.33), "row": "disturbed"}
+        found, moved = states.split([run_at(0.06), run_at(0.06), run_at(0.33), slow])
+        self.assertEqual(([len(state.entries) for state in found], moved), ([3, 1], 0))
+
     def test_of_hardly_any_runs_are_left_out(self):
         found, moved = states.split([run_at(0.06)] * 60 + [run_at(0.33)])
         self.assertEqual((len(found), moved), (1, 1))
