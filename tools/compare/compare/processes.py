@@ -11,6 +11,12 @@ import time
 
 MEMORY_LOOK_S = 0.05
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
+
+
+def without_folders(text):
+    """What a program says of files, for a page that others read: where they are on this machine is left out."""
+    return FOLDERS.sub("", text)
 
 
 class RunFailed(Exception):
@@ -147,7 +153,7 @@ class Child:
         if self.code is None:
             return "did not end in time"
         ended = f"killed by {signal.Signals(-self.code).name}" if self.code < 0 else "failed"
-        return f"{ended}: {text}" if text else ended
+        return f"{ended}: {without_folders(text)}" if text else ended
 
     def send_signal(self, number):
         try:

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, suppress
 
 from compare import arithmetic
-from compare.processes import Child, MemoryGroup, RunFailed, cores, cpu_s, memory_kib
+from compare.processes import Child, MemoryGroup, RunFailed, cores, cpu_s, memory_kib, without_folders
 
 START_S = 20  # for a process to be ready; a virtual machine of Java on a busy host takes a few
 AFTER_S = 15  # for what is queued to arrive after the senders have ended
@@ -251,7 +251,7 @@ def cache(system, arguments):
     except subprocess.TimeoutExpired as why:
         raise RunFailed("hangs") from why
     if told.returncode != 0:
-        raise RunFailed(told.stderr.strip()[-200:] or "failed")
+        raise RunFailed(without_folders(told.stderr.strip())[-200:] or "failed")
     found = json.loads(told.stdout)["rows"][0]
     return {
         "operations_per_second": 1e9 / found["ns_per_operation"],

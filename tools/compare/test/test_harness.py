@@ -109,6 +109,13 @@ class Children(unittest.TestCase):
         with self.assertRaisesRegex(RunFailed, "no such thing"):
             child.wait_ready(time.monotonic() + 60)
 
+    def test_one_that_fails_does_not_say_where_it_is_on_this_machine(self):
+        child = self.child("import sys; sys.exit('/some/folder/of-1.0/client: send to ipv4://127.0.0.1:1, see "
+                           "file:///some/folder/settings.xml')")
+        with self.assertRaises(RunFailed) as failed:
+            child.wait_ready(time.monotonic() + 60)
+        self.assertIn("failed: client: send to ipv4://127.0.0.1:1, see file://settings.xml", str(failed.exception))
+
     def test_one_that_crashes_is_told_by_its_signal(self):
         child = self.child("import os; os.kill(os.getpid(), 11)")
         self.assertTrue(child.wait_end(time.monotonic() + 60))
