@@ -88,8 +88,9 @@ struct lane_report {
   bool quarantined = false;  ///< The receiver found impossible values here and no longer reads it.
   bool withdrawn = false;    ///< The sender is withdrawing its records.
   bool wants_space = false;  ///< The sender waits for room.
-  bool sender_fences = false;  ///< The sender fences after each message, because a kernel has no
-                               ///< membarrier.
+  bool sender_fences =
+      false;  ///< The sender fences after each message: a kernel has no membarrier, or
+              ///< most of its messages wake the receiver.
   /// Counters of the lane.
   channel_stats stats;
 };

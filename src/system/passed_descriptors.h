@@ -3,13 +3,16 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
 
+#include "system/kernel.h"
+
 namespace atbus::detail {
 
-// The room for `Count` of them. It outlives the call of sendmsg or recvmsg.
+// `Count` of them on their way out. It outlives the call of sendmsg.
 template <std::size_t Count>
 class passed_descriptors {
  public:
@@ -22,6 +25,34 @@ class passed_descriptors {
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(Count * sizeof(int));
     std::memcpy(CMSG_DATA(head), descriptors.data(), Count * sizeof(int));
+  }
+
+ private:
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(Count * sizeof(int))> control_{};
+};
+
+// At most `Count` of them that arrive; the kernel closes others. It outlives the call of recvmsg.
+template <std::size_t Count>
+class arriving_descriptors {
+ public:
+  void attach(msghdr& message) noexcept {
+    message.msg_control = control_.data();
+    // Without what aligns the end, in which another one would fit.
+    message.msg_controllen = CMSG_LEN(Count * sizeof(int));
+  }
+  // Owns what recvmsg has put into `message`, in front of `taken`.
+  static void take(msghdr& message, std::array<file, Count>& taken) noexcept {
+    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+         head = CMSG_NXTHDR(&message, head)) {
+      if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+        continue;
+      const std::size_t count = std::min((head->cmsg_len - CMSG_LEN(0)) / sizeof(int), Count);
+      for (std::size_t i = 0; i != count; ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+        taken[i] = file{fd};
+      }
+    }
   }
 
  private:

@@ -27,6 +27,7 @@
 
 #include "atbus/clock.hpp"
 #include "core/error_text.h"
+#include "system/passed_descriptors.h"
 #include "system/random.h"
 
 namespace atbus::detail {
@@ -312,24 +313,20 @@ file listening_socket::accept(std::string& said) noexcept {
     return file{kernel().accept(fd_.get(), SOCK_NONBLOCK | SOCK_CLOEXEC)};
   std::array<char, 512> text{};
   iovec piece{.iov_base = text.data(), .iov_len = text.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
   msghdr packet{};
   packet.msg_iov = &piece;
   packet.msg_iovlen = 1;
-  packet.msg_control = control.data();
-  packet.msg_controllen = control.size();
+  arriving_descriptors<1> arriving;
+  arriving.attach(packet);
   const ssize_t got = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got <= 0) {
     errno = got == 0 ? EPIPE : errno;
     return {};
   }
-  const cmsghdr* const head = CMSG_FIRSTHDR(&packet);
-  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-      head->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    return file{fd};
-  }
+  std::array<file, 1> passed;
+  arriving.take(packet, passed);
+  if (passed[0])
+    return std::move(passed[0]);
   // The kernel has closed a socket that it had no descriptor for: the carrier's other end shows that.
   if ((packet.msg_flags & MSG_CTRUNC) != 0) {
     errno = EMFILE;

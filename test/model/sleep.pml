@@ -2,8 +2,8 @@
  *
  * Functions of src/channel and include/atbus/channel that this follows line by line:
  *   sender    sender_state::start (bell, first record), lane_writer::publish,
- *             sender_core::answer_alert, sender_state::rouse_receiver, connect_bell,
- *             bell_client::connect and ring
+ *             sender_core::answer_alert, sender_state::rouse_receiver, fence_while_sparse,
+ *             connect_bell, bell_client::connect and ring
  *   receiver  receiver_state::start, take_over_lane, take_ready_lanes, wake_lane, activate,
  *             look_at_everything, look_at_bells, park_idle_lanes, reactivate, prepare_sleep,
  *             finish_sleep, wait
@@ -13,7 +13,8 @@
  *
  * Settings: MUTANT (0: the protocol), RECORDS and RECORDS_B of the two senders, SENDER_KILLS, RECEIVER_KILLS, TIMEOUTS
  * (1: sleeps may end by themselves), PARKING (1: idle lanes are parked), NO_MEMBARRIER (1: the
- * kernel refuses it).
+ * kernel refuses it), SPARSE (1: a sender may begin to fence its publishes at a ring, and end that at a publish
+ * without one).
  */
 #define SENDERS 2
 #define RECEIVER SENDERS
@@ -36,7 +37,7 @@
 
 hidden byte mutant, records[SENDERS];
 byte sender_kills, receiver_kills;
-hidden byte timeouts, parking, no_membarrier;
+hidden byte timeouts, parking, no_membarrier, sparse;
 
 bool ready[SENDERS]; /* changed by locked instructions only: no buffer */
 
@@ -160,6 +161,10 @@ inline rouse_receiver(i) {
   :: asleep_value[i] % SLEEPS == 0 || asleep_value[i] == last_rung[i]
   :: else ->
      d_step { last_rung[i] = asleep_value[i]; c_code { tidy(); } };
+     if
+     :: sparse && !fences && !always_fence -> fence_while_sparse(i, true)
+     :: true
+     fi;
      /* bell_client::ring fails when the other end is closed. */
      if
      :: d_step { bell_generation == asleep_value[i] / SLEEPS && connected[i] != 0 &&
@@ -169,9 +174,19 @@ inline rouse_receiver(i) {
   fi
 }
 
+inline fence_while_sparse(i, on) {
+  fences = on;
+  store_release(i, ECHO + i, (on -> 1 : 0));
+  if
+  :: mutant != 11 || on -> fence(i)
+  :: else
+  fi;
+  d_step { seen[i] = NO_ALERT; c_code { tidy(); } }
+}
+
 inline answer_alert(i) {
   if
-  :: always_fence -> fence(i)
+  :: always_fence || (fences && mutant != 12) -> fence(i)
   :: else
   fi;
   load(i, ALERT + i, alert[i]);
@@ -186,14 +201,15 @@ inline answer_alert(i) {
   :: else
   fi;
   d_step {
-    seen[i] = (always_fence -> NO_ALERT : alert[i]);
+    seen[i] = (always_fence || fences -> NO_ALERT : alert[i]);
     changed = alert[i] != answered[i];
     answered[i] = alert[i];
     c_code { tidy(); }
   }
   if
   :: changed && is_parked(alert[i]) -> rouse_receiver(i)
-  :: else
+  :: !changed && fences && !always_fence -> fence_while_sparse(i, false)
+  :: !changed || !is_parked(alert[i])
   fi
 }
 
@@ -213,7 +229,7 @@ inline publish(i) {
 
 proctype sender(byte i) {
   byte bell_generation;
-  bool always_fence, changed;
+  bool always_fence, fences, changed;
   bell_generation = 1;
   {
     do
@@ -232,7 +248,7 @@ proctype sender(byte i) {
   }
   skip;
   d_step {
-    bell_generation = 0; always_fence = 0; changed = 0;
+    bell_generation = 0; always_fence = 0; fences = 0; changed = 0;
     alert[i] = NO_ALERT; asleep_value[i] = 0; last_rung[i] = 0; seen[i] = NO_ALERT;
     answered[i] = NO_ALERT; c_code { tidy(); }
   }
@@ -328,6 +344,21 @@ inline every_sender_fences() {
   od
 }
 
+inline lanes_fence() { /* of those that are parked now */
+  d_step {
+    all_fence = true;
+    do
+    :: l < SENDERS ->
+       peek(RECEIVER, ECHO + l, tmp);
+       all_fence = all_fence && (!was_looked_at[l] || tmp == 1);
+       tmp = 0;
+       l++
+    :: else -> break
+    od;
+    l = 0
+  }
+}
+
 inline prepare_sleep() { /* found: true = do not sleep */
   d_step { /* three stores into an empty buffer */
     buffer[RECEIVER].n == 0 ->
@@ -350,9 +381,14 @@ inline prepare_sleep() { /* found: true = do not sleep */
     c_code { tidy(); }
   }
   if
-  :: mutant != 1 -> barrier()
-  :: else -> fence(RECEIVER)
+  :: mutant != 13 -> fence(RECEIVER); lanes_fence()
+  :: else -> lanes_fence(); fence(RECEIVER)
   fi;
+  if
+  :: !all_fence && mutant != 1 -> barrier()
+  :: else
+  fi;
+  all_fence = false;
   do /* reactivate(parked_now_) */
   :: l < SENDERS && mutant != 2 ->
      d_step { peek(RECEIVER, TAIL + l, tmp); found = was_looked_at[l] && tmp != handled[l];
@@ -497,6 +533,7 @@ init {
     timeouts = setting("TIMEOUTS", 0);
     parking = setting("PARKING", 0);
     no_membarrier = setting("NO_MEMBARRIER", 0);
+    sparse = setting("SPARSE", 0);
   };
   d_step {
     seen[0] = NO_ALERT; seen[1] = NO_ALERT;

@@ -19,6 +19,7 @@ enum class step : std::uint8_t {
   ready_bit_set,
   before_ring,
   after_ring,
+  fence_echo_stored,
   // sender, waiting for space
   request_stored,
   request_checked,

@@ -1,16 +1,19 @@
 #include "channel/shm/doorbell.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "atbus/build_settings.hpp"
@@ -18,6 +21,7 @@
 #include "channel/shm/in_process_names.h"
 #include "channel/shm/lane_shards.h"
 #include "system/fork_guard.h"
+#include "system/passed_descriptors.h"
 #include "system/socket.h"
 
 namespace atbus::detail {
@@ -58,10 +62,17 @@ bool is_trusted(int fd, bool in_process) {
 }
 
 file bell_socket() {
-  file made{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (made)
-    let_descriptors_through(made.get(), false);
-  return made;
+  return file{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+}
+
+// Another descriptor from a hostile receiver could be one on which a write blocks, or raises a signal.
+bool is_eventfd(int fd) noexcept {
+  char path[32];
+  char target[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const ssize_t length = ::readlink(path, target, sizeof target);
+  return length > 0 &&
+         std::string_view{target, static_cast<std::size_t>(length)} == "anon_inode:[eventfd]";
 }
 
 // As long as a listener of streams rests.
@@ -74,6 +85,10 @@ constexpr std::uint64_t listener_tag = ~std::uint64_t{0};
 constexpr std::uint64_t file_watch_tag = listener_tag - 1;
 constexpr std::uint64_t front_tag = listener_tag - 2;
 constexpr std::uint64_t box_tag = listener_tag - 3;
+constexpr std::uint64_t event_tag = listener_tag - 4;
+
+// The receiver passes an eventfd after so many rings, and the sender looks for it each time after so many.
+constexpr std::uint32_t rings_before_event = 16;
 
 }  // namespace
 
@@ -95,6 +110,8 @@ error bell_server::open(const segment& s) {
   if (auto e = make_epoll(s); !e || s.name.handed)
     return e;
   listener_ = bell_socket();
+  if (listener_)
+    let_descriptors_through(listener_.get(), false);
   spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
   if (!listener_)
     return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
@@ -196,6 +213,8 @@ bell_server::events bell_server::take_events(std::int64_t timeout_ns) noexcept {
     } else if (tag == box_tag) {
       take_passed();
       seen.look_everywhere = true;
+    } else if (tag == event_tag) {
+      seen.rung = true;
     } else if (tag < connections_.size() && connections_[tag].fd) {
       connection& c = connections_[tag];
       if (!read_from(c, seen)) {
@@ -391,7 +410,36 @@ void bell_server::end(connection& c) noexcept {
   }
   c.rests = false;
   c.fd.reset();
+  take_event_back(c);
+  c.rings = 0;
   free_.push_back(index_of(c));
+}
+
+void bell_server::give_event(connection& c) noexcept {
+  // Edge-triggered: each write is an event, and nobody has to read. The count stays 1, because rings write 0. So a
+  // write never blocks, whatever the other end does with the descriptor.
+  c.event = file{kernel().eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
+  epoll_event interest{.events = EPOLLIN | EPOLLET, .data = {.u64 = event_tag}};
+  if (!c.event || kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.event.get(), &interest) != 0) {
+    return c.event.reset();
+  }
+  char byte = 1;
+  iovec piece{.iov_base = &byte, .iov_len = 1};
+  msghdr packet{};
+  packet.msg_iov = &piece;
+  packet.msg_iovlen = 1;
+  passed_descriptors<1> with;
+  with.attach(packet, {c.event.get()});
+  if (kernel().sendmsg(c.fd.get(), &packet, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+    take_event_back(c);
+}
+
+void bell_server::take_event_back(connection& c) noexcept {
+  if (!c.event)
+    return;
+  // The sender may keep its copy: closing this one would not end the interest.
+  (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c.event.get(), nullptr);
+  c.event.reset();
 }
 
 void bell_server::join(connection& c, std::uint32_t lane) noexcept {
@@ -428,6 +476,8 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
       // A sender rings once per sleep. A second read would be a system call that delays the message. The next
       // look reads an end-of-file behind the ring.
       seen.rung = true;
+      if (++c.rings % rings_before_event == 0 && !c.event)
+        give_event(c);
       return true;
     }
     if (n == sizeof word && word < lane_count_) {
@@ -466,8 +516,10 @@ void bell_server::abandon() noexcept {
   listener_.reset();
   file_watch_.reset();
   spare_.reset();
-  for (connection& c : connections_)
+  for (connection& c : connections_) {
     c.fd.reset();
+    c.event.reset();
+  }
 }
 
 bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept {
@@ -480,7 +532,7 @@ bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept
 }
 
 bool bell_client::try_connect(const segment_name& name, std::uint32_t lane) {
-  fd_.reset();
+  close();
   file fd = bell_socket();
   if (!fd)
     return false;
@@ -513,10 +565,16 @@ bool bell_client::try_connect(const segment_name& name, std::uint32_t lane) {
 }
 
 bool bell_client::ring() noexcept {
+  const std::uint64_t nothing = 0;  // see bell_server::give_event
+  if (event_ && kernel().write(event_.get(), &nothing, sizeof nothing) == sizeof nothing)
+    return true;
   const char byte = 1;
   const ssize_t n = kernel().send(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (n == 1 || errno == EAGAIN)
+  if (n == 1 || errno == EAGAIN) {
+    if (++rings_ % rings_before_event == 0)
+      (void)drain();
     return true;
+  }
   if (!is_out_of_memory(errno))
     close();
   return false;
@@ -524,8 +582,7 @@ bool bell_client::ring() noexcept {
 
 bool bell_client::drain() noexcept {
   for (int i = 0; i < 16; ++i) {
-    std::uint32_t word = 0;
-    const ssize_t n = kernel().recv(fd_.get(), &word, sizeof word, MSG_DONTWAIT);
+    const ssize_t n = read_ring();
     if (n > 0)
       continue;
     if (n < 0 && (errno == EAGAIN || errno == EINTR || is_out_of_memory(errno)))
@@ -536,9 +593,30 @@ bool bell_client::drain() noexcept {
   return true;
 }
 
+ssize_t bell_client::read_ring() noexcept {
+  std::uint32_t word = 0;
+  iovec piece{.iov_base = &word, .iov_len = sizeof word};
+  msghdr packet{};
+  packet.msg_iov = &piece;
+  packet.msg_iovlen = 1;
+  arriving_descriptors<1> arriving;
+  arriving.attach(packet);
+  const fork_pause no_fork;
+  const ssize_t n = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n <= 0)
+    return n;
+  std::array<file, 1> passed;
+  arriving.take(packet, passed);
+  if (passed[0] && is_eventfd(passed[0].get()))
+    event_ = std::move(passed[0]);
+  return n;
+}
+
 void bell_client::close() noexcept {
   const fork_pause no_fork;
   fd_.reset();
+  event_.reset();
+  rings_ = 0;
 }
 
 }  // namespace atbus::detail

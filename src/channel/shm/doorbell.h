@@ -3,7 +3,7 @@
 // The receiver listens on a Unix socket beside its segment, and each sender connects to it. A ring is one
 // byte in either direction; an end-of-file means that the other side has died. A doorbell only says "look":
 // every decision rests on the kernel's locks and on the lanes. So a lost, repeated or forged ring costs
-// one look.
+// one look. A sender that rings often gets an eventfd for that: it costs both sides less, and each a descriptor.
 //
 // A sender without a connection (its receiver was restarted, or a process is out of descriptors) has
 // another bell: the segment's file. While there is such a sender, the receiver watches the file with
@@ -88,7 +88,9 @@ class bell_server {
   static constexpr std::size_t nothing = ~std::size_t{0};
   struct connection {
     file fd;
+    file event;  // an eventfd, through which its sender rings
     std::uint32_t lane = no_lane;
+    std::uint32_t rings = 0;  // through the socket
     std::size_t next_of_lane = nothing;
     bool rests = false;
   };
@@ -105,6 +107,9 @@ class bell_server {
   bool read_from(connection& c, events& seen) noexcept;
   // Takes what the front has passed on.
   void take_passed() noexcept;
+  // Sends an eventfd to a connection's sender. On failure the sender goes on ringing through the socket.
+  void give_event(connection& c) noexcept;
+  void take_event_back(connection& c) noexcept;
   void end(connection& c) noexcept;
   // Adds it to its lane's list, or removes it.
   void join(connection& c, std::uint32_t lane) noexcept;
@@ -163,8 +168,12 @@ class bell_client {
 
  private:
   [[nodiscard]] bool try_connect(const segment_name& name, std::uint32_t lane);
+  // Reads one ring, and keeps the eventfd that came with it. Returns what recvmsg does.
+  [[nodiscard]] ssize_t read_ring() noexcept;
 
   file fd_;
+  file event_;               // an eventfd of the receiver's, which it waits for
+  std::uint32_t rings_ = 0;  // through the socket
 };
 
 }  // namespace atbus::detail

@@ -20,6 +20,12 @@ constexpr std::uint64_t generation_mask = 0xfffffff;
 // The interval between checks for dead senders without a connection, if the kernel refuses inotify.
 constexpr std::chrono::nanoseconds unwatched_sleep = std::chrono::milliseconds{100};
 
+// Whether its sender fences between `tail` and the look at the alert. Acquire: what it published without a fence is
+// visible then.
+bool sender_fences(const lane_reader* lane) noexcept {
+  return lane->slot->fence_echo.load(std::memory_order_acquire) != 0;
+}
+
 }  // namespace
 
 receiver_state::receiver_state(segment opened, const receiver_options& options,
@@ -179,7 +185,7 @@ bool receiver_state::prepare_sleep() {
   active_.clear();
   test_hook(step::lanes_parked);
   asleep_ = true;
-  // Seq_cst: pairs, with the barrier below, with sender_state::rouse_receiver. A sender that does not see
+  // Seq_cst: pairs, with the fence below, with sender_state::rouse_receiver. A sender that does not see
   // this value has set its ready bit before the look at the ready bits below.
   if (shards_ != nullptr) {
     shards_->fall_asleep(segment_.header().sleeping);
@@ -189,7 +195,11 @@ bool receiver_state::prepare_sleep() {
     segment_.header().sleeping.store(generation_ << 32 | sleep_count_, std::memory_order_seq_cst);
   }
   test_hook(step::sleeping_stored);
-  barrier();
+  // Lanes that were parked before have had their barrier, or fence. The fence pairs with those of their senders (see
+  // sender_state::fence_while_sparse) and of rouse_receiver.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!std::ranges::all_of(parked_now_, sender_fences))
+    barrier();
   const bool found = reactivate(parked_now_) || own_lane_ready();
   test_hook(step::sleep_checked);
   if (inactive_seen_)

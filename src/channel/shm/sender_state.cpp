@@ -24,6 +24,12 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // has no memory to watch the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
 
+// When a sender begins to fence its publishes: after so many rings in a row, each after fewer bytes than that. And when
+// it ends that: after so many publishes without a ring.
+constexpr std::uint32_t sparse_rings_before_fences = 16;
+constexpr std::uint64_t sparse_bytes = 4096;
+constexpr std::uint32_t most_quiet_publishes = 64;
+
 // Why a receiver that has heard of a connection does not keep it: its backlog is full, or it has closed the connection
 // again, without descriptors. Anything else is this process's own: no descriptors, no memory, or it is not allowed.
 bool has_been_heard(int code) noexcept {
@@ -101,7 +107,7 @@ status sender_state::make_room(std::uint64_t size) noexcept {
 
 void sender_state::answer_alert() noexcept {
   // A sender that can't rely on the receiver's barrier needs a full fence between `tail` and the alert.
-  if (always_fence_)
+  if (fences())
     std::atomic_thread_fence(std::memory_order_seq_cst);
   // Acquire: pairs with receiver_state::set_alert; `sleeping` and `retired` are at least as new as the
   // alert.
@@ -114,9 +120,12 @@ void sender_state::answer_alert() noexcept {
     alert = out_.slot()->alert.load(std::memory_order_acquire);
   }
   // A fencing sender remembers no alert, so that each publish calls this function.
-  out_.alert_seen(always_fence_ ? no_alert : alert);
-  if (alert == alert_handled_)
+  out_.alert_seen(fences() ? no_alert : alert);
+  if (alert == alert_handled_) {
+    if (sparse_ && ++quiet_publishes_ == most_quiet_publishes)
+      fence_while_sparse(false);
     return;
+  }
   alert_handled_ = alert;
   owe_ring(false);
   heed(alert);
@@ -138,6 +147,7 @@ void sender_state::rouse_receiver() noexcept {
   if (known && (!asleep || sleeping == last_rung_))
     return;
   last_rung_ = sleeping;
+  count_ring();
   test_hook(step::before_ring);
   lane_writer::count(out_.slot()->rings, 1);
   if (known && bell_.ring()) {
@@ -158,6 +168,30 @@ void sender_state::rouse_receiver() noexcept {
     out_.alert_seen(no_alert);
   }
   test_hook(step::after_ring);
+}
+
+void sender_state::count_ring() noexcept {
+  quiet_publishes_ = 0;
+  const bool sparse = out_.position() - rung_at_ < sparse_bytes;
+  rung_at_ = out_.position();
+  sparse_rings_ = sparse ? sparse_rings_ + 1 : 0;
+  if (sparse_rings_ >= sparse_rings_before_fences && !fences())
+    fence_while_sparse(true);
+}
+
+// If the receiver goes to sleep before nearly each message, a fence for each of them costs less than its barrier for
+// each sleep.
+void sender_state::fence_while_sparse(bool on) noexcept {
+  if (always_fence_)
+    return;
+  sparse_ = on;
+  sparse_rings_ = quiet_publishes_ = 0;
+  // Release: as in answer_alert. The fence pairs with that of receiver_state::prepare_sleep: the receiver finds 0 and
+  // executes a barrier, or each later look at the alert finds the lane parked.
+  out_.slot()->fence_echo.store(on ? 1 : 0, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  test_hook(step::fence_echo_stored);
+  out_.alert_seen(no_alert);
 }
 
 void sender_state::owe_ring(bool owed) noexcept {

@@ -109,6 +109,10 @@ class sender_state final : public sender_backend, public fork_guard {
   // Ends this sender if the alert says so.
   void heed(std::uint64_t alert) noexcept;
   void rouse_receiver() noexcept;
+  // Begins to fence each publish if rings are frequent.
+  void count_ring() noexcept;
+  void fence_while_sparse(bool on) noexcept;
+  [[nodiscard]] bool fences() const noexcept { return always_fence_ || sparse_; }
   void owe_ring(bool owed) noexcept;
   void connect_bell() noexcept;
   [[nodiscard]] bool has_room() noexcept;
@@ -136,6 +140,10 @@ class sender_state final : public sender_backend, public fork_guard {
   condition condition_ = condition::open;
   std::uint64_t alert_handled_ = ~std::uint64_t{0};
   bool always_fence_ = false;
+  bool sparse_ = false;             // it fences because most publishes ring: see fence_while_sparse
+  std::uint32_t sparse_rings_ = 0;  // in a row, with few bytes before each
+  std::uint32_t quiet_publishes_ = 0;  // without a ring, while sparse_
+  std::uint64_t rung_at_ = 0;          // position at the last ring
   std::uint64_t last_rung_ = 0;
   bell_client bell_;
   std::uint64_t bell_generation_ = 0;

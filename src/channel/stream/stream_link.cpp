@@ -370,25 +370,14 @@ ssize_t stream_link::receive_into(mutable_bytes place, bool peek) noexcept {
     return kernel().recv(socket_.get(), place.data(), place.size(), MSG_DONTWAIT);
   const fork_pause no_fork;
   iovec piece{.iov_base = place.data(), .iov_len = place.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(2 * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  arriving_descriptors<2> arriving;
+  arriving.attach(message);
   const ssize_t n = kernel().recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  // At most two descriptors fit; the kernel drops others. Those of an earlier message are closed here.
-  for (cmsghdr* head = n < 0 ? nullptr : CMSG_FIRSTHDR(&message); head != nullptr;
-       head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-      continue;
-    const std::size_t count = std::min((head->cmsg_len - CMSG_LEN(0)) / sizeof(int), taken_.size());
-    for (std::size_t i = 0; i != count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
-      taken_[i] = file{fd};
-    }
-  }
+  if (n >= 0)
+    arriving.take(message, taken_);  // those of an earlier message are closed here
   return n;
 }
 

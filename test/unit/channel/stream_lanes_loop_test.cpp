@@ -107,9 +107,9 @@ TEST_P(LaneOnLoop, ARingThatComesLateKeepsNobodyAwake) {
   // As if the ring had not been there yet.
   static bool late;
   late = true;
-  detail::kernel().recv = [](int fd, void* buffer, std::size_t size, int flags) {
-    if (size != sizeof(std::uint32_t) || !std::exchange(late, false))
-      return ::recv(fd, buffer, size, flags);
+  detail::kernel().recvmsg = [](int fd, msghdr* message, int flags) {
+    if (message->msg_iov->iov_len != sizeof(std::uint32_t) || !std::exchange(late, false))
+      return ::recvmsg(fd, message, flags);
     errno = EAGAIN;
     return ssize_t{-1};
   };

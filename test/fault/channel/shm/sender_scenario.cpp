@@ -24,6 +24,11 @@ const std::vector<way>& sender_ways() {
       {ready_bit_set, talk, {1, 2, 3}},
       {before_ring, talk, {1, 2, 3}},
       {after_ring, talk, {1, 2, 3}},
+      {after_tail, wake, {36}},
+      {ready_bit_set, wake, {35}},
+      {before_ring, wake, {35}},
+      {after_ring, wake, {35}},
+      {fence_echo_stored, wake, {1}},
       {request_stored, fill, {1}},
       {request_checked, fill, {1}},
       {lane_locked, talk, {1}},
@@ -49,23 +54,24 @@ std::vector<sender_scenario> sender_scenarios() {
     const step at = static_cast<step>(i);
     if (is_receiver_step(at) || is_switch_step(at))
       continue;
-    const auto& ways = sender_ways();
-    const auto found =
-        std::find_if(ways.begin(), ways.end(), [at](const way& w) { return w.at == at; });
-    if (found == ways.end()) {
-      all.push_back({.at = at});
-      continue;
-    }
-    for (const std::uint32_t nth : found->nth) {
-      for (const bool restart : {false, true}) {
-        all.push_back(
-            {.at = at,
-             .nth = nth,
-             .script = found->script,
-             .restart = restart,
-             .messages = found->script == sender_script::fill ? fill_messages : talk_messages});
+    bool known = false;
+    for (const way& each : sender_ways()) {
+      if (each.at != at)
+        continue;
+      known = true;
+      for (const std::uint32_t nth : each.nth) {
+        for (const bool restart : {false, true}) {
+          all.push_back(
+              {.at = at,
+               .nth = nth,
+               .script = each.script,
+               .restart = restart,
+               .messages = each.script == sender_script::fill ? fill_messages : talk_messages});
+        }
       }
     }
+    if (!known)
+      all.push_back({.at = at});
   }
   return all;
 }
@@ -76,6 +82,14 @@ std::string sender_scenario_name(const ::testing::TestParamInfo<sender_scenario>
 }
 
 child_process start_victim(drill& world, std::uint32_t role, const sender_scenario& s) {
+  if (s.script == sender_script::wake) {
+    return world.start_sender(role, [&world, role, count = s.messages](sender& out) {
+      for (std::uint32_t i = 0; i != count; ++i) {
+        require(world.wait_all_arrived(role), "the one before never arrived");
+        world.talk(out, role, 1, 1);
+      }
+    });
+  }
   const std::uint32_t each = s.script == sender_script::fill ? s.messages + 1 : 4;
   return world.start_sender(role, [&world, role, count = s.messages, each](sender& out) {
     world.talk(out, role, count, each);

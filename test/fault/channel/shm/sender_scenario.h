@@ -8,6 +8,7 @@ namespace atbus::test {
 enum class sender_script : std::uint8_t {
   none,
   talk,       // messages to a receiver that sleeps between them
+  wake,       // each wakes the receiver: from the 16th on it fences, then it rings an eventfd
   fill,       // the lane gets full, and the sender waits for room
   take_back,  // there is no receiver any more
 };

@@ -24,6 +24,13 @@ std::string pair_name(const ::testing::TestParamInfo<pair_of_steps>& info) {
   return who == held::sender ? s + "_held_while_" + r : r + "_held_while_" + s;
 }
 
+// Sends a message to the receiver once it sleeps.
+status wake(const drill& world, sender& out) {
+  require(world.wait_all_arrived(talker), "the one before never arrived");
+  require(world.plan(listener).asleep.wait(), "the receiver never slept");
+  return world.send_next(out, talker);
+}
+
 // Sends one message when it is told to. If it is to be held at a step that it takes only while the
 // receiver sleeps: as many as it takes to find it sleeping.
 void send_when_told(const drill& world, sender& out) {
@@ -31,12 +38,8 @@ void send_when_told(const drill& world, sender& out) {
   require(world.memory().may_go_on[talker].wait(), "not told to send");
   const bool to_be_held = plan.what == action::pause;
   for (int i = 0; i < 50; ++i) {
-    if (to_be_held) {
-      // It handles the one before while it is awake; so after that it sleeps anew.
-      require(world.wait_all_arrived(talker), "the one before never arrived");
-      require(world.plan(listener).asleep.wait(), "the receiver never slept");
-    }
-    const status s = world.send_next(out, talker);
+    // It handles the one before while it is awake; so after that it sleeps anew.
+    const status s = to_be_held ? wake(world, out) : world.send_next(out, talker);
     require(static_cast<bool>(s), s.text());
     if (!to_be_held || plan.reached.get() != 0)
       return;
@@ -47,16 +50,31 @@ std::uint32_t times(const drill& world, std::uint32_t role, step s) {
   return world.plan(role).passed[static_cast<std::size_t>(s)].get();
 }
 
-class PublishAndSleep : public ::testing::TestWithParam<pair_of_steps> {};
+// With as many messages before that, each of which wakes the receiver: then the sender fences, and rings an eventfd.
+using publish_and_sleep = std::tuple<step, step, held, std::uint32_t>;
+
+std::string publish_and_sleep_name(const ::testing::TestParamInfo<publish_and_sleep>& info) {
+  const auto [sender_step, receiver_step, who, before] = info.param;
+  const std::string name = pair_name({{sender_step, receiver_step, who}, info.index});
+  return before == 0 ? name : name + "_often";
+}
+
+class PublishAndSleep : public ::testing::TestWithParam<publish_and_sleep> {};
 
 TEST_P(PublishAndSleep, TheMessageArrives) {
-  const auto [sender_step, receiver_step, who] = GetParam();
+  const auto [sender_step, receiver_step, who, before] = GetParam();
   drill world{2};
   child_process inbox = world.start_receiver(listener);
   ASSERT_TRUE(world.wait_opened(listener));
-  child_process out = world.start_sender(talker, [&world](sender& s) { send_when_told(world, s); });
+  child_process out = world.start_sender(talker, [&world, count = before](sender& s) {
+    for (std::uint32_t i = 0; i != count; ++i)
+      require(static_cast<bool>(wake(world, s)), "not sent");
+    send_when_told(world, s);
+  });
   ASSERT_TRUE(world.wait_opened(talker));
   ASSERT_TRUE(world.plan(listener).passed[static_cast<std::size_t>(step::speaker_copied)].wait());
+  ASSERT_TRUE(world.memory().accepted[talker].wait(before));
+  ASSERT_TRUE(world.wait_all_arrived(talker));
   ASSERT_TRUE(world.plan(listener).asleep.wait());
 
   if (who == held::sender) {
@@ -64,12 +82,12 @@ TEST_P(PublishAndSleep, TheMessageArrives) {
     world.let_go_on(talker);
     ASSERT_TRUE(world.plan(talker).reached.wait());
     // The receiver, roused by another sender, goes through its step while the sender is held.
-    const std::uint32_t before = times(world, listener, receiver_step);
+    const std::uint32_t passed = times(world, listener, receiver_step);
     ASSERT_TRUE(world.plan(listener).asleep.wait());  // again, where the sender has rung
     child_process another = world.start_sender(2, [](sender&) {});
     EXPECT_EQ(another.wait_end(), "exit 0");
     ASSERT_TRUE(
-        world.plan(listener).passed[static_cast<std::size_t>(receiver_step)].wait(before + 1));
+        world.plan(listener).passed[static_cast<std::size_t>(receiver_step)].wait(passed + 1));
     world.plan(talker).go.add();
   } else {
     world.arrange(listener, receiver_step, times(world, listener, receiver_step) + 1,
@@ -97,8 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          step::ready_bit_set, step::before_ring, step::after_ring),
                        ::testing::Values(step::lanes_parked, step::sleeping_stored,
                                          step::sleep_checked, step::woken),
-                       ::testing::Values(held::sender, held::receiver)),
-    pair_name);
+                       ::testing::Values(held::sender, held::receiver), ::testing::Values(0U, 40U)),
+    publish_and_sleep_name);
 
 class RequestAndRoom : public ::testing::TestWithParam<pair_of_steps> {};
 

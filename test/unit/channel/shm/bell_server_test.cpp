@@ -1,4 +1,5 @@
 // The connections of a receiver's bell, and the lanes they belong to.
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -8,6 +9,8 @@
 #include "channel/shm/doorbell.h"
 #include "shared_memory.h"
 #include "system/fork_guard.h"
+#include "system/kernel.h"
+#include "system/passed_descriptors.h"
 #include "test.h"
 
 namespace atbus::detail {
@@ -78,6 +81,134 @@ TEST_F(BellServer, UsesThePlacesOfEndedConnectionsAgain) {
     stays.reset();
     EXPECT_TRUE(bell.take_events(0).look_everywhere);
   }
+}
+
+// A sender that rings often, and what the kernel is asked meanwhile.
+class BellEvent : public BellServer {
+ protected:
+  void SetUp() override {
+    client.adopt(connect(1));
+    sends = 0;
+    kernel().send = [](int fd, const void* data, std::size_t size, int flags) {
+      ++sends;
+      return usual_.send(fd, data, size, flags);
+    };
+  }
+  void TearDown() override { kernel() = usual_; }
+
+  // How many of `count` rings went through the socket. Each wakes once.
+  int ring(int count) {
+    const int before = sends;
+    for (int i = 0; i != count; ++i) {
+      EXPECT_TRUE(client.ring());
+      EXPECT_TRUE(bell.take_events(0).rung) << i;
+      (void)bell.take_events(0);  // where an eventfd was made meanwhile
+      EXPECT_FALSE(bell.take_events(0).rung) << i;
+    }
+    return sends - before;
+  }
+
+  bell_client client;
+  inline static int sends = 0;
+
+ private:
+  inline static const kernel_calls usual_ = kernel();
+};
+
+TEST_F(BellEvent, WakesLikeTheSocketButWithoutIt) {
+  EXPECT_GT(ring(40), 0);
+  EXPECT_EQ(ring(1000), 0);
+  // Two rings before a look are one, and none is lost behind it.
+  EXPECT_TRUE(client.ring() && client.ring());
+  EXPECT_TRUE(bell.take_events(0).rung);
+  EXPECT_EQ(ring(1), 0);
+}
+
+TEST_F(BellEvent, TheEndOfItsSenderIsSeen) {
+  ring(40);
+  EXPECT_TRUE(client.ring());
+  client.close();
+  EXPECT_TRUE(bell.take_events(0).look_everywhere);
+  EXPECT_FALSE(bell.has_connection(1));
+}
+
+TEST_F(BellEvent, IsDoneWithoutIfTheKernelRefuses) {
+  kernel().eventfd = [](unsigned, int) {
+    errno = EMFILE;
+    return -1;
+  };
+  EXPECT_EQ(ring(100), 100);
+}
+
+TEST_F(BellEvent, IsDoneWithoutIfItCantBePassed) {
+  kernel().sendmsg = [](int, const msghdr*, int) {
+    errno = ETOOMANYREFS;
+    return ssize_t{-1};
+  };
+  EXPECT_EQ(ring(100), 100);
+}
+
+// What another program of this user may do with the two ends.
+class ForeignBell : public BellServer {
+ protected:
+  static void pass(const file& through, int fd) {
+    char byte = 1;
+    iovec piece{.iov_base = &byte, .iov_len = 1};
+    msghdr packet{};
+    packet.msg_iov = &piece;
+    packet.msg_iovlen = 1;
+    passed_descriptors<1> with;
+    with.attach(packet, {fd});
+    ASSERT_EQ(::sendmsg(through.get(), &packet, 0), 1);
+  }
+  static file take(const file& through) {
+    std::array<file, 1> taken;
+    char byte = 0;
+    iovec piece{.iov_base = &byte, .iov_len = 1};
+    msghdr packet{};
+    packet.msg_iov = &piece;
+    packet.msg_iovlen = 1;
+    arriving_descriptors<1> arriving;
+    arriving.attach(packet);
+    if (::recvmsg(through.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 1)
+      arriving.take(packet, taken);
+    return std::move(taken[0]);
+  }
+};
+
+TEST_F(ForeignBell, ItsSenderDoesNotWakeAnybodyAfterItsEnd) {
+  file end = connect(2);
+  file kept;
+  for (int i = 0; i != 100 && !kept; ++i) {
+    ASSERT_EQ(::send(end.get(), "", 1, 0), 1);
+    (void)bell.take_events(0);
+    kept = take(end);
+  }
+  ASSERT_TRUE(kept);
+  (void)bell.take_events(0);
+  EXPECT_EQ(eventfd_write(kept.get(), 1), 0);
+  EXPECT_TRUE(bell.take_events(0).rung);
+  end.reset();
+  EXPECT_TRUE(bell.take_events(0).look_everywhere);
+  EXPECT_EQ(eventfd_write(kept.get(), 1), 0);
+  EXPECT_FALSE(bell.take_events(0).rung);
+}
+
+TEST_F(ForeignBell, ItsReceiverGetsNothingWrittenToAnotherDescriptor) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const file receiver_end{ends[0]};
+  bell_client client;
+  client.adopt(file{ends[1]});
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const file read_end{ends[0]};
+  const file write_end{ends[1]};
+  pass(receiver_end, write_end.get());
+  ASSERT_TRUE(client.drain());
+  ASSERT_TRUE(client.ring());
+  char byte = 0;
+  EXPECT_EQ(::read(read_end.get(), &byte, 1), -1);
+  EXPECT_TRUE(hears(receiver_end));
 }
 
 TEST(HandedLanes, GiveBackTheMemoryOfALaneThatNobodyTakes) {
