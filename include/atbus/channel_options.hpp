@@ -25,10 +25,13 @@ struct socket_options {
   /// it. Default: yes for TCP, no between processes of one host (unix://).
   std::optional<bool> checksums = {};
   /// Size of the kernel's buffer for what is sent, in bytes of payload as the kernel counts them.
-  /// 0: the kernel's choice.
-  int send_buffer = 1 << 20;
+  /// 0: the kernel's choice. Default: the two constants.
+  std::optional<int> send_buffer = {};
+  static constexpr int tcp_send_buffer = 1024 * 1024;
+  /// Small enough for a processor's cache: a larger buffer makes messages wait longer, and carries fewer.
+  static constexpr int unix_send_buffer = 256 * 1024;
   /// Size of the kernel's buffer for what arrives, counted in the same way.
-  int receive_buffer = 1 << 20;
+  int receive_buffer = 1024 * 1024;
   /// TCP only: the kernel checks whether a silent peer is still there.
   bool keepalive = true;
   /// TCP only: how connections are encrypted. Default: not at all. Both ends must have it; `tls=false` in an address

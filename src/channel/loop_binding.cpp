@@ -20,7 +20,7 @@ uv_handle_t* as_handle(Handle& handle) noexcept {
 error loop_binding::start(uv_loop_t* loop, int descriptor) {
   loop_ = loop;
   // The duplicate shares the channel's epoll instance. When the channel has closed its sockets and its
-  // descriptor, the epoll instance is empty and never becomes readable.
+  // descriptor, at most the eventfds of living senders are left in it, and nobody waits for it any more.
   {
     const fork_pause no_fork;
     descriptor_ = file{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};

@@ -319,12 +319,14 @@ file listening_socket::accept(std::string& said) noexcept {
   arriving_descriptors<1> arriving;
   arriving.attach(packet);
   const ssize_t got = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const int problem = got == 0 ? EPIPE : errno;
+  std::array<file, 1> passed;
+  if (got >= 0)  // also with an empty packet
+    arriving.take(packet, passed);
   if (got <= 0) {
-    errno = got == 0 ? EPIPE : errno;
+    errno = problem;
     return {};
   }
-  std::array<file, 1> passed;
-  arriving.take(packet, passed);
   if (passed[0])
     return std::move(passed[0]);
   // The kernel has closed a socket that it had no descriptor for: the carrier's other end shows that.

@@ -104,8 +104,8 @@ struct lane_slot {
   alignas(line_size) shared_word tail;     // position behind the last published record
   alignas(line_size) shared_word request;  // see request_*
   shared_word withdrawn;                   // 1 while the sender takes its records back
-  shared_word fence_echo;      // 1: the sender fences each publish, as `alert_fence` asks
-  shared_word reserved_bytes;  // lane memory reserved by the holder of the lane's lock
+  shared_word fence_echo;                  // 1: the sender fences each publish
+  shared_word reserved_bytes;              // lane memory reserved by the holder of the lane's lock
   // Written by the sender, read for statistics.
   alignas(line_size) shared_word full;  // claims refused for want of room
   shared_word rings;                    // doorbell rings sent
@@ -249,7 +249,8 @@ class lane_writer {
     test_hook(step::after_tail);
     // Relaxed: pairs with the receiver that parks this lane. It stores its alert, executes a barrier on
     // every core (membarrier) and then loads `tail` once more. So either this load sees the alert or the
-    // receiver sees the tail. Only the compiler must not move this load above the store.
+    // receiver sees the tail. Only the compiler must not move this load above the store. (A sender that
+    // spares the receiver the barrier has seen no alert, fences and looks again.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return slot_->alert.load(std::memory_order_relaxed) != alert_seen_;
   }

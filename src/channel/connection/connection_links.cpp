@@ -4,6 +4,7 @@
 #include <new>
 
 #include "atbus/clock.hpp"
+#include "channel/common/socket_buffers.h"
 #include "channel/connection/connection_set.h"
 #include "channel/shm/segment.h"
 #include "core/address_kinds.h"
@@ -35,7 +36,7 @@ result<listening_socket> open_listener(const address& where, const listen_option
   const socket_options& wanted = options.connection.socket;
   if (where.kind() != address_kind::nats) {
     return listening_socket::open(where, options.backlog,
-                                  {.send_buffer = wanted.send_buffer,
+                                  {.send_buffer = send_buffer_for(where, wanted),
                                    .receive_buffer = wanted.receive_buffer,
                                    .keepalive = wanted.keepalive});
   }
@@ -228,7 +229,7 @@ result<connection> connection_core::connect(std::string_view text, const connect
   auto made = std::make_unique<connection_entry>(timers_);
   made->dial = std::make_unique<dialler>(
       *where,
-      stream_options{.send_buffer = options.connection.socket.send_buffer,
+      stream_options{.send_buffer = send_buffer_for(*where, options.connection.socket),
                      .receive_buffer = options.connection.socket.receive_buffer,
                      .keepalive = options.connection.socket.keepalive},
       options.reconnect_min, options.reconnect_max,

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -62,7 +64,10 @@ bool is_trusted(int fd, bool in_process) {
 }
 
 file bell_socket() {
-  return file{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  file made{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (made)
+    let_descriptors_through(made.get(), false);
+  return made;
 }
 
 // Another descriptor from a hostile receiver could be one on which a write blocks, or raises a signal.
@@ -87,8 +92,17 @@ constexpr std::uint64_t front_tag = listener_tag - 2;
 constexpr std::uint64_t box_tag = listener_tag - 3;
 constexpr std::uint64_t event_tag = listener_tag - 4;
 
-// The receiver passes an eventfd after so many rings, and the sender looks for it each time after so many.
-constexpr std::uint32_t rings_before_event = 16;
+// Whether the receiver passes an eventfd after so many rings, and the sender looks for it: at 16, 32, 64 and so on,
+// because an older process at the other end never does.
+bool is_time_for_event(std::uint32_t rings) noexcept {
+  return rings >= 16 && std::has_single_bit(rings);
+}
+
+// A process that has used half of its descriptors keeps the rest for connections.
+bool has_many_descriptors_left(int last) noexcept {
+  rlimit most{};
+  return getrlimit(RLIMIT_NOFILE, &most) != 0 || static_cast<rlim_t>(last) < most.rlim_cur / 2;
+}
 
 }  // namespace
 
@@ -110,8 +124,6 @@ error bell_server::open(const segment& s) {
   if (auto e = make_epoll(s); !e || s.name.handed)
     return e;
   listener_ = bell_socket();
-  if (listener_)
-    let_descriptors_through(listener_.get(), false);
   spare_ = file{kernel().open("/dev/null", O_RDONLY | O_CLOEXEC, 0)};
   if (!listener_)
     return {errc::system_error, s.name.text() + ": can't make its doorbell", errno};
@@ -416,11 +428,11 @@ void bell_server::end(connection& c) noexcept {
 }
 
 void bell_server::give_event(connection& c) noexcept {
-  // Edge-triggered: each write is an event, and nobody has to read. The count stays 1, because rings write 0. So a
-  // write never blocks, whatever the other end does with the descriptor.
+  // Edge-triggered: each write is an event, and nobody has to read. The count stays 1, because rings write 0.
   c.event = file{kernel().eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
   epoll_event interest{.events = EPOLLIN | EPOLLET, .data = {.u64 = event_tag}};
-  if (!c.event || kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.event.get(), &interest) != 0) {
+  if (!c.event || !has_many_descriptors_left(c.event.get()) ||
+      kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.event.get(), &interest) != 0) {
     return c.event.reset();
   }
   char byte = 1;
@@ -476,7 +488,7 @@ bool bell_server::read_from(connection& c, events& seen) noexcept {
       // A sender rings once per sleep. A second read would be a system call that delays the message. The next
       // look reads an end-of-file behind the ring.
       seen.rung = true;
-      if (++c.rings % rings_before_event == 0 && !c.event)
+      if (is_time_for_event(++c.rings) && !c.event)
         give_event(c);
       return true;
     }
@@ -558,6 +570,7 @@ bool bell_client::try_connect(const segment_name& name, std::uint32_t lane) {
     errno = ECONNREFUSED;  // another user's process has taken the name
     return false;
   }
+  let_descriptors_through(fd.get(), true);  // an eventfd: see bell_server::give_event
   if (kernel().send(fd.get(), &lane, sizeof lane, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof lane)
     return false;
   fd_ = std::move(fd);
@@ -571,13 +584,17 @@ bool bell_client::ring() noexcept {
   const char byte = 1;
   const ssize_t n = kernel().send(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n == 1 || errno == EAGAIN) {
-    if (++rings_ % rings_before_event == 0)
-      (void)drain();
+    ++rings_;
     return true;
   }
   if (!is_out_of_memory(errno))
     close();
   return false;
+}
+
+void bell_client::look_for_event() noexcept {
+  if (fd_ && !event_ && is_time_for_event(rings_))
+    (void)drain();
 }
 
 bool bell_client::drain() noexcept {
@@ -603,11 +620,10 @@ ssize_t bell_client::read_ring() noexcept {
   arriving.attach(packet);
   const fork_pause no_fork;
   const ssize_t n = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (n <= 0)
-    return n;
   std::array<file, 1> passed;
-  arriving.take(packet, passed);
-  if (passed[0] && is_eventfd(passed[0].get()))
+  if (n >= 0)  // also with an empty packet
+    arriving.take(packet, passed);
+  if (passed[0] && is_eventfd(passed[0].get()) && has_many_descriptors_left(passed[0].get()))
     event_ = std::move(passed[0]);
   return n;
 }

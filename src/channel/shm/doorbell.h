@@ -158,6 +158,8 @@ class bell_client {
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
   // False: either the other side is gone and the connection is now closed, or the kernel has no memory.
   [[nodiscard]] bool ring() noexcept;
+  // Takes the eventfd that the receiver may have sent, now and then. Reads pending rings like drain().
+  void look_for_event() noexcept;
   // Rings without a connection.
   static void ring_by_file(const segment& s) noexcept {
     (void)kernel().futimens(s.fd.get(), nullptr);

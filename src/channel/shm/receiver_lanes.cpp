@@ -157,7 +157,7 @@ void receiver_state::activate(lane_reader& lane) noexcept {
     return;
   // Alert first, then look. A sender that publishes after the bit was taken may still see the old alert.
   // The next passes find its record, because an active lane is looked at in each pass until it is parked
-  // with a barrier.
+  // with a barrier, or its sender fences.
   set_alert(lane, 0);
 }
 

@@ -24,11 +24,10 @@ constexpr std::chrono::nanoseconds look_for_receiver = std::chrono::seconds{1};
 // has no memory to watch the bell.
 constexpr std::chrono::nanoseconds look_at_bell = std::chrono::milliseconds{20};
 
-// When a sender begins to fence its publishes: after so many rings in a row, each after fewer bytes than that. And when
-// it ends that: after so many publishes without a ring.
-constexpr std::uint32_t sparse_rings_before_fences = 16;
-constexpr std::uint64_t sparse_bytes = 4096;
-constexpr std::uint32_t most_quiet_publishes = 64;
+// A sender that fences ends that after so many publishes in a row without a ring. If it has rung little meanwhile, it
+// begins again only after twice as many rings as before.
+constexpr std::uint32_t most_quiet_publishes = 8;
+constexpr std::uint32_t most_rings_before_fences = 4096;
 
 // Why a receiver that has heard of a connection does not keep it: its backlog is full, or it has closed the connection
 // again, without descriptors. Anything else is this process's own: no descriptors, no memory, or it is not allowed.
@@ -59,6 +58,8 @@ status sender_state::start() {
   // record has seen the request (longest_sleep relies on it).
   slot.request.store(always_fence_ ? request_fence : 0, std::memory_order_relaxed);
   slot.fence_echo.store(always_fence_ ? 1 : 0, std::memory_order_relaxed);
+  // As in fence_while_sparse: a dead sender may have left 1.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   slot.withdrawn.store(0, std::memory_order_release);
   if (auto s = make_room(record_size(sizeof(open_record))); !s)
     return s;
@@ -122,8 +123,7 @@ void sender_state::answer_alert() noexcept {
   // A fencing sender remembers no alert, so that each publish calls this function.
   out_.alert_seen(fences() ? no_alert : alert);
   if (alert == alert_handled_) {
-    if (sparse_ && ++quiet_publishes_ == most_quiet_publishes)
-      fence_while_sparse(false);
+    count_quiet_publish();
     return;
   }
   alert_handled_ = alert;
@@ -152,6 +152,8 @@ void sender_state::rouse_receiver() noexcept {
   lane_writer::count(out_.slot()->rings, 1);
   if (known && bell_.ring()) {
     test_hook(step::after_ring);
+    if (!requesting_)  // else a ring of the receiver's may be the one that tells of room
+      bell_.look_for_event();
     return;
   }
   // A handed segment has no other bell: ring again when the kernel has memory.
@@ -172,11 +174,17 @@ void sender_state::rouse_receiver() noexcept {
 
 void sender_state::count_ring() noexcept {
   quiet_publishes_ = 0;
-  const bool sparse = out_.position() - rung_at_ < sparse_bytes;
-  rung_at_ = out_.position();
-  sparse_rings_ = sparse ? sparse_rings_ + 1 : 0;
-  if (sparse_rings_ >= sparse_rings_before_fences && !fences())
+  if (++rings_ >= rings_before_fences_ && !fences())
     fence_while_sparse(true);
+}
+
+void sender_state::count_quiet_publish() noexcept {
+  if (!sparse_ || ++quiet_publishes_ != most_quiet_publishes)
+    return;
+  const bool paid = rings_ >= fewest_rings_before_fences;
+  rings_before_fences_ = paid ? fewest_rings_before_fences
+                              : std::min(2 * rings_before_fences_, most_rings_before_fences);
+  fence_while_sparse(false);
 }
 
 // If the receiver goes to sleep before nearly each message, a fence for each of them costs less than its barrier for
@@ -185,7 +193,7 @@ void sender_state::fence_while_sparse(bool on) noexcept {
   if (always_fence_)
     return;
   sparse_ = on;
-  sparse_rings_ = quiet_publishes_ = 0;
+  rings_ = quiet_publishes_ = 0;
   // Release: as in answer_alert. The fence pairs with that of receiver_state::prepare_sleep: the receiver finds 0 and
   // executes a barrier, or each later look at the alert finds the lane parked.
   out_.slot()->fence_echo.store(on ? 1 : 0, std::memory_order_release);

@@ -93,6 +93,8 @@ class sender_state final : public sender_backend, public fork_guard {
   void abandon_in_child() noexcept override;
 
  private:
+  static constexpr std::uint32_t fewest_rings_before_fences = 16;
+
   // gone: the receiver of a handed segment has ended; there is no next one.
   enum class condition : std::uint8_t { open, retired, quarantined, gone, closed, forked };
   // Releases the lane's lock before the bell: the end-of-file is the event, the free lock the proof.
@@ -109,8 +111,9 @@ class sender_state final : public sender_backend, public fork_guard {
   // Ends this sender if the alert says so.
   void heed(std::uint64_t alert) noexcept;
   void rouse_receiver() noexcept;
-  // Begins to fence each publish if rings are frequent.
+  // Begin and end to fence each publish.
   void count_ring() noexcept;
+  void count_quiet_publish() noexcept;
   void fence_while_sparse(bool on) noexcept;
   [[nodiscard]] bool fences() const noexcept { return always_fence_ || sparse_; }
   void owe_ring(bool owed) noexcept;
@@ -140,10 +143,10 @@ class sender_state final : public sender_backend, public fork_guard {
   condition condition_ = condition::open;
   std::uint64_t alert_handled_ = ~std::uint64_t{0};
   bool always_fence_ = false;
-  bool sparse_ = false;             // it fences because most publishes ring: see fence_while_sparse
-  std::uint32_t sparse_rings_ = 0;  // in a row, with few bytes before each
-  std::uint32_t quiet_publishes_ = 0;  // without a ring, while sparse_
-  std::uint64_t rung_at_ = 0;          // position at the last ring
+  bool sparse_ = false;      // it fences because most publishes ring: see fence_while_sparse
+  std::uint32_t rings_ = 0;  // since sparse_ changed
+  std::uint32_t quiet_publishes_ = 0;  // without a ring, in a row, while sparse_
+  std::uint32_t rings_before_fences_ = fewest_rings_before_fences;
   std::uint64_t last_rung_ = 0;
   bell_client bell_;
   std::uint64_t bell_generation_ = 0;

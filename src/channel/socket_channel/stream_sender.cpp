@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "channel/common/frame.h"
+#include "channel/common/socket_buffers.h"
 #include "channel/stream/frame_queue.h"
 #include "core/error_text.h"
 #include "core/first_exception.h"
@@ -77,7 +78,7 @@ stream_sender::stream_sender(const address& where, const sender_options& options
       space_(control_read_size),
       tls_(std::move(tls)),
       dialler_(where,
-               {.send_buffer = options.socket.send_buffer,
+               {.send_buffer = send_buffer_for(where, options.socket),
                 .receive_buffer = 0,
                 .keepalive = options.socket.keepalive},
                options.reconnect_min, options.reconnect_max),

@@ -130,6 +130,16 @@ workload plan(const throughput_options& options) {
   return work;
 }
 
+// What the kernel is asked for, in bytes.
+std::int64_t socket_buffer_of(const workload& work) {
+  if (work.socket_buffer_bytes >= 0) {
+    return work.socket_buffer_bytes;
+  }
+  return std::string_view{work.address.data()}.starts_with("unix:")
+             ? socket_options::unix_send_buffer
+             : socket_options::tcp_send_buffer;
+}
+
 std::unique_ptr<yardstick> yardstick_for(const throughput_options& options, const workload& work) {
   if (options.of_nodes()) {
     return std::make_unique<channel_limit>();
@@ -139,9 +149,7 @@ std::unique_ptr<yardstick> yardstick_for(const throughput_options& options, cons
     return std::make_unique<ring_limit>();
   }
   socket_shape shape;
-  shape.buffer_bytes = work.socket_buffer_bytes < 0
-                           ? static_cast<std::uint64_t>(socket_options{}.send_buffer)
-                           : static_cast<std::uint64_t>(work.socket_buffer_bytes);
+  shape.buffer_bytes = static_cast<std::uint64_t>(socket_buffer_of(work));
   if (work.spin_ns >= 0) {
     shape.spin_ns = work.spin_ns;
   }
@@ -272,12 +280,10 @@ void add_buffers(const workload& work, nlohmann::json& result) {
 
 // The same of streams alone, and what the kernel made of it.
 void add_stream(const workload& work, const run_figures& first, nlohmann::json& result) {
-  const socket_options sockets;
   result["connections"] = work.connections;
   result["crc"] = work.checksum;
   result["tls"] = work.tls;
-  result["socket_buffer"] =
-      work.socket_buffer_bytes < 0 ? sockets.send_buffer : work.socket_buffer_bytes;
+  result["socket_buffer"] = socket_buffer_of(work);
   result["granted"] = {{"send_bytes", first.sender.socket_buffer},
                        {"receive_bytes", first.receiver.socket_buffer}};
   result["shm"] = work.moves_to_lanes;

@@ -1,5 +1,7 @@
 // The connections of a receiver's bell, and the lanes they belong to.
+#include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -101,6 +103,7 @@ class BellEvent : public BellServer {
     const int before = sends;
     for (int i = 0; i != count; ++i) {
       EXPECT_TRUE(client.ring());
+      client.look_for_event();
       EXPECT_TRUE(bell.take_events(0).rung) << i;
       (void)bell.take_events(0);  // where an eventfd was made meanwhile
       EXPECT_FALSE(bell.take_events(0).rung) << i;
@@ -148,18 +151,30 @@ TEST_F(BellEvent, IsDoneWithoutIfItCantBePassed) {
   EXPECT_EQ(ring(100), 100);
 }
 
+TEST_F(BellEvent, IsDoneWithoutOnceHalfOfTheDescriptorsAreUsed) {
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const file next{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  rlimit low = usual;
+  low.rlim_cur = 2 * static_cast<rlim_t>(next.get());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(ring(100), 100);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_LT(ring(200), 200);
+}
+
 // What another program of this user may do with the two ends.
 class ForeignBell : public BellServer {
  protected:
-  static void pass(const file& through, int fd) {
+  static void pass(const file& through, int fd, std::size_t size = 1) {
     char byte = 1;
-    iovec piece{.iov_base = &byte, .iov_len = 1};
+    iovec piece{.iov_base = &byte, .iov_len = size};
     msghdr packet{};
     packet.msg_iov = &piece;
     packet.msg_iovlen = 1;
     passed_descriptors<1> with;
     with.attach(packet, {fd});
-    ASSERT_EQ(::sendmsg(through.get(), &packet, 0), 1);
+    ASSERT_EQ(::sendmsg(through.get(), &packet, 0), static_cast<ssize_t>(size));
   }
   static file take(const file& through) {
     std::array<file, 1> taken;
@@ -192,6 +207,25 @@ TEST_F(ForeignBell, ItsSenderDoesNotWakeAnybodyAfterItsEnd) {
   EXPECT_TRUE(bell.take_events(0).look_everywhere);
   EXPECT_EQ(eventfd_write(kept.get(), 1), 0);
   EXPECT_FALSE(bell.take_events(0).rung);
+}
+
+TEST_F(ForeignBell, ItsReceiverLeavesNoDescriptorInItsSender) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  file receiver_end{ends[0]};
+  bell_client client;
+  client.adopt(file{ends[1]});
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const file read_end{ends[0]};
+  file write_end{ends[1]};
+  // An empty packet, which looks like the end of the connection, and others.
+  for (const std::size_t size : {1U, 1U, 0U})
+    pass(receiver_end, write_end.get(), size);
+  EXPECT_FALSE(client.drain());
+  write_end.reset();
+  receiver_end.reset();
+  char byte = 0;
+  EXPECT_EQ(::read(read_end.get(), &byte, 1), 0) << "there is another end of the pipe";
 }
 
 TEST_F(ForeignBell, ItsReceiverGetsNothingWrittenToAnotherDescriptor) {

@@ -1,5 +1,8 @@
 // What a message costs whose receiver sleeps before each of them, and what it costs once they come in crowds.
+#include <poll.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "atbus/receiver.hpp"
 #include "atbus/sender.hpp"
@@ -16,7 +19,8 @@ class SparseStream : public ::testing::TestWithParam<const char*> {
       ++barriers;
       return usual_.membarrier(command, flags);
     };
-    auto opened = receiver::open(address_);
+    auto opened =
+        receiver::open(address_, {.lanes = 2, .lane_size = 64 * 1024, .message_limit = 8000});
     ASSERT_TRUE(opened) << opened.error().text();
     inbox = std::move(*opened);
     out = open_sender();
@@ -105,6 +109,26 @@ TEST_P(SparseStream, ASleepWithoutAMessageNeedsNone) {
     sleep();
   }
   EXPECT_EQ(barriers - before, 0);
+}
+
+// A sender rings while it waits for room itself. What it reads then must not be the ring that tells it of that.
+TEST_P(SparseStream, ItsRingsLeaveTheOneThatTellsOfRoom) {
+  detail::kernel().eventfd = [](unsigned, int) {
+    errno = EMFILE;
+    return -1;
+  };
+  const std::string large(8000, 'x');
+  for (int i = 0; i != 70; ++i) {
+    poll();
+    while (out->send(as_bytes(large))) {
+    }
+    ASSERT_TRUE(out->prepare_sleep());
+    sleep();  // it has made room, and rings for that
+    ASSERT_TRUE(out->send(as_bytes("a short one")));
+    pollfd room{.fd = out->descriptor(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&room, 1, 0), 1) << i;
+    out->finish_sleep();
+  }
 }
 
 }  // namespace

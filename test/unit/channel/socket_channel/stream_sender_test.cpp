@@ -102,6 +102,16 @@ TEST_P(StreamSender, BothEndsSayWhatTheKernelGranted) {
   EXPECT_EQ(out.stats().socket_buffer, 64U * 1024);
 }
 
+TEST_P(StreamSender, AsksForMoreOverTcpThanOverAUnixSocket) {
+  const bool local = address.starts_with("unix");
+  auto inbox = open_receiver();
+  auto asked = open_sender({.socket = {.send_buffer = local ? 256 * 1024 : 1024 * 1024}});
+  auto out = open_sender();
+  ASSERT_TRUE(asked.flush(patience) && out.flush(patience));
+  EXPECT_NE(out.stats().socket_buffer, 0U);
+  EXPECT_EQ(out.stats().socket_buffer, asked.stats().socket_buffer);
+}
+
 TEST_P(StreamSender, OpenSlotOutlivesFlushAndWait) {
   auto inbox = open_receiver();
   auto out = open_sender();
