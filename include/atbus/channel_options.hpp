@@ -25,10 +25,11 @@ struct socket_options {
   /// it. Default: yes for TCP, no between processes of one host (unix://).
   std::optional<bool> checksums = {};
   /// Size of the kernel's buffer for what is sent, in bytes of payload as the kernel counts them.
-  /// 0: the kernel's choice. Default: the two constants.
+  /// 0: the kernel's choice. Default: one of the two below.
   std::optional<int> send_buffer = {};
-  static constexpr int tcp_send_buffer = 1024 * 1024;
-  /// Small enough for a processor's cache: a larger buffer makes messages wait longer, and carries fewer.
+  static constexpr int tcp_send_buffer = 1024 * 1024;  ///< The default over TCP, in bytes.
+  /// The default over Unix sockets, in bytes: small enough for a processor's cache. In a larger buffer messages wait
+  /// longer.
   static constexpr int unix_send_buffer = 256 * 1024;
   /// Size of the kernel's buffer for what arrives, counted in the same way.
   int receive_buffer = 1024 * 1024;
