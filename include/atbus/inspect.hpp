@@ -88,9 +88,8 @@ struct lane_report {
   bool quarantined = false;  ///< The receiver found impossible values here and no longer reads it.
   bool withdrawn = false;    ///< The sender is withdrawing its records.
   bool wants_space = false;  ///< The sender waits for room.
-  bool sender_fences =
-      false;  ///< The sender fences after each message: a kernel has no membarrier, or
-              ///< most of its messages wake the receiver.
+  /// The sender fences after each message: a kernel has no membarrier, or many of its messages wake the receiver.
+  bool sender_fences = false;
   /// Counters of the lane.
   channel_stats stats;
 };

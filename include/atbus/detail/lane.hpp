@@ -250,7 +250,7 @@ class lane_writer {
     // Relaxed: pairs with the receiver that parks this lane. It stores its alert, executes a barrier on
     // every core (membarrier) and then loads `tail` once more. So either this load sees the alert or the
     // receiver sees the tail. Only the compiler must not move this load above the store. (A sender that
-    // spares the receiver the barrier has seen no alert, fences and looks again.)
+    // spares the receiver the barrier remembers no alert, so it fences and looks again.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return slot_->alert.load(std::memory_order_relaxed) != alert_seen_;
   }

@@ -92,16 +92,18 @@ constexpr std::uint64_t front_tag = listener_tag - 2;
 constexpr std::uint64_t box_tag = listener_tag - 3;
 constexpr std::uint64_t event_tag = listener_tag - 4;
 
-// Whether the receiver passes an eventfd after so many rings, and the sender looks for it: at 16, 32, 64 and so on,
-// because an older process at the other end never does.
+// Whether the receiver passes an eventfd after so many rings: 16, 32, 64 and so on, because an older process at the
+// other end never takes one.
 bool is_time_for_event(std::uint32_t rings) noexcept {
   return rings >= 16 && std::has_single_bit(rings);
 }
 
-// A process that has used half of its descriptors keeps the rest for connections.
-bool has_many_descriptors_left(int last) noexcept {
+// Leaves most of the process's descriptors to connections. `newest`: the lowest number that was free; `events`: the
+// eventfds that are used already.
+bool has_many_descriptors_left(int newest, std::size_t events) noexcept {
   rlimit most{};
-  return getrlimit(RLIMIT_NOFILE, &most) != 0 || static_cast<rlim_t>(last) < most.rlim_cur / 2;
+  return getrlimit(RLIMIT_NOFILE, &most) != 0 ||
+         (static_cast<rlim_t>(newest) < most.rlim_cur / 2 && events < most.rlim_cur / 4);
 }
 
 }  // namespace
@@ -431,10 +433,11 @@ void bell_server::give_event(connection& c) noexcept {
   // Edge-triggered: each write is an event, and nobody has to read. The count stays 1, because rings write 0.
   c.event = file{kernel().eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
   epoll_event interest{.events = EPOLLIN | EPOLLET, .data = {.u64 = event_tag}};
-  if (!c.event || !has_many_descriptors_left(c.event.get()) ||
+  if (!c.event || !has_many_descriptors_left(c.event.get(), events_) ||
       kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.event.get(), &interest) != 0) {
     return c.event.reset();
   }
+  ++events_;
   char byte = 1;
   iovec piece{.iov_base = &byte, .iov_len = 1};
   msghdr packet{};
@@ -452,6 +455,7 @@ void bell_server::take_event_back(connection& c) noexcept {
   // The sender may keep its copy: closing this one would not end the interest.
   (void)kernel().epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c.event.get(), nullptr);
   c.event.reset();
+  --events_;
 }
 
 void bell_server::join(connection& c, std::uint32_t lane) noexcept {
@@ -593,7 +597,8 @@ bool bell_client::ring() noexcept {
 }
 
 void bell_client::look_for_event() noexcept {
-  if (fd_ && !event_ && is_time_for_event(rings_))
+  // One ring later than the receiver passes it: by then it has slept anew.
+  if (fd_ && !event_ && is_time_for_event(rings_ - 1))
     (void)drain();
 }
 
@@ -623,7 +628,7 @@ ssize_t bell_client::read_ring() noexcept {
   std::array<file, 1> passed;
   if (n >= 0)  // also with an empty packet
     arriving.take(packet, passed);
-  if (passed[0] && is_eventfd(passed[0].get()) && has_many_descriptors_left(passed[0].get()))
+  if (passed[0] && is_eventfd(passed[0].get()) && has_many_descriptors_left(passed[0].get(), 0))
     event_ = std::move(passed[0]);
   return n;
 }

@@ -134,6 +134,7 @@ class bell_server {
   std::vector<std::size_t> first_;  // per lane, the first of its connections
   std::vector<char> ended_;         // per lane, see take_ended
   std::size_t limit_ = 0;
+  std::size_t events_ = 0;      // eventfds of connections_
   std::size_t next_to_go_ = 0;  // where the search for a silent connection continues
   std::uint32_t lane_count_ = 0;
   bool in_process_ = false;
@@ -156,7 +157,8 @@ class bell_client {
   void adopt(file fd) noexcept { fd_ = std::move(fd); }
   [[nodiscard]] bool connected() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
-  // False: either the other side is gone and the connection is now closed, or the kernel has no memory.
+  // False: either the other side is gone and the connection is now closed, or the kernel has no memory. Through an
+  // eventfd, the other side's end is not noticed.
   [[nodiscard]] bool ring() noexcept;
   // Takes the eventfd that the receiver may have sent, now and then. Reads pending rings like drain().
   void look_for_event() noexcept;

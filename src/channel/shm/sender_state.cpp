@@ -135,7 +135,7 @@ void sender_state::answer_alert() noexcept {
 
 void sender_state::rouse_receiver() noexcept {
   segment_header& header = segment_.header();
-  // Seq_cst: pairs with receiver_state::prepare_sleep. Either the receiver finds the bit after its barrier,
+  // Seq_cst: pairs with receiver_state::prepare_sleep. Either the receiver finds the bit after its fence,
   // or this sender finds it asleep.
   header.ready[lane_ / 64].fetch_or(std::uint64_t{1} << (lane_ % 64), std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);

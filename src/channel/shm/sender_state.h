@@ -143,7 +143,7 @@ class sender_state final : public sender_backend, public fork_guard {
   condition condition_ = condition::open;
   std::uint64_t alert_handled_ = ~std::uint64_t{0};
   bool always_fence_ = false;
-  bool sparse_ = false;      // it fences because most publishes ring: see fence_while_sparse
+  bool sparse_ = false;      // it fences because many publishes ring: see fence_while_sparse
   std::uint32_t rings_ = 0;  // since sparse_ changed
   std::uint32_t quiet_publishes_ = 0;  // without a ring, in a row, while sparse_
   std::uint32_t rings_before_fences_ = fewest_rings_before_fences;

@@ -286,7 +286,12 @@ const operation operations[] = {
          },
      .check = [](world&, const error&) {}},
     {.name = "WaitAtAnIdleChannel",
-     .arrange = connect_both,
+     .arrange =
+         [](world& w) {
+           connect_both(w);
+           ASSERT_TRUE(w.send());
+           ASSERT_EQ(w.poll(), 1U);  // so that the wait parks a lane
+         },
      .act = [](world& w) { return error{w.in->wait(milliseconds{1})}; },
      .check = expect_time_out},
     {.name = "WaitAfterASendersEnd",

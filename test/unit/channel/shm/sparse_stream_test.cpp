@@ -15,6 +15,8 @@ namespace {
 class SparseStream : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    if (!detail::register_for_barriers())
+      GTEST_SKIP() << "the kernel has no membarrier";
     detail::kernel().membarrier = [](int command, unsigned flags) {
       ++barriers;
       return usual_.membarrier(command, flags);
@@ -27,7 +29,9 @@ class SparseStream : public ::testing::TestWithParam<const char*> {
   }
   void TearDown() override {
     detail::kernel() = usual_;
-    ASSERT_TRUE(inbox->remove());
+    if (inbox) {
+      EXPECT_TRUE(inbox->remove());
+    }
   }
 
   [[nodiscard]] sender open_sender() const {
