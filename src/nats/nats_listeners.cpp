@@ -25,18 +25,6 @@ constexpr std::chrono::nanoseconds pause_of_refused_answers = 10s;
 // Before what links have to say is looked at again.
 constexpr std::size_t openings_per_turn = 16;
 
-// False: the other end does not take it now, or is gone.
-bool hand_over(int to, const file& socket) noexcept {
-  char nothing = 0;
-  iovec piece{.iov_base = &nothing, .iov_len = 1};
-  msghdr packet{};
-  packet.msg_iov = &piece;
-  packet.msg_iovlen = 1;
-  passed_descriptors<1> passed;
-  passed.attach(packet, {socket.get()});
-  return kernel().sendmsg(to, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
-}
-
 // One end of a new pair; the node gets the other one. No file: it can't be had.
 file pair_with(const file& node) noexcept {
   // A child with a copy of the node's end would keep the link from ending.
@@ -46,7 +34,7 @@ file pair_with(const file& node) noexcept {
     return {};
   file ours{ends[0]};
   const file theirs{ends[1]};
-  return hand_over(node.get(), theirs) ? std::move(ours) : file{};
+  return pass_descriptor(node.get(), theirs.get()) ? std::move(ours) : file{};
 }
 
 }  // namespace

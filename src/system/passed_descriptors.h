@@ -31,6 +31,18 @@ class passed_descriptors {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(Count * sizeof(int))> control_{};
 };
 
+// Sends one with a byte. False: the other end does not take it now, or is gone.
+[[nodiscard]] inline bool pass_descriptor(int through, int descriptor) noexcept {
+  char byte = 1;
+  iovec piece{.iov_base = &byte, .iov_len = 1};
+  msghdr packet{};
+  packet.msg_iov = &piece;
+  packet.msg_iovlen = 1;
+  passed_descriptors<1> passed;
+  passed.attach(packet, {descriptor});
+  return kernel().sendmsg(through, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
 // At most `Count` of them that arrive; the kernel closes others. It outlives the call of recvmsg.
 template <std::size_t Count>
 class arriving_descriptors {

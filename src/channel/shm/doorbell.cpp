@@ -3,23 +3,21 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
-#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "atbus/build_settings.hpp"
 #include "atbus/clock.hpp"
+#include "channel/shm/bell_socket.h"
 #include "channel/shm/in_process_names.h"
 #include "channel/shm/lane_shards.h"
 #include "system/fork_guard.h"
@@ -28,57 +26,6 @@
 
 namespace atbus::detail {
 namespace {
-
-struct bell_address {
-  sockaddr_un address{};
-  socklen_t length = 0;
-};
-
-// The address of a file through an open directory, because sun_path is limited to 108 bytes.
-bell_address path_address(int directory, const std::string& file_name) {
-  bell_address a;
-  a.address.sun_family = AF_UNIX;
-  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + file_name;
-  const std::size_t n = std::min(path.size(), sizeof a.address.sun_path - 1);
-  std::memcpy(a.address.sun_path, path.data(), n);
-  a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n + 1);
-  return a;
-}
-
-bell_address abstract_address(const std::string& raw) {
-  bell_address a;
-  a.address.sun_family = AF_UNIX;
-  const std::size_t n = std::min(raw.size(), sizeof a.address.sun_path);
-  std::memcpy(a.address.sun_path, raw.data(), n);
-  a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n);
-  return a;
-}
-
-// Only processes of the same user may ring; for mem:// only this process.
-bool is_trusted(int fd, bool in_process) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-    return false;
-  return peer.uid == geteuid() && (!in_process || peer.pid == getpid());
-}
-
-file bell_socket() {
-  file made{kernel().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (made)
-    let_descriptors_through(made.get(), false);
-  return made;
-}
-
-// Another descriptor from a hostile receiver could be one on which a write blocks, or raises a signal.
-bool is_eventfd(int fd) noexcept {
-  char path[32];
-  char target[32];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(path, target, sizeof target);
-  return length > 0 &&
-         std::string_view{target, static_cast<std::size_t>(length)} == "anon_inode:[eventfd]";
-}
 
 // As long as a listener of streams rests.
 constexpr std::chrono::nanoseconds rest_time = std::chrono::milliseconds{100};
@@ -91,20 +38,6 @@ constexpr std::uint64_t file_watch_tag = listener_tag - 1;
 constexpr std::uint64_t front_tag = listener_tag - 2;
 constexpr std::uint64_t box_tag = listener_tag - 3;
 constexpr std::uint64_t event_tag = listener_tag - 4;
-
-// Whether the receiver passes an eventfd after so many rings: 16, 32, 64 and so on, because an older process at the
-// other end never takes one.
-bool is_time_for_event(std::uint32_t rings) noexcept {
-  return rings >= 16 && std::has_single_bit(rings);
-}
-
-// Leaves most of the process's descriptors to connections. `newest`: the lowest number that was free; `events`: the
-// eventfds that are used already.
-bool has_many_descriptors_left(int newest, std::size_t events) noexcept {
-  rlimit most{};
-  return getrlimit(RLIMIT_NOFILE, &most) != 0 ||
-         (static_cast<rlim_t>(newest) < most.rlim_cur / 2 && events < most.rlim_cur / 4);
-}
 
 }  // namespace
 
@@ -438,14 +371,7 @@ void bell_server::give_event(connection& c) noexcept {
     return c.event.reset();
   }
   ++events_;
-  char byte = 1;
-  iovec piece{.iov_base = &byte, .iov_len = 1};
-  msghdr packet{};
-  packet.msg_iov = &piece;
-  packet.msg_iovlen = 1;
-  passed_descriptors<1> with;
-  with.attach(packet, {c.event.get()});
-  if (kernel().sendmsg(c.fd.get(), &packet, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+  if (!pass_descriptor(c.fd.get(), c.event.get()))
     take_event_back(c);
 }
 
@@ -536,108 +462,6 @@ void bell_server::abandon() noexcept {
     c.fd.reset();
     c.event.reset();
   }
-}
-
-bool bell_client::connect(const segment_name& name, std::uint32_t lane) noexcept {
-  try {
-    return try_connect(name, lane);
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return false;
-  }
-}
-
-bool bell_client::try_connect(const segment_name& name, std::uint32_t lane) {
-  close();
-  file fd = bell_socket();
-  if (!fd)
-    return false;
-  file directory;
-  bell_address a;
-  if (name.in_process) {
-    const std::string raw = in_process_bell(name.name);
-    if (raw.empty()) {
-      errno = ENOENT;
-      return false;
-    }
-    a = abstract_address(raw);
-  } else {
-    auto opened = open_directory(name);
-    if (!opened)
-      return false;
-    directory = std::move(*opened);
-    a = path_address(directory.get(), name.bell_name());
-  }
-  if (kernel().connect(fd.get(), reinterpret_cast<const sockaddr*>(&a.address), a.length) != 0)
-    return false;
-  if (!is_trusted(fd.get(), name.in_process)) {
-    errno = ECONNREFUSED;  // another user's process has taken the name
-    return false;
-  }
-  let_descriptors_through(fd.get(), true);  // an eventfd: see bell_server::give_event
-  if (kernel().send(fd.get(), &lane, sizeof lane, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof lane)
-    return false;
-  fd_ = std::move(fd);
-  return true;
-}
-
-bool bell_client::ring() noexcept {
-  const std::uint64_t nothing = 0;  // see bell_server::give_event
-  if (event_ && kernel().write(event_.get(), &nothing, sizeof nothing) == sizeof nothing)
-    return true;
-  const char byte = 1;
-  const ssize_t n = kernel().send(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (n == 1 || errno == EAGAIN) {
-    ++rings_;
-    return true;
-  }
-  if (!is_out_of_memory(errno))
-    close();
-  return false;
-}
-
-void bell_client::look_for_event() noexcept {
-  // One ring later than the receiver passes it: by then it has slept anew.
-  if (fd_ && !event_ && is_time_for_event(rings_ - 1))
-    (void)drain();
-}
-
-bool bell_client::drain() noexcept {
-  for (int i = 0; i < 16; ++i) {
-    const ssize_t n = read_ring();
-    if (n > 0)
-      continue;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR || is_out_of_memory(errno)))
-      return true;
-    close();
-    return false;
-  }
-  return true;
-}
-
-ssize_t bell_client::read_ring() noexcept {
-  std::uint32_t word = 0;
-  iovec piece{.iov_base = &word, .iov_len = sizeof word};
-  msghdr packet{};
-  packet.msg_iov = &piece;
-  packet.msg_iovlen = 1;
-  arriving_descriptors<1> arriving;
-  arriving.attach(packet);
-  const fork_pause no_fork;
-  const ssize_t n = kernel().recvmsg(fd_.get(), &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  std::array<file, 1> passed;
-  if (n >= 0)  // also with an empty packet
-    arriving.take(packet, passed);
-  if (passed[0] && is_eventfd(passed[0].get()) && has_many_descriptors_left(passed[0].get(), 0))
-    event_ = std::move(passed[0]);
-  return n;
-}
-
-void bell_client::close() noexcept {
-  const fork_pause no_fork;
-  fd_.reset();
-  event_.reset();
-  rings_ = 0;
 }
 
 }  // namespace atbus::detail
