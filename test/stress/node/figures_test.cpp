@@ -13,6 +13,7 @@
 #include "fault_proxy.h"
 #include "from_environment.h"
 #include "reserved_port.h"
+#include "scratch_directory.h"
 #include "shared_memory.h"
 #include "test.h"
 
@@ -22,9 +23,13 @@ namespace {
 constexpr std::uint32_t endpoints = 1000;
 constexpr rlim_t descriptors_needed = 16 * endpoints;  // of the process that plays all peers
 
-node_options options() {
+// Killed nodes leave their reports, which go with the directory.
+node_options options(const scratch_directory& reports) {
   // A thousand handshakes at once leave the heap larger than a thousand links need it.
-  return node_options{}.token("a secret of the tests").unconfirmed(256);
+  return node_options{}
+      .token("a secret of the tests")
+      .unconfirmed(256)
+      .report_directory(reports.path());
 }
 
 std::uint64_t resident_bytes() {
@@ -49,9 +54,10 @@ struct hub_memory {
 };
 
 // The node whose cost is asked for.
-int run_hub(const std::string& address, hub_memory& told, std::chrono::nanoseconds idle) {
+int run_hub(const std::string& address, const scratch_directory& reports, hub_memory& told,
+            std::chrono::nanoseconds idle) {
   told.resident_before.store(resident_bytes());
-  node hub{1, options()};
+  node hub{1, options(reports)};
   hub.on_endpoint([&](const endpoint&, endpoint_event event) {
     if (event == endpoint_event::connected)
       told.connected.add();
@@ -75,10 +81,10 @@ int run_hub(const std::string& address, hub_memory& told, std::chrono::nanosecon
   return 0;
 }
 
-int run_peers(const std::string& address) {
+int run_peers(const std::string& address, const scratch_directory& reports) {
   std::list<node> all;
   for (std::uint32_t i = 0; i != endpoints; ++i) {
-    all.emplace_back(2 + i, options());
+    all.emplace_back(2 + i, options(reports));
     require(static_cast<bool>(all.back().connect(1, address)), "a peer can't connect");
   }
   for (;;) {
@@ -101,9 +107,10 @@ TEST(Figures, AThousandIdleEndpointsNeedLittleMemory) {
                  << " are needed";
   const std::chrono::seconds idle{from_environment("ATBUS_TEST_SECONDS", 2)};
   const reserved_port port{"ipv4://127.0.0.1:0"};
+  const scratch_directory reports;
   shared<hub_memory> told;
-  child_process hub{[&] { return run_hub(port.address(), *told, idle); }};
-  child_process peers{[&] { return run_peers(port.address()); }};
+  child_process hub{[&] { return run_hub(port.address(), reports, *told, idle); }};
+  child_process peers{[&] { return run_peers(port.address(), reports); }};
   ASSERT_TRUE(told->connected.wait(endpoints, 2 * patience)) << told->connected.get();
   ASSERT_TRUE(told->measured.wait(1, idle + patience));
   const double mib = 1024 * 1024;
@@ -122,8 +129,9 @@ TEST(Figures, ALostConnectionIsMadeUpForMessageByMessage) {
   constexpr std::uint32_t messages = 10'000;
   const reserved_port port{"ipv4://127.0.0.1:0"};
   fault_proxy proxy{port.address()};
-  node first{1, options().retry(1ms, 10ms)};
-  node second{2, options()};
+  const scratch_directory reports;
+  node first{1, options(reports).retry(1ms, 10ms)};
+  node second{2, options(reports)};
   std::chrono::nanoseconds connected{0};
   std::uint32_t connections = 0;
   std::uint32_t next = 0;
