@@ -104,6 +104,7 @@ TEST_P(PublishAndSleep, TheMessageArrives) {
   if (who == held::sender) {
     EXPECT_EQ(out.wait_end(), "exit 0");
   }
+  EXPECT_EQ(times(world, talker, step::fence_echo_stored) != 0, before != 0);
   EXPECT_TRUE(world.wait_all_arrived(talker)) << "a lost wake-up";
   EXPECT_EQ(world.dismiss(inbox), "exit 0");
   EXPECT_EQ(world.account(0), "");
