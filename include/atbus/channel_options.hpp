@@ -28,8 +28,7 @@ struct socket_options {
   /// 0: the kernel's choice. Default: one of the two below.
   std::optional<int> send_buffer = {};
   static constexpr int tcp_send_buffer = 1024 * 1024;  ///< The default over TCP, in bytes.
-  /// The default over Unix sockets, in bytes: small enough for a processor's cache. In a larger buffer messages wait
-  /// longer.
+  /// The default over Unix sockets, in bytes. A larger buffer stays full under load, and messages wait in it.
   static constexpr int unix_send_buffer = 256 * 1024;
   /// Size of the kernel's buffer for what arrives, counted in the same way.
   int receive_buffer = 1024 * 1024;
